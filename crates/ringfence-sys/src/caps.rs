@@ -1,0 +1,63 @@
+//! Capabilities: given up, all of them (capabilities(7)).
+
+use crate::{Errno, Result, sys};
+
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Sets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Second version of the interface with two 32-bit halves, `_LINUX_CAPABILITY_VERSION_3`.
+const VERSION: u32 = 0x2008_0522;
+
+/// The capability to change bounding and ambient sets.
+const CAP_SETPCAP: u32 = 8;
+
+/// Whether a capability is in the effective set.
+pub fn has(capability: u32) -> bool {
+    let header = Header { version: VERSION, pid: 0 };
+    let mut sets = [Sets::default(); 2];
+    // SAFETY: version 3 reads the header and fills two Sets.
+    unsafe { sys!(capget, &raw const header, sets.as_mut_ptr()) }.is_ok()
+        && sets[(capability / 32) as usize].effective & (1 << (capability % 32)) != 0
+}
+
+/// `CAP_SYS_ADMIN`.
+pub const SYS_ADMIN: u32 = 21;
+
+/// Empties the bounding, ambient, permitted, effective and inheritable sets of the calling
+/// thread. Nothing executed afterwards can hold a capability again, not even as uid 0.
+///
+/// # Errors
+/// The kernel's; the caller must not go on then.
+pub fn drop_all() -> Result<()> {
+    if has(CAP_SETPCAP) {
+        // The number of capabilities grows with the kernel: EINVAL names the end.
+        for capability in 0..64 {
+            // SAFETY: prctl with these operations takes numbers only.
+            match unsafe { sys!(prctl, libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } {
+                Ok(_) => {}
+                Err(Errno::EINVAL) => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+    // SAFETY: as above.
+    match unsafe { sys!(prctl, libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) } {
+        Ok(_) | Err(Errno::EINVAL) => {}
+        Err(errno) => return Err(errno),
+    }
+    let header = Header { version: VERSION, pid: 0 };
+    let none = [Sets::default(); 2];
+    // SAFETY: version 3 reads the header and two Sets.
+    unsafe { sys!(capset, &raw const header, none.as_ptr()) }.map(drop)
+}

@@ -1,0 +1,168 @@
+//! Descriptors: open, pipe, socketpair, poll, and closing what must not be inherited.
+
+use crate::{Result, sys};
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// The directory descriptor that stands for the current directory (`AT_FDCWD`).
+pub const CWD: RawFd = libc::AT_FDCWD;
+
+/// Takes ownership of a descriptor that a system call just returned.
+pub(crate) fn owned(raw: usize) -> OwnedFd {
+    // SAFETY: callers pass the non-negative result of a call that creates a descriptor,
+    // which nothing else owns yet.
+    unsafe { OwnedFd::from_raw_fd(raw as RawFd) }
+}
+
+/// `openat(2)` with `O_CLOEXEC` added.
+///
+/// # Errors
+/// The kernel's.
+pub fn open_at(dir: RawFd, path: &CStr, flags: i32, mode: u32) -> Result<OwnedFd> {
+    // SAFETY: `path` is a NUL-terminated string that outlives the call.
+    unsafe { sys!(openat, dir, path.as_ptr(), flags | libc::O_CLOEXEC, mode) }.map(owned)
+}
+
+/// `pipe2(2)`, close-on-exec: (read end, write end).
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`.
+pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [0 as RawFd; 2];
+    // SAFETY: `fds` is room for the two descriptors that the call writes.
+    unsafe { sys!(pipe2, fds.as_mut_ptr(), libc::O_CLOEXEC) }?;
+    Ok((owned(fds[0] as usize), owned(fds[1] as usize)))
+}
+
+/// A pair of connected Unix sequenced-packet sockets, close-on-exec.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`.
+pub fn socket_pair() -> Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [0 as RawFd; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: `fds` is room for the two descriptors that the call writes.
+    unsafe { sys!(socketpair, libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) }?;
+    Ok((owned(fds[0] as usize), owned(fds[1] as usize)))
+}
+
+/// Writes all of `bytes`, going on after a short write or a signal.
+///
+/// # Errors
+/// The kernel's.
+pub fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<()> {
+    while !bytes.is_empty() {
+        // SAFETY: the pointer and length describe `bytes`.
+        match unsafe { sys!(write, fd.as_raw_fd(), bytes.as_ptr(), bytes.len()) } {
+            Ok(count) => bytes = &bytes[count..],
+            Err(crate::Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// One `read(2)`.
+///
+/// # Errors
+/// The kernel's (`EINTR` is retried).
+pub fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
+    loop {
+        // SAFETY: the pointer and length describe `buffer`, which is writable.
+        match unsafe { sys!(read, fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len()) } {
+            Err(crate::Errno::EINTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Sends one message without raising `SIGPIPE`; a full or closed peer is an error.
+///
+/// # Errors
+/// `EPIPE`, `EAGAIN`, …
+pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize> {
+    let null = std::ptr::null::<u8>();
+    // SAFETY: the pointer and length describe `bytes`; no address is given.
+    unsafe {
+        sys!(sendto, fd.as_raw_fd(), bytes.as_ptr(), bytes.len(), libc::MSG_NOSIGNAL, null, 0)
+    }
+}
+
+/// Receives one message; 0 means that the other side is gone. With `wait` unset an empty
+/// queue is `EAGAIN`.
+///
+/// # Errors
+/// The kernel's (`EINTR` is retried).
+pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: bool) -> Result<usize> {
+    let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
+    let null = std::ptr::null::<u8>();
+    loop {
+        // SAFETY: the pointer and length describe `buffer`; no address is asked for.
+        match unsafe {
+            sys!(recvfrom, fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len(), flags, null, null)
+        } {
+            Err(crate::Errno::EINTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Waits until one of `fds` can be read or is closed by its peer; `timeout_ms` of -1 waits
+/// for ever. Returns which are ready.
+///
+/// # Errors
+/// `EINTR` is retried with the same timeout; others are the kernel's.
+pub fn poll_readable(fds: &[BorrowedFd<'_>], timeout_ms: i32) -> Result<Vec<bool>> {
+    let mut list: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+        .collect();
+    let time = libc::timespec {
+        tv_sec: i64::from(timeout_ms / 1000),
+        tv_nsec: i64::from(timeout_ms % 1000) * 1_000_000,
+    };
+    let limit = if timeout_ms < 0 { std::ptr::null() } else { &raw const time };
+    loop {
+        // SAFETY: the pointers describe `list` and an optional timespec; no mask is given.
+        match unsafe {
+            sys!(ppoll, list.as_mut_ptr(), list.len(), limit, std::ptr::null::<u8>(), 0)
+        } {
+            Err(crate::Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(_) => return Ok(list.iter().map(|entry| entry.revents != 0).collect()),
+        }
+    }
+}
+
+/// Marks every descriptor from `first` up close-on-exec (`close_range(2)`, Linux 5.11), so
+/// that nothing the caller had open is inherited by the command.
+///
+/// # Errors
+/// The kernel's.
+pub fn close_from_on_exec(first: u32) -> Result<()> {
+    const CLOSE_RANGE_CLOEXEC: u32 = 4;
+    // SAFETY: the call takes numbers only and closes nothing now.
+    unsafe { sys!(close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) }.map(drop)
+}
+
+/// Whether the descriptor is open, and a terminal (`isatty(3)`).
+pub fn is_terminal(fd: RawFd) -> bool {
+    // SAFETY: isatty accepts any number and touches no memory of ours.
+    unsafe { libc::isatty(fd) == 1 }
+}
+
+/// Opens `/dev/null` on those of the descriptors 0, 1 and 2 that are closed, so that no
+/// later `open` lands there and is taken for a standard stream.
+///
+/// # Errors
+/// The kernel's, when `/dev/null` cannot be opened.
+pub fn ensure_standard_streams() -> Result<()> {
+    for fd in 0..3 {
+        // SAFETY: F_GETFD takes a number and touches no memory.
+        if unsafe { sys!(fcntl, fd, libc::F_GETFD) } == Err(crate::Errno::EBADF) {
+            // SAFETY: the path is a NUL-terminated literal.
+            unsafe { sys!(openat, CWD, c"/dev/null".as_ptr(), libc::O_RDWR) }?;
+        }
+    }
+    Ok(())
+}

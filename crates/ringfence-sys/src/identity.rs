@@ -1,0 +1,26 @@
+//! Who we are.
+
+use crate::sys;
+
+/// The effective user.
+pub fn user() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { sys!(geteuid) }.unwrap_or(0) as u32
+}
+
+/// The effective group.
+pub fn group() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { sys!(getegid) }.unwrap_or(0) as u32
+}
+
+/// Kernel release (`6.1.0-13-amd64`), from `uname(2)`.
+pub fn kernel_release() -> String {
+    // SAFETY: utsname is plain bytes, for which all zeroes are valid.
+    let mut name: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: `name` is room for the structure that the call fills.
+    if unsafe { sys!(uname, &raw mut name) }.is_err() {
+        return String::new();
+    }
+    name.release.iter().take_while(|&&c| c != 0).map(|&c| c as u8 as char).collect()
+}

@@ -1,0 +1,65 @@
+//! Resource limits of a process (`setrlimit(2)`) and its processors (`sched_setaffinity(2)`).
+
+use crate::{Result, sys};
+
+/// A resource that the kernel limits for each process or user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Open descriptors (`RLIMIT_NOFILE`).
+    OpenFiles,
+    /// Processes of the user, within the user namespace since Linux 5.14 (`RLIMIT_NPROC`).
+    Processes,
+    /// Bytes of address space for each process (`RLIMIT_AS`).
+    AddressSpace,
+    /// Bytes of a core file (`RLIMIT_CORE`).
+    Core,
+}
+
+fn number(resource: Resource) -> u32 {
+    match resource {
+        Resource::OpenFiles => libc::RLIMIT_NOFILE,
+        Resource::Processes => libc::RLIMIT_NPROC,
+        Resource::AddressSpace => libc::RLIMIT_AS,
+        Resource::Core => libc::RLIMIT_CORE,
+    }
+}
+
+/// Sets both the soft and the hard limit; a hard limit below `value` stays as it is.
+///
+/// # Errors
+/// The kernel's.
+pub fn set(resource: Resource, value: u64) -> Result<()> {
+    let mut now = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let null = std::ptr::null::<u8>();
+    // SAFETY: pid 0 is ourselves; `now` is room for the answer.
+    unsafe { sys!(prlimit64, 0, number(resource), null, &raw mut now) }?;
+    let value = value.min(now.rlim_max);
+    let wanted = libc::rlimit64 { rlim_cur: value, rlim_max: value };
+    // SAFETY: `wanted` outlives the call; nothing is asked back.
+    unsafe { sys!(prlimit64, 0, number(resource), &raw const wanted, null) }.map(drop)
+}
+
+/// Restricts the calling thread, and what it starts, to the first `count` of the processors
+/// it may use now.
+///
+/// # Errors
+/// The kernel's.
+pub fn restrict_processors(count: usize) -> Result<()> {
+    let mut mask = [0u64; 128];
+    // SAFETY: `mask` is writable memory of the given length.
+    let bytes = unsafe { sys!(sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) }?;
+    let mut left = count;
+    for word in &mut mask {
+        for bit in 0..64 {
+            if *word & (1 << bit) != 0 {
+                if left == 0 {
+                    *word &= !(1 << bit);
+                } else {
+                    left -= 1;
+                }
+            }
+        }
+    }
+    // SAFETY: `mask` is readable memory of at least `bytes` bytes.
+    unsafe { sys!(sched_setaffinity, 0, bytes, mask.as_ptr()) }.map(drop)
+}

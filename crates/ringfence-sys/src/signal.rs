@@ -1,0 +1,134 @@
+//! Signals: blocked, waited for, sent.
+
+use crate::fd::owned;
+use crate::{Errno, Result, sys};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// A set of signals, bit `n - 1` for signal `n`, as the kernel has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalSet(u64);
+
+impl SignalSet {
+    /// No signal.
+    pub const EMPTY: SignalSet = SignalSet(0);
+    /// Every signal.
+    pub const ALL: SignalSet = SignalSet(u64::MAX);
+
+    /// These signals.
+    pub fn of(signals: &[i32]) -> SignalSet {
+        SignalSet(signals.iter().fold(0, |set, signal| set | 1 << (signal - 1)))
+    }
+
+    /// All but these signals.
+    pub fn without(self, signals: &[i32]) -> SignalSet {
+        SignalSet(self.0 & !SignalSet::of(signals).0)
+    }
+}
+
+/// Replaces the calling thread's mask and returns the former one.
+///
+/// # Errors
+/// None that a caller could cause.
+pub fn set_mask(set: SignalSet) -> Result<SignalSet> {
+    let mut old = 0u64;
+    // SAFETY: both pointers are to eight bytes, the size given.
+    unsafe { sys!(rt_sigprocmask, libc::SIG_SETMASK, &raw const set.0, &raw mut old, 8) }?;
+    Ok(SignalSet(old))
+}
+
+/// A signal that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its number.
+    pub signal: i32,
+    /// Sent by a process (`kill(2)`), not by the kernel (a terminal's Ctrl-C reaches the
+    /// command by itself).
+    pub by_process: bool,
+}
+
+/// Takes one blocked signal of `set`, waiting at most `timeout` (without one, for ever).
+///
+/// # Errors
+/// `EAGAIN` when the time ran out; `EINTR` is retried.
+pub fn wait(set: SignalSet, timeout: Option<Duration>) -> Result<Arrived> {
+    let time = timeout.map(|t| libc::timespec {
+        tv_sec: t.as_secs() as i64,
+        tv_nsec: i64::from(t.subsec_nanos()),
+    });
+    let limit = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    loop {
+        // SAFETY: siginfo_t is plain data, for which all zeroes are valid.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the pointers are to the set, room for the answer, and an optional timespec.
+        match unsafe { sys!(rt_sigtimedwait, &raw const set.0, &raw mut info, limit, 8) } {
+            Ok(signal) => {
+                return Ok(Arrived { signal: signal as i32, by_process: info.si_code <= 0 });
+            }
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// A descriptor that becomes readable when a signal of `set` (which must be blocked) arrives.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`.
+pub fn descriptor(set: SignalSet) -> Result<OwnedFd> {
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: the pointer is to eight bytes, the size given.
+    unsafe { sys!(signalfd4, -1i32, &raw const set.0, 8, flags) }.map(owned)
+}
+
+/// Takes one signal from a [`descriptor`].
+///
+/// # Errors
+/// `EAGAIN` when none is waiting.
+pub fn take(fd: BorrowedFd<'_>) -> Result<Arrived> {
+    // SAFETY: signalfd_siginfo is plain numbers, for which all zeroes are valid.
+    let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+    let size = size_of::<libc::signalfd_siginfo>();
+    // SAFETY: the pointer and size describe `info`.
+    unsafe { sys!(read, fd.as_raw_fd(), &raw mut info, size) }?;
+    Ok(Arrived { signal: info.ssi_signo as i32, by_process: info.ssi_code <= 0 })
+}
+
+/// `kill(2)`: 0 as signal only asks whether the process is there; -1 as pid means all that
+/// may be signalled.
+///
+/// # Errors
+/// `ESRCH`, `EPERM`.
+pub fn kill(pid: i32, signal: i32) -> Result<()> {
+    // SAFETY: takes numbers only.
+    unsafe { sys!(kill, pid, signal) }.map(drop)
+}
+
+/// `pidfd_send_signal(2)`: cannot hit a reused number.
+///
+/// # Errors
+/// `ESRCH` when the process is gone.
+pub fn send(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
+    let null = std::ptr::null::<u8>();
+    // SAFETY: without a siginfo the kernel fills in kill(2)'s.
+    unsafe { sys!(pidfd_send_signal, pidfd.as_raw_fd(), signal, null, 0) }.map(drop)
+}
+
+/// Gives a signal its default action again and raises it: for dying of the signal that the
+/// command died of, or stopping as it stopped.
+pub fn raise_default(signal: i32) {
+    // SAFETY: SIG_DFL installs no handler; raise and the mask change take numbers.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+    let unblocked = SignalSet::of(&[signal]).0;
+    let null = std::ptr::null_mut::<u64>();
+    // SAFETY: the pointer is to eight bytes, the size given; the pending signal acts here.
+    let _ = unsafe { sys!(rt_sigprocmask, libc::SIG_UNBLOCK, &raw const unblocked, null, 8) };
+}
+
+/// The last real-time signal: ours for "the launcher died", which nobody else sends.
+pub fn parent_death() -> i32 {
+    libc::SIGRTMAX()
+}
