@@ -1,0 +1,30 @@
+//! From a policy to a running boundary.
+//!
+//! ```text
+//! Policy ──► planner ──► Plan ──► launch ──► supervise
+//!               ▲                    │
+//!             facts                guard (before and after)
+//! ```
+//!
+//! [`planner::plan`] is pure. [`launch::run`] is the only code that changes the kernel's mind.
+
+pub mod error;
+pub mod facts;
+pub mod filter;
+pub mod launch;
+pub mod plan;
+pub mod planner;
+pub mod state;
+pub mod supervise;
+pub mod text;
+pub mod trace;
+
+mod cgroup;
+mod descendants;
+mod guard;
+mod warden;
+
+pub use error::LaunchError;
+pub use facts::Facts;
+pub use plan::Plan;
+pub use planner::PlanError;

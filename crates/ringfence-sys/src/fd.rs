@@ -4,6 +4,14 @@ use crate::{Result, sys};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+/// Opens a directory for listing (`O_RDONLY | O_DIRECTORY`).
+pub const DIRECTORY: i32 = libc::O_RDONLY | libc::O_DIRECTORY;
+/// Opens for writing (`O_WRONLY`).
+pub const WRITE_ONLY: i32 = libc::O_WRONLY;
+
+/// Opens a path as a place, not for its content (`O_PATH`).
+pub const PATH_ONLY: i32 = libc::O_PATH;
+
 /// The directory descriptor that stands for the current directory (`AT_FDCWD`).
 pub const CWD: RawFd = libc::AT_FDCWD;
 
@@ -21,6 +29,24 @@ pub(crate) fn owned(raw: usize) -> OwnedFd {
 pub fn open_at(dir: RawFd, path: &CStr, flags: i32, mode: u32) -> Result<OwnedFd> {
     // SAFETY: `path` is a NUL-terminated string that outlives the call.
     unsafe { sys!(openat, dir, path.as_ptr(), flags | libc::O_CLOEXEC, mode) }.map(owned)
+}
+
+/// Opens an absolute or relative path of which no component may be a symbolic link
+/// (`openat2(2)`, `RESOLVE_NO_SYMLINKS`, Linux 5.6): what a path meant when it was checked,
+/// it still means, or the call fails with `ELOOP`.
+///
+/// # Errors
+/// The kernel's; `ELOOP` where a link turned up.
+pub fn open_without_links(dir: RawFd, path: &CStr, flags: i32) -> Result<OwnedFd> {
+    const RESOLVE_NO_MAGICLINKS: u64 = 2;
+    const RESOLVE_NO_SYMLINKS: u64 = 4;
+    let how = [
+        (flags | libc::O_CLOEXEC) as u64,
+        0,
+        RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+    ];
+    // SAFETY: `path` is NUL-terminated; `how` has the layout and size of `struct open_how`.
+    unsafe { sys!(openat2, dir, path.as_ptr(), how.as_ptr(), size_of_val(&how)) }.map(owned)
 }
 
 /// `pipe2(2)`, close-on-exec: (read end, write end).
@@ -151,6 +177,11 @@ pub fn is_terminal(fd: RawFd) -> bool {
     unsafe { libc::isatty(fd) == 1 }
 }
 
+/// The path of the terminal that a descriptor is (`/dev/pts/3`), if it is one.
+pub fn terminal_name(fd: RawFd) -> Option<std::path::PathBuf> {
+    is_terminal(fd).then(|| std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()).flatten()
+}
+
 /// Opens `/dev/null` on those of the descriptors 0, 1 and 2 that are closed, so that no
 /// later `open` lands there and is taken for a standard stream.
 ///
@@ -165,4 +196,21 @@ pub fn ensure_standard_streams() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Takes over a descriptor that the caller of the program left open under a known number,
+/// and marks it close-on-exec.
+pub fn adopt(fd: RawFd) -> Option<OwnedFd> {
+    // SAFETY: F_SETFD takes numbers only.
+    unsafe { sys!(fcntl, fd, libc::F_SETFD, libc::FD_CLOEXEC) }.ok()?;
+    // SAFETY: the descriptor is open; it was handed to us by number, so nothing else owns it.
+    (fd > 2).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether the caller may write to a path, by its effective user (`faccessat2(2)`, Linux 5.8).
+pub fn may_write(path: &std::path::Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: a NUL-terminated string.
+    unsafe { sys!(faccessat2, CWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) }.is_ok()
 }
