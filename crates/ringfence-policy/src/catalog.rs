@@ -1,0 +1,289 @@
+//! Where profiles and features are found, and the order in which they count.
+
+use crate::builtin::Builtin;
+use crate::error::PolicyError;
+use crate::files::FileView;
+use crate::key::Key;
+use crate::path::normal;
+use crate::profile::{Profile, Text};
+use crate::suggest::nearest;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// A profile file has at most this many bytes.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Profiles extend each other at most this deeply.
+const DEEPEST: usize = 10;
+
+/// Profiles or features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole policy.
+    Profile,
+    /// A fragment that a profile pulls in.
+    Feature,
+}
+
+impl Kind {
+    /// `profile` or `feature`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Profile => "profile",
+            Kind::Feature => "feature",
+        }
+    }
+
+    fn folder(self) -> &'static str {
+        match self {
+            Kind::Profile => "profiles",
+            Kind::Feature => "features",
+        }
+    }
+
+    fn builtins(self) -> &'static [Builtin] {
+        match self {
+            Kind::Profile => Builtin::profiles(),
+            Kind::Feature => Builtin::features(),
+        }
+    }
+}
+
+/// Where a profile was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In this file.
+    File(PathBuf),
+    /// In the program.
+    BuiltIn,
+}
+
+/// A line of `profile list`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Where it was found; a file of the same name hides a built-in one.
+    pub place: Place,
+    /// Its `description`, empty without one or when the file is wrong.
+    pub description: String,
+}
+
+/// Finds profiles and features by name.
+pub struct Catalog<'a> {
+    files: &'a dyn FileView,
+    workdir: &'a Path,
+    /// Directories that hold `profiles/` and `features/`, the user's before the system's.
+    roots: Vec<PathBuf>,
+}
+
+/// A profile on its way into a chain.
+struct Found {
+    profile: Profile,
+    place: Place,
+    /// At which root it was found, so that it can extend one of its own name further on.
+    level: usize,
+}
+
+impl<'a> Catalog<'a> {
+    /// A catalogue of the user's directory (`$XDG_CONFIG_HOME/ringfence` or
+    /// `~/.config/ringfence`), the system's (`/etc/ringfence`), and what is built in.
+    /// Names that are files are relative to `workdir`.
+    pub fn new(
+        files: &'a dyn FileView,
+        home: &Path,
+        workdir: &'a Path,
+        xdg_config_home: Option<&Path>,
+    ) -> Catalog<'a> {
+        let xdg = xdg_config_home.filter(|path| path.is_absolute());
+        let user = xdg.map_or_else(|| home.join(".config"), Path::to_path_buf).join("ringfence");
+        let roots = vec![user, PathBuf::from("/etc/ringfence")];
+        // Asking once for each directory saves asking for each name in it.
+        let there = |root: &PathBuf| files.link(root).is_ok();
+        Catalog { files, workdir, roots: roots.into_iter().filter(there).collect() }
+    }
+
+    /// The profiles of these names, all they extend and their features, in the order in which
+    /// they count: what is extended first, then features, then the profile. None counts twice.
+    ///
+    /// # Errors
+    /// An unknown name, a file that cannot be read, a circle.
+    pub fn chain(&self, names: &[String]) -> Result<Vec<Profile>, PolicyError> {
+        let mut chain = Chain { catalog: self, done: Vec::new(), stack: Vec::new(), out: Vec::new() };
+        for name in names {
+            let found = self.find(Kind::Profile, name, 0, None, self.workdir)?;
+            chain.add(Kind::Profile, name, found)?;
+        }
+        Ok(chain.out)
+    }
+
+    /// The text of a profile or feature, and where it stands.
+    ///
+    /// # Errors
+    /// An unknown name, or a file that cannot be read.
+    pub fn text(&self, kind: Kind, name: &str) -> Result<(Place, String), PolicyError> {
+        for path in self.candidates(kind, name, 0, self.workdir) {
+            if let Some(text) = self.read(&path, is_file(name))? {
+                return Ok((Place::File(path), text));
+            }
+        }
+        let builtin = kind.builtins().iter().find(|builtin| builtin.name == name);
+        let builtin = builtin.ok_or_else(|| self.unknown(kind, name, None))?;
+        Ok((Place::BuiltIn, builtin.toml.to_owned()))
+    }
+
+    /// All profiles or features, by name.
+    pub fn list(&self, kind: Kind) -> Vec<Listed> {
+        let mut list: Vec<Listed> = Vec::new();
+        for root in &self.roots {
+            let folder = root.join(kind.folder());
+            for file in self.files.names(&folder, 10_000).unwrap_or_default() {
+                let Some(name) = file.to_str().and_then(|file| file.strip_suffix(".toml")) else {
+                    continue;
+                };
+                if list.iter().all(|listed| listed.name != name) {
+                    let path = folder.join(&file);
+                    let profile = self.files.text(&path, MOST_BYTES).ok();
+                    let profile = profile.and_then(|text| Profile::from_toml(&text, name).ok());
+                    list.push(listed(name, Place::File(path), profile.unwrap_or_default()));
+                }
+            }
+        }
+        for builtin in kind.builtins() {
+            if list.iter().all(|listed| listed.name != builtin.name) {
+                list.push(listed(builtin.name, Place::BuiltIn, builtin.load(Text::Borrowed(""))));
+            }
+        }
+        list.sort_by(|a, b| a.name.cmp(&b.name));
+        list
+    }
+
+    fn find(
+        &self,
+        kind: Kind,
+        name: &str,
+        from: usize,
+        by: Option<&str>,
+        base: &Path,
+    ) -> Result<Found, PolicyError> {
+        for (index, path) in self.candidates(kind, name, from, base).into_iter().enumerate() {
+            if let Some(text) = self.read(&path, is_file(name))? {
+                let origin = if is_file(name) {
+                    format!("file {}", path.display())
+                } else {
+                    format!("{} {name}", kind.word())
+                };
+                // What is wrong in a file is named by the file, so that it can be opened.
+                let profile = Profile::from_toml(&text, &path.display().to_string())?;
+                let profile = Profile { origin: origin.into(), ..profile };
+                return Ok(Found { profile, place: Place::File(path), level: from + index });
+            }
+        }
+        match kind.builtins().iter().find(|builtin| builtin.name == name) {
+            Some(builtin) => {
+                let origin = format!("{} {name}", kind.word()).into();
+                let profile = builtin.load(origin);
+                Ok(Found { profile, place: Place::BuiltIn, level: usize::MAX - 1 })
+            }
+            None => Err(self.unknown(kind, name, by)),
+        }
+    }
+
+    /// The files that a name may mean.
+    fn candidates(&self, kind: Kind, name: &str, from: usize, base: &Path) -> Vec<PathBuf> {
+        if is_file(name) {
+            return vec![normal(&base.join(name))];
+        }
+        if name.is_empty() || name.starts_with('.') {
+            return Vec::new();
+        }
+        let roots = self.roots.iter().skip(from);
+        roots.map(|root| root.join(kind.folder()).join(format!("{name}.toml"))).collect()
+    }
+
+    fn read(&self, path: &Path, required: bool) -> Result<Option<String>, PolicyError> {
+        match self.files.text(path, MOST_BYTES) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if !required && absent(error.kind()) => Ok(None),
+            Err(error) => {
+                let reason = error.to_string();
+                Err(PolicyError::Unreadable { path: path.to_owned(), reason })
+            }
+        }
+    }
+
+    fn unknown(&self, kind: Kind, name: &str, by: Option<&str>) -> PolicyError {
+        let known: Vec<String> = self.list(kind).into_iter().map(|listed| listed.name).collect();
+        PolicyError::Unknown {
+            kind: kind.word(),
+            name: name.to_owned(),
+            by: by.map(str::to_owned),
+            nearest: nearest(name, &known).map(str::to_owned),
+        }
+    }
+}
+
+/// Collects profiles in the order in which they count.
+struct Chain<'c, 'a> {
+    catalog: &'c Catalog<'a>,
+    /// What is in the list already, or was left out as such.
+    done: Vec<(Kind, Place, String)>,
+    /// What is being added, outermost first.
+    stack: Vec<(Kind, Place, String)>,
+    out: Vec<Profile>,
+}
+
+impl Chain<'_, '_> {
+    fn add(&mut self, kind: Kind, name: &str, found: Found) -> Result<(), PolicyError> {
+        let identity = (kind, found.place.clone(), name.to_owned());
+        if self.done.contains(&identity) {
+            return Ok(());
+        }
+        if let Some(start) = self.stack.iter().position(|above| *above == identity) {
+            let mut chain: Vec<_> =
+                self.stack[start..].iter().map(|(_, _, name)| name.clone()).collect();
+            chain.push(name.to_owned());
+            return Err(PolicyError::Cycle { chain });
+        }
+        if self.stack.len() == DEEPEST {
+            let name = self.stack[0].2.clone();
+            return Err(PolicyError::TooDeep { name, limit: DEEPEST });
+        }
+        self.stack.push(identity.clone());
+        let by = found.profile.origin.clone();
+        let folder = match &found.place {
+            Place::File(path) => path.parent().map(Path::to_path_buf),
+            Place::BuiltIn => None,
+        };
+        let base = folder.as_deref().unwrap_or(self.catalog.workdir);
+        let parts = [(Kind::Profile, Key::Extends), (Kind::Feature, Key::Features)];
+        for (part, key) in parts {
+            for name_of_part in found.profile.list(key).unwrap_or_default() {
+                // A file of the user's can build on the shipped profile of the same name.
+                let same = part == kind && **name_of_part == *name && !is_file(name);
+                let from = if same { found.level + 1 } else { 0 };
+                let inner = self.catalog.find(part, name_of_part, from, Some(&by), base)?;
+                self.add(part, name_of_part, inner)?;
+            }
+        }
+        self.stack.pop();
+        self.done.push(identity);
+        self.out.push(found.profile);
+        Ok(())
+    }
+}
+
+/// Whether a name means a file.
+pub fn is_file(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".toml")
+}
+
+fn absent(kind: ErrorKind) -> bool {
+    // A home that may not be looked into holds no profiles for this user.
+    matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied)
+}
+
+fn listed(name: &str, place: Place, profile: Profile) -> Listed {
+    let description = profile.text(Key::Description).unwrap_or_default().to_owned();
+    Listed { name: name.to_owned(), place, description }
+}

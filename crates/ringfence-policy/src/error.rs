@@ -1,0 +1,107 @@
+//! [`PolicyError`]: why there is no policy, in one sentence each.
+
+use crate::policy::Source;
+use crate::profile::ProfileError;
+use crate::suggest::tail;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why a request is not a policy. Each message names the thing, where it stands, and, where
+/// there is one, the nearest valid thing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// The text of a profile is not one.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// No profile or feature has this name.
+    #[error("there is no {kind} `{name}`{}{}", named_by(.by), tail(.nearest.as_deref()))]
+    Unknown {
+        /// `profile` or `feature`.
+        kind: &'static str,
+        /// The name that was asked for.
+        name: String,
+        /// The profile that asked for it, when it was not the user.
+        by: Option<String>,
+        /// The nearest name that exists.
+        nearest: Option<String>,
+    },
+    /// Profiles extend each other in a circle.
+    #[error("profile `{}` extends itself: {}", .chain.first().map_or("", String::as_str), .chain.join(" → "))]
+    Cycle {
+        /// The circle, the first name again at its end.
+        chain: Vec<String>,
+    },
+    /// Profiles extend each other too deeply.
+    #[error("profile `{name}` is extended more than {limit} levels deep")]
+    TooDeep {
+        /// The outermost profile.
+        name: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// A file could not be read.
+    #[error("cannot read {}: {reason}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        reason: String,
+    },
+    /// A value is not of its kind.
+    #[error("{source_}: {reason}")]
+    Value {
+        /// The rule.
+        source_: Source,
+        /// What is wrong with it, and what would be right.
+        reason: String,
+    },
+    /// A granted path does not exist.
+    #[error(
+        "{rule}: {} does not exist; write `?{}` if it may be missing", .path.display(), .rule.text
+    )]
+    Missing {
+        /// The rule.
+        rule: Source,
+        /// The path it means.
+        path: PathBuf,
+    },
+    /// A granted path leads out of a writable tree through a symbolic link in it.
+    #[error(
+        "{rule}: {} is a symbolic link inside the writable {} and leads to {}; a program in an \
+         earlier sandbox may have made it, so remove the link or grant {} by its own path",
+        .link.display(), .tree.display(), .target.display(), .target.display()
+    )]
+    Planted {
+        /// The rule.
+        rule: Source,
+        /// The link.
+        link: PathBuf,
+        /// The writable tree it is in.
+        tree: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
+}
+
+impl PolicyError {
+    /// A value that is not of its kind.
+    pub(crate) fn value(source: &Source, reason: impl ToString) -> PolicyError {
+        PolicyError::Value { source_: source.clone(), reason: reason.to_string() }
+    }
+}
+
+fn named_by(by: &Option<String>) -> String {
+    by.as_ref().map(|by| format!(", named by {by},")).unwrap_or_default()
+}
+
+impl std::fmt::Display for Source {
+    /// `profile default, filesystem.read "~/.nvm"`; for an option `option --read "~/.nvm"`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.origin)?;
+        if !self.key.is_empty() {
+            write!(f, ", {}", self.key)?;
+        }
+        if self.text.is_empty() { Ok(()) } else { write!(f, " \"{}\"", self.text) }
+    }
+}

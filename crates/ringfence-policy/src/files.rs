@@ -1,0 +1,243 @@
+//! The host's files, as far as resolving a policy looks at them.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+
+/// What resolving a policy may ask about files. Tests answer from a map.
+pub trait FileView {
+    /// The target of a symbolic link; `None` when the path is something else.
+    ///
+    /// # Errors
+    /// `NotFound` (or `NotADirectory`) when there is nothing there.
+    fn link(&self, path: &Path) -> io::Result<Option<PathBuf>>;
+
+    /// The names in a directory, in order, at most `most` of them.
+    ///
+    /// # Errors
+    /// Those of reading a directory.
+    fn names(&self, directory: &Path, most: usize) -> io::Result<Vec<OsString>>;
+
+    /// The text of a regular file of at most `most` bytes.
+    ///
+    /// # Errors
+    /// Those of reading a file; `InvalidData` when it is too large, no regular file or no UTF-8.
+    fn text(&self, path: &Path, most: u64) -> io::Result<String>;
+}
+
+/// The real files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HostFiles;
+
+impl FileView for HostFiles {
+    fn link(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        // One call answers both questions: is it there, and is it a link.
+        match path.read_link() {
+            Ok(target) => Ok(Some(target)),
+            Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn names(&self, directory: &Path, most: usize) -> io::Result<Vec<OsString>> {
+        let entries = directory.read_dir()?.take(most);
+        let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn text(&self, path: &Path, most: u64) -> io::Result<String> {
+        // A FIFO in a place that a sandboxed program can write must not hold up the launch.
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(ErrorKind::InvalidData, "it is no regular file"));
+        }
+        let mut text = String::new();
+        file.take(most + 1).read_to_string(&mut text)?;
+        if text.len() as u64 > most {
+            return Err(io::Error::new(ErrorKind::InvalidData, format!("it has over {most} bytes")));
+        }
+        Ok(text)
+    }
+}
+
+/// Where a path really leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Real {
+    /// The path with every link followed; of a missing path, the part that exists is, and the
+    /// rest is appended.
+    pub path: PathBuf,
+    /// The links on the way: where each stands (its parents really), and its target as written.
+    pub links: Vec<(PathBuf, PathBuf)>,
+    /// Whether there is something.
+    pub exists: bool,
+}
+
+/// As many as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+#[derive(Clone)]
+enum Seen {
+    Plain,
+    Link(PathBuf),
+    Missing,
+}
+
+/// Follows links, asking the host once for each component whatever the number of rules.
+pub struct Resolver<'a> {
+    files: &'a dyn FileView,
+    seen: HashMap<PathBuf, Seen>,
+}
+
+impl<'a> Resolver<'a> {
+    /// A resolver that knows nothing yet.
+    pub fn new(files: &'a dyn FileView) -> Resolver<'a> {
+        Resolver { files, seen: HashMap::with_capacity(128) }
+    }
+
+    /// The files it looks at.
+    pub fn files(&self) -> &'a dyn FileView {
+        self.files
+    }
+
+    /// Where an absolute path leads.
+    ///
+    /// # Errors
+    /// Any but "there is nothing", which is [`Real::exists`]; `FilesystemLoop` for too many links.
+    pub fn real(&mut self, path: &Path) -> io::Result<Real> {
+        let mut real = Real { path: PathBuf::from("/"), links: Vec::new(), exists: true };
+        // Nearly always there is no link: then the path is walked where it stands.
+        let mut rest = path.to_path_buf();
+        'follow: loop {
+            let mut components = rest.components();
+            while let Some(component) = components.next() {
+                match component {
+                    Component::ParentDir => {
+                        real.path.pop();
+                        continue;
+                    }
+                    Component::Normal(name) => real.path.push(name),
+                    _ => continue,
+                }
+                if !real.exists {
+                    continue;
+                }
+                match self.look(&real.path)? {
+                    Seen::Plain => {}
+                    Seen::Missing => real.exists = false,
+                    Seen::Link(target) => {
+                        if real.links.len() == MOST_LINKS {
+                            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+                        }
+                        let place = real.path.clone();
+                        real.path.pop();
+                        if target.is_absolute() {
+                            real.path = PathBuf::from("/");
+                        }
+                        rest = target.join(components.as_path());
+                        real.links.push((place, target));
+                        continue 'follow;
+                    }
+                }
+            }
+            return Ok(real);
+        }
+    }
+
+    /// Whether there is something at a path, links followed.
+    pub fn exists(&mut self, path: &Path) -> bool {
+        self.real(path).is_ok_and(|real| real.exists)
+    }
+
+    fn look(&mut self, path: &Path) -> io::Result<Seen> {
+        if let Some(seen) = self.seen.get(path) {
+            return Ok(seen.clone());
+        }
+        let seen = match self.files.link(path) {
+            Ok(None) => Seen::Plain,
+            Ok(Some(target)) => Seen::Link(target),
+            Err(error) => match error.kind() {
+                ErrorKind::NotFound | ErrorKind::NotADirectory => Seen::Missing,
+                _ => return Err(error),
+            },
+        };
+        self.seen.insert(path.to_path_buf(), seen.clone());
+        Ok(seen)
+    }
+}
+
+/// Files made up by a test: a directory, a file with text, or a link.
+#[derive(Clone, Debug, Default)]
+pub struct FakeFiles(pub std::collections::BTreeMap<PathBuf, Fake>);
+
+/// One made-up file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fake {
+    /// A directory.
+    Directory,
+    /// A file.
+    File(String),
+    /// A symbolic link.
+    Link(PathBuf),
+}
+
+impl FakeFiles {
+    /// Adds a file, and the directories above it.
+    #[must_use]
+    pub fn with(mut self, path: &str, fake: Fake) -> FakeFiles {
+        for above in Path::new(path).ancestors().skip(1) {
+            self.0.entry(above.to_owned()).or_insert(Fake::Directory);
+        }
+        self.0.insert(PathBuf::from(path), fake);
+        self
+    }
+
+    /// Adds a directory.
+    #[must_use]
+    pub fn directory(self, path: &str) -> FakeFiles {
+        self.with(path, Fake::Directory)
+    }
+
+    /// Adds a file.
+    #[must_use]
+    pub fn file(self, path: &str, text: &str) -> FakeFiles {
+        self.with(path, Fake::File(text.to_owned()))
+    }
+
+    /// Adds a link.
+    #[must_use]
+    pub fn symlink(self, path: &str, target: &str) -> FakeFiles {
+        self.with(path, Fake::Link(PathBuf::from(target)))
+    }
+
+    fn real(&self, path: &Path) -> io::Result<PathBuf> {
+        let real = Resolver::new(self).real(path)?;
+        if real.exists { Ok(real.path) } else { Err(ErrorKind::NotFound.into()) }
+    }
+}
+
+impl FileView for FakeFiles {
+    fn link(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        match self.0.get(path) {
+            Some(Fake::Link(target)) => Ok(Some(target.clone())),
+            Some(_) => Ok(None),
+            None => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn names(&self, directory: &Path, most: usize) -> io::Result<Vec<OsString>> {
+        let directory = self.real(directory)?;
+        let inside = self.0.keys().filter(|path| path.parent() == Some(&directory));
+        Ok(inside.filter_map(|path| path.file_name().map(ToOwned::to_owned)).take(most).collect())
+    }
+
+    fn text(&self, path: &Path, _most: u64) -> io::Result<String> {
+        match self.0.get(&self.real(path)?) {
+            Some(Fake::File(text)) => Ok(text.clone()),
+            _ => Err(ErrorKind::InvalidData.into()),
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Git's configuration files: their syntax, and which keys make git run a program.
+//!
+//! The syntax is git's own (`config.c`): sections and quoted subsections, names without case,
+//! quotes, escapes, comments, continued lines. What git would not read is reported too.
+
+use crate::path::normal;
+use std::borrow::Cow;
+use std::path::Path;
+
+/// One setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Section, lower case.
+    pub section: String,
+    /// Subsection, as written; the old form `[section.sub]` gives it in lower case.
+    pub subsection: Option<String>,
+    /// Name, lower case.
+    pub name: String,
+    /// Value; `None` for a name alone, which means true.
+    pub value: Option<String>,
+    /// Line, from 1.
+    pub line: usize,
+}
+
+impl Setting {
+    /// The full key: `remote.origin.url`.
+    pub fn key(&self) -> String {
+        match &self.subsection {
+            Some(subsection) => format!("{}.{subsection}.{}", self.section, self.name),
+            None => format!("{}.{}", self.section, self.name),
+        }
+    }
+}
+
+/// Reads a configuration.
+///
+/// # Errors
+/// The number of the first line that git would refuse, with the settings before it lost.
+pub fn parse(text: &str) -> Result<Vec<Setting>, usize> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut parser = Parser { text: text.as_bytes(), at: 0, line: 1 };
+    let mut settings = Vec::new();
+    let mut section = String::new();
+    let mut subsection = None;
+    loop {
+        parser.skip_space_and_lines();
+        match parser.peek() {
+            None => return Ok(settings),
+            Some(b'#' | b';') => parser.skip_line(),
+            Some(b'[') => (section, subsection) = parser.section().ok_or(parser.line)?,
+            Some(byte) if byte.is_ascii_alphabetic() && !section.is_empty() => {
+                let line = parser.line;
+                let (name, value) = parser.setting().ok_or(parser.line)?;
+                let (section, subsection) = (section.clone(), subsection.clone());
+                settings.push(Setting { section, subsection, name, value, line });
+            }
+            Some(_) => return Err(parser.line),
+        }
+    }
+}
+
+/// The last value of `section.name`, as git takes it; `None` when it is not set or the file
+/// cannot be read.
+pub fn last_value(text: &str, section: &str, name: &str) -> Option<String> {
+    let wanted = |setting: &Setting| {
+        setting.section == section && setting.subsection.is_none() && setting.name == name
+    };
+    parse(text).ok()?.into_iter().rev().find(wanted)?.value
+}
+
+/// The first key that makes git run a program, take a further configuration, or hand
+/// credentials elsewhere; or a line that git cannot read. `None` when there is none.
+///
+/// `core.worktree` counts, since git would write files elsewhere; see [`executes_in`].
+pub fn executes(text: &str) -> Option<String> {
+    first(text, |_| false)
+}
+
+/// As [`executes`], for a file in `directory`: a `core.worktree` within `tree` does not count
+/// (every submodule has one).
+pub fn executes_in(text: &str, directory: &Path, tree: &Path) -> Option<String> {
+    first(text, |value| normal(&directory.join(value)).starts_with(tree))
+}
+
+fn first(text: &str, worktree_allowed: impl Fn(&str) -> bool) -> Option<String> {
+    let settings = match parse(text) {
+        Ok(settings) => settings,
+        Err(line) => return Some(format!("line {line}, which git cannot read")),
+    };
+    let wrong = |setting: &&Setting| {
+        let value = setting.value.as_deref();
+        let worktree = setting.section == "core" && setting.name == "worktree";
+        if worktree { !value.is_some_and(&worktree_allowed) } else { runs(setting) }
+    };
+    settings.iter().find(wrong).map(Setting::key)
+}
+
+/// Endings of names that mean a program in some section: git's own, and those of extensions
+/// that are not known here.
+const PROGRAM_ENDINGS: [&str; 19] = [
+    "askpass", "clean", "cmd", "command", "diffextern", "driver", "editor", "exec", "filtercmd",
+    "helper", "hook", "hookspath", "pager", "process", "prog", "program", "script", "smudge",
+    "textconv",
+];
+
+/// Whether a setting makes git run a program, or as bad.
+fn runs(setting: &Setting) -> bool {
+    let name = setting.name.as_str();
+    let value = setting.value.as_deref().unwrap_or("true");
+    if value.is_empty() {
+        // Git takes an empty value as "none", and as a reset of lists.
+        return matches!(setting.section.as_str(), "include" | "includeif");
+    }
+    if value.starts_with('!') || value.starts_with("ext::") {
+        return true;
+    }
+    match (setting.section.as_str(), name) {
+        // The daemon that git brings itself.
+        ("core", "fsmonitor") => boolean(value).is_none(),
+        ("core", "gitproxy" | "virtualfilesystem") => true,
+        ("include" | "includeif", _) | ("alias", _) | ("hook", _) => true,
+        ("pager", _) => boolean(value).is_none(),
+        ("diff", "external") | ("interactive", "difffilter") => true,
+        ("difftool" | "mergetool" | "browser" | "man", "cmd" | "path") => true,
+        ("web" | "help" | "instaweb", "browser") | ("man", "viewer") => true,
+        ("instaweb", "httpd" | "modulepath") => true,
+        ("guitool", _) => true,
+        ("sendemail", name) => {
+            name.ends_with("cmd") || name == "smtpserver" && value.starts_with(['/', '~'])
+        }
+        ("imap", "tunnel") | ("init", "templatedir") => true,
+        ("remote", "uploadpack" | "receivepack" | "vcs" | "proxy") => true,
+        ("remote", "url" | "pushurl" | "pushdefault") | ("branch", "remote" | "pushremote") => {
+            helper(value)
+        }
+        ("submodule", "url") => helper(value),
+        ("url", "insteadof" | "pushinsteadof") => {
+            setting.subsection.as_deref().is_some_and(helper)
+        }
+        ("protocol", "allow") => !matches!(value, "never" | "user"),
+        ("http", "proxy" | "sslverify" | "sslcainfo" | "sslcapath" | "curloptresolve") => true,
+        ("http", "cookiefile" | "savecookies" | "proxysslcainfo") => true,
+        ("lfs", "path" | "args" | "standalonetransferagent") => true,
+        // `credential.helper`, `core.sshCommand`, `filter.*.process`, `gpg.*.program`, …
+        (_, name) => PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending)),
+    }
+}
+
+/// Whether an address is served by a program: `HELPER::ADDRESS`.
+fn helper(address: &str) -> bool {
+    let Some((helper, _)) = address.split_once("::") else { return false };
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    !helper.is_empty() && helper.bytes().all(word)
+}
+
+fn boolean(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Some(true),
+        "false" | "no" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+struct Parser<'a> {
+    text: &'a [u8],
+    at: usize,
+    line: usize,
+}
+
+impl Parser<'_> {
+    /// The next byte, a carriage return before a line feed left out.
+    fn peek(&self) -> Option<u8> {
+        match self.text.get(self.at) {
+            Some(b'\r') if self.text.get(self.at + 1) == Some(&b'\n') => Some(b'\n'),
+            byte => byte.copied(),
+        }
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        let byte = self.peek()?;
+        if byte == b'\n' {
+            self.line += 1;
+            if self.text[self.at] == b'\r' {
+                self.at += 1;
+            }
+        }
+        self.at += 1;
+        Some(byte)
+    }
+
+    fn skip_space_and_lines(&mut self) {
+        while self.peek().is_some_and(|byte| byte.is_ascii_whitespace()) {
+            self.next();
+        }
+    }
+
+    fn skip_space(&mut self) {
+        while self.peek().is_some_and(|byte| byte != b'\n' && byte.is_ascii_whitespace()) {
+            self.next();
+        }
+    }
+
+    fn skip_line(&mut self) {
+        while !matches!(self.next(), None | Some(b'\n')) {}
+    }
+
+    /// `[name]`, `[name.sub]` or `[name "sub"]`.
+    fn section(&mut self) -> Option<(String, Option<String>)> {
+        self.next();
+        let mut name = String::new();
+        loop {
+            match self.next()? {
+                b']' => break,
+                byte if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.') => {
+                    name.push(char::from(byte.to_ascii_lowercase()));
+                }
+                byte if byte.is_ascii_whitespace() && byte != b'\n' => {
+                    let sub = self.subsection()?;
+                    return (!name.is_empty()).then_some((name, Some(sub)));
+                }
+                _ => return None,
+            }
+        }
+        let (section, subsection) = match name.split_once('.') {
+            Some((section, sub)) => (section.to_owned(), Some(sub.to_owned())),
+            None => (name, None),
+        };
+        (!section.is_empty()).then_some((section, subsection))
+    }
+
+    /// `"sub"]`, after the white space.
+    fn subsection(&mut self) -> Option<String> {
+        self.skip_space();
+        if self.next()? != b'"' {
+            return None;
+        }
+        let mut sub = Vec::new();
+        loop {
+            match self.next()? {
+                b'\n' => return None,
+                b'"' => break,
+                b'\\' => match self.next()? {
+                    b'\n' => return None,
+                    byte => sub.push(byte),
+                },
+                byte => sub.push(byte),
+            }
+        }
+        (self.next()? == b']').then(|| String::from_utf8_lossy(&sub).into_owned())
+    }
+
+    /// `name` or `name = value`.
+    fn setting(&mut self) -> Option<(String, Option<String>)> {
+        let mut name = String::new();
+        while let Some(byte) = self.peek().filter(|b| b.is_ascii_alphanumeric() || *b == b'-') {
+            name.push(char::from(byte.to_ascii_lowercase()));
+            self.next();
+        }
+        self.skip_space();
+        match self.peek() {
+            None => return Some((name, None)),
+            Some(b'\n') => return Some((name, None)),
+            Some(b'=') => self.next(),
+            Some(_) => return None,
+        };
+        self.value().map(|value| (name, Some(value.into_owned())))
+    }
+
+    /// The rest of the line, continued lines included.
+    fn value(&mut self) -> Option<Cow<'static, str>> {
+        let mut out: Vec<u8> = Vec::new();
+        // White space counts only when something follows it, or within quotes.
+        let mut kept = 0;
+        let (mut quoted, mut comment) = (false, false);
+        self.skip_space();
+        loop {
+            let byte = match self.next() {
+                None if quoted => return None,
+                None => break,
+                Some(byte) => byte,
+            };
+            match byte {
+                b'\n' if quoted => return None,
+                b'\n' => break,
+                _ if comment => {}
+                b'#' | b';' if !quoted => comment = true,
+                byte if byte.is_ascii_whitespace() && !quoted => out.push(byte),
+                b'"' => {
+                    quoted = !quoted;
+                    kept = out.len();
+                }
+                b'\\' => {
+                    match self.next()? {
+                        b'\n' => continue,
+                        b't' => out.push(b'\t'),
+                        b'b' => out.push(8),
+                        b'n' => out.push(b'\n'),
+                        byte @ (b'\\' | b'"') => out.push(byte),
+                        _ => return None,
+                    }
+                    kept = out.len();
+                }
+                byte => {
+                    out.push(byte);
+                    kept = out.len();
+                }
+            }
+        }
+        out.truncate(kept);
+        Some(String::from_utf8_lossy(&out).into_owned().into())
+    }
+}

@@ -1,0 +1,131 @@
+//! Which built-in protections hold in the writable trees of a policy.
+
+use crate::glob;
+use crate::policy::{Access, Guarded, PathRule, Policy, ProtectedName, Source};
+use crate::protect::{HOME, NAMES};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Fills in the built-in protections.
+pub(crate) fn resolve(policy: &mut Policy) {
+    let trees: Vec<PathBuf> = writable(policy).map(Path::to_path_buf).collect();
+    if trees.is_empty() {
+        return;
+    }
+    policy.protected_names = NAMES
+        .iter()
+        .map(|entry| ProtectedName {
+            name: entry.name.to_owned(),
+            guarded: entry.guarded,
+            reason: entry.reason.to_owned(),
+            nested: entry.nested,
+        })
+        .collect();
+    for tree in &trees {
+        let above = trees.iter().filter(|above| tree.starts_with(above) && tree != *above);
+        for above in above {
+            if let Some((guarded, _)) = named(&policy.protected_names, above, tree) {
+                policy.unprotected.insert(guarded);
+            }
+        }
+    }
+    home(policy, &trees);
+}
+
+/// Protects what is in the home directory, where that is writable: the home itself, a directory
+/// above it, or one in it.
+fn home(policy: &mut Policy, trees: &[PathBuf]) {
+    for tree in trees {
+        let inside = tree.strip_prefix(&policy.home_dir).ok();
+        if inside.is_none() && !policy.home_dir.starts_with(tree) {
+            continue;
+        }
+        let inside = inside.map_or(&b""[..], |inside| inside.as_os_str().as_bytes());
+        for (name, reason) in HOME {
+            let below = match inside {
+                [] => true,
+                inside => name.as_bytes().strip_prefix(inside).is_some_and(|rest| rest.starts_with(b"/")),
+            };
+            if below {
+                protect(policy, trees, name, reason);
+            }
+        }
+    }
+}
+
+fn protect(policy: &mut Policy, trees: &[PathBuf], name: &str, reason: &str) {
+    let path = policy.home_dir.join(name);
+    if trees.iter().any(|tree| tree.starts_with(&path)) {
+        policy.unprotected.insert(path);
+        return;
+    }
+    let known = |rule: &PathRule| rule.access == Access::Protect && rule.path == path;
+    if policy.paths.iter().any(known) {
+        return;
+    }
+    policy.paths.push(PathRule {
+        access: Access::Protect,
+        path,
+        pattern: None,
+        optional: true,
+        guarded: Guarded::Plain,
+        reason: Some(reason.to_owned()),
+        source: built_in(),
+    });
+}
+
+/// The source of what the built-in list protects.
+pub(crate) fn built_in() -> Source {
+    let text = "protected in writable trees".to_owned();
+    Source { origin: "built in".to_owned(), key: String::new(), text }
+}
+
+/// The trees that a policy makes writable.
+pub(crate) fn writable(policy: &Policy) -> impl Iterator<Item = &Path> {
+    let rules = policy.paths.iter().filter(|rule| rule.access == Access::Write);
+    rules.map(|rule| rule.path.as_path())
+}
+
+/// The protected name that a path below a tree is, or lies below, and the path that it guards.
+///
+/// A [`Guarded::GitLink`] guards only the path itself: what is in a `.git` directory has
+/// entries of its own.
+pub fn named<'n>(
+    names: &'n [ProtectedName],
+    tree: &Path,
+    path: &Path,
+) -> Option<(PathBuf, &'n ProtectedName)> {
+    let below = path.strip_prefix(tree).ok()?;
+    let parts: Vec<&OsStr> = below.iter().collect();
+    for start in 0..parts.len() {
+        for name in names.iter().filter(|name| name.nested || start == 0) {
+            let Some(length) = matched(&name.name, &parts[start..]) else { continue };
+            let end = start + length;
+            if name.guarded == Guarded::GitLink && end < parts.len() {
+                continue;
+            }
+            let mut guarded = tree.to_path_buf();
+            guarded.extend(&parts[..end]);
+            return Some((guarded, name));
+        }
+    }
+    None
+}
+
+/// How many components a name takes at the start of these, if it matches them.
+fn matched(name: &str, parts: &[&OsStr]) -> Option<usize> {
+    let mut count = 0;
+    for component in name.split('/') {
+        let part = parts.get(count)?.as_bytes();
+        let same = match component.contains('*') {
+            true => glob::name(component.as_bytes(), part),
+            false => component.as_bytes() == part,
+        };
+        if !same {
+            return None;
+        }
+        count += 1;
+    }
+    Some(count)
+}

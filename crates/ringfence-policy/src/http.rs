@@ -1,0 +1,238 @@
+//! Requests: the rules of `--http` and `--inject`, and the URLs they are asked about.
+
+use crate::error::PolicyError;
+use crate::host::{Host, HostRule};
+use crate::policy::{HttpRule, InjectRule, Source};
+
+/// A URL taken apart into what rules are about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// Whether it is `https`.
+    pub secure: bool,
+    /// Its host.
+    pub host: Host,
+    /// Its port, 443 or 80 when it names none.
+    pub port: u16,
+    /// Its path, normalised, without query.
+    pub path: String,
+}
+
+impl Url {
+    /// Reads `http[s]://HOST[:PORT][/PATH]`; without a scheme, `https`.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn parse(text: &str) -> Result<Url, String> {
+        let (secure, rest) = match text.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+            Some((scheme, _)) => return Err(format!("`{scheme}` is neither http nor https")),
+            None => (true, text),
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let colon = authority.rfind(':').filter(|&at| !authority[at..].contains(']'));
+        let (host, port) = match colon {
+            Some(at) => (&authority[..at], crate::port::port(&authority[at + 1..])?),
+            None => (authority, if secure { 443 } else { 80 }),
+        };
+        let host = Host::parse(host).map_err(|error| error.to_string())?;
+        let path = path.split(['?', '#']).next().unwrap_or(path);
+        let path = normal_path(path).ok_or_else(|| format!("the path `{path}` is ambiguous"))?;
+        Ok(Url { secure, host, port, path })
+    }
+}
+
+/// A path with its dot segments and doubled slashes taken out and its needless escapes undone.
+///
+/// `None` for what servers understand differently: an escaped slash, backslash, dot segment
+/// hidden twice, NUL or other control character, or a broken escape. Such a request matches no
+/// rule that names a path.
+pub fn normal_path(path: &str) -> Option<String> {
+    let mut decoded = String::with_capacity(path.len());
+    let mut rest = path.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'%' => {
+                let (high, low) = (rest.next()?, rest.next()?);
+                let digits = [high, low];
+                let digits = std::str::from_utf8(&digits).ok()?;
+                if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                    return None;
+                }
+                let value = u8::from_str_radix(digits, 16).ok()?;
+                match value {
+                    b'/' | b'\\' | b'%' | 0..0x20 | 0x7f => return None,
+                    b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                        decoded.push(char::from(value));
+                    }
+                    _ => {
+                        decoded.push('%');
+                        decoded.push_str(&digits.to_ascii_uppercase());
+                    }
+                }
+            }
+            b'\\' | 0..0x21 | 0x7f.. => return None,
+            byte => decoded.push(char::from(byte)),
+        }
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in decoded.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            // `..;x` is `..` to some servers.
+            part if part.starts_with("..;") || part.starts_with(".;") => return None,
+            part => parts.push(part),
+        }
+    }
+    let directory = decoded.ends_with('/') || decoded.ends_with("/.") || decoded.ends_with("/..");
+    let mut out = format!("/{}", parts.join("/"));
+    if directory && out.len() > 1 {
+        out.push('/');
+    }
+    Some(out)
+}
+
+/// Whether a rule allows a request, its host apart.
+pub fn matches(rule: &HttpRule, method: &str, path: &str) -> bool {
+    let method = rule.methods.is_empty() || rule.methods.iter().any(|known| known == method);
+    let path = match rule.path.strip_suffix('*') {
+        Some(prefix) => path.starts_with(prefix),
+        None => path == rule.path,
+    };
+    method && path
+}
+
+/// Reads `METHOD[,METHOD] HOST/PATH`.
+pub(crate) fn rule(source: Source) -> Result<HttpRule, PolicyError> {
+    let wrong = |reason: String| PolicyError::value(&source, reason);
+    let form = || wrong("write `METHOD[,METHOD] HOST/PATH`, as in `GET example.org/api/*`".to_owned());
+    let (methods, rest) = source.text.trim().split_once(char::is_whitespace).ok_or_else(form)?;
+    let rest = rest.trim();
+    let (host, path) = match rest.find('/') {
+        Some(at) => rest.split_at(at),
+        None => (rest, "/*"),
+    };
+    let mut names = Vec::new();
+    if methods != "*" {
+        for method in methods.split(',') {
+            if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+                return Err(wrong(format!("`{method}` is no method; write for example `GET,HEAD`")));
+            }
+            names.push(method.to_ascii_uppercase());
+        }
+    }
+    let host = HostRule::parse(host).map_err(|error| wrong(error.to_string()))?;
+    let (prefix, star) = match path.strip_suffix('*') {
+        Some(prefix) => (prefix, "*"),
+        None => (path, ""),
+    };
+    if prefix.contains(['*', '?', '#']) {
+        return Err(wrong("a `*` stands at the end of the path only, and no query belongs to it".to_owned()));
+    }
+    let path = normal_path(prefix).ok_or_else(|| wrong(format!("the path `{prefix}` is ambiguous")))?;
+    Ok(HttpRule { methods: names, host, path: path + star, source })
+}
+
+/// Reads `HOST HEADER=SOURCE`.
+pub(crate) fn inject(source: Source) -> Result<InjectRule, PolicyError> {
+    let wrong = |reason: &str| PolicyError::value(&source, reason);
+    let form = "write `HOST HEADER=SOURCE`, as in `example.org Authorization=Bearer {env:TOKEN}`";
+    let (host, rest) = source.text.trim().split_once(char::is_whitespace).ok_or_else(|| wrong(form))?;
+    let (header, secret) = rest.trim_start().split_once('=').ok_or_else(|| wrong(form))?;
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if header.is_empty() || !header.bytes().all(token) {
+        return Err(wrong("before `=` stands the name of a header, as in `Authorization`"));
+    }
+    let header = header.to_ascii_lowercase();
+    // These decide where a request ends or goes; a rule about credentials has no business there.
+    const FRAMING: [&str; 6] =
+        ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te"];
+    if FRAMING.contains(&&*header) {
+        return Err(wrong("this header belongs to the connection and cannot be set"));
+    }
+    let host = HostRule::parse(host).map_err(|error| PolicyError::value(&source, error))?;
+    secret_source(secret).map_err(|reason| wrong(&reason))?;
+    Ok(InjectRule { host, header, secret: secret.to_owned(), source })
+}
+
+/// Checks `env:NAME`, `file:PATH`, `fd:N`, `cmd:…`, alone or once in braces within a text.
+fn secret_source(text: &str) -> Result<(), String> {
+    let inside = match (text.find('{'), text.rfind('}')) {
+        (Some(start), Some(end)) if start < end => &text[start + 1..end],
+        (None, None) => text,
+        _ => return Err("a `{` needs its `}`".to_owned()),
+    };
+    let known = "write `env:NAME`, `file:PATH`, `fd:N` or `cmd:COMMAND`";
+    if text.chars().any(char::is_control) {
+        return Err("it holds a control character".to_owned());
+    }
+    match inside.split_once(':') {
+        Some((_, "")) => Err(format!("after the colon of `{inside}` comes what it names")),
+        Some(("env" | "file" | "cmd", _)) => Ok(()),
+        Some(("fd", number)) if number.parse::<u16>().is_ok() => Ok(()),
+        // The text itself is not repeated: it may be the secret, typed where its source belongs.
+        _ => Err(format!("the secret is not written here but named: {known}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_have_one_spelling() {
+        let cases = [
+            ("", "/"), ("/a/./b//c", "/a/b/c"), ("/a/../b", "/b"), ("/../..", "/"),
+            ("/%61/%2e%2e/b", "/b"), ("/a/", "/a/"), ("/a/b/..", "/a/"), ("/a%20b", "/a%20b"),
+            ("/%c3%a9", "/%C3%A9"),
+        ];
+        for (written, normal) in cases {
+            assert_eq!(normal_path(written).as_deref(), Some(normal), "{written}");
+        }
+        for wrong in ["/a%2fb", "/a%5Cb", "/%252e", "/%", "/%zz", "/%+1", "/a\\b", "/%00", "/..;/a", "/é", "/a b"] {
+            assert_eq!(normal_path(wrong), None, "{wrong}");
+        }
+    }
+
+    fn read(text: &str) -> Result<HttpRule, PolicyError> {
+        let source = Source { origin: "option --http".into(), key: String::new(), text: text.into() };
+        rule(source)
+    }
+
+    #[test]
+    fn rules_match_their_requests_only() {
+        let rule = read("get,HEAD api.example.org/repos/*").expect("a rule");
+        assert_eq!(rule.methods, ["GET", "HEAD"]);
+        assert!(matches(&rule, "GET", "/repos/x") && matches(&rule, "HEAD", "/repos/"));
+        assert!(!matches(&rule, "POST", "/repos/x") && !matches(&rule, "GET", "/repo"));
+        let exact = read("* example.org/a").expect("a rule");
+        assert!(matches(&exact, "DELETE", "/a") && !matches(&exact, "GET", "/a/b"));
+        for wrong in ["GET", "G3T example.org/", "GET exa mple.org/", "GET example.org/a*b", "GET example.org/%2f"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_named_and_never_repeated() {
+        let source = |text: &str| Source { origin: "option --inject".into(), key: String::new(), text: text.into() };
+        let rule = inject(source("api.example.org Authorization=Bearer {env:TOKEN}")).expect("a rule");
+        assert_eq!((rule.header.as_str(), rule.secret.as_str()), ("authorization", "Bearer {env:TOKEN}"));
+        for wrong in ["example.org X=hunter2", "example.org X={env:A", "example.org X=fd:x", "example.org Host=env:A", "example.org X=env:"] {
+            assert!(inject(source(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let url = Url::parse("https://API.Example.org.:8443/a/../b?q#f").expect("a URL");
+        assert_eq!(url.host, Host::Name("api.example.org".into()));
+        assert_eq!((url.port, url.path.as_str(), url.secure), (8443, "/b", true));
+        assert_eq!(Url::parse("http://[::1]/").expect("a URL").port, 80);
+        assert!(Url::parse("ftp://example.org").is_err());
+        assert!(Url::parse("https://user@example.org/").is_err());
+    }
+}

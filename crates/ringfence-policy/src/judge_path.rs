@@ -1,0 +1,235 @@
+//! Decisions about files and sockets.
+
+use crate::decide::{Subject, Verdict};
+use crate::glob;
+use crate::guard;
+use crate::path::quote;
+use crate::policy::{Access, Guarded, Home, PathRule, Policy, TierChoice};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What is to be done with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    Read,
+    Write,
+    Exec,
+}
+
+/// Devices that every sandbox has.
+const DEVICES: [&str; 8] = ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"];
+
+/// Directories that are the sandbox's own.
+const PRIVATE: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+
+/// Judges a path by both its spellings; the worse one counts.
+pub(crate) fn file(policy: &Policy, subject: &Subject, act: Act) -> Verdict {
+    let written = through_links(policy, &subject.path);
+    let first = one(policy, &written, act);
+    match &subject.real {
+        Some(real) if first.allowed && *real != written => {
+            let second = one(policy, real, act);
+            let explained = format!("{} leads to {}: {}", subject.path.display(), real.display(), second.explanation);
+            Verdict { explanation: explained, ..second }
+        }
+        _ => first,
+    }
+}
+
+/// Judges a connection to a Unix socket of the host.
+pub(crate) fn socket(policy: &Policy, subject: &Subject) -> Verdict {
+    let written = through_links(policy, &subject.path);
+    let path = subject.real.as_deref().unwrap_or(&written);
+    let shown = path.display();
+    if let Some(rule) = policy.network.sockets.iter().find(|rule| rule.path == path) {
+        return Verdict::new(true, "socket", format!("a rule grants the socket {shown}")).rule(&rule.source);
+    }
+    let file = file(policy, subject, Act::Read);
+    match file.rule.as_ref().filter(|_| file.allowed) {
+        Some(rule) => Verdict::new(true, "socket", format!("{shown} lies in a granted tree")).rule(rule),
+        None => {
+            let explanation = format!("no rule grants the socket {shown}, and it is not visible inside");
+            Verdict::new(false, "socket", explanation).remedy(option("--allow-socket", path))
+        }
+    }
+}
+
+/// The path with the links of the policy followed, as the view inside has them.
+fn through_links(policy: &Policy, path: &Path) -> PathBuf {
+    let mut path = path.to_path_buf();
+    // As many as the kernel follows; a circle ends here as it does there.
+    for _ in 0..40 {
+        let link = path.ancestors().find_map(|above| policy.links.get_key_value(above));
+        let Some((place, target)) = link else { break };
+        let rest = path.strip_prefix(place).unwrap_or(Path::new("")).to_path_buf();
+        let base = place.parent().unwrap_or(Path::new("/"));
+        path = crate::path::normal(&base.join(target).join(rest));
+    }
+    path
+}
+
+fn one(policy: &Policy, path: &Path, act: Act) -> Verdict {
+    let shown = path.display();
+    let covering = |access| best(policy, access, path);
+    if let Some(rule) = covering(Access::Deny) {
+        let why = reason(rule);
+        return Verdict::new(false, "filesystem", format!("{shown} is denied{why}"))
+            .rule(&rule.source)
+            .remedy(undo(rule, "deny"));
+    }
+    let write = covering(Access::Write);
+    let read = covering(Access::Read);
+    match act {
+        Act::Write => match (write, protection(policy, path)) {
+            (Some(_), Some(verdict)) => verdict,
+            (Some(rule), None) => {
+                Verdict::new(true, "filesystem", format!("{shown} is writable")).rule(&rule.source)
+            }
+            (None, _) => not_writable(policy, path, read),
+        },
+        Act::Read | Act::Exec => match write.or(read) {
+            Some(rule) => {
+                let can = if act == Act::Exec { "executable where its mode says so" } else { "readable" };
+                Verdict::new(true, "filesystem", format!("{shown} is {can}")).rule(&rule.source)
+            }
+            None => not_readable(policy, path, act),
+        },
+    }
+}
+
+/// The rule that covers a path most closely.
+fn best<'p>(policy: &'p Policy, access: Access, path: &Path) -> Option<&'p PathRule> {
+    let rules = policy.paths.iter().filter(|rule| rule.access == access && covers(rule, path));
+    rules.max_by_key(|rule| rule.path.as_os_str().len())
+}
+
+/// Whether a rule covers a path.
+pub(crate) fn covers(rule: &PathRule, path: &Path) -> bool {
+    match (path.strip_prefix(&rule.path), &rule.pattern) {
+        (Err(_), _) => false,
+        (Ok(_), None) => true,
+        (Ok(below), Some(pattern)) => glob::covers(pattern, below.as_os_str().as_bytes()),
+    }
+}
+
+/// What keeps a path in a writable tree from being written, if something does.
+fn protection(policy: &Policy, path: &Path) -> Option<Verdict> {
+    let shown = path.display();
+    if let Some(rule) = best(policy, Access::Protect, path) {
+        let undo = match rule.source.origin == "built in" {
+            true => option("--write", &rule.path),
+            false => undo(rule, "protect"),
+        };
+        let explanation = format!("{shown} is protected{}", reason(rule));
+        return Some(new_ones(Verdict::new(false, "protect", explanation), rule.guarded).rule(&rule.source).remedy(undo));
+    }
+    // The innermost tree's protection is the one that holds: names count from each tree.
+    for tree in guard::writable(policy).filter(|tree| path.starts_with(tree)) {
+        let Some((guarded, name)) = guard::named(&policy.protected_names, tree, path) else { continue };
+        if policy.unprotected.iter().any(|free| path.starts_with(free)) {
+            continue;
+        }
+        let explanation = format!("{} is protected in writable trees: {}", guarded.display(), name.reason);
+        let verdict = Verdict::new(false, "protect", explanation).rule(&guard::built_in());
+        return Some(new_ones(verdict, name.guarded).remedy(option("--write", &guarded)));
+    }
+    None
+}
+
+/// Adds what becomes of a path that does not exist yet.
+fn new_ones(verdict: Verdict, guarded: Guarded) -> Verdict {
+    match guarded {
+        Guarded::Plain => verdict.effect("a new one does not survive the run"),
+        Guarded::GitHooks => verdict.effect("a new one survives the run when it holds only samples"),
+        Guarded::GitConfig => verdict.effect("a new one survives the run when it makes git run nothing"),
+        Guarded::GitLink => verdict.effect("a new one survives the run when it is a directory"),
+        Guarded::ExistingOnly => verdict.effect("a new one is the program's own"),
+    }
+}
+
+fn not_writable(policy: &Policy, path: &Path, read: Option<&PathRule>) -> Verdict {
+    let shown = path.display();
+    if let Some(rule) = read {
+        return Verdict::new(false, "filesystem", format!("{shown} is granted for reading only"))
+            .rule(&rule.source)
+            .remedy(option("--write", path));
+    }
+    if let Some((what, effect)) = private(policy, path) {
+        return Verdict::new(true, "private", format!("{shown} is in {what}"))
+            .effect(effect)
+            .remedy(format!("to write the host's: {}", option("--write", path)));
+    }
+    Verdict::new(false, "filesystem", format!("no rule grants {shown}")).remedy(option("--write", path))
+}
+
+fn not_readable(policy: &Policy, path: &Path, act: Act) -> Verdict {
+    let shown = path.display();
+    if let Some(what) = own(path).filter(|_| act == Act::Read) {
+        return Verdict::new(true, "private", format!("{shown} is {what}"));
+    }
+    let why = match private(policy, path) {
+        Some((what, _)) => format!("no rule grants {shown}, and {what} does not show the host's"),
+        None => format!("no rule grants {shown}"),
+    };
+    Verdict::new(false, "filesystem", why).remedy(option("--read", path))
+}
+
+/// The private directory that a path is in, and what writing there comes to.
+fn private(policy: &Policy, path: &Path) -> Option<(&'static str, String)> {
+    let gone = "private: discarded at the end".to_owned();
+    if let Ok(name) = path.strip_prefix("/dev")
+        && name.iter().next().is_some_and(|name| DEVICES.iter().any(|device| name == *device))
+    {
+        return Some(("the sandbox's own /dev", "a device: nothing is stored".to_owned()));
+    }
+    // Without a view of its own, the host's directories are there, and closed.
+    if policy.tier == TierChoice::Process {
+        return None;
+    }
+    if PRIVATE.iter().any(|private| path.starts_with(private)) {
+        return Some(("a private directory for temporary files", gone));
+    }
+    if !path.starts_with(&policy.home_dir) {
+        return None;
+    }
+    match &policy.home {
+        Home::Private => Some(("a private home", gone)),
+        Home::Named(name) => Some(("a private home", format!("private: kept in the home `{name}`"))),
+        Home::Host => None,
+    }
+}
+
+/// What a sandbox has of its own to read.
+fn own(path: &Path) -> Option<&'static str> {
+    if path.starts_with("/proc") {
+        return Some("the sandbox's own view of its processes");
+    }
+    let name = path.strip_prefix("/dev").ok()?.iter().next()?;
+    DEVICES.iter().any(|device| name == *device).then_some("a device that every sandbox has")
+}
+
+fn reason(rule: &PathRule) -> String {
+    rule.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
+}
+
+/// What to type to grant a path.
+fn option(option: &str, path: &Path) -> String {
+    let text = quote(path).to_string_lossy().into_owned();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%:=~".contains(c);
+    match text.chars().all(plain) {
+        true => format!("{option} {text}"),
+        false => format!("{option} '{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+/// How to take a refusal back.
+fn undo(rule: &PathRule, key: &str) -> String {
+    let Source { origin, text, .. } = &rule.source;
+    match origin.strip_prefix("option ") {
+        Some(option) => format!("leave out {option} {text}"),
+        None if origin == "built in" => format!("it cannot be granted: {text}"),
+        None => format!("use a profile without `{text}` in its filesystem.{key}, as {origin} has"),
+    }
+}
+
+use crate::policy::Source;

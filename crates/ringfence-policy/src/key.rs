@@ -1,0 +1,172 @@
+//! The keys of a profile file: the one table that the parser, merging, the writer and the
+//! JSON Schema read.
+
+/// A key of a profile file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)] // Each is described in `KEYS`.
+pub enum Key {
+    Description,
+    Extends,
+    Features,
+    Programs,
+    Home,
+    Tier,
+    AllowDegraded,
+    Overlay,
+    Libs,
+    Read,
+    Write,
+    Deny,
+    Protect,
+    Mode,
+    AllowHost,
+    DenyHost,
+    Publish,
+    Http,
+    Inject,
+    Sockets,
+    Registries,
+    Pass,
+    Set,
+    Hide,
+    Clean,
+    Memory,
+    Pids,
+    Cpus,
+    OpenFiles,
+    Disk,
+    Timeout,
+}
+
+/// What kind of value a key takes, which also says how two values merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A text; the later one counts.
+    Text,
+    /// A number, or a text that holds one with its unit; the later one counts.
+    Quantity,
+    /// True or false; the later one counts.
+    Flag,
+    /// A list that grants: a later one adds, an empty one withdraws all that came before.
+    Grants,
+    /// A list that refuses or arranges: a later one adds, an empty one adds nothing.
+    Adds,
+    /// Names with values; the later value of a name counts.
+    Pairs,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyInfo {
+    /// The key.
+    pub key: Key,
+    /// The table it stands in; empty for the top level.
+    pub table: &'static str,
+    /// Its name there.
+    pub name: &'static str,
+    /// What it takes.
+    pub shape: Shape,
+    /// The only values it takes, where they are few.
+    pub values: &'static [&'static str],
+    /// What it means, for the schema and for people.
+    pub doc: &'static str,
+}
+
+/// The tables of a profile file.
+pub const TABLES: [(&str, &str); 4] = [
+    ("filesystem", "What is seen and written. Paths: `~`, `$VAR`, `.` for the directory of the \
+        run, `PATH?` for one that may be missing."),
+    ("network", "What is reached. Hosts: a name, `*.name`, an address, a range, `[v6]`, \
+        `localhost:PORT`; then ports, 80 and 443 without."),
+    ("environment", "Which variables are passed on."),
+    ("limits", "What a run may use; a limit left out is the host's own."),
+];
+
+const fn row(
+    key: Key,
+    table: &'static str,
+    name: &'static str,
+    shape: Shape,
+    doc: &'static str,
+) -> KeyInfo {
+    KeyInfo { key, table, name, shape, values: &[], doc }
+}
+
+const fn choice(
+    key: Key,
+    table: &'static str,
+    name: &'static str,
+    values: &'static [&'static str],
+    doc: &'static str,
+) -> KeyInfo {
+    KeyInfo { key, table, name, shape: Shape::Text, values, doc }
+}
+
+/// All keys, in the order of [`Key`], which is also the order in which files are written.
+pub const KEYS: [KeyInfo; 31] = {
+    use Key::*;
+    use Shape::*;
+    const FS: &str = "filesystem";
+    const NET: &str = "network";
+    const ENV: &str = "environment";
+    const LIM: &str = "limits";
+    [
+        row(Description, "", "description", Text, "One sentence on what the profile is for."),
+        row(Extends, "", "extends", Adds, "Profiles that this one builds on, names or files."),
+        row(Features, "", "features", Adds, "Features to add, names or files."),
+        row(Programs, "", "programs", Adds, "Commands that use this profile without being told."),
+        row(Home, "", "home", Text, "What HOME is inside: `private`, `host`, or the name of a kept one."),
+        choice(Tier, "", "tier", &["auto", "process", "namespace", "vm"], "Which mechanism carries the policy out."),
+        row(AllowDegraded, "", "allow_degraded", Adds, "Layers that may be missing on a host."),
+        choice(Overlay, "", "overlay", &["ask", "commit", "discard", "keep"], "Keep writes apart, and what to do with them at the end."),
+        choice(Libs, "", "libs", &["all", "exact"], "Which libraries are visible."),
+        row(Read, FS, "read", Grants, "Seen, read and executed."),
+        row(Write, FS, "write", Grants, "Read and written."),
+        row(Deny, FS, "deny", Adds, "Neither seen nor touched, whatever else grants it."),
+        row(Protect, FS, "protect", Adds, "Never written, inside a writable tree too."),
+        choice(Mode, NET, "mode", &["none", "filtered", "host"], "How much network there is; rules alone make it `filtered`."),
+        row(AllowHost, NET, "allow", Grants, "Hosts that may be reached."),
+        row(DenyHost, NET, "deny", Adds, "Hosts that may not, whatever else allows them."),
+        row(Publish, NET, "publish", Grants, "Ports the host may connect in to: `[ADDR:]PORT[:PORT]`."),
+        row(Http, NET, "http", Grants, "The only requests to a host: `METHOD[,METHOD] HOST/PATH`."),
+        row(Inject, NET, "inject", Grants, "Headers that the proxy adds: `HOST HEADER=SOURCE`."),
+        row(Sockets, NET, "sockets", Grants, "Unix sockets of the host that may be connected to."),
+        row(Registries, NET, "registries", Grants, "Package managers whose configured registries may be reached."),
+        row(Pass, ENV, "pass", Grants, "Names passed on although they look like credentials."),
+        row(Set, ENV, "set", Pairs, "Names with the value they have inside."),
+        row(Hide, ENV, "hide", Adds, "Patterns of names that are hidden unless passed."),
+        row(Clean, ENV, "clean", Flag, "Start from an empty environment."),
+        row(Memory, LIM, "memory", Quantity, "Memory of the whole sandbox, as in `4GiB`."),
+        row(Pids, LIM, "pids", Quantity, "Processes and threads."),
+        row(Cpus, LIM, "cpus", Quantity, "Processors, as in `1.5`."),
+        row(OpenFiles, LIM, "open_files", Quantity, "Open files of each process."),
+        row(Disk, LIM, "disk", Quantity, "What private directories may hold, as in `1GiB`."),
+        row(Timeout, LIM, "timeout", Quantity, "Time after which everything is ended, as in `1h30m`."),
+    ]
+};
+
+impl Key {
+    /// The row of this key.
+    pub fn info(self) -> &'static KeyInfo {
+        &KEYS[self as usize]
+    }
+
+    /// The key as messages name it: `filesystem.read`.
+    pub fn path(self) -> String {
+        let KeyInfo { table, name, .. } = self.info();
+        if table.is_empty() { (*name).to_owned() } else { format!("{table}.{name}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_keys() {
+        for (index, info) in KEYS.iter().enumerate() {
+            assert_eq!(info.key as usize, index, "{}", info.name);
+            assert!(info.table.is_empty() || TABLES.iter().any(|(name, _)| *name == info.table));
+        }
+    }
+}

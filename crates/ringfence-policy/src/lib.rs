@@ -1,0 +1,50 @@
+//! What a sandbox may do: profiles, merging, validation, and the one [`decide()`] that everything
+//! else reads.
+//!
+//! The way of the data: a [`Profile`] is a file read; [`resolve()`] merges profiles and options
+//! into a [`Policy`] for one user and one directory; [`decide()`] answers questions about it.
+
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod builtin;
+pub mod catalog;
+mod compiled;
+pub mod decide;
+mod environment;
+pub mod error;
+pub mod files;
+pub mod gitconfig;
+pub mod glob;
+pub mod guard;
+pub mod host;
+pub mod http;
+mod judge_environment;
+mod judge_network;
+mod judge_path;
+pub mod key;
+mod limits;
+pub mod merge;
+mod network;
+pub mod path;
+pub mod policy;
+pub mod port;
+pub mod profile;
+pub mod protect;
+pub mod registry;
+pub mod resolve;
+mod rules;
+pub mod secrets;
+pub mod size;
+pub mod suggest;
+mod workspace;
+
+pub use decide::{Decision, Subject, decide};
+pub use error::PolicyError;
+pub use files::{FileView, HostFiles};
+pub use host::{Host, HostRule};
+pub use key::Key;
+pub use merge::Setting;
+pub use policy::*;
+pub use profile::Profile;
+pub use resolve::{Context, Request, resolve};

@@ -1,0 +1,139 @@
+//! The network part of a policy.
+
+use crate::error::PolicyError;
+use crate::files::Resolver;
+use crate::host::HostRule;
+use crate::key::Key;
+use crate::merge::{Entry, Merged};
+use crate::path::{Bases, PathError, anchor};
+use crate::policy::{Access, Guarded, Network, NetworkMode, NetworkRule, PathRule, Publish, Source};
+use crate::resolve::{Context, choice, pick};
+use crate::rules::planted;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+pub(crate) fn resolve(
+    merged: &Merged,
+    context: &Context<'_>,
+    bases: &Bases<'_>,
+    resolver: &mut Resolver<'_>,
+    paths: &[PathRule],
+) -> Result<Network, PolicyError> {
+    let mut network = Network {
+        allow: hosts(merged, Key::AllowHost)?,
+        deny: hosts(merged, Key::DenyHost)?,
+        ..Network::default()
+    };
+    for entry in merged.of_key(Key::Registries) {
+        let source = merged.source(entry);
+        let hosts = crate::registry::hosts(&source.text, context)
+            .map_err(|reason| PolicyError::value(&source, reason))?;
+        let rules = hosts.into_iter().map(|host| NetworkRule { host, source: source.clone() });
+        network.allow.extend(rules);
+    }
+    for entry in merged.of_key(Key::Publish) {
+        let source = merged.source(entry);
+        let (address, host_port, port) =
+            publish(&source.text).map_err(|reason| PolicyError::value(&source, reason))?;
+        network.publish.push(Publish { address, host_port, port, source });
+    }
+    for entry in merged.of_key(Key::Http) {
+        let source = merged.source(entry);
+        network.http.push(crate::http::rule(source)?);
+    }
+    for entry in merged.of_key(Key::Inject) {
+        let source = merged.source(entry);
+        network.inject.push(crate::http::inject(source)?);
+    }
+    for entry in merged.of_key(Key::Sockets) {
+        network.sockets.extend(socket(merged, entry, bases, resolver, paths)?);
+    }
+    network.mode = mode(merged, &network)?;
+    Ok(network)
+}
+
+/// The mode that was asked for, else the least that the rules need.
+fn mode(merged: &Merged, network: &Network) -> Result<NetworkMode, PolicyError> {
+    if let Some((word, source)) = choice(merged, Key::Mode) {
+        let known = [
+            ("none", NetworkMode::None),
+            ("filtered", NetworkMode::Filtered),
+            ("host", NetworkMode::Host),
+        ];
+        return pick(&word, &source, &known);
+    }
+    // An empty list allows nothing, and so needs no network at all.
+    let rules = !network.allow.is_empty() || !network.http.is_empty() || !network.inject.is_empty();
+    Ok(if rules { NetworkMode::Filtered } else { NetworkMode::None })
+}
+
+fn hosts(merged: &Merged, key: Key) -> Result<Vec<NetworkRule>, PolicyError> {
+    let mut rules: Vec<NetworkRule> = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for entry in merged.of_key(key) {
+        let source = merged.source(entry);
+        let host = HostRule::parse(&source.text).map_err(|error| PolicyError::value(&source, error))?;
+        if seen.insert(host.clone()) {
+            rules.push(NetworkRule { host, source });
+        }
+    }
+    Ok(rules)
+}
+
+/// Reads `[ADDR:]PORT[:PORT]` into address and port on the host, and port inside.
+pub(crate) fn publish(text: &str) -> Result<(IpAddr, u16, u16), String> {
+    let wrong = || format!("`{text}` is no port to publish; write `PORT`, `PORT:PORT` or `ADDR:PORT:PORT`");
+    let (address, ports) = if let Some(rest) = text.strip_prefix('[') {
+        let (address, ports) = rest.split_once("]:").ok_or_else(wrong)?;
+        (Some(address), ports)
+    } else {
+        match text.split_once(':') {
+            Some((first, ports)) if first.contains('.') => (Some(first), ports),
+            _ => (None, text),
+        }
+    };
+    let address = match address {
+        Some(address) => address.parse().map_err(|_| wrong())?,
+        None => IpAddr::V4(Ipv4Addr::LOCALHOST),
+    };
+    let (outside, inside) = ports.split_once(':').unwrap_or((ports, ports));
+    Ok((address, crate::port::port(outside)?, crate::port::port(inside)?))
+}
+
+fn socket(
+    merged: &Merged,
+    entry: &Entry,
+    bases: &Bases<'_>,
+    resolver: &mut Resolver<'_>,
+    paths: &[PathRule],
+) -> Result<Option<PathRule>, PolicyError> {
+    let source: Source = merged.source(entry);
+    let anchored = match anchor(&entry.text, bases) {
+        Ok(anchored) => anchored,
+        Err(PathError::Unset(_)) => return Ok(None),
+        Err(PathError::Wrong(reason)) => return Err(PolicyError::value(&source, reason)),
+    };
+    if anchored.pattern.is_some() {
+        return Err(PolicyError::value(&source, "a socket is named, not matched by a pattern"));
+    }
+    let real = resolver.real(&anchored.path).map_err(|error| PolicyError::value(&source, error))?;
+    let writable = paths.iter().filter(|rule| rule.access == Access::Write);
+    let trees: Vec<PathBuf> = writable.map(|rule| rule.path.clone()).collect();
+    if let Some((link, tree)) = planted(&real.links, &real.path, &trees) {
+        let (link, tree) = (link.to_owned(), tree.to_owned());
+        return Err(PolicyError::Planted { rule: source, link, tree, target: real.path });
+    }
+    match (real.exists, anchored.optional) {
+        (false, true) => Ok(None),
+        (false, false) => Err(PolicyError::Missing { rule: source, path: anchored.path }),
+        (true, optional) => Ok(Some(PathRule {
+            access: Access::Write,
+            path: real.path,
+            pattern: None,
+            optional,
+            guarded: Guarded::Plain,
+            reason: None,
+            source,
+        })),
+    }
+}

@@ -1,0 +1,322 @@
+//! [`Policy`]: what may be done, resolved for one user and one directory.
+//!
+//! A policy is pure data. Its paths are absolute and lexically normal, its variables
+//! are expanded, its hosts are canonical. The plan, `why`, the network filter and the
+//! ledger all read this one value, through [`crate::decide`], so that they cannot disagree.
+
+use crate::host::HostRule;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where a rule stands, for people: `profile default, filesystem.read` or `option --write`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Source {
+    /// `profile NAME`, `feature NAME`, `file PATH`, `option --NAME`, or `built in`.
+    pub origin: String,
+    /// The key in that profile (`filesystem.read`), empty for an option.
+    pub key: String,
+    /// The rule as it was written.
+    pub text: String,
+}
+
+/// What a path rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// Seen, read and executed.
+    Read,
+    /// All of `Read`, and written.
+    Write,
+    /// Neither seen nor touched, whatever else grants it.
+    Deny,
+    /// Readable where granted, never written, inside a writable tree too.
+    Protect,
+}
+
+/// What kind of thing a protected path guards, when more is known than its name.
+///
+/// It says how a *new* one is judged at the end of a run: the plain kind never survives,
+/// the git kinds survive when nothing in them can be executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Guarded {
+    /// A created one is removed.
+    #[default]
+    Plain,
+    /// A git hooks directory: only `*.sample` files may appear.
+    GitHooks,
+    /// A git configuration file: no key that runs a program may appear.
+    GitConfig,
+    /// `.git` itself: a new one is a directory, or a file that leads to a repository whose
+    /// configuration is guarded ([`crate::protect::git_link_allowed`]). An existing directory is
+    /// not itself protected from writing, only from being replaced.
+    GitLink,
+    /// An existing one is protected, a new one is the program's own business
+    /// (`pyvenv.cfg` of a virtual environment made inside).
+    ExistingOnly,
+}
+
+/// One rule about a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PathRule {
+    /// What it does.
+    pub access: Access,
+    /// The anchor: an absolute, normalised path. With `pattern` unset, the rule covers
+    /// it and everything below it.
+    pub path: PathBuf,
+    /// A glob over the part below `path`, where the rule does not cover the whole tree
+    /// (`*` and `?` within a component, `**` across components).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// A missing path is no error (`PATH?` or `?PATH`).
+    pub optional: bool,
+    /// For `Protect`: how a created one is judged.
+    pub guarded: Guarded,
+    /// Why the rule exists, where the built-in list says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Where it stands.
+    pub source: Source,
+}
+
+/// A name that is protected at any depth of a writable tree (`.git/hooks`, `.vscode`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProtectedName {
+    /// Path relative to any directory of a writable tree; `*` matches within a component.
+    pub name: String,
+    /// How a created one is judged.
+    pub guarded: Guarded,
+    /// Who executes or trusts it on the host.
+    pub reason: String,
+    /// Also protected below the first level of the tree.
+    pub nested: bool,
+}
+
+/// What `$HOME` is inside.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Home {
+    /// Fresh and empty but for granted paths; gone at the end.
+    #[default]
+    Private,
+    /// A persistent private home of this name.
+    Named(String),
+    /// The host's own, as far as granted.
+    Host,
+}
+
+/// How much network there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NetworkMode {
+    /// Loopback of its own, nothing else.
+    #[default]
+    None,
+    /// Only what the rules allow.
+    Filtered,
+    /// The host's network, unfiltered.
+    Host,
+}
+
+/// A port the host may connect in to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Publish {
+    /// Address on the host.
+    pub address: std::net::IpAddr,
+    /// Port on the host.
+    pub host_port: u16,
+    /// Port inside.
+    pub port: u16,
+    /// Where it stands.
+    pub source: Source,
+}
+
+/// A host rule with its source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NetworkRule {
+    /// Name or addresses, and ports.
+    pub host: HostRule,
+    /// Where it stands.
+    pub source: Source,
+}
+
+/// `--http 'METHOD[,METHOD] HOST/PATH'`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HttpRule {
+    /// Upper-case methods; empty means any.
+    pub methods: Vec<String>,
+    /// The host it concerns.
+    pub host: HostRule,
+    /// Normalised path; a final `*` makes it a prefix.
+    pub path: String,
+    /// Where it stands.
+    pub source: Source,
+}
+
+/// `--inject 'HOST HEADER=SOURCE'`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InjectRule {
+    /// Requests to this host get the header.
+    pub host: HostRule,
+    /// Header name, lower case.
+    pub header: String,
+    /// `env:NAME`, `file:PATH`, `fd:N`, `cmd:…`, possibly within a template; never the secret itself.
+    pub secret: String,
+    /// Where it stands.
+    pub source: Source,
+}
+
+/// The network part.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Network {
+    /// How much there is.
+    pub mode: NetworkMode,
+    /// Granted destinations.
+    pub allow: Vec<NetworkRule>,
+    /// Refused destinations; they beat `allow`.
+    pub deny: Vec<NetworkRule>,
+    /// Ports the host may connect in to.
+    pub publish: Vec<Publish>,
+    /// Request rules (need inspection).
+    pub http: Vec<HttpRule>,
+    /// Credentials that the proxy adds (need inspection).
+    pub inject: Vec<InjectRule>,
+    /// Host paths of Unix sockets that may be connected to.
+    pub sockets: Vec<PathRule>,
+}
+
+/// What becomes of the environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Environment {
+    /// Start from nothing instead of from the caller's.
+    pub clean: bool,
+    /// Names passed although they look like credentials, with their source.
+    pub pass: BTreeMap<String, Source>,
+    /// Names set to a value, with their source.
+    pub set: BTreeMap<String, (String, Source)>,
+    /// Glob patterns of names that are hidden unless passed.
+    pub hide: Vec<(String, Source)>,
+}
+
+/// Limits; unset means the host's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// Bytes of memory for the whole sandbox.
+    pub memory: Option<u64>,
+    /// Processes and threads.
+    pub pids: Option<u64>,
+    /// Processors, in thousandths (1500 = one and a half).
+    pub cpus: Option<u32>,
+    /// Open files for each process.
+    pub open_files: Option<u64>,
+    /// Bytes that may be written to the private (memory-backed) directories.
+    pub disk: Option<u64>,
+    /// Wall time after which everything is ended.
+    pub timeout: Option<Duration>,
+}
+
+/// Which mechanism carries the policy out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TierChoice {
+    /// The strongest that meets the policy.
+    #[default]
+    Auto,
+    /// Landlock and seccomp only.
+    Process,
+    /// Namespaces as well.
+    Namespace,
+    /// A microVM.
+    Vm,
+}
+
+/// A protection that a host may lack; named by `--allow-degraded`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layer {
+    /// User, mount, PID, network, IPC, UTS and cgroup namespaces.
+    Namespaces,
+    /// Landlock file rules (kernel 5.13).
+    Landlock,
+    /// Landlock control of truncation (ABI 3, kernel 6.2).
+    LandlockTruncate,
+    /// Landlock TCP ports (ABI 4, kernel 6.7).
+    LandlockNetwork,
+    /// Landlock device ioctls (ABI 5, kernel 6.10).
+    LandlockIoctl,
+    /// Landlock scopes for abstract sockets and signals (ABI 6, kernel 6.12).
+    LandlockScope,
+    /// The system call filter.
+    Seccomp,
+    /// Supervised calls (seccomp user notification).
+    SeccompNotify,
+    /// A limit on memory.
+    MemoryLimit,
+    /// A limit on processes.
+    PidsLimit,
+    /// A limit on processors.
+    CpusLimit,
+    /// A limit on written bytes.
+    DiskLimit,
+    /// Kernel-enforced protection inside writable trees (else restored at the end).
+    Protect,
+    /// `deny` inside a granted tree.
+    Deny,
+    /// A private `/tmp`, `/proc` and `/dev`.
+    PrivateDirectories,
+}
+
+/// What to do with the overlay at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Overlay {
+    /// Ask the user.
+    Ask,
+    /// Write the changes to the real tree.
+    Commit,
+    /// Drop them.
+    Discard,
+    /// Keep them for a later `overlay commit`.
+    Keep,
+}
+
+/// What may be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Policy {
+    /// Names of the profiles and features it was made from, in order.
+    pub profiles: Vec<String>,
+    /// Path rules, in the order they were given.
+    pub paths: Vec<PathRule>,
+    /// Symbolic links of the host met on the way from a rule as it was written to the path it
+    /// means, and their targets as written: the view inside needs those that no grant shows.
+    pub links: BTreeMap<PathBuf, PathBuf>,
+    /// Names protected at any depth of each writable tree.
+    pub protected_names: Vec<ProtectedName>,
+    /// Paths that a protected name would guard, had not a write rule named exactly them or
+    /// something below them: there the rule holds.
+    pub unprotected: BTreeSet<PathBuf>,
+    /// What home is.
+    pub home: Home,
+    /// The caller's home directory on the host.
+    pub home_dir: PathBuf,
+    /// The directory the command starts in.
+    pub workdir: PathBuf,
+    /// The network part.
+    pub network: Network,
+    /// The environment part.
+    pub environment: Environment,
+    /// The limits.
+    pub limits: Limits,
+    /// The mechanism wished for.
+    pub tier: TierChoice,
+    /// Layers that may be missing.
+    pub allow_degraded: BTreeSet<Layer>,
+    /// Writes kept apart.
+    pub overlay: Option<Overlay>,
+    /// Only the libraries the program needs are visible.
+    pub exact_libraries: bool,
+    /// Things the user should know before the run (a home directory as workspace, …).
+    pub warnings: Vec<String>,
+}

@@ -1,0 +1,291 @@
+//! The path rules of a policy: texts anchored, links followed, what is missing refused.
+
+use crate::error::PolicyError;
+use crate::files::{Real, Resolver};
+use crate::glob;
+use crate::key::Key;
+use crate::merge::{Entry, Merged};
+use crate::path::{Anchored, Bases, PathError, anchor};
+use crate::policy::{Access, Guarded, PathRule, Policy, Source};
+use crate::resolve::Context;
+use crate::{guard, secrets, workspace};
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A pattern in a grant names at most this many paths, and looks at this many names for each `*`.
+const MOST_MATCHES: usize = 1_000;
+const MOST_NAMES: usize = 10_000;
+
+/// A rule before it is known whether the links it followed can be trusted.
+struct Grant {
+    rule: PathRule,
+    links: Vec<(PathBuf, PathBuf)>,
+}
+
+/// What turns entries into rules.
+struct Rules<'r, 'f> {
+    merged: &'r Merged,
+    bases: &'r Bases<'r>,
+    resolver: &'r mut Resolver<'f>,
+    grants: Vec<Grant>,
+    /// `deny` and `protect`.
+    others: Vec<Grant>,
+}
+
+pub(crate) fn resolve(
+    merged: &Merged,
+    context: &Context<'_>,
+    bases: &Bases<'_>,
+    resolver: &mut Resolver<'_>,
+    policy: &mut Policy,
+) -> Result<(), PolicyError> {
+    let mut rules = Rules { merged, bases, resolver, grants: Vec::with_capacity(64), others: Vec::new() };
+    for entry in &merged.entries {
+        match entry.key {
+            Key::Read => rules.grant(entry, Access::Read, policy)?,
+            Key::Write => rules.grant(entry, Access::Write, policy)?,
+            Key::Deny => rules.refuse(entry, Access::Deny)?,
+            Key::Protect => rules.refuse(entry, Access::Protect)?,
+            _ => {}
+        }
+    }
+    if context.uid == 0 {
+        rules.root_only();
+    }
+    rules.finish(policy)?;
+    workspace::resolve(resolver, policy);
+    guard::resolve(policy);
+    Ok(())
+}
+
+impl Rules<'_, '_> {
+    fn anchor(&self, entry: &Entry) -> Result<Option<Anchored>, PolicyError> {
+        match anchor(&entry.text, self.bases) {
+            Ok(anchored) => Ok(Some(anchored)),
+            Err(PathError::Unset(_)) => Ok(None),
+            Err(PathError::Wrong(reason)) => {
+                Err(PolicyError::value(&self.merged.source(entry), reason))
+            }
+        }
+    }
+
+    fn grant(
+        &mut self,
+        entry: &Entry,
+        access: Access,
+        policy: &mut Policy,
+    ) -> Result<(), PolicyError> {
+        let Some(anchored) = self.anchor(entry)? else { return Ok(()) };
+        // An option is somebody's express will; a profile is written for any directory.
+        let whole = anchored.path == self.bases.workdir && anchored.pattern.is_none();
+        if whole && !entry.is_option() {
+            if let Some(reason) = workspace::no_workspace(&policy.workdir, &policy.home_dir) {
+                let directory = policy.workdir.display();
+                let warning = format!(
+                    "{directory} is not granted as the workspace, because {reason}; say {} . to grant it",
+                    entry.key.option()
+                );
+                if !policy.warnings.contains(&warning) {
+                    policy.warnings.push(warning);
+                }
+                return Ok(());
+            }
+        }
+        match &anchored.pattern {
+            None => self.grant_one(entry, access, &anchored, &anchored.path),
+            Some(pattern) => {
+                let paths = self.expand(entry, &anchored, pattern)?;
+                if paths.is_empty() && !anchored.optional {
+                    let path = anchored.path.join(pattern);
+                    return Err(PolicyError::Missing { rule: self.merged.source(entry), path });
+                }
+                paths.iter().try_for_each(|path| self.grant_one(entry, access, &anchored, path))
+            }
+        }
+    }
+
+    fn grant_one(
+        &mut self,
+        entry: &Entry,
+        access: Access,
+        anchored: &Anchored,
+        path: &Path,
+    ) -> Result<(), PolicyError> {
+        let real = match self.resolver.real(path) {
+            Ok(real) => real,
+            Err(_) if anchored.optional => return Ok(()),
+            Err(error) => return Err(PolicyError::value(&self.merged.source(entry), error)),
+        };
+        match (real.exists, anchored.optional) {
+            (true, optional) => {
+                let source = self.merged.source(entry);
+                let rule = plain(access, real.path, optional, source);
+                self.grants.push(Grant { rule, links: real.links });
+                Ok(())
+            }
+            (false, true) => Ok(()),
+            (false, false) => {
+                let path = path.to_path_buf();
+                Err(PolicyError::Missing { rule: self.merged.source(entry), path })
+            }
+        }
+    }
+
+    /// The existing paths that a pattern names; each wildcard reads only the directory it is in.
+    fn expand(
+        &self,
+        entry: &Entry,
+        anchored: &Anchored,
+        pattern: &str,
+    ) -> Result<Vec<PathBuf>, PolicyError> {
+        let wrong = |reason: String| PolicyError::value(&self.merged.source(entry), reason);
+        let mut found = vec![anchored.path.clone()];
+        for component in pattern.split('/') {
+            if component == "**" {
+                let reason = "`**` grants a tree at the end of a path only; name the tree";
+                return Err(wrong(reason.to_owned()));
+            }
+            let mut next = Vec::new();
+            for directory in &found {
+                if !component.contains(['*', '?']) {
+                    next.push(directory.join(component));
+                    continue;
+                }
+                let names = self.resolver.files().names(directory, MOST_NAMES).unwrap_or_default();
+                let shown = |name: &[u8]| component.starts_with('.') || !name.starts_with(b".");
+                next.extend(names.iter().filter_map(|name| {
+                    let bytes = name.as_bytes();
+                    let matches = shown(bytes) && glob::name(component.as_bytes(), bytes);
+                    matches.then(|| directory.join(name))
+                }));
+            }
+            if next.len() > MOST_MATCHES {
+                return Err(wrong(format!("it names over {MOST_MATCHES} paths; grant the tree")));
+            }
+            found = next;
+        }
+        let there = |path: &PathBuf| self.resolver.files().link(path).is_ok();
+        Ok(found.into_iter().filter(there).collect())
+    }
+
+    /// A `deny` or `protect`: both where it stands and where that leads.
+    fn refuse(&mut self, entry: &Entry, access: Access) -> Result<(), PolicyError> {
+        if let Some(anchored) = self.anchor(entry)? {
+            let source = self.merged.source(entry);
+            self.refuse_both(access, &anchored.path, anchored.pattern, source, None);
+        }
+        Ok(())
+    }
+
+    fn refuse_both(
+        &mut self,
+        access: Access,
+        path: &Path,
+        pattern: Option<String>,
+        source: Source,
+        reason: Option<String>,
+    ) {
+        let real = self.resolver.real(path);
+        let rule = |path: PathBuf| PathRule {
+            pattern: pattern.clone(),
+            reason: reason.clone(),
+            ..plain(access, path, true, source.clone())
+        };
+        // Where it cannot be known where a path leads, nothing below it is granted either.
+        if let Some(Real { path: real, links, .. }) = real.ok().filter(|real| real.path != path) {
+            self.others.push(Grant { rule: rule(real), links });
+        }
+        self.others.push(Grant { rule: rule(path.to_path_buf()), links: Vec::new() });
+    }
+
+    /// What file modes hide from ordinary users is hidden from root by rule.
+    fn root_only(&mut self) {
+        for (text, reason) in secrets::ROOT_ONLY {
+            let (path, pattern) = match text.find('*').and_then(|at| text[..at].rfind('/')) {
+                Some(slash) => (&text[..slash], Some(text[slash + 1..].to_owned())),
+                None => (*text, None),
+            };
+            if pattern.is_none() && self.resolver.files().link(Path::new(path)).is_err() {
+                // Not there, and no program inside can make it.
+                continue;
+            }
+            let source = Source {
+                origin: "built in".to_owned(),
+                key: String::new(),
+                text: "only root may read it".to_owned(),
+            };
+            self.refuse_both(Access::Deny, Path::new(path), pattern, source, Some((*reason).to_owned()));
+        }
+    }
+
+    /// Checks the links of grants, and hands everything to the policy.
+    fn finish(self, policy: &mut Policy) -> Result<(), PolicyError> {
+        let trees: Vec<PathBuf> = self
+            .grants
+            .iter()
+            .filter(|grant| grant.rule.access == Access::Write)
+            .map(|grant| grant.rule.path.clone())
+            .collect();
+        for (index, grant) in self.grants.iter().enumerate() {
+            if let Some((link, tree)) = planted(&grant.links, &grant.rule.path, &trees)
+                && !self.granted_elsewhere(index, &trees)
+            {
+                return Err(PolicyError::Planted {
+                    rule: grant.rule.source.clone(),
+                    link: link.to_owned(),
+                    tree: tree.to_owned(),
+                    target: grant.rule.path.clone(),
+                });
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for grant in self.grants {
+            policy.links.extend(grant.links);
+            if seen.insert((grant.rule.access, grant.rule.path.clone())) {
+                policy.paths.push(grant.rule);
+            }
+        }
+        for other in self.others {
+            // What is protected is put right at the end: not where only a link that a program
+            // made says so.
+            let led = other.rule.access == Access::Protect
+                && planted(&other.links, &other.rule.path, &trees).is_some();
+            if !led {
+                policy.paths.push(other.rule);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what a grant leads to is granted as strongly by a rule that needs no link in a
+    /// writable tree: then the link gives nothing that there is not anyhow.
+    fn granted_elsewhere(&self, index: usize, trees: &[PathBuf]) -> bool {
+        let wanted = &self.grants[index].rule;
+        self.grants.iter().enumerate().any(|(other, grant)| {
+            other != index
+                && grant.rule.access >= wanted.access
+                && planted(&grant.links, &grant.rule.path, trees).is_none()
+                && wanted.path.starts_with(&grant.rule.path)
+        })
+    }
+}
+
+/// The first of a rule's links that stands in a writable tree, when it leads out of that tree.
+/// A program in an earlier sandbox could have made it.
+pub(crate) fn planted<'a>(
+    links: &'a [(PathBuf, PathBuf)],
+    target: &Path,
+    trees: &'a [PathBuf],
+) -> Option<(&'a Path, &'a Path)> {
+    links.iter().find_map(|(link, _)| {
+        // The tree's own root may be a link: it stands outside of what the tree makes writable.
+        let inside = |tree: &&PathBuf| link.starts_with(tree) && link != *tree;
+        let tree = trees.iter().find(|tree| inside(tree) && !target.starts_with(tree))?;
+        Some((link.as_path(), tree.as_path()))
+    })
+}
+
+fn plain(access: Access, path: PathBuf, optional: bool, source: Source) -> PathRule {
+    PathRule { access, path, pattern: None, optional, guarded: Guarded::Plain, reason: None, source }
+}

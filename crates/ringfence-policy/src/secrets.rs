@@ -1,0 +1,166 @@
+//! Variables of the environment that are hidden unless named, and files that only root reads.
+
+/// Patterns of names that hold credentials, lead to them, or lead to a process of the host that
+/// acts for its user; each with the reason. `*` is any run of characters; case does not matter.
+pub const HIDDEN: &[(&str, &str)] = &[
+    // Credentials by their usual endings.
+    ("*TOKEN", "a credential"),
+    ("*_TOKENS", "credentials"),
+    ("*TOKEN_*", "a credential"),
+    ("*_KEY", "a credential"),
+    ("*APIKEY*", "a credential"),
+    ("*API_KEY*", "a credential"),
+    ("*ACCESS_KEY*", "a credential"),
+    ("*PRIVATE_KEY*", "a credential"),
+    ("*SECRET*", "a credential"),
+    ("*PASSWORD*", "a credential"),
+    ("*PASSWD*", "a credential"),
+    ("*PASSPHRASE*", "a credential"),
+    ("*_PASS", "a credential"),
+    ("PGPASSFILE", "leads to a credential"),
+    ("*_PAT", "a credential"),
+    ("*_PWD", "a credential"),
+    ("*CREDENTIAL*", "a credential"),
+    ("*_AUTH", "a credential"),
+    ("*_COOKIE", "a credential"),
+    ("*_DSN", "an address with a credential in it"),
+    ("*_CONNECTION_STRING", "an address with a credential in it"),
+    ("*DATABASE_URL", "an address with a credential in it"),
+    ("*REDIS_URL", "an address with a credential in it"),
+    ("MONGO*_URI", "an address with a credential in it"),
+    ("MONGO*_URL", "an address with a credential in it"),
+    ("AMQP_URL", "an address with a credential in it"),
+    ("*WEBHOOK_URL*", "an address that is a credential"),
+    // Credentials by their vendor.
+    ("AWS_*", "credentials of a cloud"),
+    ("AZURE_*", "credentials of a cloud"),
+    ("ARM_CLIENT_*", "credentials of a cloud"),
+    ("GOOGLE_APPLICATION_CREDENTIALS", "leads to a credential"),
+    ("CLOUDSDK_*", "credentials of a cloud"),
+    ("KUBECONFIG", "leads to a credential"),
+    ("DOCKER_AUTH_CONFIG", "a credential"),
+    ("DOCKER_CONFIG", "leads to a credential"),
+    ("VAULT_*", "credentials of a vault"),
+    ("OP_SESSION_*", "a session of a password manager"),
+    ("BW_SESSION", "a session of a password manager"),
+    ("NETRC", "leads to a credential"),
+    ("NPM_CONFIG_USERCONFIG", "leads to a credential"),
+    ("NPM_CONFIG_//*", "a credential"),
+    ("PIP_INDEX_URL", "an address that may hold a credential"),
+    ("PIP_EXTRA_INDEX_URL", "an address that may hold a credential"),
+    ("UV_*INDEX*", "an address that may hold a credential"),
+    ("TF_VAR_*", "may hold a credential"),
+    ("ACTIONS_*", "credentials of a build service"),
+    // A process of the host that acts for its user.
+    ("SSH_AUTH_SOCK", "an agent that signs with the user's keys"),
+    ("SSH_AGENT_PID", "an agent that signs with the user's keys"),
+    ("GPG_AGENT_INFO", "an agent that signs with the user's keys"),
+    ("GNOME_KEYRING_*", "the user's keyring"),
+    ("*_ASKPASS*", "a program that asks for credentials"),
+    ("VSCODE_GIT_*", "a program that hands out credentials"),
+    ("VSCODE_IPC_*", "an editor that runs commands on the host"),
+    ("DBUS_*_BUS_ADDRESS", "services that run commands on the host"),
+    ("DOCKER_HOST", "a service that is root on the host"),
+    ("CONTAINER_HOST", "a service that is root on the host"),
+    ("TMUX*", "a terminal that runs commands on the host"),
+    ("STY", "a terminal that runs commands on the host"),
+    ("XAUTHORITY", "a credential of the desktop"),
+    ("KRB5CCNAME", "leads to a credential"),
+    // Libraries of the host, most of them not visible inside, that go into every program.
+    ("LD_PRELOAD", "a library of the host, not visible inside"),
+    ("LD_AUDIT", "a library of the host, not visible inside"),
+];
+
+/// Names that a pattern of [`HIDDEN`] covers and that hold no credential.
+pub const HARMLESS: &[&str] = &[
+    "AWS_CA_BUNDLE",
+    "AWS_DEFAULT_OUTPUT",
+    "AWS_DEFAULT_REGION",
+    "AWS_EC2_METADATA_DISABLED",
+    "AWS_PAGER",
+    "AWS_REGION",
+    "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+    "CLOUDSDK_PYTHON",
+    "MAX_THINKING_TOKENS",
+    "TOKENIZERS_PARALLELISM",
+    "VAULT_SKIP_VERIFY",
+];
+
+/// Variables that name a socket; granting the socket passes the variable on.
+pub const SOCKET_VARIABLES: &[&str] =
+    &["SSH_AUTH_SOCK", "DOCKER_HOST", "CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS"];
+
+/// What an ordinary user cannot read and root could: hidden from a sandbox started by root, so
+/// that being root opens nothing. Each with the reason.
+pub const ROOT_ONLY: &[(&str, &str)] = &[
+    ("/etc/shadow", "password hashes"),
+    ("/etc/shadow-", "password hashes"),
+    ("/etc/gshadow", "password hashes"),
+    ("/etc/gshadow-", "password hashes"),
+    ("/etc/security/opasswd", "password hashes"),
+    ("/etc/sudoers", "who may become root"),
+    ("/etc/sudoers.d", "who may become root"),
+    ("/etc/ssh/ssh_host_*_key", "the host's identity"),
+    ("/etc/ssl/private", "private keys"),
+    ("/etc/pki/tls/private", "private keys"),
+    ("/etc/letsencrypt", "private keys"),
+    ("/etc/krb5.keytab", "the host's identity"),
+    ("/etc/wireguard", "private keys"),
+    ("/etc/openvpn", "private keys"),
+    ("/etc/ipsec.secrets", "private keys"),
+    ("/etc/ppp/chap-secrets", "passwords"),
+    ("/etc/NetworkManager/system-connections", "passwords"),
+    ("/etc/wpa_supplicant", "passwords"),
+    ("/etc/netplan", "passwords"),
+    ("/etc/docker", "registry credentials and keys"),
+    ("/etc/kubernetes", "cluster credentials"),
+    ("/etc/rancher", "cluster credentials"),
+    ("/etc/credstore", "service credentials"),
+    ("/etc/credstore.encrypted", "service credentials"),
+    ("/etc/mysql/debian.cnf", "a database password"),
+    ("/etc/apt/auth.conf", "repository credentials"),
+    ("/etc/apt/auth.conf.d", "repository credentials"),
+];
+
+/// The reason why a variable of this name is hidden, if it is.
+pub fn hidden(name: &str) -> Option<&'static str> {
+    if HARMLESS.contains(&name) {
+        return None;
+    }
+    let found = HIDDEN.iter().find(|(pattern, _)| crate::glob::name_ignoring_case(pattern, name));
+    found.map(|(_, reason)| *reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_hidden() {
+        let names = [
+            "GITHUB_TOKEN", "GH_TOKEN", "npm_token", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY",
+            "AWS_PROFILE", "DB_PASSWORD", "PGPASSWORD", "DATABASE_URL", "SSH_AUTH_SOCK",
+            "DBUS_SESSION_BUS_ADDRESS", "KUBECONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "TMUX",
+            "TMUX_PANE", "SENTRY_DSN", "NPM_CONFIG__AUTH", "LD_PRELOAD", "SLACK_WEBHOOK_URL",
+            "HF_TOKEN", "CLIENT_SECRET", "STRIPE_SECRET_KEY", "MONGODB_URI", "SUDO_ASKPASS",
+        ];
+        for name in names {
+            assert!(hidden(name).is_some(), "{name} is shown");
+        }
+    }
+
+    #[test]
+    fn ordinary_names_are_shown() {
+        let names = [
+            "PATH", "HOME", "LANG", "TERM", "USER", "PWD", "OLDPWD", "SHELL", "EDITOR", "TMPDIR",
+            "SSL_CERT_FILE", "SSL_CERT_DIR", "AWS_CA_BUNDLE", "AWS_REGION", "REQUESTS_CA_BUNDLE",
+            "CARGO_HOME", "GOPATH", "GOPROXY", "JAVA_HOME", "NODE_OPTIONS", "PYTHONPATH", "CI",
+            "LD_LIBRARY_PATH", "XDG_CONFIG_HOME", "KEYBOARD", "MONKEY", "TOKENIZERS_PARALLELISM",
+            "COLORTERM", "LS_COLORS", "DISPLAY", "AUTHOR", "GIT_AUTHOR_NAME", "COMPASS", "PASSAGE",
+            "SSH_CONNECTION", "RUSTFLAGS", "NO_PROXY", "KEYMAP", "PATTERN", "BYPASS",
+        ];
+        for name in names {
+            assert_eq!(hidden(name), None, "{name} is hidden");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The directory of the run: whether it may be a workspace, and the git repository it is.
+
+use crate::files::Resolver;
+use crate::gitconfig;
+use crate::policy::{Access, Guarded, PathRule, Policy, Source};
+use crate::protect::HOME;
+use std::path::{Path, PathBuf};
+
+/// A `.git` file or the file that points back to it is one short line.
+const MOST_GITFILE: u64 = 8 << 10;
+
+/// A git configuration larger than this is not looked into.
+const MOST_CONFIG: u64 = 256 << 10;
+
+/// Directories of the system, which a profile's `.` never makes writable.
+const SYSTEM: [&str; 13] = [
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/nix", "/gnu", "/proc", "/run", "/sbin",
+    "/sys", "/usr",
+];
+
+/// Directories that many programs share, which are no workspace themselves; one in them can be.
+const SHARED: [&str; 8] = ["/tmp", "/var", "/var/tmp", "/opt", "/srv", "/mnt", "/media", "/var/lib"];
+
+/// Why a profile's `.` does not make this directory writable, if it does not.
+pub(crate) fn no_workspace(workdir: &Path, home: &Path) -> Option<String> {
+    if workdir == Path::new("/") {
+        return Some("it is the root of the file system".to_owned());
+    }
+    if workdir == home {
+        return Some("it is your home directory".to_owned());
+    }
+    if home.starts_with(workdir) {
+        return Some("your home directory is in it".to_owned());
+    }
+    // A home may itself be in a system directory (/run/…, /usr/home): what is in it is the user's.
+    let in_home = workdir.strip_prefix(home).ok();
+    if in_home.is_none() && SYSTEM.iter().any(|system| workdir.starts_with(system)) {
+        return Some("it belongs to the system".to_owned());
+    }
+    if SHARED.iter().any(|shared| workdir == Path::new(shared)) {
+        return Some("many programs share it".to_owned());
+    }
+    let inside = in_home?;
+    let (_, reason) = HOME.iter().find(|(name, _)| inside.starts_with(name))?;
+    Some(format!("of what is there: {reason}"))
+}
+
+/// Adds what the git repository of a writable directory of the run needs.
+pub(crate) fn resolve(resolver: &mut Resolver<'_>, policy: &mut Policy) {
+    let workdir = policy.workdir.clone();
+    let Some(rule) = policy.paths.iter().find(|rule| rule.access == Access::Write && rule.path == workdir)
+    else {
+        return;
+    };
+    let source = rule.source.clone();
+    let dot_git = workdir.join(".git");
+    let files = resolver.files();
+    let directory = match files.link(&dot_git) {
+        // A link may lead anywhere; what it leads to is granted or not by itself.
+        Ok(None) => match files.text(&dot_git, MOST_GITFILE) {
+            Ok(text) => {
+                let trees: Vec<PathBuf> = crate::guard::writable(policy).map(Path::to_path_buf).collect();
+                match worktree(resolver, &workdir, &text, &trees) {
+                    Some(common) => grant_common(policy, &common, &source),
+                    None => return,
+                }
+            }
+            Err(_) => dot_git,
+        },
+        Ok(Some(_)) => return,
+        Err(_) => {
+            bare(resolver, policy, &workdir, &source);
+            return;
+        }
+    };
+    hooks_path(resolver, policy, &directory, &workdir);
+}
+
+/// The common directory of the repository that a linked worktree belongs to, when the
+/// repository says so as well.
+///
+/// The `.git` file can be written by a program in a sandbox, so that alone it proves nothing:
+/// the directory it names must stand outside of every writable tree, be `REPOSITORY/worktrees/NAME`,
+/// and name this very file in its `gitdir`.
+fn worktree(
+    resolver: &mut Resolver<'_>,
+    workdir: &Path,
+    text: &str,
+    trees: &[PathBuf],
+) -> Option<PathBuf> {
+    let target = text.strip_prefix("gitdir:")?.trim_matches(['\n', '\r', ' ', '\t']);
+    let real = resolver.real(&workdir.join(target)).ok().filter(|real| real.exists)?;
+    let private = real.path;
+    let folder = private.parent().filter(|parent| parent.file_name().is_some_and(|n| n == "worktrees"))?;
+    let common = folder.parent()?.to_path_buf();
+    let crosses = trees.iter().any(|tree| common.starts_with(tree) || tree.starts_with(&common));
+    if crosses && !common.file_name().is_some_and(|name| name == ".git") {
+        // `worktrees` is then a directory of some project, and `common` a project, not a repository.
+        return None;
+    }
+    if trees.iter().any(|tree| private.starts_with(tree)) {
+        return None;
+    }
+    let back = resolver.files().text(&private.join("gitdir"), MOST_GITFILE).ok()?;
+    let back = private.join(back.trim_end_matches(['\n', '\r']));
+    let back = resolver.real(&back).ok()?;
+    let own = resolver.real(&workdir.join(".git")).ok()?;
+    let repository = ["HEAD", "objects", "refs"].iter().all(|name| resolver.exists(&common.join(name)));
+    (back.path == own.path && repository).then_some(common)
+}
+
+/// Grants a repository's directory for writing, what git runs from it protected.
+fn grant_common(policy: &mut Policy, common: &Path, source: &Source) -> PathBuf {
+    let source = Source { text: format!("{} (its git repository)", source.text), ..source.clone() };
+    policy.paths.push(rule(Access::Write, common.to_path_buf(), Guarded::Plain, None, &source));
+    guard_repository(policy, common);
+    common.to_path_buf()
+}
+
+/// A bare repository as workspace has its hooks and configuration at its top.
+fn bare(resolver: &mut Resolver<'_>, policy: &mut Policy, workdir: &Path, _source: &Source) {
+    let parts = ["HEAD", "objects", "refs"];
+    if parts.iter().all(|name| resolver.files().link(&workdir.join(name)).is_ok()) {
+        guard_repository(policy, workdir);
+    }
+}
+
+/// Protects what the list of names protects below `.git`, where the directory has another name.
+fn guard_repository(policy: &mut Policy, directory: &Path) {
+    for entry in crate::protect::NAMES {
+        let Some(name) = entry.name.strip_prefix(".git/") else { continue };
+        let (path, pattern) = match name.split_once("/*") {
+            Some((first, rest)) => (directory.join(first), Some(format!("*{rest}"))),
+            None => (directory.join(name), None),
+        };
+        let reason = Some(entry.reason.to_owned());
+        let source = crate::guard::built_in();
+        policy.paths.push(PathRule {
+            pattern,
+            ..rule(Access::Protect, path, entry.guarded, reason, &source)
+        });
+    }
+}
+
+/// Protects the hooks directory that the repository's configuration names, when it is not the
+/// usual one.
+fn hooks_path(resolver: &mut Resolver<'_>, policy: &mut Policy, git: &Path, workdir: &Path) {
+    let Ok(text) = resolver.files().text(&git.join("config"), MOST_CONFIG) else { return };
+    let Some(hooks) = gitconfig::last_value(&text, "core", "hookspath") else { return };
+    if hooks.is_empty() || hooks.starts_with('~') {
+        return;
+    }
+    let path = crate::path::normal(&workdir.join(hooks));
+    let reason = Some("git runs its files as hooks, core.hooksPath says so".to_owned());
+    let source = crate::guard::built_in();
+    policy.paths.push(rule(Access::Protect, path, Guarded::Plain, reason, &source));
+}
+
+fn rule(
+    access: Access,
+    path: PathBuf,
+    guarded: Guarded,
+    reason: Option<String>,
+    source: &Source,
+) -> PathRule {
+    PathRule { access, path, pattern: None, optional: true, guarded, reason, source: source.clone() }
+}
