@@ -1,1 +1,39 @@
-fn main(){}
+//! `ringfence`: runs any command inside a boundary that its user can prove.
+//!
+//! This crate parses, calls and prints; nothing is decided here.
+
+mod commands;
+mod doctor;
+mod error;
+mod generate;
+mod help;
+#[cfg(any())]
+mod import;
+mod options;
+mod plan;
+mod profiles;
+mod request;
+mod run;
+mod status;
+mod trust;
+mod why;
+
+use error::Fault;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let name = arguments.next();
+    let result = match name.as_ref().map(|name| name.to_string_lossy()).as_deref() {
+        Some("run") => run::run(arguments),
+        Some(name) => commands::call(name, arguments),
+        None => help::overview().and(Ok(125)),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(Fault { message, code }) => {
+            eprintln!("ringfence: {message}");
+            ExitCode::from(code)
+        }
+    }
+}

@@ -40,11 +40,7 @@ pub fn open_at(dir: RawFd, path: &CStr, flags: i32, mode: u32) -> Result<OwnedFd
 pub fn open_without_links(dir: RawFd, path: &CStr, flags: i32) -> Result<OwnedFd> {
     const RESOLVE_NO_MAGICLINKS: u64 = 2;
     const RESOLVE_NO_SYMLINKS: u64 = 4;
-    let how = [
-        (flags | libc::O_CLOEXEC) as u64,
-        0,
-        RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-    ];
+    let how = [(flags | libc::O_CLOEXEC) as u64, 0, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS];
     // SAFETY: `path` is NUL-terminated; `how` has the layout and size of `struct open_how`.
     unsafe { sys!(openat2, dir, path.as_ptr(), how.as_ptr(), size_of_val(&how)) }.map(owned)
 }

@@ -24,3 +24,15 @@ pub fn kernel_release() -> String {
     }
     name.release.iter().take_while(|&&c| c != 0).map(|&c| c as u8 as char).collect()
 }
+
+/// Random bits of the kernel (`getrandom(2)`), the clock's if it has none yet.
+pub fn random() -> u32 {
+    let mut bits = 0u32;
+    const NONBLOCK: u32 = 1;
+    // SAFETY: `bits` is four writable bytes.
+    if unsafe { sys!(getrandom, &raw mut bits, 4, NONBLOCK) } == Ok(4) {
+        return bits;
+    }
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| now.subsec_nanos()) ^ std::process::id()
+}

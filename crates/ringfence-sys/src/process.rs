@@ -297,30 +297,28 @@ extern "C" fn confine_and_execute(argument: *mut c_void) -> i32 {
 /// right comes before the step that gives the right up, and the filter, which forbids most,
 /// comes last.
 fn confine(command: &Command) -> std::result::Result<(), (Step, Errno)> {
-    fn at<T>(step: Step) -> impl Fn(Errno) -> (Step, Errno) + use<T> {
-        move |errno| (step, errno)
-    }
+    let at = |step: Step| move |errno: Errno| (step, errno);
     let workdir = command.workdir.as_ptr();
     // SAFETY: a NUL-terminated string.
-    unsafe { sys!(chdir, workdir) }.map_err(at::<()>(Step::Workdir))?;
+    unsafe { sys!(chdir, workdir) }.map_err(at(Step::Workdir))?;
     set_umask(command.umask);
     for &(resource, value) in &command.limits {
-        limit::set(resource, value).map_err(at::<()>(Step::Limit))?;
+        limit::set(resource, value).map_err(at(Step::Limit))?;
     }
     // SAFETY: takes numbers only.
     unsafe { sys!(prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }
-        .map_err(at::<()>(Step::NoNewPrivileges))?;
-    fd::close_from_on_exec(3).map_err(at::<()>(Step::Descriptors))?;
+        .map_err(at(Step::NoNewPrivileges))?;
+    fd::close_from_on_exec(3).map_err(at(Step::Descriptors))?;
     // Rust's runtime ignores SIGPIPE; programs expect its default action.
     // SAFETY: SIG_DFL installs no handler.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     if let Some(ruleset) = &command.landlock {
-        ruleset.restrict_self().map_err(at::<()>(Step::Landlock))?;
+        ruleset.restrict_self().map_err(at(Step::Landlock))?;
     }
-    caps::drop_all().map_err(at::<()>(Step::Capabilities))?;
+    caps::drop_all().map_err(at(Step::Capabilities))?;
     let _ = crate::signal::set_mask(command.mask);
     for filter in &command.filters {
-        filter.install().map_err(at::<()>(Step::Filter))?;
+        filter.install().map_err(at(Step::Filter))?;
     }
     Ok(())
 }

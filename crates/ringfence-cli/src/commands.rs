@@ -1,0 +1,116 @@
+//! The commands, in one table: dispatch, help, completions and the man page read it.
+
+use crate::error::Fault;
+use crate::options::{PLAIN, POLICY, Spec};
+use crate::{doctor, generate, help, plan, profiles, run, why};
+use std::ffi::OsString;
+
+/// The rest of the command line.
+pub type Arguments = std::iter::Skip<std::env::ArgsOs>;
+
+/// A command.
+pub struct Command {
+    /// Its name.
+    pub name: &'static str,
+    /// What follows the name.
+    pub usage: &'static str,
+    /// One line of help.
+    pub about: &'static str,
+    /// Its options.
+    pub options: &'static [Spec],
+    /// Its subcommands.
+    pub subcommands: &'static [&'static str],
+    call: fn(Vec<OsString>) -> Result<u8, Fault>,
+}
+
+const fn command(
+    name: &'static str,
+    usage: &'static str,
+    about: &'static str,
+    options: &'static [Spec],
+    call: fn(Vec<OsString>) -> Result<u8, Fault>,
+) -> Command {
+    Command { name, usage, about, options, subcommands: &[], call }
+}
+
+/// All commands of this build.
+pub const COMMANDS: [Command; 11] = [
+    command("run", "[OPTIONS] [--] CMD [ARG...]", "Run a command in a sandbox", &POLICY, |a| {
+        run::run(a)
+    }),
+    command("shell", "[OPTIONS]", "An interactive shell inside", &POLICY, |a| run::shell(a)),
+    command(
+        "plan",
+        "[OPTIONS] [-- CMD]",
+        "Print what run would do; changes nothing",
+        &POLICY,
+        plan::plan,
+    ),
+    command(
+        "why",
+        "[OPTIONS] -- read|write|exec PATH | connect HOST:PORT | http METHOD URL | socket PATH | env NAME",
+        "The decision, the rule, where it came from, how to change it",
+        &POLICY,
+        why::why,
+    ),
+    command("doctor", "[--json]", "What this host offers, and each remedy", &PLAIN, doctor::doctor),
+    Command {
+        subcommands: &["list", "show", "check", "diff", "edit", "path"],
+        ..command(
+            "profile",
+            "list|show|check|diff|edit|path [NAME|FILE...]",
+            "Look at profiles",
+            &PLAIN,
+            profiles::profile,
+        )
+    },
+    Command {
+        subcommands: &["list", "show"],
+        ..command("feature", "list|show [NAME]", "Look at features", &PLAIN, profiles::feature)
+    },
+    command("trust", "FILE", "Accept a policy file found in a project", &PLAIN, profiles::trust),
+    Command {
+        subcommands: &["bash", "zsh", "fish", "elvish", "powershell"],
+        ..command(
+            "completions",
+            "SHELL",
+            "Print completions for a shell",
+            &PLAIN,
+            generate::completions,
+        )
+    },
+    command("man", "", "Print the man page", &PLAIN, generate::man),
+    command("version", "", "Print the version", &PLAIN, |_| {
+        println!("ringfence {}", env!("CARGO_PKG_VERSION"));
+        Ok(0)
+    }),
+];
+
+/// Commands of the interface that come with their own parts.
+const UNBUILT: [&str; 17] = [
+    "exec", "learn", "ps", "show", "logs", "kill", "rm", "gc", "snapshot", "overlay", "mcp",
+    "bench", "allow", "watch", "fork", "hooks", "report",
+];
+
+/// Calls a command by name.
+///
+/// # Errors
+/// The command's; an unknown name, with the nearest known one.
+pub fn call(name: &str, arguments: Arguments) -> Result<u8, Fault> {
+    let name = match name {
+        "-V" | "--version" => "version",
+        "-h" | "--help" | "help" => return help::overview(),
+        name => name,
+    };
+    if let Some(command) = COMMANDS.iter().find(|command| command.name == name) {
+        return (command.call)(arguments.collect());
+    }
+    if UNBUILT.contains(&name) {
+        return Err(Fault::usage(format!("ringfence {name} is not available in this build")));
+    }
+    let known: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
+    Err(Fault::usage(match ringfence_policy::suggest::nearest(name, &known) {
+        Some(nearest) => format!("unknown command {name}; did you mean ringfence {nearest}?"),
+        None => format!("unknown command {name}; to run a program: ringfence run -- {name}"),
+    }))
+}

@@ -1,0 +1,52 @@
+//! `ringfence import`: a peer's settings as a profile.
+
+use crate::error::Fault;
+use crate::generate::print;
+use crate::help;
+use crate::options::{PLAIN, parse};
+use ringfence_policy::import::{Peer, import as convert};
+use ringfence_policy::suggest::nearest;
+use std::ffi::OsString;
+
+const PEERS: [&str; 4] = ["claude", "srt", "fence", "greywall"];
+
+/// `ringfence import claude|srt|fence|greywall FILE [-o FILE]`: the profile goes to standard
+/// output or the file, what could not be carried over to standard error.
+///
+/// # Errors
+/// An unknown peer, a file that cannot be read or is not of that peer.
+pub fn import(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&PLAIN, arguments, false)?;
+    if let Some(done) = help::asked("import", &parsed) {
+        return done;
+    }
+    let [peer, file] = &parsed.rest[..] else {
+        return Err(Fault::usage(
+            "name a peer and its settings: ringfence import claude|srt|fence|greywall FILE",
+        ));
+    };
+    let name = peer.to_string_lossy();
+    let peer: Peer = name.parse().map_err(|_| {
+        let near =
+            nearest(&name, &PEERS).map_or(String::new(), |near| format!("; did you mean {near}?"));
+        Fault::usage(format!("unknown peer {name}{near} (claude, srt, fence, greywall)"))
+    })?;
+    let shown = file.display();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Fault::usage(format!("cannot read {shown}: {error}")))?;
+    let imported =
+        convert(peer, &text).map_err(|error| Fault::usage(format!("{shown}: {error}")))?;
+    for note in &imported.notes {
+        eprintln!("ringfence: {note}");
+    }
+    match parsed.last("output") {
+        None => print(imported.toml.as_bytes()),
+        Some(output) => {
+            let written = std::fs::write(output, &imported.toml);
+            written.map_err(|error| {
+                Fault::usage(format!("cannot write {}: {error}", output.display()))
+            })?;
+            Ok(0)
+        }
+    }
+}

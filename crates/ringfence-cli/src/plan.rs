@@ -1,0 +1,193 @@
+//! `ringfence plan`: what `run` would do, as text or JSON.
+
+use crate::error::Fault;
+use crate::options::{POLICY, parse};
+use crate::{help, request};
+use ringfence_policy::{NetworkMode, Source};
+use ringfence_sandbox::facts::{Facts, HostPaths};
+use ringfence_sandbox::plan::{
+    CallRule, EnvironmentStep, Found, LimitStep, MountOp, MountStep, Plan, Rights, Test, Verdict,
+};
+use ringfence_sandbox::{planner, text};
+use std::ffi::OsString;
+use std::io::Write;
+
+/// `ringfence plan [OPTIONS] [-- CMD]`
+///
+/// # Errors
+/// Bad input, or a missing layer, as for `run`.
+pub fn plan(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&POLICY, arguments, true)?;
+    if let Some(done) = help::asked("plan", &parsed) {
+        return done;
+    }
+    let command = parsed.rest.first().map(OsString::as_os_str);
+    let policy = request::policy(&request::request(&parsed, command))?;
+    let plan = planner::plan(&policy, &Facts::probed(), &HostPaths).map_err(Fault::of)?;
+    let mut out = std::io::stdout().lock();
+    let written = if parsed.has("json") {
+        serde_json::to_writer_pretty(&mut out, &plan)
+            .map_err(Into::into)
+            .and_then(|()| writeln!(out))
+    } else {
+        print(&plan, &mut out)
+    };
+    // A closed pipe (`| head`) is no failure.
+    written.or_else(|error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(Fault::of(error)),
+    })?;
+    Ok(0)
+}
+
+fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
+    let (user, group) = plan.user;
+    writeln!(out, "tier          {} (user {user}, group {group})", plan.tier.name())?;
+    writeln!(out, "profiles      {}", plan.profiles.join(", "))?;
+    writeln!(out, "namespaces    {}", list(&plan.namespaces))?;
+    writeln!(out, "network       {}", network(plan.network))?;
+    writeln!(out, "starts in     {}", plan.workdir.display())?;
+    section(out, "mounts, in order", plan.mounts.iter().map(|step| (mount(step), &step.rule)))?;
+    if let Some(landlock) = &plan.landlock {
+        let scopes =
+            if landlock.scoped { "; abstract sockets and signals stay inside" } else { "" };
+        let rules = landlock.files.iter().map(|rule| {
+            let rights = match rule.rights {
+                Rights::Read => "read",
+                Rights::Use => "use",
+                Rights::Write => "write",
+            };
+            (format!("{rights:<6} {}", rule.path.display()), &rule.rule)
+        });
+        section(out, &format!("Landlock, version {}{scopes}", landlock.abi), rules)?;
+    }
+    writeln!(out, "\nsystem calls refused")?;
+    for rule in &plan.seccomp {
+        writeln!(out, "  {:<44} {}", call(rule), rule.reason)?;
+    }
+    writeln!(out, "\nenvironment")?;
+    for step in &plan.environment {
+        let (what, rule) = match step {
+            EnvironmentStep::Set { name, value, rule } => (format!("set    {name}={value}"), rule),
+            EnvironmentStep::Hide { name, rule } => (format!("hide   {name}"), rule),
+            EnvironmentStep::Clean { rule } => ("start empty".to_owned(), rule),
+        };
+        writeln!(out, "  {what:<44} {}", text::source(rule))?;
+    }
+    if !plan.limits.is_empty() {
+        writeln!(out, "\nlimits")?;
+        for step in &plan.limits {
+            writeln!(out, "  {}", limit(step))?;
+        }
+    }
+    let guards = plan.guards.iter().map(|guard| {
+        let found = match guard.found {
+            Found::Absent => "absent ",
+            Found::Symlink => "link   ",
+            Found::Present => "present",
+        };
+        (format!("{found} {}", guard.path.display()), &guard.rule)
+    });
+    section(out, "put right at the end", guards)?;
+    for degraded in &plan.degraded {
+        writeln!(out, "\nwithout {}: {}", text::layer(degraded.layer), degraded.what)?;
+    }
+    for warning in &plan.warnings {
+        writeln!(out, "\nnote: {warning}")?;
+    }
+    Ok(())
+}
+
+fn section<'a>(
+    out: &mut impl Write,
+    title: &str,
+    rows: impl Iterator<Item = (String, &'a Source)>,
+) -> std::io::Result<()> {
+    let mut rows = rows.peekable();
+    if rows.peek().is_some() {
+        writeln!(out, "\n{title}")?;
+    }
+    for (what, rule) in rows {
+        writeln!(out, "  {what:<44} {}", text::source(rule))?;
+    }
+    Ok(())
+}
+
+fn list(words: &[&str]) -> String {
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+}
+
+fn network(mode: NetworkMode) -> &'static str {
+    match mode {
+        NetworkMode::None => "none",
+        NetworkMode::Filtered => "filtered",
+        NetworkMode::Host => "host",
+    }
+}
+
+fn mount(step: &MountStep) -> String {
+    let path = step.path.display();
+    match &step.op {
+        MountOp::Root { size: None } => format!("root     {path}"),
+        MountOp::Root { size: Some(size) } => format!("root     {path} of {size} bytes"),
+        MountOp::HostRoot => format!("read     {path}"),
+        MountOp::Private { mode } => format!("private  {path} mode {mode:o}"),
+        MountOp::Symlink { target } => format!("link     {path} -> {}", target.display()),
+        MountOp::Bind { read_only: true, .. } => format!("read     {path}"),
+        MountOp::Bind { read_only: false, .. } => format!("write    {path}"),
+        MountOp::Proc => format!("proc     {path}"),
+        MountOp::Terminals => format!("devpts   {path}"),
+        MountOp::Console { from } => format!("terminal {path} = {}", from.display()),
+        MountOp::NamedHome { from } => format!("home     {path} = {}", from.display()),
+        MountOp::Pin => format!("pin      {path}"),
+        MountOp::Protect => format!("protect  {path}"),
+        MountOp::Mask { .. } => format!("mask     {path}"),
+    }
+}
+
+fn call(rule: &CallRule) -> String {
+    let verdict = match rule.verdict {
+        Verdict::Refuse => "EPERM",
+        Verdict::NotImplemented => "ENOSYS",
+        Verdict::FamilyNotSupported => "EAFNOSUPPORT",
+        Verdict::AccessDenied => "EACCES",
+    };
+    let test = |(index, test): &(u8, Test)| match test {
+        Test::Equals(value) => format!("arg{index} == {value:#x}"),
+        Test::Differs(value) => format!("arg{index} != {value:#x}"),
+        Test::AnyBit(mask) => format!("arg{index} & {mask:#x}"),
+        Test::Masked(mask, value) => format!("arg{index} & {mask:#x} == {value:#x}"),
+        Test::MaskDiffers(mask, value) => format!("arg{index} & {mask:#x} != {value:#x}"),
+    };
+    let tests: Vec<String> = rule.tests.iter().map(test).collect();
+    let tests = if tests.is_empty() { String::new() } else { format!(" if {}", tests.join(", ")) };
+    format!("{} {verdict}{tests}", rule.call)
+}
+
+fn limit(step: &LimitStep) -> String {
+    let settings = |settings: &[(String, String)]| {
+        let shown: Vec<String> =
+            settings.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        shown.join(", ")
+    };
+    match step {
+        LimitStep::Cgroup { parent, settings: s } => {
+            format!("control group below {}: {}", parent.display(), settings(s))
+        }
+        LimitStep::CgroupV1 { parent, settings: s } => {
+            format!("control group (version 1) below {}: {}", parent.display(), settings(s))
+        }
+        LimitStep::OpenFiles { count } => {
+            format!("{count} open files for each process (RLIMIT_NOFILE)")
+        }
+        LimitStep::Processes { count } => {
+            format!("{count} processes, counted in the user namespace (RLIMIT_NPROC)")
+        }
+        LimitStep::Processors { count } => format!("{count} processors (sched_setaffinity)"),
+        LimitStep::PrivateSize { bytes } => {
+            format!("{bytes} bytes in private directories (tmpfs size)")
+        }
+        LimitStep::CoreFiles => "no core files (RLIMIT_CORE)".to_owned(),
+        LimitStep::Timeout { milliseconds } => format!("ended after {milliseconds} ms"),
+    }
+}

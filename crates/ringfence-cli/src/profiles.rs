@@ -1,0 +1,210 @@
+//! `ringfence profile`, `ringfence feature` and `ringfence trust`.
+
+use crate::error::Fault;
+use crate::generate::print;
+use crate::options::{PLAIN, Parsed, parse};
+use crate::request::{with_catalog, with_context};
+use crate::{help, trust};
+use ringfence_policy::catalog::{Kind, Place};
+use ringfence_policy::profile::Value;
+use ringfence_policy::suggest::nearest;
+use ringfence_policy::{Key, Profile, Request, resolve};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// `ringfence profile list|show|check|diff|edit|path`
+///
+/// # Errors
+/// Bad input, an unknown or invalid profile.
+pub fn profile(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&PLAIN, arguments, false)?;
+    if let Some(done) = help::asked("profile", &parsed) {
+        return done;
+    }
+    let words = words(&parsed)?;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["list"] | [] => list(Kind::Profile, &parsed),
+        ["show", name] => show(Kind::Profile, name),
+        ["check", ref names @ ..] if !names.is_empty() => check(names),
+        ["diff", one, other] => diff(one, other),
+        ["edit", name] => edit(name),
+        ["path"] => print(format!("{}\n", user_directory().display()).as_bytes()),
+        ["path", name] => path(name),
+        _ => Err(bad_words("profile", words.first().copied())),
+    }
+}
+
+/// `ringfence feature list|show`
+///
+/// # Errors
+/// Bad input, an unknown feature.
+pub fn feature(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&PLAIN, arguments, false)?;
+    if let Some(done) = help::asked("feature", &parsed) {
+        return done;
+    }
+    let words = words(&parsed)?;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["list"] | [] => list(Kind::Feature, &parsed),
+        ["show", name] => show(Kind::Feature, name),
+        _ => Err(bad_words("feature", words.first().copied())),
+    }
+}
+
+fn words(parsed: &Parsed) -> Result<Vec<String>, Fault> {
+    let text = |word: &OsString| {
+        let shown = || Fault::usage(format!("{} is no valid text", word.display()));
+        word.to_str().map(ToOwned::to_owned).ok_or_else(shown)
+    };
+    parsed.rest.iter().map(text).collect()
+}
+
+fn bad_words(command: &'static str, word: Option<&str>) -> Fault {
+    let (known, usage) =
+        help::find(command).map_or((&[][..], ""), |found| (found.subcommands, found.usage));
+    let word = word.unwrap_or_default();
+    let near = nearest(word, known).filter(|near| *near != word);
+    let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+    Fault::usage(format!("ringfence {command} {word}: use {usage}{near}"))
+}
+
+fn list(kind: Kind, parsed: &Parsed) -> Result<u8, Fault> {
+    let listed = with_catalog(|catalog| Ok(catalog.list(kind)))?;
+    if parsed.has("json") {
+        let rows: Vec<_> = listed
+            .iter()
+            .map(|row| {
+                serde_json::json!({
+                    "name": row.name, "description": row.description, "place": place(&row.place),
+                })
+            })
+            .collect();
+        let all = serde_json::json!({"schema": 1, "list": rows});
+        return print(format!("{all:#}\n").as_bytes());
+    }
+    let mut text = String::new();
+    for row in &listed {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{:<16} {}", row.name, row.description);
+    }
+    print(text.as_bytes())
+}
+
+fn place(place: &Place) -> String {
+    match place {
+        Place::File(path) => path.display().to_string(),
+        Place::BuiltIn => "built in".to_owned(),
+    }
+}
+
+fn show(kind: Kind, name: &str) -> Result<u8, Fault> {
+    let (_, text) = with_catalog(|catalog| catalog.text(kind, name).map_err(Fault::of))?;
+    print(text.as_bytes())
+}
+
+/// Parses and resolves each profile as a run here would.
+fn check(names: &[&str]) -> Result<u8, Fault> {
+    for name in names {
+        let request = Request { profiles: vec![(*name).to_owned()], ..Request::default() };
+        with_context(|context| resolve(&request, context).map_err(Fault::of))?;
+        println!("{name}: valid");
+    }
+    Ok(0)
+}
+
+/// The settings of a profile, one line each, for comparing.
+fn settings(name: &str) -> Result<BTreeSet<String>, Fault> {
+    let (_, text) = with_catalog(|catalog| catalog.text(Kind::Profile, name).map_err(Fault::of))?;
+    let profile = Profile::from_toml(&text, name).map_err(Fault::of)?;
+    Ok(profile.values.iter().flat_map(|(key, value)| lines(*key, value)).collect())
+}
+
+fn lines(key: Key, value: &Value) -> Vec<String> {
+    let key = key.path();
+    match value {
+        Value::Text(text) => vec![format!("{key} = {text}")],
+        Value::Flag(flag) => vec![format!("{key} = {flag}")],
+        Value::List(list) => list.iter().map(|text| format!("{key}: {text}")).collect(),
+        Value::Pairs(pairs) => {
+            pairs.iter().map(|(name, value)| format!("{key}: {name}={value}")).collect()
+        }
+    }
+}
+
+/// Where the user's own profiles stand.
+fn user_directory() -> PathBuf {
+    let xdg = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    let config = xdg.filter(|path| path.is_absolute());
+    let config = config.or_else(|| Some(std::env::home_dir()?.join(".config")));
+    config.unwrap_or_default().join("ringfence/profiles")
+}
+
+fn diff(one: &str, other: &str) -> Result<u8, Fault> {
+    let (before, after) = (settings(one)?, settings(other)?);
+    let mut text = String::new();
+    for line in before.union(&after) {
+        let sign = match (before.contains(line), after.contains(line)) {
+            (true, false) => '-',
+            (false, true) => '+',
+            _ => continue,
+        };
+        let _ = writeln!(text, "{sign} {line}");
+    }
+    print(text.as_bytes())?;
+    Ok(u8::from(!text.is_empty()))
+}
+
+fn path(name: &str) -> Result<u8, Fault> {
+    let (found, _) = with_catalog(|catalog| catalog.text(Kind::Profile, name).map_err(Fault::of))?;
+    print(format!("{}\n", place(&found)).as_bytes())
+}
+
+/// Opens the user's profile in the editor; a built-in one is copied first.
+fn edit(name: &str) -> Result<u8, Fault> {
+    let (found, text) =
+        with_catalog(|catalog| catalog.text(Kind::Profile, name).map_err(Fault::of))?;
+    let file = match found {
+        Place::File(path) => path,
+        Place::BuiltIn => {
+            let directory = user_directory();
+            let file = directory.join(format!("{name}.toml"));
+            std::fs::create_dir_all(&directory)
+                .and_then(|()| std::fs::write(&file, text))
+                .map_err(|error| {
+                    Fault::usage(format!("cannot write {}: {error}", file.display()))
+                })?;
+            file
+        }
+    };
+    let editor = ["VISUAL", "EDITOR"].into_iter().find_map(std::env::var_os);
+    let editor = editor.unwrap_or_else(|| OsString::from("vi"));
+    let status = Command::new(&editor).arg(&file).status().map_err(|error| {
+        Fault::usage(format!("cannot start the editor {}: {error}; set EDITOR", editor.display()))
+    })?;
+    if !status.success() {
+        return Err(Fault::usage(format!("the editor {} failed", editor.display())));
+    }
+    check(&[file.to_string_lossy().as_ref()])
+}
+
+/// `ringfence trust FILE`
+///
+/// # Errors
+/// The file cannot be read or is no valid profile.
+pub fn trust(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&PLAIN, arguments, false)?;
+    if let Some(done) = help::asked("trust", &parsed) {
+        return done;
+    }
+    let [file] = &parsed.rest[..] else {
+        return Err(Fault::usage("name one file: ringfence trust FILE"));
+    };
+    trust::accept(&PathBuf::from(file))?;
+    println!("trusted as it is now: {}", file.display());
+    Ok(0)
+}

@@ -1,0 +1,121 @@
+//! From a parsed command line to a [`Policy`].
+
+use crate::error::Fault;
+use crate::options::Parsed;
+use crate::trust::{self, Found};
+use ringfence_policy::catalog::Catalog;
+use ringfence_policy::{Context, HostFiles, Key, Policy, Request, Setting, resolve};
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+/// The profile key that an option stands for.
+fn key(option: &str) -> Option<Key> {
+    Some(match option {
+        "read" => Key::Read,
+        "write" => Key::Write,
+        "deny" => Key::Deny,
+        "protect" => Key::Protect,
+        "allow-host" => Key::AllowHost,
+        "deny-host" => Key::DenyHost,
+        "http" => Key::Http,
+        "inject" => Key::Inject,
+        "network" => Key::Mode,
+        "publish" => Key::Publish,
+        "allow-socket" => Key::Sockets,
+        "clean-env" => Key::Clean,
+        "home" => Key::Home,
+        "memory" => Key::Memory,
+        "cpus" => Key::Cpus,
+        "pids" => Key::Pids,
+        "open-files" => Key::OpenFiles,
+        "disk" => Key::Disk,
+        "timeout" => Key::Timeout,
+        "overlay" => Key::Overlay,
+        "tier" => Key::Tier,
+        "allow-degraded" => Key::AllowDegraded,
+        "libs" => Key::Libs,
+        _ => return None,
+    })
+}
+
+/// What the user asks for.
+pub fn request(parsed: &Parsed, command: Option<&OsStr>) -> Request {
+    let mut request = Request {
+        workdir: parsed.last("workdir").map(PathBuf::from),
+        command: command.map(ToOwned::to_owned),
+        ..Request::default()
+    };
+    for (name, value) in &parsed.options {
+        match (*name, key(name)) {
+            ("profile", _) => request.profiles.push(value.to_string_lossy().into_owned()),
+            ("env", _) => request.options.push(Setting::env(value.clone())),
+            ("clean-env", Some(key)) => request.options.push(Setting::new(key, "true")),
+            ("overlay", Some(key)) if value.is_empty() => {
+                request.options.push(Setting::new(key, "ask"));
+            }
+            (_, Some(key)) => request.options.push(Setting::new(key, value.clone())),
+            _ => {}
+        }
+    }
+    request
+}
+
+/// The caller's home: `$HOME`, else what the user database says.
+fn home() -> PathBuf {
+    std::env::home_dir().filter(|home| home.is_absolute()).unwrap_or_else(|| PathBuf::from("/"))
+}
+
+/// Resolves the policy for this user, here. A project's own policy file is added when it is
+/// trusted and no profile was named.
+///
+/// # Errors
+/// The first thing that is wrong in the options or profiles, in one sentence.
+pub fn policy(request: &Request) -> Result<Policy, Fault> {
+    let mut request = request.clone();
+    let mut warning = None;
+    if request.profiles.is_empty() {
+        let directory = request.workdir.clone().unwrap_or_else(|| PathBuf::from("."));
+        match trust::find(&directory) {
+            Found::None => {}
+            Found::Trusted(file) => {
+                request.profiles = ringfence_policy::resolve::names(&request);
+                request.profiles.push(file.to_string_lossy().into_owned());
+            }
+            Found::Untrusted(file) => {
+                let file = file.display();
+                warning =
+                    Some(format!("{file} is not trusted and not used: ringfence trust {file}"));
+            }
+        }
+    }
+    let mut policy = with_context(|context| resolve(&request, context).map_err(Fault::of))?;
+    policy.warnings.extend(warning);
+    Ok(policy)
+}
+
+/// Calls `f` with who asks, and where.
+///
+/// # Errors
+/// Those of `f`; a current directory that is gone.
+pub fn with_context<T>(f: impl FnOnce(&Context<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
+    let cwd = std::env::current_dir().map_err(|error| {
+        Fault::usage(format!("the current directory cannot be used: {error}; cd to another one"))
+    })?;
+    let env = |name: &str| std::env::var_os(name);
+    f(&Context { home: home(), cwd, uid: uid(), env: &env, files: &HostFiles })
+}
+
+/// Calls `f` with the profiles and features that are found from here.
+///
+/// # Errors
+/// Those of `f`; a current directory that is gone.
+pub fn with_catalog<T>(f: impl FnOnce(&Catalog<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
+    with_context(|context| {
+        let xdg = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+        f(&Catalog::new(context.files, &context.home, &context.cwd, xdg.as_deref()))
+    })
+}
+
+fn uid() -> u32 {
+    ringfence_sandbox::facts::user()
+}

@@ -1,0 +1,107 @@
+//! `ringfence why`: the decision, its rule, and how to change it.
+
+use crate::error::Fault;
+use crate::generate::print;
+use crate::options::{POLICY, parse};
+use crate::{help, request};
+use ringfence_policy::decide::Request;
+use ringfence_policy::{Decision, Host, HostFiles, Subject, decide};
+use ringfence_sandbox::text;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+const VERBS: [&str; 7] = ["read", "write", "exec", "connect", "http", "socket", "env"];
+
+/// `ringfence why [OPTIONS] -- read|write|exec PATH | …`: exit 0 allowed, 1 denied.
+///
+/// # Errors
+/// Bad input.
+pub fn why(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&POLICY, arguments, true)?;
+    if let Some(done) = help::asked("why", &parsed) {
+        return done;
+    }
+    let policy = request::policy(&request::request(&parsed, None))?;
+    let question = question(&parsed.rest, &policy.workdir)?;
+    let decision = decide(&policy, &question);
+    let text = if parsed.has("json") {
+        serde_json::to_string_pretty(&decision).map_err(Fault::of)?
+    } else {
+        words(&decision)
+    };
+    print(format!("{text}\n").as_bytes())?;
+    Ok(u8::from(!decision.allowed))
+}
+
+fn words(decision: &Decision) -> String {
+    let verdict = if decision.allowed { "allowed" } else { "denied" };
+    let mut lines = vec![format!("{verdict}: {}", decision.explanation)];
+    lines.extend(decision.rule.as_ref().map(|rule| format!("rule:    {}", text::source(rule))));
+    lines.extend(decision.effect.as_ref().map(|effect| format!("effect:  {effect}")));
+    lines.extend(decision.remedy.as_ref().map(|remedy| format!("to change it: {remedy}")));
+    lines.join("\n")
+}
+
+fn question(words: &[OsString], workdir: &Path) -> Result<Request, Fault> {
+    let usage = || {
+        Fault::usage(
+            "ask one thing: ringfence why -- read|write|exec PATH, connect HOST:PORT, \
+             http METHOD URL, socket PATH, env NAME",
+        )
+    };
+    let (verb, operands) = words.split_first().ok_or_else(usage)?;
+    let verb = verb.to_str().ok_or_else(usage)?;
+    match (verb, operands) {
+        ("read", [path]) => Ok(Request::Read(subject(path, workdir))),
+        ("write", [path]) => Ok(Request::Write(subject(path, workdir))),
+        ("exec", [path]) => Ok(Request::Exec(program(path, workdir))),
+        ("socket", [path]) => Ok(Request::Socket(subject(path, workdir))),
+        ("connect", [target]) => connect(target),
+        ("env", [name]) => Ok(Request::Env { name: name.to_string_lossy().into_owned() }),
+        ("http", [method, url]) => Ok(Request::Http {
+            method: method.to_string_lossy().to_ascii_uppercase(),
+            url: url.to_string_lossy().into_owned(),
+        }),
+        (verb, _) if !VERBS.contains(&verb) => {
+            let nearest = ringfence_policy::suggest::nearest(verb, &VERBS);
+            let nearest = nearest.map_or(String::new(), |verb| format!("; did you mean {verb}?"));
+            Err(Fault::usage(format!("unknown question {verb}{nearest}")))
+        }
+        _ => Err(usage()),
+    }
+}
+
+/// `~/x` works although the shell did not expand it.
+fn subject(path: &OsStr, workdir: &Path) -> Subject {
+    let path = Path::new(path);
+    let expanded = match (path.strip_prefix("~"), std::env::home_dir()) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => workdir.join(path),
+    };
+    Subject::on_host(&expanded, &HostFiles)
+}
+
+/// A program is looked for in `PATH`, as `run` does.
+fn program(name: &OsStr, workdir: &Path) -> Subject {
+    let direct = subject(name, workdir);
+    if name.as_encoded_bytes().contains(&b'/') {
+        return direct;
+    }
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&search)
+        .map(|directory: PathBuf| directory.join(name))
+        .find(|path| path.is_file());
+    found.map_or(direct, |path| Subject::on_host(&path, &HostFiles))
+}
+
+fn connect(target: &OsStr) -> Result<Request, Fault> {
+    let text = target.to_string_lossy();
+    let bad = |why: String| Fault::usage(format!("connect {text}: {why}"));
+    let (host, port) = text
+        .rsplit_once(':')
+        .filter(|(host, _)| !host.contains(':') || host.ends_with(']'))
+        .ok_or_else(|| bad("name a host and a port, as in example.org:443".to_owned()))?;
+    let port = port.parse().map_err(|_| bad(format!("{port} is no port (0 to 65535)")))?;
+    let host = host.parse::<Host>().map_err(|error| bad(error.to_string()))?;
+    Ok(Request::Connect { host, port })
+}

@@ -1,0 +1,160 @@
+//! The facts of the host that a plan depends on. Tests mask them to simulate old kernels and
+//! closed-down machines; nothing else in the planner looks at the host.
+
+use ringfence_sys as sys;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What a path is, its last link not followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing, or nothing that may be looked at.
+    Absent,
+    /// A regular file, socket, FIFO or device.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link, with its text.
+    Symlink(PathBuf),
+}
+
+/// The file system, as far as a plan needs to look at it.
+pub trait PathFacts {
+    /// What a path is, its last link not followed.
+    fn kind(&self, path: &Path) -> Kind;
+    /// The names in a directory, sorted; none when it cannot be read.
+    fn list(&self, path: &Path) -> Vec<std::ffi::OsString>;
+}
+
+/// The real file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HostPaths;
+
+impl PathFacts for HostPaths {
+    fn kind(&self, path: &Path) -> Kind {
+        match path.symlink_metadata() {
+            Err(_) => Kind::Absent,
+            Ok(data) if data.is_dir() => Kind::Directory,
+            Ok(data) if data.is_symlink() => path.read_link().map_or(Kind::Absent, Kind::Symlink),
+            Ok(_) => Kind::File,
+        }
+    }
+
+    fn list(&self, path: &Path) -> Vec<std::ffi::OsString> {
+        let Ok(entries) = path.read_dir() else { return Vec::new() };
+        let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// A file system made up by a test.
+#[derive(Clone, Debug, Default)]
+pub struct FakePaths(pub BTreeMap<PathBuf, Kind>);
+
+impl PathFacts for FakePaths {
+    fn kind(&self, path: &Path) -> Kind {
+        self.0.get(path).cloned().unwrap_or(Kind::Absent)
+    }
+
+    fn list(&self, path: &Path) -> Vec<std::ffi::OsString> {
+        let below = self.0.keys().filter(|known| known.parent() == Some(path));
+        below.filter_map(|known| known.file_name().map(ToOwned::to_owned)).collect()
+    }
+}
+
+/// Whether something can be used, and if not, why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Availability {
+    /// It can.
+    Yes,
+    /// It cannot, for this reason.
+    No(String),
+}
+
+impl Availability {
+    /// Whether it can.
+    pub fn yes(&self) -> bool {
+        *self == Availability::Yes
+    }
+}
+
+/// What control groups can be used for limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cgroups {
+    /// Version 2: a directory we may make groups in, and the controllers they get.
+    pub v2: Option<(PathBuf, Vec<String>)>,
+    /// Version 1: controller and the directory we may make groups in.
+    pub v1: BTreeMap<String, PathBuf>,
+}
+
+/// The facts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    /// Kernel release.
+    pub kernel: String,
+    /// Effective user and group.
+    pub user: (u32, u32),
+    /// Namespaces, including a user namespace for an ordinary user.
+    pub namespaces: Availability,
+    /// Landlock's version, 0 for none.
+    pub landlock_abi: u32,
+    /// The system call filter.
+    pub seccomp: Availability,
+    /// Supervised calls.
+    pub seccomp_notify: Availability,
+    /// Control groups.
+    pub cgroups: Cgroups,
+    /// The caller's environment variable names that hold valid text, and their values.
+    #[serde(skip)]
+    pub environment: Vec<(String, String)>,
+    /// The terminal that a standard stream is, by its name on the host.
+    pub terminal: Option<PathBuf>,
+}
+
+impl Facts {
+    /// The facts of this host that cost next to nothing to find: namespaces are taken to work
+    /// (the launch itself is the probe), control groups are looked at only when a limit needs
+    /// them.
+    pub fn quick(limits_wanted: bool) -> Facts {
+        const USER_NOTIF: u32 = 0x7fc0_0000;
+        let available = |action, what: &str| {
+            if sys::seccomp::action_available(action) {
+                Availability::Yes
+            } else {
+                Availability::No(what.to_owned())
+            }
+        };
+        Facts {
+            kernel: sys::identity::kernel_release(),
+            user: (sys::identity::user(), sys::identity::group()),
+            namespaces: Availability::Yes,
+            landlock_abi: sys::landlock::abi(),
+            seccomp: available(0x0005_0000, "the kernel has no seccomp filters"),
+            seccomp_notify: available(USER_NOTIF, "the kernel has no seccomp notification"),
+            cgroups: if limits_wanted { crate::cgroup::find() } else { Cgroups::default() },
+            environment: environment(),
+            terminal: (0..3).find_map(sys::fd::terminal_name),
+        }
+    }
+
+    /// All facts, with namespaces really tried.
+    pub fn probed() -> Facts {
+        Facts { namespaces: crate::launch::probe(), ..Facts::quick(true) }
+    }
+}
+
+/// The effective user.
+pub fn user() -> u32 {
+    sys::identity::user()
+}
+
+/// The caller's environment, as far as it is text: other variables are passed on untouched,
+/// since no pattern can name them.
+fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}

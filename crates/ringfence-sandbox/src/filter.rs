@@ -1,0 +1,317 @@
+//! Compiles the plan's call rules to a seccomp filter.
+//!
+//! The filter is a binary search over call numbers, so that the kernel's own pass over all
+//! numbers at installation (its allow-bitmap, Linux 5.11) and any call that is not in the
+//! bitmap are short; calls without rules are decided by number alone and land in the bitmap,
+//! which means that they never run the filter at all.
+
+use crate::plan::{CallRule, Test, Verdict};
+use ringfence_sys::Sysno;
+use ringfence_sys::seccomp::{AUDIT_ARCH, Instruction, Program};
+use std::collections::BTreeMap;
+
+const LOAD_WORD: u16 = 0x20;
+const JUMP: u16 = 0x05;
+const JUMP_EQUAL: u16 = 0x15;
+const JUMP_GREATER_OR_EQUAL: u16 = 0x35;
+const JUMP_ANY_BIT: u16 = 0x45;
+const AND: u16 = 0x54;
+const RETURN: u16 = 0x06;
+
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+/// Offset of the low half of an argument (all supported machines are little-endian).
+fn argument(index: u8) -> u32 {
+    16 + 8 * u32::from(index)
+}
+
+const ALLOW: u32 = 0x7FFF_0000;
+const KILL_PROCESS: u32 = 0x8000_0000;
+const ERRNO: u32 = 0x0005_0000;
+
+/// Numbers of the x32 ABI carry this bit on x86-64 and would reach other entry points.
+const X32_BIT: u32 = 0x4000_0000;
+
+fn action(verdict: Verdict) -> u32 {
+    ERRNO
+        | match verdict {
+            Verdict::Refuse => 1,              // EPERM
+            Verdict::NotImplemented => 38,     // ENOSYS
+            Verdict::FamilyNotSupported => 97, // EAFNOSUPPORT
+            Verdict::AccessDenied => 13,       // EACCES
+        }
+}
+
+/// Compiles the rules; calls without a rule are allowed.
+///
+/// A wrong architecture kills the process, an x32 number is refused with `ENOSYS`.
+pub fn compile(rules: &[CallRule]) -> Program {
+    let mut by_number: BTreeMap<u32, Vec<&CallRule>> = BTreeMap::new();
+    for rule in rules {
+        if let Ok(number) = rule.call.parse::<Sysno>() {
+            by_number.entry(number.id() as u32).or_default().push(rule);
+        }
+    }
+    let calls: Vec<Call> = by_number
+        .into_iter()
+        .map(|(number, rules)| match rules[..] {
+            [rule] if rule.tests.is_empty() => Call::Always(number, action(rule.verdict)),
+            _ => Call::Tested(number, decide(&rules)),
+        })
+        .collect();
+    let mut program = vec![
+        load(ARCHITECTURE),
+        jump(JUMP_EQUAL, AUDIT_ARCH, 1, 0),
+        give(KILL_PROCESS),
+        load(NUMBER),
+    ];
+    if cfg!(target_arch = "x86_64") {
+        program.push(jump(JUMP_GREATER_OR_EQUAL, X32_BIT, 0, 1));
+        program.push(give(action(Verdict::NotImplemented)));
+    }
+    program.extend(search(&calls));
+    Program(program)
+}
+
+/// A call that has rules.
+enum Call {
+    /// Always the same action.
+    Always(u32, u32),
+    /// Code that looks at the arguments.
+    Tested(u32, Vec<Instruction>),
+}
+
+impl Call {
+    fn number(&self) -> u32 {
+        match self {
+            Call::Always(number, _) | Call::Tested(number, _) => *number,
+        }
+    }
+}
+
+/// Numbers in one leaf of the search. The kernel translates and compiles each instruction at
+/// every installation, so the program is kept short: leaves are lists, one instruction a number.
+const LEAF: usize = 12;
+
+/// The reach of a conditional jump.
+const REACH: usize = 255;
+
+/// Binary search down to leaves.
+fn search(calls: &[Call]) -> Vec<Instruction> {
+    if calls.len() <= LEAF
+        && let Some(leaf) = leaf(calls)
+    {
+        return leaf;
+    }
+    let (low, high) = calls.split_at(calls.len() / 2);
+    let low = search(low);
+    // At or above the first of the high half: jump over the low half.
+    let mut out = skip_if(JUMP_GREATER_OR_EQUAL, high[0].number(), low.len());
+    out.extend(low);
+    out.extend(search(high));
+    out
+}
+
+/// A list of equality tests, then the returns and codes that they jump to; nothing if a jump
+/// would reach too far.
+fn leaf(calls: &[Call]) -> Option<Vec<Instruction>> {
+    let tests = calls.len();
+    let mut tail = vec![give(ALLOW)];
+    let mut returns: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut out = Vec::new();
+    for (index, call) in calls.iter().enumerate() {
+        let target = match call {
+            Call::Always(_, action) => *returns.entry(*action).or_insert_with(|| {
+                tail.push(give(*action));
+                tail.len() - 1
+            }),
+            Call::Tested(_, code) => {
+                tail.extend_from_slice(code);
+                tail.len() - code.len()
+            }
+        };
+        let distance = tests - index - 1 + target;
+        // A single call always fits: its code follows at once.
+        if distance > REACH && tests > 1 {
+            return None;
+        }
+        out.push(jump(JUMP_EQUAL, call.number(), u8::try_from(distance).ok()?, 0));
+    }
+    out.extend(tail);
+    Some(out)
+}
+
+/// The code for one call: each rule in turn, then allow. Every path ends in a return.
+fn decide(rules: &[&CallRule]) -> Vec<Instruction> {
+    let mut out = Vec::new();
+    for rule in rules {
+        let mut code = vec![give(action(rule.verdict))];
+        // From the last test to the first: each skips the rest of this rule when it fails.
+        for (position, (index, test)) in rule.tests.iter().enumerate().rev() {
+            let rest = code.len();
+            // The argument may still be loaded by the test before.
+            let loaded = position > 0
+                && rule.tests[position - 1].0 == *index
+                && !matches!(rule.tests[position - 1].1, Test::Masked(..) | Test::MaskDiffers(..));
+            let mut check = if loaded { Vec::new() } else { vec![load(argument(*index))] };
+            if let Test::Masked(mask, _) | Test::MaskDiffers(mask, _) = *test {
+                check.push(Instruction { code: AND, jump_true: 0, jump_false: 0, operand: mask });
+            }
+            check.extend(match *test {
+                Test::Equals(value) | Test::Masked(_, value) => {
+                    skip_unless(JUMP_EQUAL, value, rest)
+                }
+                Test::Differs(value) | Test::MaskDiffers(_, value) => {
+                    skip_if(JUMP_EQUAL, value, rest)
+                }
+                Test::AnyBit(mask) => skip_unless(JUMP_ANY_BIT, mask, rest),
+            });
+            check.extend(code);
+            code = check;
+        }
+        out.extend(code);
+        if rule.tests.is_empty() {
+            return out;
+        }
+    }
+    out.push(give(ALLOW));
+    out
+}
+
+fn load(offset: u32) -> Instruction {
+    Instruction { code: LOAD_WORD, jump_true: 0, jump_false: 0, operand: offset }
+}
+
+fn give(action: u32) -> Instruction {
+    Instruction { code: RETURN, jump_true: 0, jump_false: 0, operand: action }
+}
+
+fn jump(code: u16, operand: u32, jump_true: u8, jump_false: u8) -> Instruction {
+    Instruction { code, jump_true, jump_false, operand }
+}
+
+/// An unconditional jump, whose 32-bit distance cannot overflow as a test's 8 bits could.
+fn over(count: usize) -> Instruction {
+    let operand = u32::try_from(count).expect("a program has fewer than 2^32 instructions");
+    Instruction { code: JUMP, jump_true: 0, jump_false: 0, operand }
+}
+
+/// Skips `count` instructions unless the test holds.
+fn skip_unless(code: u16, operand: u32, count: usize) -> Vec<Instruction> {
+    match u8::try_from(count) {
+        Ok(near) => vec![jump(code, operand, 0, near)],
+        Err(_) => vec![jump(code, operand, 1, 0), over(count)],
+    }
+}
+
+/// Skips `count` instructions if the test holds.
+fn skip_if(code: u16, operand: u32, count: usize) -> Vec<Instruction> {
+    match u8::try_from(count) {
+        Ok(near) => vec![jump(code, operand, near, 0)],
+        Err(_) => vec![jump(code, operand, 0, 1), over(count)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What the kernel does with the program, for one call.
+    fn run(program: &Program, arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
+        let (mut at, mut accumulator) = (0usize, 0u32);
+        loop {
+            let instruction = program.0[at];
+            let jump = |taken| {
+                usize::from(if taken { instruction.jump_true } else { instruction.jump_false })
+            };
+            at += 1;
+            match instruction.code {
+                LOAD_WORD => {
+                    accumulator = match instruction.operand {
+                        NUMBER => number,
+                        ARCHITECTURE => arch,
+                        offset => arguments[(offset as usize - 16) / 8] as u32,
+                    }
+                }
+                AND => accumulator &= instruction.operand,
+                JUMP => at += instruction.operand as usize,
+                JUMP_EQUAL => at += jump(accumulator == instruction.operand),
+                JUMP_GREATER_OR_EQUAL => at += jump(accumulator >= instruction.operand),
+                JUMP_ANY_BIT => at += jump(accumulator & instruction.operand != 0),
+                RETURN => return instruction.operand,
+                code => panic!("unknown instruction {code:#x}"),
+            }
+        }
+    }
+
+    fn rule(call: &'static str, tests: &[(u8, Test)]) -> CallRule {
+        CallRule { call, verdict: Verdict::Refuse, tests: tests.to_vec(), reason: "test" }
+    }
+
+    fn number(call: &str) -> u32 {
+        call.parse::<Sysno>().expect("a call of this machine").id() as u32
+    }
+
+    #[test]
+    fn another_architecture_is_killed_and_x32_is_refused() {
+        let program = compile(&[]);
+        assert_eq!(run(&program, AUDIT_ARCH, 1, [0; 6]), ALLOW);
+        assert_eq!(run(&program, 0x4000_0003, 1, [0; 6]), KILL_PROCESS);
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(run(&program, AUDIT_ARCH, X32_BIT | 1, [0; 6]), ERRNO | 38);
+        }
+    }
+
+    #[test]
+    fn the_upper_half_of_an_argument_changes_nothing() {
+        let program = compile(&[rule("ioctl", &[(1, Test::Equals(0x5412))])]);
+        let with = |request| run(&program, AUDIT_ARCH, number("ioctl"), [0, request, 0, 0, 0, 0]);
+        assert_eq!(with(0x5412), ERRNO | 1);
+        assert_eq!(with(0xFFFF_FFFF_0000_5412), ERRNO | 1);
+        assert_eq!(with(0x5413), ALLOW);
+    }
+
+    #[test]
+    fn the_first_rule_that_holds_decides() {
+        let both = [(0, Test::Equals(16)), (2, Test::Differs(0))];
+        let program = compile(&[rule("socket", &both)]);
+        let with = |a, c| run(&program, AUDIT_ARCH, number("socket"), [a, 3, c, 0, 0, 0]);
+        assert_eq!(with(16, 9), ERRNO | 1);
+        assert_eq!(with(16, 0), ALLOW);
+        assert_eq!(with(2, 9), ALLOW);
+    }
+
+    proptest! {
+        /// The compiled search agrees with reading the rules one by one, for every number.
+        #[test]
+        fn compiled_and_read_agree(picked in proptest::collection::vec((0u32..460, 0u8..6, any::<u32>()), 0..120),
+                                   argument in any::<u32>()) {
+            let rules: Vec<CallRule> = picked.iter().filter_map(|&(number, test, value)| {
+                let call = Sysno::new(number as usize)?.name();
+                let test = match test {
+                    0 => vec![],
+                    1 => vec![(0, Test::Equals(value))],
+                    2 => vec![(0, Test::Differs(value))],
+                    3 => vec![(0, Test::AnyBit(value))],
+                    4 => vec![(0, Test::Masked(0xFF, value & 0xFF))],
+                    _ => vec![(0, Test::MaskDiffers(0xFF, value & 0xFF)), (0, Test::Differs(value))],
+                };
+                Some(rule(call, &test))
+            }).collect();
+            let program = compile(&rules);
+            for number in 0..470u32 {
+                let holds = |rule: &&CallRule| rule.call.parse::<Sysno>().is_ok_and(|call| call.id() as u32 == number)
+                    && rule.tests.iter().all(|&(_, test)| match test {
+                        Test::Equals(value) => argument == value,
+                        Test::Differs(value) => argument != value,
+                        Test::AnyBit(mask) => argument & mask != 0,
+                        Test::Masked(mask, value) => argument & mask == value,
+                        Test::MaskDiffers(mask, value) => argument & mask != value,
+                    });
+                let expected = if rules.iter().any(|rule| holds(&rule)) { ERRNO | 1 } else { ALLOW };
+                prop_assert_eq!(run(&program, AUDIT_ARCH, number, [u64::from(argument), 0, 0, 0, 0, 0]), expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Puts protected paths right after a run, where the kernel could not hold them during it.
+//!
+//! [`Guarding::record`] notes what is there before the run; [`Guarding::enforce`] runs when
+//! nothing of the sandbox lives any more. What was created or changed is moved to the session's
+//! quarantine and what was there before is put back. Everything on the way is opened without
+//! following links: the tree was in the hands of the sandboxed program a moment ago.
+
+mod quarantine;
+mod saved;
+mod sweep;
+
+use crate::error::LaunchError;
+use crate::plan::{Found, GuardStep, NestedGuard, Plan};
+use quarantine::Quarantine;
+use ringfence_policy::{Guarded, git_config_executes};
+use ringfence_sys as sys;
+use saved::Saved;
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use sys::Errno;
+
+/// What was there before the run.
+#[derive(Debug)]
+pub(crate) struct Guarding {
+    steps: Vec<(GuardStep, Saved)>,
+    /// Directories that hold guarded paths which do not exist: unchanged, they need no look.
+    parents: BTreeMap<PathBuf, Stamp>,
+    nested: Vec<NestedGuard>,
+    /// Change times from here on belong to the run.
+    since: i128,
+    started: Instant,
+}
+
+/// Identity and change time of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp(u64, u64, i128);
+
+/// The kernel's clock for change times may lag this much behind the one we read.
+const CLOCK_GRAIN: Duration = Duration::from_millis(20);
+
+fn changed(data: &fs::Metadata) -> i128 {
+    i128::from(data.ctime()) * 1_000_000_000 + i128::from(data.ctime_nsec())
+}
+
+impl Guarding {
+    /// Notes what is at the guarded paths.
+    ///
+    /// # Errors
+    /// A guarded tree that is too large to be kept.
+    pub fn record(plan: &Plan) -> Result<Guarding, LaunchError> {
+        let now = SystemTime::now() - CLOCK_GRAIN;
+        let since = now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i128);
+        let mut guarding = Guarding {
+            steps: Vec::with_capacity(plan.guards.len()),
+            parents: BTreeMap::new(),
+            nested: plan.nested_guards.clone(),
+            since,
+            started: Instant::now(),
+        };
+        for step in &plan.guards {
+            let saved = match step.found {
+                Found::Absent => {
+                    guarding.note_parent(&step.path);
+                    Saved::Nothing
+                }
+                Found::Symlink | Found::Present => Saved::of(&step.path).map_err(|why| {
+                    LaunchError::Setup(format!(
+                        "cannot keep {} to put it back after the run: {why}; use the namespace \
+                         tier, or --allow-degraded protect",
+                        step.path.display()
+                    ))
+                })?,
+            };
+            guarding.steps.push((step.clone(), saved));
+        }
+        Ok(guarding)
+    }
+
+    /// A directory whose change time is older than the clock's grain shows by it whether names
+    /// were added.
+    fn note_parent(&mut self, path: &Path) {
+        let Some(parent) = path.parent() else { return };
+        if self.parents.contains_key(parent) {
+            return;
+        }
+        if let Ok(data) = parent.symlink_metadata() {
+            if changed(&data) < self.since {
+                let stamp = Stamp(data.dev(), data.ino(), changed(&data));
+                self.parents.insert(parent.to_owned(), stamp);
+            }
+        }
+    }
+
+    /// Puts right what the run created or changed; returns a sentence for each. Without a
+    /// session (the launcher is dead) nothing is kept.
+    pub fn enforce(&self, session: Option<&str>) -> Vec<String> {
+        let mut work =
+            Work { guarding: self, quarantine: Quarantine::new(session), said: Vec::new() };
+        let unchanged = |path: &PathBuf, stamp: &Stamp| {
+            path.symlink_metadata()
+                .is_ok_and(|data| *stamp == Stamp(data.dev(), data.ino(), changed(&data)))
+        };
+        let still: Vec<&PathBuf> = self
+            .parents
+            .iter()
+            .filter(|(path, stamp)| unchanged(path, stamp))
+            .map(|(path, _)| path)
+            .collect();
+        for (step, saved) in &self.steps {
+            let parent = step.path.parent();
+            if step.found != Found::Absent
+                || !still.iter().any(|path| Some(path.as_path()) == parent)
+            {
+                work.step(step, saved);
+            }
+        }
+        for nested in &self.nested {
+            sweep::sweep(&mut work, nested);
+        }
+        work.said
+    }
+}
+
+/// One pass of putting right.
+struct Work<'a> {
+    guarding: &'a Guarding,
+    quarantine: Quarantine,
+    said: Vec<String>,
+}
+
+/// A directory opened without following links, through which names in it are reached.
+struct Directory(OwnedFd);
+
+impl Directory {
+    fn open(path: &Path) -> Result<Directory, Errno> {
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+        sys::fd::open_without_links(sys::fd::CWD, &name, sys::fd::DIRECTORY).map(Directory)
+    }
+
+    /// A path to a name in it that no rename elsewhere can redirect.
+    fn at(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd())).join(name.as_ref())
+    }
+}
+
+impl Work<'_> {
+    fn step(&mut self, step: &GuardStep, saved: &Saved) {
+        let (Some(parent), Some(name)) = (step.path.parent(), step.path.file_name()) else {
+            return;
+        };
+        let directory = match Directory::open(parent) {
+            Ok(directory) => directory,
+            Err(Errno::ELOOP | Errno::ENOTDIR) => return self.link_on_the_way(step),
+            // Deleted with all it held: nothing is left that could be trusted.
+            Err(_) => return,
+        };
+        let at = directory.at(name);
+        let now = Saved::of(&at).unwrap_or(Saved::Unknown);
+        if now == *saved || harmless(step.guarded, &now, saved) {
+            return;
+        }
+        if let (Guarded::GitHooks, Saved::Nothing, Saved::Directory(entries)) =
+            (step.guarded, saved, &now)
+        {
+            let hooks = entries.keys().filter(|name| !name.as_bytes().ends_with(b".sample"));
+            for hook in hooks {
+                self.take_away(&at.join(hook), &step.path.join(hook), "created");
+            }
+            return;
+        }
+        let what = if *saved == Saved::Nothing { "created" } else { "changed" };
+        if now != Saved::Nothing {
+            self.take_away(&at, &step.path, what);
+        }
+        if *saved != Saved::Nothing {
+            match saved.restore(&at) {
+                Ok(()) if now == Saved::Nothing => {
+                    self.said.push(format!(
+                        "{} was removed inside and is protected: restored",
+                        step.path.display()
+                    ));
+                }
+                Ok(()) => self.said.push(format!("{} was restored", step.path.display())),
+                Err(error) => {
+                    self.said.push(format!("cannot restore {}: {error}", step.path.display()))
+                }
+            }
+        }
+    }
+
+    /// A component on the way to a guarded path is a link, which a host program would follow.
+    /// One that was made during the run is taken away.
+    fn link_on_the_way(&mut self, step: &GuardStep) {
+        let mut ancestors: Vec<&Path> = step.path.ancestors().skip(1).collect();
+        ancestors.reverse();
+        for ancestor in ancestors {
+            let Ok(data) = ancestor.symlink_metadata() else { return };
+            if data.is_symlink() {
+                if changed(&data) >= self.guarding.since {
+                    self.take_away(ancestor, ancestor, "created");
+                }
+                return;
+            }
+        }
+    }
+
+    /// Moves something away and says so. `at` is how it is reached, `shown` its name.
+    fn take_away(&mut self, at: &Path, shown: &Path, what: &str) {
+        let shown = shown.display();
+        self.said.push(match self.quarantine.take(at) {
+            Ok(Some(kept)) => {
+                format!("{shown} was {what} inside and is protected: moved to {}", kept.display())
+            }
+            Ok(None) => format!("{shown} was {what} inside and is protected: removed"),
+            Err(error) => format!(
+                "{shown} was {what} inside and is protected, but CANNOT BE REMOVED: {error}"
+            ),
+        });
+    }
+}
+
+/// Whether a created or changed git file holds nothing that is executed.
+fn harmless(guarded: Guarded, now: &Saved, before: &Saved) -> bool {
+    match (guarded, now, before) {
+        (Guarded::GitConfig, Saved::File { bytes, .. }, Saved::Nothing | Saved::File { .. }) => {
+            std::str::from_utf8(bytes).is_ok_and(|text| git_config_executes(text).is_none())
+        }
+        (Guarded::GitHooks, Saved::Directory(entries), Saved::Nothing) => {
+            entries.keys().all(|name| name.as_bytes().ends_with(b".sample"))
+        }
+        _ => false,
+    }
+}

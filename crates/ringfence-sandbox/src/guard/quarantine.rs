@@ -1,0 +1,62 @@
+//! Where things go that a sandboxed program put at a protected path.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The session's quarantine; made when the first thing goes there.
+pub(super) struct Quarantine {
+    directory: Option<PathBuf>,
+    taken: u32,
+}
+
+impl Quarantine {
+    /// Without a session nothing is kept.
+    pub fn new(session: Option<&str>) -> Quarantine {
+        let home = std::env::home_dir().filter(|home| home.is_absolute());
+        let directory = session
+            .zip(home)
+            .map(|(session, home)| crate::state::directory(&home).join("quarantine").join(session));
+        Quarantine { directory, taken: 0 }
+    }
+
+    /// Moves a path away; returns where to, or nothing when it was removed instead (another
+    /// file system, and no plain file).
+    ///
+    /// # Errors
+    /// It is still there.
+    pub fn take(&mut self, path: &Path) -> io::Result<Option<PathBuf>> {
+        match self.keep(path) {
+            Ok(kept) => Ok(Some(kept)),
+            Err(_) => remove(path).map(|()| None),
+        }
+    }
+
+    fn keep(&mut self, path: &Path) -> io::Result<PathBuf> {
+        let none = || io::Error::from(io::ErrorKind::NotFound);
+        let directory = self.directory.clone().ok_or_else(none)?;
+        crate::state::make_directory(&directory)?;
+        self.taken += 1;
+        let mut name = OsString::from(format!("{}-", self.taken));
+        name.push(path.file_name().ok_or_else(none)?);
+        let target = directory.join(name);
+        match fs::rename(path, &target) {
+            Ok(()) => Ok(target),
+            // Across file systems only plain files are worth a copy.
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                if !path.symlink_metadata()?.is_file() {
+                    return Err(error);
+                }
+                fs::copy(path, &target)?;
+                fs::remove_file(path)?;
+                Ok(target)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    if path.symlink_metadata()?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+}

@@ -1,0 +1,105 @@
+//! What is at a path, kept in memory: enough to see whether it changed, and to put it back.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Protected files are settings and hooks; what is larger than this in all is something else.
+const LARGEST: u64 = 16 << 20;
+const MOST_ENTRIES: usize = 4096;
+const DEEPEST: usize = 16;
+/// `O_NOFOLLOW | O_NONBLOCK`: neither a link nor a FIFO put there may lead or stop us.
+const CAREFULLY: i32 = 0o400_000 | 0o4_000;
+
+/// A file, a link, a directory with what is in it, or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Saved {
+    Nothing,
+    File {
+        bytes: Vec<u8>,
+        mode: u32,
+    },
+    Link(PathBuf),
+    Directory(BTreeMap<OsString, Saved>),
+    /// A socket, a FIFO, a device, or something too large: equal to nothing that was saved.
+    Unknown,
+}
+
+impl Saved {
+    /// Reads what is at a path, its last link not followed.
+    ///
+    /// # Errors
+    /// What cannot be read, or is too large.
+    pub fn of(path: &Path) -> io::Result<Saved> {
+        Reader { bytes: LARGEST, entries: MOST_ENTRIES }.read(path, 0)
+    }
+
+    /// Puts it where nothing is now.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn restore(&self, path: &Path) -> io::Result<()> {
+        match self {
+            Saved::Nothing | Saved::Unknown => Ok(()),
+            Saved::File { bytes, mode } => {
+                let mut options = fs::OpenOptions::new();
+                let mut file = options
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .custom_flags(CAREFULLY)
+                    .open(path)?;
+                io::Write::write_all(&mut file, bytes)?;
+                file.set_permissions(fs::Permissions::from_mode(*mode & 0o7777))
+            }
+            Saved::Link(target) => std::os::unix::fs::symlink(target, path),
+            Saved::Directory(entries) => {
+                fs::create_dir(path)?;
+                entries.iter().try_for_each(|(name, saved)| saved.restore(&path.join(name)))
+            }
+        }
+    }
+}
+
+/// What may still be read.
+struct Reader {
+    bytes: u64,
+    entries: usize,
+}
+
+impl Reader {
+    fn read(&mut self, path: &Path, depth: usize) -> io::Result<Saved> {
+        let data = match path.symlink_metadata() {
+            Ok(data) => data,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Saved::Nothing),
+            Err(error) => return Err(error),
+        };
+        let too_large = || io::Error::other("it is too large");
+        self.entries = self.entries.checked_sub(1).ok_or_else(too_large)?;
+        if data.is_symlink() {
+            return path.read_link().map(Saved::Link);
+        }
+        if data.is_dir() {
+            if depth == DEEPEST {
+                return Err(io::Error::other("it is too deep"));
+            }
+            let mut entries = BTreeMap::new();
+            for entry in fs::read_dir(path)? {
+                let entry = entry?;
+                entries.insert(entry.file_name(), self.read(&entry.path(), depth + 1)?);
+            }
+            return Ok(Saved::Directory(entries));
+        }
+        if !data.is_file() {
+            return Ok(Saved::Unknown);
+        }
+        let mut bytes = Vec::new();
+        let file = fs::OpenOptions::new().read(true).custom_flags(CAREFULLY).open(path)?;
+        file.take(self.bytes + 1).read_to_end(&mut bytes)?;
+        self.bytes = self.bytes.checked_sub(bytes.len() as u64).ok_or_else(too_large)?;
+        Ok(Saved::File { bytes, mode: data.mode() })
+    }
+}

@@ -1,0 +1,112 @@
+//! Looks for protected names below the top of a writable tree, after a run.
+//!
+//! The top is guarded name by name; repositories and settings further down cannot be known
+//! without walking the tree, which a start must not do. After the run the directories are
+//! walked, nearest first, within a budget that grows with the run's length, so that the walk
+//! stays a small part of it. What was created or changed since the start and is executed or
+//! trusted by host programs is moved away.
+
+use super::{Directory, Work, changed, harmless};
+use crate::guard::saved::Saved;
+use crate::plan::NestedGuard;
+use ringfence_policy::Guarded;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Entries looked at in any case, and for each millisecond of the run.
+const ENTRIES: usize = 200;
+const ENTRIES_PER_MILLISECOND: usize = 40;
+/// A directory costs as much as this many entries.
+const DIRECTORY: usize = 20;
+
+pub(super) fn sweep(work: &mut Work<'_>, nested: &NestedGuard) {
+    // First component → what may follow it.
+    let mut names: BTreeMap<&OsStr, Vec<(&Path, Guarded)>> = BTreeMap::new();
+    for (name, guarded) in &nested.names {
+        let name = Path::new(name);
+        if let Some(first) = name.iter().next() {
+            names.entry(first).or_default().push((name, *guarded));
+        }
+    }
+    let elapsed = work.guarding.started.elapsed().as_millis();
+    let milliseconds = usize::try_from(elapsed).unwrap_or(usize::MAX);
+    let mut budget = milliseconds.saturating_mul(ENTRIES_PER_MILLISECOND).saturating_add(ENTRIES);
+    let mut queue = VecDeque::from([nested.tree.clone()]);
+    while let Some(path) = queue.pop_front() {
+        let Some(left) = budget.checked_sub(DIRECTORY) else { return };
+        budget = left;
+        let Ok(directory) = Directory::open(&path) else { continue };
+        let Ok(entries) = fs::read_dir(directory.at("")) else { continue };
+        let top = path == nested.tree;
+        for entry in entries.flatten() {
+            budget = budget.saturating_sub(1);
+            let name = entry.file_name();
+            if let Some(candidates) = names.get(name.as_os_str()) {
+                if !top {
+                    for (relative, guarded) in candidates {
+                        look(work, &path, relative, *guarded);
+                    }
+                }
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                queue.push_back(path.join(name));
+            }
+        }
+    }
+}
+
+/// Judges one protected name below a directory.
+fn look(work: &mut Work<'_>, path: &Path, relative: &Path, guarded: Guarded) {
+    let shown = path.join(relative);
+    let Some((inner, name)) = open_parent(path, relative) else { return };
+    let at = inner.at(name);
+    let Ok(data) = at.symlink_metadata() else { return };
+    let recent = |data: &fs::Metadata| changed(data) >= work.guarding.since;
+    match guarded {
+        Guarded::GitHooks if data.is_dir() => {
+            let Ok(hooks) = fs::read_dir(&at) else { return };
+            let changed_ones: Vec<_> = hooks
+                .flatten()
+                .filter(|hook| !hook.file_name().as_bytes().ends_with(b".sample"))
+                .filter(|hook| hook.path().symlink_metadata().is_ok_and(|data| recent(&data)))
+                .map(|hook| hook.file_name())
+                .collect();
+            for hook in changed_ones {
+                work.take_away(&at.join(&hook), &shown.join(&hook), "created or changed");
+            }
+        }
+        _ if !recent_within(&at, &data, work.guarding.since) => {}
+        _ => {
+            let now = Saved::of(&at).unwrap_or(Saved::Unknown);
+            if !harmless(guarded, &now, &Saved::Nothing) {
+                work.take_away(&at, &shown, "created or changed");
+            }
+        }
+    }
+}
+
+/// Whether a path, or for a directory anything directly in it, changed since then.
+fn recent_within(at: &Path, data: &fs::Metadata, since: i128) -> bool {
+    if changed(data) >= since {
+        return true;
+    }
+    let entries = data.is_dir().then(|| fs::read_dir(at).ok()).flatten();
+    entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(|entry| entry.path().symlink_metadata().is_ok_and(|data| changed(&data) >= since))
+}
+
+/// The directory that holds the last component, reached without links.
+fn open_parent<'a>(path: &Path, relative: &'a Path) -> Option<(Directory, &'a OsStr)> {
+    let name = relative.file_name()?;
+    let parent: PathBuf = match relative.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => path.to_owned(),
+        Some(parent) => path.join(parent),
+        None => return None,
+    };
+    Directory::open(&parent).ok().map(|directory| (directory, name))
+}

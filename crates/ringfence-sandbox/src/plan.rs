@@ -1,0 +1,353 @@
+//! [`Plan`]: what the kernel will be told to do on this host, in order, each step with the
+//! policy rule it came from.
+//!
+//! A plan is pure data: [`crate::planner::plan`] makes it from a policy and the facts of the
+//! host, `ringfence plan` prints it, golden tests pin it, and [`crate::launch`] carries it
+//! out without deciding anything again.
+
+use ringfence_policy::{Guarded, Layer, NetworkMode, Source};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Version of the JSON form.
+pub const SCHEMA: u32 = 1;
+
+/// The mechanism that carries a plan out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// Landlock, seccomp and limits.
+    Process,
+    /// All of that, and namespaces.
+    Namespace,
+}
+
+impl Tier {
+    /// The word users know it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Process => "process",
+            Tier::Namespace => "namespace",
+        }
+    }
+}
+
+/// What is done to one path of the sandbox's view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "op", rename_all = "kebab-case")]
+pub enum MountOp {
+    /// The new root: an empty memory-backed file system, read-only once all is in place.
+    Root {
+        /// Bytes that may be written to it and to the private directories on it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
+    },
+    /// The new root is the host's, read-only.
+    HostRoot,
+    /// A writable directory of the sandbox's own; what is in it ends with the sandbox.
+    Private {
+        /// Permission bits.
+        mode: u32,
+    },
+    /// A symbolic link, as the host has it.
+    Symlink {
+        /// What it points to.
+        target: PathBuf,
+    },
+    /// The host's file or directory of the same path.
+    Bind {
+        /// A directory, with all that is mounted below it.
+        directory: bool,
+        /// Nothing in it can be changed.
+        read_only: bool,
+        /// Device nodes in it work.
+        devices: bool,
+    },
+    /// A process file system that shows the sandbox's processes only.
+    Proc,
+    /// Terminals of the sandbox's own.
+    Terminals,
+    /// The terminal that the command inherits, so that `ttyname(3)` finds a name for it.
+    Console {
+        /// Its name on the host.
+        from: PathBuf,
+    },
+    /// A persistent home, kept elsewhere on the host.
+    NamedHome {
+        /// Where it is kept.
+        from: PathBuf,
+    },
+    /// Bound onto itself, so that it cannot be renamed away with what it protects.
+    Pin,
+    /// Bound onto itself read-only.
+    Protect,
+    /// Covered by something empty that nobody can open.
+    Mask {
+        /// Covered by a directory.
+        directory: bool,
+    },
+}
+
+/// One step of building the view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MountStep {
+    /// Where.
+    pub path: PathBuf,
+    /// What.
+    #[serde(flatten)]
+    pub op: MountOp,
+    /// Why.
+    pub rule: Source,
+}
+
+/// File rights, as groups of Landlock's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rights {
+    /// Read files, list directories, execute.
+    Read,
+    /// Open existing files for writing, and control devices.
+    Use,
+    /// Everything.
+    Write,
+}
+
+/// One Landlock rule about a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileRule {
+    /// The path below which it holds.
+    pub path: PathBuf,
+    /// What it grants.
+    pub rights: Rights,
+    /// Why.
+    pub rule: Source,
+}
+
+/// One Landlock rule about a TCP port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PortRule {
+    /// The port.
+    pub port: u16,
+    /// It may be bound (else connected to).
+    pub bind: bool,
+    /// Why.
+    pub rule: Source,
+}
+
+/// The Landlock domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Landlock {
+    /// The version it is made for.
+    pub abi: u32,
+    /// Paths.
+    pub files: Vec<FileRule>,
+    /// TCP ports; unset: TCP is not Landlock's business here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ports: Option<Vec<PortRule>>,
+    /// Abstract Unix sockets and signals stay within.
+    pub scoped: bool,
+}
+
+/// What the filter does with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Refused with `EPERM`.
+    Refuse,
+    /// Refused with `ENOSYS`, so that libraries fall back.
+    NotImplemented,
+    /// Refused with `EAFNOSUPPORT`.
+    FamilyNotSupported,
+    /// Refused with `EACCES`.
+    AccessDenied,
+}
+
+/// A test of one argument; only its low 32 bits count, as the kernel itself reads these
+/// arguments as `int` (CVE-2019-7303 came from comparing all 64).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Test {
+    /// `arg == value`.
+    Equals(u32),
+    /// `arg != value`.
+    Differs(u32),
+    /// `arg & mask != 0`.
+    AnyBit(u32),
+    /// `arg & mask == value`.
+    Masked(u32, u32),
+    /// `arg & mask != value`.
+    MaskDiffers(u32, u32),
+}
+
+/// One rule of the system call filter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CallRule {
+    /// The call's name.
+    pub call: &'static str,
+    /// What happens when all tests hold.
+    pub verdict: Verdict,
+    /// Argument index and test; none: always.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<(u8, Test)>,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// One change of the environment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "op", rename_all = "kebab-case")]
+pub enum EnvironmentStep {
+    /// Set, whatever it was.
+    Set {
+        /// Name.
+        name: String,
+        /// Value.
+        value: String,
+        /// Why.
+        rule: Source,
+    },
+    /// Not passed on.
+    Hide {
+        /// Name.
+        name: String,
+        /// Why.
+        rule: Source,
+    },
+    /// Everything else is not passed on either.
+    Clean {
+        /// Why.
+        rule: Source,
+    },
+}
+
+/// How a limit is enforced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "by", rename_all = "kebab-case")]
+pub enum LimitStep {
+    /// A control group of version 2.
+    Cgroup {
+        /// The directory under which the sandbox's group is made.
+        parent: PathBuf,
+        /// File and value, in order.
+        settings: Vec<(String, String)>,
+    },
+    /// A control group of version 1.
+    CgroupV1 {
+        /// The controller's directory under which the sandbox's group is made.
+        parent: PathBuf,
+        /// File and value, in order.
+        settings: Vec<(String, String)>,
+    },
+    /// `RLIMIT_NOFILE`.
+    OpenFiles {
+        /// For each process.
+        count: u64,
+    },
+    /// `RLIMIT_NPROC`, counted within the user namespace.
+    Processes {
+        /// For the sandbox.
+        count: u64,
+    },
+    /// The processors the sandbox may run on.
+    Processors {
+        /// How many.
+        count: u32,
+    },
+    /// The size of the private directories.
+    PrivateSize {
+        /// Bytes.
+        bytes: u64,
+    },
+    /// No core files: they would hold the program's memory, and on most hosts start a program
+    /// of the host's.
+    CoreFiles,
+    /// The supervisor's clock.
+    Timeout {
+        /// Milliseconds.
+        milliseconds: u64,
+    },
+}
+
+/// What a guarded path was at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Found {
+    /// Nothing.
+    Absent,
+    /// A symbolic link.
+    Symlink,
+    /// A file or a directory.
+    Present,
+}
+
+/// A path that is put right when the run ends, because the kernel cannot hold it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GuardStep {
+    /// The path.
+    pub path: PathBuf,
+    /// What it was.
+    pub found: Found,
+    /// How a changed one is judged.
+    pub guarded: Guarded,
+    /// Why.
+    pub rule: Source,
+}
+
+/// A name looked for at the end in the directories of a writable tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NestedGuard {
+    /// The writable tree.
+    pub tree: PathBuf,
+    /// The names.
+    pub names: Vec<(String, Guarded)>,
+}
+
+/// A protection that is weaker than the policy asks, accepted by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Degraded {
+    /// The layer.
+    pub layer: Layer,
+    /// What is missing, in one sentence.
+    pub what: String,
+}
+
+/// What the kernel will be told to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The mechanism.
+    pub tier: Tier,
+    /// Profiles and features it came from.
+    pub profiles: Vec<String>,
+    /// User and group inside (and outside: they are mapped to themselves).
+    pub user: (u32, u32),
+    /// Namespaces made, by name.
+    pub namespaces: Vec<&'static str>,
+    /// The view, in order.
+    pub mounts: Vec<MountStep>,
+    /// The process tier's private directory: stands in for home and `/tmp`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub home_links: Vec<(PathBuf, PathBuf)>,
+    /// The Landlock domain; unset when accepted as missing.
+    pub landlock: Option<Landlock>,
+    /// The system call filter, in order; the first rule that holds decides, and calls without
+    /// a rule are allowed.
+    pub seccomp: Vec<CallRule>,
+    /// The environment.
+    pub environment: Vec<EnvironmentStep>,
+    /// Limits.
+    pub limits: Vec<LimitStep>,
+    /// Paths put right at the end.
+    pub guards: Vec<GuardStep>,
+    /// Names looked for at the end.
+    pub nested_guards: Vec<NestedGuard>,
+    /// The network.
+    pub network: NetworkMode,
+    /// Where the command starts.
+    pub workdir: PathBuf,
+    /// Accepted weaknesses.
+    pub degraded: Vec<Degraded>,
+    /// What the user should know before the run.
+    pub warnings: Vec<String>,
+}

@@ -1,0 +1,240 @@
+//! The system call filter: what no confined program needs, and what would reach around the
+//! other layers.
+//!
+//! The list is the union of what the surveyed sandboxes and container runtimes refuse. Calls
+//! are named, so that the plan reads the same on every architecture; a name that the running
+//! architecture does not have is left out when the filter is compiled.
+
+use crate::plan::{CallRule, Test, Tier, Verdict};
+use ringfence_policy::{NetworkMode, Policy};
+
+/// Refused outright: name and reason, by group.
+const REFUSED: [(&str, &[&str]); 15] = [
+    (
+        "changes the view of the file system",
+        &[
+            "mount",
+            "umount2",
+            "pivot_root",
+            "chroot",
+            "fsopen",
+            "fsconfig",
+            "fsmount",
+            "fspick",
+            "open_tree",
+            "open_tree_attr",
+            "move_mount",
+            "mount_setattr",
+            "swapon",
+            "swapoff",
+            "quotactl",
+            "quotactl_fd",
+            "acct",
+        ],
+    ),
+    ("makes or enters namespaces", &["unshare", "setns"]),
+    (
+        "reads or changes other processes",
+        &[
+            "ptrace",
+            "process_vm_readv",
+            "process_vm_writev",
+            "pidfd_getfd",
+            "kcmp",
+            "process_madvise",
+            "process_mrelease",
+        ],
+    ),
+    ("opens files past the path rules", &["open_by_handle_at", "name_to_handle_at"]),
+    (
+        "does calls that a filter cannot see",
+        &["io_uring_setup", "io_uring_enter", "io_uring_register"],
+    ),
+    (
+        "loads code into the kernel",
+        &[
+            "bpf",
+            "init_module",
+            "finit_module",
+            "delete_module",
+            "create_module",
+            "kexec_load",
+            "kexec_file_load",
+        ],
+    ),
+    ("measures other programs", &["perf_event_open", "lookup_dcookie"]),
+    ("reaches the keys of the host", &["keyctl", "add_key", "request_key"]),
+    ("delays the kernel in the middle of a call", &["userfaultfd"]),
+    (
+        "acts on the whole machine",
+        &[
+            "reboot",
+            "sethostname",
+            "setdomainname",
+            "settimeofday",
+            "clock_settime",
+            "clock_adjtime",
+            "adjtimex",
+            "stime",
+            "syslog",
+            "vhangup",
+            "nfsservctl",
+        ],
+    ),
+    (
+        "reaches hardware",
+        &["ioperm", "iopl", "pciconfig_read", "pciconfig_write", "pciconfig_iobase"],
+    ),
+    ("watches files of others", &["fanotify_init", "fanotify_mark"]),
+    ("moves memory of others", &["move_pages", "migrate_pages"]),
+    (
+        "has no use and old holes",
+        &[
+            "uselib",
+            "ustat",
+            "sysfs",
+            "_sysctl",
+            "query_module",
+            "get_kernel_syms",
+            "modify_ldt",
+            "vm86",
+            "vm86old",
+            "vserver",
+        ],
+    ),
+    ("changes the rules for nested security modules", &["lsm_set_self_attr"]),
+];
+
+/// `CLONE_NEW*` flags that `clone` may not carry; the low byte is the exit signal.
+const CLONE_NEW: u32 = 0x7E02_0080;
+
+/// Socket families that work: local, IPv4, IPv6 and routing information.
+const AF_UNIX: u32 = 1;
+const AF_INET: u32 = 2;
+const AF_INET6: u32 = 10;
+const AF_NETLINK: u32 = 16;
+/// Mask and values of a socket's type, without its flags, and its protocol.
+const SOCK_TYPE_MASK: u32 = 0xF;
+const SOCK_STREAM: u32 = 1;
+const SOCK_DGRAM: u32 = 2;
+const PROTO_ICMP: u32 = 1;
+const PROTO_TCP: u32 = 6;
+const PROTO_UDP: u32 = 17;
+const PROTO_ICMPV6: u32 = 58;
+
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541C;
+const TIOCSETD: u32 = 0x5423;
+const TIOCCONS: u32 = 0x541D;
+const AT_EMPTY_PATH: u32 = 0x1000;
+const MSG_FASTOPEN: u32 = 0x2000_0000;
+/// `S_IFMT`, `S_IFCHR`, `S_IFBLK`.
+const TYPE_OF_NODE: u32 = 0o170_000;
+const CHARACTER: u32 = 0o020_000;
+const BLOCK: u32 = 0o060_000;
+const PR_SET_MM: u32 = 35;
+/// The set-user-ID bit.
+const SET_USER_ID: u32 = 0o4000;
+
+/// The rules, in order: the first that holds decides.
+pub(super) fn rules(tier: Tier, policy: &Policy) -> Vec<CallRule> {
+    let mut rules = Vec::with_capacity(128);
+    let mut add = |call, verdict, tests: &[(u8, Test)], reason| {
+        rules.push(CallRule { call, verdict, tests: tests.to_vec(), reason });
+    };
+    for (reason, calls) in REFUSED {
+        for call in calls {
+            add(call, Verdict::Refuse, &[], reason);
+        }
+    }
+    // glibc falls back to clone, whose flags can be seen.
+    let unseen = "its flags lie in memory, where a filter cannot look";
+    add("clone3", Verdict::NotImplemented, &[], unseen);
+    add("clone", Verdict::Refuse, &[(0, Test::AnyBit(CLONE_NEW))], "makes namespaces");
+    terminal(&mut add);
+    sockets(&mut add, tier, policy.network.mode);
+    let handle = "executes a file that has no path";
+    add("execveat", Verdict::Refuse, &[(4, Test::AnyBit(AT_EMPTY_PATH))], handle);
+    for (call, mode) in [("mknod", 1), ("mknodat", 2)] {
+        for kind in [CHARACTER, BLOCK] {
+            let test = [(mode, Test::Masked(TYPE_OF_NODE, kind))];
+            add(call, Verdict::Refuse, &test, "makes a device node");
+        }
+    }
+    for (call, mode) in [("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)] {
+        let test = [(mode, Test::AnyBit(SET_USER_ID))];
+        add(call, Verdict::Refuse, &test, "leaves a set-user-ID program on the host");
+    }
+    add("prctl", Verdict::Refuse, &[(0, Test::Equals(PR_SET_MM))], "rewrites what /proc tells");
+    personality(&mut add);
+    rules
+}
+
+/// Only what container runtimes allow too: asking, the default, a 32-bit `uname`, and a 2.6 one.
+fn personality(add: &mut impl FnMut(&'static str, Verdict, &[(u8, Test)], &'static str)) {
+    let allowed = [0, 0x8, 0x0002_0000, 0x0002_0008, 0xFFFF_FFFF];
+    let tests: Vec<_> = allowed.iter().map(|&value| (0, Test::Differs(value))).collect();
+    add("personality", Verdict::Refuse, &tests, "switches to emulations with weaker rules");
+}
+
+fn terminal(add: &mut impl FnMut(&'static str, Verdict, &[(u8, Test)], &'static str)) {
+    for (request, reason) in [
+        (TIOCSTI, "types into the terminal for the user (CVE-2017-5226)"),
+        (TIOCLINUX, "pastes into the console for the user (CVE-2023-28100)"),
+        (TIOCSETD, "loads line disciplines"),
+        (TIOCCONS, "takes the console's output"),
+    ] {
+        add("ioctl", Verdict::Refuse, &[(1, Test::Equals(request))], reason);
+    }
+}
+
+fn sockets(
+    add: &mut impl FnMut(&'static str, Verdict, &[(u8, Test)], &'static str),
+    tier: Tier,
+    network: NetworkMode,
+) {
+    let other: Vec<_> = [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]
+        .iter()
+        .map(|&family| (0, Test::Differs(family)))
+        .collect();
+    add("socket", Verdict::FamilyNotSupported, &other, "a family with more holes than users");
+    if tier == Tier::Process {
+        // Without a view of its own every socket of the host has a path, and the filter cannot
+        // see which one a connect names.
+        let local: &[_] = &[(0, Test::Equals(AF_UNIX))];
+        add(
+            "socket",
+            Verdict::AccessDenied,
+            local,
+            "sockets of the host, docker's and D-Bus's too",
+        );
+    }
+    let pair: &[_] = &[(0, Test::Differs(AF_UNIX))];
+    add("socketpair", Verdict::FamilyNotSupported, pair, "only local pairs exist");
+    // Of netlink, only NETLINK_ROUTE (0), which getaddrinfo and getifaddrs use.
+    let netlink: &[_] = &[(0, Test::Equals(AF_NETLINK)), (2, Test::Differs(0))];
+    add("socket", Verdict::FamilyNotSupported, netlink, "kernel subsystems behind netlink");
+    for family in [AF_INET, AF_INET6] {
+        let of = (0, Test::Equals(family));
+        if tier == Tier::Process && network == NetworkMode::None {
+            add("socket", Verdict::AccessDenied, &[of], "network none");
+            continue;
+        }
+        let streams_and_datagrams =
+            [SOCK_STREAM, SOCK_DGRAM].map(|kind| (1, Test::MaskDiffers(SOCK_TYPE_MASK, kind)));
+        let tests: Vec<_> = [of].into_iter().chain(streams_and_datagrams).collect();
+        add("socket", Verdict::Refuse, &tests, "packets past the rules");
+        let known = [0, PROTO_TCP, PROTO_UDP, PROTO_ICMP, PROTO_ICMPV6];
+        let known = known.map(|protocol| (2, Test::Differs(protocol)));
+        let tests: Vec<_> = [of].into_iter().chain(known).collect();
+        let reason = "a transport that port rules do not see (MPTCP, SCTP, SMC, UDP-Lite)";
+        add("socket", Verdict::Refuse, &tests, reason);
+    }
+    if tier == Tier::Namespace || network == NetworkMode::None {
+        return;
+    }
+    let fast_open = "connects past the port rules (landlock-lsm/linux#41)";
+    add("sendto", Verdict::Refuse, &[(3, Test::AnyBit(MSG_FASTOPEN))], fast_open);
+    add("sendmsg", Verdict::Refuse, &[(2, Test::AnyBit(MSG_FASTOPEN))], fast_open);
+    add("sendmmsg", Verdict::Refuse, &[(3, Test::AnyBit(MSG_FASTOPEN))], fast_open);
+}

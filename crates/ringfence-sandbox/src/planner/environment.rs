@@ -1,0 +1,43 @@
+//! The environment: credentials hidden, what is named set.
+
+use super::built_in;
+use super::grants::glob;
+use crate::facts::Facts;
+use crate::plan::{EnvironmentStep, Tier};
+use ringfence_policy::{NetworkMode, Policy, Source};
+
+/// Variables that name host directories which the sandbox does not have.
+const POINTING_OUTSIDE: [&str; 4] = ["XDG_RUNTIME_DIR", "TMPDIR", "TEMP", "TMP"];
+
+pub(super) fn steps(policy: &Policy, facts: &Facts, tier: Tier) -> Vec<EnvironmentStep> {
+    let environment = &policy.environment;
+    let mut steps = Vec::new();
+    if environment.clean {
+        steps.push(EnvironmentStep::Clean { rule: built_in("--clean-env") });
+    }
+    for (name, _) in &facts.environment {
+        if environment.clean && !environment.pass.contains_key(name) {
+            continue;
+        }
+        if environment.pass.contains_key(name) || environment.set.contains_key(name) {
+            continue;
+        }
+        if let Some((_, rule)) = environment.hide.iter().find(|(pattern, _)| glob(pattern, name)) {
+            steps.push(EnvironmentStep::Hide { name: name.clone(), rule: rule.clone() });
+        } else if tier == Tier::Namespace && POINTING_OUTSIDE.contains(&name.as_str()) {
+            let rule = built_in("names a directory of the host");
+            steps.push(EnvironmentStep::Hide { name: name.clone(), rule });
+        }
+    }
+    let mut set = |name: &str, value: &str, rule: Source| {
+        steps.push(EnvironmentStep::Set { name: name.to_owned(), value: value.to_owned(), rule });
+    };
+    set("RINGFENCE", "1", built_in("tells programs where they are"));
+    if policy.network.mode == NetworkMode::None {
+        set("RINGFENCE_NETWORK", "none", built_in("tells programs where they are"));
+    }
+    for (name, (value, rule)) in &environment.set {
+        set(name, value, rule.clone());
+    }
+    steps
+}

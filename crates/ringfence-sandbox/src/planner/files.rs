@@ -1,0 +1,150 @@
+//! The Landlock domain: in the namespace tier a second lock behind the mounts, in the process
+//! tier the lock itself.
+
+use super::grants::Grants;
+use super::{PlanError, Planning, built_in};
+use crate::facts::Kind;
+use crate::plan::{FileRule, Landlock, Rights, Tier};
+use ringfence_policy::{Home, Layer, NetworkMode, Source};
+use std::path::{Path, PathBuf};
+
+/// What each version adds, and the layer that stands for it.
+const SINCE: [(u32, Layer, &str); 4] = [
+    (3, Layer::LandlockTruncate, "files that are only readable could be truncated"),
+    (4, Layer::LandlockNetwork, "TCP ports cannot be ruled"),
+    (5, Layer::LandlockIoctl, "devices that are only readable could be controlled"),
+    (6, Layer::LandlockScope, "abstract sockets and signals reach outside"),
+];
+
+pub(super) fn domain(
+    planning: &mut Planning<'_>,
+    grants: &Grants,
+    tier: Tier,
+) -> Result<Option<Landlock>, PlanError> {
+    let abi = planning.facts.landlock_abi;
+    if abi == 0 {
+        let what = "the kernel has no Landlock (Linux 5.13, CONFIG_SECURITY_LANDLOCK)".to_owned();
+        let remedy = "boot with lsm=landlock,… or use a newer kernel";
+        if tier == Tier::Process {
+            let remedy = format!("{remedy}; the process tier is nothing without it");
+            return Err(PlanError::Missing { layer: Layer::Landlock, what, remedy });
+        }
+        planning.missing(Layer::Landlock, what, remedy)?;
+        return Ok(None);
+    }
+    // In the namespace tier mounts and namespaces hold what an older Landlock does not.
+    let relied_on = |layer| match layer {
+        Layer::LandlockNetwork => false,
+        Layer::LandlockScope if tier == Tier::Namespace => {
+            planning.policy.network.mode == NetworkMode::Host
+        }
+        _ => tier == Tier::Process,
+    };
+    let missing: Vec<_> =
+        SINCE.iter().filter(|(since, layer, _)| abi < *since && relied_on(*layer)).collect();
+    for (since, layer, what) in missing {
+        let what = format!("{what} with Landlock version {abi} (version {since} is needed)");
+        planning.missing(*layer, what, "use a newer kernel")?;
+    }
+    let files = match tier {
+        Tier::Namespace => namespace_rules(planning, grants),
+        Tier::Process => process_rules(planning, grants)?,
+    };
+    Ok(Some(Landlock { abi, files, ports: None, scoped: abi >= 6 }))
+}
+
+fn rule(path: impl Into<PathBuf>, rights: Rights, rule: Source) -> FileRule {
+    FileRule { path: path.into(), rights, rule }
+}
+
+/// Everything that is in the view may be read; written only what is writable there.
+fn namespace_rules(planning: &Planning<'_>, grants: &Grants) -> Vec<FileRule> {
+    let policy = planning.policy;
+    let mut rules = vec![
+        rule("/", Rights::Read, built_in("what is in the view")),
+        rule("/dev", Rights::Use, built_in("minimal devices")),
+        rule("/dev/shm", Rights::Write, built_in("private shared memory")),
+        rule("/tmp", Rights::Write, built_in("a private /tmp")),
+    ];
+    if planning.facts.user.0 != 0 {
+        // Programs write their own /proc/self files; root's uid could write the kernel's.
+        rules.push(rule("/proc", Rights::Use, built_in("the program's own processes")));
+    }
+    if policy.home != Home::Host && policy.home_dir.parent().is_some() {
+        rules.push(rule(policy.home_dir.clone(), Rights::Write, built_in("a private home")));
+    }
+    for (path, grant) in grants.trees.iter().filter(|(_, grant)| grant.write) {
+        rules.push(rule(path.clone(), Rights::Write, grant.rule.clone()));
+    }
+    rules
+}
+
+/// Devices that ordinary programs need, in the process tier by their real paths.
+const DEVICES: [&str; 8] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+];
+
+fn process_rules(planning: &mut Planning<'_>, grants: &Grants) -> Result<Vec<FileRule>, PlanError> {
+    let mut rules = Vec::new();
+    for (path, grant) in &grants.trees {
+        let holes: Vec<_> = grants
+            .denials
+            .iter()
+            .filter(|denial| denial.kind != Kind::Absent && denial.path.starts_with(path))
+            .collect();
+        let rights = if grant.write { Rights::Write } else { Rights::Read };
+        if holes.is_empty() {
+            rules.push(rule(path.clone(), rights, grant.rule.clone()));
+        } else if grant.write {
+            let what = format!(
+                "Landlock grants whole trees, so that {} cannot be denied inside the writable {}",
+                holes[0].path.display(),
+                path.display()
+            );
+            planning.missing(Layer::Deny, what, "use the namespace tier")?;
+            rules.push(rule(path.clone(), rights, grant.rule.clone()));
+        } else {
+            let holes: Vec<&Path> = holes.iter().map(|hole| hole.path.as_path()).collect();
+            around(planning, path, &holes, &grant.rule, &mut rules);
+        }
+    }
+    for device in DEVICES {
+        if planning.paths.kind(Path::new(device)) != Kind::Absent {
+            rules.push(rule(device, Rights::Use, built_in("minimal devices")));
+            rules.push(rule(device, Rights::Read, built_in("minimal devices")));
+        }
+    }
+    rules.push(rule("/proc", Rights::Read, built_in("programs read their own processes")));
+    Ok(rules)
+}
+
+/// Grants a tree but for holes in it: every sibling on the way to them. One directory listing
+/// for each directory that holds a hole; what is created beside them later is not granted.
+fn around(
+    planning: &Planning<'_>,
+    tree: &Path,
+    holes: &[&Path],
+    source: &Source,
+    rules: &mut Vec<FileRule>,
+) {
+    for name in planning.paths.list(tree) {
+        let path = tree.join(name);
+        if holes.contains(&path.as_path()) {
+            continue;
+        }
+        let inside: Vec<&Path> =
+            holes.iter().copied().filter(|hole| hole.starts_with(&path)).collect();
+        if !inside.is_empty() {
+            around(planning, &path, &inside, source, rules);
+        } else if matches!(planning.paths.kind(&path), Kind::File | Kind::Directory) {
+            rules.push(rule(path, Rights::Read, source.clone()));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Which trees are granted, after redundant and denied ones are taken out.
+
+use super::Planning;
+use crate::facts::{Kind, PathFacts};
+use ringfence_policy::{Access, Source};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A granted tree or file.
+#[derive(Clone, Debug)]
+pub(super) struct Grant {
+    pub write: bool,
+    pub directory: bool,
+    pub rule: Source,
+}
+
+/// A denied path that lies inside a granted tree.
+#[derive(Clone, Debug)]
+pub(super) struct Denial {
+    pub path: PathBuf,
+    pub kind: Kind,
+    pub rule: Source,
+}
+
+/// The granted trees, parents before children, and the holes in them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Grants {
+    pub trees: BTreeMap<PathBuf, Grant>,
+    pub denials: Vec<Denial>,
+}
+
+impl Grants {
+    pub fn of(planning: &Planning<'_>) -> Grants {
+        let Planning { policy, paths, .. } = planning;
+        let mut grants = Grants::default();
+        // A socket that is seen can be connected to: a read-only mount does not stop that.
+        for rule in policy.paths.iter().chain(&policy.network.sockets) {
+            let write = match rule.access {
+                Access::Write => true,
+                Access::Read => false,
+                Access::Deny | Access::Protect => continue,
+            };
+            let directory = match paths.kind(&rule.path) {
+                Kind::Absent | Kind::Symlink(_) => continue,
+                Kind::File => false,
+                Kind::Directory => true,
+            };
+            let entry = grants.trees.entry(rule.path.clone());
+            let grant =
+                entry.or_insert_with(|| Grant { write, directory, rule: rule.source.clone() });
+            if write && !grant.write {
+                *grant = Grant { write, directory, rule: rule.source.clone() };
+            }
+        }
+        let denied = |path: &Path| {
+            policy.paths.iter().any(|rule| {
+                rule.access == Access::Deny
+                    && rule.pattern.is_none()
+                    && path.starts_with(&rule.path)
+            })
+        };
+        grants.trees.retain(|path, _| !denied(path));
+        grants.drop_redundant();
+        grants.find_denials(planning);
+        grants
+    }
+
+    /// The innermost granted tree that covers a path.
+    pub fn covering(&self, path: &Path) -> Option<(&Path, &Grant)> {
+        path.ancestors().find_map(|ancestor| {
+            self.trees.get_key_value(ancestor).map(|(path, grant)| (path.as_path(), grant))
+        })
+    }
+
+    /// A grant below another one of at least the same strength adds nothing.
+    fn drop_redundant(&mut self) {
+        let all = self.clone();
+        self.trees.retain(|path, grant| {
+            let above = path.parent().and_then(|parent| all.covering_kept(parent));
+            above.is_none_or(|above| grant.write && !above.write)
+        });
+    }
+
+    /// As `covering`, but a write grant anywhere above beats a read grant nearer by: read
+    /// grants never narrow.
+    fn covering_kept(&self, path: &Path) -> Option<&Grant> {
+        let mut found: Option<&Grant> = None;
+        for ancestor in path.ancestors() {
+            if let Some(grant) = self.trees.get(ancestor) {
+                if grant.write {
+                    return Some(grant);
+                }
+                found = found.or(Some(grant));
+            }
+        }
+        found
+    }
+
+    fn find_denials(&mut self, planning: &Planning<'_>) {
+        for rule in planning.policy.paths.iter().filter(|rule| rule.access == Access::Deny) {
+            let matches = match &rule.pattern {
+                None => vec![rule.path.clone()],
+                Some(pattern) => expand(planning.paths, &rule.path, pattern),
+            };
+            for path in matches {
+                if self.covering(&path).is_some() {
+                    let kind = planning.paths.kind(&path);
+                    self.denials.push(Denial { path, kind, rule: rule.source.clone() });
+                }
+            }
+        }
+        self.mask_sockets(planning);
+        self.denials.sort_by(|a, b| a.path.cmp(&b.path));
+        self.denials.dedup_by(|a, b| a.path == b.path);
+    }
+}
+
+/// Sockets behind which a host program does anything it is asked: hidden inside granted trees
+/// unless named by `--allow-socket`.
+const SOCKETS_OF_POWER: [&str; 14] = [
+    "/run/docker.sock",
+    "/run/podman/podman.sock",
+    "/run/containerd/containerd.sock",
+    "/run/crio/crio.sock",
+    "/run/buildkit/buildkitd.sock",
+    "/run/lxd.socket",
+    "/run/snapd.socket",
+    "/run/libvirt",
+    "/run/dbus/system_bus_socket",
+    "/run/systemd/private",
+    "/run/systemd/userdb",
+    "/run/systemd/resolve/io.systemd.Resolve",
+    "/run/user",
+    "/tmp/.X11-unix",
+];
+
+impl Grants {
+    fn mask_sockets(&mut self, planning: &Planning<'_>) {
+        for path in SOCKETS_OF_POWER.map(PathBuf::from) {
+            let named =
+                planning.policy.network.sockets.iter().any(|rule| rule.path.starts_with(&path));
+            // A grant at or below it is the user's own word about just this.
+            let meant = self.trees.keys().any(|tree| tree.starts_with(&path));
+            if named || meant || self.covering(&path).is_none() {
+                continue;
+            }
+            let kind = planning.paths.kind(&path);
+            let rule = super::built_in("sockets that act for whoever asks (--allow-socket)");
+            self.denials.push(Denial { path, kind, rule });
+        }
+    }
+}
+
+/// The existing paths that a pattern of single components names below an anchor. Each `*`
+/// costs one directory listing; `**` names nothing here (it is refused elsewhere).
+pub(super) fn expand(paths: &dyn PathFacts, anchor: &Path, pattern: &str) -> Vec<PathBuf> {
+    let mut found = vec![anchor.to_owned()];
+    for component in pattern.split('/') {
+        if component == "**" {
+            return Vec::new();
+        }
+        found = if component.contains(['*', '?']) {
+            let matching = |directory: &PathBuf| {
+                let names = paths.list(directory);
+                let directory = directory.clone();
+                let names = names
+                    .into_iter()
+                    .filter(|name| name.to_str().is_some_and(|name| glob(component, name)));
+                names.map(|name| directory.join(name)).collect::<Vec<_>>()
+            };
+            found.iter().flat_map(matching).collect()
+        } else {
+            found.iter().map(|directory| directory.join(component)).collect()
+        };
+    }
+    found.retain(|path| paths.kind(path) != Kind::Absent);
+    found
+}
+
+/// Whether a name matches a pattern of `*` and `?`.
+pub(crate) fn glob(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        if p < pattern.len() && pattern[p] == b'*' {
+            star = Some((p, n));
+            p += 1;
+        } else if p < pattern.len() && (pattern[p] == b'?' || pattern[p] == name[n]) {
+            p += 1;
+            n += 1;
+        } else if let Some((at, matched)) = star {
+            star = Some((at, matched + 1));
+            p = at + 1;
+            n = matched + 1;
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}

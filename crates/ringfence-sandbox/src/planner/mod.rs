@@ -1,0 +1,190 @@
+//! From a policy and the facts of the host to a [`Plan`]: a pure function.
+//!
+//! Each file makes one part: [`view`] the mounts, [`files`] the Landlock rules, [`calls`] the
+//! system call filter, [`guards`] what is put right at the end, [`environment`] and [`limits`].
+
+mod calls;
+mod environment;
+mod files;
+mod grants;
+mod guards;
+mod limits;
+mod view;
+
+use crate::facts::{Availability, Facts, PathFacts};
+use crate::plan::{Degraded, Plan, SCHEMA, Tier};
+use ringfence_policy::{Layer, NetworkMode, Policy, Source, TierChoice};
+use thiserror::Error;
+
+/// Why no plan carries the policy out on this host.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PlanError {
+    /// A layer the policy needs is missing.
+    #[error("{what}; {remedy}")]
+    Missing {
+        /// The layer.
+        layer: Layer,
+        /// What is missing and why it is needed.
+        what: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A rule cannot be enforced as written.
+    #[error("{rule} cannot be enforced: {why}")]
+    Unenforceable {
+        /// The rule, with where it stands.
+        rule: String,
+        /// The reason and the way out.
+        why: String,
+    },
+    /// A part of ringfence that this build does not have.
+    #[error("{what} is not available in this build")]
+    NotBuilt {
+        /// The part.
+        what: String,
+    },
+}
+
+impl PlanError {
+    fn unenforceable(rule: &Source, why: impl Into<String>) -> PlanError {
+        PlanError::Unenforceable { rule: crate::text::source(rule), why: why.into() }
+    }
+}
+
+/// A step that no policy rule asked for.
+pub(crate) fn built_in(text: &str) -> Source {
+    Source { origin: "built in".to_owned(), key: String::new(), text: text.to_owned() }
+}
+
+/// What the parts of the planner read and add to.
+struct Planning<'a> {
+    policy: &'a Policy,
+    facts: &'a Facts,
+    paths: &'a dyn PathFacts,
+    degraded: Vec<Degraded>,
+}
+
+impl Planning<'_> {
+    /// Accepts a missing layer when the user named it, else refuses.
+    fn missing(&mut self, layer: Layer, what: String, remedy: &str) -> Result<(), PlanError> {
+        if self.policy.allow_degraded.contains(&layer) {
+            self.degraded.push(Degraded { layer, what });
+            return Ok(());
+        }
+        let name = crate::text::layer(layer);
+        let remedy = format!("{remedy}, or accept it with --allow-degraded {name}");
+        Err(PlanError::Missing { layer, what, remedy })
+    }
+}
+
+/// Makes the plan.
+///
+/// # Errors
+/// [`PlanError`] names the missing layer or the rule, and what to do.
+pub fn plan(policy: &Policy, facts: &Facts, paths: &dyn PathFacts) -> Result<Plan, PlanError> {
+    refuse_unbuilt(policy)?;
+    match (policy.tier, &facts.namespaces) {
+        (TierChoice::Vm, _) => Err(PlanError::NotBuilt { what: "the vm tier".to_owned() }),
+        (TierChoice::Process, _) => plan_tier(Tier::Process, policy, facts, paths),
+        (TierChoice::Namespace | TierChoice::Auto, Availability::Yes) => {
+            plan_tier(Tier::Namespace, policy, facts, paths)
+        }
+        (TierChoice::Namespace, Availability::No(reason)) => Err(PlanError::Missing {
+            layer: Layer::Namespaces,
+            what: format!("the namespace tier cannot be used here: {reason}"),
+            remedy: "see ringfence doctor, or use --tier process".to_owned(),
+        }),
+        (TierChoice::Auto, Availability::No(reason)) => {
+            let mut plan = plan_tier(Tier::Process, policy, facts, paths).map_err(|error| {
+                let remedy = format!("and the process tier does not meet the policy: {error}");
+                let what = format!("namespaces cannot be used here ({reason})");
+                PlanError::Missing { layer: Layer::Namespaces, what, remedy }
+            })?;
+            plan.warnings.push(format!("using the process tier: {reason}"));
+            Ok(plan)
+        }
+    }
+}
+
+/// The seam for what comes with its own crate: named, never quietly ignored.
+fn refuse_unbuilt(policy: &Policy) -> Result<(), PlanError> {
+    let unbuilt = |what: &str| Err(PlanError::NotBuilt { what: what.to_owned() });
+    let network = &policy.network;
+    if network.mode == NetworkMode::Filtered {
+        return unbuilt("the network filter (-n, --network filtered)");
+    }
+    if !network.http.is_empty() || !network.inject.is_empty() {
+        return unbuilt("inspection of requests (--http, --inject)");
+    }
+    if !network.publish.is_empty() {
+        return unbuilt("--publish");
+    }
+    if policy.overlay.is_some() {
+        return unbuilt("--overlay");
+    }
+    if policy.exact_libraries {
+        return unbuilt("--libs exact");
+    }
+    Ok(())
+}
+
+fn plan_tier(
+    tier: Tier,
+    policy: &Policy,
+    facts: &Facts,
+    paths: &dyn PathFacts,
+) -> Result<Plan, PlanError> {
+    let mut planning = Planning { policy, facts, paths, degraded: Vec::new() };
+    if let Availability::No(reason) = &facts.seccomp {
+        let what = format!("system calls cannot be filtered: {reason}");
+        planning.missing(Layer::Seccomp, what, "use a kernel with CONFIG_SECCOMP_FILTER")?;
+    }
+    if tier == Tier::Process && !policy.network.sockets.is_empty() {
+        let what = "--allow-socket needs the namespace tier: the process tier refuses all local \
+                    sockets of the host"
+            .to_owned();
+        let remedy = "use --tier namespace".to_owned();
+        return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
+    }
+    let grants = grants::Grants::of(&planning);
+    let guards = guards::guards(&mut planning, &grants, tier)?;
+    let mounts = match tier {
+        Tier::Namespace => view::steps(&planning, &grants, &guards)?,
+        Tier::Process => Vec::new(),
+    };
+    let home_links = match tier {
+        Tier::Namespace => Vec::new(),
+        Tier::Process => view::home_links(&planning, &grants),
+    };
+    let landlock = files::domain(&mut planning, &grants, tier)?;
+    let limits = limits::steps(&mut planning, tier)?;
+    Ok(Plan {
+        schema: SCHEMA,
+        tier,
+        profiles: policy.profiles.clone(),
+        user: facts.user,
+        namespaces: namespaces(tier, policy.network.mode),
+        mounts,
+        home_links,
+        landlock,
+        seccomp: if facts.seccomp.yes() { calls::rules(tier, policy) } else { Vec::new() },
+        environment: environment::steps(policy, facts, tier),
+        limits,
+        guards: guards.steps,
+        nested_guards: guards.nested,
+        network: policy.network.mode,
+        workdir: policy.workdir.clone(),
+        degraded: planning.degraded,
+        warnings: policy.warnings.clone(),
+    })
+}
+
+fn namespaces(tier: Tier, network: NetworkMode) -> Vec<&'static str> {
+    match (tier, network) {
+        (Tier::Process, _) => Vec::new(),
+        (Tier::Namespace, NetworkMode::Host) => {
+            vec!["user", "mount", "pid", "ipc", "uts", "cgroup"]
+        }
+        (Tier::Namespace, _) => vec!["user", "mount", "pid", "network", "ipc", "uts", "cgroup"],
+    }
+}

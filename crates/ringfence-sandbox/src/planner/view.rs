@@ -1,0 +1,213 @@
+//! The namespace tier's view of the file system, as mounts in order.
+
+use super::grants::Grants;
+use super::guards::Guards;
+use super::{PlanError, Planning, built_in};
+use crate::facts::Kind;
+use crate::plan::{LimitStep, MountOp, MountStep};
+use ringfence_policy::Home;
+use std::path::{Path, PathBuf};
+
+/// Links at the top of a merged-/usr system, and those old programs rely on.
+const USUAL_LINKS: [&str; 8] =
+    ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/run", "/var/lock"];
+
+/// Device nodes without which ordinary programs do not run; none gives access to anything.
+const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
+
+/// Links that programs expect in /dev.
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("ptmx", "pts/ptmx"),
+    ("stderr", "/proc/self/fd/2"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+];
+
+/// Parts of /proc through which a process that is root on the host could act on the kernel
+/// (the list of the container runtimes).
+const PROC_OF_THE_KERNEL: [&str; 6] = ["asound", "bus", "fs", "irq", "sys", "sysrq-trigger"];
+
+pub(super) fn steps(
+    planning: &Planning<'_>,
+    grants: &Grants,
+    guards: &Guards,
+) -> Result<Vec<MountStep>, PlanError> {
+    let mut view = View { planning, grants, steps: Vec::with_capacity(64) };
+    view.private_directories();
+    view.devices();
+    view.granted();
+    view.links();
+    view.held(guards);
+    view.masks()?;
+    // Parents before children; at one path, what is put there before what holds it.
+    view.steps.sort_by(|a, b| a.path.cmp(&b.path).then(order(&a.op).cmp(&order(&b.op))));
+    view.steps.dedup_by(|b, a| a.path == b.path && order(&a.op) == order(&b.op));
+    view.steps.insert(0, view.root());
+    Ok(view.steps)
+}
+
+fn order(op: &MountOp) -> u8 {
+    match op {
+        MountOp::Pin | MountOp::Protect => 1,
+        MountOp::Mask { .. } => 2,
+        _ => 0,
+    }
+}
+
+struct View<'a> {
+    planning: &'a Planning<'a>,
+    grants: &'a Grants,
+    steps: Vec<MountStep>,
+}
+
+impl View<'_> {
+    fn add(&mut self, path: impl Into<PathBuf>, op: MountOp, rule: ringfence_policy::Source) {
+        self.steps.push(MountStep { path: path.into(), op, rule });
+    }
+
+    fn root(&self) -> MountStep {
+        let host_root = self.grants.trees.get(Path::new("/"));
+        let size = self.planning.policy.limits.disk;
+        let (op, rule) = match host_root {
+            Some(grant) => (MountOp::HostRoot, grant.rule.clone()),
+            None => (MountOp::Root { size }, built_in("an empty root")),
+        };
+        MountStep { path: PathBuf::from("/"), op, rule }
+    }
+
+    /// Directories of the sandbox's own, unless the policy grants the host's.
+    fn private_directories(&mut self) {
+        let policy = self.planning.policy;
+        let mut wanted = vec![
+            (PathBuf::from("/tmp"), 0o1777, "a private /tmp"),
+            (PathBuf::from("/dev/shm"), 0o1777, "private shared memory"),
+        ];
+        if policy.home == Home::Private && policy.home_dir.parent().is_some() {
+            wanted.push((policy.home_dir.clone(), 0o700, "a private home"));
+        }
+        for (path, mode, why) in wanted {
+            if !self.grants.trees.contains_key(&path) {
+                self.add(path, MountOp::Private { mode }, built_in(why));
+            }
+        }
+        if let Home::Named(name) = &policy.home {
+            let from = crate::state::homes(&policy.home_dir).join(name);
+            self.add(
+                policy.home_dir.clone(),
+                MountOp::NamedHome { from },
+                built_in("a named home"),
+            );
+        }
+        let target = PathBuf::from("/tmp");
+        if self.grants.covering(Path::new("/var/tmp")).is_none() {
+            self.add("/var/tmp", MountOp::Symlink { target }, built_in("a private /tmp"));
+        }
+    }
+
+    fn devices(&mut self) {
+        let why = || built_in("minimal devices");
+        for name in DEVICES {
+            let path = Path::new("/dev").join(name);
+            if self.planning.paths.kind(&path) == Kind::File {
+                let op = MountOp::Bind { directory: false, read_only: false, devices: true };
+                self.add(path, op, why());
+            }
+        }
+        for (name, target) in DEVICE_LINKS {
+            let op = MountOp::Symlink { target: PathBuf::from(target) };
+            self.add(Path::new("/dev").join(name), op, why());
+        }
+        self.add("/dev/pts", MountOp::Terminals, built_in("terminals of its own"));
+        if let Some(from) = &self.planning.facts.terminal {
+            let op = MountOp::Console { from: from.clone() };
+            self.add("/dev/console", op, built_in("the inherited terminal"));
+        }
+        self.add("/proc", MountOp::Proc, built_in("the sandbox's processes only"));
+        let as_root = self.planning.facts.user.0 == 0;
+        for name in PROC_OF_THE_KERNEL {
+            let path = Path::new("/proc").join(name);
+            // An ordinary user is refused there by the files' own modes; root's uid would pass.
+            if (as_root || name == "sys") && self.planning.paths.kind(&path) != Kind::Absent {
+                self.add(path, MountOp::Protect, built_in("the kernel's settings"));
+            }
+        }
+    }
+
+    fn granted(&mut self) {
+        for (path, grant) in &self.grants.trees {
+            if path == Path::new("/") {
+                continue;
+            }
+            let devices = path.starts_with("/dev");
+            let op = MountOp::Bind { directory: grant.directory, read_only: !grant.write, devices };
+            self.steps.push(MountStep { path: path.clone(), op, rule: grant.rule.clone() });
+        }
+    }
+
+    /// Symbolic links outside the granted trees, on the way to what users name.
+    fn links(&mut self) {
+        for link in USUAL_LINKS {
+            self.link(Path::new(link));
+        }
+        for (link, target) in &self.planning.policy.links {
+            if self.grants.covering(link).is_none() {
+                let op = MountOp::Symlink { target: target.clone() };
+                self.add(link.clone(), op, built_in("as on the host"));
+            }
+        }
+    }
+
+    fn link(&mut self, path: &Path) {
+        let covered = self.grants.covering(path).is_some();
+        if let (false, Kind::Symlink(target)) = (covered, self.planning.paths.kind(path)) {
+            self.add(path, MountOp::Symlink { target }, built_in("as on the host"));
+        }
+    }
+
+    /// Protected paths, and the directories on the way to them.
+    fn held(&mut self, guards: &Guards) {
+        for held in &guards.held {
+            for ancestor in held.path.ancestors().skip(1) {
+                if ancestor == held.tree || !ancestor.starts_with(&held.tree) {
+                    break;
+                }
+                self.add(ancestor, MountOp::Pin, held.rule.clone());
+            }
+            self.add(held.path.clone(), MountOp::Protect, held.rule.clone());
+        }
+        // A directory that is protected as a whole needs no pin besides.
+        let protected: Vec<PathBuf> = guards.held.iter().map(|held| held.path.clone()).collect();
+        self.steps.retain(|step| step.op != MountOp::Pin || !protected.contains(&step.path));
+    }
+
+    fn masks(&mut self) -> Result<(), PlanError> {
+        for denial in &self.grants.denials {
+            match denial.kind {
+                Kind::Absent => {}
+                // What a link points to is granted or not by itself; the link says nothing.
+                Kind::Symlink(_) => {}
+                Kind::File | Kind::Directory => {
+                    let op = MountOp::Mask { directory: denial.kind == Kind::Directory };
+                    self.add(denial.path.clone(), op, denial.rule.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The process tier's stand-in for a private home: links to what is granted below the real one.
+pub(super) fn home_links(planning: &Planning<'_>, grants: &Grants) -> Vec<(PathBuf, PathBuf)> {
+    let home = &planning.policy.home_dir;
+    let below = |path: &PathBuf| {
+        let relative = path.strip_prefix(home).ok()?;
+        (!relative.as_os_str().is_empty()).then(|| (relative.to_owned(), path.clone()))
+    };
+    grants.trees.keys().filter_map(below).collect()
+}
+
+/// The size of the private directories, as a limit that the view itself carries out.
+pub(super) fn size_limit(planning: &Planning<'_>) -> Option<LimitStep> {
+    planning.policy.limits.disk.map(|bytes| LimitStep::PrivateSize { bytes })
+}

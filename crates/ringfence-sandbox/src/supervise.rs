@@ -1,0 +1,208 @@
+//! The launcher's watch over a running sandbox: signals in both directions, stops, the
+//! timeout, and the end.
+
+use crate::descendants;
+use crate::error::LaunchError;
+use crate::plan::Tier;
+use crate::trace::Trace;
+use ringfence_sys as sys;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+use sys::process::Change;
+use sys::signal::{Arrived, SignalSet};
+
+const SIGINT: i32 = 2;
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+const SIGCHLD: i32 = 17;
+const SIGCONT: i32 = 18;
+const SIGSTOP: i32 = 19;
+/// Stops that a terminal or a user sends keep their usual effect on the launcher; so do the
+/// faults that only ourselves could cause.
+const LEFT_ALONE: [i32; 11] = [4, 5, 6, 7, 8, 11, SIGKILL, SIGSTOP, 20, 21, 22];
+
+/// How long a command may take to end itself after a timeout's SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Signals that the launcher takes from a descriptor.
+pub(crate) fn handled_signals() -> SignalSet {
+    SignalSet::ALL.without(&LEFT_ALONE)
+}
+
+/// The running child.
+pub(crate) struct Child {
+    pub pid: i32,
+    pub pidfd: OwnedFd,
+    pub control: OwnedFd,
+    pub tier: Tier,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The exit code that stands for it.
+    pub code: u8,
+    /// The signal that ended the command, if one did.
+    pub signal: Option<i32>,
+    /// The time ran out.
+    pub timed_out: bool,
+    /// The launcher itself was interrupted from the terminal.
+    pub interrupted: bool,
+    /// What was put right afterwards, a sentence each.
+    pub restored: Vec<String>,
+    /// Limits that were reached, a sentence each.
+    pub limits_hit: Vec<String>,
+}
+
+struct Watch<'a> {
+    child: &'a Child,
+    outcome: Outcome,
+    failure: Option<LaunchError>,
+    started: &'a dyn Fn(),
+}
+
+/// Waits until the sandbox has ended.
+///
+/// # Errors
+/// What the child reported when it could not execute the command.
+pub(crate) fn until_end(
+    child: Child,
+    timeout: Option<Duration>,
+    trace: &Trace,
+    started: &dyn Fn(),
+) -> Result<Outcome, LaunchError> {
+    let signals = sys::signal::descriptor(handled_signals())
+        .map_err(|errno| LaunchError::call("signalfd", errno, "raise the limit of open files"))?;
+    trace.mark("watching");
+    let mut deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let mut watch = Watch { child: &child, outcome: Outcome::default(), failure: None, started };
+    let code = loop {
+        let wait = deadline.map_or(-1, |deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
+        });
+        let ready = sys::fd::poll_readable(&[signals.as_fd(), child.control.as_fd()], wait)
+            .map_err(|errno| LaunchError::call("ppoll", errno, "this should not happen"))?;
+        if let Some(passed) = deadline.filter(|deadline| Instant::now() >= *deadline) {
+            deadline = watch.time_is_up(passed);
+        }
+        if ready[1] {
+            watch.messages();
+        }
+        if ready[0] {
+            while let Ok(arrived) = sys::signal::take(signals.as_fd()) {
+                watch.signal(arrived);
+            }
+        }
+        if let Some(code) = watch.ended() {
+            break code;
+        }
+    };
+    watch.messages();
+    if child.tier == Tier::Process {
+        // A supervisor that was killed leaves its orphans to us.
+        while descendants::kill_all(std::process::id() as i32) {
+            while let Ok(Some(_)) = sys::process::wait_any(true) {}
+        }
+    }
+    if let Some(failure) = watch.failure {
+        return Err(failure);
+    }
+    let mut outcome = watch.outcome;
+    outcome.code = if outcome.timed_out { 124 } else { code };
+    Ok(outcome)
+}
+
+impl Watch<'_> {
+    /// First SIGTERM, then after a grace the end of everything.
+    fn time_is_up(&mut self, passed: Instant) -> Option<Instant> {
+        if self.outcome.timed_out {
+            self.end_all();
+            return Some(passed + GRACE);
+        }
+        self.outcome.timed_out = true;
+        self.send(SIGTERM);
+        self.send(SIGCONT);
+        Some(Instant::now() + GRACE)
+    }
+
+    /// In the namespace tier the end of PID 1 is the end of all; in the process tier the
+    /// warden, told as if we were dead, ends all that descends from it.
+    fn end_all(&self) {
+        match self.child.tier {
+            Tier::Namespace => self.send(SIGKILL),
+            Tier::Process => self.send(sys::signal::parent_death()),
+        }
+    }
+
+    fn send(&self, signal: i32) {
+        let _ = sys::signal::send(self.child.pidfd.as_fd(), signal);
+    }
+
+    fn signal(&mut self, arrived: Arrived) {
+        match arrived.signal {
+            SIGCHLD => {}
+            SIGCONT => {
+                // Whatever stopped is to go on; reports of that stop are history.
+                self.drain();
+                self.send(SIGCONT);
+            }
+            SIGINT if !arrived.by_process => self.outcome.interrupted = true,
+            signal if arrived.by_process => self.send(signal),
+            _ => {}
+        }
+    }
+
+    fn drain(&mut self) {
+        let mut message = [0u8; 4096];
+        while let Ok(length) = sys::fd::receive(self.child.control.as_fd(), &mut message, false) {
+            if length == 0 {
+                break;
+            }
+            if message[0] != b'S' {
+                self.message(&message[..length]);
+            }
+        }
+    }
+
+    fn messages(&mut self) {
+        let mut message = [0u8; 4096];
+        while let Ok(length) = sys::fd::receive(self.child.control.as_fd(), &mut message, false) {
+            if length == 0 {
+                break;
+            }
+            self.message(&message[..length]);
+        }
+    }
+
+    fn message(&mut self, message: &[u8]) {
+        let text = || String::from_utf8_lossy(&message[1..]).into_owned();
+        match message[0] {
+            b'E' => self.failure = Some(LaunchError::Setup(text())),
+            b'X' => self.failure = Some(LaunchError::CannotExecute(text())),
+            b'N' => self.failure = Some(LaunchError::NotFound(text())),
+            b'K' => self.outcome.signal = message.get(1).map(|&signal| i32::from(signal)),
+            b'R' => (self.started)(),
+            b'S' => sys::signal::raise_default(SIGSTOP),
+            b'D' => {
+                let _ = sys::signal::kill(std::process::id() as i32, SIGKILL);
+            }
+            _ => {}
+        }
+    }
+
+    /// The exit code, once the child has ended.
+    fn ended(&self) -> Option<u8> {
+        while let Ok(Some((pid, change))) = sys::process::wait_any(false) {
+            if pid != self.child.pid {
+                continue;
+            }
+            match change {
+                Change::Exited(code) => return Some(code as u8),
+                Change::Killed(signal) => return Some((128 + signal) as u8),
+                Change::Stopped(_) | Change::Continued => {}
+            }
+        }
+        None
+    }
+}

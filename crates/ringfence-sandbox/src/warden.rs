@@ -1,0 +1,106 @@
+//! The process that stays with the command inside: PID 1 of the namespace tier, the subreaper
+//! of the process tier. It reaps, passes signals on, reports stops to the launcher, and ends
+//! everything when the launcher is gone.
+
+use crate::descendants;
+use crate::guard::Guarding;
+use crate::plan::Tier;
+use ringfence_sys as sys;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+use sys::process::Change;
+use sys::signal::SignalSet;
+
+const SIGCHLD: i32 = 17;
+const SIGKILL: i32 = 9;
+
+/// What it watches over.
+pub(crate) struct Warden<'a> {
+    /// The command's PID, as seen here.
+    pub command: i32,
+    /// The way to the launcher.
+    pub control: OwnedFd,
+    /// How far its sandbox reaches.
+    pub tier: Tier,
+    /// What is put right when the launcher cannot do it any more.
+    pub guarding: &'a Guarding,
+    /// The process tier's directory, likewise.
+    pub private: Option<PathBuf>,
+}
+
+impl Warden<'_> {
+    /// Waits for the command's end, then ends everything else and exits with its code.
+    pub fn watch(self) -> ! {
+        loop {
+            self.reap();
+            let Ok(arrived) = sys::signal::wait(SignalSet::ALL, None) else { continue };
+            match arrived.signal {
+                SIGCHLD => {}
+                signal if signal == sys::signal::parent_death() => self.orphaned(),
+                // A terminal's signals reach the command by themselves.
+                signal if arrived.by_process => {
+                    let _ = sys::signal::kill(self.command, signal);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn reap(&self) {
+        while let Ok(Some((pid, change))) = sys::process::wait_any(false) {
+            if pid != self.command {
+                continue;
+            }
+            match change {
+                Change::Exited(code) => self.end(code),
+                Change::Killed(signal) => {
+                    // Told apart from an exit with the same number: the launcher dies of a
+                    // terminal's SIGINT as the command did.
+                    self.tell(b'K', signal);
+                    self.end(128 + signal)
+                }
+                Change::Stopped(signal) => self.tell(b'S', signal),
+                Change::Continued => self.tell(b'C', 0),
+            }
+        }
+    }
+
+    fn tell(&self, what: u8, signal: i32) {
+        let _ = sys::fd::send(self.control.as_fd(), &[what, signal as u8]);
+    }
+
+    fn end(&self, code: i32) -> ! {
+        if self.tier == Tier::Process {
+            self.end_descendants();
+        }
+        // The end of PID 1 is the end of its namespace: the kernel kills what is left.
+        sys::process::exit_now(code)
+    }
+
+    /// The launcher died: end everything, put right what it would have put right, and go.
+    fn orphaned(&self) -> ! {
+        match self.tier {
+            Tier::Process => self.end_descendants(),
+            Tier::Namespace => {
+                let _ = sys::signal::kill(-1, SIGKILL);
+                while sys::process::wait_any(true).is_ok() {}
+            }
+        }
+        self.guarding.enforce(None);
+        if let Some(private) = &self.private {
+            crate::state::remove_private(private);
+        }
+        sys::process::exit_now(128 + SIGKILL)
+    }
+
+    /// Kills every descendant: those that were orphaned, in sessions of their own too, are our
+    /// children by now, or become so when their parents die.
+    fn end_descendants(&self) {
+        while descendants::kill_all(std::process::id() as i32) {
+            let patience = Some(Duration::from_millis(100));
+            let _ = sys::signal::wait(SignalSet::of(&[SIGCHLD]), patience);
+            while let Ok(Some(_)) = sys::process::wait_any(false) {}
+        }
+    }
+}
