@@ -73,7 +73,9 @@ pub struct Listed {
 pub struct Catalog<'a> {
     files: &'a dyn FileView,
     workdir: &'a Path,
-    /// Directories that hold `profiles/` and `features/`, the user's before the system's.
+    user: PathBuf,
+    /// Directories that hold `profiles/` and `features/`, the user's before the system's, as
+    /// far as they exist.
     roots: Vec<PathBuf>,
 }
 
@@ -97,10 +99,15 @@ impl<'a> Catalog<'a> {
     ) -> Catalog<'a> {
         let xdg = xdg_config_home.filter(|path| path.is_absolute());
         let user = xdg.map_or_else(|| home.join(".config"), Path::to_path_buf).join("ringfence");
-        let roots = vec![user, PathBuf::from("/etc/ringfence")];
+        let roots = vec![user.clone(), PathBuf::from("/etc/ringfence")];
         // Asking once for each directory saves asking for each name in it.
         let there = |root: &PathBuf| files.link(root).is_ok();
-        Catalog { files, workdir, roots: roots.into_iter().filter(there).collect() }
+        Catalog { files, workdir, user, roots: roots.into_iter().filter(there).collect() }
+    }
+
+    /// The directory for the user's own, whether it exists or not.
+    pub fn user_directory(&self, kind: Kind) -> PathBuf {
+        self.user.join(kind.folder())
     }
 
     /// The profiles of these names, all they extend and their features, in the order in which

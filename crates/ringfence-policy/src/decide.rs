@@ -93,6 +93,23 @@ pub struct Decision {
     pub effect: Option<String>,
 }
 
+impl std::fmt::Display for Decision {
+    /// `allowed: …` or `denied: …`, then the rule, the effect and the remedy, a line each.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", if self.allowed { "allowed" } else { "denied" }, self.explanation)?;
+        if let Some(rule) = &self.rule {
+            write!(f, "\n  rule:   {rule}")?;
+        }
+        if let Some(effect) = &self.effect {
+            write!(f, "\n  effect: {effect}")?;
+        }
+        match &self.remedy {
+            Some(remedy) => write!(f, "\n  change: {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// An answer before the question is put to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {

@@ -3,13 +3,22 @@
 /// Whether a name matches a pattern of `*` and `?`; a slash is a character like any other.
 /// Linear in the name for each `*`, so that no pattern takes exponential time.
 pub fn name(pattern: &[u8], name: &[u8]) -> bool {
+    matches(pattern, name, |a, b| a == b)
+}
+
+/// Whether a name matches a pattern, the case of ASCII letters aside.
+pub fn name_ignoring_case(pattern: &str, text: &str) -> bool {
+    matches(pattern.as_bytes(), text.as_bytes(), |a, b| a.eq_ignore_ascii_case(&b))
+}
+
+fn matches(pattern: &[u8], name: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         if pattern.get(p) == Some(&b'*') {
             star = Some((p, n));
             p += 1;
-        } else if pattern.get(p).is_some_and(|&byte| byte == b'?' || byte == name[n]) {
+        } else if pattern.get(p).is_some_and(|&byte| byte == b'?' || same(byte, name[n])) {
             p += 1;
             n += 1;
         } else if let Some((at, matched)) = star {
@@ -21,11 +30,6 @@ pub fn name(pattern: &[u8], name: &[u8]) -> bool {
         }
     }
     pattern[p..].iter().all(|&byte| byte == b'*')
-}
-
-/// Whether a name matches a pattern, the case of ASCII letters aside.
-pub fn name_ignoring_case(pattern: &str, text: &str) -> bool {
-    name(pattern.to_ascii_uppercase().as_bytes(), text.to_ascii_uppercase().as_bytes())
 }
 
 /// Whether a pattern covers a path below its anchor: it matches the path, or a directory above

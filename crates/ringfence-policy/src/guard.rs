@@ -88,9 +88,6 @@ pub(crate) fn writable(policy: &Policy) -> impl Iterator<Item = &Path> {
 }
 
 /// The protected name that a path below a tree is, or lies below, and the path that it guards.
-///
-/// A [`Guarded::GitLink`] guards only the path itself: what is in a `.git` directory has
-/// entries of its own.
 pub fn named<'n>(
     names: &'n [ProtectedName],
     tree: &Path,
@@ -102,9 +99,6 @@ pub fn named<'n>(
         for name in names.iter().filter(|name| name.nested || start == 0) {
             let Some(length) = matched(&name.name, &parts[start..]) else { continue };
             let end = start + length;
-            if name.guarded == Guarded::GitLink && end < parts.len() {
-                continue;
-            }
             let mut guarded = tree.to_path_buf();
             guarded.extend(&parts[..end]);
             return Some((guarded, name));

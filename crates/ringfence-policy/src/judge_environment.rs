@@ -2,35 +2,69 @@
 
 use crate::decide::Verdict;
 use crate::glob::name_ignoring_case;
-use crate::policy::Policy;
+use crate::policy::{Environment, Policy, Source};
+
+impl Environment {
+    /// The rule by which a variable of the caller's is not passed on; `None` when it is.
+    /// (What is set replaces it either way.)
+    pub fn hides(&self, name: &str) -> Option<Hidden<'_>> {
+        let harmless = match self.passed(name) {
+            // What only says that a name is harmless does not bring it into an empty environment.
+            Some(source) => source.origin == "built in",
+            None => false,
+        };
+        match (self.passed(name).is_some() && !harmless, self.clean) {
+            (true, _) => None,
+            (false, true) => Some(Hidden::Clean),
+            (false, false) if harmless => None,
+            (false, false) => {
+                let hides = |(pattern, _): &&(String, Source)| name_ignoring_case(pattern, name);
+                let (pattern, source) = self.hide.iter().find(hides)?;
+                Some(Hidden::Pattern(pattern, source))
+            }
+        }
+    }
+
+    /// The rule that passes a variable on although it looks like a credential.
+    pub fn passed(&self, name: &str) -> Option<&Source> {
+        let pattern = |(pattern, _): &(&String, &Source)| {
+            pattern.contains(['*', '?']) && name_ignoring_case(pattern, name)
+        };
+        let named = self.pass.get(name);
+        named.or_else(|| self.pass.iter().find(pattern).map(|(_, source)| source))
+    }
+}
+
+/// Why a variable is not passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hidden<'a> {
+    /// The environment starts empty.
+    Clean,
+    /// Its name is like this, which this rule hides.
+    Pattern(&'a str, &'a Source),
+}
 
 pub(crate) fn variable(policy: &Policy, name: &str) -> Verdict {
     let environment = &policy.environment;
     if let Some((_, source)) = environment.set.get(name) {
         return Verdict::new(true, "environment", format!("{name} is set by a rule")).rule(source);
     }
-    let passed = environment.pass.get(name).or_else(|| {
-        let pattern = |(pattern, _): &(&String, _)| pattern.contains(['*', '?']) && name_ignoring_case(pattern, name);
-        environment.pass.iter().find(pattern).map(|(_, source)| source)
-    });
-    // What only says that a name is harmless does not bring it into an empty environment.
-    let harmless = passed.is_some_and(|source| source.origin == "built in");
-    if let Some(source) = passed.filter(|_| !(harmless && environment.clean)) {
-        return Verdict::new(true, "environment", format!("{name} is passed on")).rule(source);
-    }
     let grant = format!("--env {name}");
-    if environment.clean {
-        return Verdict::new(false, "environment", "the environment starts empty").remedy(grant);
-    }
-    let hidden = environment.hide.iter().find(|(pattern, _)| name_ignoring_case(pattern, name));
-    match hidden {
-        Some((pattern, source)) => {
-            let why = match source.origin == "built in" {
-                true => format!("{name} is hidden, as `{pattern}` is: {}", source.text),
-                false => format!("{name} is hidden, as `{pattern}` is"),
-            };
-            Verdict::new(false, "environment", why).rule(source).remedy(grant)
+    match (environment.hides(name), environment.passed(name)) {
+        (None, Some(source)) => {
+            Verdict::new(true, "environment", format!("{name} is passed on")).rule(source)
         }
-        None => Verdict::new(true, "environment", format!("{name} is an ordinary variable")),
+        (None, None) => {
+            Verdict::new(true, "environment", format!("{name} is an ordinary variable"))
+        }
+        (Some(Hidden::Clean), _) => {
+            Verdict::new(false, "environment", "the environment starts empty").remedy(grant)
+        }
+        (Some(Hidden::Pattern(pattern, source)), _) => {
+            let built_in = source.origin == "built in";
+            let why = if built_in { format!(": {}", source.text) } else { String::new() };
+            let explanation = format!("{name} is hidden, as `{pattern}` is{why}");
+            Verdict::new(false, "environment", explanation).rule(source).remedy(grant)
+        }
     }
 }

@@ -4,7 +4,7 @@ use crate::decide::{Subject, Verdict};
 use crate::glob;
 use crate::guard;
 use crate::path::quote;
-use crate::policy::{Access, Guarded, Home, PathRule, Policy, TierChoice};
+use crate::policy::{Access, Guarded, Home, PathRule, Policy, Source, TierChoice};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -142,7 +142,6 @@ fn new_ones(verdict: Verdict, guarded: Guarded) -> Verdict {
         Guarded::Plain => verdict.effect("a new one does not survive the run"),
         Guarded::GitHooks => verdict.effect("a new one survives the run when it holds only samples"),
         Guarded::GitConfig => verdict.effect("a new one survives the run when it makes git run nothing"),
-        Guarded::GitLink => verdict.effect("a new one survives the run when it is a directory"),
         Guarded::ExistingOnly => verdict.effect("a new one is the program's own"),
     }
 }
@@ -231,5 +230,3 @@ fn undo(rule: &PathRule, key: &str) -> String {
         None => format!("use a profile without `{text}` in its filesystem.{key}, as {origin} has"),
     }
 }
-
-use crate::policy::Source;

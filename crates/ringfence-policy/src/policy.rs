@@ -49,10 +49,6 @@ pub enum Guarded {
     GitHooks,
     /// A git configuration file: no key that runs a program may appear.
     GitConfig,
-    /// `.git` itself: a new one is a directory, or a file that leads to a repository whose
-    /// configuration is guarded ([`crate::protect::git_link_allowed`]). An existing directory is
-    /// not itself protected from writing, only from being replaced.
-    GitLink,
     /// An existing one is protected, a new one is the program's own business
     /// (`pyvenv.cfg` of a virtual environment made inside).
     ExistingOnly,

@@ -121,6 +121,25 @@ impl Profile {
         self.set(key, Value::List(list));
     }
 
+    /// Its settings, one line each, as `filesystem.read = "~/x"`: for comparing profiles.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (key, value) in &self.values {
+            let path = key.path();
+            match value {
+                Value::List(list) if list.is_empty() => lines.push(format!("{path} = []")),
+                Value::List(list) => {
+                    lines.extend(list.iter().map(|text| format!("{path} = {}", quoted(text))));
+                }
+                Value::Pairs(pairs) => lines.extend(
+                    pairs.iter().map(|(name, value)| format!("{path}.{name} = {}", quoted(value))),
+                ),
+                value => lines.push(format!("{path} = {}", written(value))),
+            }
+        }
+        lines
+    }
+
     /// The profile as a file that [`Profile::from_toml`] reads back to the same values.
     pub fn to_toml(&self) -> String {
         let mut out = String::new();

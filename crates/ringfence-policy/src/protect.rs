@@ -17,11 +17,14 @@
 //! them protected says `--protect`; whoever wants to write one of the list says `--write` with
 //! exactly that path.
 //!
+//! `.git` itself is not an entry, since git writes in it all the time. Where it appears as a file
+//! or a symbolic link, [`git_link_allowed`] judges where it may lead.
+//!
 //! What names cannot cover: a bare repository (`HEAD`, `config`, `objects`, `refs` in an
 //! ordinary directory) made inside. Set `safe.bareRepository = explicit` against it.
 
 use crate::policy::Guarded;
-use Guarded::{ExistingOnly, GitConfig, GitHooks, GitLink, Plain};
+use Guarded::{ExistingOnly, GitConfig, GitHooks, Plain};
 
 /// One entry of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +50,6 @@ const fn top(name: &'static str, guarded: Guarded, reason: &'static str) -> Entr
 /// Protected in every writable tree.
 pub const NAMES: &[Entry] = &[
     // Git reads these at every command, prompts and editors included.
-    deep(".git", GitLink, "git would take another repository's configuration and hooks"),
     deep(".git/hooks", GitHooks, "git runs hooks"),
     deep(".git/config", GitConfig, "git runs programs its configuration names"),
     deep(".git/config.worktree", GitConfig, "git runs programs its configuration names"),

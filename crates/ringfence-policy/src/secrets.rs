@@ -4,17 +4,14 @@
 /// acts for its user; each with the reason. `*` is any run of characters; case does not matter.
 pub const HIDDEN: &[(&str, &str)] = &[
     // Credentials by their usual endings.
-    ("*TOKEN", "a credential"),
-    ("*_TOKENS", "credentials"),
-    ("*TOKEN_*", "a credential"),
+    ("*TOKEN*", "a credential"),
     ("*_KEY", "a credential"),
     ("*APIKEY*", "a credential"),
     ("*API_KEY*", "a credential"),
     ("*ACCESS_KEY*", "a credential"),
     ("*PRIVATE_KEY*", "a credential"),
     ("*SECRET*", "a credential"),
-    ("*PASSWORD*", "a credential"),
-    ("*PASSWD*", "a credential"),
+    ("*PASSW*", "a credential"),
     ("*PASSPHRASE*", "a credential"),
     ("*_PASS", "a credential"),
     ("PGPASSFILE", "leads to a credential"),
@@ -35,7 +32,6 @@ pub const HIDDEN: &[(&str, &str)] = &[
     ("AWS_*", "credentials of a cloud"),
     ("AZURE_*", "credentials of a cloud"),
     ("ARM_CLIENT_*", "credentials of a cloud"),
-    ("GOOGLE_APPLICATION_CREDENTIALS", "leads to a credential"),
     ("CLOUDSDK_*", "credentials of a cloud"),
     ("KUBECONFIG", "leads to a credential"),
     ("DOCKER_AUTH_CONFIG", "a credential"),

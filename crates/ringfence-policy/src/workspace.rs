@@ -60,7 +60,7 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, policy: &mut Policy) {
         Ok(None) => match files.text(&dot_git, MOST_GITFILE) {
             Ok(text) => {
                 let trees: Vec<PathBuf> = crate::guard::writable(policy).map(Path::to_path_buf).collect();
-                match worktree(resolver, &workdir, &text, &trees) {
+                match worktree(resolver, &workdir, &text, &trees, &policy.home_dir) {
                     Some(common) => grant_common(policy, &common, &source),
                     None => return,
                 }
@@ -69,7 +69,7 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, policy: &mut Policy) {
         },
         Ok(Some(_)) => return,
         Err(_) => {
-            bare(resolver, policy, &workdir, &source);
+            bare(resolver, policy, &workdir);
             return;
         }
     };
@@ -87,18 +87,18 @@ fn worktree(
     workdir: &Path,
     text: &str,
     trees: &[PathBuf],
+    home: &Path,
 ) -> Option<PathBuf> {
     let target = text.strip_prefix("gitdir:")?.trim_matches(['\n', '\r', ' ', '\t']);
     let real = resolver.real(&workdir.join(target)).ok().filter(|real| real.exists)?;
     let private = real.path;
     let folder = private.parent().filter(|parent| parent.file_name().is_some_and(|n| n == "worktrees"))?;
     let common = folder.parent()?.to_path_buf();
-    let crosses = trees.iter().any(|tree| common.starts_with(tree) || tree.starts_with(&common));
-    if crosses && !common.file_name().is_some_and(|name| name == ".git") {
-        // `worktrees` is then a directory of some project, and `common` a project, not a repository.
+    if trees.iter().any(|tree| private.starts_with(tree)) {
         return None;
     }
-    if trees.iter().any(|tree| private.starts_with(tree)) {
+    // A repository that holds its worktrees, or the home, would make them all writable.
+    if trees.iter().any(|tree| tree.starts_with(&common)) || home.starts_with(&common) {
         return None;
     }
     let back = resolver.files().text(&private.join("gitdir"), MOST_GITFILE).ok()?;
@@ -118,7 +118,7 @@ fn grant_common(policy: &mut Policy, common: &Path, source: &Source) -> PathBuf 
 }
 
 /// A bare repository as workspace has its hooks and configuration at its top.
-fn bare(resolver: &mut Resolver<'_>, policy: &mut Policy, workdir: &Path, _source: &Source) {
+fn bare(resolver: &mut Resolver<'_>, policy: &mut Policy, workdir: &Path) {
     let parts = ["HEAD", "objects", "refs"];
     if parts.iter().all(|name| resolver.files().link(&workdir.join(name)).is_ok()) {
         guard_repository(policy, workdir);

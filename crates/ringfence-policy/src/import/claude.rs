@@ -1,0 +1,120 @@
+//! Claude Code: permissions and sandbox settings.
+
+use super::Importer;
+use crate::key::Key;
+use crate::profile::{Text, Value};
+use serde_json::Value as Json;
+
+pub(super) fn import(importer: &mut Importer) {
+    importer.set_text(Key::Description, "Imported from Claude Code's settings.");
+    for (list, allows) in [("permissions.allow", true), ("permissions.deny", false)] {
+        for rule in importer.texts(list) {
+            permission(importer, list, &rule, allows);
+        }
+    }
+    for rule in importer.texts("permissions.ask") {
+        importer.note(format!("`permissions.ask`: `{rule}` asks; a sandbox does not, so it is neither granted nor denied"));
+    }
+    let directories = importer.texts("permissions.additionalDirectories");
+    importer.paths("permissions.additionalDirectories", Key::Write, directories);
+    if importer.take("permissions.defaultMode").is_some() {
+        importer.note("`permissions.defaultMode` is about Claude Code's own questions: left out");
+    }
+    sandbox(importer);
+    environment(importer);
+    for own in ["hooks", "model", "statusLine", "permissions.disableBypassPermissionsMode", "enabledPlugins"] {
+        if importer.take(own).is_some() {
+            importer.note(format!("`{own}` is about Claude Code itself: left out"));
+        }
+    }
+}
+
+/// One rule `Tool` or `Tool(what)`.
+fn permission(importer: &mut Importer, list: &str, rule: &str, allows: bool) {
+    let (tool, what) = match rule.split_once('(') {
+        Some((tool, rest)) => (tool, Some(rest.strip_suffix(')').unwrap_or(rest))),
+        None => (rule, None),
+    };
+    match (tool, what) {
+        ("Read" | "Edit" | "Write" | "MultiEdit" | "NotebookEdit" | "Glob" | "Grep" | "LS", Some(what)) => {
+            let reads = matches!(tool, "Read" | "Glob" | "Grep" | "LS");
+            let key = match (reads, allows) {
+                (true, true) => Key::Read,
+                (false, true) => Key::Write,
+                (true, false) => Key::Deny,
+                (false, false) => Key::Protect,
+            };
+            let path = rooted(what);
+            importer.paths(list, key, vec![path]);
+        }
+        ("WebFetch", Some(what)) => match what.strip_prefix("domain:") {
+            Some(domain) => {
+                let key = if allows { Key::AllowHost } else { Key::DenyHost };
+                importer.hosts(list, key, vec![domain.to_owned()]);
+            }
+            None => importer.note(format!("`{list}`: `{rule}` names no domain: left out")),
+        },
+        ("Bash", _) => importer.note(format!(
+            "`{list}`: `{rule}` is about command lines, which no sandbox can tell apart: left out"
+        )),
+        _ => importer.note(format!("`{list}`: `{rule}` has no counterpart: left out")),
+    }
+}
+
+/// Permission rules write `//x` for the path /x, and `/x` for one in the project.
+fn rooted(what: &str) -> String {
+    match what.strip_prefix('/') {
+        Some(rest) if rest.starts_with('/') => rest.to_owned(),
+        Some(rest) => format!("./{rest}"),
+        None => what.to_owned(),
+    }
+}
+
+fn sandbox(importer: &mut Importer) {
+    let lists = [
+        ("sandbox.filesystem.allowWrite", Key::Write),
+        ("sandbox.filesystem.allowRead", Key::Read),
+        ("sandbox.filesystem.denyRead", Key::Deny),
+        ("sandbox.filesystem.denyWrite", Key::Protect),
+        ("sandbox.network.allowUnixSockets", Key::Sockets),
+    ];
+    for (list, key) in lists {
+        let texts = importer.texts(list).iter().map(|text| absolute(text)).collect();
+        importer.paths(list, key, texts);
+    }
+    let allowed = importer.texts("sandbox.network.allowedDomains");
+    importer.hosts("sandbox.network.allowedDomains", Key::AllowHost, allowed);
+    let denied = importer.texts("sandbox.network.deniedDomains");
+    importer.hosts("sandbox.network.deniedDomains", Key::DenyHost, denied);
+    for command in importer.texts("sandbox.excludedCommands") {
+        importer.note(format!("`sandbox.excludedCommands`: `{command}` ran unconfined; run it without ringfence if it must"));
+    }
+    for flag in ["sandbox.enabled", "sandbox.autoAllowBashIfSandboxed", "sandbox.network.allowLocalBinding"] {
+        // What they ask for is the case anyhow.
+        importer.take(flag);
+    }
+}
+
+/// Sandbox settings write `//x` and `/x` alike for the path /x.
+fn absolute(text: &str) -> String {
+    text.strip_prefix('/').filter(|rest| rest.starts_with('/')).unwrap_or(text).to_owned()
+}
+
+fn environment(importer: &mut Importer) {
+    let Some(Json::Object(variables)) = importer.take("env") else { return };
+    let mut pairs: Vec<(Text, Text)> = Vec::new();
+    for (name, value) in variables {
+        match value {
+            Json::String(value) if crate::secrets::hidden(&name).is_none() => {
+                pairs.push((name.into(), value.into()));
+            }
+            Json::String(_) => importer.note(format!(
+                "`env.{name}` looks like a credential, which no profile should hold: pass it with --env {name}"
+            )),
+            _ => importer.note(format!("`env.{name}` is no text: left out")),
+        }
+    }
+    if !pairs.is_empty() {
+        importer.profile.set(Key::Set, Value::Pairs(pairs));
+    }
+}
