@@ -1,0 +1,211 @@
+"""What the runner looks at from outside, once an attack has ended. Each check returns None, or
+one line saying what should not be so."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import struct
+import termios
+from pathlib import Path
+from typing import Callable, Optional
+
+from .plant import helper, victim_facts, world_run
+from .process import processes_with
+from .world import World, snapshot
+
+
+def nobody_came(world: World) -> Optional[str]:
+    """The planted servers heard nothing."""
+    hits = sum(trap.hits for trap in world.traps)
+    return f"a server of the host was reached {hits} times" if hits else None
+
+
+def victim_untouched(world: World) -> Optional[str]:
+    """The planted process lives, got no signal, and is as it was."""
+    run = world.victim
+    if run.process.poll() is not None:
+        return f"a process of the host was ended (status {run.process.returncode})"
+    os.set_blocking(run.process.stdout.fileno(), False)
+    said = run.process.stdout.read()
+    if said:
+        return f"a process of the host got a signal: {said.decode().strip()}"
+    state = Path(f"/proc/{run.process.pid}/status").read_text()
+    if "\nState:\tT" in state or "\nState:\tt" in state:
+        return "a process of the host was stopped"
+    if victim_facts(run.process.pid) != world.victim_state:
+        return "a process of the host has other limits, priority or affinity"
+    return None
+
+
+def unchanged(*names: str) -> Callable:
+    """These paths of the workspace are as they were before the run: absent ones are absent."""
+
+    def check(world: World) -> Optional[str]:
+        for name in names:
+            was, now = world.protected[name], look(world, name)
+            if was != now:
+                changed = [key or "." for key in sorted(was.keys() | now.keys())
+                           if was.get(key) != now.get(key)]
+                state = "exists" if not was else "is gone" if not now else "changed"
+                return f"{name} {state} ({', '.join(changed[:3])})"
+        return None
+
+    check.names = names
+    return check
+
+
+def look(world: World, name: str) -> dict:
+    """A protected path: what it is and holds; times do not matter, a restored file is as good."""
+    facts = snapshot(world.ws / name)
+    return {key: tuple(f for i, f in enumerate(value) if not (value[0] == stat.S_IFREG and i == 5))
+            for key, value in facts.items()}
+
+
+def absent(*names: str) -> Callable:
+    """Nothing by these names, in any form."""
+
+    def check(world: World) -> Optional[str]:
+        for name in names:
+            if os.path.lexists(world.fill(name)):
+                return f"{world.fill(name)} exists"
+        return None
+
+    return check
+
+
+def no_survivors(world: World) -> Optional[str]:
+    """Nothing of the sandbox runs any more. (The runner asks this after every attack, and waits;
+    here it is for controls to show that the attack leaves something.)"""
+    left = processes_with(world.id, world.own)
+    return f"{len(left)} processes are left" if left else None
+
+
+def text_is(name: str, text: str = "untouched\n") -> Callable:
+    """This file of the host's says what it said."""
+
+    def check(world: World) -> Optional[str]:
+        path = Path(world.fill(name))
+        now = path.read_text() if path.exists() else "(gone)"
+        return None if now == text else f"{path} says {now[:40]!r}"
+
+    return check
+
+
+def not_marked(world: World) -> Optional[str]:
+    """The attack's payload, which leaves a marker on the host, has not run."""
+    return "the payload ran on the host" if (world.base / "marker").exists() else None
+
+
+def no_payload_in(name: str) -> Callable:
+    """The file, if it is there, names no payload of ours."""
+
+    def check(world: World) -> Optional[str]:
+        path = Path(world.fill(name))
+        if path.is_file() and world.vars["marker"] in path.read_text(errors="replace"):
+            return f"{path} still names the payload"
+        return None
+
+    return check
+
+
+def git_runs_nothing(*repositories: str) -> Callable:
+    """The host's git, used there as its user would, executes nothing planted."""
+
+    def check(world: World) -> Optional[str]:
+        env = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true",
+               "GIT_EDITOR": "true"}
+        for name in repositories or ("{ws}",):
+            where = world.fill(name)
+            if not os.path.isdir(where):
+                continue
+            # As they would at a prompt: look around, commit, push to nowhere, gc.
+            for words in (["status"], ["diff"], ["log", "-p", "-1", "--show-signature"],
+                          ["add", "-A", "."], ["commit", "-qm", "two"], ["checkout", "-q", "-b", "b"],
+                          ["fetch", "--all"], ["push", "."], ["diff", "HEAD~1"], ["merge", "b"]):
+                world_run(world, ["git", *words], cwd=where, env=env)
+            if (world.base / "marker").exists():
+                return f"git on the host, in {name}, ran the payload"
+        return None
+
+    return check
+
+
+def no_privileged_files(world: World) -> Optional[str]:
+    """No setuid, setgid, or capable file was left in the workspace, no device, no foreign owner."""
+    for path, directories, files in os.walk(world.ws):
+        for name in (*directories, *files):
+            where = os.path.join(path, name)
+            is_ = os.lstat(where)
+            if stat.S_ISREG(is_.st_mode) and is_.st_mode & (stat.S_ISUID | stat.S_ISGID):
+                return f"{name} is setuid"
+            if stat.S_ISREG(is_.st_mode) and "security.capability" in os.listxattr(where):
+                # Version 3 is worth something only in the namespace of its root user.
+                revision = os.getxattr(where, "security.capability")[3]
+                if revision != 3:
+                    return f"{name} has capabilities"
+            if stat.S_ISCHR(is_.st_mode) or stat.S_ISBLK(is_.st_mode):
+                return f"{name} is a device"
+            if is_.st_uid != world.user.uid and is_.st_uid != os.geteuid():
+                return f"{name} belongs to {is_.st_uid}"
+    return None
+
+
+def terminal_silent(world: World) -> Optional[str]:
+    """Nothing was pushed into the input of the user's terminal."""
+    waiting = struct.unpack("i", fcntl.ioctl(world.tty, termios.FIONREAD, bytes(4)))[0]
+    return f"{waiting} characters wait in the user's terminal" if waiting else None
+
+
+def other_terminal_silent(world: World) -> Optional[str]:
+    try:
+        said = os.read(world.terminal, 100)
+    except BlockingIOError:
+        return None
+    return f"another terminal shows {said!r}"
+
+
+def fifo_silent(world: World) -> Optional[str]:
+    try:
+        said = os.read(world.fifo, 100)
+    except BlockingIOError:
+        return None
+    return f"the host's FIFO received {said!r}" if said else None
+
+
+def connection_silent(world: World) -> Optional[str]:
+    try:
+        said = world.peer.recv(100)
+    except BlockingIOError:
+        return None
+    return f"the host's connection received {said!r}" if said else None
+
+
+def ipc_untouched(world: World) -> Optional[str]:
+    kind, name = world.ipc
+    said = helper(world, "ipc_drop", kind, name)
+    world.ipc = None
+    return None if "result=untouched" in said else said.strip()
+
+
+def host_facts() -> dict[str, str]:
+    """What of the machine as a whole could change: names, and the knobs root could turn."""
+    facts = {}
+    for name in ("kernel/hostname", "kernel/domainname", "kernel/core_pattern", "kernel/modprobe",
+                 "kernel/sysrq", "vm/overcommit_memory"):
+        try:
+            facts[name] = Path("/proc/sys", name).read_text()
+        except OSError:
+            pass
+    return facts
+
+
+def mounts_of(text: str) -> list[str]:
+    """Mounts on the host that mention a world: set-up that leaked out of its namespace."""
+    return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if text in line]
+
+
+def no_mounts(world: World) -> Optional[str]:
+    left = mounts_of(world.id)
+    return f"a mount was left on the host: {left[0]}" if left else None
