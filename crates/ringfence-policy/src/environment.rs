@@ -17,11 +17,11 @@ pub(crate) fn resolve(
         ..Environment::default()
     };
     environment.hide.reserve(HIDDEN.len());
-    for (pattern, reason) in HIDDEN {
-        environment.hide.push(((*pattern).to_owned(), built_in(reason)));
+    for (pattern, _) in HIDDEN {
+        environment.hide.push(((*pattern).to_owned(), built_in()));
     }
     for name in HARMLESS {
-        environment.pass.insert((*name).to_owned(), built_in("holds no credential"));
+        environment.pass.insert((*name).to_owned(), built_in());
     }
     for entry in merged.of_key(Key::Hide) {
         let source = merged.source(entry);
@@ -51,8 +51,9 @@ pub(crate) fn resolve(
     Ok(environment)
 }
 
-fn built_in(text: &str) -> Source {
-    Source { origin: "built in".to_owned(), key: String::new(), text: text.to_owned() }
+/// The reasons stay in the list itself: this is made at each start.
+fn built_in() -> Source {
+    Source { origin: "built in".to_owned(), key: String::new(), text: String::new() }
 }
 
 /// The rule that grants the socket a variable names, so that the variable is of use inside.

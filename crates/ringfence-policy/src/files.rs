@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -89,13 +91,35 @@ enum Seen {
 /// Follows links, asking the host once for each component whatever the number of rules.
 pub struct Resolver<'a> {
     files: &'a dyn FileView,
-    seen: HashMap<PathBuf, Seen>,
+    seen: HashMap<Vec<u8>, Seen, BuildHasherDefault<Fnv>>,
+}
+
+/// A quick hash for short keys. The keys are paths of rules, not of what a program inside
+/// chooses, so that nobody can pick them to collide.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
 }
 
 impl<'a> Resolver<'a> {
     /// A resolver that knows nothing yet.
     pub fn new(files: &'a dyn FileView) -> Resolver<'a> {
-        Resolver { files, seen: HashMap::with_capacity(128) }
+        Resolver { files, seen: HashMap::with_capacity_and_hasher(64, BuildHasherDefault::default()) }
     }
 
     /// The files it looks at.
@@ -153,7 +177,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn look(&mut self, path: &Path) -> io::Result<Seen> {
-        if let Some(seen) = self.seen.get(path) {
+        if let Some(seen) = self.seen.get(path.as_os_str().as_bytes()) {
             return Ok(seen.clone());
         }
         let seen = match self.files.link(path) {
@@ -164,7 +188,7 @@ impl<'a> Resolver<'a> {
                 _ => return Err(error),
             },
         };
-        self.seen.insert(path.to_path_buf(), seen.clone());
+        self.seen.insert(path.as_os_str().as_bytes().to_vec(), seen.clone());
         Ok(seen)
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn resolve(policy: &mut Policy) {
         .map(|entry| ProtectedName {
             name: entry.name.to_owned(),
             guarded: entry.guarded,
-            reason: entry.reason.to_owned(),
+            reason: entry.reason.into(),
             nested: entry.nested,
         })
         .collect();

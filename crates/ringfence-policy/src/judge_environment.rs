@@ -2,6 +2,7 @@
 
 use crate::decide::Verdict;
 use crate::glob::name_ignoring_case;
+use crate::secrets::HIDDEN;
 use crate::policy::{Environment, Policy, Source};
 
 impl Environment {
@@ -62,7 +63,8 @@ pub(crate) fn variable(policy: &Policy, name: &str) -> Verdict {
         }
         (Some(Hidden::Pattern(pattern, source)), _) => {
             let built_in = source.origin == "built in";
-            let why = if built_in { format!(": {}", source.text) } else { String::new() };
+            let listed = HIDDEN.iter().find(|(known, _)| built_in && *known == pattern);
+            let why = listed.map(|(_, reason)| format!(": {reason}")).unwrap_or_default();
             let explanation = format!("{name} is hidden, as `{pattern}` is{why}");
             Verdict::new(false, "environment", explanation).rule(source).remedy(grant)
         }

@@ -60,11 +60,16 @@ pub fn anchor(text: &OsStr, bases: &Bases<'_>) -> Result<Anchored, PathError> {
     if text.contains(&0) {
         return Err(PathError::Wrong("it holds a NUL, which no path can".into()));
     }
-    let plain = !text.iter().any(|byte| matches!(byte, b'$' | b'\\' | b'*' | b'?'));
-    if plain && !text.starts_with(b"~") {
-        // The common case needs no expansion.
-        let path = normal(&bases.workdir.join(OsStr::from_bytes(text)));
-        return Ok(Anchored { path, pattern: None, optional });
+    // The common cases need no expansion.
+    if !text.iter().any(|byte| matches!(byte, b'$' | b'\\' | b'*' | b'?')) {
+        let (base, rest) = match text.strip_prefix(b"~/") {
+            Some(rest) => (bases.home, relative(rest)),
+            None => (bases.workdir, text),
+        };
+        if !text.starts_with(b"~") || text.starts_with(b"~/") {
+            let path = normal(&base.join(OsStr::from_bytes(rest)));
+            return Ok(Anchored { path, pattern: None, optional });
+        }
     }
     let expanded = expand(text, bases).map_err(|error| match error {
         PathError::Unset(name) if !optional => PathError::Wrong(format!(
@@ -102,6 +107,14 @@ pub fn normal(path: &Path) -> PathBuf {
         }
     }
     out
+}
+
+/// What is left of `~//x` after the home must not count as absolute.
+fn relative(mut rest: &[u8]) -> &[u8] {
+    while let Some(after) = rest.strip_prefix(b"/") {
+        rest = after;
+    }
+    rest
 }
 
 fn strip_optional(text: &[u8]) -> (&[u8], bool) {

@@ -6,6 +6,7 @@
 
 use crate::host::HostRule;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -85,7 +86,7 @@ pub struct ProtectedName {
     /// How a created one is judged.
     pub guarded: Guarded,
     /// Who executes or trusts it on the host.
-    pub reason: String,
+    pub reason: Cow<'static, str>,
     /// Also protected below the first level of the tree.
     pub nested: bool,
 }

@@ -78,7 +78,7 @@ impl Rules<'_, '_> {
     ) -> Result<(), PolicyError> {
         let Some(anchored) = self.anchor(entry)? else { return Ok(()) };
         // An option is somebody's express will; a profile is written for any directory.
-        let whole = anchored.path == self.bases.workdir && anchored.pattern.is_none();
+        let whole = anchored.path.as_os_str() == self.bases.workdir.as_os_str() && anchored.pattern.is_none();
         if whole && !entry.is_option() {
             if let Some(reason) = workspace::no_workspace(&policy.workdir, &policy.home_dir) {
                 let directory = policy.workdir.display();
