@@ -2,7 +2,7 @@
 
 use crate::error::Fault;
 use crate::options::{PLAIN, POLICY, Spec};
-use crate::{doctor, generate, help, plan, profiles, run, why};
+use crate::{doctor, generate, help, import, plan, profiles, run, why};
 use std::ffi::OsString;
 
 /// The rest of the command line.
@@ -34,7 +34,7 @@ const fn command(
 }
 
 /// All commands of this build.
-pub const COMMANDS: [Command; 11] = [
+pub const COMMANDS: [Command; 13] = [
     command("run", "[OPTIONS] [--] CMD [ARG...]", "Run a command in a sandbox", &POLICY, |a| {
         run::run(a)
     }),
@@ -70,6 +70,10 @@ pub const COMMANDS: [Command; 11] = [
     },
     command("trust", "FILE", "Accept a policy file found in a project", &PLAIN, profiles::trust),
     Command {
+        subcommands: &["claude", "srt", "fence", "greywall"],
+        ..command("import", "claude|srt|fence|greywall FILE [-o FILE]", "Convert a peer's settings to a profile", &PLAIN, import::import)
+    },
+    Command {
         subcommands: &["bash", "zsh", "fish", "elvish", "powershell"],
         ..command(
             "completions",
@@ -80,6 +84,7 @@ pub const COMMANDS: [Command; 11] = [
         )
     },
     command("man", "", "Print the man page", &PLAIN, generate::man),
+    command("schema", "", "Print the JSON Schema of profile files", &PLAIN, generate::schema),
     command("version", "", "Print the version", &PLAIN, |_| {
         println!("ringfence {}", env!("CARGO_PKG_VERSION"));
         Ok(0)

@@ -108,6 +108,20 @@ const EXIT_CODES: &str = ".SH \"EXIT STATUS\"\nThe command's own; 128+n when sig
 when the time ran out; 125 when ringfence itself failed; 126 when the command could not be executed; \
 127 when it was not found.\n";
 
+/// `ringfence schema`
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn schema(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&PLAIN, arguments, false)?;
+    if let Some(done) = crate::help::asked("schema", &parsed) {
+        return done;
+    }
+    let mut text = serde_json::to_vec_pretty(&ringfence_policy::schema()).map_err(Fault::of)?;
+    text.push(b'\n');
+    print(&text)
+}
+
 /// Writes to standard output; a reader that stopped reading is no failure.
 ///
 /// # Errors

@@ -7,7 +7,6 @@ mod doctor;
 mod error;
 mod generate;
 mod help;
-#[cfg(any())]
 mod import;
 mod options;
 mod plan;

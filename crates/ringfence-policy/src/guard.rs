@@ -16,7 +16,7 @@ pub(crate) fn resolve(policy: &mut Policy) {
     policy.protected_names = NAMES
         .iter()
         .map(|entry| ProtectedName {
-            name: entry.name.to_owned(),
+            name: entry.name.into(),
             guarded: entry.guarded,
             reason: entry.reason.into(),
             nested: entry.nested,
@@ -25,8 +25,11 @@ pub(crate) fn resolve(policy: &mut Policy) {
     for tree in &trees {
         let above = trees.iter().filter(|above| tree.starts_with(above) && tree != *above);
         for above in above {
-            if let Some((guarded, _)) = named(&policy.protected_names, above, tree) {
-                policy.unprotected.insert(guarded);
+            // Only exactly the guarded path lifts its protection: a rule about something in it
+            // would free the rest as well.
+            let named = named(&policy.protected_names, above, tree);
+            if named.is_some_and(|(guarded, _)| guarded == *tree) {
+                policy.unprotected.insert(tree.clone());
             }
         }
     }
@@ -56,7 +59,7 @@ fn home(policy: &mut Policy, trees: &[PathBuf]) {
 
 fn protect(policy: &mut Policy, trees: &[PathBuf], name: &str, reason: &str) {
     let path = policy.home_dir.join(name);
-    if trees.iter().any(|tree| tree.starts_with(&path)) {
+    if trees.contains(&path) {
         policy.unprotected.insert(path);
         return;
     }

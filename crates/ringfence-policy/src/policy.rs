@@ -82,7 +82,7 @@ pub struct PathRule {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProtectedName {
     /// Path relative to any directory of a writable tree; `*` matches within a component.
-    pub name: String,
+    pub name: Cow<'static, str>,
     /// How a created one is judged.
     pub guarded: Guarded,
     /// Who executes or trusts it on the host.
@@ -291,8 +291,8 @@ pub struct Policy {
     pub links: BTreeMap<PathBuf, PathBuf>,
     /// Names protected at any depth of each writable tree.
     pub protected_names: Vec<ProtectedName>,
-    /// Paths that a protected name would guard, had not a write rule named exactly them or
-    /// something below them: there the rule holds.
+    /// Paths that the built-in list would guard, had not a write rule named exactly them: there
+    /// the rule holds.
     pub unprotected: BTreeSet<PathBuf>,
     /// What home is.
     pub home: Home,

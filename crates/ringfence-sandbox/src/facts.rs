@@ -25,6 +25,8 @@ pub trait PathFacts {
     fn kind(&self, path: &Path) -> Kind;
     /// The names in a directory, sorted; none when it cannot be read.
     fn list(&self, path: &Path) -> Vec<std::ffi::OsString>;
+    /// The names in a directory, if they are at most `most`: no more than that is read.
+    fn short_list(&self, path: &Path, most: usize) -> Option<Vec<std::ffi::OsString>>;
 }
 
 /// The real file system.
@@ -47,6 +49,12 @@ impl PathFacts for HostPaths {
         names.sort();
         names
     }
+
+    fn short_list(&self, path: &Path, most: usize) -> Option<Vec<std::ffi::OsString>> {
+        let entries = path.read_dir().ok()?.take(most + 1).flatten();
+        let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        (names.len() <= most).then_some(names)
+    }
 }
 
 /// A file system made up by a test.
@@ -61,6 +69,10 @@ impl PathFacts for FakePaths {
     fn list(&self, path: &Path) -> Vec<std::ffi::OsString> {
         let below = self.0.keys().filter(|known| known.parent() == Some(path));
         below.filter_map(|known| known.file_name().map(ToOwned::to_owned)).collect()
+    }
+
+    fn short_list(&self, path: &Path, most: usize) -> Option<Vec<std::ffi::OsString>> {
+        Some(self.list(path)).filter(|names| names.len() <= most)
     }
 }
 

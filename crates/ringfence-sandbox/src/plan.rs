@@ -7,6 +7,7 @@
 
 use ringfence_policy::{Guarded, Layer, NetworkMode, Source};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 /// Version of the JSON form.
@@ -293,13 +294,15 @@ pub struct GuardStep {
     pub rule: Source,
 }
 
-/// A name looked for at the end in the directories of a writable tree.
+/// The names that hosts execute or trust, in one writable tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NestedGuard {
+pub struct GuardedTree {
     /// The writable tree.
     pub tree: PathBuf,
-    /// The names.
-    pub names: Vec<(String, Guarded)>,
+    /// Names whose first component did not exist at its top.
+    pub absent: Vec<(Cow<'static, str>, Guarded)>,
+    /// Names looked for at the end in the directories below its top.
+    pub nested: Vec<(Cow<'static, str>, Guarded)>,
 }
 
 /// A protection that is weaker than the policy asks, accepted by name.
@@ -341,7 +344,7 @@ pub struct Plan {
     /// Paths put right at the end.
     pub guards: Vec<GuardStep>,
     /// Names looked for at the end.
-    pub nested_guards: Vec<NestedGuard>,
+    pub guarded_trees: Vec<GuardedTree>,
     /// The network.
     pub network: NetworkMode,
     /// Where the command starts.

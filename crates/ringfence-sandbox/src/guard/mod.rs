@@ -10,7 +10,7 @@ mod saved;
 mod sweep;
 
 use crate::error::LaunchError;
-use crate::plan::{Found, GuardStep, NestedGuard, Plan};
+use crate::plan::{Found, GuardStep, GuardedTree, Plan};
 use quarantine::Quarantine;
 use ringfence_policy::{Guarded, git_config_executes};
 use ringfence_sys as sys;
@@ -31,7 +31,7 @@ pub(crate) struct Guarding {
     steps: Vec<(GuardStep, Saved)>,
     /// Directories that hold guarded paths which do not exist: unchanged, they need no look.
     parents: BTreeMap<PathBuf, Stamp>,
-    nested: Vec<NestedGuard>,
+    trees: Vec<GuardedTree>,
     /// Change times from here on belong to the run.
     since: i128,
     started: Instant,
@@ -59,7 +59,7 @@ impl Guarding {
         let mut guarding = Guarding {
             steps: Vec::with_capacity(plan.guards.len()),
             parents: BTreeMap::new(),
-            nested: plan.nested_guards.clone(),
+            trees: plan.guarded_trees.clone(),
             since,
             started: Instant::now(),
         };
@@ -79,22 +79,39 @@ impl Guarding {
             };
             guarding.steps.push((step.clone(), saved));
         }
+        for tree in &plan.guarded_trees {
+            guarding.note(&tree.tree);
+        }
         Ok(guarding)
+    }
+
+    fn note_parent(&mut self, path: &Path) {
+        if let Some(parent) = path.parent() {
+            self.note(parent);
+        }
     }
 
     /// A directory whose change time is older than the clock's grain shows by it whether names
     /// were added.
-    fn note_parent(&mut self, path: &Path) {
-        let Some(parent) = path.parent() else { return };
-        if self.parents.contains_key(parent) {
+    fn note(&mut self, directory: &Path) {
+        if self.parents.contains_key(directory) {
             return;
         }
-        if let Ok(data) = parent.symlink_metadata() {
-            if changed(&data) < self.since {
-                let stamp = Stamp(data.dev(), data.ino(), changed(&data));
-                self.parents.insert(parent.to_owned(), stamp);
-            }
+        if let Ok(data) = directory.symlink_metadata()
+            && changed(&data) < self.since
+        {
+            let stamp = Stamp(data.dev(), data.ino(), changed(&data));
+            self.parents.insert(directory.to_owned(), stamp);
         }
+    }
+
+    /// Whether a directory certainly got no new names since it was noted.
+    fn untouched(&self, directory: &Path) -> bool {
+        self.parents.get(directory).is_some_and(|stamp| {
+            directory.symlink_metadata().is_ok_and(|data| {
+                *stamp == Stamp(data.dev(), data.ino(), changed(&data))
+            })
+        })
     }
 
     /// Puts right what the run created or changed; returns a sentence for each. Without a
@@ -102,26 +119,17 @@ impl Guarding {
     pub fn enforce(&self, session: Option<&str>) -> Vec<String> {
         let mut work =
             Work { guarding: self, quarantine: Quarantine::new(session), said: Vec::new() };
-        let unchanged = |path: &PathBuf, stamp: &Stamp| {
-            path.symlink_metadata()
-                .is_ok_and(|data| *stamp == Stamp(data.dev(), data.ino(), changed(&data)))
-        };
-        let still: Vec<&PathBuf> = self
-            .parents
-            .iter()
-            .filter(|(path, stamp)| unchanged(path, stamp))
-            .map(|(path, _)| path)
-            .collect();
         for (step, saved) in &self.steps {
-            let parent = step.path.parent();
-            if step.found != Found::Absent
-                || !still.iter().any(|path| Some(path.as_path()) == parent)
-            {
+            let parent = step.path.parent().unwrap_or(Path::new("/"));
+            if step.found != Found::Absent || !self.untouched(parent) {
                 work.step(step, saved);
             }
         }
-        for nested in &self.nested {
-            sweep::sweep(&mut work, nested);
+        for tree in &self.trees {
+            if !self.untouched(&tree.tree) {
+                work.absent_names(tree);
+            }
+            sweep::sweep(&mut work, tree);
         }
         work.said
     }
@@ -194,6 +202,51 @@ impl Work<'_> {
         }
     }
 
+    /// Names of the built-in list that were not at the top of a tree.
+    fn absent_names(&mut self, tree: &GuardedTree) {
+        let mut looked: Option<(&str, bool)> = None;
+        for (name, guarded) in &tree.absent {
+            let first = name.split('/').next().unwrap_or_default();
+            let there = match looked {
+                Some((last, there)) if last == first => there,
+                _ => tree.tree.join(first).symlink_metadata().is_ok(),
+            };
+            if looked.is_none_or(|(last, _)| last != first) && there && first == ".git" {
+                self.git_link(&tree.tree.join(first), &tree.tree.join(first));
+            }
+            looked = Some((first, there));
+            if !there {
+                continue;
+            }
+            for path in expand(&tree.tree, name) {
+                let rule = crate::planner::built_in("protected names");
+                let step = GuardStep { path, found: Found::Absent, guarded: *guarded, rule };
+                self.step(&step, &Saved::Nothing);
+            }
+        }
+    }
+
+    /// A `.git` that is a file or a link leads git to a repository elsewhere: only to where the
+    /// list guards the configuration. A directory is judged by what is in it.
+    fn git_link(&mut self, at: &Path, shown: &Path) {
+        let target = match Saved::of(at) {
+            Ok(Saved::Link(target)) => Some(target),
+            Ok(Saved::File { bytes, .. }) => {
+                let text = bytes.strip_prefix(b"gitdir:").map(<[u8]>::trim_ascii);
+                text.map(|text| PathBuf::from(OsStr::from_bytes(text)))
+            }
+            Ok(Saved::Directory(_) | Saved::Nothing) => return,
+            Ok(Saved::Unknown) | Err(_) => None,
+        };
+        let parent = shown.parent().unwrap_or(Path::new("/"));
+        let allowed = target.is_some_and(|target| {
+            ringfence_policy::protect::git_link_allowed(&ringfence_policy::path::normal(&parent.join(target)))
+        });
+        if !allowed {
+            self.take_away(at, shown, "created");
+        }
+    }
+
     /// A component on the way to a guarded path is a link, which a host program would follow.
     /// One that was made during the run is taken away.
     fn link_on_the_way(&mut self, step: &GuardStep) {
@@ -223,6 +276,14 @@ impl Work<'_> {
             ),
         });
     }
+}
+
+/// The existing paths that a name with `*` components stands for below a directory.
+fn expand(directory: &Path, name: &str) -> Vec<PathBuf> {
+    if !name.contains(['*', '?']) {
+        return vec![directory.join(name)];
+    }
+    crate::planner::expand(&crate::facts::HostPaths, directory, name)
 }
 
 /// Whether a created or changed git file holds nothing that is executed.

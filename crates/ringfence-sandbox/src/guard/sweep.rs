@@ -6,9 +6,10 @@
 //! stays a small part of it. What was created or changed since the start and is executed or
 //! trusted by host programs is moved away.
 
-use super::{Directory, Work, changed, harmless};
+use super::{Directory, Work, changed, expand, harmless};
 use crate::guard::saved::Saved;
-use crate::plan::NestedGuard;
+use crate::plan::GuardedTree;
+use crate::planner::glob;
 use ringfence_policy::Guarded;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
@@ -22,36 +23,79 @@ const ENTRIES_PER_MILLISECOND: usize = 40;
 /// A directory costs as much as this many entries.
 const DIRECTORY: usize = 20;
 
-pub(super) fn sweep(work: &mut Work<'_>, nested: &NestedGuard) {
+pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
     // First component → what may follow it.
     let mut names: BTreeMap<&OsStr, Vec<(&Path, Guarded)>> = BTreeMap::new();
-    for (name, guarded) in &nested.names {
-        let name = Path::new(name);
-        if let Some(first) = name.iter().next() {
+    let mut wild: Vec<(&OsStr, Guarded)> = Vec::new();
+    for (name, guarded) in &tree.nested {
+        let name = Path::new(name.as_ref());
+        let Some(first) = name.iter().next() else { continue };
+        if first.as_bytes().contains(&b'*') {
+            wild.push((first, *guarded));
+        } else {
             names.entry(first).or_default().push((name, *guarded));
         }
     }
     let elapsed = work.guarding.started.elapsed().as_millis();
     let milliseconds = usize::try_from(elapsed).unwrap_or(usize::MAX);
     let mut budget = milliseconds.saturating_mul(ENTRIES_PER_MILLISECOND).saturating_add(ENTRIES);
-    let mut queue = VecDeque::from([nested.tree.clone()]);
+    let mut queue = VecDeque::from([tree.tree.clone()]);
     while let Some(path) = queue.pop_front() {
         let Some(left) = budget.checked_sub(DIRECTORY) else { return };
         budget = left;
         let Ok(directory) = Directory::open(&path) else { continue };
         let Ok(entries) = fs::read_dir(directory.at("")) else { continue };
-        let top = path == nested.tree;
+        let top = path == tree.tree;
         for entry in entries.flatten() {
             budget = budget.saturating_sub(1);
             let name = entry.file_name();
+            let wild = wild.iter().filter(|(pattern, _)| matches(pattern, &name));
+            for (_, guarded) in wild {
+                look(work, &path, Path::new(&name), *guarded);
+            }
             if let Some(candidates) = names.get(name.as_os_str()) {
                 if !top {
-                    for (relative, guarded) in candidates {
-                        look(work, &path, relative, *guarded);
-                    }
+                    below(work, &directory, &path, &name, candidates);
                 }
             } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 queue.push_back(path.join(name));
+            }
+        }
+    }
+}
+
+fn matches(pattern: &OsStr, name: &OsStr) -> bool {
+    pattern.to_str().zip(name.to_str()).is_some_and(|(pattern, name)| glob(pattern, name))
+}
+
+/// A directory holds the first component of protected names.
+fn below(
+    work: &mut Work<'_>,
+    directory: &Directory,
+    path: &Path,
+    first: &OsStr,
+    candidates: &[(&Path, Guarded)],
+) {
+    let at = directory.at(first);
+    let Ok(data) = at.symlink_metadata() else { return };
+    if first == ".git" && !data.is_dir() {
+        if changed(&data) >= work.guarding.since {
+            work.git_link(&at, &path.join(first));
+        }
+        return;
+    }
+    if data.is_symlink() {
+        // What it leads to is looked at where it really is; the link itself is what a host
+        // program would follow.
+        if changed(&data) >= work.guarding.since {
+            work.take_away(&at, &path.join(first), "created or changed");
+        }
+        return;
+    }
+    for (relative, guarded) in candidates {
+        for found in expand(path, &relative.to_string_lossy()) {
+            if let Ok(relative) = found.strip_prefix(path) {
+                look(work, path, relative, *guarded);
             }
         }
     }

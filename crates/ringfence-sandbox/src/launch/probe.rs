@@ -17,9 +17,10 @@ pub fn probe() -> Availability {
         Namespaces::CGROUP,
     ];
     let all = all.into_iter().fold(Namespaces::USER, Namespaces::and);
+    let (user, group) = (sys::identity::user(), sys::identity::group());
     match sys::process::fork_into(all, None) {
         Ok(Forked::Child) => {
-            let mapped = super::child::map_identity(sys::identity::user(), sys::identity::group());
+            let mapped = super::child::map_identity(user, group);
             let proc = sys::mount::new_file_system(c"proc", &[], sys::mount::Attributes::NONE);
             sys::process::exit_now(match (mapped, proc) {
                 (Ok(()), Ok(_)) => 0,

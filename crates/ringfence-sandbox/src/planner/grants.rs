@@ -153,7 +153,7 @@ impl Grants {
 
 /// The existing paths that a pattern of single components names below an anchor. Each `*`
 /// costs one directory listing; `**` names nothing here (it is refused elsewhere).
-pub(super) fn expand(paths: &dyn PathFacts, anchor: &Path, pattern: &str) -> Vec<PathBuf> {
+pub(crate) fn expand(paths: &dyn PathFacts, anchor: &Path, pattern: &str) -> Vec<PathBuf> {
     let mut found = vec![anchor.to_owned()];
     for component in pattern.split('/') {
         if component == "**" {

@@ -7,10 +7,11 @@
 
 use super::grants::{Grants, expand};
 use super::{PlanError, Planning};
-use crate::facts::Kind;
-use crate::plan::{Found, GuardStep, NestedGuard, Tier};
+use crate::facts::{Kind, PathFacts};
+use crate::plan::{Found, GuardStep, GuardedTree, Tier};
 use ringfence_policy::{Access, Guarded, Source};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// A path held by a mount.
@@ -27,7 +28,7 @@ pub(super) struct Held {
 pub(super) struct Guards {
     pub held: Vec<Held>,
     pub steps: Vec<GuardStep>,
-    pub nested: Vec<NestedGuard>,
+    pub trees: Vec<GuardedTree>,
 }
 
 pub(super) fn guards(
@@ -37,9 +38,9 @@ pub(super) fn guards(
 ) -> Result<Guards, PlanError> {
     let mut wanted = Wanted { planning, grants, rules: BTreeMap::new() };
     wanted.named_paths()?;
-    wanted.known_names();
+    let trees = wanted.known_names();
     let wanted = wanted.rules;
-    let mut guards = Guards { nested: nested(planning, grants), ..Guards::default() };
+    let mut guards = Guards { trees, ..Guards::default() };
     for (path, (tree, guarded, rule)) in wanted {
         let found = match planning.paths.kind(&path) {
             Kind::Absent if guarded == Guarded::ExistingOnly => continue,
@@ -107,49 +108,81 @@ impl Wanted<'_, '_> {
         Ok(())
     }
 
-    /// The list of names that hosts execute or trust, at the top of each writable tree.
-    fn known_names(&mut self) {
+    /// The list of names that hosts execute or trust, in each writable tree.
+    fn known_names(&mut self) -> Vec<GuardedTree> {
         let trees = self.grants.trees.iter().filter(|(_, grant)| grant.write && grant.directory);
-        for tree in trees.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
-            // Many names share a first component: look at it once.
-            let mut present: BTreeMap<&str, bool> = BTreeMap::new();
-            for name in &self.planning.policy.protected_names {
-                let rule = Source {
-                    origin: "built in".to_owned(),
-                    key: "protected names".to_owned(),
-                    text: name.name.clone(),
-                };
-                let first = name.name.split('/').next().unwrap_or_default();
-                let parent_there = first == name.name
-                    || *present.entry(first).or_insert_with(|| {
-                        self.planning.paths.kind(&tree.join(first)) != Kind::Absent
-                    });
-                if !name.name.contains(['*', '?']) {
-                    self.add(tree.join(&name.name), name.guarded, &rule);
-                } else if parent_there && first != name.name {
-                    // A pattern at the very top would list the whole directory at each start;
-                    // it is looked for at the end instead.
-                    for path in expand(self.planning.paths, &tree, &name.name) {
-                        self.add(path, name.guarded, &rule);
-                    }
+        let trees: Vec<PathBuf> = trees.map(|(path, _)| path.clone()).collect();
+        trees.into_iter().map(|tree| self.names_in(tree)).collect()
+    }
+
+    fn names_in(&mut self, tree: PathBuf) -> GuardedTree {
+        let policy = self.planning.policy;
+        let mut top = Top::of(self.planning.paths, &tree);
+        let mut absent = Vec::with_capacity(policy.protected_names.len());
+        for name in &policy.protected_names {
+            let first = name.name.split('/').next().unwrap_or_default();
+            if first.contains(['*', '?']) {
+                // Looked for at the end only: a large directory is not listed at each start.
+                continue;
+            }
+            if !top.has(first) {
+                if name.guarded != Guarded::ExistingOnly {
+                    absent.push((name.name.clone(), name.guarded));
                 }
+                continue;
+            }
+            let rule = Source {
+                origin: "built in".to_owned(),
+                key: "protected names".to_owned(),
+                text: name.name.to_string(),
+            };
+            if name.name.contains(['*', '?']) {
+                for path in expand(self.planning.paths, &tree, &name.name) {
+                    self.add(path, name.guarded, &rule);
+                }
+            } else {
+                self.add(tree.join(name.name.as_ref()), name.guarded, &rule);
             }
         }
+        if !policy.unprotected.is_empty() {
+            absent.retain(|(name, _)| !policy.unprotected.contains(&tree.join(name.as_ref())));
+        }
+        let nested = policy.protected_names.iter().filter(|name| {
+            let judged_later = name.guarded != Guarded::ExistingOnly;
+            judged_later && (name.nested || name.name.starts_with('*'))
+        });
+        let nested = nested.map(|name| (name.name.clone(), name.guarded)).collect();
+        GuardedTree { tree, absent, nested }
     }
 }
 
-/// Names looked for at the end in the directories below each writable tree.
-fn nested(planning: &Planning<'_>, grants: &Grants) -> Vec<NestedGuard> {
-    let names: Vec<(String, Guarded)> = planning
-        .policy
-        .protected_names
-        .iter()
-        .filter(|name| name.nested && name.guarded != Guarded::ExistingOnly)
-        .map(|name| (name.name.clone(), name.guarded))
-        .collect();
-    if names.is_empty() {
-        return Vec::new();
+/// What is at the top of a tree: by one listing where that is short, else name by name.
+struct Top<'a> {
+    paths: &'a dyn PathFacts,
+    tree: &'a Path,
+    listing: Option<BTreeSet<OsString>>,
+    known: BTreeMap<String, bool>,
+}
+
+/// Entries that one read of a directory returns; a longer listing would make a start depend on
+/// the size of the workspace.
+const SHORT: usize = 256;
+
+impl<'a> Top<'a> {
+    fn of(paths: &'a dyn PathFacts, tree: &'a Path) -> Top<'a> {
+        let listing = paths.short_list(tree, SHORT).map(|names| names.into_iter().collect());
+        Top { paths, tree, listing, known: BTreeMap::new() }
     }
-    let trees = grants.trees.iter().filter(|(_, grant)| grant.write && grant.directory);
-    trees.map(|(tree, _)| NestedGuard { tree: tree.clone(), names: names.clone() }).collect()
+
+    fn has(&mut self, name: &str) -> bool {
+        if let Some(listing) = &self.listing {
+            return listing.contains(OsStr::new(name));
+        }
+        if let Some(known) = self.known.get(name) {
+            return *known;
+        }
+        let there = self.paths.kind(&self.tree.join(name)) != Kind::Absent;
+        self.known.insert(name.to_owned(), there);
+        there
+    }
 }

@@ -11,6 +11,8 @@ mod guards;
 mod limits;
 mod view;
 
+pub(crate) use grants::{expand, glob};
+
 use crate::facts::{Availability, Facts, PathFacts};
 use crate::plan::{Degraded, Plan, SCHEMA, Tier};
 use ringfence_policy::{Layer, NetworkMode, Policy, Source, TierChoice};
@@ -171,7 +173,7 @@ fn plan_tier(
         environment: environment::steps(policy, facts, tier),
         limits,
         guards: guards.steps,
-        nested_guards: guards.nested,
+        guarded_trees: guards.trees,
         network: policy.network.mode,
         workdir: policy.workdir.clone(),
         degraded: planning.degraded,

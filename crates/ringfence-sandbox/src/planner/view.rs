@@ -6,6 +6,7 @@ use super::{PlanError, Planning, built_in};
 use crate::facts::Kind;
 use crate::plan::{LimitStep, MountOp, MountStep};
 use ringfence_policy::Home;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Links at the top of a merged-/usr system, and those old programs rely on.
@@ -41,10 +42,16 @@ pub(super) fn steps(
     view.held(guards);
     view.masks()?;
     // Parents before children; at one path, what is put there before what holds it.
-    view.steps.sort_by(|a, b| a.path.cmp(&b.path).then(order(&a.op).cmp(&order(&b.op))));
+    view.steps.sort_by_cached_key(|step| (sort_key(&step.path), order(&step.op)));
     view.steps.dedup_by(|b, a| a.path == b.path && order(&a.op) == order(&b.op));
     view.steps.insert(0, view.root());
     Ok(view.steps)
+}
+
+/// Orders paths by components, parents first, without taking them apart at each comparison.
+fn sort_key(path: &Path) -> Vec<u8> {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.iter().map(|&byte| if byte == b'/' { 0 } else { byte }).collect()
 }
 
 fn order(op: &MountOp) -> u8 {
