@@ -44,20 +44,30 @@ fn home(policy: &mut Policy, trees: &[PathBuf]) {
         if inside.is_none() && !policy.home_dir.starts_with(tree) {
             continue;
         }
-        let inside = inside.map_or(&b""[..], |inside| inside.as_os_str().as_bytes());
-        for (name, reason) in HOME {
+        let inside = inside.map(|inside| inside.as_os_str().as_bytes());
+        // Names count from the tree's top, which is the home's only when the tree is the home.
+        let named = NAMES.iter().filter(|entry| match inside {
+            Some(inside) => !inside.is_empty() && !entry.name.contains('*'),
+            None => !entry.nested,
+        });
+        let named = named.map(|entry| (entry.name, entry.guarded, entry.reason));
+        let listed = HOME.iter().map(|(name, reason)| (*name, Guarded::Plain, *reason));
+        for (name, guarded, reason) in listed.chain(named) {
             let below = match inside {
-                [] => true,
-                inside => name.as_bytes().strip_prefix(inside).is_some_and(|rest| rest.starts_with(b"/")),
+                None | Some([]) => true,
+                Some(inside) => {
+                    let rest = name.as_bytes().strip_prefix(inside);
+                    rest.is_some_and(|rest| rest.starts_with(b"/"))
+                }
             };
             if below {
-                protect(policy, trees, name, reason);
+                protect(policy, trees, name, guarded, reason);
             }
         }
     }
 }
 
-fn protect(policy: &mut Policy, trees: &[PathBuf], name: &str, reason: &str) {
+fn protect(policy: &mut Policy, trees: &[PathBuf], name: &str, guarded: Guarded, reason: &str) {
     let path = policy.home_dir.join(name);
     if trees.contains(&path) {
         policy.unprotected.insert(path);
@@ -72,7 +82,7 @@ fn protect(policy: &mut Policy, trees: &[PathBuf], name: &str, reason: &str) {
         path,
         pattern: None,
         optional: true,
-        guarded: Guarded::Plain,
+        guarded,
         reason: Some(reason.to_owned()),
         source: built_in(),
     });

@@ -174,7 +174,7 @@ pub const NAMES: &[Entry] = &[
 
 /// Protected below the home directory as well, wherever that lies in a writable tree: what a
 /// login, a shell, a desktop or a developer's tool runs. A tree that is granted by exactly such
-/// a path, or by one below it, is left alone.
+/// a path is left alone. The [`NAMES`] hold there besides.
 pub const HOME: &[(&str, &str)] = &[
     // Shells, logins and the desktop.
     (".login", "csh runs it"),
@@ -283,13 +283,6 @@ pub const HOME: &[(&str, &str)] = &[
     (".password-store", "credentials"),
     (".local/share/keyrings", "credentials"),
     // Agents' own settings, beside those of projects above.
-    (".claude/settings.json", "Claude Code runs its hooks and follows its permissions"),
-    (".claude/settings.local.json", "Claude Code runs its hooks and follows its permissions"),
-    (".claude/hooks", "Claude Code runs them"),
-    (".claude/commands", "Claude Code follows them, shell commands included"),
-    (".claude/agents", "Claude Code follows them with the permissions they name"),
-    (".claude/skills", "Claude Code follows them, scripts included"),
-    (".claude/plugins", "Claude Code runs them"),
     (".claude/local", "shells find claude there"),
     (".codex/config.toml", "Codex starts the servers and notifiers it names"),
     (".codex/hooks", "Codex runs them"),
@@ -312,7 +305,6 @@ pub const HOME: &[(&str, &str)] = &[
     (".copilot/mcp-config.json", "Copilot starts the servers it names"),
     (".copilot/config.json", "Copilot follows its permissions"),
     (".copilot/agents", "Copilot starts the servers they name"),
-    (".aider.conf.yml", "aider runs commands it names"),
     // What decides about sandboxes.
     (".config/ringfence", "profiles decide what a sandbox may do"),
     (".local/state/ringfence", "the records of sandboxes"),

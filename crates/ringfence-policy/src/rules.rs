@@ -10,6 +10,7 @@ use crate::policy::{Access, Guarded, PathRule, Policy, Source};
 use crate::resolve::Context;
 use crate::{guard, secrets, workspace};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -78,17 +79,14 @@ impl Rules<'_, '_> {
     ) -> Result<(), PolicyError> {
         let Some(anchored) = self.anchor(entry)? else { return Ok(()) };
         // An option is somebody's express will; a profile is written for any directory.
-        let whole = anchored.path.as_os_str() == self.bases.workdir.as_os_str() && anchored.pattern.is_none();
-        if whole && !entry.is_option() {
-            if let Some(reason) = workspace::no_workspace(&policy.workdir, &policy.home_dir) {
-                let directory = policy.workdir.display();
-                let warning = format!(
-                    "{directory} is not granted as the workspace, because {reason}; say {} . to grant it",
-                    entry.key.option()
-                );
-                if !policy.warnings.contains(&warning) {
-                    policy.warnings.push(warning);
-                }
+        if anchored.pattern.is_none() && !entry.is_option() && is_relative(&entry.text) {
+            if let Some(reason) = workspace::no_workspace(&anchored.path, &policy.home_dir) {
+                let directory = anchored.path.display();
+                let option = entry.key.option();
+                let text = entry.text.to_string_lossy();
+                policy.warnings.push(format!(
+                    "{directory} is not granted as the workspace, because {reason}; say {option} {text} to grant it"
+                ));
                 return Ok(());
             }
         }
@@ -284,6 +282,13 @@ pub(crate) fn planted<'a>(
         let tree = trees.iter().find(|tree| inside(tree) && !target.starts_with(tree))?;
         Some((link.as_path(), tree.as_path()))
     })
+}
+
+/// Whether a rule stands on the directory of the run.
+fn is_relative(text: &OsStr) -> bool {
+    let text = text.as_bytes();
+    let text = text.strip_prefix(b"?").unwrap_or(text);
+    !text.starts_with(b"/") && !text.starts_with(b"~") && !text.starts_with(b"$")
 }
 
 fn plain(access: Access, path: PathBuf, optional: bool, source: Source) -> PathRule {

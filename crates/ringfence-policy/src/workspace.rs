@@ -3,7 +3,7 @@
 use crate::files::Resolver;
 use crate::gitconfig;
 use crate::policy::{Access, Guarded, PathRule, Policy, Source};
-use crate::protect::HOME;
+use crate::protect::{HOME, NAMES};
 use std::path::{Path, PathBuf};
 
 /// A `.git` file or the file that points back to it is one short line.
@@ -41,7 +41,8 @@ pub(crate) fn no_workspace(workdir: &Path, home: &Path) -> Option<String> {
         return Some("many programs share it".to_owned());
     }
     let inside = in_home?;
-    let (_, reason) = HOME.iter().find(|(name, _)| inside.starts_with(name))?;
+    let listed = HOME.iter().copied().chain(NAMES.iter().map(|entry| (entry.name, entry.reason)));
+    let (_, reason) = listed.into_iter().find(|(name, _)| inside.starts_with(name))?;
     Some(format!("of what is there: {reason}"))
 }
 
@@ -127,7 +128,7 @@ fn bare(resolver: &mut Resolver<'_>, policy: &mut Policy, workdir: &Path) {
 
 /// Protects what the list of names protects below `.git`, where the directory has another name.
 fn guard_repository(policy: &mut Policy, directory: &Path) {
-    for entry in crate::protect::NAMES {
+    for entry in NAMES {
         let Some(name) = entry.name.strip_prefix(".git/") else { continue };
         let (path, pattern) = match name.split_once("/*") {
             Some((first, rest)) => (directory.join(first), Some(format!("*{rest}"))),

@@ -1,0 +1,237 @@
+//! What is decided, why, and what there is to type; each refusal beside what is allowed.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use common::{Host, host};
+use ringfence_policy::decide::{Request, decide};
+use ringfence_policy::{Decision, Key, Subject};
+use std::path::Path;
+
+fn connect(host: &Host, name: &str, port: u16) -> Decision {
+    decide(&host.policy(), &Request::Connect { host: name.parse().unwrap(), port })
+}
+
+fn http(host: &Host, method: &str, url: &str) -> Decision {
+    decide(&host.policy(), &Request::Http { method: method.into(), url: url.into() })
+}
+
+fn env(host: &Host, name: &str) -> Decision {
+    decide(&host.policy(), &Request::Env { name: name.into() })
+}
+
+#[test]
+fn the_workspace_is_writable_and_the_system_is_not() {
+    let host = host();
+    assert!(host.write("/home/u/project/src/main.rs").allowed);
+    assert!(host.read("/usr/bin/true").allowed);
+    let denied = host.write("/usr/bin/true");
+    assert!(!denied.allowed);
+    assert_eq!(denied.remedy.as_deref(), Some("--write /usr/bin/true"));
+    assert_eq!(denied.rule.unwrap().key, "filesystem.read");
+}
+
+#[test]
+fn a_path_through_a_link_of_the_view_is_judged_where_it_leads() {
+    let host = host();
+    assert!(host.read("/bin/true").allowed);
+    let lexical = decide(&host.policy(), &Request::Read(Subject::lexical(Path::new("/bin/true"))));
+    assert!(lexical.allowed, "{lexical}");
+}
+
+#[test]
+fn the_worse_of_two_spellings_counts() {
+    let host = host().with(|files| files.symlink("/home/u/project/keys", "/home/u/.ssh"));
+    let decision = host.read("/home/u/project/keys/id_ed25519");
+    assert!(!decision.allowed, "{decision}");
+    assert!(decision.explanation.contains("leads to /home/u/.ssh/id_ed25519"));
+    assert!(host.read("/home/u/project/src").allowed);
+}
+
+#[test]
+fn dots_do_not_lead_out() {
+    assert!(!host().write("/home/u/project/../.ssh/authorized_keys").effect.is_none());
+    assert!(!host().read("/home/u/project/../.ssh/id_ed25519").allowed);
+}
+
+#[test]
+fn deny_beats_protect_beats_write_beats_read() {
+    let base = || host().option(Key::Read, ".").option(Key::Write, ".");
+    assert!(base().write("/home/u/project/x").allowed);
+    let protected = base().option(Key::Protect, "x");
+    assert!(!protected.write("/home/u/project/x").allowed);
+    assert!(protected.read("/home/u/project/x").allowed);
+    let denied = base().option(Key::Protect, "x").option(Key::Deny, "x");
+    assert!(!denied.read("/home/u/project/x/y").allowed);
+    assert_eq!(denied.read("/home/u/project/x").remedy.as_deref(), Some("leave out --deny x"));
+    assert!(!base().option(Key::Deny, "x").option(Key::Write, "x?").write("/home/u/project/x").allowed);
+}
+
+#[test]
+fn a_denied_pattern_covers_what_it_names() {
+    let host = host().option(Key::Deny, "*.pem");
+    assert!(!host.read("/home/u/project/a.pem").allowed);
+    assert!(host.read("/home/u/project/a.pub").allowed);
+    assert!(host.read("/home/u/project/src/a.pem").allowed);
+    let everywhere = common::host().option(Key::Deny, "**/.env");
+    assert!(!everywhere.read("/home/u/project/src/.env").allowed);
+}
+
+#[test]
+fn what_hosts_execute_is_protected_at_any_depth() {
+    let host = host();
+    let paths = [
+        ".git/hooks/pre-commit", ".git/config", "vendor/x/.git/config", ".vscode/tasks.json", "a/b/.envrc",
+        ".mcp.json", ".claude/settings.json", ".husky/pre-commit", "sub/.git/modules/m/hooks/post-checkout",
+        ".cargo/config.toml", ".bashrc", "my.code-workspace", ".git/commondir",
+    ];
+    for path in paths {
+        let decision = host.write(&format!("/home/u/project/{path}"));
+        assert!(!decision.allowed, "{path}");
+        assert_eq!(decision.layer, "protect");
+        assert!(decision.remedy.unwrap().starts_with("--write /home/u/project/"), "{path}");
+        assert!(host.read(&format!("/home/u/project/{path}")).allowed, "{path}");
+    }
+    let free = [
+        ".git/index", ".git/objects/ab/cd", ".git/refs/heads/main", ".claude/notes.md", "package.json",
+        "src/.bashrc", ".github/workflows/ci.yml", "hooks/x", ".gitignore",
+    ];
+    for path in free {
+        let decision = host.write(&format!("/home/u/project/{path}"));
+        assert!(decision.allowed, "{path}: {decision}");
+    }
+}
+
+#[test]
+fn exactly_a_protected_path_can_be_granted() {
+    let host = host().with(|files| files.directory("/home/u/project/.vscode").directory("/home/u/project/.idea/x"));
+    assert!(!host.write("/home/u/project/.vscode/tasks.json").allowed);
+    let host = host.option(Key::Write, ".vscode").option(Key::Write, ".idea/x");
+    assert!(host.write("/home/u/project/.vscode/tasks.json").allowed);
+    // What is in it is not it: the rest would be free as well.
+    assert!(!host.write("/home/u/project/.idea/workspace.xml").allowed);
+}
+
+#[test]
+fn a_private_home_and_tmp_are_explained() {
+    let host = host();
+    let decision = host.write("/home/u/.bashrc");
+    assert!(decision.allowed);
+    assert_eq!(decision.effect.as_deref(), Some("private: discarded at the end"));
+    assert!(!host.read("/home/u/.bashrc").allowed);
+    assert_eq!(host.write("/tmp/x").effect.as_deref(), Some("private: discarded at the end"));
+    let named = common::host().option(Key::Home, "agent");
+    assert_eq!(named.write("/home/u/.bashrc").effect.as_deref(), Some("private: kept in the home `agent`"));
+    // Without a view of its own, a sandbox cannot write there at all.
+    let process = common::host().option(Key::Tier, "process");
+    assert!(!process.write("/home/u/.bashrc").allowed);
+    let shared = common::host().option(Key::Home, "host");
+    assert!(!shared.write("/home/u/.bashrc").allowed);
+    assert!(!host.write("/var/lib/x").allowed);
+    assert!(host.write("/dev/null").allowed && host.read("/proc/self/status").allowed);
+    assert!(!host.write("/proc/sysrq-trigger").allowed && !host.read("/dev/sda").allowed);
+}
+
+#[test]
+fn remedies_can_be_typed() {
+    let decision = host().read("/data/it's here");
+    assert_eq!(decision.remedy.as_deref(), Some("--read '/data/it'\\''s here'"));
+}
+
+#[test]
+fn there_is_no_network_unless_one_is_granted() {
+    let none = host();
+    let denied = connect(&none, "example.org", 443);
+    assert!(!denied.allowed);
+    assert_eq!(denied.remedy.as_deref(), Some("--allow-host example.org"));
+    let some = host().option(Key::AllowHost, "*.example.org").option(Key::DenyHost, "bad.example.org:*");
+    assert!(connect(&some, "a.example.org", 443).allowed);
+    assert!(!connect(&some, "bad.example.org", 443).allowed);
+    assert!(!connect(&some, "example.org", 443).allowed);
+    let port = connect(&some, "a.example.org", 22);
+    assert!(!port.allowed);
+    assert_eq!(port.remedy.as_deref(), Some("--allow-host a.example.org:22"));
+    assert!(port.explanation.contains("is for ports 80,443"), "{port}");
+    let closed = host().option(Key::AllowHost, "example.org").option(Key::Mode, "none");
+    assert!(!connect(&closed, "example.org", 443).allowed);
+    let open = host().option(Key::Mode, "host");
+    assert!(connect(&open, "example.org", 22).allowed);
+}
+
+#[test]
+fn the_hosts_loopback_is_granted_by_port() {
+    let granted = host().option(Key::AllowHost, "localhost:5432");
+    assert!(connect(&granted, "localhost", 5432).allowed);
+    assert!(connect(&granted, "127.0.0.1", 5432).allowed);
+    assert!(!connect(&granted, "localhost", 5433).allowed);
+    assert!(!connect(&granted, "127.0.0.2", 5432).allowed);
+    let any = host().option(Key::AllowHost, "*:*");
+    assert!(!connect(&any, "localhost", 5432).allowed);
+    assert!(!connect(&any, "169.254.169.254", 80).allowed);
+    assert!(connect(&any, "example.org", 22).allowed);
+}
+
+#[test]
+fn request_rules_allow_these_requests_only() {
+    let host = host().option(Key::Http, "GET api.example.org/repos/*");
+    assert!(http(&host, "GET", "https://api.example.org/repos/x?page=2").allowed);
+    let denied = http(&host, "POST", "https://api.example.org/repos/x");
+    assert!(!denied.allowed);
+    assert_eq!(denied.remedy.as_deref(), Some("--http 'POST api.example.org/repos/x'"));
+    assert!(!http(&host, "GET", "https://api.example.org/repos/../user").allowed);
+    assert!(!http(&host, "GET", "https://api.example.org/repos/%2e%2e/user").allowed);
+    assert!(!http(&host, "GET", "https://api.example.org/repos/..%2fuser").allowed);
+    assert!(!http(&host, "GET", "https://other.example.org/repos/x").allowed);
+}
+
+#[test]
+fn a_socket_is_visible_only_when_granted() {
+    let host = host().with(|files| files.file("/run/docker.sock", "").symlink("/var/run", "/run"));
+    let ask = |host: &Host, path: &str| decide(&host.policy(), &Request::Socket(host.subject(path)));
+    let denied = ask(&host, "/var/run/docker.sock");
+    assert!(!denied.allowed);
+    assert_eq!(denied.remedy.as_deref(), Some("--allow-socket /run/docker.sock"));
+    let host = host.option(Key::Sockets, "/var/run/docker.sock");
+    assert!(ask(&host, "/var/run/docker.sock").allowed && ask(&host, "/run/docker.sock").allowed);
+    assert!(!ask(&host, "/run/other.sock").allowed);
+}
+
+#[test]
+fn credentials_are_hidden_unless_named() {
+    let plain = host();
+    assert!(env(&plain, "PATH").allowed);
+    let denied = env(&plain, "GITHUB_TOKEN");
+    assert!(!denied.allowed);
+    assert_eq!(denied.remedy.as_deref(), Some("--env GITHUB_TOKEN"));
+    assert!(denied.explanation.contains("a credential"));
+    assert!(env(&host().option(Key::Pass, "GITHUB_TOKEN"), "GITHUB_TOKEN").allowed);
+    assert!(env(&host().option(Key::Set, "GITHUB_TOKEN=x"), "GITHUB_TOKEN").allowed);
+    let clean = host().option(Key::Clean, "true").option(Key::Pass, "LANG");
+    assert!(!env(&clean, "PATH").allowed && env(&clean, "LANG").allowed);
+    assert!(!env(&clean, "AWS_REGION").allowed && env(&plain, "AWS_REGION").allowed);
+}
+
+#[test]
+fn the_value_of_a_variable_is_not_in_its_source() {
+    let policy = host().option(Key::Set, "TOKEN=hunter2").policy();
+    assert!(!format!("{:?}", policy.environment.set["TOKEN"].1).contains("hunter2"));
+}
+
+#[test]
+fn the_json_form_is_stable() {
+    let decision = host().write("/home/u/project/.envrc");
+    let json = serde_json::to_value(&decision).unwrap();
+    let expected = serde_json::json!({
+        "schema": 1,
+        "allowed": false,
+        "request": {"kind": "write", "path": "/home/u/project/.envrc"},
+        "rule": {"origin": "built in", "key": "", "text": "protected in writable trees"},
+        "layer": "protect",
+        "explanation": "/home/u/project/.envrc is protected in writable trees: direnv sources it in the user's shell",
+        "remedy": "--write /home/u/project/.envrc",
+        "effect": "a new one does not survive the run",
+    });
+    assert_eq!(json, expected);
+    let connect = serde_json::to_value(connect(&host(), "Example.ORG.", 443)).unwrap();
+    assert_eq!(connect["request"], serde_json::json!({"kind": "connect", "host": "example.org", "port": 443}));
+}
