@@ -75,15 +75,21 @@ fn start(prepared: &Prepared<'_>) -> Result<i32, (Report, String)> {
         sys::process::become_subreaper().map_err(|errno| setup(failure("adopt orphans", errno)))?;
     }
     prepared.mark("identity");
-    if own_network(plan) {
-        sys::netlink::loopback_up()
-            .map_err(|errno| setup(failure("bring up the loopback", errno)))?;
-    }
-    prepared.mark("network");
+    let network_failed = |errno| setup(failure("make a network namespace", errno));
+    let network = if own_network(plan) {
+        Some(sys::netlink::NewNetwork::start().map_err(network_failed)?)
+    } else {
+        None
+    };
+    prepared.mark("network-started");
     if plan.tier == Tier::Namespace {
         view::build(&plan.mounts).map_err(setup)?;
     }
     prepared.mark("view");
+    if let Some(network) = network {
+        network.enter().map_err(network_failed)?;
+    }
+    prepared.mark("network");
     sys::process::set_undumpable().map_err(|errno| setup(failure("hide its memory", errno)))?;
     let command = command(prepared)?;
     prepared.mark("rules");

@@ -172,7 +172,8 @@ fn namespaces(plan: &Plan) -> Namespaces {
         "user" => Namespaces::USER,
         "mount" => Namespaces::MOUNT,
         "pid" => Namespaces::PID,
-        "network" => Namespaces::NETWORK,
+        // Made by the child while it builds the view.
+        "network" => Namespaces::NONE,
         "ipc" => Namespaces::IPC,
         "uts" => Namespaces::UTS,
         "cgroup" => Namespaces::CGROUP,
