@@ -10,11 +10,15 @@ pub mod fd;
 pub mod identity;
 pub mod landlock;
 pub mod limit;
+mod message;
 pub mod mount;
 pub mod netlink;
+pub mod nft;
 pub mod process;
+pub mod route;
 pub mod seccomp;
 pub mod signal;
+pub mod socket;
 
 pub use syscalls::{Errno, Sysno};
 

@@ -1,0 +1,55 @@
+//! Routes (rtnetlink(7)).
+
+use crate::message::{ACK, CREATE, EXCLUSIVE, Messages};
+use crate::{Errno, Result};
+
+/// `RTM_NEWROUTE`.
+const NEW_ROUTE: u16 = 24;
+/// `RT_TABLE_LOCAL`.
+const TABLE_LOCAL: u8 = 255;
+/// `RTPROT_BOOT`.
+const BY_BOOT: u8 = 3;
+/// `RT_SCOPE_HOST`, `RT_SCOPE_UNIVERSE`.
+const SCOPE_HOST: u8 = 254;
+const SCOPE_UNIVERSE: u8 = 0;
+/// `RTN_LOCAL`.
+const LOCAL: u8 = 2;
+/// Attributes: the interface to leave by, the source address to prefer.
+const RTA_OIF: u16 = 4;
+const RTA_PREFSRC: u16 = 7;
+/// The loopback is the first interface of every network namespace.
+const LOOPBACK: u32 = 1;
+
+/// Makes every address local to the caller's network namespace, as
+/// `ip route add local default dev lo` and the same with `-6` do.
+///
+/// Returns whether IPv6 was there to be routed.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_ADMIN` over that namespace, `EEXIST` the second time, `ENETDOWN`
+/// while the loopback is down.
+pub fn all_local() -> Result<bool> {
+    add(libc::AF_INET as u8, SCOPE_HOST, Some([127, 0, 0, 1]))?;
+    match add(libc::AF_INET6 as u8, SCOPE_UNIVERSE, None) {
+        Ok(()) => Ok(true),
+        // Not built in, switched off at boot, or switched off for the interface.
+        Err(Errno::EOPNOTSUPP | Errno::EAFNOSUPPORT | Errno::EACCES | Errno::ENODEV) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn add(family: u8, scope: u8, source: Option<[u8; 4]>) -> Result<()> {
+    // struct rtmsg: family, lengths of destination and source, TOS, table, protocol, scope,
+    // type, flags.
+    let fixed = [family, 0, 0, 0, TABLE_LOCAL, BY_BOOT, scope, LOCAL, 0, 0, 0, 0];
+    let mut messages = Messages::new();
+    messages.add(NEW_ROUTE, CREATE | EXCLUSIVE | ACK, &fixed, |message| {
+        message.attribute(RTA_OIF, &LOOPBACK.to_ne_bytes());
+        if let Some(source) = source {
+            // Else the kernel takes the destination for the source as well, and a program that
+            // asks for its own address would get the other side's.
+            message.attribute(RTA_PREFSRC, &source);
+        }
+    });
+    messages.send(libc::NETLINK_ROUTE)
+}
