@@ -1,0 +1,44 @@
+//! What the black-box tests share: the real binary, the people who call it, a place of their
+//! own on the host, and ways to wait that end.
+//!
+//! A test reads as a sentence about [`everywhere`]: it is run for each [`Person`] that the
+//! caller may become, in each [`Tier`], each time in a fresh [`Place`].
+//!
+//! Nothing here sleeps or polls: ends are noticed by pidfds and by the end of file on pipes
+//! that every process of a sandbox holds. Each wait has a bound, past which the test fails.
+
+mod binary;
+mod finished;
+mod person;
+mod place;
+mod running;
+mod terminal;
+
+pub use binary::binary;
+pub use finished::Finished;
+pub use person::{Person, people};
+pub use place::{Place, Tier};
+pub use running::{PATIENCE, Running};
+pub use terminal::Terminal;
+
+/// Runs a test for each person in each tier.
+pub fn everywhere(test: impl Fn(&Place)) {
+    for person in people() {
+        for tier in [Tier::Namespace, Tier::Process] {
+            test(&Place::new(person, tier));
+        }
+    }
+}
+
+/// Runs a test for each person in one tier.
+pub fn everybody(tier: Tier, test: impl Fn(&Place)) {
+    for person in people() {
+        test(&Place::new(person, tier));
+    }
+}
+
+/// Says on standard error that a part of a test was left out, and why: it must be something
+/// that this machine lacks, never something that fails.
+pub fn left_out(what: &str, why: &str) {
+    eprintln!("left out: {what}: {why}");
+}

@@ -1,0 +1,84 @@
+//! Exit codes: the command's own, and those that stand for ringfence's words.
+
+use ringfence_tests::{Tier, everybody, everywhere};
+
+#[test]
+fn the_commands_own_code_is_passed_on() {
+    everywhere(|place| {
+        for code in [0, 1, 7, 123, 124, 125, 126, 127, 128, 200, 255] {
+            let ended = place.sh(&[], &format!("exit {code}"));
+            assert_eq!((ended.code, ended.err.as_str()), (code, ""));
+        }
+    });
+}
+
+#[test]
+fn a_signal_is_128_and_its_number() {
+    everywhere(|place| {
+        for (name, number) in [("HUP", 1), ("INT", 2), ("KILL", 9), ("SEGV", 11), ("TERM", 15)] {
+            place.sh(&[], &format!("kill -{name} $$")).ends(128 + number);
+        }
+    });
+}
+
+#[test]
+fn a_timeout_is_124_and_says_so() {
+    everywhere(|place| {
+        place.run(&["--timeout", "100ms"], &["sleep", "1000"]).ends(124).says("--timeout");
+        // The control: time enough.
+        place.run(&["--timeout", "80s"], &["true"]).ends(0);
+    });
+}
+
+#[test]
+fn ringfences_own_failure_is_125() {
+    everywhere(|place| {
+        for options in [["--read", "/no/such/path"], ["--memory", "lots"], ["--no-such", "x"]] {
+            let ended = place.run(&options, &["sh", "-c", "echo ran"]);
+            ended.ends(125).says("ringfence: ");
+            assert_eq!(ended.text(), "", "nothing was run");
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_executed_is_126() {
+    everywhere(|place| {
+        place.file("home/project/plain", "#!/bin/sh\n");
+        place.run(&[], &["./plain"]).ends(126).says("plain");
+        place.run(&[], &["/usr"]).ends(126).says("/usr");
+        place.script("odd", "#!/no/such/interpreter\n");
+        place.run(&[], &["./odd"]).ends(126).says("interpreter");
+        // The control.
+        place.script("fine", "#!/bin/sh\nexit 5\n");
+        place.run(&[], &["./fine"]).ends(5);
+    });
+}
+
+#[test]
+fn what_is_not_found_is_127() {
+    everywhere(|place| {
+        place.run(&[], &["no-such-program-at-all"]).ends(127).says("no-such-program-at-all");
+        place.run(&[], &["./no-such"]).ends(127).says("./no-such");
+        place.run(&[], &[""]).ends(127);
+    });
+}
+
+#[test]
+fn a_text_without_an_interpreter_line_is_the_shells() {
+    everywhere(|place| {
+        place.script("old", "echo $1; exit 9\n");
+        let ended = place.run(&[], &["./old", "word"]);
+        assert_eq!(ended.ends(9).text(), "word");
+    });
+}
+
+#[test]
+fn codes_are_the_same_through_the_users_shell() {
+    everybody(Tier::Namespace, |place| {
+        let script = ["run", "-c", "echo \"$((20+3))\" | cat; exit 6"];
+        assert_eq!(place.ringfence(script).ends(6).text(), "23");
+        place.ringfence(["run"]).ends(125).says("no command");
+        place.ringfence(["run", "-c", "true", "--", "true"]).ends(125);
+    });
+}

@@ -1,0 +1,7 @@
+//! The real binary against the real kernel: one test program, one module for each subject.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod environment;
+mod exit_codes;
+mod files;
+mod streams;

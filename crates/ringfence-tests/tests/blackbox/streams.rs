@@ -1,0 +1,180 @@
+//! Arguments, standard streams, descriptors and what a process inherits: as without ringfence.
+
+use ringfence_tests::{Place, Running, Tier, everybody, everywhere};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+#[test]
+fn arguments_arrive_untouched() {
+    everywhere(|place| {
+        let words: [&[u8]; 9] = [
+            b"",
+            b" two  spaces ",
+            b"new\nline",
+            b"; rm -rf x && $(boom) `boom` $HOME",
+            b"'\"\\",
+            b"--",
+            b"--read",
+            b"not utf-8: \xff\xfe\x80",
+            b"*",
+        ];
+        let mut command = place.ringfence_run();
+        command.args(["--", "printf", "%s\\0"]).args(words.map(OsStr::from_bytes));
+        let ended = Running::start(command).finish();
+        ended.ends(0);
+        let wanted: Vec<u8> =
+            words.iter().flat_map(|word| [word, b"\0".as_slice()].concat()).collect();
+        assert_eq!(ended.out, wanted);
+    });
+}
+
+#[test]
+fn odd_names_of_programs_and_directories_work() {
+    everywhere(|place| {
+        let odd = OsString::from_vec(b"odd \n;\xff name".to_vec());
+        let directory = place.directory(std::path::Path::new("home/project").join(&odd));
+        std::fs::copy("/bin/sh", directory.join(&odd)).unwrap();
+        let mut command = place.ringfence_run();
+        command.current_dir(&directory);
+        command.arg("--").arg(OsStr::from_bytes(b"./odd \n;\xff name"));
+        command.args(["-c", "echo ran > here; pwd"]);
+        let ended = Running::start(command).finish();
+        ended.ends(0);
+        assert_eq!(ended.out.strip_suffix(b"\n").unwrap(), directory.as_os_str().as_bytes());
+        assert_eq!(std::fs::read(directory.join("here")).unwrap(), b"ran\n");
+    });
+}
+
+/// Bytes of every value, in no order that a text filter would leave alone.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x2545_F491_4F6C_DD1Du64;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend(state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+#[test]
+fn streams_carry_64_mib_of_any_bytes() {
+    everywhere(|place| {
+        let bytes = noise(64 << 20);
+        let mut command = place.ringfence_run();
+        command.args(["--", "cat"]);
+        let ended = Running::start_with(command, bytes.clone()).finish();
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        assert!(ended.out == bytes, "what came back differs");
+    });
+}
+
+#[test]
+fn standard_error_is_the_commands_own() {
+    everywhere(|place| {
+        let ended = place.sh(&[], "echo out; echo err >&2");
+        assert_eq!((ended.code, ended.text().as_str(), ended.err.as_str()), (0, "out", "err\n"));
+    });
+}
+
+#[test]
+fn closed_streams_do_not_hinder_and_are_not_mixed_up() {
+    everywhere(|place| {
+        place.shell("$RF -- sh -c 'exit 4' <&- >&- 2>&-").ends(4);
+        // A descriptor of ringfence's own must not become the command's standard output.
+        assert_eq!(
+            place.shell("$RF -- sh -c 'echo to stderr >&2' >&- 2>err; cat err").text(),
+            "to stderr"
+        );
+        assert_eq!(place.shell("$RF -- sh -c 'echo fine' <&-").well(), "fine");
+        let kinds = "for fd in 0 1 2; do [ -e /proc/self/fd/$fd ] && readlink /proc/self/fd/$fd; done >result";
+        place.shell(&format!("$RF -- sh -c '{kinds}' <&- 2>&-")).ends(0);
+        let result = std::fs::read_to_string(place.project("result")).unwrap();
+        assert!(!result.contains("socket:") && !result.contains("anon_inode"), "{result}");
+    });
+}
+
+#[test]
+fn inherited_descriptors_are_closed() {
+    everywhere(|place| {
+        place.file("outside/open", "a capability");
+        let list = "ls -l /proc/self/fd";
+        let control = place.shell(&format!("exec 7<../../outside/open 99</; {list}"));
+        assert!(
+            control.text().contains("outside/open"),
+            "the control holds it: {}",
+            control.text()
+        );
+        let inside = place.shell(&format!("exec 7<../../outside/open 99</; $RF -- {list}")).well();
+        let open: Vec<&str> = inside
+            .lines()
+            .filter_map(|line| line.split_once(" -> "))
+            .map(|(left, _)| left)
+            .collect();
+        let numbers: Vec<&str> = open.iter().filter_map(|left| left.rsplit(' ').next()).collect();
+        // ls itself opens the fourth.
+        assert_eq!(numbers, ["0", "1", "2", "3"], "{inside}");
+        place.shell("exec 7<../../outside/open; cat <&7").ends(0);
+        place.shell("exec 7<../../outside/open; $RF -- sh -c 'cat <&7'").ends(2);
+    });
+}
+
+#[test]
+fn the_umask_is_kept() {
+    everywhere(|place| {
+        for mask in ["0022", "0077", "0002", "0137"] {
+            assert_eq!(place.shell(&format!("umask {mask}; $RF -- sh -c umask")).well(), mask);
+        }
+        place.shell("umask 0077; $RF -- touch private").ends(0);
+        assert_eq!(place.shell("stat -c %a private").well(), "600");
+    });
+}
+
+#[test]
+fn ignored_signals_stay_ignored_and_others_are_not() {
+    everywhere(|place| {
+        let show = "grep -E '^Sig(Ign|Blk|Cgt)' /proc/self/status";
+        for before in ["", "trap '' HUP INT QUIT;"] {
+            let outside = place.shell(&format!("{before} {show}")).well();
+            let inside = place.shell(&format!("{before} $RF -- {show}")).well();
+            assert_eq!(inside, outside, "{before}");
+        }
+        place.shell("trap '' HUP; $RF -- sh -c 'kill -HUP $$; exit 3'").ends(3);
+        place.shell("$RF -- sh -c 'kill -HUP $$; exit 3'").ends(129);
+    });
+}
+
+#[test]
+fn a_broken_pipe_ends_the_command() {
+    everywhere(|place| {
+        // `yes` dies of SIGPIPE only if its disposition is the default.
+        let ended = place.shell("$RF -- yes | head -n 1; echo ${PIPESTATUS[0]}");
+        assert_eq!(ended.well(), "y\n141");
+    });
+}
+
+#[test]
+fn what_a_process_inherits_is_as_outside() {
+    everybody(Tier::Namespace, |place: &Place| {
+        let show = "ulimit -n; ulimit -s; ulimit -v; nice; cat /proc/self/oom_score_adj";
+        let around = "ulimit -n 512; ulimit -s 4096; nice -n 3";
+        let outside = place.shell(&format!("{around} bash -c '{show}'")).well();
+        let inside = place.shell(&format!("{around} $RF -- bash -c '{show}'")).well();
+        assert_eq!(inside, outside);
+    });
+}
+
+#[test]
+fn ids_groups_and_time_are_the_callers() {
+    everywhere(|place| {
+        let (user, group) = place.person.ids();
+        assert_eq!(
+            place.sh(&[], "id -u; id -g; id -ru").well(),
+            format!("{user}\n{group}\n{user}")
+        );
+        let outside = place.shell("date +%Z; hostname; nproc").well();
+        assert_eq!(place.sh(&[], "date +%Z; hostname; nproc").well(), outside);
+    });
+}
