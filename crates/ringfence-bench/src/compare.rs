@@ -10,7 +10,7 @@
 
 use crate::error::Result;
 use crate::model::{Better, Group, Measure, Run};
-use crate::report::summary::{Factor, factor, number};
+use crate::report::summary::{carries, number};
 use crate::stats::{self, Estimate};
 use fastrand::Rng;
 use serde::Serialize;
@@ -19,6 +19,9 @@ use std::path::Path;
 
 /// The chance of a false alarm in a whole comparison.
 pub const ALARM: f64 = 0.05;
+/// By how much two runs of one build differ, as measured (`docs/benchmarking.md`), beyond what
+/// their samples show.
+pub const BETWEEN: f64 = 0.01;
 /// Changes smaller than this share are not reported.
 pub const SMALLEST: f64 = 0.04;
 
@@ -91,9 +94,11 @@ struct Series {
 
 /// The pairs' factors when the measure has a baseline that can carry them, else its own samples.
 fn series(group: &Group, measure: &Measure, noise: f64) -> Series {
-    let usable = matches!(factor(group, measure, noise, &mut Rng::with_seed(1)), Factor::Of(_));
     if let Some(base) = group.baseline_of(measure).filter(|base| {
-        usable && base.samples.len() == measure.samples.len() && base.samples.len() >= stats::FEWEST
+        carries(base, noise)
+            && base.samples.iter().all(|sample| *sample > 0.0)
+            && base.samples.len() == measure.samples.len()
+            && base.samples.len() >= stats::FEWEST
     }) {
         return Series { by: "factor", values: stats::ratios(&base.samples, &measure.samples) };
     }
@@ -141,7 +146,8 @@ pub fn compare(before: &Run, after: &Run) -> Comparison {
 
 fn judge(key: String, better: Better, a: &Series, b: &Series, level: f64, rng: &mut Rng) -> Line {
     let (before, after) = (stats::median(&a.values), stats::median(&b.values));
-    let change = if a.by == b.by { stats::change(&a.values, &b.values, level, rng) } else { None };
+    let change =
+        if a.by == b.by { stats::change(&a.values, &b.values, level, BETWEEN, rng) } else { None };
     let (change, verdict) = match change {
         Some(change) => (change, verdict(change, better)),
         None => {

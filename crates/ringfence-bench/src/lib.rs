@@ -19,6 +19,7 @@ pub mod history;
 pub mod host;
 pub mod interleave;
 pub mod lanes;
+pub mod library;
 pub mod measure;
 pub mod model;
 pub mod options;

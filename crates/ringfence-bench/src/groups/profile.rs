@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{Read, Seek};
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 pub const ENTRY: Entry = Entry {
     name: "profile",
@@ -24,6 +25,8 @@ pub const ENTRY: Entry = Entry {
 
 /// The descriptor that the launcher finds its trace under.
 const TRACE_FD: i32 = 9;
+/// The step that stands for what the trace does not see.
+const OUTSIDE: &str = "loading and exit of the launcher";
 /// How wide the waterfall's bars are, in characters.
 const WIDTH: f64 = 40.0;
 
@@ -60,10 +63,10 @@ fn waterfall(bench: &mut Bench, group: &mut Group, line: &[OsString]) -> Result<
         let mut text = String::new();
         let empty = |file: &mut std::fs::File| file.set_len(0).and_then(|()| file.rewind());
         empty(&mut trace).map_err(|cause| error!("cannot empty a scratch file: {cause}"))?;
-        bench.run_with(&command, false, Some((trace.as_raw_fd(), TRACE_FD)))?;
+        let wall = bench.run_with(&command, false, Some((trace.as_raw_fd(), TRACE_FD)))?.wall;
         let read = trace.rewind().and_then(|()| trace.read_to_string(&mut text));
         read.map_err(|cause| error!("the launch trace is unreadable: {cause}"))?;
-        steps.add(&text);
+        steps.add(&text, wall);
     }
     if steps.order.is_empty() {
         group.notes.push("steps: not available in this build (it writes no launch trace)".into());
@@ -83,11 +86,14 @@ struct Steps {
 }
 
 impl Steps {
-    /// Adds one launch: lines of nanoseconds since its start, and a name.
-    fn add(&mut self, trace: &str) {
+    /// Adds one launch: lines of nanoseconds since its start, and a name; and the whole time, of which
+    /// the trace sees neither the program's loading nor its exit.
+    fn add(&mut self, trace: &str, wall: Duration) {
         let mut last = 0.0;
+        let whole = format!("{} {OUTSIDE}", wall.as_nanos());
+        let marks = trace.lines().chain((!trace.is_empty()).then_some(whole.as_str()));
         let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-        for (at, name) in trace.lines().filter_map(|line| line.trim().split_once(' ')) {
+        for (at, name) in marks.filter_map(|line| line.trim().split_once(' ')) {
             let Ok(at) = at.parse::<f64>().map(|ns| ns / 1e3) else { continue };
             let count = seen.entry(name).and_modify(|count| *count += 1).or_insert(1);
             let name = if *count == 1 { name.to_owned() } else { format!("{name} ({count})") };
@@ -268,11 +274,15 @@ mod tests {
     #[test]
     fn a_trace_becomes_steps_in_order_with_what_each_took() {
         let mut steps = Steps::default();
-        steps.add("1000 parse\n3000 clone\n3500 clone\n");
-        steps.add("2000 parse\n4000 clone\n4500 clone\n");
+        let wall = Duration::from_nanos(5500);
+        steps.add("1000 parse\n3000 clone\n3500 clone\n", wall);
+        steps.add("2000 parse\n4000 clone\n4500 clone\n", wall);
         let rows = steps.table().rows;
         let shown: Vec<_> = rows.iter().map(|row| (row[0].as_str(), row[2].as_str())).collect();
-        assert_eq!(shown, [("parse", "1.5"), ("clone", "2.0"), ("clone (2)", "0.5")]);
+        assert_eq!(
+            shown,
+            [("parse", "1.5"), ("clone", "2.0"), ("clone (2)", "0.5"), (OUTSIDE, "1.5")]
+        );
     }
 
     #[test]

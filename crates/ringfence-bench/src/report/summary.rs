@@ -86,15 +86,21 @@ pub fn factor(group: &Group, measure: &Measure, clock_noise_ns: f64, rng: &mut R
     let Some(base) = group.baseline_of(measure).filter(|_| !measure.samples.is_empty()) else {
         return Factor::None;
     };
+    if !carries(base, clock_noise_ns) {
+        return Factor::Noise;
+    }
+    stats::factor(&base.samples, &measure.samples, rng).map_or(Factor::Noise, Factor::Of)
+}
+
+/// Whether a baseline is long enough, beside the clock's noise, to be divided by.
+#[must_use]
+pub fn carries(base: &Measure, clock_noise_ns: f64) -> bool {
     let scale = match base.unit.as_str() {
         "ms" => 1e6,
         "µs" => 1e3,
         _ => f64::INFINITY, // not a time: the clock's noise is in it only divided by much work
     };
-    if stats::median(&base.samples) * scale < NOISES * clock_noise_ns {
-        return Factor::Noise;
-    }
-    stats::factor(&base.samples, &measure.samples, rng).map_or(Factor::Noise, Factor::Of)
+    stats::median(&base.samples) * scale >= NOISES * clock_noise_ns
 }
 
 /// The lanes of some rows, in the order of their first appearance.

@@ -194,8 +194,12 @@ fn interfaces(_: &Aim) -> io::Result<()> {
 fn terminal(high_bits: u64) -> io::Result<()> {
     use crate::sys::{process, signal};
     if process::fork()?.is_none() {
-        let typed = probe::own_terminal()
-            .and_then(|(_master, slave)| probe::push_terminal_input(slave.as_raw_fd(), high_bits));
+        // Both ends stay open until the end: closing one would send this process SIGHUP.
+        let ends = probe::own_terminal();
+        let typed = match &ends {
+            Ok((_, slave)) => probe::push_terminal_input(slave.as_raw_fd(), high_bits),
+            Err(error) => Err(io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(1))),
+        };
         let code = typed.err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EINVAL));
         process::exit_now(code);
     }

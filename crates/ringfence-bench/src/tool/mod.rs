@@ -26,6 +26,7 @@ pub fn run(args: &[OsString]) -> Result<i32> {
         "rootfs" => rootfs::run(rest),
         "http" => http::run(rest),
         "attack" => attack::run(rest),
+        "part" => part(rest),
         "wires" => wires::run(rest),
         other => Err(error!("bench: no tool `{other}`")),
     }
@@ -36,6 +37,18 @@ fn hold() -> Result<i32> {
     println!("ready");
     let mut stdin = std::io::stdin().lock();
     while matches!(stdin.read(&mut [0; 64]), Ok(1..)) {}
+    Ok(0)
+}
+
+/// `part N CALLS`: calls the Nth function of the library so many times, for valgrind to count.
+fn part(args: &[OsString]) -> Result<i32> {
+    let here = std::env::current_dir().map_err(|cause| error!("bench: part: {cause}"))?;
+    let mut parts = crate::library::parts(&here)?;
+    let (place, calls): (usize, u32) = (number(args, 0)?, number(args, 1)?);
+    let part = parts.get_mut(place).ok_or_else(|| error!("bench: no part {place}"))?;
+    for _ in 0..calls {
+        (part.run)();
+    }
     Ok(0)
 }
 

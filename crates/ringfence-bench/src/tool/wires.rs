@@ -90,9 +90,9 @@ fn build(container: u32, port: u16) -> Result<()> {
     let rules = format!(
         "table ip bench {{
             chain out {{ type nat hook output priority -100;
-                ip daddr {ADDRESS} tcp dport {port} dnat to {CONTAINER}:{port} }}
+                ip daddr {ADDRESS} tcp dport {port} dnat to {CONTAINER}:{port}; }}
             chain post {{ type nat hook postrouting priority 100;
-                ip saddr 172.31.250.0/24 ip daddr != 172.31.250.0/24 masquerade }}
+                ip saddr 172.31.250.0/24 ip daddr != 172.31.250.0/24 masquerade; }}
         }}"
     );
     let nft = crate::work::find("nft").ok_or_else(|| error!("`nft` is not installed"))?;
