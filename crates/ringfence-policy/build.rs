@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 fn main() {
-    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
+    let root =
+        PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
     let mut out = String::new();
     for (folder, list) in [("profiles", "PROFILES"), ("features", "FEATURES")] {
         let directory = root.join(folder);
@@ -39,7 +40,8 @@ fn main() {
 
 /// The entry of one file in the generated list.
 fn one(file: &Path) -> String {
-    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let text =
+        fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let profile = profile::Profile::from_toml(&text, &file.display().to_string())
         .unwrap_or_else(|error| panic!("{error}"));
     let name = file.file_stem().and_then(|name| name.to_str()).expect("a name in UTF-8");
@@ -52,10 +54,11 @@ fn one(file: &Path) -> String {
 
 /// The TOML files of a directory, by name, so that builds are reproducible.
 fn files(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory)
-        .unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    let entries =
+        fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let paths = entries.flatten().map(|entry| entry.path());
-    let mut files: Vec<_> = paths.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
+    let mut files: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
     files.sort();
     files
 }

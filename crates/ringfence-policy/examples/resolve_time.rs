@@ -32,6 +32,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let first = times[0];
     times.sort_unstable();
     let micros = |nanos: u128| nanos as f64 / 1000.0;
-    println!("resolve: {:.1} µs median, {:.1} µs first, {rules} rules", micros(times[RUNS / 2]), micros(first));
+    println!(
+        "resolve: {:.1} µs median, {:.1} µs first, {rules} rules",
+        micros(times[RUNS / 2]),
+        micros(first)
+    );
     Ok(())
 }

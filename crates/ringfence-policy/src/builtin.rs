@@ -40,7 +40,10 @@ impl Builtin {
 
     /// The shipped profile for a command, by the last component of its path.
     pub fn for_program(program: &str) -> Option<&'static Builtin> {
-        PROFILES.iter().find(|builtin| builtin.programs.split('\n').any(|name| name == program))
+        let named = !program.is_empty();
+        PROFILES
+            .iter()
+            .find(|builtin| named && builtin.programs.split('\n').any(|name| name == program))
     }
 
     /// The profile itself, called `origin` in messages; parses nothing.

@@ -116,7 +116,8 @@ impl<'a> Catalog<'a> {
     /// # Errors
     /// An unknown name, a file that cannot be read, a circle.
     pub fn chain(&self, names: &[String]) -> Result<Vec<Profile>, PolicyError> {
-        let mut chain = Chain { catalog: self, done: Vec::new(), stack: Vec::new(), out: Vec::new() };
+        let mut chain =
+            Chain { catalog: self, done: Vec::new(), stack: Vec::new(), out: Vec::new() };
         for name in names {
             let found = self.find(Kind::Profile, name, 0, None, self.workdir)?;
             chain.add(Kind::Profile, name, found)?;

@@ -38,7 +38,8 @@ pub(crate) fn resolve(
     }
     for entry in merged.of_key(Key::Set) {
         let mut source = merged.source(entry);
-        let text = entry.text.to_str().ok_or_else(|| PolicyError::value(&source, "it is not UTF-8"))?;
+        let text =
+            entry.text.to_str().ok_or_else(|| PolicyError::value(&source, "it is not UTF-8"))?;
         if text.contains('\0') {
             return Err(PolicyError::value(&source, "it holds a NUL"));
         }
@@ -62,7 +63,10 @@ fn granted_socket(variable: &str, context: &Context<'_>, network: &Network) -> O
         return None;
     }
     let value = (context.env)(variable)?.into_string().ok()?;
-    let path = value.strip_prefix("unix://").or_else(|| value.strip_prefix("unix:path=")).unwrap_or(&value);
+    let path = value
+        .strip_prefix("unix://")
+        .or_else(|| value.strip_prefix("unix:path="))
+        .unwrap_or(&value);
     let path = path.split(',').next().unwrap_or(path);
     let rule = network.sockets.iter().find(|rule| rule.path == std::path::Path::new(path));
     rule.map(|rule| rule.source.clone())
@@ -71,7 +75,10 @@ fn granted_socket(variable: &str, context: &Context<'_>, network: &Network) -> O
 fn name(source: &Source, text: &str, pattern: bool) -> Result<String, PolicyError> {
     if text.is_empty() || text.contains(['=', '\0']) {
         let what = if pattern { "a name or pattern" } else { "a name" };
-        return Err(PolicyError::value(source, format!("`{}` is not {what} of a variable", text.escape_debug())));
+        return Err(PolicyError::value(
+            source,
+            format!("`{}` is not {what} of a variable", text.escape_debug()),
+        ));
     }
     Ok(text.to_owned())
 }

@@ -67,21 +67,26 @@ pub enum PolicyError {
         path: PathBuf,
     },
     /// A granted path leads out of a writable tree through a symbolic link in it.
-    #[error(
-        "{rule}: {} is a symbolic link inside the writable {} and leads to {}; a program in an \
-         earlier sandbox may have made it, so remove the link or grant {} by its own path",
-        .link.display(), .tree.display(), .target.display(), .target.display()
-    )]
-    Planted {
-        /// The rule.
-        rule: Source,
-        /// The link.
-        link: PathBuf,
-        /// The writable tree it is in.
-        tree: PathBuf,
-        /// Where it leads.
-        target: PathBuf,
-    },
+    #[error(transparent)]
+    Planted(Box<Planted>),
+}
+
+/// A granted path that leads out of a writable tree through a symbolic link in it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{rule}: {} is a symbolic link inside the writable {} and leads to {target}; a program in an \
+     earlier sandbox may have made it, so remove the link or grant {target} by its own path",
+    .link.display(), .tree.display(), target = .target.display()
+)]
+pub struct Planted {
+    /// The rule.
+    pub rule: Source,
+    /// The link.
+    pub link: PathBuf,
+    /// The writable tree it is in.
+    pub tree: PathBuf,
+    /// Where it leads.
+    pub target: PathBuf,
 }
 
 impl PolicyError {

@@ -60,7 +60,10 @@ impl FileView for HostFiles {
         let mut text = String::new();
         file.take(most + 1).read_to_string(&mut text)?;
         if text.len() as u64 > most {
-            return Err(io::Error::new(ErrorKind::InvalidData, format!("it has over {most} bytes")));
+            return Err(io::Error::new(
+                ErrorKind::InvalidData,
+                format!("it has over {most} bytes"),
+            ));
         }
         Ok(text)
     }
@@ -119,7 +122,10 @@ impl Hasher for Fnv {
 impl<'a> Resolver<'a> {
     /// A resolver that knows nothing yet.
     pub fn new(files: &'a dyn FileView) -> Resolver<'a> {
-        Resolver { files, seen: HashMap::with_capacity_and_hasher(64, BuildHasherDefault::default()) }
+        Resolver {
+            files,
+            seen: HashMap::with_capacity_and_hasher(64, BuildHasherDefault::default()),
+        }
     }
 
     /// The files it looks at.

@@ -27,6 +27,8 @@ impl Setting {
     pub fn key(&self) -> String {
         match &self.subsection {
             Some(subsection) => format!("{}.{subsection}.{}", self.section, self.name),
+            // Before the first section git takes names too; they mean nothing.
+            None if self.section.is_empty() => self.name.clone(),
             None => format!("{}.{}", self.section, self.name),
         }
     }
@@ -48,7 +50,7 @@ pub fn parse(text: &str) -> Result<Vec<Setting>, usize> {
             None => return Ok(settings),
             Some(b'#' | b';') => parser.skip_line(),
             Some(b'[') => (section, subsection) = parser.section().ok_or(parser.line)?,
-            Some(byte) if byte.is_ascii_alphabetic() && !section.is_empty() => {
+            Some(byte) if byte.is_ascii_alphabetic() => {
                 let line = parser.line;
                 let (name, value) = parser.setting().ok_or(parser.line)?;
                 let (section, subsection) = (section.clone(), subsection.clone());
@@ -98,8 +100,24 @@ fn first(text: &str, worktree_allowed: impl Fn(&str) -> bool) -> Option<String> 
 /// Endings of names that mean a program in some section: git's own, and those of extensions
 /// that are not known here.
 const PROGRAM_ENDINGS: [&str; 19] = [
-    "askpass", "clean", "cmd", "command", "diffextern", "driver", "editor", "exec", "filtercmd",
-    "helper", "hook", "hookspath", "pager", "process", "prog", "program", "script", "smudge",
+    "askpass",
+    "clean",
+    "cmd",
+    "command",
+    "diffextern",
+    "driver",
+    "editor",
+    "exec",
+    "filtercmd",
+    "helper",
+    "hook",
+    "hookspath",
+    "pager",
+    "process",
+    "prog",
+    "program",
+    "script",
+    "smudge",
     "textconv",
 ];
 
@@ -134,9 +152,7 @@ fn runs(setting: &Setting) -> bool {
             helper(value)
         }
         ("submodule", "url") => helper(value),
-        ("url", "insteadof" | "pushinsteadof") => {
-            setting.subsection.as_deref().is_some_and(helper)
-        }
+        ("url", "insteadof" | "pushinsteadof") => setting.subsection.as_deref().is_some_and(helper),
         ("protocol", "allow") => !matches!(value, "never" | "user"),
         ("http", "proxy" | "sslverify" | "sslcainfo" | "sslcapath" | "curloptresolve") => true,
         ("http", "cookiefile" | "savecookies" | "proxysslcainfo") => true,
@@ -221,11 +237,13 @@ impl Parser<'_> {
                 _ => return None,
             }
         }
-        let (section, subsection) = match name.split_once('.') {
+        if name.is_empty() {
+            return None;
+        }
+        Some(match name.split_once('.') {
             Some((section, sub)) => (section.to_owned(), Some(sub.to_owned())),
             None => (name, None),
-        };
-        (!section.is_empty()).then_some((section, subsection))
+        })
     }
 
     /// `"sub"]`, after the white space.
@@ -290,7 +308,8 @@ impl Parser<'_> {
                     kept = out.len();
                 }
                 b'\\' => {
-                    match self.next()? {
+                    // The end of the file ends a line as well.
+                    match self.next().unwrap_or(b'\n') {
                         b'\n' => continue,
                         b't' => out.push(b'\t'),
                         b'b' => out.push(8),

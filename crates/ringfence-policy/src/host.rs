@@ -95,7 +95,9 @@ impl HostRule {
             (Target::Name(rule), Host::Name(name)) => rule == name,
             (Target::Below(parent), Host::Name(name)) => {
                 let above = name.strip_suffix(parent.as_str());
-                above.and_then(|above| above.strip_suffix('.')).is_some_and(|label| !label.is_empty())
+                above
+                    .and_then(|above| above.strip_suffix('.'))
+                    .is_some_and(|label| !label.is_empty())
             }
             (Target::Net(net), Host::Address(address)) => net.contains(*address),
             (Target::Loopback, _) => match host {
@@ -161,7 +163,9 @@ fn read_target(host: &str, has_ports: bool) -> Result<Target, String> {
     match read_host(host)? {
         Host::Name(name) if name == "localhost" => loopback_target(has_ports),
         Host::Name(name) => Ok(Target::Name(name)),
-        Host::Address(address) if crate::address::is_localhost(address) => loopback_target(has_ports),
+        Host::Address(address) if crate::address::is_localhost(address) => {
+            loopback_target(has_ports)
+        }
         Host::Address(address) if address.is_loopback() => {
             Err("for the host's own loopback write `localhost:PORT`".to_owned())
         }
@@ -185,7 +189,10 @@ fn split_ports(text: &str) -> Result<(&str, Option<&str>), String> {
         // `[2001:db8::]/32` is a spelling of a range as well.
         if let Some(slash) = rest.strip_prefix('/') {
             let length = slash.split(':').next().unwrap_or(slash);
-            return Err(format!("write the range within the brackets: `[{}/{length}]`", &host[1..end]));
+            return Err(format!(
+                "write the range within the brackets: `[{}/{length}]`",
+                &host[1..end]
+            ));
         }
         return match rest.strip_prefix(':') {
             Some(ports) => Ok((host, Some(ports))),

@@ -109,7 +109,8 @@ pub fn matches(rule: &HttpRule, method: &str, path: &str) -> bool {
 /// Reads `METHOD[,METHOD] HOST/PATH`.
 pub(crate) fn rule(source: Source) -> Result<HttpRule, PolicyError> {
     let wrong = |reason: String| PolicyError::value(&source, reason);
-    let form = || wrong("write `METHOD[,METHOD] HOST/PATH`, as in `GET example.org/api/*`".to_owned());
+    let form =
+        || wrong("write `METHOD[,METHOD] HOST/PATH`, as in `GET example.org/api/*`".to_owned());
     let (methods, rest) = source.text.trim().split_once(char::is_whitespace).ok_or_else(form)?;
     let rest = rest.trim();
     let (host, path) = match rest.find('/') {
@@ -120,7 +121,9 @@ pub(crate) fn rule(source: Source) -> Result<HttpRule, PolicyError> {
     if methods != "*" {
         for method in methods.split(',') {
             if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_alphabetic()) {
-                return Err(wrong(format!("`{method}` is no method; write for example `GET,HEAD`")));
+                return Err(wrong(format!(
+                    "`{method}` is no method; write for example `GET,HEAD`"
+                )));
             }
             names.push(method.to_ascii_uppercase());
         }
@@ -131,9 +134,12 @@ pub(crate) fn rule(source: Source) -> Result<HttpRule, PolicyError> {
         None => (path, ""),
     };
     if prefix.contains(['*', '?', '#']) {
-        return Err(wrong("a `*` stands at the end of the path only, and no query belongs to it".to_owned()));
+        return Err(wrong(
+            "a `*` stands at the end of the path only, and no query belongs to it".to_owned(),
+        ));
     }
-    let path = normal_path(prefix).ok_or_else(|| wrong(format!("the path `{prefix}` is ambiguous")))?;
+    let path =
+        normal_path(prefix).ok_or_else(|| wrong(format!("the path `{prefix}` is ambiguous")))?;
     Ok(HttpRule { methods: names, host, path: path + star, source })
 }
 
@@ -141,7 +147,8 @@ pub(crate) fn rule(source: Source) -> Result<HttpRule, PolicyError> {
 pub(crate) fn inject(source: Source) -> Result<InjectRule, PolicyError> {
     let wrong = |reason: &str| PolicyError::value(&source, reason);
     let form = "write `HOST HEADER=SOURCE`, as in `example.org Authorization=Bearer {env:TOKEN}`";
-    let (host, rest) = source.text.trim().split_once(char::is_whitespace).ok_or_else(|| wrong(form))?;
+    let (host, rest) =
+        source.text.trim().split_once(char::is_whitespace).ok_or_else(|| wrong(form))?;
     let (header, secret) = rest.trim_start().split_once('=').ok_or_else(|| wrong(form))?;
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if header.is_empty() || !header.bytes().all(token) {
@@ -186,20 +193,30 @@ mod tests {
     #[test]
     fn paths_have_one_spelling() {
         let cases = [
-            ("", "/"), ("/a/./b//c", "/a/b/c"), ("/a/../b", "/b"), ("/../..", "/"),
-            ("/%61/%2e%2e/b", "/b"), ("/a/", "/a/"), ("/a/b/..", "/a/"), ("/a%20b", "/a%20b"),
+            ("", "/"),
+            ("/a/./b//c", "/a/b/c"),
+            ("/a/../b", "/b"),
+            ("/../..", "/"),
+            ("/%61/%2e%2e/b", "/b"),
+            ("/a/", "/a/"),
+            ("/a/b/..", "/a/"),
+            ("/a%20b", "/a%20b"),
             ("/%c3%a9", "/%C3%A9"),
         ];
         for (written, normal) in cases {
             assert_eq!(normal_path(written).as_deref(), Some(normal), "{written}");
         }
-        for wrong in ["/a%2fb", "/a%5Cb", "/%252e", "/%", "/%zz", "/%+1", "/a\\b", "/%00", "/..;/a", "/é", "/a b"] {
+        for wrong in [
+            "/a%2fb", "/a%5Cb", "/%252e", "/%", "/%zz", "/%+1", "/a\\b", "/%00", "/..;/a", "/é",
+            "/a b",
+        ] {
             assert_eq!(normal_path(wrong), None, "{wrong}");
         }
     }
 
     fn read(text: &str) -> Result<HttpRule, PolicyError> {
-        let source = Source { origin: "option --http".into(), key: String::new(), text: text.into() };
+        let source =
+            Source { origin: "option --http".into(), key: String::new(), text: text.into() };
         rule(source)
     }
 
@@ -211,17 +228,37 @@ mod tests {
         assert!(!matches(&rule, "POST", "/repos/x") && !matches(&rule, "GET", "/repo"));
         let exact = read("* example.org/a").expect("a rule");
         assert!(matches(&exact, "DELETE", "/a") && !matches(&exact, "GET", "/a/b"));
-        for wrong in ["GET", "G3T example.org/", "GET exa mple.org/", "GET example.org/a*b", "GET example.org/%2f"] {
+        for wrong in [
+            "GET",
+            "G3T example.org/",
+            "GET exa mple.org/",
+            "GET example.org/a*b",
+            "GET example.org/%2f",
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn a_secret_is_named_and_never_repeated() {
-        let source = |text: &str| Source { origin: "option --inject".into(), key: String::new(), text: text.into() };
-        let rule = inject(source("api.example.org Authorization=Bearer {env:TOKEN}")).expect("a rule");
-        assert_eq!((rule.header.as_str(), rule.secret.as_str()), ("authorization", "Bearer {env:TOKEN}"));
-        for wrong in ["example.org X=hunter2", "example.org X={env:A", "example.org X=fd:x", "example.org Host=env:A", "example.org X=env:"] {
+        let source = |text: &str| Source {
+            origin: "option --inject".into(),
+            key: String::new(),
+            text: text.into(),
+        };
+        let rule =
+            inject(source("api.example.org Authorization=Bearer {env:TOKEN}")).expect("a rule");
+        assert_eq!(
+            (rule.header.as_str(), rule.secret.as_str()),
+            ("authorization", "Bearer {env:TOKEN}")
+        );
+        for wrong in [
+            "example.org X=hunter2",
+            "example.org X={env:A",
+            "example.org X=fd:x",
+            "example.org Host=env:A",
+            "example.org X=env:",
+        ] {
             assert!(inject(source(wrong)).is_err(), "{wrong}");
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::decide::Verdict;
 use crate::glob::name_ignoring_case;
-use crate::secrets::HIDDEN;
 use crate::policy::{Environment, Policy, Source};
+use crate::secrets::HIDDEN;
 
 impl Environment {
     /// The rule by which a variable of the caller's is not passed on; `None` when it is.

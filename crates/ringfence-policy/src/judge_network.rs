@@ -13,17 +13,29 @@ pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
         NetworkMode::Host => {
             let verdict = Verdict::new(true, "network", "the host's network is used unfiltered");
             let rules = !network.allow.is_empty() || !network.deny.is_empty();
-            return if rules { verdict.effect("rules about hosts have no effect") } else { verdict };
+            return if rules {
+                verdict.effect("rules about hosts have no effect")
+            } else {
+                verdict
+            };
         }
         NetworkMode::None => {
-            let verdict = Verdict::new(false, "network", format!("there is no network, so not {place} either"));
+            let verdict = Verdict::new(
+                false,
+                "network",
+                format!("there is no network, so not {place} either"),
+            );
             return verdict.remedy(grant());
         }
         NetworkMode::Filtered => {}
     }
     if let Some(rule) = network.deny.iter().find(|rule| rule.host.matches(host, port)) {
-        let verdict = Verdict::new(false, "network", format!("{place} is denied")).rule(&rule.source);
-        return verdict.remedy(format!("leave out the rule `{}` of {}", rule.source.text, rule.source.origin));
+        let verdict =
+            Verdict::new(false, "network", format!("{place} is denied")).rule(&rule.source);
+        return verdict.remedy(format!(
+            "leave out the rule `{}` of {}",
+            rule.source.text, rule.source.origin
+        ));
     }
     if let Some(rule) = network.allow.iter().find(|rule| rule.host.matches(host, port)) {
         return Verdict::new(true, "network", format!("{place} is allowed")).rule(&rule.source);
@@ -33,12 +45,17 @@ pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
         return Verdict::new(true, "http", explanation).rule(&rule.source);
     }
     if host.is_loopback() {
-        let explanation = format!("{place} is the sandbox's own loopback, where nothing of the host listens");
-        return Verdict::new(false, "network", explanation).remedy(format!("--allow-host localhost:{port}"));
+        let explanation =
+            format!("{place} is the sandbox's own loopback, where nothing of the host listens");
+        return Verdict::new(false, "network", explanation)
+            .remedy(format!("--allow-host localhost:{port}"));
     }
     let near = network.allow.iter().find(|rule| rule.host.matches_host(host));
     let explanation = match near {
-        Some(rule) => format!("no rule allows {place}: `{}` is for ports {}", rule.source.text, rule.host.ports),
+        Some(rule) => format!(
+            "no rule allows {place}: `{}` is for ports {}",
+            rule.source.text, rule.host.ports
+        ),
         None => format!("no rule allows {place}"),
     };
     let verdict = Verdict::new(false, "network", explanation).remedy(grant());
@@ -51,7 +68,9 @@ pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
 pub(crate) fn http(policy: &Policy, method: &str, url: &str) -> Verdict {
     let url = match Url::parse(url) {
         Ok(url) => url,
-        Err(reason) => return Verdict::new(false, "http", format!("`{url}` cannot be judged: {reason}")),
+        Err(reason) => {
+            return Verdict::new(false, "http", format!("`{url}` cannot be judged: {reason}"));
+        }
     };
     let connect = connect(policy, &url.host, url.port);
     if !connect.allowed || policy.network.mode == NetworkMode::Host {
@@ -65,10 +84,13 @@ pub(crate) fn http(policy: &Policy, method: &str, url: &str) -> Verdict {
     }
     let request = format!("{method} {}{}", destination(&url.host, url.port), url.path);
     match rules.iter().find(|rule| http::matches(rule, &method, &url.path)) {
-        Some(rule) => Verdict::new(true, "http", format!("{request} is allowed")).rule(&rule.source),
+        Some(rule) => {
+            Verdict::new(true, "http", format!("{request} is allowed")).rule(&rule.source)
+        }
         None => {
             let explanation = format!("rules for this host allow other requests, not {request}");
-            let grant = format!("--http '{method} {}{}'", destination(&url.host, url.port), url.path);
+            let grant =
+                format!("--http '{method} {}{}'", destination(&url.host, url.port), url.path);
             Verdict::new(false, "http", explanation).rule(&rules[0].source).remedy(grant)
         }
     }
@@ -78,7 +100,9 @@ pub(crate) fn http(policy: &Policy, method: &str, url: &str) -> Verdict {
 fn destination(host: &Host, port: u16) -> String {
     let text = format!("{host}:{port}");
     match crate::host::HostRule::parse(&text) {
-        Ok(rule) if rule.target != Target::Loopback && (port == 80 || port == 443) => host.to_string(),
+        Ok(rule) if rule.target != Target::Loopback && (port == 80 || port == 443) => {
+            host.to_string()
+        }
         _ => text,
     }
 }

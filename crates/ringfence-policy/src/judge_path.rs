@@ -29,7 +29,12 @@ pub(crate) fn file(policy: &Policy, subject: &Subject, act: Act) -> Verdict {
     match &subject.real {
         Some(real) if first.allowed && *real != written => {
             let second = one(policy, real, act);
-            let explained = format!("{} leads to {}: {}", subject.path.display(), real.display(), second.explanation);
+            let explained = format!(
+                "{} leads to {}: {}",
+                subject.path.display(),
+                real.display(),
+                second.explanation
+            );
             Verdict { explanation: explained, ..second }
         }
         _ => first,
@@ -42,13 +47,17 @@ pub(crate) fn socket(policy: &Policy, subject: &Subject) -> Verdict {
     let path = subject.real.as_deref().unwrap_or(&written);
     let shown = path.display();
     if let Some(rule) = policy.network.sockets.iter().find(|rule| rule.path == path) {
-        return Verdict::new(true, "socket", format!("a rule grants the socket {shown}")).rule(&rule.source);
+        return Verdict::new(true, "socket", format!("a rule grants the socket {shown}"))
+            .rule(&rule.source);
     }
     let file = file(policy, subject, Act::Read);
     match file.rule.as_ref().filter(|_| file.allowed) {
-        Some(rule) => Verdict::new(true, "socket", format!("{shown} lies in a granted tree")).rule(rule),
+        Some(rule) => {
+            Verdict::new(true, "socket", format!("{shown} lies in a granted tree")).rule(rule)
+        }
         None => {
-            let explanation = format!("no rule grants the socket {shown}, and it is not visible inside");
+            let explanation =
+                format!("no rule grants the socket {shown}, and it is not visible inside");
             Verdict::new(false, "socket", explanation).remedy(option("--allow-socket", path))
         }
     }
@@ -89,7 +98,8 @@ fn one(policy: &Policy, path: &Path, act: Act) -> Verdict {
         },
         Act::Read | Act::Exec => match write.or(read) {
             Some(rule) => {
-                let can = if act == Act::Exec { "executable where its mode says so" } else { "readable" };
+                let can =
+                    if act == Act::Exec { "executable where its mode says so" } else { "readable" };
                 Verdict::new(true, "filesystem", format!("{shown} is {can}")).rule(&rule.source)
             }
             None => not_readable(policy, path, act),
@@ -121,15 +131,22 @@ fn protection(policy: &Policy, path: &Path) -> Option<Verdict> {
             false => undo(rule, "protect"),
         };
         let explanation = format!("{shown} is protected{}", reason(rule));
-        return Some(new_ones(Verdict::new(false, "protect", explanation), rule.guarded).rule(&rule.source).remedy(undo));
+        return Some(
+            new_ones(Verdict::new(false, "protect", explanation), rule.guarded)
+                .rule(&rule.source)
+                .remedy(undo),
+        );
     }
     // The innermost tree's protection is the one that holds: names count from each tree.
     for tree in guard::writable(policy).filter(|tree| path.starts_with(tree)) {
-        let Some((guarded, name)) = guard::named(&policy.protected_names, tree, path) else { continue };
+        let Some((guarded, name)) = guard::named(&policy.protected_names, tree, path) else {
+            continue;
+        };
         if policy.unprotected.iter().any(|free| path.starts_with(free)) {
             continue;
         }
-        let explanation = format!("{} is protected in writable trees: {}", guarded.display(), name.reason);
+        let explanation =
+            format!("{} is protected in writable trees: {}", guarded.display(), name.reason);
         let verdict = Verdict::new(false, "protect", explanation).rule(&guard::built_in());
         return Some(new_ones(verdict, name.guarded).remedy(option("--write", &guarded)));
     }
@@ -140,8 +157,12 @@ fn protection(policy: &Policy, path: &Path) -> Option<Verdict> {
 fn new_ones(verdict: Verdict, guarded: Guarded) -> Verdict {
     match guarded {
         Guarded::Plain => verdict.effect("a new one does not survive the run"),
-        Guarded::GitHooks => verdict.effect("a new one survives the run when it holds only samples"),
-        Guarded::GitConfig => verdict.effect("a new one survives the run when it makes git run nothing"),
+        Guarded::GitHooks => {
+            verdict.effect("a new one survives the run when it holds only samples")
+        }
+        Guarded::GitConfig => {
+            verdict.effect("a new one survives the run when it makes git run nothing")
+        }
         Guarded::ExistingOnly => verdict.effect("a new one is the program's own"),
     }
 }
@@ -158,7 +179,8 @@ fn not_writable(policy: &Policy, path: &Path, read: Option<&PathRule>) -> Verdic
             .effect(effect)
             .remedy(format!("to write the host's: {}", option("--write", path)));
     }
-    Verdict::new(false, "filesystem", format!("no rule grants {shown}")).remedy(option("--write", path))
+    Verdict::new(false, "filesystem", format!("no rule grants {shown}"))
+        .remedy(option("--write", path))
 }
 
 fn not_readable(policy: &Policy, path: &Path, act: Act) -> Verdict {
@@ -193,7 +215,9 @@ fn private(policy: &Policy, path: &Path) -> Option<(&'static str, String)> {
     }
     match &policy.home {
         Home::Private => Some(("a private home", gone)),
-        Home::Named(name) => Some(("a private home", format!("private: kept in the home `{name}`"))),
+        Home::Named(name) => {
+            Some(("a private home", format!("private: kept in the home `{name}`")))
+        }
         Home::Host => None,
     }
 }

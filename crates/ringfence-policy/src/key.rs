@@ -74,10 +74,16 @@ pub struct KeyInfo {
 
 /// The tables of a profile file.
 pub const TABLES: [(&str, &str); 4] = [
-    ("filesystem", "What is seen and written. Paths: `~`, `$VAR`, `.` for the directory of the \
-        run, `PATH?` for one that may be missing."),
-    ("network", "What is reached. Hosts: a name, `*.name`, an address, a range, `[v6]`, \
-        `localhost:PORT`; then ports, 80 and 443 without."),
+    (
+        "filesystem",
+        "What is seen and written. Paths: `~`, `$VAR`, `.` for the directory of the \
+        run, `PATH?` for one that may be missing.",
+    ),
+    (
+        "network",
+        "What is reached. Hosts: a name, `*.name`, an address, a range, `[v6]`, \
+        `localhost:PORT`; then ports, 80 and 443 without.",
+    ),
     ("environment", "Which variables are passed on."),
     ("limits", "What a run may use; a limit left out is the host's own."),
 ];
@@ -115,23 +121,59 @@ pub const KEYS: [KeyInfo; 31] = {
         row(Extends, "", "extends", Adds, "Profiles that this one builds on, names or files."),
         row(Features, "", "features", Adds, "Features to add, names or files."),
         row(Programs, "", "programs", Adds, "Commands that use this profile without being told."),
-        row(Home, "", "home", Text, "What HOME is inside: `private`, `host`, or the name of a kept one."),
-        choice(Tier, "", "tier", &["auto", "process", "namespace", "vm"], "Which mechanism carries the policy out."),
+        row(
+            Home,
+            "",
+            "home",
+            Text,
+            "What HOME is inside: `private`, `host`, or the name of a kept one.",
+        ),
+        choice(
+            Tier,
+            "",
+            "tier",
+            &["auto", "process", "namespace", "vm"],
+            "Which mechanism carries the policy out.",
+        ),
         row(AllowDegraded, "", "allow_degraded", Adds, "Layers that may be missing on a host."),
-        choice(Overlay, "", "overlay", &["ask", "commit", "discard", "keep"], "Keep writes apart, and what to do with them at the end."),
+        choice(
+            Overlay,
+            "",
+            "overlay",
+            &["ask", "commit", "discard", "keep"],
+            "Keep writes apart, and what to do with them at the end.",
+        ),
         choice(Libs, "", "libs", &["all", "exact"], "Which libraries are visible."),
         row(Read, FS, "read", Grants, "Seen, read and executed."),
         row(Write, FS, "write", Grants, "Read and written."),
         row(Deny, FS, "deny", Adds, "Neither seen nor touched, whatever else grants it."),
         row(Protect, FS, "protect", Adds, "Never written, inside a writable tree too."),
-        choice(Mode, NET, "mode", &["none", "filtered", "host"], "How much network there is; rules alone make it `filtered`."),
+        choice(
+            Mode,
+            NET,
+            "mode",
+            &["none", "filtered", "host"],
+            "How much network there is; rules alone make it `filtered`.",
+        ),
         row(AllowHost, NET, "allow", Grants, "Hosts that may be reached."),
         row(DenyHost, NET, "deny", Adds, "Hosts that may not, whatever else allows them."),
-        row(Publish, NET, "publish", Grants, "Ports the host may connect in to: `[ADDR:]PORT[:PORT]`."),
+        row(
+            Publish,
+            NET,
+            "publish",
+            Grants,
+            "Ports the host may connect in to: `[ADDR:]PORT[:PORT]`.",
+        ),
         row(Http, NET, "http", Grants, "The only requests to a host: `METHOD[,METHOD] HOST/PATH`."),
         row(Inject, NET, "inject", Grants, "Headers that the proxy adds: `HOST HEADER=SOURCE`."),
         row(Sockets, NET, "sockets", Grants, "Unix sockets of the host that may be connected to."),
-        row(Registries, NET, "registries", Grants, "Package managers whose configured registries may be reached."),
+        row(
+            Registries,
+            NET,
+            "registries",
+            Grants,
+            "Package managers whose configured registries may be reached.",
+        ),
         row(Pass, ENV, "pass", Grants, "Names passed on although they look like credentials."),
         row(Set, ENV, "set", Pairs, "Names with the value they have inside."),
         row(Hide, ENV, "hide", Adds, "Patterns of names that are hidden unless passed."),
@@ -141,7 +183,13 @@ pub const KEYS: [KeyInfo; 31] = {
         row(Cpus, LIM, "cpus", Quantity, "Processors, as in `1.5`."),
         row(OpenFiles, LIM, "open_files", Quantity, "Open files of each process."),
         row(Disk, LIM, "disk", Quantity, "What private directories may hold, as in `1GiB`."),
-        row(Timeout, LIM, "timeout", Quantity, "Time after which everything is ended, as in `1h30m`."),
+        row(
+            Timeout,
+            LIM,
+            "timeout",
+            Quantity,
+            "Time after which everything is ended, as in `1h30m`.",
+        ),
     ]
 };
 

@@ -14,6 +14,8 @@ pub mod decide;
 mod environment;
 pub mod error;
 pub mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gitconfig;
 pub mod glob;
 pub mod guard;
@@ -43,13 +45,13 @@ mod workspace;
 
 pub use decide::{Decision, Subject, decide};
 pub use error::PolicyError;
-pub use gitconfig::executes as git_config_executes;
 pub use files::{FileView, HostFiles};
+pub use gitconfig::executes as git_config_executes;
 pub use host::{Host, HostRule};
 pub use judge_environment::Hidden;
 pub use key::Key;
 pub use merge::Setting;
 pub use policy::*;
 pub use profile::Profile;
-pub use schema::schema;
 pub use resolve::{Context, Request, resolve};
+pub use schema::schema;

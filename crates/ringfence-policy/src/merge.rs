@@ -139,7 +139,8 @@ impl Merged {
     }
 
     fn pair(&mut self, text: Cow<'static, OsStr>, origin: Option<usize>) {
-        let name = |text: &OsStr| text.as_encoded_bytes().split(|&b| b == b'=').next().map(<[u8]>::to_vec);
+        let name =
+            |text: &OsStr| text.as_encoded_bytes().split(|&b| b == b'=').next().map(<[u8]>::to_vec);
         let new = name(&text);
         self.entries.retain(|entry| entry.key != Key::Set || name(&entry.text) != new);
         self.push(Key::Set, text, origin);

@@ -1,12 +1,14 @@
 //! The network part of a policy.
 
-use crate::error::PolicyError;
+use crate::error::{Planted, PolicyError};
 use crate::files::Resolver;
 use crate::host::HostRule;
 use crate::key::Key;
 use crate::merge::{Entry, Merged};
 use crate::path::{Bases, PathError, anchor};
-use crate::policy::{Access, Guarded, Network, NetworkMode, NetworkRule, PathRule, Publish, Source};
+use crate::policy::{
+    Access, Guarded, Network, NetworkMode, NetworkRule, PathRule, Publish, Source,
+};
 use crate::resolve::{Context, choice, pick};
 use crate::rules::planted;
 use std::net::{IpAddr, Ipv4Addr};
@@ -72,7 +74,8 @@ fn hosts(merged: &Merged, key: Key) -> Result<Vec<NetworkRule>, PolicyError> {
     let mut seen = std::collections::BTreeSet::new();
     for entry in merged.of_key(key) {
         let source = merged.source(entry);
-        let host = HostRule::parse(&source.text).map_err(|error| PolicyError::value(&source, error))?;
+        let host =
+            HostRule::parse(&source.text).map_err(|error| PolicyError::value(&source, error))?;
         if seen.insert(host.clone()) {
             rules.push(NetworkRule { host, source });
         }
@@ -82,7 +85,8 @@ fn hosts(merged: &Merged, key: Key) -> Result<Vec<NetworkRule>, PolicyError> {
 
 /// Reads `[ADDR:]PORT[:PORT]` into address and port on the host, and port inside.
 pub(crate) fn publish(text: &str) -> Result<(IpAddr, u16, u16), String> {
-    let wrong = || format!("`{text}` is no port to publish; write `PORT`, `PORT:PORT` or `ADDR:PORT:PORT`");
+    let wrong =
+        || format!("`{text}` is no port to publish; write `PORT`, `PORT:PORT` or `ADDR:PORT:PORT`");
     let (address, ports) = if let Some(rest) = text.strip_prefix('[') {
         let (address, ports) = rest.split_once("]:").ok_or_else(wrong)?;
         (Some(address), ports)
@@ -121,7 +125,12 @@ fn socket(
     let trees: Vec<PathBuf> = writable.map(|rule| rule.path.clone()).collect();
     if let Some((link, tree)) = planted(&real.links, &real.path, &trees) {
         let (link, tree) = (link.to_owned(), tree.to_owned());
-        return Err(PolicyError::Planted { rule: source, link, tree, target: real.path });
+        return Err(PolicyError::Planted(Box::new(Planted {
+            rule: source,
+            link,
+            tree,
+            target: real.path,
+        })));
     }
     match (real.exists, anchored.optional) {
         (false, true) => Ok(None),

@@ -73,7 +73,8 @@ pub fn anchor(text: &OsStr, bases: &Bases<'_>) -> Result<Anchored, PathError> {
     }
     let expanded = expand(text, bases).map_err(|error| match error {
         PathError::Unset(name) if !optional => PathError::Wrong(format!(
-            "the variable {name} is not set; write `?{}` if it may be", String::from_utf8_lossy(text)
+            "the variable {name} is not set; write `?{}` if it may be",
+            String::from_utf8_lossy(text)
         )),
         error => error,
     })?;
@@ -261,8 +262,9 @@ fn split(bytes: &[Byte], workdir: &Path, optional: bool) -> Result<Anchored, Pat
 fn pattern(parts: &[(Vec<u8>, bool)]) -> Result<Option<String>, PathError> {
     let mut names = Vec::with_capacity(parts.len());
     for (name, wild) in parts {
-        let name = std::str::from_utf8(name)
-            .map_err(|_| PathError::Wrong("a pattern is UTF-8 from its first wildcard on".into()))?;
+        let name = std::str::from_utf8(name).map_err(|_| {
+            PathError::Wrong("a pattern is UTF-8 from its first wildcard on".into())
+        })?;
         if *wild && name.contains("**") && name != "**" {
             return Err(PathError::Wrong("`**` stands alone between slashes".into()));
         }

@@ -78,7 +78,8 @@ impl Ports {
 pub fn port(text: &str) -> Result<u16, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = if digits { text.parse::<u16>().ok() } else { None };
-    let wrong = || format!("`{}` is no port; a port is a number from 1 to 65535", text.escape_debug());
+    let wrong =
+        || format!("`{}` is no port; a port is a number from 1 to 65535", text.escape_debug());
     number.filter(|&number| number > 0).ok_or_else(wrong)
 }
 

@@ -1,7 +1,7 @@
 //! [`Profile`]: one policy file, read but not yet applied to a host.
 //!
 //! Its values are still texts: what they mean depends on a home, a directory and an
-//! environment, and options of the command line hold the same texts. [`crate::resolve`] gives
+//! environment, and options of the command line hold the same texts. [`mod@crate::resolve`] gives
 //! both their meaning in one place.
 
 use crate::key::{KEYS, Key, KeyInfo, Shape, TABLES};
@@ -70,7 +70,9 @@ impl Profile {
         let mut profile = Profile { origin: Text::Owned(origin.to_owned()), values: Vec::new() };
         for (name, value) in root.get_ref().iter() {
             match value.get_ref() {
-                DeValue::Table(inner) if TABLES.iter().any(|(table, _)| table == name.get_ref()) => {
+                DeValue::Table(inner)
+                    if TABLES.iter().any(|(table, _)| table == name.get_ref()) =>
+                {
                     for (key, value) in inner.iter() {
                         profile.values.push(reader.entry(name.get_ref(), key, value)?);
                     }
@@ -162,15 +164,18 @@ fn written(value: &Value) -> String {
         Value::Text(text) => quoted(text),
         Value::Flag(flag) => flag.to_string(),
         Value::List(list) if list.len() > 1 => {
-            let lines: String = list.iter().map(|text| format!("    {},\n", quoted(text))).collect();
+            let lines: String =
+                list.iter().map(|text| format!("    {},\n", quoted(text))).collect();
             format!("[\n{lines}]")
         }
         Value::List(list) => {
             format!("[{}]", list.first().map(|text| quoted(text)).unwrap_or_default())
         }
         Value::Pairs(pairs) => {
-            let pairs: Vec<_> =
-                pairs.iter().map(|(name, value)| format!("{} = {}", quoted(name), quoted(value))).collect();
+            let pairs: Vec<_> = pairs
+                .iter()
+                .map(|(name, value)| format!("{} = {}", quoted(name), quoted(value)))
+                .collect();
             format!("{{ {} }}", pairs.join(", "))
         }
     }

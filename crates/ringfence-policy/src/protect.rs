@@ -58,8 +58,16 @@ pub const NAMES: &[Entry] = &[
     deep(".git/modules/*/config", GitConfig, "git runs programs its configuration names"),
     deep(".git/modules/*/modules/*/hooks", GitHooks, "git runs hooks in submodules"),
     deep(".git/modules/*/modules/*/config", GitConfig, "git runs programs its configuration names"),
-    deep(".git/worktrees/*/commondir", ExistingOnly, "git would take configuration and hooks from where it says"),
-    deep(".git/worktrees/*/config.worktree", GitConfig, "git runs programs its configuration names"),
+    deep(
+        ".git/worktrees/*/commondir",
+        ExistingOnly,
+        "git would take configuration and hooks from where it says",
+    ),
+    deep(
+        ".git/worktrees/*/config.worktree",
+        GitConfig,
+        "git runs programs its configuration names",
+    ),
     deep(".gitmodules", GitConfig, "git fetches and updates what it says"),
     // Hooks that the repository itself holds, once somebody has installed them.
     deep(".husky", Plain, "git runs its files as hooks"),
@@ -104,9 +112,17 @@ pub const NAMES: &[Entry] = &[
     deep(".config/mise", Plain, "mise runs its hooks on entering the directory"),
     deep(".tool-versions", Plain, "asdf runs tools from a path it may name"),
     // Package managers and build tools: settings that run a program at any command.
-    deep(".cargo/config.toml", Plain, "cargo and rust-analyzer run the wrappers and linkers it names"),
+    deep(
+        ".cargo/config.toml",
+        Plain,
+        "cargo and rust-analyzer run the wrappers and linkers it names",
+    ),
     deep(".cargo/config", Plain, "cargo and rust-analyzer run the wrappers and linkers it names"),
-    deep(".npmrc", Plain, "npm runs the programs it names and sends tokens to the registry it names"),
+    deep(
+        ".npmrc",
+        Plain,
+        "npm runs the programs it names and sends tokens to the registry it names",
+    ),
     deep(".yarnrc", Plain, "yarn runs the yarn it names"),
     deep(".yarnrc.yml", Plain, "yarn runs the yarn and the plugins it names"),
     deep(".yarn/releases", Plain, "yarn runs itself from there"),
@@ -120,7 +136,11 @@ pub const NAMES: &[Entry] = &[
     // Agents: their settings run hooks and servers, or widen what they may do.
     deep(".mcp.json", Plain, "agents start the servers it names"),
     deep(".claude/settings.json", Plain, "Claude Code runs its hooks and follows its permissions"),
-    deep(".claude/settings.local.json", Plain, "Claude Code runs its hooks and follows its permissions"),
+    deep(
+        ".claude/settings.local.json",
+        Plain,
+        "Claude Code runs its hooks and follows its permissions",
+    ),
     deep(".claude/hooks", Plain, "Claude Code runs them"),
     deep(".claude/commands", Plain, "Claude Code follows them, shell commands included"),
     deep(".claude/agents", Plain, "Claude Code follows them with the permissions they name"),
@@ -317,7 +337,8 @@ pub fn git_link_allowed(target: &std::path::Path) -> bool {
     let names: Vec<_> = target.components().map(|component| component.as_os_str()).collect();
     names.windows(2).enumerate().any(|(index, pair)| {
         let rest = names.len() - index - 2;
-        let modules = pair[1] == "modules" && (rest == 1 || rest == 3 && names[index + 3] == "modules");
+        let modules =
+            pair[1] == "modules" && (rest == 1 || rest == 3 && names[index + 3] == "modules");
         pair[0] == ".git" && (modules || pair[1] == "worktrees" && rest == 1)
     })
 }
@@ -355,7 +376,9 @@ mod tests {
         for good in ["/w/.git/modules/sub", "/w/.git/worktrees/x", "/w/.git/modules/a/modules/b"] {
             assert!(git_link_allowed(Path::new(good)), "{good}");
         }
-        for bad in ["/w/evil", "/w/.git", "/w/.git/modules", "/w/.git/evil/x", "/w/.git/modules/a/b"] {
+        for bad in
+            ["/w/evil", "/w/.git", "/w/.git/modules", "/w/.git/evil/x", "/w/.git/modules/a/b"]
+        {
             assert!(!git_link_allowed(Path::new(bad)), "{bad}");
         }
     }

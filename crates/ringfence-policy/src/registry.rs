@@ -29,7 +29,10 @@ pub fn hosts(tool: &str, context: &Context<'_>) -> Result<Vec<HostRule>, String>
         "maven" => maven(&reader),
         _ => {
             let near = crate::suggest::tail(crate::suggest::nearest(tool, &TOOLS));
-            return Err(format!("`{tool}` has no registries; known are `{}`{near}", TOOLS.join("`, `")));
+            return Err(format!(
+                "`{tool}` has no registries; known are `{}`{near}",
+                TOOLS.join("`, `")
+            ));
         }
     };
     let mut rules: Vec<HostRule> = Vec::new();
@@ -102,15 +105,29 @@ fn npm(reader: &Reader<'_>) -> Vec<String> {
 
 fn pip(reader: &Reader<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    let variables = ["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL"];
+    let variables = [
+        "PIP_INDEX_URL",
+        "PIP_EXTRA_INDEX_URL",
+        "UV_INDEX_URL",
+        "UV_DEFAULT_INDEX",
+        "UV_EXTRA_INDEX_URL",
+    ];
     for value in variables.iter().filter_map(|name| reader.env(name)) {
         found.extend(value.split_whitespace().map(str::to_owned));
     }
     let own = reader.env("PIP_CONFIG_FILE").map(PathBuf::from);
-    let files = [own, Some(reader.config("pip/pip.conf")), Some(reader.home(".pip/pip.conf")), Some(PathBuf::from("/etc/pip.conf"))];
+    let files = [
+        own,
+        Some(reader.config("pip/pip.conf")),
+        Some(reader.home(".pip/pip.conf")),
+        Some(PathBuf::from("/etc/pip.conf")),
+    ];
     for text in files.into_iter().flatten().filter_map(|file| reader.text(&file)) {
         for (name, value) in ini(&text) {
-            if matches!(name.as_str(), "index-url" | "extra-index-url" | "index_url" | "extra_index_url") {
+            if matches!(
+                name.as_str(),
+                "index-url" | "extra-index-url" | "index_url" | "extra_index_url"
+            ) {
                 found.extend(value.split_whitespace().map(str::to_owned));
             }
         }
@@ -121,7 +138,9 @@ fn pip(reader: &Reader<'_>) -> Vec<String> {
 fn cargo(reader: &Reader<'_>) -> Vec<String> {
     let home = reader.env("CARGO_HOME").map_or_else(|| reader.home(".cargo"), PathBuf::from);
     let text = reader.text(&home.join("config.toml")).or_else(|| reader.text(&home.join("config")));
-    let Some(table) = text.and_then(|text| text.parse::<toml::Table>().ok()) else { return Vec::new() };
+    let Some(table) = text.and_then(|text| text.parse::<toml::Table>().ok()) else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     for (section, keys) in [("source", ["registry", "git"]), ("registries", ["index", "index"])] {
         let entries = table.get(section).and_then(toml::Value::as_table);
@@ -138,7 +157,10 @@ fn go(reader: &Reader<'_>) -> Vec<String> {
     let text = reader.text(&file).unwrap_or_default();
     let written = |name: &str| {
         let lines = text.lines().filter_map(|line| line.split_once('='));
-        lines.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned()).last()
+        lines
+            .filter(|(key, _)| key.trim() == name)
+            .map(|(_, value)| value.trim().to_owned())
+            .next_back()
     };
     let mut found = Vec::new();
     if let Some(proxies) = reader.env("GOPROXY").or_else(|| written("GOPROXY")) {

@@ -1,6 +1,6 @@
 //! The path rules of a policy: texts anchored, links followed, what is missing refused.
 
-use crate::error::PolicyError;
+use crate::error::{Planted, PolicyError};
 use crate::files::{Real, Resolver};
 use crate::glob;
 use crate::key::Key;
@@ -41,7 +41,8 @@ pub(crate) fn resolve(
     resolver: &mut Resolver<'_>,
     policy: &mut Policy,
 ) -> Result<(), PolicyError> {
-    let mut rules = Rules { merged, bases, resolver, grants: Vec::with_capacity(64), others: Vec::new() };
+    let mut rules =
+        Rules { merged, bases, resolver, grants: Vec::with_capacity(64), others: Vec::new() };
     for entry in &merged.entries {
         match entry.key {
             Key::Read => rules.grant(entry, Access::Read, policy)?,
@@ -79,16 +80,18 @@ impl Rules<'_, '_> {
     ) -> Result<(), PolicyError> {
         let Some(anchored) = self.anchor(entry)? else { return Ok(()) };
         // An option is somebody's express will; a profile is written for any directory.
-        if anchored.pattern.is_none() && !entry.is_option() && is_relative(&entry.text) {
-            if let Some(reason) = workspace::no_workspace(&anchored.path, &policy.home_dir) {
-                let directory = anchored.path.display();
-                let option = entry.key.option();
-                let text = entry.text.to_string_lossy();
-                policy.warnings.push(format!(
+        if anchored.pattern.is_none()
+            && !entry.is_option()
+            && is_relative(&entry.text)
+            && let Some(reason) = workspace::no_workspace(&anchored.path, &policy.home_dir)
+        {
+            let directory = anchored.path.display();
+            let option = entry.key.option();
+            let text = entry.text.to_string_lossy();
+            policy.warnings.push(format!(
                     "{directory} is not granted as the workspace, because {reason}; say {option} {text} to grant it"
                 ));
-                return Ok(());
-            }
+            return Ok(());
         }
         match &anchored.pattern {
             None => self.grant_one(entry, access, &anchored, &anchored.path),
@@ -213,7 +216,13 @@ impl Rules<'_, '_> {
                 key: String::new(),
                 text: "only root may read it".to_owned(),
             };
-            self.refuse_both(Access::Deny, Path::new(path), pattern, source, Some((*reason).to_owned()));
+            self.refuse_both(
+                Access::Deny,
+                Path::new(path),
+                pattern,
+                source,
+                Some((*reason).to_owned()),
+            );
         }
     }
 
@@ -229,12 +238,12 @@ impl Rules<'_, '_> {
             if let Some((link, tree)) = planted(&grant.links, &grant.rule.path, &trees)
                 && !self.granted_elsewhere(index, &trees)
             {
-                return Err(PolicyError::Planted {
+                return Err(PolicyError::Planted(Box::new(Planted {
                     rule: grant.rule.source.clone(),
                     link: link.to_owned(),
                     tree: tree.to_owned(),
                     target: grant.rule.path.clone(),
-                });
+                })));
             }
         }
         let mut seen = BTreeSet::new();
@@ -292,5 +301,13 @@ fn is_relative(text: &OsStr) -> bool {
 }
 
 fn plain(access: Access, path: PathBuf, optional: bool, source: Source) -> PathRule {
-    PathRule { access, path, pattern: None, optional, guarded: Guarded::Plain, reason: None, source }
+    PathRule {
+        access,
+        path,
+        pattern: None,
+        optional,
+        guarded: Guarded::Plain,
+        reason: None,
+        source,
+    }
 }

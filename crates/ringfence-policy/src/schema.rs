@@ -1,6 +1,6 @@
 //! The JSON Schema of a profile file, made from the table of its keys.
 
-use crate::key::{KEYS, KeyInfo, Key, Shape, TABLES};
+use crate::key::{KEYS, Key, KeyInfo, Shape, TABLES};
 use serde_json::{Map, Value, json};
 
 /// The JSON Schema (draft 2020-12) that editors check a profile with.

@@ -49,7 +49,11 @@ pub fn size(text: &str) -> Result<u64, String> {
     };
     let bytes = scaled(number, *factor)
         .ok_or_else(|| format!("`{text}` is no size; write for example `512MiB` or `4GiB`"))?;
-    if bytes == 0 { Err(format!("`{text}` is nothing; leave it out for no limit")) } else { Ok(bytes) }
+    if bytes == 0 {
+        Err(format!("`{text}` is nothing; leave it out for no limit"))
+    } else {
+        Ok(bytes)
+    }
 }
 
 /// A time: `500ms`, `1s`, `2m`, `1h30m`, `1.5h`. A bare number is seconds.
@@ -123,8 +127,8 @@ fn scaled(number: &str, factor: u64) -> Option<u64> {
     let scale = 10u128.pow(u32::try_from(fraction.len()).ok()?);
     let whole: u64 = whole.parse().ok()?;
     let fraction: u64 = fraction.parse().ok()?;
-    let total = u128::from(whole) * u128::from(factor)
-        + u128::from(fraction) * u128::from(factor) / scale;
+    let total =
+        u128::from(whole) * u128::from(factor) + u128::from(fraction) * u128::from(factor) / scale;
     u64::try_from(total).ok()
 }
 

@@ -19,7 +19,8 @@ const SYSTEM: [&str; 13] = [
 ];
 
 /// Directories that many programs share, which are no workspace themselves; one in them can be.
-const SHARED: [&str; 8] = ["/tmp", "/var", "/var/tmp", "/opt", "/srv", "/mnt", "/media", "/var/lib"];
+const SHARED: [&str; 8] =
+    ["/tmp", "/var", "/var/tmp", "/opt", "/srv", "/mnt", "/media", "/var/lib"];
 
 /// Why a profile's `.` does not make this directory writable, if it does not.
 pub(crate) fn no_workspace(workdir: &Path, home: &Path) -> Option<String> {
@@ -49,7 +50,8 @@ pub(crate) fn no_workspace(workdir: &Path, home: &Path) -> Option<String> {
 /// Adds what the git repository of a writable directory of the run needs.
 pub(crate) fn resolve(resolver: &mut Resolver<'_>, policy: &mut Policy) {
     let workdir = policy.workdir.clone();
-    let Some(rule) = policy.paths.iter().find(|rule| rule.access == Access::Write && rule.path == workdir)
+    let Some(rule) =
+        policy.paths.iter().find(|rule| rule.access == Access::Write && rule.path == workdir)
     else {
         return;
     };
@@ -60,7 +62,8 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, policy: &mut Policy) {
         // A link may lead anywhere; what it leads to is granted or not by itself.
         Ok(None) => match files.text(&dot_git, MOST_GITFILE) {
             Ok(text) => {
-                let trees: Vec<PathBuf> = crate::guard::writable(policy).map(Path::to_path_buf).collect();
+                let trees: Vec<PathBuf> =
+                    crate::guard::writable(policy).map(Path::to_path_buf).collect();
                 match worktree(resolver, &workdir, &text, &trees, &policy.home_dir) {
                     Some(common) => grant_common(policy, &common, &source),
                     None => return,
@@ -93,7 +96,8 @@ fn worktree(
     let target = text.strip_prefix("gitdir:")?.trim_matches(['\n', '\r', ' ', '\t']);
     let real = resolver.real(&workdir.join(target)).ok().filter(|real| real.exists)?;
     let private = real.path;
-    let folder = private.parent().filter(|parent| parent.file_name().is_some_and(|n| n == "worktrees"))?;
+    let folder =
+        private.parent().filter(|parent| parent.file_name().is_some_and(|n| n == "worktrees"))?;
     let common = folder.parent()?.to_path_buf();
     if trees.iter().any(|tree| private.starts_with(tree)) {
         return None;
@@ -106,7 +110,8 @@ fn worktree(
     let back = private.join(back.trim_end_matches(['\n', '\r']));
     let back = resolver.real(&back).ok()?;
     let own = resolver.real(&workdir.join(".git")).ok()?;
-    let repository = ["HEAD", "objects", "refs"].iter().all(|name| resolver.exists(&common.join(name)));
+    let repository =
+        ["HEAD", "objects", "refs"].iter().all(|name| resolver.exists(&common.join(name)));
     (back.path == own.path && repository).then_some(common)
 }
 
@@ -164,5 +169,13 @@ fn rule(
     reason: Option<String>,
     source: &Source,
 ) -> PathRule {
-    PathRule { access, path, pattern: None, optional: true, guarded, reason, source: source.clone() }
+    PathRule {
+        access,
+        path,
+        pattern: None,
+        optional: true,
+        guarded,
+        reason,
+        source: source.clone(),
+    }
 }

@@ -64,7 +64,9 @@ fn deny_beats_protect_beats_write_beats_read() {
     let denied = base().option(Key::Protect, "x").option(Key::Deny, "x");
     assert!(!denied.read("/home/u/project/x/y").allowed);
     assert_eq!(denied.read("/home/u/project/x").remedy.as_deref(), Some("leave out --deny x"));
-    assert!(!base().option(Key::Deny, "x").option(Key::Write, "x?").write("/home/u/project/x").allowed);
+    assert!(
+        !base().option(Key::Deny, "x").option(Key::Write, "x?").write("/home/u/project/x").allowed
+    );
 }
 
 #[test]
@@ -81,9 +83,19 @@ fn a_denied_pattern_covers_what_it_names() {
 fn what_hosts_execute_is_protected_at_any_depth() {
     let host = host();
     let paths = [
-        ".git/hooks/pre-commit", ".git/config", "vendor/x/.git/config", ".vscode/tasks.json", "a/b/.envrc",
-        ".mcp.json", ".claude/settings.json", ".husky/pre-commit", "sub/.git/modules/m/hooks/post-checkout",
-        ".cargo/config.toml", ".bashrc", "my.code-workspace", ".git/commondir",
+        ".git/hooks/pre-commit",
+        ".git/config",
+        "vendor/x/.git/config",
+        ".vscode/tasks.json",
+        "a/b/.envrc",
+        ".mcp.json",
+        ".claude/settings.json",
+        ".husky/pre-commit",
+        "sub/.git/modules/m/hooks/post-checkout",
+        ".cargo/config.toml",
+        ".bashrc",
+        "my.code-workspace",
+        ".git/commondir",
     ];
     for path in paths {
         let decision = host.write(&format!("/home/u/project/{path}"));
@@ -93,8 +105,15 @@ fn what_hosts_execute_is_protected_at_any_depth() {
         assert!(host.read(&format!("/home/u/project/{path}")).allowed, "{path}");
     }
     let free = [
-        ".git/index", ".git/objects/ab/cd", ".git/refs/heads/main", ".claude/notes.md", "package.json",
-        "src/.bashrc", ".github/workflows/ci.yml", "hooks/x", ".gitignore",
+        ".git/index",
+        ".git/objects/ab/cd",
+        ".git/refs/heads/main",
+        ".claude/notes.md",
+        "package.json",
+        "src/.bashrc",
+        ".github/workflows/ci.yml",
+        "hooks/x",
+        ".gitignore",
     ];
     for path in free {
         let decision = host.write(&format!("/home/u/project/{path}"));
@@ -104,7 +123,9 @@ fn what_hosts_execute_is_protected_at_any_depth() {
 
 #[test]
 fn exactly_a_protected_path_can_be_granted() {
-    let host = host().with(|files| files.directory("/home/u/project/.vscode").directory("/home/u/project/.idea/x"));
+    let host = host().with(|files| {
+        files.directory("/home/u/project/.vscode").directory("/home/u/project/.idea/x")
+    });
     assert!(!host.write("/home/u/project/.vscode/tasks.json").allowed);
     let host = host.option(Key::Write, ".vscode").option(Key::Write, ".idea/x");
     assert!(host.write("/home/u/project/.vscode/tasks.json").allowed);
@@ -121,7 +142,10 @@ fn a_private_home_and_tmp_are_explained() {
     assert!(!host.read("/home/u/.bashrc").allowed);
     assert_eq!(host.write("/tmp/x").effect.as_deref(), Some("private: discarded at the end"));
     let named = common::host().option(Key::Home, "agent");
-    assert_eq!(named.write("/home/u/.bashrc").effect.as_deref(), Some("private: kept in the home `agent`"));
+    assert_eq!(
+        named.write("/home/u/.bashrc").effect.as_deref(),
+        Some("private: kept in the home `agent`")
+    );
     // Without a view of its own, a sandbox cannot write there at all.
     let process = common::host().option(Key::Tier, "process");
     assert!(!process.write("/home/u/.bashrc").allowed);
@@ -144,7 +168,8 @@ fn there_is_no_network_unless_one_is_granted() {
     let denied = connect(&none, "example.org", 443);
     assert!(!denied.allowed);
     assert_eq!(denied.remedy.as_deref(), Some("--allow-host example.org"));
-    let some = host().option(Key::AllowHost, "*.example.org").option(Key::DenyHost, "bad.example.org:*");
+    let some =
+        host().option(Key::AllowHost, "*.example.org").option(Key::DenyHost, "bad.example.org:*");
     assert!(connect(&some, "a.example.org", 443).allowed);
     assert!(!connect(&some, "bad.example.org", 443).allowed);
     assert!(!connect(&some, "example.org", 443).allowed);
@@ -187,7 +212,8 @@ fn request_rules_allow_these_requests_only() {
 #[test]
 fn a_socket_is_visible_only_when_granted() {
     let host = host().with(|files| files.file("/run/docker.sock", "").symlink("/var/run", "/run"));
-    let ask = |host: &Host, path: &str| decide(&host.policy(), &Request::Socket(host.subject(path)));
+    let ask =
+        |host: &Host, path: &str| decide(&host.policy(), &Request::Socket(host.subject(path)));
     let denied = ask(&host, "/var/run/docker.sock");
     assert!(!denied.allowed);
     assert_eq!(denied.remedy.as_deref(), Some("--allow-socket /run/docker.sock"));
@@ -233,5 +259,8 @@ fn the_json_form_is_stable() {
     });
     assert_eq!(json, expected);
     let connect = serde_json::to_value(connect(&host(), "Example.ORG.", 443)).unwrap();
-    assert_eq!(connect["request"], serde_json::json!({"kind": "connect", "host": "example.org", "port": 443}));
+    assert_eq!(
+        connect["request"],
+        serde_json::json!({"kind": "connect", "host": "example.org", "port": 443})
+    );
 }

@@ -35,7 +35,10 @@ fn what_is_optional_and_missing_falls_away() {
 #[test]
 fn a_missing_grant_is_refused_and_the_way_out_named() {
     let message = host().option(Key::Read, "/data").error();
-    assert_eq!(message, "option --read \"/data\": /data does not exist; write `?/data` if it may be missing");
+    assert_eq!(
+        message,
+        "option --read \"/data\": /data does not exist; write `?/data` if it may be missing"
+    );
     assert!(host().option(Key::Read, "?/data").resolve().is_ok());
     assert!(host().option(Key::Read, "/data?").resolve().is_ok());
     assert!(host().option(Key::Deny, "/data").resolve().is_ok());
@@ -44,7 +47,16 @@ fn a_missing_grant_is_refused_and_the_way_out_named() {
 
 #[test]
 fn a_home_or_system_directory_is_no_workspace_unless_one_says_so() {
-    for cwd in ["/", "/home", "/home/u", "/etc", "/usr/lib", "/tmp", "/home/u/.config/nvim", "/home/u/.ssh"] {
+    for cwd in [
+        "/",
+        "/home",
+        "/home/u",
+        "/etc",
+        "/usr/lib",
+        "/tmp",
+        "/home/u/.config/nvim",
+        "/home/u/.ssh",
+    ] {
         let host = host().cwd(cwd);
         let policy = host.policy();
         assert!(!granted(&policy, Access::Write, cwd), "{cwd}");
@@ -60,11 +72,18 @@ fn a_home_or_system_directory_is_no_workspace_unless_one_says_so() {
 #[test]
 fn a_link_in_a_writable_tree_lends_no_rights_outside_of_it() {
     let own = "extends = [\"default\"]\n[filesystem]\nwrite = [\"./node_modules?\"]";
-    let planted = host().with(|files| files.symlink("/home/u/project/node_modules", "/home/u")).own(own);
+    let planted =
+        host().with(|files| files.symlink("/home/u/project/node_modules", "/home/u")).own(own);
     let message = planted.error();
-    assert!(message.contains("/home/u/project/node_modules is a symbolic link inside the writable /home/u/project"), "{message}");
+    assert!(
+        message.contains(
+            "/home/u/project/node_modules is a symbolic link inside the writable /home/u/project"
+        ),
+        "{message}"
+    );
     // A relative one, one further up, and one to a single file.
-    let relative = host().with(|files| files.symlink("/home/u/project/node_modules", "../.ssh")).own(own);
+    let relative =
+        host().with(|files| files.symlink("/home/u/project/node_modules", "../.ssh")).own(own);
     assert!(relative.resolve().is_err());
     let deep = host()
         .with(|files| files.symlink("/home/u/project/a", "../.ssh"))
@@ -97,8 +116,9 @@ fn a_link_of_the_users_own_is_followed_and_recorded() {
 
 #[test]
 fn a_socket_behind_a_planted_link_is_refused() {
-    let planted = host()
-        .with(|files| files.file("/run/docker.sock", "").symlink("/home/u/project/app.sock", "/run/docker.sock"));
+    let planted = host().with(|files| {
+        files.file("/run/docker.sock", "").symlink("/home/u/project/app.sock", "/run/docker.sock")
+    });
     assert!(planted.option(Key::Sockets, "./app.sock").resolve().is_err());
     let named = host().with(|files| files.file("/run/docker.sock", ""));
     assert!(named.option(Key::Sockets, "/run/docker.sock").resolve().is_ok());
@@ -140,7 +160,8 @@ fn a_made_up_worktree_gets_nothing() {
     });
     assert!(!granted(&host.policy(), Access::Write, "/home/u"));
     let policy = host.policy();
-    let writable: Vec<_> = policy.paths.iter().filter(|rule| rule.access == Access::Write).collect();
+    let writable: Vec<_> =
+        policy.paths.iter().filter(|rule| rule.access == Access::Write).collect();
     assert_eq!(writable.len(), 1);
 }
 
@@ -155,7 +176,10 @@ fn the_hooks_directory_that_a_repository_names_is_protected() {
 #[test]
 fn a_bare_repository_as_workspace_has_its_hooks_protected() {
     let bare = host().cwd("/srv/repo.git").with(|files| {
-        files.file("/srv/repo.git/HEAD", "").directory("/srv/repo.git/objects").directory("/srv/repo.git/refs")
+        files
+            .file("/srv/repo.git/HEAD", "")
+            .directory("/srv/repo.git/objects")
+            .directory("/srv/repo.git/refs")
     });
     assert!(granted(&bare.policy(), Access::Protect, "/srv/repo.git/hooks"));
     assert!(!granted(&host().policy(), Access::Protect, "/home/u/project/hooks"));
@@ -167,19 +191,26 @@ fn a_writable_home_has_its_start_up_files_protected() {
     for name in [".config/autostart", ".config/systemd", ".local/bin", ".cargo/bin", ".gnupg"] {
         assert!(granted(&policy, Access::Protect, &format!("/home/u/{name}")), "{name}");
     }
-    let policy = host().with(|files| files.directory("/home/u/.config")).option(Key::Write, "~/.config").policy();
+    let policy = host()
+        .with(|files| files.directory("/home/u/.config"))
+        .option(Key::Write, "~/.config")
+        .policy();
     assert!(granted(&policy, Access::Protect, "/home/u/.config/autostart"));
     assert!(granted(&policy, Access::Protect, "/home/u/.config/fish"));
     assert!(!granted(&policy, Access::Protect, "/home/u/.local/bin"));
     let above = host().option(Key::Write, "/home").policy();
     assert!(granted(&above, Access::Protect, "/home/u/.bashrc"));
-    let exact = host().with(|files| files.directory("/home/u/.local/bin")).option(Key::Write, "~/.local/bin").policy();
+    let exact = host()
+        .with(|files| files.directory("/home/u/.local/bin"))
+        .option(Key::Write, "~/.local/bin")
+        .policy();
     assert!(!granted(&exact, Access::Protect, "/home/u/.local/bin"));
 }
 
 #[test]
 fn root_does_not_see_what_only_root_could() {
-    let mut host = host().with(|files| files.file("/etc/shadow", "").file("/etc/ssh/ssh_host_rsa_key", ""));
+    let mut host =
+        host().with(|files| files.file("/etc/shadow", "").file("/etc/ssh/ssh_host_rsa_key", ""));
     assert!(!granted(&host.policy(), Access::Deny, "/etc/shadow"));
     host.uid = 0;
     assert!(granted(&host.policy(), Access::Deny, "/etc/shadow"));
@@ -191,7 +222,9 @@ fn root_does_not_see_what_only_root_could() {
 fn an_empty_list_of_grants_withdraws_and_one_of_refusals_does_not() {
     let base = "[filesystem]\nread = [\"/usr\"]\ndeny = [\"/etc/x\"]\n[network]\nallow = [\"a.example\"]\n";
     let empty = "extends = [\"base\"]\n[filesystem]\nread = []\ndeny = []\n[network]\nallow = []\n";
-    let host = host().with(|files| files.file("/home/u/.config/ringfence/profiles/base.toml", base)).own(empty);
+    let host = host()
+        .with(|files| files.file("/home/u/.config/ringfence/profiles/base.toml", base))
+        .own(empty);
     let policy = host.policy();
     assert!(!granted(&policy, Access::Read, "/usr"));
     assert!(granted(&policy, Access::Deny, "/etc/x"));
@@ -235,7 +268,8 @@ fn a_known_agent_brings_its_preset() {
 #[test]
 fn the_users_profile_can_build_on_the_shipped_one_of_its_name() {
     let own = "extends = [\"default\"]\n[limits]\npids = 7\n";
-    let host = host().with(|files| files.file("/home/u/.config/ringfence/profiles/default.toml", own));
+    let host =
+        host().with(|files| files.file("/home/u/.config/ringfence/profiles/default.toml", own));
     let policy = host.policy();
     assert_eq!(policy.limits.pids, Some(7));
     assert!(granted(&policy, Access::Read, "/usr"));
@@ -251,7 +285,10 @@ fn circles_and_unknown_names_are_refused() {
         })
         .profile("a");
     assert_eq!(circle.error(), "profile `a` extends itself: a → b → a");
-    assert_eq!(host().profile("defualt").error(), "there is no profile `defualt`; the nearest is `default`");
+    assert_eq!(
+        host().profile("defualt").error(),
+        "there is no profile `defualt`; the nearest is `default`"
+    );
     let by = host().own("features = [\"pyton\"]").error();
     assert_eq!(by, "there is no feature `pyton`, named by profile own,; the nearest is `python`");
     assert!(host().profile("../../etc/passwd").resolve().is_err());
@@ -267,8 +304,16 @@ fn circles_and_unknown_names_are_refused() {
 #[test]
 fn bad_values_name_their_rule_and_a_right_one() {
     let cases = [
-        (Key::Memory, "4GBi", "option --memory \"4GBi\": `4GBi` is no size; write for example `4GiB`"),
-        (Key::Tier, "proces", "option --tier \"proces\": `proces` is none of `auto`, `process`, `namespace`, `vm`; the nearest is `process`"),
+        (
+            Key::Memory,
+            "4GBi",
+            "option --memory \"4GBi\": `4GBi` is no size; write for example `4GiB`",
+        ),
+        (
+            Key::Tier,
+            "proces",
+            "option --tier \"proces\": `proces` is none of `auto`, `process`, `namespace`, `vm`; the nearest is `process`",
+        ),
         (Key::AllowDegraded, "landlok", "; the nearest is `landlock`"),
         (Key::AllowHost, "localhost", "name the port of the host's own loopback"),
         (Key::Mode, "ful", "is none of `none`, `filtered`, `host`"),
@@ -287,7 +332,12 @@ fn bad_values_name_their_rule_and_a_right_one() {
 #[test]
 fn patterns_in_grants_read_one_directory_and_no_tree() {
     let host = host()
-        .with(|files| files.file("/home/u/project/a.conf", "").file("/home/u/project/.b.conf", "").file("/home/u/project/src/c.conf", ""))
+        .with(|files| {
+            files
+                .file("/home/u/project/a.conf", "")
+                .file("/home/u/project/.b.conf", "")
+                .file("/home/u/project/src/c.conf", "")
+        })
         .own("[filesystem]\nread = [\"./*.conf\"]");
     let policy = host.policy();
     let paths: Vec<_> = policy.paths.iter().map(|rule| rule.path.display().to_string()).collect();
@@ -310,7 +360,9 @@ fn two_thousand_rules_resolve() {
 
 #[test]
 fn a_granted_agent_socket_passes_its_variable_on() {
-    let host = host().with(|files| files.file("/run/agent.sock", "")).env("SSH_AUTH_SOCK", "/run/agent.sock");
+    let host = host()
+        .with(|files| files.file("/run/agent.sock", ""))
+        .env("SSH_AUTH_SOCK", "/run/agent.sock");
     assert!(host.policy().environment.hides("SSH_AUTH_SOCK").is_some());
     let granted = host.option(Key::Sockets, "$SSH_AUTH_SOCK");
     assert!(granted.policy().environment.hides("SSH_AUTH_SOCK").is_none());
@@ -318,7 +370,23 @@ fn a_granted_agent_socket_passes_its_variable_on() {
 
 #[test]
 fn published_ports_are_read() {
-    let host = host().option(Key::Publish, "3000").option(Key::Publish, "0.0.0.0:80:8080").option(Key::Publish, "[::1]:90");
-    let publish: Vec<_> = host.policy().network.publish.iter().map(|p| (p.address.to_string(), p.host_port, p.port)).collect();
-    assert_eq!(publish, [("127.0.0.1".to_owned(), 3000, 3000), ("0.0.0.0".to_owned(), 80, 8080), ("::1".to_owned(), 90, 90)]);
+    let host = host()
+        .option(Key::Publish, "3000")
+        .option(Key::Publish, "0.0.0.0:80:8080")
+        .option(Key::Publish, "[::1]:90");
+    let publish: Vec<_> = host
+        .policy()
+        .network
+        .publish
+        .iter()
+        .map(|p| (p.address.to_string(), p.host_port, p.port))
+        .collect();
+    assert_eq!(
+        publish,
+        [
+            ("127.0.0.1".to_owned(), 3000, 3000),
+            ("0.0.0.0".to_owned(), 80, 8080),
+            ("::1".to_owned(), 90, 90)
+        ]
+    );
 }

@@ -22,7 +22,13 @@ pub(super) fn import(importer: &mut Importer) {
     }
     sandbox(importer);
     environment(importer);
-    for own in ["hooks", "model", "statusLine", "permissions.disableBypassPermissionsMode", "enabledPlugins"] {
+    for own in [
+        "hooks",
+        "model",
+        "statusLine",
+        "permissions.disableBypassPermissionsMode",
+        "enabledPlugins",
+    ] {
         if importer.take(own).is_some() {
             importer.note(format!("`{own}` is about Claude Code itself: left out"));
         }
@@ -36,7 +42,10 @@ fn permission(importer: &mut Importer, list: &str, rule: &str, allows: bool) {
         None => (rule, None),
     };
     match (tool, what) {
-        ("Read" | "Edit" | "Write" | "MultiEdit" | "NotebookEdit" | "Glob" | "Grep" | "LS", Some(what)) => {
+        (
+            "Read" | "Edit" | "Write" | "MultiEdit" | "NotebookEdit" | "Glob" | "Grep" | "LS",
+            Some(what),
+        ) => {
             let reads = matches!(tool, "Read" | "Glob" | "Grep" | "LS");
             let key = match (reads, allows) {
                 (true, true) => Key::Read,
@@ -89,7 +98,9 @@ fn sandbox(importer: &mut Importer) {
     for command in importer.texts("sandbox.excludedCommands") {
         importer.note(format!("`sandbox.excludedCommands`: `{command}` ran unconfined; run it without ringfence if it must"));
     }
-    for flag in ["sandbox.enabled", "sandbox.autoAllowBashIfSandboxed", "sandbox.network.allowLocalBinding"] {
+    for flag in
+        ["sandbox.enabled", "sandbox.autoAllowBashIfSandboxed", "sandbox.network.allowLocalBinding"]
+    {
         // What they ask for is the case anyhow.
         importer.take(flag);
     }

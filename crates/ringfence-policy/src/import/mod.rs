@@ -62,11 +62,13 @@ pub struct Imported {
 /// # Errors
 /// A sentence, when the text is no JSON object.
 pub fn import(peer: Peer, text: &str) -> Result<Imported, String> {
-    let json: Json = serde_json::from_str(&jsonc::plain(text)).map_err(|error| error.to_string())?;
+    let json: Json =
+        serde_json::from_str(&jsonc::plain(text)).map_err(|error| error.to_string())?;
     if !json.is_object() {
         return Err("it is no JSON object".to_owned());
     }
-    let mut importer = Importer { json, profile: Profile::default(), notes: Vec::new(), used: BTreeSet::new() };
+    let mut importer =
+        Importer { json, profile: Profile::default(), notes: Vec::new(), used: BTreeSet::new() };
     importer.profile.add(Key::Extends, "default");
     match peer {
         Peer::Claude => claude::import(&mut importer),
@@ -116,7 +118,9 @@ impl Importer {
                     match value {
                         Json::String(text) => texts.push(text),
                         Json::Number(number) => texts.push(number.to_string()),
-                        other => self.note(format!("`{path}` holds {other}, which is no text: left out")),
+                        other => {
+                            self.note(format!("`{path}` holds {other}, which is no text: left out"))
+                        }
                     }
                 }
                 texts
@@ -147,7 +151,7 @@ impl Importer {
                         self.note(format!("`{from}`: `{text}` matches at any depth, which no tier enforces: name the directories"));
                         continue;
                     }
-                    let missing_allowed = grant && rule != "." && !rule.ends_with('?');
+                    let missing_allowed = grant && rule != ".";
                     self.profile.add(key, if missing_allowed { format!("{rule}?") } else { rule });
                 }
                 Err(reason) => self.note(format!("`{from}`: `{text}` {reason}: left out")),

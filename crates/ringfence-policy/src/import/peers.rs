@@ -22,7 +22,8 @@ pub(super) fn fence(importer: &mut Importer) {
     importer.set_text(Key::Description, "Imported from Fence's settings.");
     files(importer);
     domains(importer);
-    let strict = importer.flag("filesystem.defaultDenyRead") | importer.flag("filesystem.strictDenyRead");
+    let strict =
+        importer.flag("filesystem.defaultDenyRead") | importer.flag("filesystem.strictDenyRead");
     if !strict {
         reads_everything(importer, "Fence");
     }
@@ -119,7 +120,14 @@ fn common(importer: &mut Importer) {
     if importer.flag("network.allowLocalOutbound") {
         importer.note("`network.allowLocalOutbound`: name the host's ports, as `localhost:PORT` in `allow` under [network]");
     }
-    for other in ["macos", "windows", "allowPty", "forceNewSession", "enableWeakerNestedSandbox", "enableWeakerNetworkIsolation"] {
+    for other in [
+        "macos",
+        "windows",
+        "allowPty",
+        "forceNewSession",
+        "enableWeakerNestedSandbox",
+        "enableWeakerNetworkIsolation",
+    ] {
         if importer.take(other).is_some() {
             importer.note(format!("`{other}` is not needed here: left out"));
         }

@@ -1,8 +1,8 @@
 //! A made-up host for tests.
 #![allow(dead_code, missing_docs)]
 
-use ringfence_policy::files::FakeFiles;
 use ringfence_policy::decide::Request as Question;
+use ringfence_policy::files::FakeFiles;
 use ringfence_policy::{
     Context, Decision, Key, Policy, PolicyError, Request, Setting, Subject, decide, resolve,
 };
@@ -22,7 +22,9 @@ pub struct Host {
 /// An ordinary machine: a user `u` in `/home/u/project`, a merged /usr.
 pub fn host() -> Host {
     let mut files = FakeFiles::default();
-    for directory in ["/usr/bin", "/usr/lib", "/etc", "/home/u/project/src", "/tmp", "/home/u/.cargo/bin"] {
+    for directory in
+        ["/usr/bin", "/usr/lib", "/etc", "/home/u/project/src", "/tmp", "/home/u/.cargo/bin"]
+    {
         files = files.directory(directory);
     }
     let files = files
@@ -71,7 +73,8 @@ impl Host {
 
     /// Uses a profile of this text, and no other.
     pub fn own(self, toml: &str) -> Host {
-        self.with(|files| files.file("/home/u/.config/ringfence/profiles/own.toml", toml)).profile("own")
+        self.with(|files| files.file("/home/u/.config/ringfence/profiles/own.toml", toml))
+            .profile("own")
     }
 
     pub fn context<T>(&self, f: impl FnOnce(&Context<'_>) -> T) -> T {

@@ -1,0 +1,70 @@
+//! What the fuzz targets run: each parser on any bytes, with what must hold of what it reads.
+//!
+//! They are here and not in `fuzz/`, so that an ordinary test runs them as well.
+
+use crate::gitconfig;
+use crate::host::{Host, HostRule};
+use crate::import::{Peer, import};
+use crate::path::{Bases, anchor, normal, quote};
+use crate::profile::Profile;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A profile that is read is written so that it is read again.
+pub fn profile(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(profile) = Profile::from_toml(text, "fuzz") else { return };
+    let again = Profile::from_toml(&profile.to_toml(), "fuzz").expect("what was written is read");
+    assert_eq!(again.values, profile.values);
+    let _ = profile.lines();
+}
+
+/// A path that is read is absolute and normal, and can be written as a rule again.
+pub fn path(bytes: &[u8]) {
+    let env = |name: &str| (name.len() % 2 == 1).then(|| OsString::from("/some where/*"));
+    let bases = Bases { home: Path::new("/home/u"), workdir: Path::new("/cwd"), env: &env };
+    let Ok(anchored) = anchor(OsStr::from_bytes(bytes), &bases) else { return };
+    assert!(anchored.path.is_absolute());
+    assert_eq!(normal(&anchored.path).as_os_str(), anchored.path.as_os_str());
+    let again = anchor(&quote(&anchored.path), &bases).expect("what was written is read");
+    assert_eq!(again.path, anchored.path);
+    if let Some(pattern) = &anchored.pattern {
+        let _ = crate::glob::covers(pattern, bytes);
+    }
+}
+
+/// A host that is read is written so that it is read again, and holds nothing that another
+/// program could read differently.
+pub fn host(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(host) = Host::parse(text) {
+        let written = host.to_string();
+        assert!(written.is_ascii() && !written.contains(['\0', ' ', '@', '/', '%']));
+        assert_eq!(Host::parse(&written).expect("what was written is read"), host);
+    }
+    if let Ok(rule) = HostRule::parse(text) {
+        assert_eq!(HostRule::parse(&rule.to_string()).expect("what was written is read"), rule);
+    }
+    if let Ok(url) = crate::http::Url::parse(text) {
+        assert_eq!(crate::http::normal_path(&url.path).as_deref(), Some(url.path.as_str()));
+    }
+}
+
+/// A git configuration that is read is judged; one that cannot be read never counts as harmless.
+pub fn git_config(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let read = gitconfig::parse(&text);
+    let judged = gitconfig::executes(&text);
+    assert!(read.is_ok() || judged.is_some());
+}
+
+/// A peer's settings that are read give a profile that is read.
+pub fn settings(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for peer in [Peer::Claude, Peer::Srt, Peer::Fence, Peer::Greywall] {
+        let Ok(imported) = import(peer, text) else { continue };
+        let again = Profile::from_toml(&imported.toml, "fuzz").expect("what was written is read");
+        assert_eq!(again.values, imported.profile.values);
+    }
+}

@@ -1,0 +1,262 @@
+//! Git's configuration: read as git reads it, judged by what git would run.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use ringfence_policy::gitconfig::{executes, executes_in, last_value, parse};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Keys and values.
+type Settings = Vec<(String, Option<String>)>;
+
+/// What git makes of a configuration: keys and values, or nothing when it refuses. `None` when
+/// there is no git to ask.
+fn git(text: &[u8]) -> Option<Option<Settings>> {
+    let mut child = Command::new("git")
+        .args(["config", "--null", "--list", "--file", "-"])
+        .env("LC_ALL", "C")
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    // Git may stop reading at an error.
+    let _ = child.stdin.take()?.write_all(text);
+    let output = child.wait_with_output().ok()?;
+    if !output.status.success() {
+        return Some(None);
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let entries = text.split_terminator('\0').map(|entry| match entry.split_once('\n') {
+        Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
+        None => (entry.to_owned(), None),
+    });
+    Some(Some(entries.collect()))
+}
+
+fn ours(text: &str) -> Option<Settings> {
+    let settings = parse(text).ok()?;
+    Some(settings.into_iter().map(|setting| (setting.key(), setting.value)).collect())
+}
+
+#[test]
+fn the_syntax_is_gits() {
+    let texts = [
+        "[core]\n\tbare = false\n",
+        "[Core] BARE\n",
+        "[core] a = 1 ; b\n[x \"Y z\"] k=v # c",
+        "[x \"a\\\"b\\\\c\"]\nk = \"q # not a comment\" # a comment",
+        "[x.Sub]\nk = a\\\n  b\n",
+        "[a]\nk = \"a b\"  c   \n k2 =\n k3 = \\t\\n\\\\\\\"\n",
+        "\u{feff}[a]\nk=v\r\nl=w\\\r\nx\r\n",
+        "[a]k=v\n[b]\n[a]\nk=w",
+        "# c\n; d\n\n[a]\n#x\nk = v;c\n",
+        "[a]\nk = v\\",
+        "[a]\nk = \"open\n",
+        "[a]\nk = \\q\n",
+        "[a\nk = v\n",
+        "[a \"x]\nk=v\n",
+        "[a \"x\" ]\nk=v\n",
+        "[]\nk=v\n",
+        "k = v\n",
+        "[a]\n1k = v\n",
+        "[a]\nk_x = v\n",
+        "[a]\nk v\n",
+        "[a b]\nk=v",
+        "[a-b.c-d]\nk-l=v",
+        "[a]\nk=v]\n[b]x=y",
+        "[a]\n  k = a  \"  b  \"  c  \n",
+        "[a \"\"]\nk=v",
+        "[a.]\nk=v",
+        "[a]\nk",
+        "[a]\nk =",
+        "[a]\nk = v # \\\nl = w\n",
+        "[a]\nk = \"x\\\ny\"\n",
+    ];
+    for text in texts {
+        let Some(theirs) = git(text.as_bytes()) else { return };
+        assert_eq!(ours(text), theirs, "{text:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_made_up_configuration_is_read_as_git_reads_it(
+        parts in prop::collection::vec(prop_oneof![
+            Just("[a]"), Just("[a \"b\"]"), Just("["), Just("]"), Just("\""), Just("\\"), Just("\n"), Just(" "),
+            Just("k"), Just("="), Just("#"), Just(";"), Just("\r\n"), Just("\t"), Just("v w"), Just("\\n"), Just("-1"), Just("."),
+        ], 0..14),
+        section in any::<bool>(),
+    ) {
+        let text = format!("{}{}", if section { "[s]\n" } else { "" }, parts.concat());
+        if let Some(theirs) = git(text.as_bytes()) {
+            // Git before 2.45 makes a space of a tab within a value.
+            let plain = |settings: Option<Settings>| format!("{settings:?}").replace("\\t", " ");
+            prop_assert_eq!(plain(ours(&text)), plain(theirs), "{:?}", text);
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in "\\PC{0,60}|[\\[\\]a\"\\\\\n#;= ]{0,60}") {
+        let _ = parse(&text);
+        let _ = executes(&text);
+    }
+}
+
+#[test]
+fn what_makes_git_run_a_program_is_found() {
+    let cases = [
+        ("[core]\nfsmonitor = ./evil", "core.fsmonitor"),
+        ("[CORE]\nFsMonitor = \"./evil\"", "core.fsmonitor"),
+        ("[core]\nfsmonitor = tr\\\nxue", "core.fsmonitor"),
+        ("[core]\nhooksPath = .evil", "core.hookspath"),
+        ("[core]\nsshCommand = evil", "core.sshcommand"),
+        ("[core]\neditor = evil", "core.editor"),
+        ("[core]\npager = evil", "core.pager"),
+        ("[core]\naskPass = evil", "core.askpass"),
+        ("[core]\ngitProxy = evil", "core.gitproxy"),
+        ("[core]\nalternateRefsCommand = evil", "core.alternaterefscommand"),
+        ("[core]\nworktree = ../../..", "core.worktree"),
+        ("[diff]\nexternal = evil", "diff.external"),
+        ("[diff \"x\"]\ncommand = evil", "diff.x.command"),
+        ("[diff \"x\"]\ntextconv = evil", "diff.x.textconv"),
+        ("[diff.x]\ntextconv = evil", "diff.x.textconv"),
+        ("[filter \"x\"]\nclean = evil", "filter.x.clean"),
+        ("[filter \"x\"]\nsmudge = evil", "filter.x.smudge"),
+        ("[filter \"x\"]\nprocess = evil", "filter.x.process"),
+        ("[merge \"x\"]\ndriver = evil", "merge.x.driver"),
+        ("[gpg]\nprogram = evil", "gpg.program"),
+        ("[gpg \"ssh\"]\nprogram = evil", "gpg.ssh.program"),
+        ("[gpg \"ssh\"]\ndefaultKeyCommand = evil", "gpg.ssh.defaultkeycommand"),
+        ("[credential]\nhelper = evil", "credential.helper"),
+        (
+            "[credential \"https://example.org\"]\nhelper = evil",
+            "credential.https://example.org.helper",
+        ),
+        ("[sequence]\neditor = evil", "sequence.editor"),
+        ("[pager]\nlog = evil", "pager.log"),
+        ("[browser \"x\"]\ncmd = evil", "browser.x.cmd"),
+        ("[man \"x\"]\npath = evil", "man.x.path"),
+        ("[difftool \"x\"]\ncmd = evil", "difftool.x.cmd"),
+        ("[mergetool \"x\"]\npath = evil", "mergetool.x.path"),
+        ("[protocol \"ext\"]\nallow = always", "protocol.ext.allow"),
+        ("[remote \"o\"]\nuploadpack = evil", "remote.o.uploadpack"),
+        ("[remote \"o\"]\nreceivepack = evil", "remote.o.receivepack"),
+        ("[remote \"o\"]\nvcs = evil", "remote.o.vcs"),
+        ("[remote \"o\"]\nurl = ext::sh -c evil", "remote.o.url"),
+        ("[branch \"m\"]\nremote = ext::sh", "branch.m.remote"),
+        ("[url \"ext::sh -c x \"]\ninsteadOf = git@", "url.ext::sh -c x .insteadof"),
+        ("[submodule \"s\"]\nupdate = !evil", "submodule.s.update"),
+        ("[submodule \"s\"]\nurl = ext::sh", "submodule.s.url"),
+        ("[alias]\nst = !evil", "alias.st"),
+        ("[alias]\nst = difftool --extcmd=evil", "alias.st"),
+        ("[include]\npath = ../evil", "include.path"),
+        ("[includeIf \"gitdir:/\"]\npath = evil", "includeif.gitdir:/.path"),
+        ("[interactive]\ndiffFilter = evil", "interactive.difffilter"),
+        ("[sendemail]\nsendmailCmd = evil", "sendemail.sendmailcmd"),
+        ("[sendemail \"i\"]\nsmtpServer = /tmp/evil", "sendemail.i.smtpserver"),
+        ("[trailer \"x\"]\ncmd = evil", "trailer.x.cmd"),
+        ("[trailer \"x\"]\ncommand = evil", "trailer.x.command"),
+        ("[init]\ntemplateDir = evil", "init.templatedir"),
+        ("[uploadpack]\npackObjectsHook = evil", "uploadpack.packobjectshook"),
+        ("[tar \"x\"]\ncommand = evil", "tar.x.command"),
+        ("[hook \"x\"]\ncommand = evil", "hook.x.command"),
+        ("[gc]\nrecentObjectsHook = evil", "gc.recentobjectshook"),
+        ("[guitool \"x\"]\ncmd = evil", "guitool.x.cmd"),
+        ("[instaweb]\nhttpd = evil", "instaweb.httpd"),
+        ("[http]\nproxy = evil", "http.proxy"),
+        ("[http \"https://example.org\"]\nsslVerify = false", "http.https://example.org.sslverify"),
+        ("[lfs \"customtransfer.x\"]\npath = evil", "lfs.customtransfer.x.path"),
+        ("[imap]\ntunnel = evil", "imap.tunnel"),
+        ("[a]\nk = v\n[core] fsmonitor = evil", "core.fsmonitor"),
+        ("[web]\nbrowser = x", "web.browser"),
+    ];
+    for (text, key) in cases {
+        assert_eq!(executes(text).as_deref(), Some(key), "{text}");
+    }
+    assert_eq!(executes("[core]\nk = \"open").as_deref(), Some("line 2, which git cannot read"));
+}
+
+#[test]
+fn what_git_itself_writes_is_harmless() {
+    let text = r#"
+[core]
+	repositoryformatversion = 1
+	filemode = true
+	bare = false
+	logallrefupdates = true
+	fsmonitor = true
+	excludesFile = .gitignore
+	pager =
+[remote "origin"]
+	url = git@example.org:a/b.git
+	pushurl = https://[2001:db8::1]/a.git
+	fetch = +refs/heads/*:refs/remotes/origin/*
+	partialclonefilter = blob:none
+[branch "main"]
+	remote = origin
+	merge = refs/heads/main
+	description = "runs !important"
+[submodule "lib"]
+	active = true
+	url = ../lib.git
+	update = rebase
+[extensions]
+	worktreeConfig = true
+	objectFormat = sha256
+[user]
+	name = A
+	email = a@example.org
+	signingkey = ~/.ssh/id.pub
+[commit]
+	gpgsign = true
+[gpg]
+	format = ssh
+[credential]
+	helper =
+	username = a
+[pager]
+	log = false
+[diff]
+	algorithm = histogram
+	tool = vimdiff
+[merge]
+	conflictStyle = zdiff3
+[protocol "file"]
+	allow = user
+[sendemail]
+	smtpserver = mail.example.org
+[lfs]
+	repositoryformatversion = 0
+[clean]
+	requireForce = true
+"#;
+    assert_eq!(executes(text), None);
+    assert_eq!(executes(""), None);
+}
+
+#[test]
+fn a_submodules_worktree_is_harmless_within_its_tree() {
+    let text = "[core]\n\tworktree = ../../../lib\n";
+    let inside = |tree: &str| executes_in(text, Path::new("/w/.git/modules/lib"), Path::new(tree));
+    assert_eq!(inside("/w"), None);
+    assert_eq!(inside("/w/other").as_deref(), Some("core.worktree"));
+    assert_eq!(
+        executes_in(text, Path::new("/w/.git"), Path::new("/w")).as_deref(),
+        Some("core.worktree")
+    );
+    assert_eq!(executes(text).as_deref(), Some("core.worktree"));
+}
+
+#[test]
+fn the_last_value_counts() {
+    assert_eq!(
+        last_value("[core]\nhooksPath=a\n[Core]\nhookspath=b", "core", "hookspath").as_deref(),
+        Some("b")
+    );
+    assert_eq!(last_value("[core \"x\"]\nhooksPath=a", "core", "hookspath"), None);
+}

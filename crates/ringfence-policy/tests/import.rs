@@ -1,0 +1,150 @@
+//! Peers' settings as profiles.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use ringfence_policy::import::{Imported, Peer, import};
+use ringfence_policy::{Key, Profile};
+
+fn read(peer: Peer, text: &str) -> Imported {
+    let imported = import(peer, text).unwrap();
+    let again = Profile::from_toml(&imported.toml, "imported").unwrap();
+    assert_eq!(again.values, imported.profile.values);
+    let host = common::host().own(&imported.toml);
+    assert!(host.resolve().is_ok(), "{:?}\n{}", host.resolve(), imported.toml);
+    imported
+}
+
+fn list(imported: &Imported, key: Key) -> Vec<&str> {
+    imported.profile.list(key).unwrap_or_default().iter().map(|text| &**text).collect()
+}
+
+fn noted(imported: &Imported, part: &str) -> bool {
+    imported.notes.iter().any(|note| note.contains(part))
+}
+
+#[test]
+fn claude() {
+    let imported = read(
+        Peer::Claude,
+        r#"{
+            // Team settings
+            "permissions": {
+                "allow": ["Read(~/notes/**)", "Edit(/src/**)", "Edit(//data/x)", "WebFetch(domain:docs.example.org)", "Bash(npm run test:*)"],
+                "deny": ["Read(./.env)", "Read(./secrets/**)", "Edit(.github/workflows/**)", "WebFetch(domain:evil.example)", "WebSearch", "Read(**/*.pem)"],
+                "ask": ["Bash(git push:*)"],
+                "additionalDirectories": ["../docs/"],
+                "defaultMode": "acceptEdits",
+            },
+            "sandbox": {"enabled": true, "excludedCommands": ["docker"], "network": {"allowUnixSockets": ["~/.agent.sock"], "allowLocalBinding": true, "allowedDomains": ["*.example.org"]},
+                "filesystem": {"denyRead": ["~/.aws"], "allowWrite": ["//var/cache/x", "/var/y"]}},
+            "env": {"CI": "1", "MY_TOKEN": "hunter2"},
+            "hooks": {"PreToolUse": []},
+            "cleanupPeriodDays": 20,
+        }"#,
+    );
+    assert_eq!(list(&imported, Key::Read), ["~/notes?"]);
+    assert_eq!(
+        list(&imported, Key::Write),
+        ["./src?", "/data/x?", "../docs/?", "/var/cache/x?", "/var/y?"]
+    );
+    assert_eq!(list(&imported, Key::Deny), ["./.env", "./secrets", "~/.aws"]);
+    assert_eq!(list(&imported, Key::Protect), [".github/workflows"]);
+    assert_eq!(list(&imported, Key::AllowHost), ["docs.example.org", "*.example.org"]);
+    assert_eq!(list(&imported, Key::DenyHost), ["evil.example:*"]);
+    assert_eq!(list(&imported, Key::Sockets), ["~/.agent.sock?"]);
+    for part in [
+        "npm run test",
+        "WebSearch",
+        "git push",
+        "docker",
+        "env.MY_TOKEN",
+        "cleanupPeriodDays",
+        "`hooks`",
+        "**/*.pem",
+        "defaultMode",
+    ] {
+        assert!(noted(&imported, part), "{part}: {:#?}", imported.notes);
+    }
+    assert!(!imported.toml.contains("hunter2") && !imported.notes.concat().contains("hunter2"));
+    assert!(!noted(&imported, "sandbox.enabled"));
+}
+
+#[test]
+fn srt() {
+    let imported = read(
+        Peer::Srt,
+        r#"{
+            "network": {"allowedDomains": ["github.com", "*.github.com", "api.example.org:8443", "localhost"], "deniedDomains": ["bad.example"],
+                "allowUnixSockets": ["/run/docker.sock"], "allowLocalBinding": false, "allowAllUnixSockets": true},
+            "filesystem": {"denyRead": ["~/.ssh"], "allowWrite": [".", "src/", "/tmp"], "denyWrite": [".env", "config/*.pem"], "allowGitConfig": true},
+            "ignoreViolations": {"*": ["/usr/bin"]}, "enableWeakerNestedSandbox": true, "mandatoryDenySearchDepth": 3
+        }"#,
+    );
+    assert_eq!(
+        list(&imported, Key::AllowHost),
+        ["github.com", "*.github.com", "api.example.org:8443"]
+    );
+    assert_eq!(list(&imported, Key::DenyHost), ["bad.example:*"]);
+    assert_eq!(list(&imported, Key::Write), [".", "src/?", "/tmp?"]);
+    assert_eq!(list(&imported, Key::Protect), [".env", "config/*.pem"]);
+    for part in [
+        "localhost",
+        "shows every file",
+        "allowGitConfig",
+        "allowAllUnixSockets",
+        "mandatoryDenySearchDepth",
+    ] {
+        assert!(noted(&imported, part), "{part}: {:#?}", imported.notes);
+    }
+}
+
+#[test]
+fn fence() {
+    let imported = read(
+        Peer::Fence,
+        r#"{
+            "$schema": "x", "extends": "code",
+            "network": {"allowedDomains": ["*"], "allowLocalOutbound": true, "allowLocalOutboundPorts": [5432]},
+            "filesystem": {"defaultDenyRead": true, "allowRead": ["~/.config/tool", "/opt/[ab]"], "allowExecute": ["/opt/x"], "allowWrite": ["**/dist"]},
+            "command": {"deny": ["git push", "rm -rf /"], "useDefaults": true}, "ssh": {"allowedHosts": ["a"]},
+            "devices": {"mode": "minimal"}
+        }"#,
+    );
+    assert_eq!(list(&imported, Key::AllowHost), ["*", "localhost:5432"]);
+    assert_eq!(list(&imported, Key::Read), ["~/.config/tool?", "/opt/x?"]);
+    assert_eq!(list(&imported, Key::Write), Vec::<&str>::new());
+    for part in ["extends", "git push", "/opt/[ab]", "**/dist", "`ssh`", "devices.mode"] {
+        assert!(noted(&imported, part), "{part}: {:#?}", imported.notes);
+    }
+    assert!(!noted(&imported, "shows every file") && !noted(&imported, "$schema"));
+}
+
+#[test]
+fn greywall() {
+    let imported = read(
+        Peer::Greywall,
+        r#"{"network": {"proxyUrl": "socks5://localhost:43052", "forwardPorts": [3000]}, "filesystem": {"allowRead": ["~/.cargo"], "denyRead": ["~/x"]}, "credentials": {"secrets": ["MY_VALUE"]}}"#,
+    );
+    assert_eq!(list(&imported, Key::AllowHost), ["localhost:3000"]);
+    assert!(noted(&imported, "greyproxy") && noted(&imported, "MY_VALUE"));
+    assert!(!noted(&imported, "shows every file"));
+}
+
+#[test]
+fn names_with_special_characters_stay_names() {
+    let imported =
+        read(Peer::Srt, r#"{"filesystem": {"allowWrite": ["./what?", "./a$b", "./back\\slash"]}}"#);
+    assert_eq!(list(&imported, Key::Write), ["./what\\??", "./a\\$b?", "./back\\\\slash?"]);
+}
+
+#[test]
+fn what_is_no_settings_file_is_refused() {
+    for text in ["", "[]", "1", "{", "{\"a\" 1}"] {
+        assert!(import(Peer::Srt, text).is_err(), "{text}");
+    }
+    assert_eq!(
+        "cluade".parse::<Peer>().unwrap_err(),
+        "`cluade` is none of `claude`, `srt`, `fence`, `greywall`; the nearest is `claude`"
+    );
+}

@@ -1,0 +1,96 @@
+//! Registries are what the tools' own settings say, and nothing else.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use common::{Host, host};
+use ringfence_policy::registry::hosts;
+
+fn found(host: &Host, tool: &str) -> Vec<String> {
+    host.context(|context| hosts(tool, context).unwrap().iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn without_settings_there_are_none() {
+    for tool in ["npm", "pip", "cargo", "go", "maven"] {
+        assert_eq!(found(&host(), tool), Vec::<String>::new(), "{tool}");
+    }
+    let message = host().context(|context| hosts("nmp", context).unwrap_err());
+    assert!(message.ends_with("the nearest is `npm`"), "{message}");
+}
+
+#[test]
+fn npm() {
+    let text = "; mine\nregistry=https://npm.example.org/repo/\n@corp:registry = https://corp.example:8443/npm\n//npm.example.org/:_authToken=x\n";
+    let own = host()
+        .with(|files| files.file("/home/u/.npmrc", text))
+        .env("npm_config_registry", "http://cache.example");
+    assert_eq!(
+        found(&own, "npm"),
+        ["cache.example:80", "npm.example.org:443", "corp.example:8443"]
+    );
+    // A project's file can come from inside.
+    let project = host().with(|files| files.file("/home/u/project/.npmrc", text));
+    assert_eq!(found(&project, "npm"), Vec::<String>::new());
+}
+
+#[test]
+fn pip() {
+    let text = "[global]\nindex-url = https://u:p@pip.example.org/simple\nextra-index-url =\n    https://one.example/simple\n    https://two.example/simple\n";
+    let host = host()
+        .with(|files| files.file("/home/u/.config/pip/pip.conf", text))
+        .env("PIP_INDEX_URL", "https://env.example/simple");
+    assert_eq!(
+        found(&host, "pip"),
+        ["env.example:443", "pip.example.org:443", "one.example:443", "two.example:443"]
+    );
+}
+
+#[test]
+fn cargo() {
+    let text = "[source.mirror]\nregistry = \"sparse+https://cargo.example.org/index/\"\n[registries.corp]\nindex = \"https://corp.example/git\"\n[source.local]\ndirectory = \"/x\"\n";
+    let own = host().with(|files| files.file("/home/u/.cargo/config.toml", text));
+    assert_eq!(
+        found(&own, "cargo"),
+        ["corp.example:443", "cargo.example.org:443"]
+            .iter()
+            .rev()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    );
+    let moved = host()
+        .with(|files| files.file("/opt/cargo/config.toml", text))
+        .env("CARGO_HOME", "/opt/cargo");
+    assert_eq!(found(&moved, "cargo").len(), 2);
+}
+
+#[test]
+fn go() {
+    let own = host().with(|files| {
+        files.file(
+            "/home/u/.config/go/env",
+            "GOPROXY=https://go.example.org|https://b.example,direct\nGOSUMDB=sum.example+abc\n",
+        )
+    });
+    assert_eq!(found(&own, "go"), ["go.example.org:443", "b.example:443", "sum.example:443"]);
+    let env = own.env("GOPROXY", "https://c.example,off").env("GOSUMDB", "off");
+    assert_eq!(found(&env, "go"), ["c.example:443"]);
+}
+
+#[test]
+fn maven() {
+    let text = "<settings><!-- <url>https://old.example</url> --><mirrors><mirror>\n<url> https://maven.example.org/central </url></mirror></mirrors></settings>";
+    let host = host().with(|files| files.file("/home/u/.m2/settings.xml", text));
+    assert_eq!(found(&host, "maven"), ["maven.example.org:443"]);
+}
+
+#[test]
+fn a_feature_allows_the_configured_hosts() {
+    let host = host()
+        .with(|files| files.file("/home/u/.npmrc", "registry=https://npm.example.org/"))
+        .own("features = [\"node\"]");
+    let policy = host.policy();
+    assert_eq!(policy.network.allow.len(), 1);
+    assert_eq!(policy.network.allow[0].host.to_string(), "npm.example.org:443");
+    assert_eq!(policy.network.allow[0].source.origin, "feature node");
+}
