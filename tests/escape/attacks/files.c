@@ -82,6 +82,15 @@ ATTACK(append)
         write_mark(open(argv[i], O_WRONLY | O_APPEND | O_CLOEXEC), argv[i]);
 }
 
+/* append_text PATH TEXT */
+ATTACK(append_text)
+{
+    const char *path = operand(argc, argv, 1), *text = operand(argc, argv, 2);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+
+    attempt(fd < 0 ? -1 : write(fd, text, strlen(text)), "append to %s", path);
+}
+
 /* plant PATH TEXT: makes the directories on the way, then the file, whatever was there. */
 ATTACK(plant)
 {

@@ -2,6 +2,7 @@
 #include "attack.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -14,13 +15,14 @@
 
 struct swap {
     const char *one, *two;
-    volatile int stop;
+    volatile int running, stop;
 };
 
 static void *swap_names(void *arg)
 {
     struct swap *swap = arg;
 
+    swap->running = 1;
     while (!swap->stop)
         syscall(SYS_renameat2, AT_FDCWD, swap->one, AT_FDCWD, swap->two, RENAME_EXCHANGE);
     return NULL;
@@ -42,6 +44,8 @@ ATTACK(race_write)
     snprintf(path, sizeof path, "%s%s", swap.one, argc > 4 ? argv[4] : "");
     if (pthread_create(&thread, NULL, swap_names, &swap))
         broken("no thread");
+    while (!swap.running)
+        sched_yield();
     for (int i = 0; i < ROUNDS && !reached; i++) {
         struct stat is;
         int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -70,13 +74,14 @@ ATTACK(race_write)
 struct address {
     struct sockaddr_un *where;
     const char *one, *two;
-    volatile int stop;
+    volatile int running, stop;
 };
 
 static void *swap_address(void *arg)
 {
     struct address *address = arg;
 
+    address->running = 1;
     while (!address->stop) {
         strcpy(address->where->sun_path, address->one);
         strcpy(address->where->sun_path, address->two);
@@ -93,7 +98,7 @@ static void *swap_address(void *arg)
 ATTACK(race_connect)
 {
     struct sockaddr_un where = {.sun_family = AF_UNIX};
-    struct address address = {&where, operand(argc, argv, 1), operand(argc, argv, 2), 0};
+    struct address address = {&where, operand(argc, argv, 1), operand(argc, argv, 2), 0, 0};
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_un mine = {.sun_family = AF_UNIX};
     pthread_t thread;
@@ -107,9 +112,15 @@ ATTACK(race_connect)
         refused("listen on %s", address.one);
     if (pthread_create(&thread, NULL, swap_address, &address))
         broken("no thread");
-    for (int i = 0; i < 2000; i++) {
+    while (!address.running)
+        sched_yield();
+    for (int i = 0; i < 4000; i++) {
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
+        if (fd < 0) {
+            last = errno;
+            break;
+        }
         if (connect(fd, (void *)&where, sizeof where) < 0) {
             if (errno != EAGAIN && errno != ENOENT)
                 last = errno;

@@ -5,20 +5,23 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
+import signal
 import stat
 import struct
 import termios
+import time
 from pathlib import Path
 from typing import Callable, Optional
 
 from .plant import helper, victim_facts, world_run
-from .process import processes_with
+from .process import SETTLE, processes_with
 from .world import World, snapshot
 
 
 def nobody_came(world: World) -> Optional[str]:
     """The planted servers heard nothing."""
-    hits = sum(trap.hits for trap in world.traps)
+    hits = sum(trap.count() for trap in world.traps)
     return f"a server of the host was reached {hits} times" if hits else None
 
 
@@ -27,13 +30,20 @@ def victim_untouched(world: World) -> Optional[str]:
     run = world.victim
     if run.process.poll() is not None:
         return f"a process of the host was ended (status {run.process.returncode})"
-    os.set_blocking(run.process.stdout.fileno(), False)
-    said = run.process.stdout.read()
-    if said:
-        return f"a process of the host got a signal: {said.decode().strip()}"
     state = Path(f"/proc/{run.process.pid}/status").read_text()
     if "\nState:\tT" in state or "\nState:\tt" in state:
         return "a process of the host was stopped"
+    # It takes its signals lowest first and says each: after our own, all others are said.
+    run.kill(signal.SIGUSR2)
+    said = []
+    deadline = time.monotonic() + SETTLE
+    while f"SIGNAL {int(signal.SIGUSR2)}" not in said:
+        ready, _, _ = select.select([run.process.stdout], [], [], deadline - time.monotonic())
+        if not ready:
+            return "a process of the host does not answer"
+        said += run.process.stdout.readline().decode().split("\n")[:1]
+    if len(said) > 1:
+        return f"a process of the host got a signal: {said[0]}"
     if victim_facts(run.process.pid) != world.victim_state:
         return "a process of the host has other limits, priority or affinity"
     return None
@@ -58,9 +68,7 @@ def unchanged(*names: str) -> Callable:
 
 def look(world: World, name: str) -> dict:
     """A protected path: what it is and holds; times do not matter, a restored file is as good."""
-    facts = snapshot(world.ws / name)
-    return {key: tuple(f for i, f in enumerate(value) if not (value[0] == stat.S_IFREG and i == 5))
-            for key, value in facts.items()}
+    return snapshot(world.ws / name, times=False)
 
 
 def absent(*names: str) -> Callable:
@@ -96,6 +104,18 @@ def text_is(name: str, text: str = "untouched\n") -> Callable:
 def not_marked(world: World) -> Optional[str]:
     """The attack's payload, which leaves a marker on the host, has not run."""
     return "the payload ran on the host" if (world.base / "marker").exists() else None
+
+
+def not_redirected(name: str) -> Callable:
+    """This directory of the workspace is no file or link that stands for another."""
+
+    def check(world: World) -> Optional[str]:
+        path = world.ws / name
+        if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
+            return f"{name} is no directory any more"
+        return None
+
+    return check
 
 
 def no_payload_in(name: str) -> Callable:

@@ -87,11 +87,11 @@ class Attack:
     flags: tuple[str, ...] = ()
     # Tiers in which the act may work inside, since only what the host is left with counts.
     may_succeed: tuple[str, ...] = ()
-    # Exit code 125 is a good answer too: the user asked for something dangerous.
-    may_refuse_start: bool = False
-    # Where it does not apply, and why.
+    # Tiers in which exit code 125, with its reason, is a good answer too: what is asked is
+    # dangerous, or more than the tier can do.
+    may_refuse: tuple[str, ...] = ()
+    # Where it does not apply, and why: a tier, a user, or both as "process/ordinary".
     not_in: Mapping[str, str] = field(default_factory=dict)
-    not_as: Mapping[str, str] = field(default_factory=dict)
     setup: tuple[Setup, ...] = ()
     checks: tuple[Check, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)

@@ -9,14 +9,17 @@ from __future__ import annotations
 import array
 import os
 import pty
+import select
 import socket
 import subprocess
 import termios
 import threading
+import time
 import tty
 from pathlib import Path
 from typing import Callable
 
+from .process import FORKING, write_program
 from .world import World, make_repository, write
 
 
@@ -35,33 +38,55 @@ class Trap:
         self.sock = sock
         self.hits = 0
         self.hand_over = hand_over
-        sock.settimeout(0.2)
+        self.listens = sock.type in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)
         self.closed = threading.Event()
+        self.wake = os.pipe()
         self.thread = threading.Thread(target=self.serve, daemon=True)
         self.thread.start()
 
     def serve(self) -> None:
-        listens = self.sock.type in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)
-        while not self.closed.is_set():
-            try:
-                if not listens:
-                    self.sock.recv(4096)
-                    self.hits += 1
-                    continue
-                peer, _ = self.sock.accept()
-            except TimeoutError:
-                continue
-            except OSError:
+        while True:
+            ready, _, _ = select.select([self.sock, self.wake[0]], [], [])
+            if self.closed.is_set():
                 return
+            if not ready:
+                continue
+            if not self.listens:
+                self.sock.recv(4096)
+                self.hits += 1
+                continue
+            peer, _ = self.sock.accept()
             self.hits += 1
             with peer:
                 if self.hand_over:
                     give_descriptor(peer, self.hand_over)
 
+    def count(self) -> int:
+        """How many have come by now: those too whom the kernel has let in already."""
+        self.stop()
+        self.sock.setblocking(False)
+        while self.sock.fileno() >= 0:
+            try:
+                if self.listens:
+                    self.sock.accept()[0].close()
+                else:
+                    self.sock.recv(4096)
+            except OSError:
+                break
+            self.hits += 1
+        return self.hits
+
+    def stop(self) -> None:
+        if not self.closed.is_set():
+            self.closed.set()
+            os.write(self.wake[1], b"x")
+            self.thread.join()
+
     def close(self) -> None:
-        self.closed.set()
-        self.thread.join()
+        self.stop()
         self.sock.close()
+        for fd in self.wake:
+            os.close(fd)
 
 
 def give_descriptor(peer: socket.socket, path: str) -> None:
@@ -178,9 +203,11 @@ def world_run(world: World, command: list[str], cwd: str = "/", env: dict | None
     identity = {}
     if os.geteuid() == 0:
         identity = {"user": world.user.uid, "group": world.user.gid, "extra_groups": []}
-    done = subprocess.run(command, cwd=cwd, env=world.env(env or {}), capture_output=True,
-                          stdin=subprocess.DEVNULL, timeout=20, **identity)
-    return done.stdout.decode("utf-8", "replace")
+    with FORKING:
+        process = subprocess.Popen(command, cwd=cwd, env=world.env(env or {}), stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, **identity)
+    out, _ = process.communicate(timeout=20)
+    return out.decode("utf-8", "replace")
 
 
 def open_file(name: str, flags: int, variable: str = "fd") -> Callable:
@@ -261,7 +288,7 @@ def program(source: str, name: str) -> Callable:
 
     def setup(world: World) -> None:
         file(name, "", 0o755)(world)
-        Path(world.fill(name)).write_bytes(Path(world.fill(source)).read_bytes())
+        write_program(Path(world.fill(name)), Path(world.fill(source)).read_bytes())
 
     return setup
 
@@ -289,8 +316,7 @@ def setuid_probe(world: World) -> None:
     if os.geteuid() != 0:
         raise Skip("only root can plant a setuid-root program")
     path = world.base / "suid"
-    path.write_bytes(world.probe.read_bytes())
-    path.chmod(0o4755)
+    write_program(path, world.probe.read_bytes(), 0o4755)
     world.vars["suid"] = str(path)
 
 
@@ -299,8 +325,7 @@ def capable_probe(world: World) -> None:
     if os.geteuid() != 0:
         raise Skip("only root can plant a program with capabilities")
     path = world.base / "suid"
-    path.write_bytes(world.probe.read_bytes())
-    path.chmod(0o755)
+    write_program(path, world.probe.read_bytes())
     os.setxattr(path, "security.capability",
                 b"\x01\x00\x00\x02" + (1 << 7).to_bytes(4, "little") + bytes(12))
     world.vars["suid"] = str(path)
@@ -318,6 +343,14 @@ def repository(name: str) -> Callable:
                     os.lchown(os.path.join(where, entry), world.user.uid, world.user.gid)
 
     return setup
+
+
+def aged(world: World) -> None:
+    """Waits until what was planted is older than the kernel's clock tick: a user's files are,
+    and whoever goes by time stamps may expect it."""
+    until = time.monotonic() + 0.06
+    while time.monotonic() < until:
+        time.sleep(0.01)
 
 
 def git_config(*settings: tuple[str, str], repo: str = "{ws}") -> Callable:

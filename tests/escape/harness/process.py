@@ -6,6 +6,7 @@ import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,11 @@ from typing import Callable, Optional, Sequence
 
 LIMIT = 30.0  # seconds for any one run
 SETTLE = 3.0  # seconds within which everything of a sandbox must be gone
+
+
+# A program file that is being written cannot be executed, and a child that another thread forks
+# just then holds it open until its own execve. So nobody forks while somebody writes a program.
+FORKING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -39,10 +45,11 @@ class Run:
         identity = {}
         if os.geteuid() == 0:
             identity = {"user": user.uid, "group": user.gid, "extra_groups": []}
-        self.process = subprocess.Popen(
-            command, cwd=cwd, env=env, pass_fds=tuple(pass_fds), start_new_session=True,
-            stdin=subprocess.PIPE if stdin is None else stdin,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **identity)
+        with FORKING:
+            self.process = subprocess.Popen(
+                command, cwd=cwd, env=env, pass_fds=tuple(pass_fds), start_new_session=True,
+                stdin=subprocess.PIPE if stdin is None else stdin,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **identity)
 
     def finish(self, on_ready: Optional[Callable[["Run"], None]] = None) -> Result:
         """Waits until the command has ended. Not for end-of-file on its output: whoever outlives
@@ -109,6 +116,12 @@ def pull(stream, into: bytearray) -> bool:
         if not chunk:
             return False
         into += chunk
+
+
+def write_program(path: Path, content: bytes, mode: int = 0o755) -> None:
+    with FORKING:
+        path.write_bytes(content)
+    path.chmod(mode)
 
 
 def processes_with(token: str, besides: set[int]) -> dict[int, str]:

@@ -138,7 +138,7 @@ def judge(attack: Attack, tier: str, result: Result, strict: bool) -> list[str]:
     if result.hung:
         return ["it hung, and was killed by the runner"]
     if strict and result.code in (125, 126, 127):
-        if attack.may_refuse_start and result.code == 125 and result.err.strip():
+        if tier in attack.may_refuse and result.code == 125 and result.err.strip():
             return []
         return [f"the sandbox failed ({result.code}): {last_line(result.err)}"]
     escapes, refusals = read_output(result.out)
@@ -174,6 +174,8 @@ def control_once(bench: Bench, attack: Attack, sandbox, tier: str, user: User) -
             escapes, refusals = read_output(result.out)
         except Broken as broken:
             return [f"control: {broken}"]
+        if not without and tier in attack.may_refuse and result.code == 125:
+            return []  # the tier cannot do it at all: then the attack is refused as well
         said = {name for name, _ in refusals} | ({"ESCAPED"} if escapes else set())
         problems = []
         detects = control.detects if control.detects is not None else bool(attack.checks)
@@ -224,4 +226,5 @@ class Trials:
             return "speaks of ringfence's own options or files"
         if self.sandbox.name == "none" and attack.bare_unsafe:
             return attack.bare_unsafe
-        return attack.not_in.get(tier) or attack.not_as.get(kind)
+        places = (tier, kind, f"{tier}/{kind}")
+        return next((attack.not_in[p] for p in places if p in attack.not_in), None)

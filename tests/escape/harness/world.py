@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 from typing import Callable, Optional
 
-from .process import Run, User
+from .process import Run, User, write_program
 
 # What a developer's home holds that an agent has no business with.
 SECRETS = {
@@ -145,8 +145,7 @@ class World:
 
     def _make(self, template: Path, probe: Path) -> None:
         shutil.copytree(template, self.base, symlinks=True)
-        shutil.copy(probe, self.probe)
-        self.probe.chmod(0o755)
+        write_program(self.probe, probe.read_bytes())
         for directory in (self.xdg, self.run, self.tmp):
             directory.mkdir(mode=0o700)
         if os.geteuid() == 0:
@@ -216,7 +215,8 @@ class World:
     def look(self) -> dict[str, dict]:
         return {
             "outside": snapshot(self.out),
-            "home": snapshot(self.home, skip=("project", *OWN_STATE)),
+            # A file there that was restored is as good as one that was not touched.
+            "home": snapshot(self.home, skip=("project", *OWN_STATE), times=False),
         }
 
     def changes(self) -> list[str]:
@@ -250,7 +250,7 @@ def remove_within(path: str, device: int) -> None:
     os.rmdir(path)
 
 
-def snapshot(root: Path, skip: tuple[str, ...] = ()) -> dict[str, tuple]:
+def snapshot(root: Path, skip: tuple[str, ...] = (), times: bool = True) -> dict[str, tuple]:
     """Each path below (and at) root, with all that must stay as it is."""
     seen: dict[str, tuple] = {}
 
@@ -267,7 +267,7 @@ def snapshot(root: Path, skip: tuple[str, ...] = ()) -> dict[str, tuple]:
             facts += (os.readlink(path),)
         elif kind == stat.S_IFREG:
             digest = hashlib.sha1(path.read_bytes()).hexdigest()
-            facts += (digest, is_.st_mtime_ns, tuple(os.listxattr(path)))
+            facts += (digest, is_.st_mtime_ns if times else 0, tuple(os.listxattr(path)))
         seen[name] = facts
         if kind == stat.S_IFDIR:
             for entry in sorted(os.listdir(path)):

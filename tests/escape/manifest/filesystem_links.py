@@ -4,7 +4,7 @@ import os
 
 from harness import plant
 from harness.checks import text_is
-from harness.model import FIXED, HIDDEN, READONLY, Attack, Session, bare, granted
+from harness.model import FIXED, HIDDEN, READONLY, TIERS, Attack, Session, bare, granted
 
 FIELD = "field survey §4, file system"
 LEAVES = HIDDEN | {"EXDEV"}
@@ -64,21 +64,21 @@ ATTACKS = (
            ("append", "{home}/.bashrc"), HIDDEN, source="fence survey §4 row 12",
            sessions=(Session("rm -r cache && ln -s {home} cache"),),
            setup=(plant.file("{ws}/cache/x"),),
-           flags=("-w", "{ws}/cache"), may_refuse_start=True),
+           flags=("-w", "{ws}/cache"), may_refuse=TIERS),
     Attack("filesystem/planted-link-file", "the same with a file: the grant is now ~/.bashrc",
            ("append", "{home}/.bashrc"), HIDDEN, source="fence survey §4 row 12",
            sessions=(Session("rm cache.db && ln -s {home}/.bashrc cache.db"),),
            setup=(plant.file("{ws}/cache.db"),), flags=("-w", "{ws}/cache.db"),
-           may_refuse_start=True),
+           may_refuse=TIERS),
     Attack("filesystem/planted-link-read", "reads keys through a grant that became a link",
            ("read", "{home}/.ssh/id_ed25519"), HIDDEN | {"empty"}, source="fence survey §4 row 12",
            sessions=(Session("rm -r docs && ln -s {home}/.ssh docs"),),
-           setup=(plant.file("{ws}/docs/x"),), flags=("-r", "{ws}/docs"), may_refuse_start=True),
+           setup=(plant.file("{ws}/docs/x"),), flags=("-r", "{ws}/docs"), may_refuse=TIERS),
     Attack("filesystem/planted-link-parent", "a parent of the grant became a link",
            ("append", "{home}/.config/git/config"), HIDDEN, source="CVE-2026-87766",
            sessions=(Session("rm -r a && ln -s {home}/.config a"),),
            setup=(plant.file("{ws}/a/git/x"),), flags=("-w", "{ws}/a/git"),
-           may_refuse_start=True),
+           may_refuse=TIERS),
     Attack("filesystem/setup-follows-link", "a protected name in the workspace is a link out",
            "{P} create .husky/evil; {P} append .husky/victim.txt", HIDDEN | FIXED,
            source="CVE-2026-87766: set-up follows links",

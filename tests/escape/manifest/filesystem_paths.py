@@ -2,7 +2,7 @@
 
 from harness import plant
 from harness.checks import absent, text_is
-from harness.model import HIDDEN, READONLY, Attack, bare, granted
+from harness.model import HIDDEN, READONLY, TIERS, Attack, bare, granted
 
 FIELD = "field survey §4, file system"
 STAT_UNCOVERED = "Landlock has no right for stat: names and sizes can be seen"
@@ -137,10 +137,11 @@ ATTACKS = (
     Attack("filesystem/cwd-is-home", "is started in the home directory itself",
            "{P} read {home}/.ssh/id_ed25519; {P} append {home}/.bashrc", HIDDEN | {"empty"},
            source="CVE-2025-59532: the working directory became the boundary", cwd="{home}",
-           may_refuse_start=True),
+           flags=("-r", "{ws}"),
+           may_refuse=TIERS),
     Attack("filesystem/cwd-is-root", "is started in the root directory",
            "{P} create {etc}; {P} append {out}/victim.txt", HIDDEN, source="CVE-2025-59532",
-           cwd="/", flags=("-r", "{ws}"), may_refuse_start=True, control=bare(user="root"),
+           cwd="/", flags=("-r", "{ws}"), may_refuse=TIERS, control=bare(user="root"),
            checks=(absent("{etc}"),)),
     Attack("filesystem/lying-pwd", "is started with a PWD that names another directory",
            ("create", "{home}/new"), HIDDEN, source="CVE-2025-59532", env={"PWD": "{home}"},
@@ -148,6 +149,6 @@ ATTACKS = (
     Attack("filesystem/hostile-home", "is started with HOME=/",
            "{P} create {etc}; {P} append {out}/victim.txt; {P} read {home}/.ssh/id_ed25519",
            HIDDEN | {"empty"}, source="issue 2, item 7: hostile environment", env={"HOME": "/"},
-           may_refuse_start=True, may_succeed=(), control=bare(user="root"),
+           may_refuse=TIERS, may_succeed=(), control=bare(user="root"),
            checks=(absent("{etc}"),)),
 )

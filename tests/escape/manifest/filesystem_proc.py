@@ -67,7 +67,7 @@ ATTACKS = (
             "/proc/sys/net/ipv4/ip_forward"), HIDDEN, source="CVE-2025-52881",
            control=bare(user="root")),
     Attack("filesystem/proc-sysrq", "reaches the emergency key", ("openw", "/proc/sysrq-trigger"),
-           HIDDEN, source="CVE-2025-31133", control=bare(user="root")),
+           HIDDEN, source="CVE-2025-31133", control=bare("ESCAPED", "ENOENT", user="root")),
     Attack("filesystem/proc-kcore", "reads the kernel's memory and symbols by /proc",
            ("openr", "/proc/kcore", "/proc/kmsg", "/proc/vmallocinfo"), HIDDEN,
            source="CVE-2025-52565 and kin", control=bare(user="root")),

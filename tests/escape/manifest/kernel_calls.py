@@ -47,7 +47,7 @@ ATTACKS = (
     call("acct", "turns on process accounting, to a file of its own", "EFAULT", "ENOSYS"),
     call("quotactl", "sets quotas", "EFAULT", "ENODEV", "ENOTBLK", "ENOSYS"),
     call("quotactl_fd", "sets quotas by a descriptor", "EBADF", "ENOSYS", user=None),
-    call("syslog", "reads the kernel's log", "EFAULT"),
+    call("syslog", "reads the kernel's log", "EFAULT", "ESCAPED"),
     Attack("kernel/log-device", "reads the kernel's log by its device", ("kernel_log",),
            frozenset({"EPERM", "EACCES", "ENOENT"}), source=FIELD,
            control=bare("ESCAPED", "EPIPE", user="root")),
@@ -55,11 +55,12 @@ ATTACKS = (
     call("nfsservctl", "reaches a call that is long gone", "ENOSYS", user=None),
     call("iopl", "asks for port access", "EINVAL", "ENOSYS", user=None),
     call("ioperm", "asks for some ports", "EINVAL", "ENOSYS", user=None),
-    call("modify_ldt", "changes its descriptor table", "EINVAL", "ENOSYS", "EFAULT", user=None),
+    # It gives its errors as unsigned numbers, which look like success.
+    call("modify_ldt", "changes its descriptor table", "ESCAPED", "EINVAL", "ENOSYS", user=None),
     call("fanotify_init", "watches the whole machine's files", "EINVAL"),
     call("name_to_handle_at", "makes a file handle", "EFAULT", user=None),
     call("open_by_handle_at", "opens by a file handle", "EFAULT", "EBADF"),
-    call("process_madvise", "advises on another process's memory", "EBADF", user=None),
+    call("process_madvise", "advises on another process's memory", "EBADF", "EFAULT", user=None),
     call("process_mrelease", "reaps another process's memory", "EBADF", user=None),
     call("migrate_pages", "moves another process's memory", "ESRCH", "EFAULT", "ENOSYS",
          user=None),
@@ -68,3 +69,4 @@ ATTACKS = (
     call("vhangup", "hangs up the terminal", "ESCAPED"),
     Attack("kernel/hostname", "renames the machine", ("sethostname", "rf-escape"), DENIED,
            source=FIELD, control=bare(user="root")),
+)

@@ -37,7 +37,9 @@ ATTACKS = (
            DENIED, source="fence survey §4", control=AS_ROOT),
     Attack("kernel/setns-init", "enters the namespaces of PID 1", 
            "{P} setns 1 mnt; {P} setns 1 net; {P} setns 1 user; {P} setns 1 pid",
-           DENIED | HIDDEN, source=FIELD, control=AS_ROOT),
+           DENIED | HIDDEN, source=FIELD,
+           # One's own mount and user namespace cannot be entered again; some machines guard PID 1.
+           control=bare("ESCAPED", "EINVAL", "EACCES", user="root")),
     Attack("kernel/setns-victim", "enters the namespaces of a process of the host's",
            "{P} setns {victim_pid} net; {P} setns {victim_pid} mnt; {P} setns {victim_pid} user",
            DENIED | HIDDEN, source=FIELD, control=AS_ROOT, setup=(plant.victim,)),

@@ -5,8 +5,8 @@ import time
 
 from harness import plant
 from harness.checks import absent, no_survivors, unchanged
-from harness.model import (DENIED, HIDDEN, NO_PROCESS, Attack, Session, bare, granted, no_control)
-from harness.process import Run
+from harness.model import (DENIED, HIDDEN, NO_PROCESS, TIERS, Attack, Session, bare, granted, no_control)
+from harness.process import Run, write_program
 
 FIELD = "field survey §4, lifecycle"
 RULE8 = "DESIGN.md rule 8: everything dies together"
@@ -35,9 +35,7 @@ def ended(name: str, what: str, act, **more) -> Attack:
 
 def own_binary(world) -> None:
     """A ringfence inside the workspace."""
-    path = world.ws / "rf"
-    path.write_bytes(world.ringfence.read_bytes())
-    path.chmod(0o755)
+    write_program(world.ws / "rf", world.ringfence.read_bytes())
 
 
 def nested(name: str, what: str, more: str = "") -> Attack:
@@ -51,7 +49,7 @@ def without(layer: str, what: str) -> Attack:
     return Attack(f"lifecycle/without-{layer}", what,
                   "{P} append {out}/victim.txt; {P} io_uring; {P} bpf_map",
                   HIDDEN | DENIED, source=RULE1, before=("{P}", "without", layer),
-                  may_refuse_start=True, ringfence_only=True, control=bare())
+                  may_refuse=TIERS, ringfence_only=True, control=bare())
 
 
 def killed_while_starting(world, sandbox, tier) -> list[str]:
@@ -117,14 +115,14 @@ ATTACKS = (
            control=no_control("to kill the machine's PID 1 is no control one wants to see work"),
            bare_unsafe="PID 1 is the machine's own"),
     Attack("lifecycle/fork-bomb", "forks without end", ("fork_many", "64", "400"),
-           frozenset({"EAGAIN"}), source=FIELD, flags=("--pids", "64"),
+           frozenset({"EAGAIN"}), source=FIELD, flags=("--pids", "64"), may_refuse=("process",),
            control=granted("--pids", "2000")),
     Attack("lifecycle/descriptors", "opens without end", ("open_many", "64"),
            frozenset({"EMFILE"}), source=FIELD, flags=("--open-files", "64"),
            control=granted("--open-files", "4000")),
     Attack("lifecycle/orphans", "leaves three hundred orphans, with room for sixty-four",
            ("orphans", "300"), frozenset({"reaped"}), source="issue 2, item 4: PID 1 reaps",
-           flags=("--pids", "64"), control=bare("reaped")),
+           flags=("--pids", "64"), may_refuse=("process",), control=bare("reaped")),
     nested("plain", "starts a sandbox of its own that grants more"),
     nested("namespace", "the same in the namespace tier", "--tier namespace"),
     nested("process", "the same in the process tier", "--tier process"),
@@ -134,7 +132,7 @@ ATTACKS = (
            HIDDEN | {"refused"}, source="INTERFACE.md: a sandbox inside a sandbox",
            setup=(own_binary,), ringfence_only=True),
     Attack("lifecycle/false-marker", "is started as if it were inside already",
-           ("append", "{out}/victim.txt"), HIDDEN, source=FIELD, may_refuse_start=True,
+           ("append", "{out}/victim.txt"), HIDDEN, source=FIELD, may_refuse=TIERS,
            env={"RINGFENCE": "1", "RINGFENCE_SESSION": "x"}, ringfence_only=True,
            control=granted("-w", "{out}")),
     Attack("lifecycle/policy-in-workspace", "a policy file came with the project",

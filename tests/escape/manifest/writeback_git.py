@@ -6,7 +6,7 @@ namespace tier) the refusal is asserted as well.
 """
 
 from harness import plant
-from harness.checks import absent, git_runs_nothing, no_payload_in, unchanged
+from harness.checks import absent, git_runs_nothing, no_payload_in, not_redirected, unchanged
 from harness.model import FIXED, HIDDEN, Attack, Session, bare
 
 FIELD = "field survey §4, write-backs"
@@ -86,8 +86,8 @@ ATTACKS = (
     existing("config-append", "sets core.fsmonitor in the repository's config",
              "printf '[core]\\n\\tfsmonitor = \"touch {marker};:\"\\n' > evil; "
              "cat .git/config evil > both; {P} rename both .git/config"),
-    existing("config-write", "writes the config in place", ("append", "{ws}/.git/config"),
-             checks=(unchanged(".git/config"),)),
+    existing("config-write", "writes the config in place",
+             "{P} append_text .git/config '[core]\n\tfsmonitor = \"touch {marker};:\"\n'"),
     existing("config-exchange", "exchanges the config with one of its own",
              "cp .git/config evil; printf '[core]\\n\\tfsmonitor = \"touch {marker};:\"\\n' >> evil; "
              "{P} exchange evil .git/config"),
@@ -105,11 +105,14 @@ ATTACKS = (
              "{P} plant .git/hooks/post-commit " + PAYLOAD, source=ROW11,
              checks=(unchanged(".git/hooks", ".git/config"),)),
     existing("parent-to-file", "puts a file in the place of .git that names another repository",
-             "cp -r .git evil 2>/dev/null; {P} plant evil/hooks/post-commit " + PAYLOAD +
-             "; {P} rename .git x && printf 'gitdir: evil\\n' > .git", source=FIELD,
-             refusals=TAKEN, checks=(unchanged(".git"),)),
+             "cp -r .git evil; printf '#!/bin/sh\\n: > {marker}\\n' > evil/hooks/post-commit; "
+             "chmod +x evil/hooks/post-commit; {P} rename .git x; "
+             "[ -e .git ] || printf 'gitdir: evil\\n' > .git", source=FIELD,
+             checks=(not_redirected(".git"), git_runs_nothing())),
     existing("parent-to-link", "puts a link in the place of .git",
-             "{P} rename .git x && ln -s x .git", source=ROW11, checks=(unchanged(".git"),)),
+             "cp -r .git evil; printf '#!/bin/sh\\n: > {marker}\\n' > evil/hooks/post-commit; "
+             "chmod +x evil/hooks/post-commit; {P} rename .git x; [ -e .git ] || ln -s evil .git",
+             source=ROW11, checks=(not_redirected(".git"), git_runs_nothing())),
     created("commondir", "has git take its config from elsewhere, by .git/commondir",
             "cp -r .git evil; printf '[core]\\n\\tfsmonitor = \"touch {marker};:\"\\n' >> evil/config; "
             "{P} plant .git/commondir ../evil", checks=(absent("{ws}/.git/commondir"),
@@ -130,18 +133,21 @@ ATTACKS = (
              checks=(git_runs_nothing(),)),
     existing("nested-hook", "adds a hook to a repository inside the workspace",
              "{P} plant vendor/lib/.git/hooks/post-commit " + PAYLOAD, may_succeed=BOTH, source="codex #37081",
+             setup=(plant.aged,),
              checks=(unchanged("vendor/lib/.git/hooks"), git_runs_nothing("{ws}/vendor/lib"))),
     existing("nested-config", "sets a key in that repository's config",
              "cp vendor/lib/.git/config evil; "
              "printf '[core]\\n\\tfsmonitor = \"touch {marker};:\"\\n' >> evil; "
              "{P} rename evil vendor/lib/.git/config", may_succeed=BOTH, source="codex #37081",
-             checks=(unchanged("vendor/lib/.git/config"), git_runs_nothing("{ws}/vendor/lib"))),
+             setup=(plant.aged,),
+             checks=(no_payload_in("{ws}/vendor/lib/.git/config"),
+                     git_runs_nothing("{ws}/vendor/lib"))),
     existing("nested-parent-rename", "replaces the directory that holds that repository",
              "{P} rename vendor x; cp -r x vendor; {P} plant vendor/lib/.git/hooks/post-commit "
              + PAYLOAD, may_succeed=BOTH, source=ROW11, checks=(git_runs_nothing("{ws}/vendor/lib"),)),
     existing("nested-deep", "adds a hook to a repository five directories down",
              "{P} plant a/b/c/d/e/.git/hooks/post-commit " + PAYLOAD, may_succeed=BOTH, source="codex #37081",
-             setup=(plant.repository("{ws}/a/b/c/d/e"),),
+             setup=(plant.repository("{ws}/a/b/c/d/e"), plant.aged),
              checks=(unchanged("a/b/c/d/e/.git/hooks"), git_runs_nothing("{ws}/a/b/c/d/e"))),
     existing("submodule-hook", "adds a hook to a submodule's directory in .git/modules",
              "{P} plant .git/modules/sub/hooks/post-commit " + PAYLOAD, may_succeed=BOTH, source=FIELD,
@@ -155,7 +161,7 @@ ATTACKS = (
                                   plant.file("{ws}/.git/worktrees/tree/HEAD", "ref: refs/heads/x\n"),
                                   plant.file("{ws}/.git/worktrees/tree/commondir", "../..\n"),
                                   plant.file("{ws}/.git/worktrees/tree/gitdir", "{ws}/tree/.git\n")),
-             checks=(unchanged("tree/.git"),)),
+             checks=(unchanged("tree/.git"), git_runs_nothing("{ws}/tree"))),
     created("new-repository", "makes a repository, and in it every key that runs something",
             "git init -q made; " + SET_KEYS + "; {P} append made/.git/config",
             setup=(fresh("made"),), checks=(no_payload_in("{ws}/made/.git/config"),)),
@@ -176,7 +182,7 @@ ATTACKS = (
             "{P} plant docs/file x", source="git's embedded bare repositories (safe.bareRepository)",
             checks=(git_runs_nothing("{ws}/docs"),)),
     created("second-session", "hooks made by one session meet a second, which protects what is there",
-            "{P} plant made/.git/hooks/post-commit " + PAYLOAD,
+            "{P} plant made/.git/hooks/post-commit " + PAYLOAD + "; {P} plant made/file x",
             sessions=(Session("git init -q made; cp .git/hooks/pre-push made/.git/hooks/"),),
             checks=(git_runs_nothing("{ws}/made"),)),
 )

@@ -2,7 +2,7 @@
 
 from harness import plant
 from harness.checks import absent
-from harness.model import FIXED, HIDDEN, Attack, bare
+from harness.model import FIXED, HIDDEN, TIERS, Attack, bare
 
 FIELD = "field survey §4, write-backs"
 ROW15 = "fence survey §4 row 15: the list was too short"
@@ -91,7 +91,7 @@ ATTACKS = (
            "{P} plant {home}/.bashrc evil; {P} plant {home}/.zshenv evil; "
            "{P} plant {home}/.ssh/authorized_keys evil; {P} plant {home}/.gitconfig evil", TAKEN,
            flags=("-w", "{home}"), source=ROW15, may_succeed=("namespace", "process"),
-           may_refuse_start=True, checks=(absent("{home}/.zshenv"),)),
+           may_refuse=TIERS, checks=(absent("{home}/.zshenv"),)),
     system("cron", "leaves a job for cron", "/etc/cron.d/rf-escape-{id}",
            "/etc/profile.d/rf-escape-{id}.sh"),
     system("linker", "has the dynamic linker load a library everywhere",
