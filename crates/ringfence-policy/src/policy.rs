@@ -2,7 +2,7 @@
 //!
 //! A policy is pure data. Its paths are absolute and lexically normal, its variables
 //! are expanded, its hosts are canonical. The plan, `why`, the network filter and the
-//! ledger all read this one value, through [`crate::decide`], so that they cannot disagree.
+//! ledger all read this one value, through [`crate::decide()`], so that they cannot disagree.
 
 use crate::host::HostRule;
 use serde::Serialize;

@@ -50,7 +50,7 @@ fn the_worse_of_two_spellings_counts() {
 
 #[test]
 fn dots_do_not_lead_out() {
-    assert!(!host().write("/home/u/project/../.ssh/authorized_keys").effect.is_none());
+    assert!(host().write("/home/u/project/../.ssh/authorized_keys").effect.is_some());
     assert!(!host().read("/home/u/project/../.ssh/id_ed25519").allowed);
 }
 
