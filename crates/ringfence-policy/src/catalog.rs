@@ -112,15 +112,27 @@ impl<'a> Catalog<'a> {
 
     /// The profiles of these names, all they extend and their features, in the order in which
     /// they count: what is extended first, then features, then the profile. None counts twice.
+    /// Those of `inline` (what messages call them, and their text) come after.
     ///
     /// # Errors
     /// An unknown name, a file that cannot be read, a circle.
-    pub fn chain(&self, names: &[String]) -> Result<Vec<Profile>, PolicyError> {
+    pub fn chain(
+        &self,
+        names: &[String],
+        inline: &[(String, String)],
+    ) -> Result<Vec<Profile>, PolicyError> {
         let mut chain =
             Chain { catalog: self, done: Vec::new(), stack: Vec::new(), out: Vec::new() };
         for name in names {
             let found = self.find(Kind::Profile, name, 0, None, self.workdir)?;
             chain.add(Kind::Profile, name, found)?;
+        }
+        for (origin, text) in inline {
+            let profile = Profile::from_toml(text, origin)?;
+            let place = Place::File(PathBuf::from(origin));
+            // The name holds a slash, as that of a file does.
+            let name = format!("./{origin}");
+            chain.add(Kind::Profile, &name, Found { profile, place, level: 0 })?;
         }
         Ok(chain.out)
     }
@@ -267,6 +279,14 @@ impl Chain<'_, '_> {
         let parts = [(Kind::Profile, Key::Extends), (Kind::Feature, Key::Features)];
         for (part, key) in parts {
             for name_of_part in found.profile.list(key).unwrap_or_default() {
+                // Whoever trusts or names a file has seen that file, and no other.
+                if is_file(name)
+                    && is_file(name_of_part)
+                    && let Place::File(path) = &found.place
+                {
+                    let (path, name) = (path.clone(), name_of_part.to_string());
+                    return Err(PolicyError::Unfixed { path, name });
+                }
                 // A file of the user's can build on the shipped profile of the same name.
                 let same = part == kind && **name_of_part == *name && !is_file(name);
                 let from = if same { found.level + 1 } else { 0 };

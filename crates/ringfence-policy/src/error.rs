@@ -32,6 +32,17 @@ pub enum PolicyError {
         /// The circle, the first name again at its end.
         chain: Vec<String>,
     },
+    /// A profile that is a file of its own names another file.
+    #[error(
+        "file {}: it names the file `{name}`, which could change without being noticed; a profile \
+         outside of ringfence's own directories names others by name only", .path.display()
+    )]
+    Unfixed {
+        /// The profile.
+        path: PathBuf,
+        /// The file it names.
+        name: String,
+    },
     /// Profiles extend each other too deeply.
     #[error("profile `{name}` is extended more than {limit} levels deep")]
     TooDeep {
@@ -97,7 +108,7 @@ impl PolicyError {
 }
 
 fn named_by(by: &Option<String>) -> String {
-    by.as_ref().map(|by| format!(", named by {by},")).unwrap_or_default()
+    by.as_ref().map(|by| format!(" (named by {by})")).unwrap_or_default()
 }
 
 impl std::fmt::Display for Source {

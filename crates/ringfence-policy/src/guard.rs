@@ -39,6 +39,10 @@ pub(crate) fn resolve(policy: &mut Policy) {
 /// Protects what is in the home directory, where that is writable: the home itself, a directory
 /// above it, or one in it.
 fn home(policy: &mut Policy, trees: &[PathBuf]) {
+    if policy.home_dir.parent().is_none() {
+        // Somebody without a home has none of this, and the root's `bin` is the system's.
+        return;
+    }
     for tree in trees {
         let inside = tree.strip_prefix(&policy.home_dir).ok();
         if inside.is_none() && !policy.home_dir.starts_with(tree) {

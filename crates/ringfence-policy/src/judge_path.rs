@@ -210,7 +210,7 @@ fn private(policy: &Policy, path: &Path) -> Option<(&'static str, String)> {
     if PRIVATE.iter().any(|private| path.starts_with(private)) {
         return Some(("a private directory for temporary files", gone));
     }
-    if !path.starts_with(&policy.home_dir) {
+    if !path.starts_with(&policy.home_dir) || policy.home_dir.parent().is_none() {
         return None;
     }
     match &policy.home {

@@ -7,7 +7,7 @@ use crate::key::Key;
 use crate::merge::{Entry, Merged};
 use crate::path::{Bases, PathError, anchor};
 use crate::policy::{
-    Access, Guarded, Network, NetworkMode, NetworkRule, PathRule, Publish, Source,
+    Access, Guarded, Network, NetworkMode, NetworkRule, PathRule, Policy, Publish, Source,
 };
 use crate::resolve::{Context, choice, pick};
 use crate::rules::planted;
@@ -19,7 +19,7 @@ pub(crate) fn resolve(
     context: &Context<'_>,
     bases: &Bases<'_>,
     resolver: &mut Resolver<'_>,
-    paths: &[PathRule],
+    policy: &mut Policy,
 ) -> Result<Network, PolicyError> {
     let mut network = Network {
         allow: hosts(merged, Key::AllowHost)?,
@@ -30,6 +30,12 @@ pub(crate) fn resolve(
         let source = merged.source(entry);
         let hosts = crate::registry::hosts(&source.text, context)
             .map_err(|reason| PolicyError::value(&source, reason))?;
+        if hosts.is_empty() {
+            policy.warnings.push(format!(
+                "{}'s settings name no registry: allow the one it uses with --allow-host",
+                source.text
+            ));
+        }
         let rules = hosts.into_iter().map(|host| NetworkRule { host, source: source.clone() });
         network.allow.extend(rules);
     }
@@ -48,7 +54,7 @@ pub(crate) fn resolve(
         network.inject.push(crate::http::inject(source)?);
     }
     for entry in merged.of_key(Key::Sockets) {
-        network.sockets.extend(socket(merged, entry, bases, resolver, paths)?);
+        network.sockets.extend(socket(merged, entry, bases, resolver, &policy.paths)?);
     }
     network.mode = mode(merged, &network)?;
     Ok(network)

@@ -263,6 +263,8 @@ pub enum Layer {
     Deny,
     /// A private `/tmp`, `/proc` and `/dev`.
     PrivateDirectories,
+    /// Modes, owners, times and attributes of files outside the writable trees.
+    Metadata,
 }
 
 /// What to do with the overlay at the end.

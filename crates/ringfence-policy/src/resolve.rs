@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 pub struct Request {
     /// Profiles, left to right. None: `default`, and the preset for the command if there is one.
     pub profiles: Vec<String>,
+    /// Profiles whose text is at hand already, after those: what they are called in messages,
+    /// and the text. For a project's own file, so that what was found to be trusted is what counts.
+    pub inline: Vec<(String, String)>,
     /// Options, in order.
     pub options: Vec<Setting>,
     /// The directory the command starts in; without one, the caller's.
@@ -49,7 +52,7 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     let workdir = workdir(request, context, &mut resolver)?;
     let xdg = (context.env)("XDG_CONFIG_HOME").map(PathBuf::from);
     let catalog = Catalog::new(context.files, &home, &context.cwd, xdg.as_deref());
-    let profiles = catalog.chain(&names(request))?;
+    let profiles = catalog.chain(&names(request), &request.inline)?;
     let mut policy = Policy {
         profiles: profiles.iter().map(|profile| profile.origin.to_string()).collect(),
         home_dir: home,
@@ -61,7 +64,7 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     let workdir = policy.workdir.clone();
     let bases = Bases { home: &context.home, workdir: &workdir, env: context.env };
     rules::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
-    policy.network = network::resolve(&merged, context, &bases, &mut resolver, &policy.paths)?;
+    policy.network = network::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     policy.environment = environment::resolve(&merged, context, &policy.network)?;
     policy.limits = limits::resolve(&merged)?;
     Ok(policy)

@@ -34,7 +34,7 @@ pub(crate) fn no_workspace(workdir: &Path, home: &Path) -> Option<String> {
         return Some("your home directory is in it".to_owned());
     }
     // A home may itself be in a system directory (/run/…, /usr/home): what is in it is the user's.
-    let in_home = workdir.strip_prefix(home).ok();
+    let in_home = workdir.strip_prefix(home).ok().filter(|_| home != Path::new("/"));
     if in_home.is_none() && SYSTEM.iter().any(|system| workdir.starts_with(system)) {
         return Some("it belongs to the system".to_owned());
     }

@@ -290,7 +290,7 @@ fn circles_and_unknown_names_are_refused() {
         "there is no profile `defualt`; the nearest is `default`"
     );
     let by = host().own("features = [\"pyton\"]").error();
-    assert_eq!(by, "there is no feature `pyton`, named by profile own,; the nearest is `python`");
+    assert_eq!(by, "there is no feature `pyton` (named by profile own); the nearest is `python`");
     assert!(host().profile("../../etc/passwd").resolve().is_err());
     let mut deep = host();
     for level in 0..20 {
@@ -388,5 +388,60 @@ fn published_ports_are_read() {
             ("0.0.0.0".to_owned(), 80, 8080),
             ("::1".to_owned(), 90, 90)
         ]
+    );
+}
+
+#[test]
+fn a_file_of_its_own_names_no_other_file() {
+    let project = |text: &str| {
+        host()
+            .with(|files| {
+                files.file("/home/u/project/p.toml", text).file("/home/u/project/q.toml", "")
+            })
+            .profile("./p.toml")
+    };
+    assert!(project("extends = [\"./q.toml\"]").error().contains("names the file `./q.toml`"));
+    assert!(project("features = [\"q.toml\"]").resolve().is_err());
+    assert!(project("extends = [\"default\"]").resolve().is_ok());
+    let own = host()
+        .with(|files| files.file("/home/u/.config/ringfence/profiles/base.toml", ""))
+        .own("extends = [\"./base.toml\"]");
+    assert!(own.resolve().is_ok());
+}
+
+#[test]
+fn a_profile_at_hand_counts_after_the_named_ones() {
+    let mut host = host();
+    let text = "[limits]\npids = 9\n[filesystem]\nread = [\"/etc/passwd\"]\n";
+    host.request.inline.push(("file /home/u/project/ringfence.toml".into(), text.into()));
+    let policy = host.policy();
+    assert_eq!(policy.limits.pids, Some(9));
+    assert_eq!(policy.profiles, ["profile default", "file /home/u/project/ringfence.toml"]);
+    host.request.inline[0].1 = "extends = [\"./x.toml\"]".into();
+    assert!(host.resolve().is_err());
+    host.request.inline[0].1 = "[limits]\npid = 9".into();
+    assert!(
+        host.error()
+            .starts_with("file /home/u/project/ringfence.toml, line 2: there is no key `pid`")
+    );
+}
+
+#[test]
+fn whoever_has_no_home_gets_no_system_directory() {
+    let mut host = host().cwd("/etc");
+    host.home = "/".into();
+    assert!(!granted(&host.policy(), Access::Write, "/etc"));
+    let mut host = common::host().cwd("/srv/x");
+    host.home = "/".into();
+    assert!(granted(&host.policy(), Access::Write, "/srv/x"));
+    assert!(!host.write("/var/x").allowed);
+}
+
+#[test]
+fn a_tool_whose_registry_is_not_known_is_named() {
+    let policy = host().own("features = [\"node\"]").policy();
+    assert_eq!(
+        policy.warnings,
+        ["npm's settings name no registry: allow the one it uses with --allow-host"]
     );
 }
