@@ -71,7 +71,13 @@ pub const COMMANDS: [Command; 13] = [
     command("trust", "FILE", "Accept a policy file found in a project", &PLAIN, profiles::trust),
     Command {
         subcommands: &["claude", "srt", "fence", "greywall"],
-        ..command("import", "claude|srt|fence|greywall FILE [-o FILE]", "Convert a peer's settings to a profile", &PLAIN, import::import)
+        ..command(
+            "import",
+            "claude|srt|fence|greywall FILE [-o FILE]",
+            "Convert a peer's settings to a profile",
+            &PLAIN,
+            import::import,
+        )
     },
     Command {
         subcommands: &["bash", "zsh", "fish", "elvish", "powershell"],

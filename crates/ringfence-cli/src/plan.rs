@@ -70,6 +70,7 @@ fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
         let (what, rule) = match step {
             EnvironmentStep::Set { name, value, rule } => (format!("set    {name}={value}"), rule),
             EnvironmentStep::Hide { name, rule } => (format!("hide   {name}"), rule),
+            EnvironmentStep::Pass { name, rule } => (format!("pass   {name}"), rule),
             EnvironmentStep::Clean { rule } => ("start empty".to_owned(), rule),
         };
         writeln!(out, "  {what:<44} {}", text::source(rule))?;

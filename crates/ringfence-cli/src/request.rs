@@ -4,6 +4,7 @@ use crate::error::Fault;
 use crate::options::Parsed;
 use crate::trust::{self, Found};
 use ringfence_policy::catalog::Catalog;
+use ringfence_policy::resolve::names;
 use ringfence_policy::{Context, HostFiles, Key, Policy, Request, Setting, resolve};
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -57,6 +58,13 @@ pub fn request(parsed: &Parsed, command: Option<&OsStr>) -> Request {
             _ => {}
         }
     }
+    // What decides about sandboxes is protected wherever the user keeps it.
+    for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
+        let directory = std::env::var_os(variable).map(PathBuf::from);
+        if let Some(directory) = directory.filter(|directory| directory.is_absolute()) {
+            request.options.push(Setting::new(Key::Protect, directory.join("ringfence")));
+        }
+    }
     request
 }
 
@@ -78,7 +86,7 @@ pub fn policy(request: &Request) -> Result<Policy, Fault> {
         match trust::find(&directory) {
             Found::None => {}
             Found::Trusted(file) => {
-                request.profiles = ringfence_policy::resolve::names(&request);
+                request.profiles = names(&request);
                 request.profiles.push(file.to_string_lossy().into_owned());
             }
             Found::Untrusted(file) => {

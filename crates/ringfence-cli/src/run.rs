@@ -137,6 +137,6 @@ fn limits_wanted(policy: &Policy) -> bool {
 
 /// Eight hexadecimal digits from the kernel's random source.
 fn session_id() -> String {
-    let random = ringfence_sandbox::launch::random();
+    let random = launch::random();
     format!("{random:08x}")
 }

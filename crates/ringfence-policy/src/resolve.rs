@@ -183,7 +183,7 @@ const OVERLAYS: [(&str, Overlay); 4] = [
 ];
 
 /// The layers, by the names that `--allow-degraded` takes.
-pub const LAYERS: [(&str, Layer); 15] = [
+pub const LAYERS: [(&str, Layer); 16] = [
     ("namespaces", Layer::Namespaces),
     ("landlock", Layer::Landlock),
     ("landlock-truncate", Layer::LandlockTruncate),
@@ -199,4 +199,5 @@ pub const LAYERS: [(&str, Layer); 15] = [
     ("protect", Layer::Protect),
     ("deny", Layer::Deny),
     ("private-directories", Layer::PrivateDirectories),
+    ("metadata", Layer::Metadata),
 ];

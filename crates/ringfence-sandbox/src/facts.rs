@@ -119,9 +119,9 @@ pub struct Facts {
     pub seccomp_notify: Availability,
     /// Control groups.
     pub cgroups: Cgroups,
-    /// The caller's environment variable names that hold valid text, and their values.
+    /// The names of the caller's environment variables (lossy where they are no text).
     #[serde(skip)]
-    pub environment: Vec<(String, String)>,
+    pub environment: Vec<String>,
     /// The terminal that a standard stream is, by its name on the host.
     pub terminal: Option<PathBuf>,
 }
@@ -163,10 +163,7 @@ pub fn user() -> u32 {
     sys::identity::user()
 }
 
-/// The caller's environment, as far as it is text: other variables are passed on untouched,
-/// since no pattern can name them.
-fn environment() -> Vec<(String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
+/// The names in the caller's environment.
+fn environment() -> Vec<String> {
+    std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect()
 }

@@ -214,6 +214,13 @@ pub enum EnvironmentStep {
         /// Why.
         rule: Source,
     },
+    /// Passed on, although it looks like a credential or the rest is not.
+    Pass {
+        /// Name.
+        name: String,
+        /// Why.
+        rule: Source,
+    },
     /// Everything else is not passed on either.
     Clean {
         /// Why.

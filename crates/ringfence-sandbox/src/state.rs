@@ -26,6 +26,18 @@ pub fn make_directory(path: &Path) -> std::io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
+/// Makes a named home when it does not exist yet.
+pub(crate) fn make_home(path: &Path) -> Result<(), LaunchError> {
+    make_directory(path).map_err(|error| {
+        let errno = ringfence_sys::Errno::new(error.raw_os_error().unwrap_or(5));
+        LaunchError::call(
+            format!("mkdir({})", path.display()),
+            errno,
+            "--home cannot be kept there",
+        )
+    })
+}
+
 /// Makes the process tier's directory (`home`, `tmp`), with links to what home shows.
 pub(crate) fn make_private(
     session: &str,

@@ -29,5 +29,6 @@ pub fn layer(layer: Layer) -> &'static str {
         Layer::Protect => "protect",
         Layer::Deny => "deny",
         Layer::PrivateDirectories => "private-directories",
+        Layer::Metadata => "metadata",
     }
 }

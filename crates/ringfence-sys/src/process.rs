@@ -82,7 +82,18 @@ pub fn fork_into(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> Resu
     };
     // SAFETY: no CLONE_VM, so the child has its own copy of all memory and goes on with the
     // same stack contents; `args` and `pidfd` outlive the call.
-    match unsafe { sys!(clone3, &raw const args, size_of::<libc::clone_args>()) }? {
+    let result = match unsafe { sys!(clone3, &raw const args, size_of::<libc::clone_args>()) } {
+        // Inside a sandbox of ours (or of a container) only clone is left, which has no groups.
+        Err(Errno::ENOSYS) if cgroup.is_none() => {
+            let flags = flags | libc::SIGCHLD as u64;
+            let null = std::ptr::null::<u8>();
+            // SAFETY: as above; with CLONE_PIDFD the third argument is where the pidfd goes, on
+            // all architectures.
+            unsafe { sys!(clone, flags, null, &raw mut pidfd, null, null) }
+        }
+        result => result,
+    };
+    match result? {
         0 => Ok(Forked::Child),
         pid => Ok(Forked::Parent(pid as i32, owned(pidfd as usize))),
     }

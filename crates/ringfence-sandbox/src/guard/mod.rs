@@ -108,9 +108,9 @@ impl Guarding {
     /// Whether a directory certainly got no new names since it was noted.
     fn untouched(&self, directory: &Path) -> bool {
         self.parents.get(directory).is_some_and(|stamp| {
-            directory.symlink_metadata().is_ok_and(|data| {
-                *stamp == Stamp(data.dev(), data.ino(), changed(&data))
-            })
+            directory
+                .symlink_metadata()
+                .is_ok_and(|data| *stamp == Stamp(data.dev(), data.ino(), changed(&data)))
         })
     }
 
@@ -240,7 +240,9 @@ impl Work<'_> {
         };
         let parent = shown.parent().unwrap_or(Path::new("/"));
         let allowed = target.is_some_and(|target| {
-            ringfence_policy::protect::git_link_allowed(&ringfence_policy::path::normal(&parent.join(target)))
+            ringfence_policy::protect::git_link_allowed(&ringfence_policy::path::normal(
+                &parent.join(target),
+            ))
         });
         if !allowed {
             self.take_away(at, shown, "created");

@@ -18,7 +18,7 @@ pub use probe::probe;
 
 use crate::error::LaunchError;
 use crate::guard::Guarding;
-use crate::plan::{EnvironmentStep, LimitStep, Plan, Tier};
+use crate::plan::{EnvironmentStep, LimitStep, MountOp, Plan, Tier};
 use crate::supervise::{self, Outcome};
 use crate::trace::Trace;
 use ringfence_policy::NetworkMode;
@@ -88,8 +88,27 @@ pub fn run(
     sys::fd::ensure_standard_streams().map_err(|errno| {
         LaunchError::call("open(/dev/null)", errno, "standard streams are closed and stay so")
     })?;
+    let umask = sys::process::set_umask(0o022);
+    let launched = run_under_our_umask(plan, order, trace, started, umask);
+    sys::process::set_umask(umask);
+    launched
+}
+
+/// [`run`], with the caller's file creation mask put aside for the command.
+fn run_under_our_umask(
+    plan: &Plan,
+    order: &Order,
+    trace: &Trace,
+    started: &dyn Fn(&Plan),
+    umask: u32,
+) -> Result<Outcome, LaunchError> {
     let guarding = Guarding::record(plan)?;
     trace.mark("guards-recorded");
+    for step in &plan.mounts {
+        if let MountOp::NamedHome { from } = &step.op {
+            crate::state::make_home(from)?;
+        }
+    }
     let groups = crate::cgroup::Groups::make(&plan.limits, &order.session)?;
     let private = match plan.tier {
         Tier::Process => Some(crate::state::make_private(&order.session, &plan.home_links)?),
@@ -104,7 +123,6 @@ pub fn run(
         let _ = sys::process::become_subreaper();
     }
     let environment = environment(plan, order, private.as_deref());
-    let umask = sys::process::set_umask(0o022);
     let prepared = Prepared {
         plan,
         order,
@@ -135,7 +153,6 @@ pub fn run(
         }
     };
     trace.mark("cloned");
-    sys::process::set_umask(umask);
     let Prepared { control, groups, .. } = prepared;
     drop(control);
     let supervised = supervise::Child { pid, pidfd, control: ours, tier: plan.tier };
@@ -193,25 +210,28 @@ pub fn timeout(plan: &Plan) -> Option<Duration> {
 /// The command's environment: the caller's, changed as the plan says.
 fn environment(plan: &Plan, order: &Order, private: Option<&std::path::Path>) -> Vec<CString> {
     let mut hidden: Vec<&str> = Vec::new();
+    let mut passed: Vec<&str> = Vec::new();
     let mut set: Vec<(&str, &str)> = vec![("RINGFENCE_SESSION", &order.session)];
     let mut clean = false;
     for step in &plan.environment {
         match step {
             EnvironmentStep::Set { name, value, .. } => set.push((name, value)),
             EnvironmentStep::Hide { name, .. } => hidden.push(name),
+            EnvironmentStep::Pass { name, .. } => passed.push(name),
             EnvironmentStep::Clean { .. } => clean = true,
         }
     }
     let kept = |name: &str| -> bool {
         const ALWAYS: [&str; 6] = ["PATH", "HOME", "TERM", "LANG", "USER", "LOGNAME"];
-        (!clean || ALWAYS.contains(&name)) && !hidden.contains(&name)
+        (!clean || ALWAYS.contains(&name) || passed.contains(&name)) && !hidden.contains(&name)
             && !set.iter().any(|(other, _)| *other == name)
             // Ours alone: not the business of what runs inside.
             && !matches!(name, "RINGFENCE_TRACE_LAUNCH" | "RINGFENCE_FAULT" | "PWD" | "OLDPWD")
     };
     let mut list: Vec<Vec<u8>> = Vec::with_capacity(64);
     for (name, value) in std::env::vars_os() {
-        if name.to_str().is_none_or(&kept) && !(clean && name.to_str().is_none()) {
+        // The plan speaks of names as text; one that is no text is known by its lossy form.
+        if kept(&name.to_string_lossy()) {
             let replaced = match (private, name.to_str()) {
                 (Some(private), Some("HOME")) => private.join("home").into_os_string(),
                 (Some(private), Some("TMPDIR")) => private.join("tmp").into_os_string(),

@@ -6,7 +6,7 @@
 //! architecture does not have is left out when the filter is compiled.
 
 use crate::plan::{CallRule, Test, Tier, Verdict};
-use ringfence_policy::{NetworkMode, Policy};
+use ringfence_policy::{Layer, NetworkMode, Policy};
 
 /// Refused outright: name and reason, by group.
 const REFUSED: [(&str, &[&str]); 15] = [
@@ -136,6 +136,31 @@ const PR_SET_MM: u32 = 35;
 /// The set-user-ID bit.
 const SET_USER_ID: u32 = 0o4000;
 
+/// Calls that change what a file is, not what is in it.
+const METADATA: [&str; 21] = [
+    "chmod",
+    "fchmod",
+    "fchmodat",
+    "fchmodat2",
+    "chown",
+    "fchown",
+    "lchown",
+    "fchownat",
+    "utime",
+    "utimes",
+    "utimensat",
+    "futimesat",
+    "setxattr",
+    "lsetxattr",
+    "fsetxattr",
+    "setxattrat",
+    "removexattr",
+    "lremovexattr",
+    "fremovexattr",
+    "removexattrat",
+    "file_setattr",
+];
+
 /// The rules, in order: the first that holds decides.
 pub(super) fn rules(tier: Tier, policy: &Policy) -> Vec<CallRule> {
     let mut rules = Vec::with_capacity(128);
@@ -164,6 +189,18 @@ pub(super) fn rules(tier: Tier, policy: &Policy) -> Vec<CallRule> {
     for (call, mode) in [("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)] {
         let test = [(mode, Test::AnyBit(SET_USER_ID))];
         add(call, Verdict::Refuse, &test, "leaves a set-user-ID program on the host");
+    }
+    if tier == Tier::Process && !policy.allow_degraded.contains(&Layer::Metadata) {
+        // Landlock does not rule them, and without a read-only view they reach every file that
+        // the user owns.
+        for call in METADATA {
+            add(
+                call,
+                Verdict::Refuse,
+                &[],
+                "changes modes, owners, times or attributes of any file",
+            );
+        }
     }
     add("prctl", Verdict::Refuse, &[(0, Test::Equals(PR_SET_MM))], "rewrites what /proc tells");
     personality(&mut add);

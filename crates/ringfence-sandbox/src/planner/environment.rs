@@ -15,11 +15,12 @@ pub(super) fn steps(policy: &Policy, facts: &Facts, tier: Tier) -> Vec<Environme
     if environment.clean {
         steps.push(EnvironmentStep::Clean { rule: built_in("--clean-env") });
     }
-    for (name, _) in &facts.environment {
-        if environment.clean && !environment.pass.contains_key(name) {
+    for name in &facts.environment {
+        if let Some(rule) = environment.pass.get(name) {
+            steps.push(EnvironmentStep::Pass { name: name.clone(), rule: rule.clone() });
             continue;
         }
-        if environment.pass.contains_key(name) || environment.set.contains_key(name) {
+        if environment.clean || environment.set.contains_key(name) {
             continue;
         }
         if let Some((_, rule)) = environment.hide.iter().find(|(pattern, _)| glob(pattern, name)) {

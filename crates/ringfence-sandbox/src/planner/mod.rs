@@ -113,7 +113,12 @@ fn refuse_unbuilt(policy: &Policy) -> Result<(), PlanError> {
     let unbuilt = |what: &str| Err(PlanError::NotBuilt { what: what.to_owned() });
     let network = &policy.network;
     if network.mode == NetworkMode::Filtered {
-        return unbuilt("the network filter (-n, --network filtered)");
+        let asked = network.allow.first().map(|rule| crate::text::source(&rule.source));
+        let asked = asked.unwrap_or_else(|| "--network filtered".to_owned());
+        let what = format!(
+            "the network filter, which {asked} needs (--network none goes without, --network host is unfiltered),"
+        );
+        return unbuilt(&what);
     }
     if !network.http.is_empty() || !network.inject.is_empty() {
         return unbuilt("inspection of requests (--http, --inject)");
@@ -151,7 +156,7 @@ fn plan_tier(
     let grants = grants::Grants::of(&planning);
     let guards = guards::guards(&mut planning, &grants, tier)?;
     let mounts = match tier {
-        Tier::Namespace => view::steps(&planning, &grants, &guards)?,
+        Tier::Namespace => view::steps(&planning, &grants, &guards),
         Tier::Process => Vec::new(),
     };
     let home_links = match tier {

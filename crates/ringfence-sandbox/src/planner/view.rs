@@ -2,10 +2,10 @@
 
 use super::grants::Grants;
 use super::guards::Guards;
-use super::{PlanError, Planning, built_in};
+use super::{Planning, built_in};
 use crate::facts::Kind;
 use crate::plan::{LimitStep, MountOp, MountStep};
-use ringfence_policy::Home;
+use ringfence_policy::{Home, Source};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -29,23 +29,19 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 /// (the list of the container runtimes).
 const PROC_OF_THE_KERNEL: [&str; 6] = ["asound", "bus", "fs", "irq", "sys", "sysrq-trigger"];
 
-pub(super) fn steps(
-    planning: &Planning<'_>,
-    grants: &Grants,
-    guards: &Guards,
-) -> Result<Vec<MountStep>, PlanError> {
+pub(super) fn steps(planning: &Planning<'_>, grants: &Grants, guards: &Guards) -> Vec<MountStep> {
     let mut view = View { planning, grants, steps: Vec::with_capacity(64) };
     view.private_directories();
     view.devices();
     view.granted();
     view.links();
     view.held(guards);
-    view.masks()?;
+    view.masks();
     // Parents before children; at one path, what is put there before what holds it.
     view.steps.sort_by_cached_key(|step| (sort_key(&step.path), order(&step.op)));
     view.steps.dedup_by(|b, a| a.path == b.path && order(&a.op) == order(&b.op));
     view.steps.insert(0, view.root());
-    Ok(view.steps)
+    view.steps
 }
 
 /// Orders paths by components, parents first, without taking them apart at each comparison.
@@ -69,7 +65,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    fn add(&mut self, path: impl Into<PathBuf>, op: MountOp, rule: ringfence_policy::Source) {
+    fn add(&mut self, path: impl Into<PathBuf>, op: MountOp, rule: Source) {
         self.steps.push(MountStep { path: path.into(), op, rule });
     }
 
@@ -106,9 +102,15 @@ impl View<'_> {
                 built_in("a named home"),
             );
         }
-        let target = PathBuf::from("/tmp");
-        if self.grants.covering(Path::new("/var/tmp")).is_none() {
-            self.add("/var/tmp", MountOp::Symlink { target }, built_in("a private /tmp"));
+        // A link is cheaper than a mount; but nothing can be granted below a link.
+        let var_tmp = Path::new("/var/tmp");
+        let op = if self.grants.trees.keys().any(|tree| tree.starts_with(var_tmp)) {
+            MountOp::Private { mode: 0o1777 }
+        } else {
+            MountOp::Symlink { target: PathBuf::from("/tmp") }
+        };
+        if self.grants.covering(var_tmp).is_none() {
+            self.add(var_tmp, op, built_in("a private /tmp"));
         }
     }
 
@@ -172,24 +174,33 @@ impl View<'_> {
         }
     }
 
+    /// Pins the directories between a writable tree and a path in it: renamed, they would take
+    /// the path along.
+    fn pin(&mut self, path: &Path, tree: &Path, rule: &Source) {
+        for ancestor in path.ancestors().skip(1) {
+            if ancestor == tree || !ancestor.starts_with(tree) {
+                break;
+            }
+            self.add(ancestor, MountOp::Pin, rule.clone());
+        }
+    }
+
     /// Protected paths, and the directories on the way to them.
     fn held(&mut self, guards: &Guards) {
         for held in &guards.held {
-            for ancestor in held.path.ancestors().skip(1) {
-                if ancestor == held.tree || !ancestor.starts_with(&held.tree) {
-                    break;
-                }
-                self.add(ancestor, MountOp::Pin, held.rule.clone());
-            }
+            self.pin(&held.path, &held.tree, &held.rule);
             self.add(held.path.clone(), MountOp::Protect, held.rule.clone());
         }
-        // A directory that is protected as a whole needs no pin besides.
-        let protected: Vec<PathBuf> = guards.held.iter().map(|held| held.path.clone()).collect();
-        self.steps.retain(|step| step.op != MountOp::Pin || !protected.contains(&step.path));
     }
 
-    fn masks(&mut self) -> Result<(), PlanError> {
+    /// Covers what is denied inside granted trees.
+    fn masks(&mut self) {
         for denial in &self.grants.denials {
+            if let Some((tree, grant)) = self.grants.covering(&denial.path) {
+                if grant.write {
+                    self.pin(&denial.path, tree, &denial.rule);
+                }
+            }
             match denial.kind {
                 Kind::Absent => {}
                 // What a link points to is granted or not by itself; the link says nothing.
@@ -200,7 +211,11 @@ impl View<'_> {
                 }
             }
         }
-        Ok(())
+        // A directory that is protected or masked as a whole needs no pin besides.
+        let whole = |step: &MountStep| matches!(step.op, MountOp::Protect | MountOp::Mask { .. });
+        let whole: Vec<PathBuf> =
+            self.steps.iter().filter(|step| whole(step)).map(|step| step.path.clone()).collect();
+        self.steps.retain(|step| step.op != MountOp::Pin || !whole.contains(&step.path));
     }
 }
 
