@@ -19,20 +19,24 @@ pub struct Subject {
     /// With every link followed, when that is known and different.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real: Option<PathBuf>,
+    /// It is known not to exist, so that a rule about it must say that it may be missing.
+    #[serde(skip)]
+    pub missing: bool,
 }
 
 impl Subject {
     /// A path as it stands; nothing is looked up.
     pub fn lexical(path: &Path) -> Subject {
-        Subject { path: crate::path::normal(path), real: None }
+        Subject { path: crate::path::normal(path), real: None, missing: false }
     }
 
     /// A path, and where it leads on this host.
     pub fn on_host(path: &Path, files: &dyn FileView) -> Subject {
         let path = crate::path::normal(path);
         let real = crate::files::Resolver::new(files).real(&path).ok();
+        let missing = real.as_ref().is_some_and(|real| !real.exists);
         let real = real.map(|real| real.path).filter(|real| *real != path);
-        Subject { path, real }
+        Subject { path, real, missing }
     }
 }
 

@@ -7,8 +7,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Fills in the built-in protections.
-pub(crate) fn resolve(policy: &mut Policy) {
+/// Fills in the built-in protections. `may_appear` are paths that rules grant for writing and
+/// that do not exist: they lift a protection as existing ones do.
+pub(crate) fn resolve(policy: &mut Policy, may_appear: &[PathBuf]) {
     let trees: Vec<PathBuf> = writable(policy).map(Path::to_path_buf).collect();
     if trees.is_empty() {
         return;
@@ -22,7 +23,7 @@ pub(crate) fn resolve(policy: &mut Policy) {
             nested: entry.nested,
         })
         .collect();
-    for tree in &trees {
+    for tree in trees.iter().chain(may_appear) {
         let above = trees.iter().filter(|above| tree.starts_with(above) && tree != *above);
         for above in above {
             // Only exactly the guarded path lifts its protection: a rule about something in it
@@ -33,12 +34,12 @@ pub(crate) fn resolve(policy: &mut Policy) {
             }
         }
     }
-    home(policy, &trees);
+    home(policy, &trees, may_appear);
 }
 
 /// Protects what is in the home directory, where that is writable: the home itself, a directory
 /// above it, or one in it.
-fn home(policy: &mut Policy, trees: &[PathBuf]) {
+fn home(policy: &mut Policy, trees: &[PathBuf], may_appear: &[PathBuf]) {
     if policy.home_dir.parent().is_none() {
         // Somebody without a home has none of this, and the root's `bin` is the system's.
         return;
@@ -65,18 +66,18 @@ fn home(policy: &mut Policy, trees: &[PathBuf]) {
                 }
             };
             if below {
-                protect(policy, trees, name, guarded, reason);
+                let path = policy.home_dir.join(name);
+                if trees.contains(&path) || may_appear.contains(&path) {
+                    policy.unprotected.insert(path);
+                } else {
+                    protect(policy, path, guarded, reason);
+                }
             }
         }
     }
 }
 
-fn protect(policy: &mut Policy, trees: &[PathBuf], name: &str, guarded: Guarded, reason: &str) {
-    let path = policy.home_dir.join(name);
-    if trees.contains(&path) {
-        policy.unprotected.insert(path);
-        return;
-    }
+fn protect(policy: &mut Policy, path: PathBuf, guarded: Guarded, reason: &str) {
     let known = |rule: &PathRule| rule.access == Access::Protect && rule.path == path;
     if policy.paths.iter().any(known) {
         return;

@@ -25,10 +25,10 @@ const PRIVATE: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 /// Judges a path by both its spellings; the worse one counts.
 pub(crate) fn file(policy: &Policy, subject: &Subject, act: Act) -> Verdict {
     let written = through_links(policy, &subject.path);
-    let first = one(policy, &written, act);
+    let first = one(policy, &written, subject.missing, act);
     match &subject.real {
         Some(real) if first.allowed && *real != written => {
-            let second = one(policy, real, act);
+            let second = one(policy, real, subject.missing, act);
             let explained = format!(
                 "{} leads to {}: {}",
                 subject.path.display(),
@@ -58,7 +58,11 @@ pub(crate) fn socket(policy: &Policy, subject: &Subject) -> Verdict {
         None => {
             let explanation =
                 format!("no rule grants the socket {shown}, and it is not visible inside");
-            Verdict::new(false, "socket", explanation).remedy(option("--allow-socket", path))
+            Verdict::new(false, "socket", explanation).remedy(option(
+                "--allow-socket",
+                path,
+                subject.missing,
+            ))
         }
     }
 }
@@ -77,7 +81,7 @@ fn through_links(policy: &Policy, path: &Path) -> PathBuf {
     path
 }
 
-fn one(policy: &Policy, path: &Path, act: Act) -> Verdict {
+fn one(policy: &Policy, path: &Path, missing: bool, act: Act) -> Verdict {
     let shown = path.display();
     let covering = |access| best(policy, access, path);
     if let Some(rule) = covering(Access::Deny) {
@@ -89,12 +93,12 @@ fn one(policy: &Policy, path: &Path, act: Act) -> Verdict {
     let write = covering(Access::Write);
     let read = covering(Access::Read);
     match act {
-        Act::Write => match (write, protection(policy, path)) {
+        Act::Write => match (write, protection(policy, path, missing)) {
             (Some(_), Some(verdict)) => verdict,
             (Some(rule), None) => {
                 Verdict::new(true, "filesystem", format!("{shown} is writable")).rule(&rule.source)
             }
-            (None, _) => not_writable(policy, path, read),
+            (None, _) => not_writable(policy, path, missing, read),
         },
         Act::Read | Act::Exec => match write.or(read) {
             Some(rule) => {
@@ -102,7 +106,7 @@ fn one(policy: &Policy, path: &Path, act: Act) -> Verdict {
                     if act == Act::Exec { "executable where its mode says so" } else { "readable" };
                 Verdict::new(true, "filesystem", format!("{shown} is {can}")).rule(&rule.source)
             }
-            None => not_readable(policy, path, act),
+            None => not_readable(policy, path, missing, act),
         },
     }
 }
@@ -123,11 +127,11 @@ pub(crate) fn covers(rule: &PathRule, path: &Path) -> bool {
 }
 
 /// What keeps a path in a writable tree from being written, if something does.
-fn protection(policy: &Policy, path: &Path) -> Option<Verdict> {
+fn protection(policy: &Policy, path: &Path, missing: bool) -> Option<Verdict> {
     let shown = path.display();
     if let Some(rule) = best(policy, Access::Protect, path) {
         let undo = match rule.source.origin == "built in" {
-            true => option("--write", &rule.path),
+            true => option("--write", &rule.path, missing),
             false => undo(rule, "protect"),
         };
         let explanation = format!("{shown} is protected{}", reason(rule));
@@ -148,7 +152,7 @@ fn protection(policy: &Policy, path: &Path) -> Option<Verdict> {
         let explanation =
             format!("{} is protected in writable trees: {}", guarded.display(), name.reason);
         let verdict = Verdict::new(false, "protect", explanation).rule(&guard::built_in());
-        return Some(new_ones(verdict, name.guarded).remedy(option("--write", &guarded)));
+        return Some(new_ones(verdict, name.guarded).remedy(option("--write", &guarded, missing)));
     }
     None
 }
@@ -167,23 +171,23 @@ fn new_ones(verdict: Verdict, guarded: Guarded) -> Verdict {
     }
 }
 
-fn not_writable(policy: &Policy, path: &Path, read: Option<&PathRule>) -> Verdict {
+fn not_writable(policy: &Policy, path: &Path, missing: bool, read: Option<&PathRule>) -> Verdict {
     let shown = path.display();
     if let Some(rule) = read {
         return Verdict::new(false, "filesystem", format!("{shown} is granted for reading only"))
             .rule(&rule.source)
-            .remedy(option("--write", path));
+            .remedy(option("--write", path, missing));
     }
     if let Some((what, effect)) = private(policy, path) {
         return Verdict::new(true, "private", format!("{shown} is in {what}"))
             .effect(effect)
-            .remedy(format!("to write the host's: {}", option("--write", path)));
+            .remedy(format!("to write the host's: {}", option("--write", path, missing)));
     }
     Verdict::new(false, "filesystem", format!("no rule grants {shown}"))
-        .remedy(option("--write", path))
+        .remedy(option("--write", path, missing))
 }
 
-fn not_readable(policy: &Policy, path: &Path, act: Act) -> Verdict {
+fn not_readable(policy: &Policy, path: &Path, missing: bool, act: Act) -> Verdict {
     let shown = path.display();
     if let Some(what) = own(path).filter(|_| act == Act::Read) {
         return Verdict::new(true, "private", format!("{shown} is {what}"));
@@ -192,7 +196,7 @@ fn not_readable(policy: &Policy, path: &Path, act: Act) -> Verdict {
         Some((what, _)) => format!("no rule grants {shown}, and {what} does not show the host's"),
         None => format!("no rule grants {shown}"),
     };
-    Verdict::new(false, "filesystem", why).remedy(option("--read", path))
+    Verdict::new(false, "filesystem", why).remedy(option("--read", path, missing))
 }
 
 /// The private directory that a path is in, and what writing there comes to.
@@ -236,8 +240,9 @@ fn reason(rule: &PathRule) -> String {
 }
 
 /// What to type to grant a path.
-fn option(option: &str, path: &Path) -> String {
-    let text = quote(path).to_string_lossy().into_owned();
+fn option(option: &str, path: &Path, missing: bool) -> String {
+    let mark = if missing { "?" } else { "" };
+    let text = format!("{mark}{}", quote(path).to_string_lossy());
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%:=~".contains(c);
     match text.chars().all(plain) {
         true => format!("{option} {text}"),

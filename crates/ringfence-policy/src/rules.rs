@@ -30,6 +30,8 @@ struct Rules<'r, 'f> {
     bases: &'r Bases<'r>,
     resolver: &'r mut Resolver<'f>,
     grants: Vec<Grant>,
+    /// Paths that are granted for writing and do not exist.
+    may_appear: Vec<PathBuf>,
     /// `deny` and `protect`.
     others: Vec<Grant>,
 }
@@ -41,8 +43,14 @@ pub(crate) fn resolve(
     resolver: &mut Resolver<'_>,
     policy: &mut Policy,
 ) -> Result<(), PolicyError> {
-    let mut rules =
-        Rules { merged, bases, resolver, grants: Vec::with_capacity(64), others: Vec::new() };
+    let mut rules = Rules {
+        merged,
+        bases,
+        resolver,
+        grants: Vec::with_capacity(64),
+        may_appear: Vec::new(),
+        others: Vec::new(),
+    };
     for entry in &merged.entries {
         match entry.key {
             Key::Read => rules.grant(entry, Access::Read, policy)?,
@@ -55,9 +63,10 @@ pub(crate) fn resolve(
     if context.uid == 0 {
         rules.root_only();
     }
+    let may_appear = std::mem::take(&mut rules.may_appear);
     rules.finish(policy)?;
     workspace::resolve(resolver, policy);
-    guard::resolve(policy);
+    guard::resolve(policy, &may_appear);
     Ok(())
 }
 
@@ -125,7 +134,12 @@ impl Rules<'_, '_> {
                 self.grants.push(Grant { rule, links: real.links });
                 Ok(())
             }
-            (false, true) => Ok(()),
+            (false, true) => {
+                if access == Access::Write {
+                    self.may_appear.push(real.path);
+                }
+                Ok(())
+            }
             (false, false) => {
                 let path = path.to_path_buf();
                 Err(PolicyError::Missing { rule: self.merged.source(entry), path })

@@ -27,7 +27,8 @@ fn the_workspace_is_writable_and_the_system_is_not() {
     assert!(host.read("/usr/bin/true").allowed);
     let denied = host.write("/usr/bin/true");
     assert!(!denied.allowed);
-    assert_eq!(denied.remedy.as_deref(), Some("--write /usr/bin/true"));
+    assert_eq!(denied.remedy.as_deref(), Some("--write '?/usr/bin/true'"));
+    assert_eq!(host.write("/etc/passwd").remedy.as_deref(), Some("--write /etc/passwd"));
     assert_eq!(denied.rule.unwrap().key, "filesystem.read");
 }
 
@@ -101,7 +102,7 @@ fn what_hosts_execute_is_protected_at_any_depth() {
         let decision = host.write(&format!("/home/u/project/{path}"));
         assert!(!decision.allowed, "{path}");
         assert_eq!(decision.layer, "protect");
-        assert!(decision.remedy.unwrap().starts_with("--write /home/u/project/"), "{path}");
+        assert!(decision.remedy.unwrap().starts_with("--write '?/home/u/project/"), "{path}");
         assert!(host.read(&format!("/home/u/project/{path}")).allowed, "{path}");
     }
     let free = [
@@ -129,6 +130,10 @@ fn exactly_a_protected_path_can_be_granted() {
     assert!(!host.write("/home/u/project/.vscode/tasks.json").allowed);
     let host = host.option(Key::Write, ".vscode").option(Key::Write, ".idea/x");
     assert!(host.write("/home/u/project/.vscode/tasks.json").allowed);
+    // One that does not exist yet can be, too; `why` says how.
+    assert!(!host.write("/home/u/project/.envrc").allowed);
+    let host = host.option(Key::Write, "?/home/u/project/.envrc");
+    assert!(host.write("/home/u/project/.envrc").allowed);
     // What is in it is not it: the rest would be free as well.
     assert!(!host.write("/home/u/project/.idea/workspace.xml").allowed);
 }
@@ -159,7 +164,7 @@ fn a_private_home_and_tmp_are_explained() {
 #[test]
 fn remedies_can_be_typed() {
     let decision = host().read("/data/it's here");
-    assert_eq!(decision.remedy.as_deref(), Some("--read '/data/it'\\''s here'"));
+    assert_eq!(decision.remedy.as_deref(), Some("--read '?/data/it'\\''s here'"));
 }
 
 #[test]
@@ -254,7 +259,7 @@ fn the_json_form_is_stable() {
         "rule": {"origin": "built in", "key": "", "text": "protected in writable trees"},
         "layer": "protect",
         "explanation": "/home/u/project/.envrc is protected in writable trees: direnv sources it in the user's shell",
-        "remedy": "--write /home/u/project/.envrc",
+        "remedy": "--write '?/home/u/project/.envrc'",
         "effect": "a new one does not survive the run",
     });
     assert_eq!(json, expected);
