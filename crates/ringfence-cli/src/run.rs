@@ -36,7 +36,7 @@ pub fn shell(arguments: impl IntoIterator<Item = OsString>) -> Result<u8, Fault>
     if parsed.has("help") {
         return help::command("shell");
     }
-    if !parsed.rest.is_empty() {
+    if !parsed.rest.is_empty() || parsed.has("command") {
         return Err(Fault::usage("ringfence shell takes no command; use ringfence run -- CMD"));
     }
     start(&parsed, vec![user_shell()], &trace)
@@ -92,12 +92,30 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         }
         other => other,
     };
-    let outcome =
-        result.map_err(|error| Fault { message: error.to_string(), code: error.exit_code() });
+    let outcome = result.map_err(|error| {
+        let hint = hidden_program(&error, &order.argv[0]);
+        Fault { message: format!("{error}{hint}"), code: error.exit_code() }
+    });
     if let Err(fault) = &outcome {
         status.failed(&order.session, fault);
     }
     Ok(finish(&outcome?, &plan, &status, &order.session))
+}
+
+/// Where a command that the sandbox cannot see is on the host, and what would grant it.
+fn hidden_program(error: &LaunchError, name: &OsString) -> String {
+    let LaunchError::NotFound(_) = error else { return String::new() };
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let found =
+        std::env::split_paths(&search).map(|path| path.join(name)).find(|path| path.is_file());
+    match found.as_ref().and_then(|path| Some((path, path.parent()?.parent()?))) {
+        Some((path, tree)) => format!(
+            "; on the host it is {}, which no rule grants: -r {}",
+            path.display(),
+            tree.display()
+        ),
+        None => String::new(),
+    }
 }
 
 /// What the user should know before the run.

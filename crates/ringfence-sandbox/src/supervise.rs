@@ -86,13 +86,14 @@ pub(crate) fn until_end(
         if let Some(passed) = deadline.filter(|deadline| Instant::now() >= *deadline) {
             deadline = watch.time_is_up(passed);
         }
-        if ready[1] {
-            watch.messages();
-        }
+        // Signals first: a SIGCONT makes reports of the stop before it history.
         if ready[0] {
             while let Ok(arrived) = sys::signal::take(signals.as_fd()) {
                 watch.signal(arrived);
             }
+        }
+        if ready[1] {
+            watch.messages();
         }
         if let Some(code) = watch.ended() {
             break code;
@@ -144,7 +145,7 @@ impl Watch<'_> {
             SIGCHLD => {}
             SIGCONT => {
                 // Whatever stopped is to go on; reports of that stop are history.
-                self.drain();
+                self.take_messages();
                 self.send(SIGCONT);
             }
             SIGINT if !arrived.by_process => self.outcome.interrupted = true,
@@ -153,26 +154,26 @@ impl Watch<'_> {
         }
     }
 
-    fn drain(&mut self) {
-        let mut message = [0u8; 4096];
-        while let Ok(length) = sys::fd::receive(self.child.control.as_fd(), &mut message, false) {
-            if length == 0 {
-                break;
-            }
-            if message[0] != b'S' {
-                self.message(&message[..length]);
-            }
+    /// Takes all messages; stops as the command did, if it still is.
+    fn messages(&mut self) {
+        if self.take_messages() {
+            sys::signal::raise_default(SIGSTOP);
         }
     }
 
-    fn messages(&mut self) {
+    /// Takes all messages; returns whether the last word on stopping is that it stopped.
+    fn take_messages(&mut self) -> bool {
+        let mut stopped = false;
         let mut message = [0u8; 4096];
         while let Ok(length) = sys::fd::receive(self.child.control.as_fd(), &mut message, false) {
-            if length == 0 {
-                break;
+            match message[..length].first() {
+                None => break,
+                Some(b'S') => stopped = true,
+                Some(b'C') => stopped = false,
+                Some(_) => self.message(&message[..length]),
             }
-            self.message(&message[..length]);
         }
+        stopped
     }
 
     fn message(&mut self, message: &[u8]) {
@@ -183,7 +184,6 @@ impl Watch<'_> {
             b'N' => self.failure = Some(LaunchError::NotFound(text())),
             b'K' => self.outcome.signal = message.get(1).map(|&signal| i32::from(signal)),
             b'R' => (self.started)(),
-            b'S' => sys::signal::raise_default(SIGSTOP),
             b'D' => {
                 let _ = sys::signal::kill(std::process::id() as i32, SIGKILL);
             }
