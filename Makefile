@@ -44,7 +44,7 @@ fmt:
 
 lint:
 	@scripts/need cargo clippy linker certificates
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets -- -D warnings
 
 docs:
 	@scripts/need cargo linker python certificates
@@ -53,7 +53,7 @@ docs:
 deny:
 	@scripts/need cargo linker certificates
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
-	cargo deny --locked check
+	cargo deny check
 
 install:
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install
