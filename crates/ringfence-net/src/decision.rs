@@ -1,0 +1,60 @@
+//! What the gateway decided, for the monitor and the ledger.
+
+use ringfence_policy::{Decision, Host};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How a program asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It connected, and was redirected.
+    Connect,
+    /// It asked for a name.
+    Dns,
+    /// It spoke to the HTTP proxy.
+    HttpProxy,
+    /// It spoke to the SOCKS5 proxy.
+    Socks,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Allowed; a connection is being made.
+    Allowed,
+    /// Refused, by a rule or for what was seen on the wire; the sentence says why.
+    Denied(String),
+    /// Allowed, and then impossible: unresolvable, unreachable, refused by the other side.
+    Failed(String),
+    /// An allowed connection has ended.
+    Closed {
+        /// Bytes from the program.
+        sent: u64,
+        /// Bytes to the program.
+        received: u64,
+        /// How long it lasted.
+        duration: Duration,
+    },
+}
+
+/// One decision about the network, or the end of what it allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetDecision {
+    /// The same for all events of one connection, unique in a session.
+    pub id: u64,
+    /// How it was asked.
+    pub way: Way,
+    /// The host that was meant.
+    pub host: Host,
+    /// The port, 0 for a question about a name.
+    pub port: u16,
+    /// The address that was dialled.
+    pub address: Option<IpAddr>,
+    /// What became of it.
+    pub event: Event,
+    /// The policy's answer, with its rule and its remedy.
+    pub decision: Option<Decision>,
+}
+
+/// Takes decisions as they are made; called on the gateway's thread, so it must not block.
+pub type Sink = Box<dyn Fn(NetDecision) + Send + Sync>;

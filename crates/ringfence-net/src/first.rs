@@ -1,0 +1,119 @@
+//! The first bytes of a client: TLS, HTTP, or something else; and which host they name.
+
+mod hello;
+mod http;
+
+use ringfence_policy::Host;
+
+/// The most bytes of a first flight that are kept: a ClientHello or the head of a request.
+pub const MOST: usize = 64 * 1024;
+
+/// What the first bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum First {
+    /// Too little to tell.
+    More,
+    /// A TLS ClientHello.
+    Tls {
+        /// The server's name it gives.
+        name: Option<Host>,
+        /// It may hide another name (ECH, RFC 9849).
+        hidden: bool,
+    },
+    /// The head of an HTTP/1 request.
+    Http {
+        /// The host that it names.
+        host: Option<Host>,
+    },
+    /// Neither.
+    Other,
+    /// Meant to be TLS or HTTP, and broken or ambiguous in a way that servers read differently.
+    Broken(&'static str),
+}
+
+/// Tells what a client's first bytes are. More bytes of the same client never turn `Tls`, `Http`
+/// or `Other` into something else.
+pub fn first(bytes: &[u8]) -> First {
+    match bytes {
+        [] => First::More,
+        [0x16, ..] => hello::read(bytes),
+        _ => http::read(bytes),
+    }
+}
+
+/// Whether what a client said fits the name that it connected to. `any` says that every name is
+/// allowed on this port.
+///
+/// A TLS client must name that host: without a name, or with one encrypted (which looks the same
+/// as a decoy, on purpose), nothing on the wire says which site behind the address is meant, and
+/// a shared address serves many.
+///
+/// # Errors
+/// A sentence for people.
+pub fn fits(first: &First, name: &str, any: bool) -> Result<(), String> {
+    let wanted = Host::Name(name.to_owned());
+    match first {
+        First::Tls { hidden: true, .. } if !any => Err(format!(
+            "the TLS client of {name} uses Encrypted Client Hello, behind which any other name \
+             could be meant; switch it off, or allow every host"
+        )),
+        First::Tls { name: None, .. } if !any => Err(format!(
+            "the TLS client of {name} names no server (SNI), so that it cannot be checked"
+        )),
+        First::Tls { name: Some(host), .. } | First::Http { host: Some(host) }
+            if *host != wanted =>
+        {
+            Err(format!("the client connected to {name} and then asked for {host}"))
+        }
+        First::Broken(what) => Err(format!("the client of {name} sent {what}")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_a_client_says_must_fit_the_name() {
+        let host = |text: &str| Host::parse(text).ok();
+        let tls = |name, hidden| First::Tls { name, hidden };
+        let good = [
+            tls(host("a.org"), false),
+            First::Http { host: host("A.org.") },
+            First::Http { host: None },
+            First::Other,
+        ];
+        for good in good {
+            assert_eq!(fits(&good, "a.org", false), Ok(()), "{good:?}");
+        }
+        let wrong = [
+            tls(host("b.org"), false),
+            tls(host("a.org"), true),
+            tls(None, false),
+            First::Http { host: host("b.org") },
+            First::Http { host: host("192.0.2.1") },
+            First::Broken("rubbish"),
+        ];
+        for wrong in wrong {
+            assert!(fits(&wrong, "a.org", false).is_err(), "{wrong:?}");
+        }
+        assert_eq!(fits(&tls(host("a.org"), true), "a.org", true), Ok(()));
+    }
+
+    proptest! {
+        /// Cutting the input shorter only ever gives `More` or the same answer.
+        #[test]
+        fn answers_are_final(bytes in proptest::collection::vec(any::<u8>(), 0..200), lead in 0usize..4) {
+            let lead: &[u8] = [&b""[..], &[0x16, 3, 1, 0, 60, 1, 0, 0, 50], b"GET / HTTP/1.1\r\n", b"\r\nHEAD "][lead];
+            let whole = [lead, &bytes].concat();
+            let mut seen = First::More;
+            for length in 0..=whole.len() {
+                let now = first(&whole[..length]);
+                prop_assert!(seen == First::More || now == seen, "{seen:?} became {now:?}");
+                seen = now;
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The TLS ClientHello (RFC 8446 §4.1.2), as far as the server's name.
+
+use super::First;
+use ringfence_policy::Host;
+
+const HANDSHAKE: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+const SERVER_NAME: u16 = 0;
+const HOST_NAME: u8 = 0;
+const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
+/// A record holds at most this much (RFC 8446 §5.1).
+const RECORD: usize = 16_384;
+
+/// Reads a ClientHello from TLS records, over which it may be spread in any way.
+pub(super) fn read(bytes: &[u8]) -> First {
+    match message(bytes) {
+        Ok(Some(hello)) => client_hello(&hello).unwrap_or(First::Broken("a broken ClientHello")),
+        Ok(None) if bytes.len() < super::MOST => First::More,
+        Ok(None) => First::Broken("a ClientHello beyond all measure"),
+        Err(what) => First::Broken(what),
+    }
+}
+
+/// Puts the first handshake message together.
+fn message(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
+    let mut message: Vec<u8> = Vec::new();
+    loop {
+        if message.first().is_some_and(|&kind| kind != CLIENT_HELLO) {
+            return Err("another TLS message than a ClientHello first");
+        }
+        if let [_, a, b, c, ..] = message[..] {
+            let length = 4 + (usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c));
+            if message.len() >= length {
+                message.truncate(length);
+                return Ok(Some(message.split_off(4)));
+            }
+        }
+        let [kind, major, _, high, low, rest @ ..] = bytes else {
+            // The parts of the header that are there must be right.
+            let wrong = bytes.first().is_some_and(|&kind| kind != HANDSHAKE)
+                || bytes.get(1).is_some_and(|&major| major != 3);
+            return if wrong { Err("a broken TLS record") } else { Ok(None) };
+        };
+        let length = usize::from(*high) << 8 | usize::from(*low);
+        if *kind != HANDSHAKE || *major != 3 || length == 0 || length > RECORD {
+            return Err("a broken TLS record");
+        }
+        message.extend_from_slice(&rest[..length.min(rest.len())]);
+        if rest.len() < length {
+            // Whole messages only, so that the answer is the same however the bytes arrive.
+            return complete(&message);
+        }
+        bytes = &rest[length..];
+    }
+}
+
+/// The message, if the last, unfinished record happens to hold its end.
+fn complete(message: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
+    match *message {
+        [kind, ..] if kind != CLIENT_HELLO => Err("another TLS message than a ClientHello first"),
+        [_, a, b, c, ref rest @ ..] => {
+            let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+            Ok(rest.get(..length).map(<[u8]>::to_vec))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Takes `count` bytes off the front.
+fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+    let (front, rest) = bytes.split_at_checked(count)?;
+    *bytes = rest;
+    Some(front)
+}
+
+/// Takes a vector with a length of `width` bytes off the front.
+fn vector<'a>(bytes: &mut &'a [u8], width: usize) -> Option<&'a [u8]> {
+    let length = take(bytes, width)?.iter().fold(0usize, |sum, &byte| sum << 8 | usize::from(byte));
+    take(bytes, length)
+}
+
+fn word(bytes: &mut &[u8]) -> Option<u16> {
+    take(bytes, 2).map(|two| u16::from_be_bytes([two[0], two[1]]))
+}
+
+fn client_hello(mut body: &[u8]) -> Option<First> {
+    take(&mut body, 2 + 32)?;
+    vector(&mut body, 1)?;
+    vector(&mut body, 2)?;
+    vector(&mut body, 1)?;
+    if body.is_empty() {
+        return Some(First::Tls { name: None, hidden: false });
+    }
+    let mut extensions = vector(&mut body, 2)?;
+    let (mut name, mut named, mut hidden) = (None, false, false);
+    while !extensions.is_empty() {
+        let kind = word(&mut extensions)?;
+        let content = vector(&mut extensions, 2)?;
+        match kind {
+            SERVER_NAME if named => return Some(First::Broken("two server names (SNI)")),
+            SERVER_NAME => {
+                named = true;
+                name = Some(server_name(content)?);
+            }
+            ENCRYPTED_CLIENT_HELLO => hidden = true,
+            _ => {}
+        }
+    }
+    Some(First::Tls { name, hidden })
+}
+
+/// The one host name of the extension (RFC 6066 §3).
+fn server_name(mut content: &[u8]) -> Option<Host> {
+    let mut list = vector(&mut content, 2)?;
+    let kind = take(&mut list, 1)?[0];
+    let name = vector(&mut list, 2)?;
+    if kind != HOST_NAME || !list.is_empty() || !content.is_empty() {
+        return None;
+    }
+    Host::parse(std::str::from_utf8(name).ok()?).ok()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A ClientHello with these extensions, as one message.
+    pub(crate) fn hello(extensions: &[(u16, Vec<u8>)]) -> Vec<u8> {
+        let mut body = vec![3, 3];
+        body.extend([7; 32]);
+        body.extend([0, 0, 2, 0x13, 1, 1, 0]);
+        let list: Vec<u8> = extensions
+            .iter()
+            .flat_map(|(kind, content)| {
+                let length = (content.len() as u16).to_be_bytes();
+                [&kind.to_be_bytes()[..], &length, content].concat()
+            })
+            .collect();
+        body.extend((list.len() as u16).to_be_bytes());
+        body.extend(list);
+        let mut message = vec![1];
+        message.extend(&(body.len() as u32).to_be_bytes()[1..]);
+        message.extend(body);
+        message
+    }
+
+    pub(crate) fn sni(name: &[u8]) -> (u16, Vec<u8>) {
+        let length = name.len() as u16;
+        let list = [&[0][..], &length.to_be_bytes(), name].concat();
+        (0, [&(list.len() as u16).to_be_bytes()[..], &list].concat())
+    }
+
+    pub(crate) fn records(message: &[u8], size: usize) -> Vec<u8> {
+        message
+            .chunks(size)
+            .flat_map(|part| [&[22, 3, 1][..], &(part.len() as u16).to_be_bytes(), part].concat())
+            .collect()
+    }
+
+    fn named(name: &str) -> First {
+        First::Tls { name: Host::parse(name).ok(), hidden: false }
+    }
+
+    #[test]
+    fn the_name_is_found_however_the_records_are_cut() {
+        let message = hello(&[(43, vec![2, 3, 4]), sni(b"Example.org")]);
+        for size in [1, 2, 5, 60, 16_384] {
+            let bytes = records(&message, size);
+            assert_eq!(read(&bytes), named("example.org"), "{size}");
+            for length in 1..bytes.len() {
+                let part = read(&bytes[..length]);
+                assert_eq!(part, First::More, "{size}, {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_name_a_hidden_name_and_two_names_are_told_apart() {
+        assert_eq!(read(&records(&hello(&[]), 500)), First::Tls { name: None, hidden: false });
+        let hidden = hello(&[sni(b"example.org"), (0xfe0d, vec![0; 50])]);
+        assert!(matches!(read(&records(&hidden, 500)), First::Tls { hidden: true, .. }));
+        let two = hello(&[sni(b"example.org"), sni(b"example.com")]);
+        assert!(matches!(read(&records(&two, 500)), First::Broken(_)));
+    }
+
+    #[test]
+    fn what_is_no_host_name_is_broken() {
+        for wrong in [&b""[..], b"exa mple", b"example.org\0.evil.com", b"\xff", b"[::1]x"] {
+            let bytes = records(&hello(&[sni(wrong)]), 500);
+            assert!(matches!(read(&bytes), First::Broken(_)), "{wrong:?}");
+        }
+        assert!(matches!(read(&[22, 2, 0, 0, 5]), First::Broken(_)));
+        assert!(matches!(read(&[22, 3, 1, 0, 1, 2]), First::Broken(_)));
+    }
+}

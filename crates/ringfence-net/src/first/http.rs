@@ -1,0 +1,181 @@
+//! The head of an HTTP/1 request (RFC 9112), as far as the host.
+
+use super::First;
+use ringfence_policy::Host;
+
+/// The most bytes of a request's head.
+const HEAD: usize = 32 * 1024;
+/// The longest first line that is waited for before the client is taken for something else.
+const LINE: usize = 16 * 1024;
+
+/// Tells whether the bytes are a request, and for which host.
+pub(super) fn read(bytes: &[u8]) -> First {
+    // Servers skip empty lines before a request.
+    let skipped = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let bytes = &bytes[skipped..];
+    if bytes.is_empty() {
+        return if skipped < LINE { First::More } else { First::Other };
+    }
+    let Some(line_end) = bytes.iter().position(|&byte| byte == b'\n') else {
+        return match may_become(bytes) {
+            true => First::More,
+            false => First::Other,
+        };
+    };
+    let line = trim(&bytes[..line_end]);
+    if line == b"PRI * HTTP/2.0" {
+        return First::Broken("HTTP/2 without TLS, in which the host cannot be checked");
+    }
+    let Some(target) = target(line) else { return First::Other };
+    match head(&bytes[line_end + 1..]) {
+        Ok(Some(host)) => judge(line, target, host),
+        Ok(None) if bytes.len() < HEAD => First::More,
+        Ok(None) => First::Broken("a request whose head has no end"),
+        Err(what) => First::Broken(what),
+    }
+}
+
+/// Whether an unfinished first line may still become that of a request: a method, a space.
+fn may_become(line: &[u8]) -> bool {
+    let method = line.iter().position(|&byte| byte == b' ').unwrap_or(line.len());
+    line.len() < LINE
+        && method <= 32
+        && method > 0
+        && line[..method].iter().all(|&byte| token(byte))
+        && line.iter().all(|&byte| byte >= b' ' && byte != 0x7f || byte == b'\r' || byte == b'\t')
+}
+
+fn token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+fn trim(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// The target of a request line; nothing when the line is none.
+fn target(line: &[u8]) -> Option<&[u8]> {
+    if !may_become(line) {
+        return None;
+    }
+    let version = line.windows(6).rposition(|part| part == b" HTTP/")?;
+    let method = line.iter().position(|&byte| byte == b' ')?;
+    line.get(method + 1..version.max(method + 1))
+}
+
+/// The values of all `Host` fields of a complete head.
+fn head(mut rest: &[u8]) -> Result<Option<Vec<&[u8]>>, &'static str> {
+    let mut hosts = Vec::new();
+    loop {
+        let Some(end) = rest.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
+        let line = trim(&rest[..end]);
+        rest = &rest[end + 1..];
+        if line.is_empty() {
+            return Ok(Some(hosts));
+        }
+        if line[0] == b' ' || line[0] == b'\t' {
+            return Err("a folded header field");
+        }
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else {
+            return Err("a header line without a colon");
+        };
+        let name = &line[..colon];
+        if name.is_empty() || !name.iter().all(|&byte| token(byte)) {
+            return Err("a header field whose name is none");
+        }
+        if line.contains(&b'\r') || line.contains(&0) {
+            return Err("a header field with a stray control character");
+        }
+        if name.eq_ignore_ascii_case(b"host") {
+            hosts.push(line[colon + 1..].trim_ascii());
+        }
+    }
+}
+
+fn judge(line: &[u8], target: &[u8], hosts: Vec<&[u8]>) -> First {
+    let named = match hosts[..] {
+        [] if line.ends_with(b"HTTP/1.1") => {
+            return First::Broken("a request without a Host");
+        }
+        [] => None,
+        [host] => match authority(host) {
+            Some(host) => Some(host),
+            None => return First::Broken("a request whose Host is none"),
+        },
+        _ => return First::Broken("a request with two Hosts"),
+    };
+    // An absolute target wins over the Host field, so both must be the same.
+    let lower = target.to_ascii_lowercase();
+    let absolute = [&b"http://"[..], b"https://"].into_iter().find(|s| lower.starts_with(s));
+    let Some(scheme) = absolute else {
+        return First::Http { host: named };
+    };
+    let rest = &target[scheme.len()..];
+    let end = rest.iter().position(|byte| b"/?#".contains(byte)).unwrap_or(rest.len());
+    match (authority(&rest[..end]), named) {
+        (None, _) => First::Broken("a request whose target has no host"),
+        (Some(host), Some(named)) if host != named => {
+            First::Broken("a request with one host in its target and another in Host")
+        }
+        (host, _) => First::Http { host },
+    }
+}
+
+/// The host of `HOST[:PORT]`.
+pub(crate) fn authority(text: &[u8]) -> Option<Host> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (host, port) = match text.rfind(':') {
+        Some(colon) if !text[colon..].contains(']') => (&text[..colon], &text[colon + 1..]),
+        _ => (text, ""),
+    };
+    let port = port.bytes().all(|byte| byte.is_ascii_digit());
+    Host::parse(host).ok().filter(|_| port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str) -> First {
+        First::Http { host: Host::parse(name).ok() }
+    }
+
+    #[test]
+    fn the_host_of_a_request_is_read() {
+        for (text, name) in [
+            ("GET / HTTP/1.1\r\nHost: a.org\r\n\r\n", "a.org"),
+            ("\r\n\nGET / HTTP/1.1\nHOST:A.org:8080\n\n", "a.org"),
+            ("GET http://a.org/x HTTP/1.1\r\nHost: a.org\r\n\r\nbody", "a.org"),
+            ("x-custom /a b HTTP/1.1\r\nx: y\r\nHost: [::1]:80\r\n\r\n", "::1"),
+        ] {
+            assert_eq!(read(text.as_bytes()), host(name), "{text}");
+        }
+        assert_eq!(read(b"GET / HTTP/1.0\r\n\r\n"), First::Http { host: None });
+    }
+
+    #[test]
+    fn what_servers_read_differently_is_refused() {
+        for text in [
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a.org\r\nHost: b.org\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost : a.org\r\n\r\n",
+            "GET / HTTP/1.1\r\nX: y\r\n Host: a.org\r\nHost: b.org\r\n\r\n",
+            "GET http://b.org/ HTTP/1.1\r\nHost: a.org\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a.org, b.org\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a.org\0\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a.org\rHost: b.org\r\n\r\n",
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        ] {
+            assert!(matches!(read(text.as_bytes()), First::Broken(_)), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn other_protocols_are_neither_held_up_nor_taken_for_http() {
+        for text in ["SSH-2.0-x\r\n", "\x00\x00\x00\x08", "*1\r\n$4\r\nPING\r\n", "SET a b\r\n"] {
+            assert_eq!(read(text.as_bytes()), First::Other, "{text:?}");
+        }
+        assert_eq!(read(b"\x80\x2e\x01"), First::Other);
+        assert_eq!(read(b"GET / HT"), First::More);
+    }
+}

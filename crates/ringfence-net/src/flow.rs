@@ -1,0 +1,179 @@
+//! One connection: asked about, dialled, checked on the wire, relayed.
+
+use crate::decision::{Event, Way};
+use crate::first::{self, First};
+use crate::gateway::{Shared, Subject};
+use crate::relay::{self, Counts, Gate};
+use crate::rules;
+use ringfence_policy::Host;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+/// How long one address may take to answer when there are others to try.
+const ATTEMPT: Duration = Duration::from_secs(2);
+/// How long the last one may take.
+const LAST_ATTEMPT: Duration = Duration::from_secs(20);
+/// The most addresses of one name that are tried.
+const MOST_ADDRESSES: usize = 8;
+
+/// Closes with a reset, which programs report at once as a refusal.
+pub(crate) fn reset(client: &TcpStream) {
+    let _ = client.set_zero_linger();
+}
+
+/// Puts the question to the policy.
+pub(crate) fn ask(shared: &Shared, way: Way, host: Host, port: u16) -> Subject {
+    let decision = rules::connect(&shared.policy, &host, port);
+    Subject { id: shared.id(), way, host, port, address: None, decision: Some(decision) }
+}
+
+/// Why there is no connection.
+pub(crate) enum Refusal {
+    /// A rule, or what the name led to.
+    Denied(String),
+    /// The network.
+    Failed(String),
+}
+
+/// Serves a redirected connection from its beginning to its end.
+pub(crate) async fn run(shared: &Shared, mut subject: Subject, client: TcpStream) {
+    match dial(shared, &mut subject).await {
+        Ok(server) => carry(shared, &subject, client, server, Vec::new()).await,
+        Err(refusal) => {
+            tell(shared, &subject, refusal);
+            reset(&client);
+        }
+    }
+}
+
+/// Tells a refusal; returns its sentence.
+pub(crate) fn tell(shared: &Shared, subject: &Subject, refusal: Refusal) -> String {
+    let (event, text) = match refusal {
+        Refusal::Denied(text) => (Event::Denied(text.clone()), text),
+        Refusal::Failed(text) => (Event::Failed(text.clone()), text),
+    };
+    subject.tell(shared, event);
+    text
+}
+
+/// Connects to what the policy allows, by an address that was checked.
+pub(crate) async fn dial(shared: &Shared, subject: &mut Subject) -> Result<TcpStream, Refusal> {
+    if let Some(decision) = subject.decision.as_ref().filter(|decision| !decision.allowed) {
+        return Err(Refusal::Denied(decision.explanation.clone()));
+    }
+    if subject.decision.is_none() {
+        return Err(Refusal::Denied("nothing was asked".to_owned()));
+    }
+    let inspected = shared.policy.network.http.iter().map(|rule| &rule.host);
+    let injected = shared.policy.network.inject.iter().map(|rule| &rule.host);
+    if inspected.chain(injected).any(|rule| rule.matches(&subject.host, subject.port)) {
+        let what = "rules about its requests need inspection, which this build does not have";
+        return Err(Refusal::Denied(what.to_owned()));
+    }
+    if let Some(proxy) = shared.upstream.proxy(&subject.host, subject.port) {
+        return proxy.dial(shared, subject).await.map_err(Refusal::Failed);
+    }
+    let addresses = addresses(shared, subject).await?;
+    let mut failure = String::from("it has no address");
+    let count = addresses.len();
+    for (index, address) in addresses.into_iter().enumerate() {
+        let patience = if index + 1 < count { ATTEMPT } else { LAST_ATTEMPT };
+        let to = SocketAddr::new(address, subject.port);
+        match tokio::time::timeout(patience, TcpStream::connect(to)).await {
+            Ok(Ok(server)) => {
+                let _ = server.set_nodelay(true);
+                subject.address = Some(address);
+                return Ok(server);
+            }
+            Ok(Err(error)) => failure = format!("{to}: {error}"),
+            Err(_) => failure = format!("{to}: no answer"),
+        }
+    }
+    Err(Refusal::Failed(format!("cannot connect to {}: {failure}", subject.host)))
+}
+
+/// The addresses to try, each allowed.
+async fn addresses(shared: &Shared, subject: &Subject) -> Result<Vec<IpAddr>, Refusal> {
+    const HERE: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    let name = match &subject.host {
+        // `localhost:PORT` grants the host's loopback, at whichever family the server listens.
+        Host::Address(address) if HERE.contains(address) => return Ok(HERE.to_vec()),
+        Host::Name(name) if name == "localhost" => return Ok(HERE.to_vec()),
+        Host::Address(address) => return Ok(vec![*address]),
+        Host::Name(name) => name,
+    };
+    let found = shared.resolver.resolve(name).await;
+    let found =
+        found.map_err(|error| Refusal::Failed(format!("cannot resolve {name}: {error}")))?;
+    let mut refused = None;
+    let mut good = Vec::new();
+    for address in found {
+        match rules::address(&shared.policy, name, address, subject.port) {
+            Ok(()) => good.push(address),
+            Err(reason) => refused = Some(reason),
+        }
+    }
+    good.truncate(MOST_ADDRESSES);
+    match (good.is_empty(), refused) {
+        (true, Some(reason)) => Err(Refusal::Denied(reason)),
+        (true, None) => Err(Refusal::Failed(format!("{name} has no address"))),
+        (false, _) => Ok(good),
+    }
+}
+
+/// Relays between the two, after the client's first bytes have been found to fit. `early` holds
+/// what was read from the client already.
+pub(crate) async fn carry(
+    shared: &Shared,
+    subject: &Subject,
+    client: TcpStream,
+    server: TcpStream,
+    early: Vec<u8>,
+) {
+    subject.tell(shared, Event::Allowed);
+    let begun = Instant::now();
+    let counts = Counts::default();
+    let judge = |bytes: &[u8]| judge(shared, subject, bytes);
+    let result = relay::both(client, server, Gate { early, judge: &judge }, &counts).await;
+    match result {
+        Err(relay::Broken::Refused(text)) => subject.tell(shared, Event::Denied(text)),
+        Err(relay::Broken::Io(_)) | Ok(()) => subject.tell(
+            shared,
+            Event::Closed {
+                sent: counts.sent(),
+                received: counts.received(),
+                duration: begun.elapsed(),
+            },
+        ),
+    }
+}
+
+/// Whether the client's first bytes fit: `None` asks for more of them.
+fn judge(shared: &Shared, subject: &Subject, bytes: &[u8]) -> Option<Result<(), String>> {
+    let first = first::first(bytes);
+    if first == First::More && bytes.len() < first::MOST {
+        return None;
+    }
+    Some(match &subject.host {
+        Host::Name(name) if name != "localhost" => {
+            first::fits(&first, name, rules::every_name(&shared.policy, subject.port))
+        }
+        // The address is what was granted; a name that is denied stays so.
+        _ => match &first {
+            First::Tls { name: Some(host), .. } | First::Http { host: Some(host) }
+                if rules::denied(&shared.policy, host, subject.port) =>
+            {
+                Err(format!("the client connected to {} and asked for {host}", subject.host))
+            }
+            _ => Ok(()),
+        },
+    })
+}
+
+/// An error's text for a client.
+pub(crate) fn io_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}

@@ -1,0 +1,135 @@
+//! [`Gateway`]: the launcher's side. Holds the listeners, and does nothing until somebody knocks.
+
+use crate::decision::{Event, NetDecision, Sink, Way};
+use crate::listeners::Listeners;
+use crate::names::Names;
+use crate::resolver::Resolver;
+use crate::serve;
+use crate::upstream::Upstream;
+use ringfence_policy::{Decision, Host, Policy};
+use ringfence_sys::limit::{self, Resource};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What all connections of a session share.
+pub(crate) struct Shared {
+    pub policy: Arc<Policy>,
+    pub resolver: Resolver,
+    pub upstream: Upstream,
+    pub ipv6: bool,
+    names: Mutex<Names>,
+    sink: Sink,
+    next: AtomicU64,
+}
+
+impl Shared {
+    pub fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number for what belongs together.
+    pub fn id(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn tell(&self, decision: NetDecision) {
+        (self.sink)(decision);
+    }
+}
+
+/// One connection's identity, for telling what becomes of it.
+#[derive(Clone)]
+pub(crate) struct Subject {
+    pub id: u64,
+    pub way: Way,
+    pub host: Host,
+    pub port: u16,
+    pub address: Option<IpAddr>,
+    pub decision: Option<Decision>,
+}
+
+impl Subject {
+    pub fn tell(&self, shared: &Shared, event: Event) {
+        shared.tell(NetDecision {
+            id: self.id,
+            way: self.way,
+            host: self.host.clone(),
+            port: self.port,
+            address: self.address,
+            event,
+            decision: self.decision.clone(),
+        });
+    }
+}
+
+/// The launcher's side of a sandbox's network.
+///
+/// It starts no thread by itself: the launcher's loop watches [`Gateway::fds`], and calls
+/// [`Gateway::start`] when one of them becomes readable. A sandbox that never connects costs four
+/// descriptors.
+pub struct Gateway {
+    waiting: Option<Listeners>,
+    shared: Arc<Shared>,
+}
+
+impl Gateway {
+    /// A gateway that decides by `policy` and tells `sink`. Names are resolved as this host does
+    /// (`/etc/hosts`, `/etc/resolv.conf`), and the proxy variables of the caller's environment
+    /// are honoured.
+    pub fn new(policy: Arc<Policy>, listeners: Listeners, sink: Sink) -> Gateway {
+        let upstream = Upstream::of_environment(&|name| std::env::var(name).ok());
+        Gateway::with(policy, listeners, sink, Resolver::default(), upstream)
+    }
+
+    /// The same, with a resolver and an upstream proxy of the caller's.
+    pub fn with(
+        policy: Arc<Policy>,
+        listeners: Listeners,
+        sink: Sink,
+        resolver: Resolver,
+        upstream: Upstream,
+    ) -> Gateway {
+        let shared = Shared {
+            policy,
+            resolver,
+            upstream,
+            ipv6: listeners.ipv6,
+            names: Mutex::default(),
+            sink,
+            next: AtomicU64::new(1),
+        };
+        Gateway { waiting: Some(listeners), shared: Arc::new(shared) }
+    }
+
+    /// What to watch for readability; nothing once started.
+    pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        let sockets = self.waiting.iter().flat_map(|listeners| &listeners.sockets);
+        sockets.map(|(_, fd)| fd.as_fd()).collect()
+    }
+
+    /// Starts the one thread that serves all connections. Later calls do nothing.
+    ///
+    /// It ends with the process; the caller must have blocked the signals that it handles itself.
+    ///
+    /// # Errors
+    /// A sentence; the listeners are closed then, so that every connection inside is refused.
+    pub fn start(&mut self) -> Result<(), String> {
+        let Some(listeners) = self.waiting.take() else { return Ok(()) };
+        // Two descriptors for each connection, up to six while it moves much.
+        let _ = limit::set(Resource::OpenFiles, u64::MAX);
+        let shared = self.shared.clone();
+        std::thread::Builder::new()
+            .name("ringfence-net".to_owned())
+            .spawn(move || serve::serve(listeners, shared))
+            .map(drop)
+            .map_err(|error| format!("cannot start the thread of the network gateway: {error}"))
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("waiting", &self.waiting).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,35 @@
+//! The network of a sandbox (namespace tier): nothing leaves but through the gateway, and the
+//! gateway asks the policy.
+//!
+//! ```text
+//! inside (namespace)                           launcher (host)
+//! capture::inside: routes, nftables,  ──────►  Listeners, by SCM_RIGHTS, in one message
+//! listeners; then the command                  Gateway: no thread until one becomes readable
+//! a program connects ──► listener ──────────►  accept, where to?, decide(), resolve, check, dial
+//! a program asks for a name ──► UDP 53 ─────►  synthetic address for an allowed name, or NXDOMAIN
+//! ```
+//!
+//! A socket belongs to the network namespace that it was made in, whoever holds it: that is why
+//! no bridge, no interface and no helper is needed.
+
+#![forbid(unsafe_code)]
+
+pub mod capture;
+pub mod decision;
+pub mod dns;
+pub mod first;
+mod flow;
+pub mod gateway;
+pub mod listeners;
+pub mod names;
+mod proxy;
+mod relay;
+pub mod resolver;
+pub mod rules;
+mod serve;
+pub mod upstream;
+
+pub use capture::Capture;
+pub use decision::{Event, NetDecision, Sink, Way};
+pub use gateway::Gateway;
+pub use listeners::Listeners;

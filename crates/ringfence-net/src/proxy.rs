@@ -1,0 +1,302 @@
+//! For programs that insist on a proxy: HTTP (`CONNECT` and whole URLs) and SOCKS5 (RFC 1928) on
+//! one port, behind the same rules. Here a refusal can be read.
+
+use crate::decision::Way;
+use crate::first::{self, First};
+use crate::flow::{self, Refusal};
+use crate::gateway::{Shared, Subject};
+use ringfence_policy::Host;
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// The most bytes of a request's head.
+const HEAD: usize = 32 * 1024;
+/// How long a client may take for its request.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client may take to read a refusal.
+const LINGER: Duration = Duration::from_secs(2);
+const SOCKS5: u8 = 5;
+
+/// Serves one client of the proxy.
+pub(crate) async fn serve(mut client: TcpStream, shared: &Shared) {
+    let asked = tokio::time::timeout(PATIENCE, request(&mut client)).await;
+    let Ok(Ok(asked)) = asked else { return };
+    let (subject, result) = match asked {
+        Asked::Socks(host, port) => {
+            let mut subject = flow::ask(shared, Way::Socks, host, port);
+            let result = flow::dial(shared, &mut subject).await;
+            (subject, socks_answer(&mut client, result, Vec::new()).await)
+        }
+        Asked::SocksWrong(code) => {
+            let _ = client.write_all(&[SOCKS5, code, 0, 1, 0, 0, 0, 0, 0, 0]).await;
+            return;
+        }
+        Asked::Http { host, port, early, tunnel } => {
+            let mut subject = flow::ask(shared, Way::HttpProxy, host, port);
+            let result = flow::dial(shared, &mut subject).await;
+            (subject, http_answer(&mut client, result, tunnel, early).await)
+        }
+        Asked::HttpWrong(why) => {
+            let _ = plain(&mut client, "400 Bad Request", why).await;
+            return;
+        }
+    };
+    match result {
+        Ok((server, early)) => flow::carry(shared, &subject, client, server, early).await,
+        Err(refusal) => refused(shared, &subject, client, refusal).await,
+    }
+}
+
+/// What a client of the proxy wants.
+enum Asked {
+    Http { host: Host, port: u16, early: Vec<u8>, tunnel: bool },
+    HttpWrong(&'static str),
+    Socks(Host, u16),
+    SocksWrong(u8),
+}
+
+type Dialled = Result<(TcpStream, Vec<u8>), Refusal>;
+
+async fn socks_answer(
+    client: &mut TcpStream,
+    result: Result<TcpStream, Refusal>,
+    early: Vec<u8>,
+) -> Dialled {
+    // RFC 1928 §6: succeeded, not allowed by the ruleset, host unreachable.
+    let code = match &result {
+        Ok(_) => 0,
+        Err(Refusal::Denied(_)) => 2,
+        Err(Refusal::Failed(_)) => 4,
+    };
+    let _ = client.write_all(&[SOCKS5, code, 0, 1, 0, 0, 0, 0, 0, 0]).await;
+    result.map(|server| (server, early))
+}
+
+async fn http_answer(
+    client: &mut TcpStream,
+    result: Result<TcpStream, Refusal>,
+    tunnel: bool,
+    early: Vec<u8>,
+) -> Dialled {
+    let server = result?;
+    if tunnel {
+        let _ = client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await;
+    }
+    Ok((server, early))
+}
+
+async fn refused(shared: &Shared, subject: &Subject, mut client: TcpStream, refusal: Refusal) {
+    let status = match refusal {
+        Refusal::Denied(_) => "403 Forbidden",
+        Refusal::Failed(_) => "502 Bad Gateway",
+    };
+    let denied = matches!(refusal, Refusal::Denied(_));
+    let mut text = flow::tell(shared, subject, refusal);
+    let remedy = subject.decision.as_ref().and_then(|decision| decision.remedy.as_ref());
+    if let Some(remedy) = remedy.filter(|_| denied) {
+        text = format!("{text}; to allow it: {remedy}");
+    }
+    if subject.way == Way::HttpProxy {
+        let _ = plain(&mut client, status, &text).await;
+    }
+}
+
+/// Sends a readable refusal, and waits until the client has taken it.
+async fn plain(client: &mut TcpStream, status: &str, text: &str) -> io::Result<()> {
+    let body = format!("ringfence: {text}\n");
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    client.write_all((head + &body).as_bytes()).await?;
+    client.shutdown().await?;
+    // To close with bytes unread would be a reset, which can overtake the answer.
+    let mut rest = [0; 4096];
+    let drain = async {
+        while client.read(&mut rest).await? > 0 {}
+        Ok::<(), io::Error>(())
+    };
+    let _ = tokio::time::timeout(LINGER, drain).await;
+    Ok(())
+}
+
+async fn request(client: &mut TcpStream) -> io::Result<Asked> {
+    let mut head = vec![client.read_u8().await?];
+    if head[0] == SOCKS5 {
+        return socks(client).await;
+    }
+    let mut buffer = [0; 4096];
+    loop {
+        if let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
+            return Ok(http(&head, end + 4));
+        }
+        if head.len() > HEAD {
+            return Ok(Asked::HttpWrong("the head of the request has no end"));
+        }
+        match client.read(&mut buffer).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => head.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+/// Reads a request to a proxy, of which `bytes[..end]` is the head.
+fn http(bytes: &[u8], end: usize) -> Asked {
+    let line_end = bytes.iter().position(|&byte| byte == b'\r').unwrap_or(end);
+    let Ok(line) = std::str::from_utf8(&bytes[..line_end]) else {
+        return Asked::HttpWrong("the request line is no text");
+    };
+    let words: Vec<&str> = line.split(' ').collect();
+    let [method, target, version] = words[..] else {
+        return Asked::HttpWrong("this is no request");
+    };
+    if !version.starts_with("HTTP/1.") {
+        return Asked::HttpWrong("only HTTP/1.1 and HTTP/1.0 are spoken here");
+    }
+    if method == "CONNECT" {
+        return match place(target, None) {
+            Some((host, port)) => {
+                Asked::Http { host, port, early: bytes[end..].to_vec(), tunnel: true }
+            }
+            None => Asked::HttpWrong("CONNECT takes HOST:PORT"),
+        };
+    }
+    // What servers would read differently is refused here as on the wire.
+    if !matches!(first::first(&bytes[..end]), First::Http { .. }) {
+        return Asked::HttpWrong("the request is ambiguous");
+    }
+    let scheme = "http://";
+    if !target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)) {
+        return Asked::HttpWrong("this is a proxy: it takes CONNECT and http:// URLs");
+    }
+    let rest = &target[scheme.len()..];
+    let path = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let Some((host, port)) = place(&rest[..path], Some(80)) else {
+        return Asked::HttpWrong("the URL has no host");
+    };
+    let slash = if rest[path..].starts_with('/') { "" } else { "/" };
+    let mut early = format!("{method} {slash}{} {version}\r\n", &rest[path..]).into_bytes();
+    let fields = &bytes[line_end + 2..end - 2];
+    let lines = fields.split_inclusive(|&byte| byte == b'\n');
+    let upgrade = lines.clone().any(|line| named(line, "upgrade"));
+    let mut hop = vec!["proxy-connection", "proxy-authorization", "keep-alive"];
+    if !upgrade {
+        // One request for each connection, so that the next is decided anew.
+        hop.push("connection");
+        early.extend_from_slice(b"Connection: close\r\n");
+    }
+    for line in lines.filter(|line| !hop.iter().any(|name| named(line, name))) {
+        early.extend_from_slice(line);
+    }
+    early.extend_from_slice(b"\r\n");
+    early.extend_from_slice(&bytes[end..]);
+    Asked::Http { host, port, early, tunnel: false }
+}
+
+/// Whether a header line is the field of this name.
+fn named(line: &[u8], name: &str) -> bool {
+    let colon = line.iter().position(|&byte| byte == b':').unwrap_or(0);
+    line[..colon].eq_ignore_ascii_case(name.as_bytes())
+}
+
+/// Reads `HOST[:PORT]`.
+fn place(text: &str, default: Option<u16>) -> Option<(Host, u16)> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => {
+            (host, Some(ringfence_policy::port::port(port).ok()?))
+        }
+        _ => (text, default),
+    };
+    Some((Host::parse(host).ok()?, port?))
+}
+
+async fn socks(client: &mut TcpStream) -> io::Result<Asked> {
+    let mut methods = vec![0; usize::from(client.read_u8().await?)];
+    client.read_exact(&mut methods).await?;
+    if !methods.contains(&0) {
+        client.write_all(&[SOCKS5, 0xFF]).await?;
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    client.write_all(&[SOCKS5, 0]).await?;
+    let mut head = [0; 4];
+    client.read_exact(&mut head).await?;
+    let host = match head[3] {
+        1 => {
+            let mut raw = [0; 4];
+            client.read_exact(&mut raw).await?;
+            Some(Host::Address(raw.into()))
+        }
+        4 => {
+            let mut raw = [0; 16];
+            client.read_exact(&mut raw).await?;
+            Some(Host::Address(std::net::IpAddr::from(raw).to_canonical()))
+        }
+        3 => {
+            let mut name = vec![0; usize::from(client.read_u8().await?)];
+            client.read_exact(&mut name).await?;
+            std::str::from_utf8(&name).ok().and_then(|name| Host::parse(name).ok())
+        }
+        _ => return Ok(Asked::SocksWrong(8)),
+    };
+    let port = client.read_u16().await?;
+    Ok(match (head[0], head[1], host) {
+        (SOCKS5, 1, Some(host)) if port > 0 => Asked::Socks(host, port),
+        (SOCKS5, 2 | 3, _) => Asked::SocksWrong(7),
+        _ => Asked::SocksWrong(1),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Asked {
+        let end = text.find("\r\n\r\n").expect("a head") + 4;
+        http(text.as_bytes(), end)
+    }
+
+    #[test]
+    fn a_tunnel_is_asked_for_by_host_and_port() {
+        let Asked::Http { host, port, early, tunnel } =
+            read("CONNECT A.org:443 HTTP/1.1\r\nHost: x\r\n\r\nearly")
+        else {
+            panic!("refused");
+        };
+        assert_eq!((host.to_string().as_str(), port, tunnel), ("a.org", 443, true));
+        assert_eq!(early, b"early");
+        for wrong in ["a.org", "a.org:0", "a.org:65536", "127.1:80", "a.org\0:80", "[::1%1]:80"] {
+            let text = format!("CONNECT {wrong} HTTP/1.1\r\n\r\n");
+            assert!(matches!(read(&text), Asked::HttpWrong(_)), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_url_becomes_a_request_to_its_server_without_what_is_the_proxys() {
+        let Asked::Http { host, port, early, tunnel } = read(
+            "POST http://a.org:8080?q HTTP/1.1\r\nHost: a.org\r\nProxy-Authorization: x\r\n\
+             Connection: keep-alive\r\nX: y\r\n\r\nbody",
+        ) else {
+            panic!("refused");
+        };
+        assert_eq!((host.to_string().as_str(), port, tunnel), ("a.org", 8080, false));
+        let wanted = "POST /?q HTTP/1.1\r\nConnection: close\r\nHost: a.org\r\nX: y\r\n\r\nbody";
+        assert_eq!(String::from_utf8_lossy(&early), wanted);
+    }
+
+    #[test]
+    fn what_is_no_request_to_a_proxy_is_refused() {
+        for wrong in [
+            "GET / HTTP/1.1\r\nHost: a.org\r\n\r\n",
+            "GET ftp://a.org/ HTTP/1.1\r\nHost: a.org\r\n\r\n",
+            "GET http://a.org/ HTTP/1.1\r\nHost: b.org\r\n\r\n",
+            "GET http://a.org/ HTTP/1.1\r\nHost: a.org\r\nHost: b.org\r\n\r\n",
+            "GET http://a.org/ HTTP/2\r\nHost: a.org\r\n\r\n",
+            "GET\r\n\r\n",
+        ] {
+            assert!(matches!(read(wrong), Asked::HttpWrong(_)), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Bytes in both directions: small amounts through a shared buffer, large ones by `splice(2)`,
+//! which moves pages and copies nothing.
+
+use ringfence_sys::socket;
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+
+/// The shared buffer.
+const BUFFER: usize = 64 * 1024;
+/// After so many bytes in one direction the connection is worth two descriptors for a pipe.
+const SPLICE_AFTER: u64 = 512 * 1024;
+/// The pipe's size, where the system lets an ordinary user have it.
+const PIPE: usize = 1024 * 1024;
+
+thread_local! {
+    /// One buffer for all connections: between two steps of a relay nothing is in it.
+    static SHARED: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER]);
+}
+
+/// Bytes relayed.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Counts {
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Relaxed)
+    }
+    pub fn received(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+}
+
+/// Why a relay ended early.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The client said something that does not fit.
+    Refused(String),
+    /// One side failed.
+    Io(#[expect(dead_code, reason = "for debugging output")] io::Error),
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Broken {
+        Broken::Io(error)
+    }
+}
+
+/// What looks at a client's first bytes: `None` asks for more of them.
+type Judge<'a> = &'a (dyn Fn(&[u8]) -> Option<Result<(), String>> + Send + Sync);
+
+/// Nothing of the client's passes before it is judged.
+pub(crate) struct Gate<'a> {
+    /// What was read from the client already.
+    pub early: Vec<u8>,
+    /// Says whether the bytes fit.
+    pub judge: Judge<'a>,
+}
+
+/// Relays until both directions have ended, or one side failed: then both are reset.
+pub(crate) async fn both(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    gate: Gate<'_>,
+    counts: &Counts,
+) -> Result<(), Broken> {
+    let result = {
+        let (client_read, client_write) = client.split();
+        let (server_read, server_write) = server.split();
+        let up = upward(client_read, server_write, gate, &counts.sent);
+        let down = pump(server_read, client_write, &counts.received);
+        join(up, down).await
+    };
+    if result.is_err() {
+        let _ = client.set_zero_linger();
+        let _ = server.set_zero_linger();
+    }
+    result
+}
+
+/// Waits for both; the first error ends the other.
+async fn join(
+    up: impl Future<Output = Result<(), Broken>>,
+    down: impl Future<Output = Result<(), Broken>>,
+) -> Result<(), Broken> {
+    let (mut up, mut down) = (std::pin::pin!(up), std::pin::pin!(down));
+    let (mut up_ended, mut down_ended) = (false, false);
+    std::future::poll_fn(move |context| {
+        use std::task::Poll;
+        if !up_ended && let Poll::Ready(result) = up.as_mut().poll(context) {
+            up_ended = true;
+            if result.is_err() {
+                return Poll::Ready(result);
+            }
+        }
+        if !down_ended && let Poll::Ready(result) = down.as_mut().poll(context) {
+            down_ended = true;
+            if result.is_err() {
+                return Poll::Ready(result);
+            }
+        }
+        if up_ended && down_ended { Poll::Ready(Ok(())) } else { Poll::Pending }
+    })
+    .await
+}
+
+async fn upward(
+    client: ReadHalf<'_>,
+    mut server: WriteHalf<'_>,
+    gate: Gate<'_>,
+    count: &AtomicU64,
+) -> Result<(), Broken> {
+    let mut first = gate.early;
+    loop {
+        match (gate.judge)(&first) {
+            Some(Ok(())) => break,
+            Some(Err(refused)) => return Err(Broken::Refused(refused)),
+            None => {}
+        }
+        client.readable().await?;
+        let more = SHARED.with_borrow_mut(|buffer| {
+            let count = client.try_read(buffer)?;
+            first.extend_from_slice(&buffer[..count]);
+            Ok(count)
+        });
+        match more {
+            // It will never be more: let the server see what there is, which names no host.
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if wait(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    server.write_all(&first).await?;
+    count.fetch_add(first.len() as u64, Relaxed);
+    drop(first);
+    pump(client, server, count).await
+}
+
+/// Whether an error only means "not now".
+fn wait(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Relays one direction to its end, and passes the end on.
+async fn pump(from: ReadHalf<'_>, mut to: WriteHalf<'_>, count: &AtomicU64) -> Result<(), Broken> {
+    loop {
+        if count.load(Relaxed) >= SPLICE_AFTER
+            && let Ok(pipe) = socket::splice_pipe(PIPE)
+        {
+            spliced(&from, &to, pipe, count).await?;
+            break;
+        }
+        from.readable().await?;
+        let step = SHARED.with_borrow_mut(|buffer| {
+            let read = from.try_read(buffer)?;
+            let written = match to.try_write(&buffer[..read]) {
+                Err(error) if wait(&error) => 0,
+                other => other?,
+            };
+            Ok((read, buffer[written..read].to_vec()))
+        });
+        match step {
+            Ok((0, _)) => break,
+            Ok((read, rest)) => {
+                count.fetch_add(read as u64, Relaxed);
+                to.write_all(&rest).await?;
+            }
+            Err(error) if wait(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    to.shutdown().await?;
+    Ok(())
+}
+
+/// The same through a pipe.
+async fn spliced(
+    from: &ReadHalf<'_>,
+    to: &WriteHalf<'_>,
+    (read_end, write_end): (OwnedFd, OwnedFd),
+    count: &AtomicU64,
+) -> io::Result<()> {
+    let moved = |from: &dyn AsFd, to: &dyn AsFd, length| {
+        socket::splice(from.as_fd(), to.as_fd(), length)
+            .map_err(|errno| io::Error::from_raw_os_error(errno.into_raw()))
+    };
+    let (from, to): (&TcpStream, &TcpStream) = (from.as_ref(), to.as_ref());
+    loop {
+        from.readable().await?;
+        let taken = from.try_io(Interest::READABLE, || moved(from, &write_end, PIPE));
+        let mut left = match taken {
+            Ok(0) => return Ok(()),
+            Ok(taken) => taken,
+            Err(error) if wait(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        count.fetch_add(left as u64, Relaxed);
+        while left > 0 {
+            to.writable().await?;
+            match to.try_io(Interest::WRITABLE, || moved(&read_end, to, left)) {
+                Ok(given) => left -= given,
+                Err(error) if wait(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What the policy says about names and addresses on the wire. The rules themselves are
+//! ringfence-policy's; this asks them in the right order.
+
+use ringfence_policy::decide::Request;
+use ringfence_policy::host::Target;
+use ringfence_policy::{Decision, Host, Policy, decide};
+use std::net::IpAddr;
+
+/// Whether a connection may be made, before anything is resolved.
+pub fn connect(policy: &Policy, host: &Host, port: u16) -> Decision {
+    decide(policy, &Request::Connect { host: host.clone(), port })
+}
+
+/// Whether a host may be connected to on some port; without one its name need not exist.
+pub fn some_port(policy: &Policy, host: &Host) -> bool {
+    let network = &policy.network;
+    let allow = network.allow.iter().map(|rule| &rule.host);
+    let concerned = allow
+        .chain(network.http.iter().map(|rule| &rule.host))
+        .filter(|rule| rule.matches_host(host));
+    // If any port of a range is allowed, then its first, or the first after a denied range.
+    let starts: Vec<u16> = network
+        .deny
+        .iter()
+        .filter(|rule| rule.host.matches_host(host))
+        .flat_map(|rule| rule.host.ports.ranges())
+        .filter_map(|&(_, last)| last.checked_add(1))
+        .collect();
+    concerned.flat_map(|rule| rule.ports.ranges()).any(|&(first, last)| {
+        let after = starts.iter().copied().filter(|port| (first..=last).contains(port));
+        std::iter::once(first).chain(after).any(|port| connect(policy, host, port).allowed)
+    })
+}
+
+/// Whether a name that was allowed may lead to this address: always when it is public, else only
+/// when a rule grants the address itself. Never when a rule denies it.
+///
+/// # Errors
+/// A sentence that names the rule, or what to type.
+pub fn address(policy: &Policy, name: &str, address: IpAddr, port: u16) -> Result<(), String> {
+    let host = Host::Address(address.to_canonical());
+    if let Some(rule) = policy.network.deny.iter().find(|rule| rule.host.matches(&host, port)) {
+        let text = &rule.source.text;
+        return Err(format!("{name} leads to {host}, which is denied by `{text}`"));
+    }
+    let granted = || {
+        let rules = policy.network.allow.iter().map(|rule| &rule.host);
+        let mut named = rules.filter(|rule| rule.target != Target::Any);
+        named.any(|rule| rule.matches(&host, port))
+    };
+    if ringfence_policy::address::is_public(address) || granted() {
+        return Ok(());
+    }
+    Err(format!(
+        "{name} leads to {host}, which is no public address; if that is right, grant it too: \
+         --allow-host {host}:{port}"
+    ))
+}
+
+/// Whether a rule denies this name. For names that only show on the wire (SNI), of connections
+/// that were allowed by their address.
+pub fn denied(policy: &Policy, host: &Host, port: u16) -> bool {
+    policy.network.deny.iter().any(|rule| rule.host.matches(host, port))
+}
+
+/// Whether every name is allowed on this port and none denied: then it does not matter which name
+/// a client hides (ECH).
+pub fn every_name(policy: &Policy, port: u16) -> bool {
+    let network = &policy.network;
+    let any =
+        |rule: &ringfence_policy::HostRule| rule.target == Target::Any && rule.ports.contains(port);
+    network.allow.iter().any(|rule| any(&rule.host)) && network.deny.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringfence_policy::{HostRule, NetworkMode, NetworkRule, Source};
+
+    pub(crate) fn policy(allow: &[&str], deny: &[&str]) -> Policy {
+        let rules = |list: &[&str]| {
+            let rule = |text: &&str| NetworkRule {
+                host: HostRule::parse(text).expect(text),
+                source: Source {
+                    origin: "option --allow-host".to_owned(),
+                    key: String::new(),
+                    text: (*text).to_owned(),
+                },
+            };
+            list.iter().map(rule).collect::<Vec<_>>()
+        };
+        let mut policy = Policy::default();
+        policy.network.mode = NetworkMode::Filtered;
+        policy.network.allow = rules(allow);
+        policy.network.deny = rules(deny);
+        policy
+    }
+
+    fn host(text: &str) -> Host {
+        Host::parse(text).expect(text)
+    }
+
+    #[test]
+    fn a_name_exists_when_some_port_of_it_is_allowed() {
+        let policy = policy(
+            &["a.org", "*.b.org:8000-9000", "10.0.0.0/8"],
+            &["x.b.org:8000-8999", "y.b.org:*"],
+        );
+        for yes in ["a.org", "z.b.org", "x.b.org"] {
+            assert!(some_port(&policy, &host(yes)), "{yes}");
+        }
+        for no in ["b.org", "c.org", "y.b.org", "localhost"] {
+            assert!(!some_port(&policy, &host(no)), "{no}");
+        }
+    }
+
+    #[test]
+    fn a_name_leads_only_to_public_or_granted_addresses() {
+        let policy = policy(&["a.org", "10.1.0.0/16:443", "localhost:8080"], &["1.2.3.0/24"]);
+        let check = |ip: &str, port| address(&policy, "a.org", ip.parse().expect(ip), port);
+        for (yes, port) in [("8.8.8.8", 443), ("10.1.2.3", 443), ("127.0.0.1", 8080)] {
+            assert_eq!(check(yes, port), Ok(()), "{yes}");
+        }
+        for (no, port) in [
+            ("127.0.0.1", 443),
+            ("10.1.2.3", 80),
+            ("10.2.0.1", 443),
+            ("169.254.169.254", 80),
+            ("1.2.3.4", 443),
+            ("::ffff:169.254.169.254", 80),
+            ("fd00:ec2::254", 80),
+            ("224.0.0.1", 443),
+            ("100.64.0.1", 443),
+            ("0.0.0.0", 443),
+            ("::1", 443),
+        ] {
+            assert!(check(no, port).is_err(), "{no}");
+        }
+    }
+
+    #[test]
+    fn a_star_does_not_grant_what_is_private() {
+        let policy = policy(&["*"], &[]);
+        assert!(address(&policy, "a.org", "192.168.0.1".parse().expect("ip"), 443).is_err());
+        assert!(!connect(&policy, &host("192.168.0.1"), 443).allowed);
+        assert!(!connect(&policy, &host("169.254.169.254"), 80).allowed);
+        assert!(every_name(&policy, 443) && !every_name(&policy, 8443));
+    }
+}

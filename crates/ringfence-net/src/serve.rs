@@ -1,0 +1,144 @@
+//! The gateway's thread: accepts, answers DNS, and gives each connection a task of its own, so
+//! that a slow one holds up nobody.
+
+use crate::decision::{Event, NetDecision, Way};
+use crate::dns::{self, Asked};
+use crate::flow;
+use crate::gateway::Shared;
+use crate::listeners::{Listeners, Role};
+use crate::{proxy, rules};
+use ringfence_policy::Host;
+use ringfence_sys::socket;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+
+/// How long a DNS client may keep a TCP connection open without asking.
+const DNS_IDLE: Duration = Duration::from_secs(10);
+/// The pause after running out of descriptors: some will be closed meanwhile.
+const EXHAUSTED: Duration = Duration::from_millis(20);
+
+/// Serves until the process ends.
+pub(crate) fn serve(listeners: Listeners, shared: Arc<Shared>) {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        // Without a runtime the listeners close here: everything inside is refused.
+        return;
+    };
+    runtime.block_on(async move {
+        for (role, fd) in listeners.sockets {
+            // A listener that cannot be watched closes, and what would come to it is refused.
+            let _ = spawn(role, fd, shared.clone());
+        }
+        std::future::pending::<()>().await;
+    });
+}
+
+fn spawn(role: Role, fd: OwnedFd, shared: Arc<Shared>) -> io::Result<()> {
+    if role == Role::DnsUdp {
+        let socket = std::net::UdpSocket::from(fd);
+        socket.set_nonblocking(true)?;
+        tokio::spawn(dns_udp(UdpSocket::from_std(socket)?, shared));
+        return Ok(());
+    }
+    let listener = std::net::TcpListener::from(fd);
+    listener.set_nonblocking(true)?;
+    tokio::spawn(accept(role, TcpListener::from_std(listener)?, shared));
+    Ok(())
+}
+
+async fn accept(role: Role, listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        match listener.accept().await {
+            Ok((client, _)) => {
+                let _ = client.set_nodelay(true);
+                tokio::spawn(connection(role, client, shared.clone()));
+            }
+            // EMFILE and the like; errors of one connection concern nobody else.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(_) => tokio::time::sleep(EXHAUSTED).await,
+        }
+    }
+}
+
+async fn connection(role: Role, client: TcpStream, shared: Arc<Shared>) {
+    match role {
+        Role::DnsTcp => {
+            let _ = dns_tcp(client, &shared).await;
+        }
+        Role::Proxy => proxy::serve(client, &shared).await,
+        Role::Redirected | Role::AnyAddress | Role::DnsUdp => {
+            let Some(to) = destination(role, &client) else {
+                flow::reset(&client);
+                return;
+            };
+            let host = shared.names().host(to.ip());
+            let subject = flow::ask(&shared, Way::Connect, host, to.port());
+            flow::run(&shared, subject, client).await;
+        }
+    }
+}
+
+/// Where a connection was going.
+fn destination(role: Role, client: &TcpStream) -> Option<SocketAddr> {
+    let local = client.local_addr().ok()?;
+    let address = local.ip().to_canonical();
+    let to = match role {
+        Role::AnyAddress => SocketAddr::new(address, local.port()),
+        _ => socket::original_destination(client.as_fd(), matches!(address, IpAddr::V6(_))).ok()?,
+    };
+    Some(SocketAddr::new(to.ip().to_canonical(), to.port()))
+}
+
+/// Answers a query and tells what was refused.
+fn resolve(query: &[u8], shared: &Shared) -> Vec<u8> {
+    let mut names = shared.names();
+    let allowed = &mut |host: &Host| rules::some_port(&shared.policy, host);
+    let (answer, asked) = dns::answer(query, &mut names, shared.ipv6, allowed);
+    drop(names);
+    if let Asked::Name(host, false) = asked {
+        let event = Event::Denied(format!("no rule allows {host}, so its name is not resolved"));
+        shared.tell(NetDecision {
+            id: shared.id(),
+            way: Way::Dns,
+            decision: Some(rules::connect(&shared.policy, &host, 443)),
+            host,
+            port: 0,
+            address: None,
+            event,
+        });
+    }
+    answer
+}
+
+async fn dns_udp(socket: UdpSocket, shared: Arc<Shared>) {
+    // Larger queries than this ask nothing that we answer.
+    let mut buffer = [0u8; 1500];
+    loop {
+        // An error is a client's that went away (ICMP), not the socket's.
+        let Ok((count, from)) = socket.recv_from(&mut buffer).await else { continue };
+        let answer = resolve(&buffer[..count], &shared);
+        if !answer.is_empty() {
+            let _ = socket.try_send_to(&answer, from);
+        }
+    }
+}
+
+async fn dns_tcp(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
+    let mut query = Vec::new();
+    loop {
+        let length = tokio::time::timeout(DNS_IDLE, client.read_u16()).await??;
+        query.resize(usize::from(length), 0);
+        tokio::time::timeout(DNS_IDLE, client.read_exact(&mut query)).await??;
+        let answer = resolve(&query, shared);
+        if answer.is_empty() {
+            return Ok(());
+        }
+        let mut framed = (answer.len() as u16).to_be_bytes().to_vec();
+        framed.extend_from_slice(&answer);
+        tokio::time::timeout(DNS_IDLE, client.write_all(&framed)).await??;
+    }
+}
