@@ -4,7 +4,6 @@ use crate::error::Fault;
 use crate::options::Parsed;
 use crate::trust::{self, Found};
 use ringfence_policy::catalog::Catalog;
-use ringfence_policy::resolve::names;
 use ringfence_policy::{Context, HostFiles, Key, Policy, Request, Setting, resolve};
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -85,9 +84,9 @@ pub fn policy(request: &Request) -> Result<Policy, Fault> {
         let directory = request.workdir.clone().unwrap_or_else(|| PathBuf::from("."));
         match trust::find(&directory) {
             Found::None => {}
-            Found::Trusted(file) => {
-                request.profiles = names(&request);
-                request.profiles.push(file.to_string_lossy().into_owned());
+            // The text that was hashed, not the file again: it may have changed since.
+            Found::Trusted(file, text) => {
+                request.inline.push((format!("file {}", file.display()), text));
             }
             Found::Untrusted(file) => {
                 let file = file.display();

@@ -56,8 +56,8 @@ pub fn accept(path: &Path) -> Result<(), Fault> {
 pub enum Found {
     /// There is none.
     None,
-    /// It is accepted as it is.
-    Trusted(PathBuf),
+    /// It is accepted as it is; its path, and the text that was accepted.
+    Trusted(PathBuf, String),
     /// It is not.
     Untrusted(PathBuf),
 }
@@ -71,5 +71,8 @@ pub fn find(directory: &Path) -> Found {
         let list = fs::read_to_string(list().ok()?).ok()?;
         Some(list.lines().any(|known| known == line))
     })();
-    if accepted == Some(true) { Found::Trusted(path) } else { Found::Untrusted(path) }
+    match (accepted, String::from_utf8(content)) {
+        (Some(true), Ok(text)) => Found::Trusted(path, text),
+        _ => Found::Untrusted(path),
+    }
 }

@@ -17,9 +17,10 @@ const SIGTERM: i32 = 15;
 const SIGCHLD: i32 = 17;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
-/// Stops that a terminal or a user sends keep their usual effect on the launcher; so do the
-/// faults that only ourselves could cause.
-const LEFT_ALONE: [i32; 11] = [4, 5, 6, 7, 8, 11, SIGKILL, SIGSTOP, 20, 21, 22];
+/// Stops for using the terminal from the background keep their usual effect on the launcher, so
+/// do the faults that only ourselves could cause. Ctrl-Z (SIGTSTP) is the command's to take or
+/// to ignore: the launcher stops when the command did.
+const LEFT_ALONE: [i32; 10] = [4, 5, 6, 7, 8, 11, SIGKILL, SIGSTOP, 21, 22];
 
 /// How long a command may take to end itself after a timeout's SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);

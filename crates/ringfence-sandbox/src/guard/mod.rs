@@ -12,7 +12,8 @@ mod sweep;
 use crate::error::LaunchError;
 use crate::plan::{Found, GuardStep, GuardedTree, Plan};
 use quarantine::Quarantine;
-use ringfence_policy::{Guarded, git_config_executes};
+use ringfence_policy::Guarded;
+use ringfence_policy::gitconfig::executes_in;
 use ringfence_sys as sys;
 use saved::Saved;
 use std::collections::BTreeMap;
@@ -170,7 +171,7 @@ impl Work<'_> {
         };
         let at = directory.at(name);
         let now = Saved::of(&at).unwrap_or(Saved::Unknown);
-        if now == *saved || harmless(step.guarded, &now, saved) {
+        if now == *saved || harmless(step.guarded, &step.path, &now, saved) {
             return;
         }
         if let (Guarded::GitHooks, Saved::Nothing, Saved::Directory(entries)) =
@@ -289,10 +290,14 @@ fn expand(directory: &Path, name: &str) -> Vec<PathBuf> {
 }
 
 /// Whether a created or changed git file holds nothing that is executed.
-fn harmless(guarded: Guarded, now: &Saved, before: &Saved) -> bool {
+fn harmless(guarded: Guarded, path: &Path, now: &Saved, before: &Saved) -> bool {
     match (guarded, now, before) {
         (Guarded::GitConfig, Saved::File { bytes, .. }, Saved::Nothing | Saved::File { .. }) => {
-            std::str::from_utf8(bytes).is_ok_and(|text| git_config_executes(text).is_none())
+            // A submodule's `core.worktree` leads out of `.git`, to the repository it is in.
+            let directory = path.parent().unwrap_or(path);
+            let tree = path.ancestors().find(|at| at.ends_with(".git")).and_then(Path::parent);
+            std::str::from_utf8(bytes)
+                .is_ok_and(|text| executes_in(text, directory, tree.unwrap_or(directory)).is_none())
         }
         (Guarded::GitHooks, Saved::Directory(entries), Saved::Nothing) => {
             entries.keys().all(|name| name.as_bytes().ends_with(b".sample"))

@@ -124,7 +124,7 @@ fn look(work: &mut Work<'_>, path: &Path, relative: &Path, guarded: Guarded) {
         _ if !recent_within(&at, &data, work.guarding.since) => {}
         _ => {
             let now = Saved::of(&at).unwrap_or(Saved::Unknown);
-            if !harmless(guarded, &now, &Saved::Nothing) {
+            if !harmless(guarded, &shown, &now, &Saved::Nothing) {
                 work.take_away(&at, &shown, "created or changed");
             }
         }

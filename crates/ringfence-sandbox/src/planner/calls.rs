@@ -136,6 +136,34 @@ const PR_SET_MM: u32 = 35;
 /// The set-user-ID bit.
 const SET_USER_ID: u32 = 0o4000;
 
+/// System V IPC and message queues: one space for the whole host, unless it is unshared.
+const SHARED_IPC: [&str; 13] = [
+    "shmget",
+    "shmat",
+    "shmctl",
+    "shmdt",
+    "msgget",
+    "msgsnd",
+    "msgrcv",
+    "msgctl",
+    "semget",
+    "semop",
+    "semtimedop",
+    "semctl",
+    "mq_open",
+];
+
+/// Calls on a process by number, and which argument the number is; 0 means oneself.
+const BY_NUMBER: [(&str, u8); 7] = [
+    ("setpriority", 1),
+    ("ioprio_set", 1),
+    ("sched_setaffinity", 0),
+    ("sched_setscheduler", 0),
+    ("sched_setparam", 0),
+    ("sched_setattr", 0),
+    ("prlimit64", 0),
+];
+
 /// Calls that change what a file is, not what is in it.
 const METADATA: [&str; 21] = [
     "chmod",
@@ -189,6 +217,15 @@ pub(super) fn rules(tier: Tier, policy: &Policy) -> Vec<CallRule> {
     for (call, mode) in [("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)] {
         let test = [(mode, Test::AnyBit(SET_USER_ID))];
         add(call, Verdict::Refuse, &test, "leaves a set-user-ID program on the host");
+    }
+    if tier == Tier::Process {
+        for call in SHARED_IPC {
+            add(call, Verdict::Refuse, &[], "reaches memory and queues of other programs");
+        }
+        for (call, number) in BY_NUMBER {
+            let test = [(number, Test::Differs(0))];
+            add(call, Verdict::Refuse, &test, "changes other processes of the user");
+        }
     }
     if tier == Tier::Process && !policy.allow_degraded.contains(&Layer::Metadata) {
         // Landlock does not rule them, and without a read-only view they reach every file that

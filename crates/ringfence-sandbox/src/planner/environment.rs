@@ -1,10 +1,9 @@
 //! The environment: credentials hidden, what is named set.
 
 use super::built_in;
-use super::grants::glob;
 use crate::facts::Facts;
 use crate::plan::{EnvironmentStep, Tier};
-use ringfence_policy::{NetworkMode, Policy, Source};
+use ringfence_policy::{Hidden, NetworkMode, Policy, Source};
 
 /// Variables that name host directories which the sandbox does not have.
 const POINTING_OUTSIDE: [&str; 4] = ["XDG_RUNTIME_DIR", "TMPDIR", "TEMP", "TMP"];
@@ -16,18 +15,24 @@ pub(super) fn steps(policy: &Policy, facts: &Facts, tier: Tier) -> Vec<Environme
         steps.push(EnvironmentStep::Clean { rule: built_in("--clean-env") });
     }
     for name in &facts.environment {
-        if let Some(rule) = environment.pass.get(name) {
-            steps.push(EnvironmentStep::Pass { name: name.clone(), rule: rule.clone() });
+        if environment.set.contains_key(name) {
             continue;
         }
-        if environment.clean || environment.set.contains_key(name) {
-            continue;
-        }
-        if let Some((_, rule)) = environment.hide.iter().find(|(pattern, _)| glob(pattern, name)) {
-            steps.push(EnvironmentStep::Hide { name: name.clone(), rule: rule.clone() });
-        } else if tier == Tier::Namespace && POINTING_OUTSIDE.contains(&name.as_str()) {
-            let rule = built_in("names a directory of the host");
-            steps.push(EnvironmentStep::Hide { name: name.clone(), rule });
+        match environment.hides(name) {
+            Some(Hidden::Clean) => {}
+            Some(Hidden::Pattern(_, rule)) => {
+                steps.push(EnvironmentStep::Hide { name: name.clone(), rule: rule.clone() });
+            }
+            None if environment.clean || environment.pass.contains_key(name) => {
+                if let Some(rule) = environment.passed(name) {
+                    steps.push(EnvironmentStep::Pass { name: name.clone(), rule: rule.clone() });
+                }
+            }
+            None if tier == Tier::Namespace && POINTING_OUTSIDE.contains(&name.as_str()) => {
+                let rule = built_in("names a directory of the host");
+                steps.push(EnvironmentStep::Hide { name: name.clone(), rule });
+            }
+            None => {}
         }
     }
     let mut set = |name: &str, value: &str, rule: Source| {

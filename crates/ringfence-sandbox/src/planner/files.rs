@@ -80,16 +80,9 @@ fn namespace_rules(planning: &Planning<'_>, grants: &Grants) -> Vec<FileRule> {
 }
 
 /// Devices that ordinary programs need, in the process tier by their real paths.
-const DEVICES: [&str; 8] = [
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-    "/dev/tty",
-    "/dev/ptmx",
-    "/dev/pts",
-];
+/// `/dev/pts` is not among them: it holds the user's other terminals.
+const DEVICES: [&str; 6] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 fn process_rules(planning: &mut Planning<'_>, grants: &Grants) -> Result<Vec<FileRule>, PlanError> {
     let mut rules = Vec::new();

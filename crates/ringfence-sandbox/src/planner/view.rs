@@ -29,6 +29,18 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 /// (the list of the container runtimes).
 const PROC_OF_THE_KERNEL: [&str; 6] = ["asound", "bus", "fs", "irq", "sys", "sysrq-trigger"];
 
+/// Files of /proc that show the kernel's memory and are root's alone to read.
+const PROC_OF_ROOT: [&str; 8] = [
+    "kcore",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+    "pagetypeinfo",
+    "slabinfo",
+    "timer_list",
+    "vmallocinfo",
+];
+
 pub(super) fn steps(planning: &Planning<'_>, grants: &Grants, guards: &Guards) -> Vec<MountStep> {
     let mut view = View { planning, grants, steps: Vec::with_capacity(64) };
     view.private_directories();
@@ -139,6 +151,12 @@ impl View<'_> {
             // An ordinary user is refused there by the files' own modes; root's uid would pass.
             if (as_root || name == "sys") && self.planning.paths.kind(&path) != Kind::Absent {
                 self.add(path, MountOp::Protect, built_in("the kernel's settings"));
+            }
+        }
+        for name in PROC_OF_ROOT.into_iter().filter(|_| as_root) {
+            let path = Path::new("/proc").join(name);
+            if self.planning.paths.kind(&path) != Kind::Absent {
+                self.add(path, MountOp::Mask { directory: false }, built_in("the kernel's memory"));
             }
         }
     }
