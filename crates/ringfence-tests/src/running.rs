@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// How long anything may take before the test fails: far more than it needs, so that a busy
 /// machine is no failure.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A stream that is read by a thread as it comes.
 struct Stream {

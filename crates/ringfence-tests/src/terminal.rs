@@ -104,6 +104,20 @@ impl Terminal {
         }
     }
 
+    /// Waits for the prompt; the last command ended with this code.
+    ///
+    /// # Panics
+    /// It did not.
+    #[track_caller]
+    pub fn code(&mut self, code: i32) {
+        self.shows("ready> ");
+        self.line("echo co''de $?");
+        let shown = self.shows("\ncode ");
+        let said = self.shows("\n");
+        assert_eq!(said.trim(), code.to_string(), "after {shown}");
+        self.shows("ready> ");
+    }
+
     /// Changes the size of the window.
     ///
     /// # Panics

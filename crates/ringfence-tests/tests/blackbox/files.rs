@@ -46,7 +46,23 @@ fn the_system_is_readable_and_not_writable() {
         }
         refused(place, &[], "echo x >> /etc/passwd");
         refused(place, &[], "rm /usr/bin/env");
-        refused(place, &[], "chmod 777 /etc/passwd");
+    });
+}
+
+#[test]
+fn metadata_outside_the_writable_trees_stays() {
+    everywhere(|place| {
+        // The caller's own files, so that only the sandbox stands between.
+        let secret = place.text("outside/secret");
+        let shown = ["-r", &secret];
+        let state = |place: &Place| place.shell(&format!("stat -c '%a %u %g %Y' {secret}")).well();
+        let before = state(place);
+        for act in ["chmod 777", "touch -d 2001-01-01", "chmod u+s"] {
+            refused(place, &shown, &format!("{act} {secret}"));
+            assert_eq!(state(place), before, "{act}");
+        }
+        place.sh(&["-w", &secret], &format!("chmod 640 {secret}")).ends(0);
+        assert_ne!(state(place), before, "the control");
     });
 }
 

@@ -3,5 +3,11 @@
 
 mod environment;
 mod exit_codes;
+mod faults;
 mod files;
+mod hostile;
+mod lifetime;
+mod limits;
+mod network;
 mod streams;
+mod terminal;

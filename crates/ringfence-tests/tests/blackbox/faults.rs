@@ -1,0 +1,149 @@
+//! The launcher killed at each stage of a launch: nothing is left behind.
+//!
+//! `RINGFENCE_FAULT=STAGE` makes the launcher kill itself by SIGKILL when that stage is
+//! reached, so that each is hit for certain. Everything of a sandbox holds the standard output
+//! that the test reads to its end: then nobody lives any more.
+
+use ringfence_tests::{Finished, Person, Place, Running, Tier, everybody, everywhere};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// The stages of a launch, by the launcher and by its child, in the order in which they are
+/// reached; the last two only after the command's end.
+fn stages(place: &Place) -> Vec<String> {
+    let trace = place.shell("RINGFENCE_TRACE_LAUNCH=9 $RF -- true 9>trace; cat trace").well();
+    let names: BTreeSet<_> =
+        trace.lines().filter_map(|line| line.split(' ').nth(1)).map(ToOwned::to_owned).collect();
+    std::fs::remove_file(place.project("trace")).unwrap();
+    names.into_iter().collect()
+}
+
+/// A run that dies at a stage. Its command leaves protected things behind, to be put right.
+fn run_with_fault(place: &Place, stage: &str, options: &[&str]) -> Finished {
+    let path = place.text("");
+    let script = format!(
+        "mkdir -p .vscode; echo x > .vscode/tasks.json; echo x > .envrc
+         setsid sh -c 'while :; do sleep 1000; done' {path} &
+         echo ran; true"
+    );
+    let mut command = place.ringfence_run();
+    command.env("RINGFENCE_FAULT", stage).args(options).args(["--", "sh", "-c", &script]);
+    Running::start(command).finish()
+}
+
+#[test]
+fn the_stages_are_known() {
+    everywhere(|place| {
+        let stages = stages(place);
+        for stage in
+            ["policy", "plan", "prepared", "cloned", "child", "view", "rules", "executed", "ended"]
+        {
+            assert!(stages.iter().any(|other| other == stage), "{stage} is not in {stages:?}");
+        }
+    });
+}
+
+#[test]
+fn a_launcher_killed_at_any_stage_leaves_no_process_mount_or_ghost() {
+    everywhere(|place| {
+        for stage in stages(place) {
+            let ended = run_with_fault(place, &stage, &[]);
+            assert_eq!(ended.signal, Some(9), "at {stage}: {} {}", ended.code, ended.err);
+            let left: Vec<String> = place
+                .left_behind()
+                .into_iter()
+                // The process tier's private directory may need the next run, as below.
+                .filter(|what| !what.starts_with("temporary"))
+                .collect();
+            assert_eq!(left, [""; 0], "at {stage}");
+            for ghost in [".vscode", ".envrc"] {
+                // Killed while, or after, it put things right: the next run's business.
+                let late = matches!(stage.as_str(), "ended" | "guards-enforced");
+                assert!(late || !place.project(ghost).exists(), "{ghost} at {stage}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_launcher_killed_at_any_stage_leaves_no_directory_past_the_next_run() {
+    everywhere(|place| {
+        for stage in stages(place) {
+            run_with_fault(place, &stage, &[]);
+            place.run(&[], &["true"]).ends(0);
+            assert_eq!(place.left_behind(), [""; 0], "at {stage}");
+        }
+    });
+}
+
+/// Control groups of ringfence's whose launcher is gone.
+fn dead_groups() -> Vec<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mut found = Vec::new();
+    for line in mounts.lines().filter(|line| line.contains(" cgroup")) {
+        let at = line.split(' ').nth(1).unwrap();
+        for entry in std::fs::read_dir(at).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let pid = name.strip_prefix("ringfence-").and_then(|rest| rest.split('-').next());
+            if pid.is_some_and(|pid| !std::path::Path::new("/proc").join(pid).exists()) {
+                found.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn control_groups_of_killed_launchers_are_removed_by_the_next_run() {
+    everywhere(|place| {
+        let limits = ["--pids", "100"];
+        if place.person != Person::Root || place.run(&limits, &["true"]).code != 0 {
+            return;
+        }
+        for stage in stages(place) {
+            let mut command = place.ringfence_run();
+            command.env("RINGFENCE_FAULT", &stage).args(limits).args(["--", "sleep", "1000"]);
+            if matches!(stage.as_str(), "ended" | "guards-enforced") {
+                continue;
+            }
+            Running::start(command).finish();
+            place.run(&limits, &["true"]).ends(0);
+            assert_eq!(dead_groups(), [PathBuf::new(); 0], "at {stage}");
+        }
+    });
+}
+
+#[test]
+fn a_refused_launch_leaves_nothing() {
+    everywhere(|place| {
+        for options in [
+            &["-r", "no-such"][..],
+            &["--memory", "1"],
+            &["--workdir", "no-such"],
+            &["--tier", "vm"],
+        ] {
+            place.run(options, &["sh", "-c", "echo ran"]).ends(125);
+            assert_eq!(place.left_behind(), [""; 0], "{options:?}");
+        }
+        place.run(&[], &["no-such-program"]).ends(127);
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+#[test]
+fn what_was_there_before_a_killed_run_is_there_after_it() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/project/.vscode/tasks.json", "host's");
+        place.file("home/project/.envrc", "host's");
+        for stage in stages(place) {
+            run_with_fault(place, &stage, &[]);
+            for kept in [".vscode/tasks.json", ".envrc"] {
+                assert_eq!(
+                    std::fs::read_to_string(place.project(kept)).unwrap(),
+                    "host's",
+                    "at {stage}"
+                );
+            }
+        }
+    });
+}

@@ -1,0 +1,286 @@
+//! Odd and hostile surroundings: everything works or is refused in a sentence, and nothing is
+//! left half done.
+
+use ringfence_tests::{Person, Place, Running, Tier, everybody, everywhere, left_out};
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn few_descriptors_are_enough_or_an_error() {
+    everywhere(|place| {
+        let mut worked = 0;
+        for limit in (3..40).chain([64, 256]) {
+            let ended = place.shell(&format!("ulimit -n {limit}; $RF -- sh -c 'echo ran'"));
+            match ended.code {
+                0 => {
+                    assert_eq!(ended.text(), "ran", "{limit}: {}", ended.err);
+                    worked += 1;
+                }
+                125..=127 => {
+                    assert!(
+                        ended.err.starts_with("ringfence: ") || limit < 4,
+                        "{limit}: {}",
+                        ended.err
+                    );
+                    assert_eq!(ended.text(), "");
+                }
+                code => panic!("{limit}: {code} {}", ended.err),
+            }
+            assert_eq!(place.left_behind(), [""; 0], "{limit}");
+        }
+        assert!(worked > 0, "the control");
+    });
+}
+
+#[test]
+fn few_processes_are_an_error() {
+    everybody(Tier::Namespace, |place| {
+        if place.person == Person::Root {
+            return;
+        }
+        for limit in [1, 2, 3] {
+            let ended = place.shell(&format!("exec bash -c 'ulimit -u {limit}; exec $RF -- true'"));
+            assert!(ended.code == 0 || ended.code == 125, "{limit}: {} {}", ended.code, ended.err);
+            assert_eq!(place.left_behind(), [""; 0]);
+        }
+    });
+}
+
+#[test]
+fn a_current_directory_that_is_gone_is_an_error() {
+    everywhere(|place| {
+        let ended = place.shell("mkdir gone; cd gone; rmdir ../gone; $RF -- true");
+        ended.ends(125).says("current directory");
+        // With another one named, it is not needed.
+        let project = place.text("home/project");
+        let script = format!("mkdir gone; cd gone; rmdir ../gone; $RF --workdir {project} -- pwd");
+        let ended = place.shell(&script);
+        assert!(ended.code == 0 && ended.text() == project || ended.code == 125, "{}", ended.err);
+    });
+}
+
+#[test]
+fn odd_homes_work_or_are_refused() {
+    everywhere(|place| {
+        place.shell("unset HOME; $RF -- sh -c 'echo ran'").prints("ran").ends(0);
+        for home in [
+            "/",
+            "",
+            "relative",
+            "/no/such/home",
+            "/dev/null",
+            "/proc",
+            "/usr",
+            "//",
+            "/tmp/../tmp",
+        ] {
+            let ended = place.shell(&format!("HOME='{home}' $RF -- sh -c 'echo ran'"));
+            assert!(
+                ended.code == 0 && ended.text() == "ran"
+                    || ended.code == 125 && ended.text().is_empty(),
+                "HOME={home}: {} {}",
+                ended.code,
+                ended.err
+            );
+            // Whatever home is, the rest of the host stays out of reach.
+            let secret = place.text("outside/secret");
+            let reach = place.shell(&format!("HOME='{home}' $RF -- cat {secret}"));
+            assert_ne!(reach.code, 0, "HOME={home} opens {secret}");
+        }
+        // A home that holds the current directory's parents, as a link.
+        place.link("linked", place.at("home"));
+        let linked = place.text("linked");
+        place.shell(&format!("HOME={linked} $RF -- sh -c 'echo x > made'")).ends(0);
+        assert!(place.project("made").exists());
+    });
+}
+
+#[test]
+fn odd_search_paths_find_what_they_name_and_nothing_else() {
+    everywhere(|place| {
+        place.script("tool", "#!/bin/sh\necho project\n");
+        // An empty path is the current directory's, as for any other program.
+        let control = place.shell("PATH= /usr/bin/env tool");
+        assert_eq!(place.shell("PATH= $RF -- tool").code, control.code);
+        place.shell("$RF -- /bin/echo ran").ends(0);
+        place.shell("rf=\"$RF\"; unset PATH; $rf -- /bin/echo ran").ends(0);
+        let named = place.shell("PATH=.:/usr/bin:/bin $RF -- tool");
+        assert_eq!(named.well(), "project");
+        place.shell("PATH=/usr/bin:/bin $RF -- tool").ends(127);
+        // A program outside of what is granted is not found, wherever PATH leads.
+        place.file("outside/bin/other", "#!/bin/sh\necho outside\n");
+        place
+            .shell("chmod 755 ../../outside/bin/other; PATH=../../outside/bin:$PATH other")
+            .ends(0);
+        let ended = place.shell("PATH=../../outside/bin:/usr/bin:/bin $RF -- other");
+        assert!([126, 127].contains(&ended.code), "{} {}", ended.code, ended.err);
+        let long = format!("PATH={}:/usr/bin:/bin $RF -- true", "/x".repeat(3000));
+        place.shell(&long).ends(0);
+    });
+}
+
+#[test]
+fn variables_that_steer_loaders_and_shells_do_not_steer_ringfence() {
+    everywhere(|place| {
+        for variable in [
+            "LD_PRELOAD=/tmp/x.so",
+            "LD_AUDIT=/tmp/x.so",
+            "LD_LIBRARY_PATH=.",
+            "GCONV_PATH=.",
+            "LD_DEBUG=all",
+            "GLIBC_TUNABLES=glibc.malloc.check=3",
+            "MALLOC_TRACE=trace",
+            "TZ=/etc/shadow",
+            "XDG_CONFIG_HOME=relative",
+            "XDG_STATE_HOME=../../outside",
+            "RUST_BACKTRACE=full",
+            "RUST_LOG=trace",
+            "IFS=/",
+            "BASH_ENV=/no",
+        ] {
+            let ended = place.shell(&format!("env '{variable}' $RF -- /bin/true"));
+            assert_eq!(ended.code, 0, "{variable}: {}", ended.err);
+        }
+        assert!(fs::read_dir(place.project("")).unwrap().next().is_none(), "nothing was written");
+    });
+}
+
+#[test]
+fn arguments_and_environments_as_large_as_the_kernel_takes() {
+    everywhere(|place| {
+        let large = "x".repeat(120_000);
+        let words: Vec<&str> = vec![&large; 10];
+        let mut command = place.ringfence_run();
+        command
+            .env("LARGE", &large)
+            .args(["--", "sh", "-c", "echo $# ${#LARGE}", "sh"])
+            .args(words);
+        assert_eq!(Running::start(command).finish().well(), "10 120000");
+    });
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_no_loss() {
+    everybody(Tier::Namespace, |place: &Place| {
+        if place.person != Person::Root {
+            return;
+        }
+        let small = place.directory("home/project/small");
+        let small = small.to_str().unwrap();
+        let mounted = place.shell(&format!("mount -t tmpfs -o size=64k,mode=777 small {small}"));
+        if mounted.code != 0 {
+            return left_out("a full disk", mounted.err.trim());
+        }
+        fs::write(Path::new(small).join("kept"), "kept").unwrap();
+        fs::create_dir(Path::new(small).join(".git")).unwrap();
+        fs::write(Path::new(small).join(".git/config"), "[core]\n").unwrap();
+        for tier in ["namespace", "process"] {
+            let mut command = place.command(ringfence_tests::binary());
+            command.current_dir(small).args(["run", "--tier", tier, "--", "sh", "-c"]);
+            command.arg(
+                "head -c 1M /dev/zero > big; mkdir .vscode; echo x > .envrc; rm -f big; exit 3",
+            );
+            let ended = Running::start(command).finish();
+            ended.ends(3).says("No space left on device");
+            let text = |name: &str| fs::read_to_string(Path::new(small).join(name)).unwrap();
+            assert_eq!((text("kept").as_str(), text(".git/config").as_str()), ("kept", "[core]\n"));
+            assert!(!Path::new(small).join(".vscode").exists());
+            // And when it is full before and stays so.
+            let mut command = place.command(ringfence_tests::binary());
+            command.current_dir(small).args(["run", "--tier", tier, "--", "sh", "-c"]);
+            command.arg("head -c 1M /dev/zero > big; mkdir .vscode; exit 4");
+            Running::start(command).finish().ends(4);
+            assert!(!Path::new(small).join(".vscode").exists());
+            let mut command = place.command(ringfence_tests::binary());
+            command.current_dir(small).args(["run", "--tier", tier, "--", "rm", "big"]);
+            Running::start(command).finish().ends(0);
+        }
+        place.shell(&format!("umount {small}")).ends(0);
+    });
+}
+
+#[test]
+fn a_policy_of_two_thousand_rules() {
+    everywhere(|place| {
+        let mut reads = Vec::new();
+        for n in 0..1000 {
+            place.file(format!("outside/many/f{n}"), "x");
+            reads.push(format!("{:?}", place.text(format!("outside/many/f{n}"))));
+        }
+        let denied: Vec<String> =
+            (0..1000).map(|n| format!("{:?}", place.text(format!("outside/no/{n}")))).collect();
+        let profile = format!(
+            "extends = [\"default\"]\n[filesystem]\nread = [{}]\ndeny = [{}]\n",
+            reads.join(",\n"),
+            denied.join(",\n")
+        );
+        let file = place.file("outside/many.toml", profile);
+        let many = place.text("outside/many");
+        let script = format!("cat {many}/f0 {many}/f999 && ! cat {}", place.text("outside/secret"));
+        let ended = place.sh(&["-p", file.to_str().unwrap()], &script);
+        assert_eq!(ended.ends(0).text(), "xx");
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+#[test]
+fn a_project_of_a_hundred_thousand_files() {
+    for person in ringfence_tests::people() {
+        let place = Place::new(person, Tier::Namespace);
+        place.shell("mkdir d && cd d && seq 100000 | xargs touch").ends(0);
+        for tier in ["namespace", "process"] {
+            let mut command = place.command(ringfence_tests::binary());
+            command.current_dir(place.project("d")).args(["run", "--tier", tier, "--", "sh", "-c"]);
+            command.arg("test -e 100000 && echo x > 1 && echo y > new");
+            Running::start(command).finish().ends(0);
+            assert_eq!(fs::read_to_string(place.project("d/new")).unwrap(), "y\n");
+        }
+    }
+}
+
+#[test]
+fn names_of_every_kind_can_be_granted() {
+    everywhere(|place| {
+        for name in [
+            "with space",
+            "new\nline",
+            "quote'\"",
+            "dollar$HOME",
+            "*",
+            "-dash",
+            "ünï",
+            "a\\b",
+            "{x}",
+            "#x",
+        ] {
+            place.file(Path::new("outside/odd").join(name).join("file"), "seen");
+            let path = place.text(Path::new("outside/odd").join(name));
+            // `*` is a pattern and `$` names a variable in a rule: there the parent is granted.
+            let special = name.contains(['*', '$']);
+            let granted = if special { place.text("outside/odd") } else { path.clone() };
+            let ended = place.run(&["-r", &granted], &["cat", &format!("{path}/file")]);
+            assert_eq!(ended.quiet(), "seen", "{name:?}");
+        }
+    });
+}
+
+#[test]
+fn a_sandbox_inside_a_sandbox_works_or_says_why_not() {
+    everywhere(|place| {
+        let binary = ringfence_tests::binary().to_str().unwrap();
+        for tier in ["auto", "namespace", "process"] {
+            let inner =
+                [binary, "run", "--tier", tier, "--", "sh", "-c", "echo inner; cat ~/secret"];
+            place.file("home/secret", "x");
+            let ended = place.run(&["-r", binary], &inner);
+            assert!(
+                ended.text() == "inner" && ended.code == 1
+                    || ended.code == 125 && ended.err.starts_with("ringfence: "),
+                "{tier}: {} {} {}",
+                ended.code,
+                ended.text(),
+                ended.err
+            );
+        }
+    });
+}

@@ -1,0 +1,177 @@
+//! Signals in both directions, and the end of everything together.
+
+use ringfence_tests::{Place, Running, Tier, everybody, everywhere};
+use rustix::process::{Pid, Signal, kill_process};
+
+#[test]
+fn signals_are_forwarded() {
+    everywhere(|place| {
+        for (name, signal) in [
+            ("TERM", Signal::TERM),
+            ("HUP", Signal::HUP),
+            ("INT", Signal::INT),
+            ("QUIT", Signal::QUIT),
+            ("USR1", Signal::USR1),
+            ("USR2", Signal::USR2),
+            ("WINCH", Signal::WINCH),
+        ] {
+            let script = format!(
+                "trap 'echo got {name}; exit 5' {name}; echo ready; while :; do sleep 1000 & wait; done"
+            );
+            let mut running = place.start(&[], &["bash", "-c", &script]);
+            running.printed("ready\n").signal(signal);
+            let ended = running.finish();
+            assert_eq!(ended.ends(5).text(), format!("ready\ngot {name}"));
+        }
+    });
+}
+
+#[test]
+fn a_forwarded_signal_that_kills_is_told_as_one() {
+    everywhere(|place| {
+        for signal in [Signal::TERM, Signal::HUP, Signal::USR1] {
+            let mut running = place.start(&[], &["sh", "-c", "echo ready; exec sleep 1000"]);
+            running.printed("ready\n").signal(signal);
+            running.finish().ends(128 + signal.as_raw());
+        }
+    });
+}
+
+#[test]
+fn a_stopped_and_continued_command_goes_on() {
+    everywhere(|place| {
+        let script = "echo ready; read line; echo $line";
+        let mut command = place.ringfence_run();
+        command.args(["--", "sh", "-c", script]);
+        let mut running = Running::start_with(command, b"word\n".to_vec());
+        running.printed("ready\n");
+        running.signal(Signal::TSTP);
+        running.signal(Signal::CONT);
+        assert_eq!(running.finish().ends(0).text(), "ready\nword");
+    });
+}
+
+#[test]
+fn orphans_are_reaped() {
+    everywhere(|place| {
+        // The orphan's entry in /proc goes away only when somebody waits for it.
+        let script =
+            "pid=$(sh -c 'true & echo $!'); while [ -e /proc/$pid ]; do :; done; echo reaped";
+        assert_eq!(place.sh(&[], script).quiet(), "reaped");
+    });
+}
+
+#[test]
+fn inside_there_are_only_its_own_processes() {
+    everybody(Tier::Namespace, |place| {
+        let seen = place.sh(&[], "ls /proc | grep -E '^[0-9]+$' | wc -l").quiet();
+        assert!(seen.parse::<u32>().unwrap() <= 6, "{seen}");
+        // The init cannot be looked into or traced, and signals do not end it.
+        place.sh(&[], "cat /proc/1/environ").ends(1).says("Permission denied");
+        place.sh(&[], "readlink /proc/1/exe || cat /proc/1/maps").ends(1).says("Permission denied");
+        place
+            .sh(&[], "readlink /proc/1/fd/* || ls /proc/1/root/")
+            .ends(2)
+            .says("Permission denied");
+        place.sh(&[], "kill -9 1; kill -TERM 1; exit 6").ends(6);
+    });
+    everybody(Tier::Process, |place| {
+        let parent = format!("kill -0 {}", std::process::id());
+        place.shell(&parent);
+        assert_ne!(place.sh(&[], &parent).code, 0, "signals do not leave the sandbox");
+    });
+}
+
+/// Starts processes that try to outlive the command: in sessions of their own, with no stream
+/// held open, deaf to polite signals.
+fn outliving(place: &Place, then: &str) -> String {
+    let path = place.text("");
+    let stay = "trap \"\" TERM HUP INT QUIT; while :; do sleep 1000; done";
+    format!(
+        "sh -c '{stay}' {path} </dev/null >/dev/null 2>&1 &
+         setsid sh -c '{stay}' {path} </dev/null >/dev/null 2>&1 &
+         (setsid sh -c 'sh -c \"$1\" {path} & sh -c \"$1\" {path}' x '{stay}' {path} </dev/null >/dev/null 2>&1 &)
+         sleep 1000 &
+         echo ready; {then}"
+    )
+}
+
+#[test]
+fn what_runs_in_the_background_ends_with_the_command() {
+    everywhere(|place| {
+        let ended = place.sh(&[], &outliving(place, "exit 4"));
+        assert_eq!(ended.ends(4).text(), "ready");
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+#[test]
+fn killing_the_launcher_ends_everything() {
+    everywhere(|place| {
+        let mut running = place.start(&[], &["sh", "-c", &outliving(place, "wait")]);
+        running.printed("ready\n").signal(Signal::KILL);
+        // The end of standard output: everybody who held it is gone.
+        running.finish().ends(137);
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+/// The children of a process.
+fn children(pid: u32) -> Vec<i32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+#[test]
+fn killing_the_process_that_watches_inside_ends_everything() {
+    everywhere(|place| {
+        let mut running = place.start(&[], &["sh", "-c", &outliving(place, "wait")]);
+        running.printed("ready\n");
+        let [watcher] = children(running.pid())[..] else { panic!("one child") };
+        kill_process(Pid::from_raw(watcher).unwrap(), Signal::KILL).unwrap();
+        running.finish().ends(137);
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+#[test]
+fn what_is_protected_is_put_right_when_the_launcher_is_killed() {
+    everywhere(|place| {
+        let script = "mkdir .vscode && echo x > .vscode/tasks.json && echo x > .envrc && echo ready && exec sleep 1000";
+        let mut running = place.start(&[], &["sh", "-c", script]);
+        running.printed("ready\n").signal(Signal::KILL);
+        running.finish();
+        assert!(!place.project(".vscode").exists());
+        assert!(!place.project(".envrc").exists());
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+#[test]
+fn twenty_at_once() {
+    everywhere(|place| {
+        let all: Vec<Running> = (0..20)
+            .map(|n| place.start(&[], &["sh", "-c", &format!("echo x > f{n}; exit {n}")]))
+            .collect();
+        for (n, running) in all.into_iter().enumerate() {
+            let ended = running.finish();
+            assert_eq!((ended.code, ended.err.as_str()), (n as i32, ""));
+            assert!(place.project(format!("f{n}")).exists());
+        }
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+#[test]
+fn the_watching_process_shows_nothing_and_takes_little() {
+    everybody(Tier::Namespace, |place| {
+        let mut running = place.start(&[], &["sh", "-c", "echo ready; exec sleep 1000"]);
+        running.printed("ready\n");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let resident: u64 = resident.split_whitespace().next().unwrap().parse().unwrap();
+        assert!(resident <= 4096, "the launcher holds {resident} KiB");
+        running.signal(Signal::TERM);
+        running.finish().ends(143);
+    });
+}

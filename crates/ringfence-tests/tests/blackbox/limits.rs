@@ -1,0 +1,152 @@
+//! Limits, by whatever mechanism this host has; where it has none, an honest refusal.
+
+use ringfence_tests::{Person, Place, Tier, everybody, everywhere};
+
+/// Whether the plan is made with these options; if not, the refusal names the layer and how to
+/// accept its absence, and accepting it works.
+fn planned(place: &Place, options: &[&str], layer: &str) -> bool {
+    let run = place.run(options, &["true"]);
+    if run.code == 0 {
+        return true;
+    }
+    run.ends(125).says(&format!("--allow-degraded {layer}"));
+    let accepted = [options, &["--allow-degraded", layer]].concat();
+    place.run(&accepted, &["true"]).ends(0).says(&format!("running without {layer}"));
+    false
+}
+
+#[test]
+fn processes_are_counted() {
+    everywhere(|place| {
+        // dash ends when it cannot fork, so the count is in what it managed to say.
+        let script =
+            "i=0; while [ $i -lt 60 ]; do sleep 1000 & i=$((i + 1)); echo $i; done; echo all";
+        assert!(place.sh(&[], script).well().ends_with("all"), "the control");
+        if planned(place, &["--pids", "20"], "pids-limit") {
+            let ended = place.sh(&["--pids", "20"], script);
+            assert!(!ended.text().ends_with("all"), "60 processes were started");
+            let started: u32 = ended.text().lines().last().unwrap_or("0").parse().unwrap();
+            assert!((5..20).contains(&started), "{started}; {}", ended.err);
+        } else {
+            assert!(place.tier == Tier::Process || place.person == Person::Root);
+        }
+    });
+}
+
+#[test]
+fn memory_is_limited_for_all_processes_together() {
+    everywhere(|place| {
+        // tail keeps the last line, and there is only one.
+        let fill = "head -c 200M /dev/zero | tail -n 1 | wc -c";
+        assert_eq!(place.sh(&[], fill).well(), "209715200", "the control");
+        if planned(place, &["--memory", "64M"], "memory-limit") {
+            let ended = place.sh(&["--memory", "64M"], fill);
+            assert_ne!(ended.text(), "209715200");
+            ended.says("--memory");
+        } else {
+            assert_eq!(place.person, Person::Ordinary);
+        }
+    });
+}
+
+#[test]
+fn processors_are_limited() {
+    everywhere(|place| {
+        if planned(place, &["--cpus", "1"], "cpus-limit") {
+            let mut running =
+                place.start(&["--cpus", "1"], &["sh", "-c", "nproc; echo there; exec cat"]);
+            running.printed("there");
+            let by_count = running.so_far().starts_with("1\n");
+            let groups = own_groups(running.pid());
+            let by_group = groups.iter().any(|group| {
+                std::fs::read_to_string(group.join("cpu.cfs_quota_us"))
+                    .is_ok_and(|quota| quota.trim() == "100000")
+                    || std::fs::read_to_string(group.join("cpu.max"))
+                        .is_ok_and(|quota| quota.starts_with("100000 "))
+            });
+            assert!(by_count || by_group, "{} {groups:?}", running.so_far());
+            running.finish().ends(0);
+            assert!(groups.iter().all(|group| !group.exists()), "groups are removed");
+        }
+        planned(place, &["--cpus", "0.5"], "cpus-limit");
+    });
+}
+
+/// Control groups that a launcher made.
+fn own_groups(launcher: u32) -> Vec<std::path::PathBuf> {
+    let prefix = format!("ringfence-{launcher}-");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mut found = Vec::new();
+    for line in mounts.lines().filter(|line| line.contains(" cgroup")) {
+        let at = line.split(' ').nth(1).unwrap();
+        for entry in std::fs::read_dir(at).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                found.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn open_files_are_limited_and_cannot_be_raised() {
+    everywhere(|place| {
+        let ended = place
+            .run(&["--open-files", "32"], &["bash", "-c", "ulimit -n; ulimit -Hn; ulimit -n 64"]);
+        assert_eq!(ended.text(), "32\n32");
+        ended.ends(1);
+        let open = "for i in $(seq 10 50); do eval \"exec $i</dev/null\" || exit 3; done; echo all";
+        assert_eq!(place.run(&[], &["bash", "-c", open]).well(), "all");
+        let ended = place.run(&["--open-files", "32"], &["bash", "-c", open]);
+        assert_ne!(ended.code, 0);
+        ended.says("Bad file descriptor");
+    });
+}
+
+#[test]
+fn the_private_directories_have_a_size() {
+    everybody(Tier::Namespace, |place| {
+        for directory in ["/tmp", "/dev/shm", "$HOME"] {
+            let fill = format!("head -c 3M /dev/zero > {directory}/big");
+            place.sh(&[], &fill).ends(0);
+            place.sh(&["--disk", "1M"], &fill).ends(1).says("No space left on device");
+        }
+        // The project is the host's file system, not one of them.
+        place.sh(&["--disk", "1M"], "head -c 3M /dev/zero > big").ends(0);
+    });
+    everybody(Tier::Process, |place| {
+        assert!(!planned(place, &["--disk", "1M"], "disk-limit"));
+    });
+}
+
+#[test]
+fn a_timeout_reaches_those_who_hide_from_it() {
+    everywhere(|place| {
+        let path = place.text("");
+        let hidden = format!(
+            "trap '' TERM HUP INT
+             setsid sh -c 'trap \"\" TERM; while :; do sleep 1000; done' {path} </dev/null >/dev/null 2>&1 &
+             (setsid setsid sleep 1000 &)
+             while :; do sleep 1000; done"
+        );
+        place.sh(&["--timeout", "200ms"], &hidden).ends(124).says("--timeout");
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+#[test]
+fn a_timeout_first_asks() {
+    everywhere(|place| {
+        let script = "trap 'echo asked; exit 3' TERM; while :; do sleep 1000 & wait; done";
+        let ended = place.sh(&["--timeout", "300ms"], script);
+        assert_eq!(ended.ends(124).text(), "asked");
+    });
+}
+
+#[test]
+fn no_core_files_are_written() {
+    everywhere(|place| {
+        let ended = place.run(&[], &["bash", "-c", "ulimit -c; ulimit -Hc"]);
+        assert_eq!(ended.well(), "0\n0");
+    });
+}
