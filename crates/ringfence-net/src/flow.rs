@@ -3,7 +3,7 @@
 use crate::decision::{Event, Way};
 use crate::first::{self, First};
 use crate::gateway::{Shared, Subject};
-use crate::relay::{self, Counts, Gate};
+use crate::relay::{self, Counts, Gate, Verdict};
 use crate::rules;
 use ringfence_policy::Host;
 use std::io;
@@ -150,13 +150,15 @@ pub(crate) async fn carry(
     }
 }
 
-/// Whether the client's first bytes fit: `None` asks for more of them.
-fn judge(shared: &Shared, subject: &Subject, bytes: &[u8]) -> Option<Result<(), String>> {
+/// What is done with the client's first bytes.
+fn judge(shared: &Shared, subject: &Subject, bytes: &[u8]) -> Verdict {
     let first = first::first(bytes);
-    if first == First::More && bytes.len() < first::MOST {
-        return None;
+    match first {
+        First::More if bytes.len() < first::MOST => return Verdict::Hold,
+        First::Word => return Verdict::PassAndWatch,
+        _ => {}
     }
-    Some(match &subject.host {
+    let result = match &subject.host {
         Host::Name(name) if name != "localhost" => {
             first::fits(&first, name, rules::every_name(&shared.policy, subject.port))
         }
@@ -169,7 +171,11 @@ fn judge(shared: &Shared, subject: &Subject, bytes: &[u8]) -> Option<Result<(), 
             }
             _ => Ok(()),
         },
-    })
+    };
+    match result {
+        Ok(()) => Verdict::Pass,
+        Err(text) => Verdict::Refuse(text),
+    }
 }
 
 /// An error's text for a client.

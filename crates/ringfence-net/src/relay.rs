@@ -53,14 +53,26 @@ impl From<io::Error> for Broken {
     }
 }
 
-/// What looks at a client's first bytes: `None` asks for more of them.
-type Judge<'a> = &'a (dyn Fn(&[u8]) -> Option<Result<(), String>> + Send + Sync);
+/// What is done with a client's first bytes.
+pub(crate) enum Verdict {
+    /// They pass, and all that follows.
+    Pass,
+    /// They pass, and will be judged again with what follows.
+    PassAndWatch,
+    /// They are held until more of them is there.
+    Hold,
+    /// They do not fit.
+    Refuse(String),
+}
+
+/// What looks at all of a client's first bytes.
+type Judge<'a> = &'a (dyn Fn(&[u8]) -> Verdict + Send + Sync);
 
 /// Nothing of the client's passes before it is judged.
 pub(crate) struct Gate<'a> {
     /// What was read from the client already.
     pub early: Vec<u8>,
-    /// Says whether the bytes fit.
+    /// Says what is done with them.
     pub judge: Judge<'a>,
 }
 
@@ -118,11 +130,16 @@ async fn upward(
     count: &AtomicU64,
 ) -> Result<(), Broken> {
     let mut first = gate.early;
+    let mut passed = 0;
     loop {
         match (gate.judge)(&first) {
-            Some(Ok(())) => break,
-            Some(Err(refused)) => return Err(Broken::Refused(refused)),
-            None => {}
+            Verdict::Pass => break,
+            Verdict::Refuse(text) => return Err(Broken::Refused(text)),
+            Verdict::Hold => {}
+            Verdict::PassAndWatch => {
+                server.write_all(&first[passed..]).await?;
+                passed = first.len();
+            }
         }
         client.readable().await?;
         let more = SHARED.with_borrow_mut(|buffer| {
@@ -138,7 +155,7 @@ async fn upward(
             Err(error) => return Err(error.into()),
         }
     }
-    server.write_all(&first).await?;
+    server.write_all(&first[passed..]).await?;
     count.fetch_add(first.len() as u64, Relaxed);
     drop(first);
     pump(client, server, count).await

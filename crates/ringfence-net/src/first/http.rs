@@ -18,6 +18,7 @@ pub(super) fn read(bytes: &[u8]) -> First {
     }
     let Some(line_end) = bytes.iter().position(|&byte| byte == b'\n') else {
         return match may_become(bytes) {
+            true if skipped == 0 && bytes.iter().all(|&byte| token(byte)) => First::Word,
             true => First::More,
             false => First::Other,
         };
@@ -177,5 +178,6 @@ mod tests {
         }
         assert_eq!(read(b"\x80\x2e\x01"), First::Other);
         assert_eq!(read(b"GET / HT"), First::More);
+        assert_eq!(read(b"0042"), First::Word);
     }
 }
