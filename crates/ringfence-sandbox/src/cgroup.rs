@@ -86,7 +86,6 @@ impl Groups {
             let path = parent.join(format!("{PREFIX}{}-{session}", std::process::id()));
             let made = groups.make_one(&path, settings, second);
             if let Err((call, error)) = made {
-                groups.remove();
                 let errno = sys::Errno::new(error.raw_os_error().unwrap_or(5));
                 let advice = "the limit cannot be set in this control group";
                 return Err(LaunchError::call(call, errno, advice));
@@ -158,9 +157,11 @@ impl Groups {
         }
         hit
     }
+}
 
-    /// Removes the groups, which are empty by now.
-    pub fn remove(&self) {
+/// Removes the groups, which are empty by now. (The child's copy is never dropped: it exits.)
+impl Drop for Groups {
+    fn drop(&mut self) {
         let second = self.v2.iter().map(|(path, _)| path);
         for path in second.chain(self.v1.keys()) {
             let _ = fs::remove_dir(path);

@@ -2,7 +2,7 @@
 
 use crate::error::LaunchError;
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// `$XDG_STATE_HOME/ringfence`, or `~/.local/state/ringfence`.
@@ -38,39 +38,65 @@ pub(crate) fn make_home(path: &Path) -> Result<(), LaunchError> {
     })
 }
 
-/// Makes the process tier's directory (`home`, `tmp`), with links to what home shows.
-pub(crate) fn make_private(
-    session: &str,
-    links: &[(PathBuf, PathBuf)],
-) -> Result<PathBuf, LaunchError> {
-    let path = std::env::temp_dir().join(format!("ringfence-{session}"));
-    let failed = |error: std::io::Error| {
-        let errno = ringfence_sys::Errno::new(error.raw_os_error().unwrap_or(5));
-        let advice = "TMPDIR must name a directory that can be written";
-        LaunchError::call(format!("mkdir({})", path.display()), errno, advice)
-    };
-    // Not recursive: somebody else's directory of that name is an error.
-    fs::DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
-    let made = (|| {
-        fs::create_dir(path.join("tmp"))?;
-        let home = path.join("home");
-        fs::create_dir(&home)?;
-        for (name, target) in links {
-            let link = home.join(name);
-            if let Some(parent) = link.parent() {
-                fs::create_dir_all(parent)?;
+/// Where the process tier's directory of a session is: below one of the user's own in the
+/// directory for temporary files, named for the launcher, so that what a killed launcher left
+/// is known.
+pub(crate) fn private_path(session: &str) -> PathBuf {
+    let user = ringfence_sys::identity::user();
+    let name = format!("{}-{session}", std::process::id());
+    std::env::temp_dir().join(format!("ringfence-{user}")).join(name)
+}
+
+/// Makes the process tier's directory (`home`, `tmp`), with links to what home shows, and
+/// removes those of launchers that are gone.
+///
+/// # Errors
+/// The file system's; a directory of the user's name that is not the user's.
+pub(crate) fn make_private(path: &Path, links: &[(PathBuf, PathBuf)]) -> std::io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    match fs::DirBuilder::new().mode(0o700).create(parent) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let data = parent.symlink_metadata()?;
+            if !data.is_dir() || data.uid() != ringfence_sys::identity::user() {
+                let why = format!("{} is not a directory of this user's", parent.display());
+                return Err(std::io::Error::other(why));
             }
-            std::os::unix::fs::symlink(target, link)?;
+            remove_dead(parent);
         }
-        Ok(())
-    })();
-    if made.is_err() {
-        remove_private(&path);
+        other => other?,
     }
-    made.map_err(failed).map(|()| path)
+    fs::DirBuilder::new().mode(0o700).create(path)?;
+    fs::create_dir(path.join("tmp"))?;
+    let home = path.join("home");
+    fs::create_dir(&home)?;
+    for (name, target) in links {
+        let link = home.join(name);
+        if let Some(parent) = link.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        std::os::unix::fs::symlink(target, link)?;
+    }
+    Ok(())
+}
+
+fn remove_dead(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.split('-').next()?.parse::<i32>().ok());
+        if pid.is_some_and(|pid| {
+            ringfence_sys::signal::kill(pid, 0) == Err(ringfence_sys::Errno::ESRCH)
+        }) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// Removes it. What the command left in it goes too; links are removed, not followed.
 pub(crate) fn remove_private(path: &Path) {
     let _ = fs::remove_dir_all(path);
+    if let Some(parent) = path.parent() {
+        // Only the last one out succeeds.
+        let _ = fs::remove_dir(parent);
+    }
 }

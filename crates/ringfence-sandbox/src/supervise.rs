@@ -60,6 +60,8 @@ struct Watch<'a> {
     outcome: Outcome,
     failure: Option<LaunchError>,
     started: &'a dyn Fn(),
+    /// The run is limited in time.
+    timeout: bool,
 }
 
 /// Waits until the sandbox has ended.
@@ -76,7 +78,13 @@ pub(crate) fn until_end(
         .map_err(|errno| LaunchError::call("signalfd", errno, "raise the limit of open files"))?;
     trace.mark("watching");
     let mut deadline = timeout.map(|timeout| Instant::now() + timeout);
-    let mut watch = Watch { child: &child, outcome: Outcome::default(), failure: None, started };
+    let mut watch = Watch {
+        child: &child,
+        outcome: Outcome::default(),
+        failure: None,
+        started,
+        timeout: timeout.is_some(),
+    };
     let code = loop {
         let wait = deadline.map_or(-1, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -157,20 +165,25 @@ impl Watch<'_> {
 
     /// Takes all messages; stops as the command did, if it still is.
     fn messages(&mut self) {
-        if self.take_messages() {
-            sys::signal::raise_default(SIGSTOP);
+        match self.take_messages() {
+            // A stopped launcher keeps no time: only the user's own stop may halt the clock.
+            Some(signal) if self.timeout && signal == SIGSTOP => {}
+            Some(_) => sys::signal::raise_default(SIGSTOP),
+            None => {}
         }
     }
 
-    /// Takes all messages; returns whether the last word on stopping is that it stopped.
-    fn take_messages(&mut self) -> bool {
-        let mut stopped = false;
+    /// Takes all messages; returns the signal that stopped the command, if it still is stopped.
+    fn take_messages(&mut self) -> Option<i32> {
+        let mut stopped = None;
         let mut message = [0u8; 4096];
         while let Ok(length) = sys::fd::receive(self.child.control.as_fd(), &mut message, false) {
             match message[..length].first() {
                 None => break,
-                Some(b'S') => stopped = true,
-                Some(b'C') => stopped = false,
+                Some(b'S') => {
+                    stopped = Some(message.get(1).map_or(SIGSTOP, |&signal| i32::from(signal)))
+                }
+                Some(b'C') => stopped = None,
                 Some(_) => self.message(&message[..length]),
             }
         }

@@ -41,8 +41,10 @@ impl Trace {
         }
         if self.fault.as_deref() == Some(name) {
             let _ = sys::fd::send(control, b"D");
-            // The launcher's death ends us.
-            let _ = sys::signal::wait(sys::signal::SignalSet::EMPTY, None);
+            // The launcher's death ends us at once, or is the signal that the warden waits for.
+            let death = sys::signal::SignalSet::of(&[sys::signal::parent_death()]);
+            let _ = sys::signal::wait(death, None);
+            let _ = sys::signal::kill(std::process::id() as i32, sys::signal::parent_death());
         }
     }
 

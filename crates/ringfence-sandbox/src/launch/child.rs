@@ -43,12 +43,15 @@ pub(super) fn main(prepared: Prepared<'_>) -> ! {
                 control: prepared.control,
                 tier: prepared.plan.tier,
                 guarding: prepared.guarding,
-                private: prepared.private,
+                private: prepared.private.clone(),
             };
             warden.watch()
         }
         Err(failed) => failed,
     };
+    if let Some(private) = &prepared.private {
+        crate::state::remove_private(private);
+    }
     let mut message = vec![report.tag()];
     message.extend_from_slice(text.as_bytes());
     let _ = sys::fd::send(prepared.control.as_fd(), &message);
@@ -58,12 +61,12 @@ pub(super) fn main(prepared: Prepared<'_>) -> ! {
 fn start(prepared: &Prepared<'_>) -> Result<i32, (Report, String)> {
     let setup = |text: String| (Report::Setup, text);
     let plan = prepared.plan;
-    // Until the command runs there is nothing to put right: just die with the launcher.
-    sys::process::set_parent_death_signal(9)
-        .map_err(|errno| setup(failure("ask for its end", errno)))?;
-    if launcher_is_gone(prepared) {
-        sys::process::exit_now(125);
+    if plan.tier == Tier::Process {
+        // Its directory must go when the launcher dies: the death is a signal that waits.
+        let _ = sys::signal::set_mask(SignalSet::ALL);
     }
+    set_death_signal(plan.tier).map_err(|errno| setup(failure("ask for its end", errno)))?;
+    leave_if_orphaned(prepared);
     sys::process::set_name(c"ringfence-init");
     prepared.mark("child");
     prepared.groups.join_v1().map_err(setup)?;
@@ -73,6 +76,12 @@ fn start(prepared: &Prepared<'_>) -> Result<i32, (Report, String)> {
     }
     if plan.tier == Tier::Process {
         sys::process::become_subreaper().map_err(|errno| setup(failure("adopt orphans", errno)))?;
+    }
+    if let Some(private) = &prepared.private {
+        let failed = |error| {
+            format!("cannot make {}: {error} (TMPDIR names another place)", private.display())
+        };
+        crate::state::make_private(private, &plan.home_links).map_err(failed).map_err(setup)?;
     }
     prepared.mark("identity");
     let network_failed = |errno| setup(failure("make a network namespace", errno));
@@ -96,9 +105,23 @@ fn start(prepared: &Prepared<'_>) -> Result<i32, (Report, String)> {
     spawn(prepared, command)
 }
 
-/// Whether the launcher died before the death signal was set: its end of the socket is closed.
-fn launcher_is_gone(prepared: &Prepared<'_>) -> bool {
-    sys::fd::receive(prepared.control.as_fd(), &mut [0; 1], false) == Ok(0)
+/// In the namespace tier nothing outlives the launcher before the command runs: just die with it.
+fn set_death_signal(tier: Tier) -> sys::Result<()> {
+    sys::process::set_parent_death_signal(match tier {
+        Tier::Namespace => 9,
+        Tier::Process => sys::signal::parent_death(),
+    })
+}
+
+/// Ends here if the launcher died before, or while the death signal was being set: its end of
+/// the socket is closed then.
+fn leave_if_orphaned(prepared: &Prepared<'_>) {
+    if sys::fd::receive(prepared.control.as_fd(), &mut [0; 1], false) == Ok(0) {
+        if let Some(private) = &prepared.private {
+            crate::state::remove_private(private);
+        }
+        sys::process::exit_now(125);
+    }
 }
 
 /// Maps the user and the group to themselves, and nobody else: inside, files of others belong
@@ -215,9 +238,7 @@ fn spawn(prepared: &Prepared<'_>, mut command: Command) -> Result<i32, (Report, 
     // The warden ends the sandbox in order when the launcher dies.
     let _ = sys::signal::set_mask(SignalSet::ALL);
     let _ = sys::process::set_parent_death_signal(sys::signal::parent_death());
-    if launcher_is_gone(prepared) {
-        sys::process::exit_now(125);
-    }
+    leave_if_orphaned(prepared);
     let path = command.path.clone();
     let mut result = sys::process::spawn(&command);
     if let Err((Step::Execute, Errno::ENOEXEC)) = result {

@@ -111,7 +111,7 @@ fn run_under_our_umask(
     }
     let groups = crate::cgroup::Groups::make(&plan.limits, &order.session)?;
     let private = match plan.tier {
-        Tier::Process => Some(crate::state::make_private(&order.session, &plan.home_links)?),
+        Tier::Process => Some(crate::state::private_path(&order.session)),
         Tier::Namespace => None,
     };
     let (ours, theirs) = sys::fd::socket_pair()
@@ -146,9 +146,6 @@ fn run_under_our_umask(
         Ok(Forked::Parent(pid, pidfd)) => (pid, pidfd),
         Err(errno) => {
             let _ = sys::signal::set_mask(mask);
-            if let Some(private) = &private {
-                crate::state::remove_private(private);
-            }
             return Err(clone_error(plan, errno));
         }
     };
@@ -159,7 +156,7 @@ fn run_under_our_umask(
     let outcome = supervise::until_end(supervised, timeout(plan), trace, &|| started(plan));
     trace.mark("ended");
     let limits_hit = groups.limits_hit();
-    groups.remove();
+    drop(groups);
     if let Some(private) = &private {
         crate::state::remove_private(private);
     }
