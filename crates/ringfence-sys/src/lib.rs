@@ -14,6 +14,7 @@ mod message;
 pub mod mount;
 pub mod netlink;
 pub mod nft;
+pub mod notify;
 pub mod process;
 pub mod route;
 pub mod seccomp;
