@@ -1,6 +1,7 @@
 //! What every group works with: the lanes, the workspace, and a way to run one command once.
 
 use crate::error::{Error, Result, error};
+use crate::host::Lookout;
 use crate::lanes::{self, Kind, Lane};
 use crate::options::Options;
 use crate::progress::Progress;
@@ -33,6 +34,8 @@ pub struct Bench {
     pub absent: Vec<String>,
     /// The source of the random order.
     pub rng: Rng,
+    /// What other work there is on the machine.
+    pub lookout: Lookout,
     /// What the terminal shows.
     pub progress: Progress,
     env: Vec<OsString>,
@@ -67,6 +70,7 @@ impl Bench {
             ringfence: lanes::ringfence(&exe, &options),
             peers: Vec::new(),
             absent: Vec::new(),
+            lookout: Lookout::default(),
             options,
             exe,
             work,

@@ -61,7 +61,8 @@ fn against(out: &mut String, baseline: &Run, result: &Run, limit: f64) -> usize 
         failed += 1;
         let _ = writeln!(out, "FAIL {text}");
     }
-    let judged = comparison.lines.len() - comparison.count(Verdict::Unsure);
+    let aside = comparison.count(Verdict::Unsure) + comparison.count(Verdict::Control);
+    let judged = comparison.lines.len() - aside;
     let _ = writeln!(out, "{judged} measures held against the baseline, limit {limit}");
     failed
 }

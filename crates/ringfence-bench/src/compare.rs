@@ -1,12 +1,16 @@
 //! `bench compare`: did anything change between two results, surely and noticeably?
 //!
-//! Two runs of the same build never give the same numbers. Three things keep that from looking like a
-//! change. Measures with a baseline are compared by their factor over it, taken in pairs within each
-//! run: what the machine does differently from one hour to the next cancels. The interval of
-//! the change is a block bootstrap's, at a confidence raised by the number of measures compared
-//! (Bonferroni), so that the chance of one false alarm *in the whole comparison* is under 5 %. And a
-//! change must exceed a smallest size that two runs differ by for reasons no sample within a run
-//! shows: where memory happened to lie, which core it was.
+//! Two runs of the same build never give the same numbers. Five things keep that from looking like a
+//! change:
+//!
+//! - Measures with a baseline are compared by their factor over it, taken in pairs within each run:
+//!   what the machine does differently from one hour to the next cancels.
+//! - What has not changed between the two runs (the floor, peers of the same version, the baseline)
+//!   is not judged but serves as a **control**: as far as it moved, the others may have moved as well.
+//! - The interval's confidence allows for the number of measures compared (Bonferroni), so that the
+//!   chance of one false alarm *in the whole comparison* is under 5 %.
+//! - Other work on the machine, which each run looks for while it measures, widens every interval.
+//! - A change must exceed a smallest size.
 
 use crate::error::Result;
 use crate::model::{Better, Group, Measure, Run};
@@ -19,11 +23,17 @@ use std::path::Path;
 
 /// The chance of a false alarm in a whole comparison.
 pub const ALARM: f64 = 0.05;
-/// By how much two runs of one build differ, as measured (`docs/benchmarking.md`), beyond what
-/// their samples show.
-pub const BETWEEN: f64 = 0.01;
 /// Changes smaller than this share are not reported.
-pub const SMALLEST: f64 = 0.04;
+pub const SMALLEST: f64 = 0.05;
+/// By how much the factors of two runs of one build differ at least, beyond what their samples show.
+const FACTORS: f64 = 0.02;
+/// The same for values that have no baseline: the machine's own drift is in them.
+const VALUES: f64 = 0.05;
+/// How much of other work's share of the processors the factors may move by: what was seen between
+/// runs of one build on a machine that was busy with compilers.
+const DISTURBANCE: f64 = 0.3;
+/// Controls are few: what they show is taken this much larger.
+const CAUTION: f64 = 1.25;
 
 /// What became of one measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -37,6 +47,8 @@ pub enum Verdict {
     Worse,
     /// There are too few samples to say.
     Unsure,
+    /// It is the same program in both runs: what moved is the machine.
+    Control,
 }
 
 /// One measure in both results.
@@ -44,7 +56,7 @@ pub enum Verdict {
 pub struct Line {
     /// Which measure: `group/workload/metric/lane`.
     pub key: String,
-    /// What was compared: `factor` over the baseline, or the `value` itself.
+    /// What was compared: the `factor` over the baseline, or the `value` itself.
     pub by: &'static str,
     /// The earlier median.
     pub before: f64,
@@ -67,6 +79,9 @@ pub struct Comparison {
     pub schema: u32,
     /// The measures that both results have.
     pub lines: Vec<Line>,
+    /// By what share a factor may differ between two such runs of one build: from the controls, and
+    /// from the other work there was.
+    pub uncertainty: f64,
     /// The measures that only one of them has, or that failed in one.
     pub unmatched: Vec<String>,
     /// What makes the comparison doubtful.
@@ -86,38 +101,70 @@ pub fn run(before: &Path, after: &Path, json: bool, all: bool) -> Result<i32> {
     Ok(0)
 }
 
-/// A measure's series as it is compared.
-struct Series {
+/// A measure in both runs.
+struct Pair {
+    key: String,
+    better: Better,
+    control: bool,
     by: &'static str,
-    values: Vec<f64>,
+    before: Vec<f64>,
+    after: Vec<f64>,
 }
 
 /// The pairs' factors when the measure has a baseline that can carry them, else its own samples.
-fn series(group: &Group, measure: &Measure, noise: f64) -> Series {
-    if let Some(base) = group.baseline_of(measure).filter(|base| {
+fn series(group: &Group, measure: &Measure, noise: f64) -> (&'static str, Vec<f64>) {
+    let usable = |base: &&Measure| {
         carries(base, noise)
             && base.samples.iter().all(|sample| *sample > 0.0)
             && base.samples.len() == measure.samples.len()
             && base.samples.len() >= stats::FEWEST
-    }) {
-        return Series { by: "factor", values: stats::ratios(&base.samples, &measure.samples) };
+    };
+    match group.baseline_of(measure).filter(usable) {
+        Some(base) => ("factor", stats::ratios(&base.samples, &measure.samples)),
+        None => ("value", measure.samples.clone()),
     }
-    Series { by: "value", values: measure.samples.clone() }
 }
 
 /// Compares two results.
 #[must_use]
 pub fn compare(before: &Run, after: &Run) -> Comparison {
-    let mut pairs = Vec::new();
-    let mut unmatched = Vec::new();
+    let (pairs, unmatched) = matched(before, after);
+    let judged = pairs.iter().filter(|pair| !pair.control).count();
+    let level = 1.0 - ALARM / judged.max(1) as f64;
+    let moved = |by| moved(&pairs, by) * CAUTION;
+    let disturbed = before.host.other_work.max(after.host.other_work) * DISTURBANCE;
+    let factors = moved("factor").max(FACTORS).max(disturbed);
+    let values = moved("value").max(VALUES).max(disturbed);
+    let mut rng = Rng::with_seed(1);
+    let lines = pairs.iter().map(|pair| {
+        let between = if pair.by == "factor" { factors } else { values };
+        judge(pair, level, between, &mut rng)
+    });
+    Comparison {
+        schema: crate::model::SCHEMA,
+        lines: lines.collect(),
+        uncertainty: factors,
+        unmatched,
+        warnings: doubts(before, after),
+    }
+}
+
+/// The measures of both runs, and what is in one only.
+fn matched(before: &Run, after: &Run) -> (Vec<Pair>, Vec<String>) {
+    let (mut pairs, mut unmatched) = (Vec::new(), Vec::new());
     for (group, measure) in before.measures() {
         let key = measure.key(&group.name);
         let other = after.measures().find(|(group, measure)| measure.key(&group.name) == key);
         match other {
             Some((other_group, other)) if measure.error.is_empty() && other.error.is_empty() => {
-                let a = series(group, measure, before.host.clock_noise_ns);
-                let b = series(other_group, other, after.host.clock_noise_ns);
-                pairs.push((key, measure.better, a, b));
+                let mut a = series(group, measure, before.host.clock_noise_ns);
+                let mut b = series(other_group, other, after.host.clock_noise_ns);
+                if a.0 != b.0 {
+                    (a, b) = (("value", measure.samples.clone()), ("value", other.samples.clone()));
+                }
+                let control = is_control(group, measure, before, after);
+                let better = measure.better;
+                pairs.push(Pair { key, better, control, by: a.0, before: a.1, after: b.1 });
             }
             Some((_, other)) if other.error.is_empty() => {
                 unmatched.push(format!("{key}: failed before"))
@@ -126,37 +173,59 @@ pub fn compare(before: &Run, after: &Run) -> Comparison {
             None => unmatched.push(format!("{key}: only in the earlier result")),
         }
     }
-    let keys: Vec<String> =
-        before.measures().map(|(group, measure)| measure.key(&group.name)).collect();
+    let keys: Vec<String> = before.measures().map(|(group, m)| m.key(&group.name)).collect();
     let new = after.measures().map(|(group, measure)| measure.key(&group.name));
     unmatched.extend(
         new.filter(|key| !keys.contains(key)).map(|key| format!("{key}: only in the later result")),
     );
-    let level = 1.0 - ALARM / pairs.len().max(1) as f64;
-    let mut rng = Rng::with_seed(1);
-    let lines =
-        pairs.into_iter().map(|(key, better, a, b)| judge(key, better, &a, &b, level, &mut rng));
-    Comparison {
-        schema: crate::model::SCHEMA,
-        lines: lines.collect(),
-        unmatched,
-        warnings: doubts(before, after),
-    }
+    (pairs, unmatched)
 }
 
-fn judge(key: String, better: Better, a: &Series, b: &Series, level: f64, rng: &mut Rng) -> Line {
-    let (before, after) = (stats::median(&a.values), stats::median(&b.values));
-    let change =
-        if a.by == b.by { stats::change(&a.values, &b.values, level, BETWEEN, rng) } else { None };
+/// Whether the same program was measured in both runs: another lane's baseline, the floor, or a peer
+/// of the same version.
+fn is_control(group: &Group, measure: &Measure, before: &Run, after: &Run) -> bool {
+    let is_baseline = group.measures.iter().any(|other| {
+        other.baseline == measure.lane
+            && other.workload == measure.workload
+            && other.metric == measure.metric
+    });
+    let subject =
+        |run: &Run| run.subjects.iter().find(|subject| subject.name == measure.lane).cloned();
+    let is_peer = crate::peers::ALL.iter().any(|peer| peer.name == measure.lane);
+    let same_peer = is_peer && subject(before).is_some() && subject(before) == subject(after);
+    is_baseline || same_peer || measure.lane == crate::lanes::FLOOR
+}
+
+/// The root mean square of the controls' changes, in logarithms.
+fn moved(pairs: &[Pair], by: &str) -> f64 {
+    let enough = |pair: &&Pair| {
+        pair.control
+            && pair.by == by
+            && pair.before.len() >= stats::FEWEST
+            && pair.after.len() >= stats::FEWEST
+    };
+    let changes: Vec<f64> = pairs
+        .iter()
+        .filter(enough)
+        .map(|pair| (stats::median(&pair.after) / stats::median(&pair.before)).ln().powi(2))
+        .filter(|change| change.is_finite())
+        .collect();
+    if changes.is_empty() { 0.0 } else { stats::mean(&changes).sqrt() }
+}
+
+fn judge(pair: &Pair, level: f64, between: f64, rng: &mut Rng) -> Line {
+    let (before, after) = (stats::median(&pair.before), stats::median(&pair.after));
+    let change = stats::change(&pair.before, &pair.after, level, between, rng);
     let (change, verdict) = match change {
-        Some(change) => (change, verdict(change, better)),
+        Some(change) if pair.control => (change, Verdict::Control),
+        Some(change) => (change, verdict(change, pair.better)),
         None => {
             let value = after / before;
             (Estimate { value, low: f64::NAN, high: f64::NAN }, Verdict::Unsure)
         }
     };
     let Estimate { value, low, high } = change;
-    Line { key, by: a.by, before, after, change: value, low, high, verdict }
+    Line { key: pair.key.clone(), by: pair.by, before, after, change: value, low, high, verdict }
 }
 
 /// What a change means: nothing, unless it is sure and large enough.
@@ -204,33 +273,43 @@ impl Comparison {
         for warning in &self.warnings {
             let _ = writeln!(out, "note: {warning}");
         }
-        for (verdict, title) in [(Verdict::Worse, "worse"), (Verdict::Better, "better")] {
-            for line in self.lines.iter().filter(|line| line.verdict == verdict) {
-                let _ = writeln!(out, "{title}: {}", line.text());
-            }
+        let (worse, better) = (self.count(Verdict::Worse), self.count(Verdict::Better));
+        for (verdict, title) in [(Verdict::Worse, "worse: "), (Verdict::Better, "better: ")] {
+            self.list(&mut out, title, verdict);
         }
         if all {
-            let rest =
-                self.lines.iter().filter(|l| matches!(l.verdict, Verdict::Same | Verdict::Unsure));
-            for line in rest {
-                let _ = writeln!(out, "{}", line.text());
-            }
+            self.list(&mut out, "", Verdict::Same);
+            self.list(&mut out, "", Verdict::Unsure);
+            self.list(&mut out, "control: ", Verdict::Control);
         }
         for text in &self.unmatched {
             let _ = writeln!(out, "not compared: {text}");
         }
-        let (worse, better) = (self.count(Verdict::Worse), self.count(Verdict::Better));
         let unsure = self.count(Verdict::Unsure);
-        let judged = self.lines.len() - unsure;
+        let judged = self.lines.len() - unsure - self.count(Verdict::Control);
         if worse + better == 0 {
             let _ = writeln!(out, "no difference seen in {judged} measures");
         } else {
             let _ = writeln!(out, "{worse} worse, {better} better, of {judged} measures");
         }
+        if self.uncertainty > 2.0 * FACTORS {
+            let share = self.uncertainty * 100.0;
+            let _ = writeln!(
+                out,
+                "the machine was unsteady: runs of one build may differ by {share:.0} % here, and only \
+                 changes well above that can be told"
+            );
+        }
         if unsure > 0 {
             let _ = writeln!(out, "{unsure} measures have too few samples to tell");
         }
         out
+    }
+
+    fn list(&self, out: &mut String, title: &str, verdict: Verdict) {
+        for line in self.lines.iter().filter(|line| line.verdict == verdict) {
+            let _ = writeln!(out, "{title}{}", line.text());
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::stats;
 use crate::sys::process;
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Above this load per processor, other work disturbs the measurement.
 const BUSY: f64 = 0.5;
@@ -27,6 +27,7 @@ pub fn facts(workspace: &Path) -> Host {
             .next()
             .and_then(|load| load.parse().ok())
             .unwrap_or(0.0),
+        other_work: 0.0,
         governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         virtualised: virtualised(&cpuinfo),
         clock: read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
@@ -74,6 +75,51 @@ pub fn warnings(host: &Host) -> Vec<String> {
 #[must_use]
 pub fn unfit(host: &Host) -> bool {
     host.load / host.cpus.max(1) as f64 > BUSY || host.cpus < 2
+}
+
+/// Looks for other work: the share of the processors that is busy while the bench itself does nothing.
+#[derive(Default)]
+pub struct Lookout {
+    busy: u64,
+    all: u64,
+}
+
+/// How long one look takes. The kernel counts in steps of 10 ms on each processor.
+const LOOK: Duration = Duration::from_millis(100);
+/// Above this share, the result is marked as disturbed.
+pub const DISTURBED: f64 = 0.15;
+
+impl Lookout {
+    /// Takes one look.
+    pub fn look(&mut self) {
+        let before = processor_time();
+        std::thread::sleep(LOOK); // this is the measurement, not a wait for something
+        let after = processor_time();
+        self.busy += after.0.saturating_sub(before.0);
+        self.all += after.1.saturating_sub(before.1);
+    }
+
+    /// The share seen in all looks so far.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        let share = self.busy as f64 / self.all.max(1) as f64;
+        (share * 1000.0).round() / 1000.0
+    }
+}
+
+/// The busy and the whole time of all processors, in the kernel's ticks.
+fn processor_time() -> (u64, u64) {
+    let stat = read("/proc/stat");
+    let fields: Vec<u64> = stat
+        .lines()
+        .next()
+        .map_or("", |line| line)
+        .split_whitespace()
+        .flat_map(str::parse)
+        .collect();
+    let all = fields.iter().take(8).sum();
+    let idle: u64 = fields.iter().skip(3).take(2).sum(); // idle, and idle waiting for a disk
+    (all - idle, all)
 }
 
 fn read(path: &str) -> String {
@@ -161,6 +207,12 @@ mod tests {
         let warnings = warnings(&host);
         assert!(warnings.iter().any(|text| text.contains("busy")), "{warnings:?}");
         assert!(warnings.iter().any(|text| text.contains("one processor")), "{warnings:?}");
+    }
+
+    #[test]
+    fn the_kernels_count_of_busy_time_is_part_of_the_whole() {
+        let (busy, all) = processor_time();
+        assert!(busy <= all && all > 0);
     }
 
     #[test]

@@ -97,9 +97,9 @@ impl Rounds {
     #[must_use]
     pub fn short(bench: &Bench) -> Rounds {
         if bench.options.quick {
-            Rounds { fewest: 8, most: 40, budget: Duration::from_secs(4), warm_up: 2 }
+            Rounds { fewest: 10, most: 40, budget: Duration::from_millis(3500), warm_up: 2 }
         } else {
-            Rounds { fewest: 20, most: 120, budget: Duration::from_secs(12), warm_up: 3 }
+            Rounds { fewest: 20, most: 150, budget: Duration::from_secs(12), warm_up: 3 }
         }
     }
 
@@ -121,7 +121,21 @@ impl Rounds {
     }
 }
 
-/// Runs the lanes of one workload and adds what they gave to `group`.
+/// A workload: the same thing done in several lanes.
+pub struct Workload<'a> {
+    /// Its name.
+    pub name: String,
+    /// Its lanes.
+    pub trials: Vec<Trial<'a>>,
+    /// How often.
+    pub rounds: Rounds,
+}
+
+/// In how many portions the rounds of several workloads are taken: spread over the whole time of the
+/// group, so that a slow minute of the machine touches a portion of each and not all of one.
+const PASSES: usize = 5;
+
+/// Runs one workload and adds what its lanes gave to `group`.
 ///
 /// A lane that fails once is out: its samples are dropped and the reason stands in their place.
 pub fn interleave(
@@ -131,20 +145,54 @@ pub fn interleave(
     trials: Vec<Trial<'_>>,
     rounds: Rounds,
 ) {
-    let mut lanes: Vec<Running<'_>> = trials.into_iter().map(Running::new).collect();
-    for _ in 0..rounds.warm_up {
-        round(bench, &mut lanes, workload, false);
+    let name = workload.into();
+    take(bench, group, vec![Workload { name, trials, rounds }], 1);
+}
+
+/// Runs several workloads in turns, each in portions. The first round of each portion is thrown away: it
+/// fills the caches that the other workloads have emptied.
+pub fn interleave_all(bench: &mut Bench, group: &mut Group, workloads: Vec<Workload<'_>>) {
+    bench.progress.workloads(PASSES * workloads.len());
+    take(bench, group, workloads, PASSES);
+}
+
+fn take(bench: &mut Bench, group: &mut Group, workloads: Vec<Workload<'_>>, passes: usize) {
+    let mut running: Vec<(String, Rounds, usize, Vec<Running<'_>>)> = workloads
+        .into_iter()
+        .map(|Workload { name, trials, rounds }| {
+            (name, rounds, 0, trials.into_iter().map(Running::new).collect())
+        })
+        .collect();
+    for pass in 0..passes {
+        bench.lookout.look();
+        for (name, rounds, count, lanes) in &mut running {
+            let warm_up = if pass == 0 { rounds.warm_up } else { 1 };
+            for _ in 0..warm_up {
+                round(bench, lanes, name, false);
+            }
+            let mut done = 0;
+            if pass == 0 {
+                let began = Instant::now();
+                round(bench, lanes, name, true);
+                let first = began.elapsed();
+                *count = bench.options.runs.unwrap_or_else(|| rounds.fitting(first));
+                done = 1;
+            }
+            let portion = *count * (pass + 1) / passes - *count * pass / passes;
+            while done < portion {
+                bench.progress.within(done as f64 / portion as f64);
+                round(bench, lanes, name, true);
+                done += 1;
+            }
+            if passes > 1 {
+                bench.progress.next();
+            }
+        }
     }
-    let began = Instant::now();
-    round(bench, &mut lanes, workload, true);
-    let first = began.elapsed();
-    let count = bench.options.runs.unwrap_or_else(|| rounds.fitting(first));
-    for done in 1..count {
-        bench.progress.within(done as f64 / count as f64);
-        round(bench, &mut lanes, workload, true);
-    }
-    for lane in lanes {
-        group.measures.extend(lane.into_measures(workload));
+    for (name, _, _, lanes) in running {
+        for lane in lanes {
+            group.measures.extend(lane.into_measures(&name));
+        }
     }
 }
 

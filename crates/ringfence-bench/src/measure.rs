@@ -83,6 +83,13 @@ fn measure(options: Options, command: Vec<String>, exe: PathBuf, work: Work) -> 
         result.groups.push(group);
     }
     bench.progress.finish();
+    result.host.other_work = bench.lookout.share();
+    if result.host.other_work > host::DISTURBED {
+        let share = result.host.other_work * 100.0;
+        result.warnings.push(format!(
+            "other work took {share:.0} % of the processors while this was measured: the numbers are disturbed"
+        ));
+    }
     result.warnings.extend(bench.absent.iter().map(|text| format!("left out: {text}")));
     let files = report::write(&result, &bench.options.out)?;
     if bench.options.json {

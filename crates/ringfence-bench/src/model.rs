@@ -55,6 +55,8 @@ pub struct Host {
     pub memory_mib: u64,
     /// The load of the last minute, at the start.
     pub load: f64,
+    /// The share of the processors that other work took while this was measured, by looks between runs.
+    pub other_work: f64,
     /// The frequency governor; empty when there is none.
     pub governor: String,
     /// What the machine runs under: `kvm`, `hypervisor`, `container`…; empty on bare metal.

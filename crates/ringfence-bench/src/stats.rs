@@ -174,18 +174,32 @@ pub const FEWEST: usize = 5;
 /// How often the bootstrap draws that only a spread is wanted of.
 const SPREAD_DRAWS: usize = 400;
 
-/// The variance of the logarithm of a series' median.
+/// The variance of the logarithm of a series' median: the larger of what the bootstrap says, and of
+/// what the differences between consecutive portions of the series say (the method of batch means),
+/// which shows disturbances longer than the bootstrap's blocks.
 fn log_variance(series: &[f64], rng: &mut Rng) -> f64 {
-    let logs: Vec<f64> = resampled_medians(series, SPREAD_DRAWS, rng)
-        .into_iter()
-        .map(|median| median.max(f64::MIN_POSITIVE).ln())
-        .collect();
-    let centre = mean(&logs);
-    let spread =
-        logs.iter().map(|log| (log - centre).powi(2)).sum::<f64>() / (logs.len() - 1) as f64;
-    // A bootstrap underestimates the spread of a few samples by about this.
+    let log = |median: f64| median.max(f64::MIN_POSITIVE).ln();
+    let drawn: Vec<f64> =
+        resampled_medians(series, SPREAD_DRAWS, rng).into_iter().map(log).collect();
     let count = series.len() as f64;
-    spread * count / (count - 1.0)
+    // A bootstrap underestimates the spread of a few samples by about this.
+    let bootstrap = variance(&drawn) * count / (count - 1.0);
+    if series.len() < 4 * PORTIONS {
+        return bootstrap;
+    }
+    let portion = series.len() / PORTIONS;
+    let medians: Vec<f64> =
+        series.chunks_exact(portion).take(PORTIONS).map(|chunk| log(median(chunk))).collect();
+    bootstrap.max(variance(&medians) / PORTIONS as f64)
+}
+
+/// How many portions a series is cut into, to see slow disturbances: as many as a group's passes.
+const PORTIONS: usize = 5;
+
+fn variance(values: &[f64]) -> f64 {
+    let centre = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
+    squares / (values.len() as f64 - 1.0)
 }
 
 /// The standard normal quantile for `p` between 0.5 and 1 (Abramowitz and Stegun, 26.2.23: to 0.0005).

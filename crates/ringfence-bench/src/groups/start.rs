@@ -4,11 +4,12 @@ use super::{Entry, Outcome};
 use crate::background::{Holder, Server};
 use crate::bench::Bench;
 use crate::error::{Result, error};
-use crate::interleave::{Rounds, Trial, interleave};
+use crate::interleave::{Rounds, Trial, Workload, interleave_all};
 use crate::lanes::{BARE, Kind, Lane};
 use crate::model::Group;
 use crate::work::find;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 pub const ENTRY: Entry = Entry {
     name: "start",
@@ -72,56 +73,145 @@ fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
         bench.work.make_repository(&git)?;
     }
     let quick = bench.options.quick;
-    let works: Vec<&Work> = WORKS.iter().filter(|work| work.quick || !quick).collect();
-    bench.progress.workloads(works.len() + if quick { 3 } else { 9 });
-    for work in works {
-        cold(bench, group, work)?;
-        bench.progress.next();
+    let mut plan = Plan { group, works: Vec::new(), holders: Vec::new(), server: None };
+    for work in WORKS.iter().filter(|work| work.quick || !quick) {
+        plan.cold(bench, work);
     }
-    inside(bench, group, "inside: 10 × true", "true", &[], 10)?;
+    plan.inside(bench, "inside: 10 × true", "true", &[], 10);
+    plan.warm(bench, "exec true", "true", &[]);
     if !quick {
-        inside(bench, group, "inside: 100 × true", "true", &[], 100)?;
-        inside(bench, group, "inside: 10 × git status", "git", &["status", "--porcelain"], 10)?;
+        plan.inside(bench, "inside: 100 × true", "true", &[], 100);
+        plan.inside(bench, "inside: 10 × git status", "git", &["status", "--porcelain"], 10);
+        plan.warm(bench, "exec python", "python3", &["-c", "pass"]);
+        plan.variant(bench, "monitor", &["--monitor"]);
+        let denied = deny_options();
+        let denied: Vec<&str> = denied.iter().map(String::as_str).collect();
+        plan.variant(bench, "deny 8 programs", &denied);
+        plan.filtered(bench)?;
     }
-    for (program, args) in [("true", &[][..]), ("python3", &["-c", "pass"])] {
-        if program == "true" || !quick {
-            warm(bench, group, program, args)?;
-        }
-    }
-    if quick {
-        return Ok(());
-    }
-    variant(bench, group, "monitor", &["--monitor"])?;
-    let denied = deny_options();
-    variant(
-        bench,
-        group,
-        "deny 8 programs",
-        &denied.iter().map(String::as_str).collect::<Vec<_>>(),
-    )?;
-    filtered(bench, group)?;
+    let works = std::mem::take(&mut plan.works);
+    interleave_all(bench, plan.group, works);
     Ok(())
 }
 
-/// One command, once per sandbox.
-fn cold(bench: &mut Bench, group: &mut Group, work: &Work) -> Result<()> {
-    let Some(program) = find(work.program) else {
-        group.notes.push(format!("{}: `{}` is not installed", work.name, work.program));
-        return Ok(());
-    };
-    let argv = line(&program, work.args);
-    let mut lanes = bench.lanes();
-    if work.program == "true" {
-        lanes.insert(1, Lane::floor());
+/// What is going to be measured, and what must live meanwhile.
+struct Plan<'a> {
+    group: &'a mut Group,
+    works: Vec<Workload<'static>>,
+    holders: Vec<Holder>,
+    server: Option<Server>,
+}
+
+impl Plan<'_> {
+    fn add(&mut self, bench: &Bench, name: &str, trials: Vec<Trial<'static>>) {
+        self.works.push(Workload { name: name.into(), trials, rounds: Rounds::short(bench) });
     }
-    let mut trials = Vec::new();
-    for lane in lanes {
-        let command = proven(bench, &lane, &argv, &[], work.prints);
-        trials.push(Trial::wall(&lane.name, BARE, command));
+
+    fn note(&mut self, text: String) {
+        self.group.notes.push(text);
     }
-    let rounds = Rounds::short(bench);
-    interleave(bench, group, work.name, trials, rounds);
-    Ok(())
+
+    /// A program that a workload needs; a note when it is not here.
+    fn program(&mut self, workload: &str, name: &str) -> Option<PathBuf> {
+        let found = find(name);
+        if found.is_none() {
+            self.note(format!("{workload}: `{name}` is not installed"));
+        }
+        found
+    }
+
+    /// One command, once per sandbox.
+    fn cold(&mut self, bench: &mut Bench, work: &Work) {
+        let Some(program) = self.program(work.name, work.program) else { return };
+        let argv = line(&program, work.args);
+        let mut lanes = bench.lanes();
+        if work.program == "true" {
+            lanes.insert(1, Lane::floor());
+        }
+        let mut trials = Vec::new();
+        for lane in lanes {
+            let command = proven(bench, &lane, &argv, &[], work.prints);
+            trials.push(Trial::wall(&lane.name, BARE, command));
+        }
+        self.add(bench, work.name, trials);
+    }
+
+    /// Many commands in one sandbox, each a process of its own.
+    fn inside(&mut self, bench: &mut Bench, name: &str, program: &str, args: &[&str], times: u32) {
+        let Some(program) = self.program(name, program) else { return };
+        let mut argv = bench.tool("repeat", &[times.to_string().as_ref()]);
+        argv.extend(line(&program, args));
+        let mut trials = Vec::new();
+        for lane in bench.lanes() {
+            let command = proven(bench, &lane, &argv, &[], None);
+            trials.push(Trial::wall_of(&lane.name, BARE, command, times, "wall of one"));
+        }
+        self.add(bench, name, trials);
+    }
+
+    /// A command in a sandbox that lives already.
+    fn warm(&mut self, bench: &mut Bench, name: &str, program: &str, args: &[&str]) {
+        if let Err(reason) = bench.has("exec") {
+            return self.note(format!("{name}: {reason}"));
+        }
+        let Some(program) = self.program(name, program) else { return };
+        let argv = line(&program, args);
+        let mut trials = vec![Trial::wall(BARE, BARE, bench.command(&Lane::bare(), &argv, &[]))];
+        for lane in bench.ringfence.clone() {
+            let Kind::Ringfence { exe, .. } = &lane.kind else { continue };
+            let session = format!("bench{}-{}", std::process::id(), self.holders.len());
+            let command = Holder::start(bench, &lane, &["--name", &session]).and_then(|holder| {
+                self.holders.push(holder);
+                let mut line: Vec<OsString> =
+                    vec![exe.into(), "exec".into(), session.into(), "--".into()];
+                line.extend(argv.iter().cloned());
+                bench.plain(&line)
+            });
+            trials.push(Trial::wall(&lane.name, BARE, command));
+        }
+        self.add(bench, name, trials);
+    }
+
+    /// `true` under ringfence with further options, against `true` without a sandbox.
+    fn variant(&mut self, bench: &mut Bench, name: &str, options: &[&str]) {
+        let Some(program) = self.program(name, "true") else { return };
+        self.ours(bench, name, &line(&program, &[]), options, None);
+    }
+
+    /// A command in ringfence's lanes only. When none can, that is a note and not a failure of each.
+    fn ours(
+        &mut self,
+        bench: &mut Bench,
+        name: &str,
+        argv: &[OsString],
+        options: &[&str],
+        prints: Option<&str>,
+    ) {
+        let lanes = std::iter::once(Lane::bare()).chain(bench.ringfence.clone());
+        let commands: Vec<_> = lanes
+            .map(|lane| (lane.name.clone(), proven(bench, &lane, argv, options, prints)))
+            .collect();
+        let works = commands[1..].iter().any(|(_, command)| command.is_ok());
+        if let (false, Some((_, Err(cause)))) = (works, commands.get(1)) {
+            return self.note(format!("{name}: {cause}"));
+        }
+        let trial = |(lane, command): (String, _)| Trial::wall(&lane, BARE, command);
+        self.add(bench, name, commands.into_iter().map(trial).collect());
+    }
+
+    /// `curl` from a local server, through the filter.
+    fn filtered(&mut self, bench: &mut Bench) -> Result<()> {
+        let name = "curl, filtered";
+        let Some(curl) = self.program(name, "curl") else { return Ok(()) };
+        let server = Server::start(bench, "serve", &[])?;
+        let url = format!("http://localhost:{}/json", server.port);
+        let argv = line(&curl, &["-sSf", "--noproxy", "*", &url]);
+        let allow = format!("localhost:{}", server.port);
+        let body = Some(crate::tool::serve::JSON);
+        self.ours(bench, name, &argv, &["--allow-host", &allow], body);
+        self.server = Some(server);
+        Ok(())
+    }
 }
 
 fn line(program: &std::path::Path, args: &[&str]) -> Vec<OsString> {
@@ -148,101 +238,9 @@ fn proven(
     }
 }
 
-/// Many commands in one sandbox, each a process of its own.
-fn inside(
-    bench: &mut Bench,
-    group: &mut Group,
-    name: &str,
-    program: &str,
-    args: &[&str],
-    times: u32,
-) -> Result<()> {
-    let Some(program) = find(program) else { return Ok(()) };
-    let mut argv = bench.tool("repeat", &[times.to_string().as_ref()]);
-    argv.extend(line(&program, args));
-    let mut trials = Vec::new();
-    for lane in bench.lanes() {
-        let command = proven(bench, &lane, &argv, &[], None);
-        trials.push(Trial::wall_of(&lane.name, BARE, command, times, "wall of one"));
-    }
-    let rounds = Rounds::short(bench);
-    interleave(bench, group, name, trials, rounds);
-    bench.progress.next();
-    Ok(())
-}
-
-/// A command in a sandbox that lives already.
-fn warm(bench: &mut Bench, group: &mut Group, program: &str, args: &[&str]) -> Result<()> {
-    let name = format!("exec {program}");
-    if let Err(reason) = bench.has("exec") {
-        group.notes.push(format!("{name}: {reason}"));
-        return Ok(());
-    }
-    let Some(program) = find(program) else { return Ok(()) };
-    let argv = line(&program, args);
-    let mut holders = Vec::new();
-    let bare = bench.command(&Lane::bare(), &argv, &[]);
-    let mut trials = vec![Trial::wall(BARE, BARE, bare)];
-    for (number, lane) in bench.ringfence.clone().iter().enumerate() {
-        let Kind::Ringfence { exe, .. } = &lane.kind else { continue };
-        let session = format!("bench{}-{number}", std::process::id());
-        let command = Holder::start(bench, lane, &["--name", &session]).and_then(|holder| {
-            holders.push(holder);
-            let mut line: Vec<OsString> =
-                vec![exe.into(), "exec".into(), session.into(), "--".into()];
-            line.extend(argv.iter().cloned());
-            bench.plain(&line)
-        });
-        trials.push(Trial::wall(&lane.name, BARE, command));
-    }
-    let rounds = Rounds::short(bench);
-    interleave(bench, group, &name, trials, rounds);
-    bench.progress.next();
-    Ok(())
-}
-
-/// `true` under ringfence with further options, against `true` without a sandbox.
-fn variant(bench: &mut Bench, group: &mut Group, name: &str, options: &[&str]) -> Result<()> {
-    let Some(program) = find("true") else { return Ok(()) };
-    let argv = line(&program, &[]);
-    let bare = bench.command(&Lane::bare(), &argv, &[]);
-    let mut trials = vec![Trial::wall(BARE, BARE, bare)];
-    for lane in bench.ringfence.clone() {
-        let command = proven(bench, &lane, &argv, options, None);
-        trials.push(Trial::wall(&lane.name, BARE, command));
-    }
-    let rounds = Rounds::short(bench);
-    interleave(bench, group, name, trials, rounds);
-    bench.progress.next();
-    Ok(())
-}
-
 /// The programs that Fence's benchmark of this name denies, where they exist.
 fn deny_options() -> Vec<String> {
     let names = ["curl", "wget", "nc", "ssh", "ls", "cat", "cp", "mv"];
     let paths = names.iter().filter_map(|name| find(name));
     paths.flat_map(|path| ["--deny".into(), path.to_string_lossy().into_owned()]).collect()
-}
-
-/// `curl` from a local server, through the filter.
-fn filtered(bench: &mut Bench, group: &mut Group) -> Result<()> {
-    let Some(curl) = find("curl") else {
-        group.notes.push("curl: `curl` is not installed".into());
-        return Ok(());
-    };
-    let server = Server::start(bench, "serve", &[])?;
-    let url = format!("http://localhost:{}/json", server.port);
-    let argv = line(&curl, &["-sSf", "--noproxy", "*", &url]);
-    let allow = format!("localhost:{}", server.port);
-    let body = Some(crate::tool::serve::JSON);
-    let bare = proven(bench, &Lane::bare(), &argv, &[], body);
-    let mut trials = vec![Trial::wall(BARE, BARE, bare)];
-    for lane in bench.ringfence.clone() {
-        let command = proven(bench, &lane, &argv, &["--allow-host", &allow], body);
-        trials.push(Trial::wall(&lane.name, BARE, command));
-    }
-    let rounds = Rounds::short(bench);
-    interleave(bench, group, "curl, filtered", trials, rounds);
-    bench.progress.next();
-    Ok(())
 }

@@ -50,6 +50,7 @@ pub fn host_facts(run: &Run) -> Vec<(&'static str, String)> {
         ("clock", format!("{}, noise {:.0} ns", host.clock, host.clock_noise_ns)),
         ("workspace on", host.filesystem.clone()),
         ("load at the start", format!("{:.2}", host.load)),
+        ("other work meanwhile", format!("{:.0} % of the processors", host.other_work * 100.0)),
         ("user", if host.uid == 0 { "root".into() } else { "an ordinary one".into() }),
         ("measured", run.subjects.iter().map(subject).collect::<Vec<_>>().join("; ")),
         ("mode", format!("{}, seed {}", if run.quick { "quick" } else { "full" }, run.seed)),
