@@ -3,7 +3,7 @@
 use crate::{Finished, Person, Running, binary};
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -200,6 +200,24 @@ impl Place {
             crate::left_out(program, &format!("it does not run here for {:?}", self.person));
         }
         works
+    }
+
+    /// Returns when the file system's clock is certainly past everything made so far: change
+    /// times are as coarse as the kernel's tick.
+    ///
+    /// # Panics
+    /// The file system has no clock.
+    pub fn clock_moves_on(&self) {
+        let probe = self.file("clock", "");
+        let changed = |path: &Path| {
+            let data = path.metadata().expect("a file of ours");
+            data.ctime() * 1_000_000_000 + data.ctime_nsec()
+        };
+        let before = changed(&probe);
+        while changed(&probe) < before + 50_000_000 {
+            fs::write(&probe, "x").expect("a file of ours");
+        }
+        let _ = fs::remove_file(probe);
     }
 
     /// What a sandbox of this place left on the host: processes, mounts, temporary files.

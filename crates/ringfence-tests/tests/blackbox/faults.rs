@@ -57,9 +57,7 @@ fn a_launcher_killed_at_any_stage_leaves_no_process_mount_or_ghost() {
                 .collect();
             assert_eq!(left, [""; 0], "at {stage}");
             for ghost in [".vscode", ".envrc"] {
-                // Killed while, or after, it put things right: the next run's business.
-                let late = matches!(stage.as_str(), "ended" | "guards-enforced");
-                assert!(late || !place.project(ghost).exists(), "{ghost} at {stage}");
+                assert!(!place.project(ghost).exists(), "{ghost} at {stage}");
             }
         }
     });
@@ -76,39 +74,39 @@ fn a_launcher_killed_at_any_stage_leaves_no_directory_past_the_next_run() {
     });
 }
 
-/// Control groups of ringfence's whose launcher is gone.
-fn dead_groups() -> Vec<PathBuf> {
+/// Control groups that a launcher made.
+fn groups_of(launcher: u32) -> Vec<PathBuf> {
+    let prefix = format!("ringfence-{launcher}-");
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let mut found = Vec::new();
     for line in mounts.lines().filter(|line| line.contains(" cgroup")) {
         let at = line.split(' ').nth(1).unwrap();
-        for entry in std::fs::read_dir(at).into_iter().flatten().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let pid = name.strip_prefix("ringfence-").and_then(|rest| rest.split('-').next());
-            if pid.is_some_and(|pid| !std::path::Path::new("/proc").join(pid).exists()) {
-                found.push(entry.path());
-            }
-        }
+        let entries = std::fs::read_dir(at).into_iter().flatten().flatten();
+        let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+        found.extend(ours.map(|entry| entry.path()));
     }
     found
 }
 
 #[test]
-fn control_groups_of_killed_launchers_are_removed_by_the_next_run() {
+fn control_groups_of_killed_launchers_are_removed_by_a_later_run() {
     everywhere(|place| {
         let limits = ["--pids", "100"];
         if place.person != Person::Root || place.run(&limits, &["true"]).code != 0 {
             return;
         }
-        for stage in stages(place) {
+        for stage in stages(place).iter().filter(|stage| stage.as_str() != "ended") {
             let mut command = place.ringfence_run();
-            command.env("RINGFENCE_FAULT", &stage).args(limits).args(["--", "sleep", "1000"]);
-            if matches!(stage.as_str(), "ended" | "guards-enforced") {
-                continue;
-            }
-            Running::start(command).finish();
-            place.run(&limits, &["true"]).ends(0);
-            assert_eq!(dead_groups(), [PathBuf::new(); 0], "at {stage}");
+            command.env("RINGFENCE_FAULT", stage).args(limits).args(["--", "true"]);
+            let running = Running::start(command);
+            let launcher = running.pid();
+            running.finish();
+            // A process leaves its group a moment after it has closed what it held open.
+            let gone = (0..50).any(|_| {
+                place.run(&limits, &["true"]).ends(0);
+                groups_of(launcher).is_empty()
+            });
+            assert!(gone, "{:?} at {stage}", groups_of(launcher));
         }
     });
 }
@@ -116,12 +114,7 @@ fn control_groups_of_killed_launchers_are_removed_by_the_next_run() {
 #[test]
 fn a_refused_launch_leaves_nothing() {
     everywhere(|place| {
-        for options in [
-            &["-r", "no-such"][..],
-            &["--memory", "1"],
-            &["--workdir", "no-such"],
-            &["--tier", "vm"],
-        ] {
+        for options in [&["-r", "no-such"][..], &["--workdir", "no-such"], &["--tier", "vm"]] {
             place.run(options, &["sh", "-c", "echo ran"]).ends(125);
             assert_eq!(place.left_behind(), [""; 0], "{options:?}");
         }

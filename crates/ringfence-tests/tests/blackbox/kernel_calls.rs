@@ -1,0 +1,92 @@
+//! The launch path: nothing executed but the command, no walk through the mounts.
+
+use ringfence_tests::{Person, Tier, everybody, everywhere, left_out};
+
+#[test]
+fn nothing_is_executed_but_the_command_and_no_mount_table_is_read() {
+    everywhere(|place| {
+        if !place.has("strace", "--version") {
+            return;
+        }
+        let traced = place.shell(
+            "mkdir calls; strace -ff -qq -s 4096 -e signal=none -e trace=execve,execveat,open,openat,openat2 -o calls/of \
+             $RF -- /bin/true; echo $?",
+        );
+        if traced.text() != "0" {
+            return left_out("strace", &traced.err);
+        }
+        // One file for each process, by its number.
+        let mut files: Vec<_> =
+            std::fs::read_dir(place.project("calls")).unwrap().flatten().collect();
+        files.sort_by_key(|file| {
+            file.path().extension().unwrap().to_string_lossy().parse::<u32>().unwrap()
+        });
+        let calls: Vec<_> =
+            files.iter().map(|file| std::fs::read_to_string(file.path()).unwrap()).collect();
+        let executed: Vec<&str> = calls
+            .iter()
+            .flat_map(|calls| calls.lines())
+            .filter(|line| line.contains("execve") && line.ends_with("= 0"))
+            .filter_map(|line| line.split('"').nth(1))
+            .collect();
+        assert_eq!(executed.len(), 2, "ringfence and the command: {executed:?}");
+        assert_eq!(executed[0], ringfence_tests::binary().to_str().unwrap());
+        assert!(executed[1].ends_with("/true"), "{executed:?}");
+        for file in ["mountinfo", "/proc/self/mounts", "/etc/mtab\"", "/proc/mounts"] {
+            let by_ringfence = calls.iter().filter_map(|calls| calls.split("/true\"").next());
+            let opened = by_ringfence.filter(|calls| calls.contains(file)).count();
+            assert_eq!(opened, 0, "{file} is opened");
+        }
+    });
+}
+
+#[test]
+fn a_start_does_as_much_in_a_large_project_as_in_a_small_one() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("strace", "--version") {
+            return;
+        }
+        let mut counts = Vec::new();
+        place.shell("mkdir small large && cd large && seq 20000 | xargs touch && mkdir -p $(seq 20001 20300)").ends(0);
+        for project in ["small", "large"] {
+            let traced = place.shell(&format!(
+                "cd {project} && strace -f -qq -e signal=none -o ../calls $RF -- /bin/true; echo $?"
+            ));
+            if traced.text() != "0" {
+                return left_out("strace", &traced.err);
+            }
+            counts.push(std::fs::read_to_string(place.project("calls")).unwrap().lines().count());
+        }
+        let (small, large) = (counts[0] as i64, counts[1] as i64);
+        // Names are looked up one by one where a listing would be long: a bounded number.
+        assert!(
+            (large - small).abs() < 400,
+            "{small} calls in the small one, {large} in the large one"
+        );
+    });
+}
+
+#[test]
+fn the_command_cannot_gain_privileges() {
+    everywhere(|place| {
+        let status = place.sh(&[], "grep -E '^(NoNewPrivs|Seccomp|CapEff|CapPrm|CapBnd|CapAmb|CapInh)' /proc/self/status").quiet();
+        let of = |key: &str| {
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix(key))
+                .unwrap()
+                .trim_start_matches(':')
+                .trim()
+                .to_owned()
+        };
+        assert_eq!((of("NoNewPrivs").as_str(), of("Seccomp").as_str()), ("1", "2"));
+        for set in ["CapEff", "CapPrm", "CapAmb", "CapInh"] {
+            assert_eq!(of(set), "0000000000000000", "{set} as {:?}", place.person);
+        }
+        // An ordinary user needs a user namespace to drop these; without new privileges they are
+        // nobody's to gain.
+        if place.tier == Tier::Namespace || place.person == Person::Root {
+            assert_eq!(of("CapBnd"), "0000000000000000");
+        }
+    });
+}

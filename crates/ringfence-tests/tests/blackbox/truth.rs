@@ -1,0 +1,237 @@
+//! `why` tells what really happens: each answer is held against the act itself.
+
+use ringfence_tests::{Place, everybody, everywhere};
+use std::path::Path;
+
+/// What `why` answers: 0 allowed, 1 denied.
+fn why(place: &Place, options: &[&str], question: &[&str]) -> (bool, String) {
+    let tier = ["--tier", place.tier_name()];
+    let words = [&["why"], &tier[..], options, &["--"], question].concat();
+    let said = place.ringfence(words);
+    assert!([0, 1].contains(&said.code), "{question:?}: {}", said.err);
+    assert!(
+        said.text().starts_with(["allowed: ", "denied: "][said.code as usize]),
+        "{}",
+        said.text()
+    );
+    (said.code == 0, said.text())
+}
+
+/// The act that a question is about, as a shell says it.
+fn act(verb: &str, path: &str) -> String {
+    match verb {
+        "read" => format!("if [ -d '{path}' ]; then ls -A '{path}'; else head -c 1 '{path}'; fi"),
+        "write" => format!(": >> '{path}'"),
+        _ => format!("'{path}'"),
+    }
+}
+
+/// Holds the answers against the acts, for what this person may do without a sandbox.
+fn agree(place: &Place, options: &[&str], questions: &[(&str, &str)]) {
+    for (verb, path) in questions {
+        let script = act(verb, path);
+        let possible = place.shell(&format!("{script} >/dev/null 2>&1")).code == 0;
+        if *verb == "write" && !Path::new(path).exists() {
+            continue;
+        }
+        let (allowed, said) = why(place, options, &[verb, path]);
+        let done = place.run(options, &["sh", "-c", &format!("( {script} ) >/dev/null")]);
+        assert!(!done.err.starts_with("ringfence: "), "{verb} {path}: {}", done.err);
+        // In a private directory there is nothing yet, not even the directories on the way.
+        let private = said.contains("effect:  private") && done.err.contains("nonexistent");
+        if private {
+            continue;
+        }
+        if possible || !allowed {
+            let really = done.code == 0;
+            assert_eq!(
+                really, allowed,
+                "{:?} {options:?} {verb} {path}: {said}; but {}",
+                place.tier, done.err
+            );
+        }
+    }
+}
+
+/// A place with something of every kind in it.
+fn furnish(place: &Place) {
+    place.file("home/.ssh/id_ed25519", "key");
+    place.file("home/.bashrc", "");
+    place.file("home/other/file", "");
+    place.file("home/project/file", "");
+    place.file("home/project/keys/a", "");
+    place.file("home/project/ci/build", "");
+    place.file("home/project/.envrc", "");
+    place.file("home/project/.vscode/tasks.json", "");
+    place.file("home/project/.git/config", "[core]\n");
+    place.file("home/project/.git/hooks/pre-commit", "");
+    place.file("home/project/.git/HEAD", "ref: refs/heads/main\n");
+    place.file("home/project/deep/.git/config", "[core]\n");
+    place.link("home/project/out", place.at("outside"));
+    place.script("tool", "#!/bin/sh\n");
+}
+
+#[test]
+fn reading_is_as_why_says() {
+    everywhere(|place| {
+        furnish(place);
+        let own: Vec<String> = [
+            "home/project",
+            "home/project/file",
+            "home/project/.git/config",
+            "home/project/.git/hooks",
+            "home/project/.envrc",
+            "home/.ssh/id_ed25519",
+            "home/.bashrc",
+            "home/other",
+            "home/other/file",
+            "outside",
+            "outside/secret",
+            "home/project/out/secret",
+        ]
+        .iter()
+        .map(|name| place.text(name))
+        .collect();
+        let system = [
+            "/etc/passwd",
+            "/etc/shadow",
+            "/etc/ssl",
+            "/usr",
+            "/usr/bin/env",
+            "/bin/sh",
+            "/lib",
+            "/opt",
+            "/boot",
+            "/srv",
+            "/root",
+            "/var/log",
+            "/var/lib/dpkg/status",
+            "/sys/kernel",
+            "/dev/null",
+            "/dev/kmsg",
+            "/dev/vda",
+        ];
+        let all = own
+            .iter()
+            .map(String::as_str)
+            .chain(system.into_iter().filter(|path| Path::new(path).exists()));
+        let questions: Vec<(&str, &str)> = all.map(|path| ("read", path)).collect();
+        agree(place, &[], &questions);
+        let outside = place.text("outside");
+        agree(place, &["-r", &outside], &questions);
+        agree(place, &["-r", &outside, "--deny", &place.text("outside/secret")], &questions);
+    });
+}
+
+#[test]
+fn writing_is_as_why_says() {
+    everywhere(|place| {
+        furnish(place);
+        let own: Vec<String> = [
+            "home/project/file",
+            "home/project/ci/build",
+            "home/other/file",
+            "outside/secret",
+            "home/project/out/secret",
+        ]
+        .iter()
+        .map(|name| place.text(name))
+        .collect();
+        let system = ["/etc/passwd", "/usr/bin/env", "/dev/null", "/dev/zero", "/etc/shadow"];
+        let all = own.iter().map(String::as_str).chain(system);
+        let questions: Vec<(&str, &str)> = all
+            .filter(|path| !path.starts_with("/etc") && !path.starts_with("/usr"))
+            .map(|path| ("write", path))
+            .collect();
+        agree(place, &[], &questions);
+        let outside = place.text("outside");
+        agree(place, &["-r", &outside], &questions);
+        agree(place, &["-w", &outside], &questions);
+    });
+}
+
+#[test]
+fn writing_what_is_protected_is_as_why_says() {
+    everybody(ringfence_tests::Tier::Namespace, |place| {
+        furnish(place);
+        let names = [
+            ".envrc",
+            ".vscode/tasks.json",
+            ".git/config",
+            ".git/hooks/pre-commit",
+            ".git/HEAD",
+            "deep/.git/config",
+            "ci/build",
+            "keys/a",
+        ];
+        let names: Vec<String> =
+            names.iter().map(|name| place.text(Path::new("home/project").join(name))).collect();
+        let questions: Vec<(&str, &str)> = names
+            .iter()
+            .filter(|name| !name.contains("deep"))
+            .flat_map(|name| [("write", name.as_str()), ("read", name.as_str())])
+            .collect();
+        agree(place, &[], &questions);
+        agree(place, &["--protect", "ci", "--deny", "keys"], &questions);
+        agree(place, &["-w", ".vscode", "--protect", "keys/a"], &questions);
+    });
+}
+
+#[test]
+fn executing_is_as_why_says() {
+    everywhere(|place| {
+        furnish(place);
+        place.file("outside/tool", "#!/bin/sh\n");
+        place.shell("chmod 755 ../../outside/tool").ends(0);
+        let (inside, outside) = (place.text("home/project/tool"), place.text("outside/tool"));
+        agree(place, &[], &[("exec", "/bin/true"), ("exec", &inside), ("exec", &outside)]);
+        agree(place, &["-r", &outside], &[("exec", &outside)]);
+    });
+}
+
+#[test]
+fn connecting_is_as_why_says() {
+    everywhere(|place| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for options in [&[][..], &["--network", "none"], &["--network", "host"]] {
+            let (allowed, said) = why(place, options, &["connect", &format!("127.0.0.1:{port}")]);
+            let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
+            let done = place.run(options, &["bash", "-c", &script]);
+            assert_eq!(done.code == 0, allowed, "{options:?}: {said}; but {}", done.err);
+        }
+    });
+}
+
+#[test]
+fn the_environment_is_as_why_says() {
+    everywhere(|place| {
+        for options in [&[][..], &["-e", "GITHUB_TOKEN"], &["--clean-env"]] {
+            for name in ["GITHUB_TOKEN", "EDITOR", "AWS_SECRET_ACCESS_KEY", "PATH"] {
+                let (allowed, said) = why(place, options, &["env", name]);
+                let mut command = place.ringfence_run();
+                command.env(name, place.text("value")).env("PATH", "/usr/bin:/bin");
+                command.args(options).args(["--", "/usr/bin/printenv", name]);
+                let done = ringfence_tests::Running::start(command).finish();
+                assert_eq!(done.code == 0, allowed, "{options:?} {name}: {said}");
+            }
+        }
+    });
+}
+
+#[test]
+fn each_answer_names_its_rule_and_the_way_to_change_it() {
+    everybody(ringfence_tests::Tier::Namespace, |place| {
+        let secret = place.text("outside/secret");
+        let said = place.ringfence(["why", "--", "read", &secret]);
+        said.ends(1).prints(&secret).prints("--read");
+        let said = place.ringfence(["why", "--deny", "x", "--", "read", "x"]);
+        said.ends(1).prints("--deny");
+        let json: serde_json::Value = serde_json::from_str(
+            &place.ringfence(["why", "--json", "--", "write", "/etc/passwd"]).text(),
+        )
+        .unwrap();
+        assert_eq!((json["schema"].as_u64(), json["allowed"].as_bool()), (Some(1), Some(false)));
+        assert!(json["explanation"].as_str().unwrap().contains("/etc/passwd"));
+    });
+}
