@@ -8,6 +8,7 @@ mod error;
 mod generate;
 mod help;
 mod import;
+mod monitor;
 mod options;
 mod plan;
 mod profiles;

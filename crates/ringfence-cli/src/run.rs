@@ -61,22 +61,14 @@ pub fn command(parsed: &Parsed) -> Result<Vec<OsString>, Fault> {
     }
 }
 
-/// Options that this build knows but does not carry out yet.
-fn refuse_unbuilt(parsed: &Parsed) -> Result<(), Fault> {
-    match ["monitor"].into_iter().find(|name| parsed.has(name)) {
-        Some(name) => Err(Fault::usage(format!("--{name} is not available in this build"))),
-        None => Ok(()),
-    }
-}
-
 fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Fault> {
-    refuse_unbuilt(parsed)?;
     let status = Status::of(parsed)?;
     let policy = request::policy(&request::request(parsed, argv.first().map(OsString::as_os_str)))?;
     trace.mark("policy");
     let mut facts = Facts::quick(limits_wanted(&policy));
     trace.mark("facts");
-    let order = Order { argv, session: session_id(), announce: status.wanted() };
+    let filter = crate::monitor::filter(&policy, parsed.has("monitor"));
+    let order = Order { argv, session: session_id(), announce: status.wanted(), filter };
     let mut plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
     trace.mark("plan");
     announce(&plan);

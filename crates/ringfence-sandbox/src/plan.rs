@@ -354,6 +354,9 @@ pub struct Plan {
     pub guarded_trees: Vec<GuardedTree>,
     /// The network.
     pub network: NetworkMode,
+    /// What of a filtered network comes to the gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<ringfence_net::Capture>,
     /// Where the command starts.
     pub workdir: PathBuf,
     /// Accepted weaknesses.

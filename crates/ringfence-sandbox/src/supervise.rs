@@ -3,6 +3,7 @@
 
 use crate::descendants;
 use crate::error::LaunchError;
+use crate::network::Network;
 use crate::plan::Tier;
 use crate::trace::Trace;
 use ringfence_sys as sys;
@@ -62,6 +63,7 @@ struct Watch<'a> {
     started: &'a dyn Fn(),
     /// The run is limited in time.
     timeout: bool,
+    network: Network,
 }
 
 /// Waits until the sandbox has ended.
@@ -70,6 +72,7 @@ struct Watch<'a> {
 /// What the child reported when it could not execute the command.
 pub(crate) fn until_end(
     child: Child,
+    network: Network,
     timeout: Option<Duration>,
     trace: &Trace,
     started: &dyn Fn(),
@@ -84,13 +87,16 @@ pub(crate) fn until_end(
         failure: None,
         started,
         timeout: timeout.is_some(),
+        network,
     };
     let code = loop {
         let wait = deadline.map_or(-1, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
             i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
         });
-        let ready = sys::fd::poll_readable(&[signals.as_fd(), child.control.as_fd()], wait)
+        let mut watched = vec![signals.as_fd(), child.control.as_fd()];
+        watched.extend(watch.network.descriptors());
+        let ready = sys::fd::poll_readable(&watched, wait)
             .map_err(|errno| LaunchError::call("ppoll", errno, "this should not happen"))?;
         if let Some(passed) = deadline.filter(|deadline| Instant::now() >= *deadline) {
             deadline = watch.time_is_up(passed);
@@ -103,6 +109,11 @@ pub(crate) fn until_end(
         }
         if ready[1] {
             watch.messages();
+        }
+        if ready[2..].contains(&true)
+            && let Err(sentence) = watch.network.serve()
+        {
+            watch.outcome.limits_hit.push(sentence);
         }
         if let Some(code) = watch.ended() {
             break code;
@@ -177,13 +188,17 @@ impl Watch<'_> {
     fn take_messages(&mut self) -> Option<i32> {
         let mut stopped = None;
         let mut message = [0u8; 4096];
-        while let Ok(length) = sys::fd::receive(self.child.control.as_fd(), &mut message, false) {
+        let control = self.child.control.as_fd();
+        while let Ok((length, passed)) = sys::socket::receive_with(control, &mut message, false) {
             match message[..length].first() {
                 None => break,
                 Some(b'S') => {
                     stopped = Some(message.get(1).map_or(SIGSTOP, |&signal| i32::from(signal)))
                 }
                 Some(b'C') => stopped = None,
+                Some(&ringfence_net::listeners::TAG) => {
+                    self.network.listen(&message[..length], passed);
+                }
                 Some(_) => self.message(&message[..length]),
             }
         }

@@ -98,6 +98,9 @@ fn start(prepared: &Prepared<'_>) -> Result<i32, (Report, String)> {
     if let Some(network) = network {
         network.enter().map_err(network_failed)?;
     }
+    if let Some(capture) = &plan.capture {
+        ringfence_net::capture::inside(prepared.control.as_fd(), capture).map_err(setup)?;
+    }
     prepared.mark("network");
     sys::process::set_undumpable().map_err(|errno| setup(failure("hide its memory", errno)))?;
     let command = command(prepared)?;

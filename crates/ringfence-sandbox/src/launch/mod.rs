@@ -18,6 +18,7 @@ pub use probe::probe;
 
 use crate::error::LaunchError;
 use crate::guard::Guarding;
+use crate::network::{Filter, Network};
 use crate::plan::{EnvironmentStep, LimitStep, MountOp, Plan, Tier};
 use crate::supervise::{self, Outcome};
 use crate::trace::Trace;
@@ -41,6 +42,8 @@ pub struct Order {
     pub session: String,
     /// Somebody wants to know when the command executes.
     pub announce: bool,
+    /// By what a filtered network is filtered.
+    pub filter: Option<Filter>,
 }
 
 /// Random bits for a session's identifier.
@@ -153,7 +156,9 @@ fn run_under_our_umask(
     let Prepared { control, groups, .. } = prepared;
     drop(control);
     let supervised = supervise::Child { pid, pidfd, control: ours, tier: plan.tier };
-    let outcome = supervise::until_end(supervised, timeout(plan), trace, &|| started(plan));
+    let network = Network::new(order.filter.clone());
+    let outcome =
+        supervise::until_end(supervised, network, timeout(plan), trace, &|| started(plan));
     trace.mark("ended");
     let limits_hit = groups.limits_hit();
     drop(groups);
@@ -161,7 +166,7 @@ fn run_under_our_umask(
         crate::state::remove_private(private);
     }
     let mut outcome = outcome?;
-    outcome.limits_hit = limits_hit;
+    outcome.limits_hit.extend(limits_hit);
     outcome.restored = guarding.enforce(Some(&order.session));
     trace.mark("guards-enforced");
     Ok(outcome)

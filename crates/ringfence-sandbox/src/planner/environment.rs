@@ -8,6 +8,11 @@ use ringfence_policy::{Hidden, NetworkMode, Policy, Source};
 /// Variables that name host directories which the sandbox does not have.
 const POINTING_OUTSIDE: [&str; 4] = ["XDG_RUNTIME_DIR", "TMPDIR", "TEMP", "TMP"];
 
+fn is_proxy(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    matches!(name.as_str(), "http_proxy" | "https_proxy" | "all_proxy" | "ftp_proxy")
+}
+
 pub(super) fn steps(policy: &Policy, facts: &Facts, tier: Tier) -> Vec<EnvironmentStep> {
     let environment = &policy.environment;
     let mut steps = Vec::new();
@@ -30,6 +35,11 @@ pub(super) fn steps(policy: &Policy, facts: &Facts, tier: Tier) -> Vec<Environme
             }
             None if tier == Tier::Namespace && POINTING_OUTSIDE.contains(&name.as_str()) => {
                 let rule = built_in("names a directory of the host");
+                steps.push(EnvironmentStep::Hide { name: name.clone(), rule });
+            }
+            None if policy.network.mode == NetworkMode::Filtered && is_proxy(name) => {
+                // Connections are captured as they are, and the gateway asks that proxy itself.
+                let rule = built_in("names a proxy of the host");
                 steps.push(EnvironmentStep::Hide { name: name.clone(), rule });
             }
             None => {}

@@ -112,14 +112,6 @@ pub fn plan(policy: &Policy, facts: &Facts, paths: &dyn PathFacts) -> Result<Pla
 fn refuse_unbuilt(policy: &Policy) -> Result<(), PlanError> {
     let unbuilt = |what: &str| Err(PlanError::NotBuilt { what: what.to_owned() });
     let network = &policy.network;
-    if network.mode == NetworkMode::Filtered {
-        let asked = network.allow.first().map(|rule| crate::text::source(&rule.source));
-        let asked = asked.unwrap_or_else(|| "--network filtered".to_owned());
-        let what = format!(
-            "the network filter, which {asked} needs (--network none goes without, --network host is unfiltered),"
-        );
-        return unbuilt(&what);
-    }
     if !network.http.is_empty() || !network.inject.is_empty() {
         return unbuilt("inspection of requests (--http, --inject)");
     }
@@ -145,6 +137,13 @@ fn plan_tier(
     if let Availability::No(reason) = &facts.seccomp {
         let what = format!("system calls cannot be filtered: {reason}");
         planning.missing(Layer::Seccomp, what, "use a kernel with CONFIG_SECCOMP_FILTER")?;
+    }
+    if tier == Tier::Process && policy.network.mode == NetworkMode::Filtered {
+        let asked = policy.network.allow.first().map(|rule| crate::text::source(&rule.source));
+        let asked = asked.unwrap_or_else(|| "--network filtered".to_owned());
+        let what = format!("the network filter, which {asked} needs, has no process tier");
+        let remedy = "use --tier namespace, or --network none or host".to_owned();
+        return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
     }
     if tier == Tier::Process && !policy.network.sockets.is_empty() {
         let what = "--allow-socket needs the namespace tier: the process tier refuses all local \
@@ -180,6 +179,7 @@ fn plan_tier(
         guards: guards.steps,
         guarded_trees: guards.trees,
         network: policy.network.mode,
+        capture: ringfence_net::Capture::of(policy),
         workdir: policy.workdir.clone(),
         degraded: planning.degraded,
         warnings: policy.warnings.clone(),

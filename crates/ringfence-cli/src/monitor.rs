@@ -1,0 +1,42 @@
+//! `--monitor`: decisions about the network, a line each, as they are made.
+
+use ringfence_net::{Event, NetDecision, Way};
+use ringfence_policy::{NetworkMode, Policy};
+use ringfence_sandbox::network::Filter;
+use std::sync::Arc;
+
+/// By what the run's network is filtered; nothing where it is not.
+pub fn filter(policy: &Policy, monitor: bool) -> Option<Filter> {
+    (policy.network.mode == NetworkMode::Filtered).then(|| Filter {
+        policy: Arc::new(policy.clone()),
+        sink: if monitor { Arc::new(print) } else { Arc::new(|_| {}) },
+    })
+}
+
+fn print(decision: &NetDecision) {
+    eprintln!("ringfence: {}", line(decision));
+}
+
+fn line(decision: &NetDecision) -> String {
+    let place = match decision.way {
+        Way::Dns => format!("name {}", decision.host),
+        _ => format!("{}:{}", decision.host, decision.port),
+    };
+    match &decision.event {
+        Event::Allowed => match decision.address {
+            Some(address) => format!("allowed {place} ({address})"),
+            None => format!("allowed {place}"),
+        },
+        Event::Denied(why) => {
+            let remedy = decision.decision.as_ref().and_then(|decision| decision.remedy.as_ref());
+            match remedy {
+                Some(remedy) => format!("denied {place}: {why}; to allow it: {remedy}"),
+                None => format!("denied {place}: {why}"),
+            }
+        }
+        Event::Failed(why) => format!("failed {place}: {why}"),
+        Event::Closed { sent, received, duration } => {
+            format!("closed {place}: {sent} bytes sent, {received} received, {duration:.1?}")
+        }
+    }
+}
