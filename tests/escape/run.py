@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import os
+import signal
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,7 @@ from harness.model import TIERS, USERS, Attack  # noqa: E402
 from harness.trial import FAIL, SKIP, Bench, Outcome, Trials  # noqa: E402
 from harness.under import find  # noqa: E402
 from harness.users import people  # noqa: E402
-from harness.world import make_template, remove_tree  # noqa: E402
+from harness.world import make_light_template, make_template, remove_tree  # noqa: E402
 from manifest import ALL  # noqa: E402
 
 
@@ -83,9 +84,14 @@ def main() -> int:
         print("no attack matches", file=sys.stderr)
         return 2
 
+    # To be ended is no reason to leave users and directories behind.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(2))
     project = HERE.parent.parent
     target = project / "target" / "escape"
-    root = Path(tempfile.mkdtemp(prefix="rf-escape-", dir=place()))
+    where = place(asked.under)
+    sweep(where)
+    root = Path(tempfile.mkdtemp(prefix=f"rf-escape-{os.getpid()}-", dir=where))
     root.chmod(0o755)
     try:
         with people(asked.users) as (users, missing):
@@ -120,24 +126,39 @@ def main() -> int:
     return 1 if failed and not peer else 0
 
 
-def place() -> str:
+def place(under: str) -> str:
     """Where worlds are made: where homes are, if one may; never in a place that sandboxes treat
-    specially, as /tmp, unless there is no other."""
+    specially, as /tmp, unless there is no other. firejail hides all of /home but one's own."""
     chosen = os.environ.get("RF_ESCAPE_DIR")
     choices = [chosen] if chosen else ["/home", "/srv", "/var/tmp", "/tmp"]
+    if under == "firejail" and not chosen:
+        choices.remove("/home")
     return next((c for c in choices if os.access(c, os.W_OK | os.X_OK)), "/tmp")
+
+
+def sweep(where: str) -> None:
+    """Removes the worlds of runs that were killed."""
+    for left in Path(where).glob("rf-escape-*-*"):
+        pid = left.name.split("-")[2]
+        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            try:
+                remove_tree(left)
+            except (OSError, RuntimeError):
+                pass
 
 
 def run_all(asked, attacks, sandbox, users, missing, root, probe, preload) -> list[Outcome]:
     template = root / "template"
+    light = root / "light-template"
     make_template(template)
+    make_light_template(light)
     copy = root / "preload.so"
     copy.write_bytes(preload.read_bytes())
     copy.chmod(0o755)
     tool = root / "probe"
     tool.write_bytes(probe.read_bytes())
     tool.chmod(0o755)
-    bench = Bench(root, template, tool, getattr(sandbox, "binary", None), copy)
+    bench = Bench(root, template, light, tool, getattr(sandbox, "binary", None), copy)
     trials = Trials(bench, sandbox, users)
     tiers = [t for t in asked.tiers if t in sandbox.tiers] or list(sandbox.tiers)
     machine = checks.host_facts()

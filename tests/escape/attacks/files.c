@@ -2,6 +2,7 @@
 #include "attack.h"
 
 #include <dirent.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/time.h>
@@ -258,6 +259,64 @@ ATTACK(fchmod)
     int fd = open(argv[1], O_RDONLY | O_CLOEXEC);
 
     attempt(fd < 0 ? -1 : fchmod(fd, mode), "fchmod %o %s", mode, argv[1]);
+}
+
+/* Gives a setuid file contents, by write or by a mapping. The kernel takes the bit away when one
+ * without CAP_FSETID does; an empty setuid file is worth nothing. */
+static void fill_setuid(int fd, int map, const char *how)
+{
+    struct stat is;
+
+    if (fd < 0) {
+        refused("%s, mode 4755", how);
+        return;
+    }
+    if (map) {
+        char *at = posix_fallocate(fd, 0, 4096)
+                       ? MAP_FAILED
+                       : mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+        if (at != MAP_FAILED)
+            memcpy(at, "#!/bin/sh\n", 10);
+    } else if (write(fd, "#!/bin/sh\n", 10) != 10)
+        refused("%s, write", how);
+    if (fstat(fd, &is) == 0 && is.st_mode & S_ISUID && is.st_size > 0)
+        escaped("%s, mode 4755, and contents", how);
+    else
+        nothing("stripped", "%s, mode 4755", how);
+    close(fd);
+}
+
+/* setuid_create DIR: a setuid file from the start, by each call that makes one. */
+ATTACK(setuid_create)
+{
+    const mode_t mode = 04755;
+    const int flags = O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC;
+    struct open_how how = {.flags = flags, .mode = mode};
+
+    if (chdir(operand(argc, argv, 1)) < 0)
+        broken("cannot enter %s", argv[1]);
+    umask(0);
+    fill_setuid(open("suid-open", flags, mode), 0, "open");
+    fill_setuid(open("suid-map", flags, mode), 1, "open and a mapping");
+    fill_setuid(syscall(SYS_openat2, AT_FDCWD, "suid-openat2", &how, sizeof how), 0, "openat2");
+    fill_setuid(creat("suid-creat", mode), 0, "creat");
+    fill_setuid(open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode), 0, "O_TMPFILE");
+    if (mknod("suid-mknod", S_IFREG | mode, 0) < 0)
+        refused("mknod, mode 4755");
+    else
+        fill_setuid(open("suid-mknod", O_RDWR | O_CLOEXEC), 0, "mknod");
+}
+
+/* setuid_high PATH: the same by chmod, with bits set that the kernel drops and a filter may not. */
+ATTACK(setuid_high)
+{
+    const char *path = operand(argc, argv, 1);
+    const unsigned long mode = 0xdead000000000000UL | 1UL << 32 | 1UL << 20 | 04755;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    attempt(syscall(SYS_fchmodat, AT_FDCWD, path, mode), "fchmodat, high bits set");
+    attempt(syscall(SYS_fchmod, fd, mode), "fchmod, high bits set");
 }
 
 ATTACK(fchmodat2)

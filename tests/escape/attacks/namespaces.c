@@ -56,6 +56,20 @@ ATTACK(clone)
         waitpid(child, NULL, 0);
 }
 
+/* clone_high: the flag with bits set above the 32 that the kernel takes. */
+ATTACK(clone_high)
+{
+    long child = -1;
+
+#if defined(__x86_64__) || defined(__aarch64__)
+    child = syscall(SYS_clone, 1UL << 33 | 1UL << 62 | CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
+#endif
+    if (child == 0)
+        _exit(0);
+    if (attempt(child, "clone into a user namespace, high bits set") > 0)
+        waitpid(child, NULL, 0);
+}
+
 /* clone3 KIND...: its flags lie in memory, where a filter cannot see them (sandlock #240). */
 ATTACK(clone3)
 {

@@ -200,6 +200,16 @@ ATTACK(socket)
     }
 }
 
+/* socket_high FAMILY TYPE PROTOCOL: with bits set above the 32 that the kernel takes. */
+ATTACK(socket_high)
+{
+    const unsigned long high = 0xdeadbeefUL << 32;
+
+    attempt(syscall(SYS_socket, high | number(operand(argc, argv, 1)),
+                    high | number(operand(argc, argv, 2)), high | number(operand(argc, argv, 3))),
+            "socket %s %s %s, high bits set", argv[1], argv[2], argv[3]);
+}
+
 /* odd_families: every family but the four that programs need. */
 ATTACK(odd_families)
 {

@@ -173,6 +173,19 @@ ATTACK(leaked_fds)
         refused("no descriptor above stderr");
 }
 
+/* stdin_is: what took the place of a standard input that was closed at the start. */
+ATTACK(stdin_is)
+{
+    struct stat is, null;
+
+    if (fstat(STDIN_FILENO, &is) < 0)
+        refused("descriptor 0");
+    else if (stat("/dev/null", &null) == 0 && is.st_rdev == null.st_rdev && S_ISCHR(is.st_mode))
+        nothing("null", "descriptor 0");
+    else
+        escaped("descriptor 0 is open, mode %o, inode %lu", is.st_mode, (unsigned long)is.st_ino);
+}
+
 /* fd_write FD: a file the launcher happened to have open. */
 ATTACK(fd_write)
 {

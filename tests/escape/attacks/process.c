@@ -214,6 +214,15 @@ ATTACK(ptrace_parent)
         ptrace(PTRACE_DETACH, target, 0, 0);
 }
 
+/* kill_everyone: kill(-1), with a signal that does nothing to those who do not ask for it. */
+ATTACK(kill_everyone)
+{
+    if (kill(-1, SIGWINCH) < 0)
+        refused("kill everyone");
+    else
+        nothing("sent", "a signal to everyone it may reach");
+}
+
 /* signal_all: every process to be seen but ourselves and our children: signal 0, permission alone. */
 ATTACK(signal_all)
 {

@@ -99,7 +99,7 @@ ATTACK(race_connect)
 {
     struct sockaddr_un where = {.sun_family = AF_UNIX};
     struct address address = {&where, operand(argc, argv, 1), operand(argc, argv, 2), 0, 0};
-    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct sockaddr_un mine = {.sun_family = AF_UNIX};
     pthread_t thread;
     int last = 0;
@@ -140,7 +140,6 @@ ATTACK(race_connect)
         int taken = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (taken >= 0)
             close(taken);
-        fcntl(listener, F_SETFL, O_NONBLOCK);
     }
     address.stop = 1;
     pthread_join(thread, NULL);

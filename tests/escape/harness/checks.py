@@ -35,15 +35,16 @@ def victim_untouched(world: World) -> Optional[str]:
         return "a process of the host was stopped"
     # It takes its signals lowest first and says each: after our own, all others are said.
     run.kill(signal.SIGUSR2)
-    said = []
+    said = b""
+    last = b"SIGNAL %d\n" % signal.SIGUSR2
     deadline = time.monotonic() + SETTLE
-    while f"SIGNAL {int(signal.SIGUSR2)}" not in said:
-        ready, _, _ = select.select([run.process.stdout], [], [], deadline - time.monotonic())
-        if not ready:
+    while not said.endswith(last):
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([run.process.stdout], [], [], left)[0]:
             return "a process of the host does not answer"
-        said += run.process.stdout.readline().decode().split("\n")[:1]
-    if len(said) > 1:
-        return f"a process of the host got a signal: {said[0]}"
+        said += os.read(run.process.stdout.fileno(), 1000)
+    if said != last:
+        return f"a process of the host got a signal: {said.decode().splitlines()[0]}"
     if victim_facts(run.process.pid) != world.victim_state:
         return "a process of the host has other limits, priority or affinity"
     return None
@@ -86,7 +87,10 @@ def absent(*names: str) -> Callable:
 def no_survivors(world: World) -> Optional[str]:
     """Nothing of the sandbox runs any more. (The runner asks this after every attack, and waits;
     here it is for controls to show that the attack leaves something.)"""
+    deadline = time.monotonic() + 0.5  # a process between fork and execve is seldom to be seen
     left = processes_with(world.id, world.own)
+    while not left and time.monotonic() < deadline and not world.settled:
+        left = processes_with(world.id, world.own)
     return f"{len(left)} processes are left" if left else None
 
 
@@ -158,7 +162,9 @@ def no_privileged_files(world: World) -> Optional[str]:
         for name in (*directories, *files):
             where = os.path.join(path, name)
             is_ = os.lstat(where)
-            if stat.S_ISREG(is_.st_mode) and is_.st_mode & (stat.S_ISUID | stat.S_ISGID):
+            # An empty one is worth nothing, and the kernel unsets the bit with the first write.
+            setid = is_.st_mode & (stat.S_ISUID | stat.S_ISGID)
+            if stat.S_ISREG(is_.st_mode) and setid and is_.st_size:
                 return f"{name} is setuid"
             if stat.S_ISREG(is_.st_mode) and "security.capability" in os.listxattr(where):
                 # Version 3 is worth something only in the namespace of its root user.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Optional, Sequence
 
-LIMIT = 30.0  # seconds for any one run
+LIMIT = 15.0  # seconds for any one run
 SETTLE = 3.0  # seconds within which everything of a sandbox must be gone
 
 
@@ -144,9 +144,9 @@ def processes_with(token: str, besides: set[int]) -> dict[int, str]:
     return found
 
 
-def settle(token: str, besides: set[int]) -> dict[int, str]:
+def settle(token: str, besides: set[int], patience: float = SETTLE) -> dict[int, str]:
     """Those still there after the time a sandbox has to die; then they are killed."""
-    deadline = time.monotonic() + SETTLE
+    deadline = time.monotonic() + patience
     left = processes_with(token, besides)
     while left and time.monotonic() < deadline:
         time.sleep(0.02)  # polling: there is no descriptor for "all of these have gone"

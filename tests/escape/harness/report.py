@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -31,13 +32,16 @@ def table(attacks: list[Attack], outcomes: list[Outcome], peer: bool) -> str:
 
 def reasons(outcomes: list[Outcome], verdict: str) -> str:
     """Why each of these came out as it did; equal reasons for several columns are said once."""
-    grouped: dict[tuple, list[str]] = {}
+    grouped: dict[tuple, list[Outcome]] = {}
     for o in outcomes:
         if o.verdict == verdict:
-            key = (o.attack.id, o.attack.what, tuple(o.reasons))
-            grouped.setdefault(key, []).append(f"{o.tier}/{o.user}")
+            # Process numbers and random names are different in each, and say nothing.
+            alike = re.sub(r"[0-9a-f]{12}|\d+", "#", "\n".join(o.reasons))
+            key = (o.attack.id, o.attack.what, alike)
+            grouped.setdefault(key, []).append(o)
     lines = []
-    for (name, what, why), where in grouped.items():
+    for (name, what, _), alike in grouped.items():
+        why, where = alike[0].reasons, [f"{o.tier}/{o.user}" for o in alike]
         if verdict == FAIL:
             lines.append(f"{name} ({', '.join(where)}): {what}")
             lines += [f"    {line}" for line in why]
@@ -55,5 +59,6 @@ def write_json(path: Path, under: str, attacks: list[Attack], outcomes: list[Out
     listing = {a.id: {"what": a.what, "source": a.source, "results": []} for a in attacks}
     for o in outcomes:
         listing[o.attack.id]["results"].append(
-            {"tier": o.tier, "user": o.user, "verdict": o.verdict, "reasons": o.reasons})
+            {"tier": o.tier, "user": o.user, "verdict": o.verdict, "reasons": o.reasons,
+             "seconds": round(o.seconds, 3)})
     path.write_text(json.dumps({"schema": 1, "under": under, "attacks": listing}, indent=1) + "\n")

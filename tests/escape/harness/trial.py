@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
@@ -24,6 +25,7 @@ class Outcome:
     user: str
     verdict: str
     reasons: list[str] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,15 @@ class Bench:
 
     root: Path  # where worlds are made
     template: Path
+    light_template: Path
     probe: Path
     ringfence: Optional[Path]
     preload: Optional[Path]
 
-    def world(self, user: User) -> World:
-        world = World(self.root, self.template, self.probe, self.ringfence, user)
+    def world(self, attack: Attack, user: User) -> World:
+        light = attack.category in ("kernel", "network", "ipc")
+        template = self.light_template if light else self.template
+        world = World(self.root, template, self.probe, self.ringfence, user)
         world.vars["preload"] = str(self.preload)
         return world
 
@@ -109,6 +114,7 @@ def host_problems(world: World, attack: Attack) -> list[str]:
     """What the host is left with: always the same questions, and the attack's own."""
     problems = []
     survivors = settle(world.id, world.own)
+    world.settled = True
     if survivors:
         pid, words = next(iter(survivors.items()))
         problems.append(f"{len(survivors)} processes outlive the sandbox, such as {pid} {words[:80]}")
@@ -121,7 +127,7 @@ def host_problems(world: World, attack: Attack) -> list[str]:
 
 def attack_once(bench: Bench, attack: Attack, sandbox, tier: str, user: User) -> list[str]:
     """Every reason why the sandbox has failed; none, when it held."""
-    with bench.world(user) as world:
+    with bench.world(attack, user) as world:
         prepare(world, attack)
         if attack.drive:
             return attack.drive(world, sandbox, tier) + host_problems(world, attack)
@@ -130,7 +136,8 @@ def attack_once(bench: Bench, attack: Attack, sandbox, tier: str, user: User) ->
             problems = judge(attack, tier, result, strict=sandbox.name == "ringfence")
         except Broken as broken:
             problems = [str(broken)]
-        return problems + host_problems(world, attack)
+        problems += host_problems(world, attack)
+        return [line.replace(str(world.base), "BASE") for line in problems]
 
 
 def judge(attack: Attack, tier: str, result: Result, strict: bool) -> list[str]:
@@ -166,16 +173,16 @@ def control_once(bench: Bench, attack: Attack, sandbox, tier: str, user: User) -
         return []
     without = control.flags is None
     act = control.act if control.act is not None else attack.act
-    with bench.world(user) as world:
+    with bench.world(attack, user) as world:
         prepare(world, attack)
         where, flags = (Nothing(), ()) if without else (sandbox, control.flags)
         try:
             result = play(world, attack, where, tier, flags, act)
+            if not without and tier in attack.may_refuse and result.code == 125:
+                return []  # the tier cannot do it at all: then the attack is refused as well
             escapes, refusals = read_output(result.out)
         except Broken as broken:
             return [f"control: {broken}"]
-        if not without and tier in attack.may_refuse and result.code == 125:
-            return []  # the tier cannot do it at all: then the attack is refused as well
         said = {name for name, _ in refusals} | ({"ESCAPED"} if escapes else set())
         problems = []
         detects = control.detects if control.detects is not None else bool(attack.checks)
@@ -184,8 +191,8 @@ def control_once(bench: Bench, attack: Attack, sandbox, tier: str, user: User) -
             problems.append(f"control: not {' or '.join(sorted(control.expect))} but {heard}")
         if detects and not any(check(world) for check in attack.checks):
             problems.append("control: the host's state shows nothing, so the check is worth nothing")
-        settle(world.id, world.own)
-        return problems
+        settle(world.id, world.own, patience=0)
+        return [line.replace(str(world.base), "BASE") for line in problems]
 
 
 class Trials:
@@ -198,6 +205,7 @@ class Trials:
         shared: Optional[list[str]] = None
         outcomes = []
         for tier in tiers:
+            began = time.monotonic()
             try:
                 if why := self.inapplicable(attack, tier, kind):
                     raise Skip(why)
@@ -213,6 +221,7 @@ class Trials:
                 outcomes.append(Outcome(attack, tier, kind, FAIL if problems else PASS, problems))
             except (Skip, Unsupported) as why:
                 outcomes.append(Outcome(attack, tier, kind, SKIP, [str(why)]))
+            outcomes[-1].seconds = time.monotonic() - began
         return outcomes
 
     def control(self, attack: Attack, tier: str, kind: str) -> list[str]:

@@ -73,8 +73,18 @@ SECRET_ENV = ("AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "ANTHROPIC_API_KEY", "NPM
               "DATABASE_PASSWORD")
 
 
+def make_light_template(where: Path) -> None:
+    """For attacks that do not look at files: making a whole home takes longer than they do."""
+    write(where / "home/.ssh/id_ed25519", "secret\n", 0o600)
+    write(where / "home/.bashrc", "# startup\n", 0o644)
+    write(where / "home/project/README.md", "project\n", 0o644)
+    write(where / "home/project/src/main.py", "print(1)\n", 0o644)
+    write(where / "home/project/.git/hooks/x.sample", "", 0o755)
+    write(where / "out/victim.txt", "untouched\n", 0o644)
+
+
 def make_template(where: Path) -> None:
-    """The home that every world gets a copy of."""
+    """A developer's home, of which a world gets a copy."""
     home = where / "home"
     for name, mode in SECRETS.items():
         write(home / name, f"secret of {name}\n", mode)
@@ -84,12 +94,12 @@ def make_template(where: Path) -> None:
     for name, text in PROJECT_FILES.items():
         write(project / name, text, 0o755 if name in EXECUTABLE else 0o644)
     make_repository(project)
-    make_repository(project / "vendor/lib")
+    make_repository(project / "vendor/lib", own_hook=False)
     write(where / "out/victim.txt", "untouched\n", 0o644)
     write(where / "out/dir/inner.txt", "untouched\n", 0o644)
 
 
-def make_repository(where: Path) -> None:
+def make_repository(where: Path, own_hook: bool = True) -> None:
     """A repository with one commit, a pending change, and a few hooks that do nothing."""
     write(where / "tracked.txt", "one\n", 0o644)
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(where),
@@ -98,7 +108,8 @@ def make_repository(where: Path) -> None:
                   ("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "one")):
         subprocess.run(["git", "-C", str(where), *words], env=env, check=True)
     write(where / ".git/hooks/pre-commit.sample", "#!/bin/sh\n", 0o755)
-    write(where / ".git/hooks/pre-push", "#!/bin/sh\n# the user's own\n", 0o755)
+    if own_hook:
+        write(where / ".git/hooks/pre-push", "#!/bin/sh\n# the user's own\n", 0o755)
     write(where / "tracked.txt", "two\n", 0o644)
 
 
@@ -129,6 +140,7 @@ class World:
         self.probe = self.ws / ".probe"
         self.ringfence = ringfence
         self.pass_fds: list[int] = []
+        self.settled = False  # whether the runner has made sure that nothing is left
         self.own: set[int] = set()  # processes of ours, not of the sandbox
         self.closing: list[Callable[[], None]] = []
         self.secret = "s3cret" + uuid.uuid4().hex

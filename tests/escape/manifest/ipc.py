@@ -4,7 +4,7 @@ import socket
 
 from harness import plant
 from harness.checks import fifo_silent, ipc_untouched, nobody_came, terminal_silent
-from harness.model import HIDDEN, SOCKETLESS, Attack, bare
+from harness.model import HIDDEN, SOCKETLESS, Attack, bare, granted
 
 FIELD = "field survey §4, IPC"
 ROW2 = "fence survey §4 row 2: a read-only mount does not stop connect()"
@@ -64,6 +64,12 @@ ATTACKS = (
            source=FIELD),
     server("read-granted", "a daemon in a directory granted for reading", "{out}/d.sock",
            flags=("-r", "{out}")),
+    Attack("ipc/socket-beside-allowed", "connects to the socket beside the one that is allowed",
+           ("unix_stream", "{run}/docker.sock"), MASKED, source="fence survey §4 row 2",
+           flags=("--allow-socket", "{run}/other.sock"),
+           setup=(plant.unix_server("{run}/other.sock"), plant.unix_server("{run}/docker.sock")),
+           checks=NOBODY, control=granted("--allow-socket", "{run}/docker.sock", detects=True),
+           may_refuse=("process",)),
     Attack("ipc/socket-by-link", "connects through a link in the workspace",
            "ln -s {run}/docker.sock s; {P} unix_stream s", MASKED,
            source="sandlock survey §5: symlink to an ungranted socket",

@@ -24,6 +24,10 @@ ATTACKS = (
     on_victim("signal-by-owner", "has the kernel signal it, as the owner of a pipe", "sigio",
               refusals=NO_PROCESS | {"sent"}, source="field survey §4: Landlock signal erratum",
               control=bare("sent")),
+    Attack("ipc/signal-broadcast", "signals everyone at once", ("kill_everyone",),
+           NO_PROCESS | {"sent"}, source=FIELD, setup=VICTIM, checks=UNTOUCHED,
+           # As root it would reach the whole machine.
+           control=bare("sent", user="ordinary"), bare_unsafe="it reaches what is not ours"),
     Attack("ipc/signal-everyone", "counts whom it could signal at all", ("signal_all",),
            frozenset({"absent"}), source=FIELD, setup=VICTIM),
     on_victim("ptrace-attach", "attaches a debugger", "ptrace_attach", control=bare(detects=False)),

@@ -133,7 +133,8 @@ ATTACKS = (
              checks=(git_runs_nothing(),)),
     existing("nested-hook", "adds a hook to a repository inside the workspace",
              "{P} plant vendor/lib/.git/hooks/post-commit " + PAYLOAD, may_succeed=BOTH, source="codex #37081",
-             setup=(plant.aged,),
+             setup=(plant.file("{ws}/vendor/lib/.git/hooks/pre-push", "#!/bin/sh\n", 0o755),
+                    plant.aged),
              checks=(unchanged("vendor/lib/.git/hooks"), git_runs_nothing("{ws}/vendor/lib"))),
     existing("nested-config", "sets a key in that repository's config",
              "cp vendor/lib/.git/config evil; "
@@ -161,7 +162,7 @@ ATTACKS = (
                                   plant.file("{ws}/.git/worktrees/tree/HEAD", "ref: refs/heads/x\n"),
                                   plant.file("{ws}/.git/worktrees/tree/commondir", "../..\n"),
                                   plant.file("{ws}/.git/worktrees/tree/gitdir", "{ws}/tree/.git\n")),
-             checks=(unchanged("tree/.git"), git_runs_nothing("{ws}/tree"))),
+             checks=(git_runs_nothing("{ws}/tree"),)),
     created("new-repository", "makes a repository, and in it every key that runs something",
             "git init -q made; " + SET_KEYS + "; {P} append made/.git/config",
             setup=(fresh("made"),), checks=(no_payload_in("{ws}/made/.git/config"),)),

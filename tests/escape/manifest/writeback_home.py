@@ -9,11 +9,12 @@ ROW15 = "fence survey §4 row 15: the list was too short"
 # The home inside may be a private one, where writing does no harm: the host's own is compared.
 PRIVATE = ("namespace",)
 TAKEN = HIDDEN | FIXED
+GIT_KEY = "'[core]\n\tfsmonitor = touch'"
 
 
-def home(name: str, what: str, *paths: str, source: str = FIELD) -> Attack:
+def home(name: str, what: str, *paths: str, source: str = FIELD, text: str = "evil") -> Attack:
     """Appends to what is there and creates what is not, by default policy."""
-    script = "; ".join(f"{{P}} plant {{home}}/{path} evil" for path in paths)
+    script = "; ".join(f"{{P}} plant {{home}}/{path} {text}" for path in paths)
     return Attack(f"writeback/home-{name}", what, script, TAKEN, source=source,
                   may_succeed=PRIVATE,
                   checks=tuple(absent(f"{{home}}/{path}") for path in paths[:1]
@@ -36,9 +37,9 @@ def remove(path: str) -> None:
         os.unlink(path)
 
 
-def config(name: str, what: str, *paths: str) -> Attack:
+def config(name: str, what: str, *paths: str, text: str = "evil") -> Attack:
     """The user granted ~/.config for writing; what is started from there stays protected."""
-    script = "; ".join(f"{{P}} plant {{home}}/.config/{path} evil" for path in paths)
+    script = "; ".join(f"{{P}} plant {{home}}/.config/{path} {text}" for path in paths)
     return Attack(f"writeback/granted-config-{name}", what, script, TAKEN,
                   flags=("-w", "{home}/.config"), source=ROW15,
                   may_succeed=("namespace", "process"))
@@ -56,7 +57,8 @@ ATTACKS = (
          ".zshenv", ".bash_login", ".bash_logout", ".inputrc", source=ROW15),
     home("fish", "changes what fish reads", ".config/fish/config.fish",
          ".config/fish/conf.d/x.fish", source=ROW15),
-    home("git-config", "sets keys in the user's git config", ".gitconfig", ".config/git/config"),
+    home("git-config", "sets keys in the user's git config", ".gitconfig", ".config/git/config",
+         text=GIT_KEY),
     home("ssh-config", "has ssh run a command, or lets a key in", ".ssh/config",
          ".ssh/authorized_keys", ".ssh/rc"),
     home("cargo", "puts programs and settings among a toolchain", ".cargo/bin/cargo",
@@ -82,14 +84,14 @@ ATTACKS = (
            "systemd/user/evil.service"),
     config("autostart", "leaves a program to be started in a granted ~/.config",
            "autostart/evil.desktop"),
-    config("git", "sets keys in a granted ~/.config/git", "git/config"),
+    config("git", "sets keys in a granted ~/.config/git", "git/config", text=GIT_KEY),
     config("fish", "changes what fish reads in a granted ~/.config", "fish/config.fish",
            "fish/conf.d/x.fish"),
     config("own-profiles", "changes ringfence's profiles in a granted ~/.config",
            "ringfence/profiles/mine.toml", "ringfence/profiles/default.toml"),
     Attack("writeback/granted-home", "changes startup files in a home granted for writing",
            "{P} plant {home}/.bashrc evil; {P} plant {home}/.zshenv evil; "
-           "{P} plant {home}/.ssh/authorized_keys evil; {P} plant {home}/.gitconfig evil", TAKEN,
+           "{P} plant {home}/.ssh/authorized_keys evil; {P} plant {home}/.gitconfig " + GIT_KEY, TAKEN,
            flags=("-w", "{home}"), source=ROW15, may_succeed=("namespace", "process"),
            may_refuse=TIERS, checks=(absent("{home}/.zshenv"),)),
     system("cron", "leaves a job for cron", "/etc/cron.d/rf-escape-{id}",
