@@ -1,0 +1,101 @@
+//! How things are written for people.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Writes to standard output; a reader that went away is no error.
+pub(super) fn print(bytes: &[u8]) -> Result<u8, String> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to standard output: {error}"))
+        }
+        _ => Ok(0),
+    }
+}
+
+/// JSON, one document, with its schema number.
+pub(super) fn json(mut value: serde_json::Value) -> Result<u8, String> {
+    value["schema"] = 1.into();
+    print(format!("{value:#}\n").as_bytes())
+}
+
+/// A size: 1.5 MB.
+pub(super) fn size(bytes: u64) -> String {
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1000.0 && unit < 6 {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let unit = ["B", "kB", "MB", "GB", "TB", "PB", "EB"][unit];
+    if bytes < 1000 { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
+}
+
+/// A count: "1 file", "2 files".
+pub(super) fn count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A path on one line, with nothing in it that a terminal would obey.
+pub(super) fn path(path: &Path) -> String {
+    safe(path.as_os_str().as_bytes())
+}
+
+/// Text from inside a sandbox: control characters and bytes that are no text are escaped.
+pub(super) fn safe(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            // Marks of direction can make one name look like another.
+            let odd = c.is_control()
+                || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            if odd || c == '\\' {
+                out.extend(c.escape_default());
+            } else {
+                out.push(c);
+            }
+        }
+        for byte in chunk.invalid() {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
+}
+
+/// A time, UTC: 2026-01-31 12:00:00.
+pub(super) fn time(millis: i64) -> String {
+    let (days, second) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000) / 1000);
+    // Days to a date, after Howard Hinnant's "chrono-compatible low-level date algorithms".
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = year + era * 400 + carry;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_dates() {
+        assert_eq!(time(0), "1970-01-01 00:00:00");
+        assert_eq!(time(951_782_399_000), "2000-02-28 23:59:59");
+        assert_eq!(time(951_868_800_000), "2000-03-01 00:00:00");
+    }
+
+    #[test]
+    fn names_cannot_command_the_terminal() {
+        assert_eq!(safe(b"a\x1b[2Jb\xff\n"), "a\\u{1b}[2Jb\\xff\\n");
+        assert_eq!(safe("grün".as_bytes()), "grün");
+    }
+}

@@ -1,0 +1,11 @@
+//! What outlives a run: snapshots of the workspace, and the ledger of the session.
+//!
+//! Nothing here is on the critical path of a sandbox, and nothing starts a thread or opens a
+//! file before it is asked to.
+
+pub mod cli;
+pub mod error;
+pub mod place;
+pub mod snapshot;
+
+pub use error::{Result, SessionError};

@@ -1,0 +1,63 @@
+//! Where ringfence keeps snapshots and sessions, by the XDG base directory rules.
+
+use crate::error::{Result, SessionError};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// `$XDG_STATE_HOME/ringfence`, or `~/.local/state/ringfence`.
+///
+/// # Errors
+/// There is no home directory.
+pub fn state() -> Result<PathBuf> {
+    let given = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    if let Some(state) = given.filter(|state| state.is_absolute()) {
+        return Ok(state.join("ringfence"));
+    }
+    let home = std::env::home_dir().filter(|home| home.is_absolute());
+    home.map(|home| home.join(".local/state/ringfence"))
+        .ok_or_else(|| SessionError::usage("there is no home directory; set HOME"))
+}
+
+/// The directory of all sessions.
+///
+/// # Errors
+/// There is no home directory.
+pub fn sessions() -> Result<PathBuf> {
+    Ok(state()?.join("sessions"))
+}
+
+/// The directory that holds the snapshots of a workspace. Its name holds a hash of the
+/// workspace's path, so that two workspaces never share one.
+///
+/// # Errors
+/// There is no home directory.
+pub fn snapshots(workspace: &Path) -> Result<PathBuf> {
+    let hash = blake3::hash(workspace.as_os_str().as_bytes()).to_hex();
+    let name = workspace.file_name().unwrap_or_default().to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let name: String = name.chars().filter(|&c| plain(c)).take(24).collect();
+    Ok(state()?.join("snapshots").join(format!("{name}-{}", &hash[..24])))
+}
+
+/// Makes a directory and its parents for the user alone, and refuses one that others could
+/// have prepared.
+///
+/// # Errors
+/// The file system's; the directory belongs to somebody else or is open to others.
+pub fn private_directory(path: &Path) -> Result<()> {
+    let failed = |error| SessionError::call("mkdir", path, error);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    let found = std::fs::symlink_metadata(path).map_err(failed)?;
+    let own = rustix::process::geteuid().as_raw();
+    if !found.is_dir() || found.uid() != own {
+        return Err(SessionError::usage(format!(
+            "{} is no directory of yours; ringfence keeps private data there: remove it",
+            path.display()
+        )));
+    }
+    if found.mode() & 0o077 != 0 {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o700)).map_err(failed)?;
+    }
+    Ok(())
+}

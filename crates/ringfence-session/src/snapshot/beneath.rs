@@ -1,0 +1,109 @@
+//! Calls on names below the workspace. The sandboxed program may be renaming directories and
+//! planting links at this moment, so that no path is ever resolved from outside: a directory is
+//! opened beneath the workspace's own descriptor, without following links and without crossing
+//! a mount, and everything else is one name in it.
+
+use super::entry::Stamp;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A rename somewhere on the way makes the kernel give up; then we ask again.
+const TRIES: usize = 64;
+
+/// Opens the workspace itself.
+pub(super) fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Opens a directory by its path relative to the root; empty is the root.
+pub(super) fn open_directory(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV;
+    let path = if path.is_empty() { b"." } else { path };
+    let mut result = Err(Errno::AGAIN);
+    for _ in 0..TRIES {
+        result = rustix::fs::openat2(root, path, flags, Mode::empty(), resolve);
+        if !matches!(result, Err(Errno::AGAIN)) {
+            break;
+        }
+    }
+    result
+}
+
+/// Opens a file for reading. A pipe that took its place does not block us, a link is not
+/// followed.
+pub(super) fn open_file(directory: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, name, flags, Mode::empty())
+}
+
+/// What the kernel says of a name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub stamp: Stamp,
+    pub file_type: FileType,
+    /// 512-byte units. No part of the stamp: it changes when the system gets to writing.
+    pub blocks: u64,
+    /// Something is mounted here.
+    pub mount: bool,
+}
+
+/// One `statx`; an empty name asks for the descriptor itself.
+pub(super) fn stat(directory: impl AsFd, name: &[u8]) -> Result<Found, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
+    let found = rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS)?;
+    let nanos = |seconds: i64, nanos: u32| seconds.wrapping_mul(1_000_000_000) + i64::from(nanos);
+    let mode = u32::from(found.stx_mode);
+    let stamp = Stamp {
+        device: rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        size: found.stx_size,
+        mode: mode & 0o7777,
+        uid: found.stx_uid,
+        gid: found.stx_gid,
+        links: found.stx_nlink,
+        modified: nanos(found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec),
+        changed: nanos(found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec),
+    };
+    let mount = found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+    let file_type = FileType::from_raw_mode(mode);
+    Ok(Found { stamp, file_type, blocks: found.stx_blocks, mount })
+}
+
+/// Now, by the clock that stamps files.
+pub(super) fn now() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    now.tv_sec.wrapping_mul(1_000_000_000) + now.tv_nsec
+}
+
+/// `directory/name`, relative to the workspace.
+pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(directory.len() + name.len() + 1);
+    path.extend_from_slice(directory);
+    if !directory.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+/// The directory and the name of a relative path.
+pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b"", path),
+    }
+}
+
+/// For messages and results.
+pub(super) fn shown(path: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(path))
+}

@@ -1,0 +1,173 @@
+//! What differs between two states. Directories with the same tree are not entered, so that
+//! the cost grows with what changed.
+
+use super::beneath::{join, shown};
+use super::database::Database;
+use super::entry::{Entry, Hash, Kind};
+use super::scan::Scan;
+use crate::error::Result;
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+
+/// How a path differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It is only in the newer state.
+    Added,
+    /// It is only in the older state.
+    Deleted,
+    /// Its bytes differ.
+    Modified,
+    /// Its mode, owner, attributes or hard links differ.
+    Attributes,
+    /// It is another kind of thing.
+    Kind,
+}
+
+impl What {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            What::Added => "added",
+            What::Deleted => "deleted",
+            What::Modified => "modified",
+            What::Attributes => "attributes",
+            What::Kind => "kind",
+        }
+    }
+}
+
+/// One path that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Relative to the workspace.
+    pub path: PathBuf,
+    /// How.
+    pub what: What,
+    /// In the older state.
+    pub old: Option<Entry>,
+    /// In the newer state.
+    pub new: Option<Entry>,
+}
+
+/// Which paths an operation is about, relative to the workspace. Without any, all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Select {
+    /// These, and what is below them.
+    pub only: Vec<PathBuf>,
+    /// But not these, nor what is below them.
+    pub except: Vec<PathBuf>,
+}
+
+impl Select {
+    pub(super) fn takes(&self, path: &Path) -> bool {
+        let below = |list: &[PathBuf]| list.iter().any(|top| path.starts_with(top));
+        (self.only.is_empty() || below(&self.only)) && !below(&self.except)
+    }
+
+    fn leads_to(&self, path: &Path) -> bool {
+        self.takes(path) || self.only.iter().any(|top| top.starts_with(path))
+    }
+}
+
+/// A state: the workspace as seen, or a stored tree.
+pub(super) enum Side<'a> {
+    Stored(Hash),
+    Seen(&'a Scan),
+}
+
+impl Side<'_> {
+    fn root(&self) -> Hash {
+        match self {
+            Side::Stored(hash) => *hash,
+            Side::Seen(scan) => scan.root,
+        }
+    }
+
+    fn entries(&self, database: &Database, path: &[u8], hash: &Hash) -> Result<Vec<Entry>> {
+        match self {
+            Side::Stored(_) => database.tree(hash),
+            Side::Seen(scan) => {
+                let all = scan.directories.get(path);
+                Ok(all.into_iter().flatten().map(|seen| seen.entry.clone()).collect())
+            }
+        }
+    }
+}
+
+/// Lists what differs, parents before what is in them.
+pub(super) fn compare(
+    database: &Database,
+    old: &Side<'_>,
+    new: &Side<'_>,
+    select: &Select,
+) -> Result<Vec<Change>> {
+    let mut walk = Walk { database, old, new, select, changes: Vec::new() };
+    walk.directory(b"", Some(old.root()), Some(new.root()))?;
+    Ok(walk.changes)
+}
+
+struct Walk<'a> {
+    database: &'a Database,
+    old: &'a Side<'a>,
+    new: &'a Side<'a>,
+    select: &'a Select,
+    changes: Vec<Change>,
+}
+
+impl Walk<'_> {
+    fn directory(&mut self, path: &[u8], old: Option<Hash>, new: Option<Hash>) -> Result<()> {
+        if old == new {
+            return Ok(());
+        }
+        let entries = |side: &Side<'_>, hash: Option<Hash>| match hash {
+            Some(hash) => side.entries(self.database, path, &hash),
+            None => Ok(Vec::new()),
+        };
+        let mut old = entries(self.old, old)?.into_iter().peekable();
+        let mut new = entries(self.new, new)?.into_iter().peekable();
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (Some(old), Some(new)) => old.name.cmp(&new.name),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return Ok(()),
+            };
+            let before = if order.is_le() { old.next() } else { None };
+            let after = if order.is_ge() { new.next() } else { None };
+            self.entry(path, before, after)?;
+        }
+    }
+
+    fn entry(&mut self, directory: &[u8], old: Option<Entry>, new: Option<Entry>) -> Result<()> {
+        let Some(name) = old.as_ref().or(new.as_ref()).map(|entry| &entry.name) else {
+            return Ok(());
+        };
+        let path = join(directory, name);
+        let shown = shown(&path);
+        if !self.select.leads_to(&shown) {
+            return Ok(());
+        }
+        let tree = |entry: &Option<Entry>| {
+            entry.as_ref().filter(|entry| entry.kind == Kind::Directory).map(|entry| entry.hash)
+        };
+        let (before, after) = (tree(&old), tree(&new));
+        let what = match (&old, &new) {
+            (Some(old), Some(new)) if old.same(new) => None,
+            (Some(old), Some(new)) if old.kind != new.kind => Some(What::Kind),
+            (Some(old), Some(new)) if old.kind == Kind::Directory || old.same_content(new) => {
+                Some(What::Attributes)
+            }
+            (Some(_), Some(_)) => Some(What::Modified),
+            (Some(_), None) => Some(What::Deleted),
+            (None, _) => Some(What::Added),
+        };
+        let foreign = [&old, &new].into_iter().flatten().any(|entry| entry.kind == Kind::Foreign);
+        // A path cannot come back without the directories above it.
+        let above = what == Some(What::Deleted);
+        if let Some(what) = what.filter(|_| !foreign && (above || self.select.takes(&shown))) {
+            self.changes.push(Change { path: shown, what, old, new });
+        }
+        self.directory(&path, before, after)
+    }
+}

@@ -1,0 +1,242 @@
+//! What a snapshot knows of a name in a directory, and how a directory of them is stored.
+
+use super::codec::{Reader, put, put_bytes};
+
+/// The name of stored bytes: blake3 of what they are, or of a chunk list (see `content`).
+pub type Hash = [u8; 32];
+
+/// No object.
+pub(super) const NONE: Hash = [0; 32];
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A socket. It is removed by a revert, and cannot be brought back.
+    Socket,
+    /// Something that could not be read: it is known to exist, and never touched.
+    Unreadable,
+    /// A device, a mount point, the store itself: never touched.
+    Foreign,
+}
+
+impl Kind {
+    const ALL: [Kind; 7] = [
+        Kind::File,
+        Kind::Directory,
+        Kind::Symlink,
+        Kind::Fifo,
+        Kind::Socket,
+        Kind::Unreadable,
+        Kind::Foreign,
+    ];
+
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::File => "file",
+            Kind::Directory => "directory",
+            Kind::Symlink => "symlink",
+            Kind::Fifo => "fifo",
+            Kind::Socket => "socket",
+            Kind::Unreadable => "unreadable",
+            Kind::Foreign => "foreign",
+        }
+    }
+
+    /// A revert may neither remove nor replace it.
+    pub(super) fn untouchable(self) -> bool {
+        matches!(self, Kind::Unreadable | Kind::Foreign)
+    }
+}
+
+/// One name in a directory of a snapshot.
+///
+/// Times are left out on purpose: a reverted file is a new file to `make` and its kin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name, any bytes but `/` and NUL.
+    pub name: Vec<u8>,
+    /// What it stands for.
+    pub kind: Kind,
+    /// Permission bits, with set-id and sticky.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// Bytes, for files.
+    pub size: u64,
+    /// The bytes of a file, the target of a link, the tree of a directory.
+    pub hash: Hash,
+    /// Its extended attributes, where it has some.
+    pub xattrs: Option<Hash>,
+    /// The path, relative to the workspace, of the first other name of the same inode.
+    pub link: Option<Vec<u8>>,
+    /// Runs of zeros are holes.
+    pub sparse: bool,
+}
+
+impl Entry {
+    /// Equal in all that a user would call the file, but for its name.
+    pub(super) fn same(&self, other: &Entry) -> bool {
+        let bare = |entry: &Entry| {
+            (entry.kind, entry.mode, entry.uid, entry.gid, entry.xattrs, entry.link.clone())
+        };
+        bare(self) == bare(other) && (self.kind == Kind::Directory || self.same_content(other))
+    }
+
+    /// Equal bytes.
+    pub(super) fn same_content(&self, other: &Entry) -> bool {
+        self.kind == other.kind && self.size == other.size && self.hash == other.hash
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let kind = Kind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or_default() as u8;
+        let flags = u8::from(self.xattrs.is_some())
+            | u8::from(self.link.is_some()) << 1
+            | u8::from(self.sparse) << 2;
+        out.push(kind | flags << 4);
+        put_bytes(out, &self.name);
+        for number in [self.mode, self.uid, self.gid] {
+            put(out, u64::from(number));
+        }
+        put(out, self.size);
+        out.extend_from_slice(&self.hash);
+        if let Some(xattrs) = &self.xattrs {
+            out.extend_from_slice(xattrs);
+        }
+        if let Some(link) = &self.link {
+            put_bytes(out, link);
+        }
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Option<Entry> {
+        let head = reader.byte()?;
+        let name = reader.bytes()?.to_vec();
+        let number = |reader: &mut Reader<'_>| u32::try_from(reader.number()?).ok();
+        let (mode, uid, gid) = (number(reader)?, number(reader)?, number(reader)?);
+        let size = reader.number()?;
+        let hash = reader.hash()?;
+        let xattrs = if head & 0x10 != 0 { Some(reader.hash()?) } else { None };
+        let link = if head & 0x20 != 0 { Some(reader.bytes()?.to_vec()) } else { None };
+        let kind = *Kind::ALL.get(usize::from(head & 0xf))?;
+        let sparse = head & 0x40 != 0;
+        // A stored name is used with *at() calls: it must stay one name.
+        let plain = !name.is_empty() && name != b"." && name != b"..";
+        let plain = plain && !name.iter().any(|byte| matches!(byte, b'/' | 0));
+        plain.then_some(Entry { name, kind, mode, uid, gid, size, hash, xattrs, link, sparse })
+    }
+}
+
+/// A directory's entries as stored. They are sorted by name.
+pub(super) fn write_tree(entries: &[&Entry]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(entries.len() * 64);
+    entries.iter().for_each(|entry| entry.write(&mut out));
+    out
+}
+
+/// The reverse of [`write_tree`].
+pub(super) fn read_tree(bytes: &[u8]) -> Option<Vec<Entry>> {
+    let mut reader = Reader(bytes);
+    let mut entries: Vec<Entry> = Vec::new();
+    while !reader.at_end() {
+        let entry = Entry::read(&mut reader)?;
+        if entries.last().is_some_and(|last| last.name >= entry.name) {
+            return None;
+        }
+        entries.push(entry);
+    }
+    Some(entries)
+}
+
+/// What the kernel says of an inode; as long as it is the same, so are the bytes.
+///
+/// The change time cannot be set from outside the kernel, so that `touch -d` hides nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub device: u64,
+    pub inode: u64,
+    pub size: u64,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub links: u32,
+    /// Nanoseconds since the epoch.
+    pub modified: i64,
+    /// Nanoseconds since the epoch.
+    pub changed: i64,
+}
+
+impl Stamp {
+    /// Nobody wrote to it in between, though names may have come or gone.
+    pub fn same_bytes(&self, other: &Stamp) -> bool {
+        let bytes = |stamp: &Stamp| (stamp.device, stamp.inode, stamp.size, stamp.modified);
+        bytes(self) == bytes(other)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        for number in [self.device, self.inode, self.size, self.modified as u64] {
+            put(out, number);
+        }
+        for number in [self.mode, self.uid, self.gid, self.links] {
+            put(out, u64::from(number));
+        }
+        put(out, self.changed as u64);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Stamp> {
+        let mut wide = [0u64; 4];
+        for number in &mut wide {
+            *number = reader.number()?;
+        }
+        let mut narrow = [0u32; 4];
+        for number in &mut narrow {
+            *number = u32::try_from(reader.number()?).ok()?;
+        }
+        let [device, inode, size, modified] = wide;
+        let [mode, uid, gid, links] = narrow;
+        let changed = reader.number()? as i64;
+        let modified = modified as i64;
+        Some(Stamp { device, inode, size, mode, uid, gid, links, modified, changed })
+    }
+}
+
+/// A name, with the stamp it had when its bytes were stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub entry: Entry,
+    pub stamp: Stamp,
+    /// The stamp may be trusted: it was old when the bytes were read.
+    pub settled: bool,
+}
+
+/// A directory of the stat cache.
+pub(super) fn write_cache(seen: &[Seen]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(seen.len() * 128);
+    for seen in seen {
+        seen.entry.write(&mut out);
+        seen.stamp.write(&mut out);
+        out.push(u8::from(seen.settled));
+    }
+    out
+}
+
+/// The reverse of [`write_cache`].
+pub(super) fn read_cache(bytes: &[u8]) -> Option<Vec<Seen>> {
+    let mut reader = Reader(bytes);
+    let mut all = Vec::new();
+    while !reader.at_end() {
+        let entry = Entry::read(&mut reader)?;
+        let stamp = Stamp::read(&mut reader)?;
+        all.push(Seen { entry, stamp, settled: reader.byte()? == 1 });
+    }
+    Some(all)
+}

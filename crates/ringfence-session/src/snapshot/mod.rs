@@ -1,0 +1,359 @@
+//! Snapshots of a workspace: content-addressed, shared between all snapshots of it.
+//!
+//! # What holds
+//! - **Each file is as it was at one moment**, between two looks at its stamps that agree. A file
+//!   that is written to during each of three readings is stored as read, and named in
+//!   [`Created::unsettled`]. There is no one moment for the whole tree.
+//! - **Equal size is not equal content**: an unchanged file is known by device, inode, size, mode,
+//!   owner, links, modification and change time, all in nanoseconds, and a stamp younger than a
+//!   clock tick is not trusted. What this cannot see: a write through a mapping that was made, and
+//!   first written to, before the last snapshot and has not been flushed since.
+//! - **A kill at any point** leaves each operation done or not done; a revert is finished by
+//!   [`Store::resume`]. A power cut may take the snapshots of the last seconds, unless the store
+//!   is opened `durable`.
+//! - **A revert is itself snapshotted first**, so that it can be reverted.
+//! - Kept: bytes, modes, owners, links, hard links, empty directories, pipes, holes, the user's
+//!   extended attributes, access lists and capabilities, names of any bytes. Not kept: times (so
+//!   that `make` sees a reverted file as new), sockets, devices, and what is mounted.
+
+mod beneath;
+mod codec;
+mod compare;
+mod content;
+mod database;
+mod entry;
+pub mod fault;
+mod ignored;
+mod lock;
+mod query;
+mod record;
+mod retain;
+mod revert;
+mod scan;
+
+pub use compare::{Change, Select, What};
+pub use entry::{Entry, Hash, Kind};
+pub use query::Version;
+pub use record::{Ignored, Origin, Snapshot};
+pub use retain::Compacted;
+
+use crate::error::{Result, SessionError};
+use crate::place;
+use compare::{Side, compare};
+use database::Database;
+use rustix::fd::OwnedFd;
+use scan::{Leave, Scan, Scanner};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the store stands; by default under the user's state directory.
+    pub directory: Option<PathBuf>,
+    /// Flush to the disk at the end of each operation: safe against a power cut, at the price
+    /// of one flush.
+    pub durable: bool,
+    /// The store may take no more bytes than this.
+    pub limit: Option<u64>,
+    /// How many snapshots of each automatic kind are kept.
+    pub automatic: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { directory: None, durable: false, limit: None, automatic: 10 }
+    }
+}
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct New {
+    /// A name, unique in the workspace.
+    pub name: Option<String>,
+    /// Who asked.
+    pub origin: Origin,
+    /// Whether what `.gitignore` names is in it.
+    pub ignored: Ignored,
+    /// The session it belongs to.
+    pub session: Option<String>,
+}
+
+impl Default for New {
+    fn default() -> New {
+        New { name: None, origin: Origin::Manual, ignored: Ignored::Included, session: None }
+    }
+}
+
+/// What was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// It.
+    pub snapshot: Snapshot,
+    /// Files that had to be read, because their stamps were new.
+    pub read: u64,
+    /// Paths that could not be read. They are not in the snapshot, and no revert touches them.
+    pub unreadable: Vec<PathBuf>,
+    /// Files that were written to all the time.
+    pub unsettled: Vec<PathBuf>,
+}
+
+/// What a revert did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reverted {
+    /// The state before, unless nothing had to be done.
+    pub before: Option<Snapshot>,
+    /// What was put right.
+    pub changes: Vec<Change>,
+    /// What was not, a sentence each.
+    pub kept: Vec<String>,
+}
+
+/// A revert that was interrupted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// The id of the snapshot that was reverted to.
+    pub snapshot: i64,
+    /// The paths it was about.
+    pub select: Select,
+    /// The id of the snapshot that was made before.
+    pub before: i64,
+    temporary: Vec<u8>,
+}
+
+/// The snapshots of one workspace.
+pub struct Store {
+    workspace: PathBuf,
+    root: OwnedFd,
+    database: Database,
+    options: Options,
+}
+
+impl Store {
+    /// Opens the store of a workspace, and makes it where there is none.
+    ///
+    /// # Errors
+    /// The workspace or the store cannot be opened, the store is damaged or of a later version.
+    pub fn open(workspace: &Path, options: Options) -> Result<Store> {
+        let failed = |error| SessionError::call("open", workspace, error);
+        let workspace = workspace.canonicalize().map_err(failed)?;
+        if workspace == Path::new("/") {
+            return Err(SessionError::usage(
+                "a snapshot of / would be one of the whole system; name a directory below it",
+            ));
+        }
+        let directory = match &options.directory {
+            Some(directory) => directory.clone(),
+            None => place::snapshots(&workspace)?,
+        };
+        place::private_directory(&directory)?;
+        let root = beneath::open_root(&workspace)
+            .map_err(|error| SessionError::call("open", &workspace, error))?;
+        let database = Database::open(&directory, options.durable)?;
+        database.limit(options.limit)?;
+        Ok(Store { workspace, root, database, options })
+    }
+
+    /// Whether a workspace has a store, without making one.
+    ///
+    /// # Errors
+    /// There is no home directory.
+    pub fn exists(workspace: &Path) -> Result<bool> {
+        let workspace = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+        Ok(place::snapshots(&workspace)?.join("store.db").exists())
+    }
+
+    /// The workspace, canonical.
+    pub fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    fn lock(&self) -> Result<lock::Lock> {
+        lock::take(&self.database.directory.join("lock"))
+    }
+
+    /// Makes a snapshot.
+    ///
+    /// # Errors
+    /// The name is taken or no name; the disk is full; see [`Store::open`].
+    pub fn create(&mut self, new: &New) -> Result<Created> {
+        if let Some(name) = &new.name {
+            record::check_name(name)?;
+        }
+        let _lock = self.lock()?;
+        self.clean()?;
+        let leave = match new.ignored {
+            Ignored::Included => Leave::Nothing,
+            Ignored::Excluded => Leave::Disk,
+        };
+        let automatic = self.options.automatic;
+        let created = self.transaction(|store| {
+            store.database.name_is_free(new.name.as_deref())?;
+            store.database.added = 0;
+            let scan = store.scan(true, leave)?;
+            fault::point("record");
+            let snapshot = store.database.record(new, &scan)?;
+            store.database.retain(automatic)?;
+            let Scan { read, unreadable, unsettled, .. } = scan;
+            Ok(Created { snapshot, read, unreadable, unsettled })
+        })?;
+        if self.database.deleted()? >= retain::SWEEP_AFTER {
+            self.database.sweep()?;
+        }
+        Ok(created)
+    }
+
+    /// What differs between a snapshot and a later one, or the workspace as it is.
+    ///
+    /// # Errors
+    /// See [`Store::open`].
+    pub fn changes(
+        &mut self,
+        from: &Snapshot,
+        to: Option<&Snapshot>,
+        select: &Select,
+    ) -> Result<Vec<Change>> {
+        if let Some(to) = to {
+            let (old, new) = (Side::Stored(from.root), Side::Stored(to.root));
+            return compare(&self.database, &old, &new, select);
+        }
+        let _lock = self.lock()?;
+        let leave = from.leave();
+        let scan = self.transaction(|store| store.scan(false, leave))?;
+        compare(&self.database, &Side::Stored(from.root), &Side::Seen(&scan), select)
+    }
+
+    /// Makes the workspace, or some paths, what they were. The state before is kept as an
+    /// automatic snapshot.
+    ///
+    /// # Errors
+    /// The disk is full, or somebody writes at the same time: what was done stays done, and
+    /// [`Store::resume`] finishes it.
+    pub fn revert(&mut self, to: &Snapshot, select: &Select) -> Result<Reverted> {
+        let _lock = self.lock()?;
+        self.clean()?;
+        self.revert_locked(to, select)
+    }
+
+    fn revert_locked(&mut self, to: &Snapshot, select: &Select) -> Result<Reverted> {
+        let temporary = format!(".ringfence-revert-{:08x}", beneath::now() as u32).into_bytes();
+        let automatic = self.options.automatic;
+        let found = self.transaction(|store| {
+            store.database.added = 0;
+            let scan = store.scan(true, to.leave())?;
+            let changes =
+                compare(&store.database, &Side::Stored(to.root), &Side::Seen(&scan), select)?;
+            let gone = |c: &Change| {
+                c.what == What::Deleted && c.old.as_ref().is_some_and(|e| e.kind == Kind::Socket)
+            };
+            let changes: Vec<Change> = changes.into_iter().filter(|c| !gone(c)).collect();
+            if changes.is_empty() {
+                return Ok((scan, changes, None));
+            }
+            let new = New { origin: Origin::BeforeRevert, ignored: to.ignored, ..New::default() };
+            let before = store.database.record(&new, &scan)?;
+            let pending = Pending {
+                snapshot: to.id,
+                select: select.clone(),
+                before: before.id,
+                temporary: temporary.clone(),
+            };
+            store.database.set_pending(Some(&pending))?;
+            store.database.retain(automatic)?;
+            Ok((scan, changes, Some(before)))
+        })?;
+        let (scan, changes, before) = found;
+        let mut kept = Vec::new();
+        if before.is_some() {
+            fault::point("journal");
+            let links = match to.links {
+                0 => Vec::new(),
+                _ => revert::stored_links(&self.database, &to.root)?,
+            };
+            let mut apply = revert::Apply {
+                database: &self.database,
+                root: &self.root,
+                path: &self.workspace,
+                scan: &scan,
+                temporary: &temporary,
+                links,
+                kept: Vec::new(),
+                opened: Vec::new(),
+            };
+            apply.run(&changes)?;
+            kept = apply.kept;
+            fault::point("done");
+            self.database.set_pending(None)?;
+        }
+        Ok(Reverted { before, changes, kept })
+    }
+
+    /// The revert that was interrupted, if one was.
+    ///
+    /// # Errors
+    /// The store is damaged.
+    pub fn pending(&self) -> Result<Option<Pending>> {
+        self.database.pending()
+    }
+
+    /// Finishes it. What was written to the workspace since then is in a snapshot of its own.
+    ///
+    /// # Errors
+    /// As [`Store::revert`].
+    pub fn resume(&mut self) -> Result<Option<Reverted>> {
+        let _lock = self.lock()?;
+        let Some(pending) = self.database.pending()? else { return Ok(None) };
+        self.clean()?;
+        let to = self.database.by_id(pending.snapshot)?;
+        let done = self.revert_locked(&to, &pending.select)?;
+        // Nothing was left to do.
+        self.database.set_pending(None)?;
+        Ok(Some(done))
+    }
+
+    /// Leaves the workspace as the interruption left it.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn abandon(&mut self) -> Result<()> {
+        let _lock = self.lock()?;
+        self.clean()?;
+        self.database.set_pending(None)
+    }
+
+    /// Removes the temporary name of an interrupted revert. The lock is held: nobody is at it.
+    fn clean(&mut self) -> Result<()> {
+        let Some(pending) = self.database.pending()? else { return Ok(()) };
+        let scan = self.transaction(|store| store.scan(false, Leave::Nothing))?;
+        let directories: Vec<Vec<u8>> = scan.directories.into_keys().collect();
+        revert::sweep_temporary(&self.root, &directories, &pending.temporary);
+        Ok(())
+    }
+
+    fn transaction<T>(&mut self, act: impl FnOnce(&mut Store) -> Result<T>) -> Result<T> {
+        self.database.begin()?;
+        let result = act(self);
+        self.database.end(result)
+    }
+
+    fn scan(&mut self, store: bool, leave: Leave) -> Result<Scan> {
+        let hidden = [Some(self.database.directory.clone()), place::state().ok()];
+        let hidden = hidden.into_iter().flatten().filter_map(|path| {
+            let found = std::fs::metadata(path).ok()?;
+            Some((found.dev(), found.ino()))
+        });
+        let scanner = Scanner {
+            hidden: hidden.collect(),
+            database: &mut self.database,
+            root: &self.root,
+            path: &self.workspace,
+            store,
+            leave,
+            temporary: None,
+            rules: ignored::Rules::default(),
+            scan: Scan::default(),
+            buffer: Vec::new(),
+        };
+        scanner.run()
+    }
+}

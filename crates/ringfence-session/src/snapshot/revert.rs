@@ -1,0 +1,353 @@
+//! Makes the workspace what it was.
+//!
+//! A revert is a comparison carried out: whatever is different is put right, so that doing it
+//! again finishes what was interrupted. Nothing is ever written in place (a hard link may lead
+//! out of the workspace), and nothing is removed that is not in the store by then.
+
+use super::beneath::{self, shown, split};
+use super::compare::{Change, What};
+use super::content;
+use super::database::Database;
+use super::entry::{Entry, Kind, Stamp};
+use super::fault;
+use super::scan::Scan;
+use crate::error::{Result, SessionError};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
+use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Carries changes from the snapshot to the workspace out backwards.
+pub(super) struct Apply<'a> {
+    pub database: &'a Database,
+    pub root: &'a OwnedFd,
+    pub path: &'a Path,
+    pub scan: &'a Scan,
+    pub temporary: &'a [u8],
+    /// Every hard link of the snapshot: other name, first name.
+    pub links: Vec<(Vec<u8>, Entry)>,
+    /// What could not be put right, a sentence each.
+    pub kept: Vec<String>,
+    /// Directories that were opened up for us, with the mode to give back.
+    pub opened: Vec<(OwnedFd, u32)>,
+}
+
+impl Apply<'_> {
+    /// Does it.
+    pub fn run(&mut self, changes: &[Change]) -> Result<()> {
+        let bytes = |change: &Change| change.path.as_os_str().as_bytes().to_vec();
+        let (mut apply, mut untouched) = (Vec::new(), HashSet::new());
+        for change in changes {
+            let both = [&change.old, &change.new];
+            if both.into_iter().flatten().any(|entry| entry.kind.untouchable()) {
+                self.kept.push(format!("{}: could not be read", change.path.display()));
+                untouched.insert(change.path.clone());
+            } else {
+                apply.push((bytes(change), change));
+            }
+        }
+        for (path, change) in apply.iter().rev() {
+            let gone = match change.what {
+                What::Added => true,
+                What::Kind => {
+                    let directory =
+                        |e: &Option<Entry>| e.as_ref().map(|e| e.kind) == Some(Kind::Directory);
+                    directory(&change.old) || directory(&change.new)
+                }
+                _ => false,
+            };
+            if let (true, Some(new)) = (gone, &change.new) {
+                self.remove(path, new)?;
+            }
+        }
+        let mut written = HashSet::new();
+        for (path, change) in &apply {
+            let Some(old) = &change.old else { continue };
+            match old.kind {
+                Kind::Directory if change.what != What::Attributes => self.directory(path)?,
+                Kind::Directory | Kind::Socket => {}
+                _ => {
+                    if old.link.is_none() {
+                        self.place(path, old, change.new.as_ref())?;
+                        written.insert(path.clone());
+                    }
+                }
+            }
+        }
+        let relink: HashMap<&[u8], &Change> = apply
+            .iter()
+            .filter(|(_, change)| change.old.as_ref().is_some_and(|old| old.link.is_some()))
+            .map(|(path, change)| (&path[..], *change))
+            .collect();
+        for (path, entry) in std::mem::take(&mut self.links) {
+            let first = entry.link.clone().unwrap_or_default();
+            let change = relink.get(&path[..]);
+            if change.is_some() || written.contains(&first) {
+                self.link(&path, &entry, &first, change.map_or(Some(&entry), |c| c.new.as_ref()))?;
+            }
+        }
+        for (directory, mode) in self.opened.drain(..) {
+            let _ = rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode));
+        }
+        for (path, change) in apply.iter().rev() {
+            if let Some(old) = change.old.as_ref().filter(|old| old.kind == Kind::Directory) {
+                let directory = self.open(path)?;
+                self.dress(&directory, old, path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, call: &'static str, path: &[u8]) -> impl Fn(Errno) -> SessionError + use<> {
+        let path = self.path.join(shown(path));
+        move |error| SessionError::call(call, &path, error)
+    }
+
+    fn open(&self, path: &[u8]) -> Result<OwnedFd> {
+        beneath::open_directory(self.root.as_fd(), path).map_err(self.failed("open", path))
+    }
+
+    /// Does something in a directory; one that is closed to its owner is opened for the time.
+    fn within<T>(
+        &mut self,
+        call: &'static str,
+        path: &[u8],
+        act: impl Fn(&OwnedFd, &[u8]) -> std::result::Result<T, Errno>,
+    ) -> Result<T> {
+        let (parent, name) = split(path);
+        let directory = self.open(parent)?;
+        let mut result = act(&directory, name);
+        if matches!(result, Err(Errno::ACCESS)) {
+            let mode = beneath::stat(&directory, b"").map(|found| found.stamp.mode);
+            let mode = mode.map_err(self.failed("statx", parent))?;
+            if rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode | 0o700)).is_ok() {
+                result = act(&directory, name);
+                self.opened.push((directory, mode));
+            }
+        }
+        result.map_err(self.failed(call, path))
+    }
+
+    /// What stands there is still what was stored.
+    fn unchanged(&self, path: &[u8]) -> Result<bool> {
+        let (parent, name) = split(path);
+        let directory = self.open(parent)?;
+        let changed = || SessionError::Changed(self.path.join(shown(path)));
+        let now = match beneath::stat(&directory, name) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => return Ok(false),
+            Err(error) => return Err(self.failed("statx", path)(error)),
+        };
+        let seen = self.seen(path).ok_or_else(changed)?;
+        let is_file = now.file_type == FileType::RegularFile;
+        let same = if is_file {
+            now.stamp.same_bytes(&seen)
+        } else {
+            (now.stamp.device, now.stamp.inode) == (seen.device, seen.inode)
+        };
+        if same { Ok(true) } else { Err(changed()) }
+    }
+
+    fn seen(&self, path: &[u8]) -> Option<Stamp> {
+        let (parent, name) = split(path);
+        let all = self.scan.directories.get(parent)?;
+        let at = all.binary_search_by(|seen| seen.entry.name[..].cmp(name)).ok()?;
+        Some(all[at].stamp)
+    }
+
+    fn remove(&mut self, path: &[u8], entry: &Entry) -> Result<()> {
+        if !self.unchanged(path)? {
+            return Ok(());
+        }
+        fault::point("remove");
+        let directory = entry.kind == Kind::Directory;
+        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        let done = self.within("unlink", path, |parent, name| {
+            match rustix::fs::unlinkat(parent, name, flags) {
+                Err(Errno::NOTEMPTY | Errno::EXIST) if directory => Ok(false),
+                Err(Errno::NOENT) => Ok(true),
+                result => result.map(|()| true),
+            }
+        })?;
+        if !done {
+            let path = shown(path);
+            self.kept.push(format!("{}: it holds what is not in the snapshot", path.display()));
+        }
+        Ok(())
+    }
+
+    fn directory(&mut self, path: &[u8]) -> Result<()> {
+        fault::point("mkdir");
+        self.within("mkdir", path, |parent, name| {
+            match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
+                // Ours, from before an interruption; a link is found out when it is opened.
+                Err(Errno::EXIST) => Ok(()),
+                result => result,
+            }
+        })
+    }
+
+    /// Puts a stored file, link or pipe at its path, whole or not at all.
+    fn place(&mut self, path: &[u8], entry: &Entry, current: Option<&Entry>) -> Result<()> {
+        let replace = current.is_some_and(|now| now.kind != Kind::Directory)
+            && entry.kind != Kind::Directory
+            && self.unchanged(path)?;
+        let temporary = self.temporary;
+        fault::point("make");
+        let target = match entry.kind {
+            Kind::Symlink => self.database.get(&entry.hash)?.0,
+            _ => Vec::new(),
+        };
+        let made = self.within("create", path, |parent, _| {
+            match rustix::fs::unlinkat(parent, temporary, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error),
+            }
+            match entry.kind {
+                Kind::Symlink => {
+                    rustix::fs::symlinkat(&target[..], parent, temporary).map(|()| None)
+                }
+                Kind::Fifo => {
+                    let mode = Mode::from_raw_mode(entry.mode & 0o777);
+                    rustix::fs::mknodat(parent, temporary, FileType::Fifo, mode, 0).map(|()| None)
+                }
+                _ => {
+                    let flags = OFlags::RDWR
+                        | OFlags::CREATE
+                        | OFlags::EXCL
+                        | OFlags::NOFOLLOW
+                        | OFlags::CLOEXEC;
+                    let mode = Mode::RUSR | Mode::WUSR;
+                    rustix::fs::openat(parent, temporary, flags, mode).map(Some)
+                }
+            }
+        })?;
+        let result = self.fill(path, entry, made).and_then(|()| self.rename(path, replace));
+        if result.is_err() {
+            let (parent, _) = split(path);
+            if let Ok(parent) = self.open(parent) {
+                let _ = rustix::fs::unlinkat(parent, temporary, AtFlags::empty());
+            }
+        }
+        result
+    }
+
+    fn fill(&mut self, path: &[u8], entry: &Entry, made: Option<OwnedFd>) -> Result<()> {
+        let Some(file) = made else { return Ok(()) };
+        fault::point("write");
+        let file = File::from(file);
+        content::give(self.database, entry, &file, &self.path.join(shown(path)))?;
+        self.dress(&file, entry, path)
+    }
+
+    fn rename(&mut self, path: &[u8], replace: bool) -> Result<()> {
+        fault::point("rename");
+        let temporary = self.temporary;
+        let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        let shown = self.path.join(shown(path));
+        let done = self.within("rename", path, |parent, name| {
+            match rustix::fs::renameat_with(parent, temporary, parent, name, flags) {
+                Err(Errno::EXIST) => Ok(false),
+                result => result.map(|()| true),
+            }
+        })?;
+        if done { Ok(()) } else { Err(SessionError::Changed(shown)) }
+    }
+
+    /// Makes a path another name of the first one.
+    fn link(
+        &mut self,
+        path: &[u8],
+        entry: &Entry,
+        first: &[u8],
+        current: Option<&Entry>,
+    ) -> Result<()> {
+        let (from, to) = (self.open(split(first).0)?, split(first).1);
+        let temporary = self.temporary;
+        let made = self.within("link", path, |parent, _| {
+            let _ = rustix::fs::unlinkat(parent, temporary, AtFlags::empty());
+            match rustix::fs::linkat(&from, to, parent, temporary, AtFlags::empty()) {
+                Err(Errno::NOENT | Errno::MLINK | Errno::XDEV | Errno::PERM) => Ok(false),
+                result => result.map(|()| true),
+            }
+        })?;
+        if !made {
+            // The first name is not part of this revert: the bytes are what counts.
+            return self.place(path, entry, current);
+        }
+        let replace = current.is_some();
+        fault::point("link");
+        self.rename(path, replace)
+    }
+
+    /// Gives an open file or directory its owner, attributes and mode, in this order: each may
+    /// undo the next.
+    fn dress(&mut self, file: impl AsFd, entry: &Entry, path: &[u8]) -> Result<()> {
+        let now = beneath::stat(&file, b"").map_err(self.failed("statx", path))?.stamp;
+        if (now.uid, now.gid) != (entry.uid, entry.gid) {
+            let (uid, gid) = (Uid::from_raw(entry.uid), Gid::from_raw(entry.gid));
+            if rustix::fs::fchown(&file, Some(uid), Some(gid)).is_err() {
+                let path = shown(path);
+                self.kept.push(format!("{}: its owner cannot be given back", path.display()));
+            }
+        }
+        let wanted = match &entry.xattrs {
+            Some(hash) => {
+                let bad = || self.database.corrupt("attributes are unreadable");
+                content::read_attributes(&self.database.get(hash)?.0).ok_or_else(bad)?
+            }
+            None => Vec::new(),
+        };
+        let have = content::attributes(&file).unwrap_or_default();
+        for (name, _) in have.iter().filter(|(name, _)| !wanted.iter().any(|(w, _)| w == name)) {
+            let _ = rustix::fs::fremovexattr(&file, &name[..]);
+        }
+        for (name, value) in wanted.iter().filter(|pair| !have.contains(pair)) {
+            let flags = rustix::fs::XattrFlags::empty();
+            match rustix::fs::fsetxattr(&file, &name[..], value, flags) {
+                Ok(()) => {}
+                Err(error @ (Errno::NOSPC | Errno::DQUOT)) => {
+                    return Err(self.failed("fsetxattr", path)(error));
+                }
+                Err(_) => {
+                    let (path, name) = (shown(path), String::from_utf8_lossy(name));
+                    self.kept.push(format!("{}: {name} cannot be set", path.display()));
+                }
+            }
+        }
+        let mode = Mode::from_raw_mode(entry.mode);
+        rustix::fs::fchmod(&file, mode).map_err(self.failed("fchmod", path))
+    }
+}
+
+/// All hard links below a stored tree: the other names, with what they point to.
+pub(super) fn stored_links(
+    database: &Database,
+    root: &super::Hash,
+) -> Result<Vec<(Vec<u8>, Entry)>> {
+    let mut found = Vec::new();
+    let mut pending = vec![(Vec::new(), *root)];
+    while let Some((path, hash)) = pending.pop() {
+        for entry in database.tree(&hash)? {
+            let below = beneath::join(&path, &entry.name);
+            match entry.kind {
+                Kind::Directory => pending.push((below, entry.hash)),
+                _ if entry.link.is_some() => found.push((below, entry)),
+                _ => {}
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Removes what an interrupted revert left at its temporary name.
+pub(super) fn sweep_temporary(root: &OwnedFd, directories: &[Vec<u8>], name: &[u8]) {
+    for directory in directories {
+        if let Ok(directory) = beneath::open_directory(root.as_fd(), directory) {
+            let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
+        }
+    }
+}

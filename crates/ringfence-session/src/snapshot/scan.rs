@@ -1,0 +1,443 @@
+//! Looks at the workspace: one `statx` for each name, and reading only what changed.
+
+use super::beneath::{self, Found, join, shown};
+use super::content::{self, Trouble};
+use super::database::Database;
+use super::entry::{Entry, Hash, Kind, NONE, Seen, read_cache, write_cache, write_tree};
+use super::ignored::Rules;
+use crate::error::{Result, SessionError};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Files are stamped with the last tick of the clock, up to 10 ms old: a file that changed so
+/// shortly before it was read may change again under the same stamp.
+const TICK: i64 = 20_000_000;
+
+/// A file that is written to all the time is stored as it was read.
+const TRIES: usize = 3;
+
+/// Directories nested deeper are not looked into: only somebody who means harm makes them.
+const DEEPEST: usize = 512;
+
+/// A `.gitignore` beyond this ignores nothing.
+const LONGEST_RULES: u64 = 1 << 20;
+
+/// Where the rules for leaving out come from.
+#[derive(Clone, Copy)]
+pub(super) enum Leave {
+    /// Nothing is left out.
+    Nothing,
+    /// By the files on disk.
+    Disk,
+    /// By those in this tree.
+    Tree(Hash),
+}
+
+/// What was seen.
+#[derive(Default)]
+pub(super) struct Scan {
+    /// The entries of each directory, by its path relative to the workspace.
+    pub directories: HashMap<Vec<u8>, Vec<Seen>>,
+    /// The tree of the workspace.
+    pub root: Hash,
+    pub files: u64,
+    pub bytes: u64,
+    pub links: u64,
+    /// How many files had to be read.
+    pub read: u64,
+    pub unreadable: Vec<PathBuf>,
+    /// Files that changed each time while they were read.
+    pub unsettled: Vec<PathBuf>,
+}
+
+/// Looks at the workspace.
+pub(super) struct Scanner<'a> {
+    pub database: &'a mut Database,
+    pub root: &'a OwnedFd,
+    pub path: &'a Path,
+    /// Store what is new; else only look.
+    pub store: bool,
+    pub leave: Leave,
+    /// Directories of ringfence itself, device and inode.
+    pub hidden: Vec<(u64, u64)>,
+    /// A name that an interrupted revert left behind.
+    pub temporary: Option<Vec<u8>>,
+    pub rules: Rules,
+    pub scan: Scan,
+    pub buffer: Vec<u8>,
+}
+
+impl Scanner<'_> {
+    /// Looks at everything.
+    pub fn run(mut self) -> Result<Scan> {
+        let device = beneath::stat(self.root, b"")
+            .map_err(|error| SessionError::call("statx", self.path, error))?
+            .stamp
+            .device;
+        let base = match self.leave {
+            Leave::Tree(hash) => Some(hash),
+            _ => None,
+        };
+        let mut pending = vec![(Vec::new(), base)];
+        // Depth first, with the rules of the way down on a stack.
+        let mut depths: Vec<Vec<u8>> = Vec::new();
+        while let Some((path, base)) = pending.pop() {
+            while depths.last().is_some_and(|above| !inside(above, &path)) {
+                depths.pop();
+                self.rules.leave();
+            }
+            let Some(below) = self.directory(&path, base, device)? else { continue };
+            if !matches!(self.leave, Leave::Nothing) {
+                depths.push(path);
+            }
+            pending.extend(below);
+        }
+        links(&mut self.scan);
+        let mut root = Vec::new();
+        self.hash(&mut root)?;
+        Ok(self.scan)
+    }
+
+    /// One directory; returns those below it.
+    #[expect(clippy::type_complexity, reason = "paths with the trees that hold their rules")]
+    fn directory(
+        &mut self,
+        path: &[u8],
+        base: Option<Hash>,
+        device: u64,
+    ) -> Result<Option<Vec<(Vec<u8>, Option<Hash>)>>> {
+        if path.iter().filter(|&&byte| byte == b'/').count() >= DEEPEST {
+            self.unreadable(path);
+            return Ok(None);
+        }
+        let opened = beneath::open_directory(self.root.as_fd(), path);
+        let directory = match opened {
+            Ok(directory) => directory,
+            // Gone, or another thing by now.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) if !path.is_empty() => {
+                self.forget(path);
+                return Ok(None);
+            }
+            Err(_) if !path.is_empty() => {
+                self.unreadable(path);
+                return Ok(None);
+            }
+            Err(error) => return Err(SessionError::call("open", self.path, error)),
+        };
+        let names = match names(&directory) {
+            Ok(names) => names,
+            Err(_) if !path.is_empty() => {
+                self.unreadable(path);
+                return Ok(None);
+            }
+            Err(error) => return Err(SessionError::call("getdents", self.path, error)),
+        };
+        let base_entries = match base {
+            Some(hash) => self.database.tree(&hash)?,
+            None => Vec::new(),
+        };
+        self.enter(path, &directory, &base_entries)?;
+        let old = self.database.cached(path)?;
+        let cached = old.as_deref().and_then(read_cache).unwrap_or_default();
+        let mut cached = cached.into_iter().peekable();
+        let (mut all, mut keep, mut below) =
+            (Vec::with_capacity(names.len()), Vec::new(), Vec::new());
+        for name in names {
+            if self.temporary.as_ref() == Some(&name) {
+                continue;
+            }
+            let began = beneath::now();
+            let Ok(found) = beneath::stat(&directory, &name) else { continue };
+            let is_directory = found.file_type == FileType::Directory;
+            // The rules themselves are always kept: comparing needs them.
+            if name != b".gitignore" && self.rules.ignore(&join(path, &name), is_directory) {
+                continue;
+            }
+            while cached.next_if(|seen| seen.entry.name < name).is_some() {}
+            let before = cached.next_if(|seen| seen.entry.name == name);
+            let foreign = found.mount
+                || found.stamp.device != device
+                || self.hidden.contains(&(found.stamp.device, found.stamp.inode));
+            let seen = match before {
+                Some(seen) if seen.settled && seen.stamp == found.stamp && !foreign => {
+                    keep.push(seen.clone());
+                    seen
+                }
+                before => {
+                    let Some(seen) = self.look(&directory, path, name, &found, foreign, began)?
+                    else {
+                        continue;
+                    };
+                    // Only what is in the store may be trusted to be there.
+                    let stored = self.store
+                        || before.as_ref().is_some_and(|b| {
+                            b.entry.same_content(&seen.entry) && b.entry.xattrs == seen.entry.xattrs
+                        });
+                    keep.extend(if stored { Some(seen.clone()) } else { before });
+                    seen
+                }
+            };
+            if seen.entry.kind == Kind::Directory {
+                let child = base_entries.binary_search_by(|e| e.name.cmp(&seen.entry.name)).ok();
+                let child = child.map(|at| base_entries[at].hash).filter(|_| base.is_some());
+                below.push((join(path, &seen.entry.name), child));
+            }
+            all.push(seen);
+        }
+        let new = write_cache(&keep);
+        if old.as_deref() != Some(&new[..]) {
+            self.database.set_cached(path, &new)?;
+        }
+        self.scan.directories.insert(path.to_vec(), all);
+        Ok(Some(below))
+    }
+
+    fn enter(&mut self, path: &[u8], directory: &OwnedFd, base: &[Entry]) -> Result<()> {
+        let text = match self.leave {
+            Leave::Nothing => return Ok(()),
+            Leave::Disk => beneath::open_file(directory, b".gitignore").ok().and_then(|file| {
+                let found = beneath::stat(&file, b"").ok()?;
+                let plain = found.file_type == FileType::RegularFile;
+                let mut text = Vec::new();
+                let mut file = std::io::Read::take(std::fs::File::from(file), LONGEST_RULES);
+                (plain && std::io::Read::read_to_end(&mut file, &mut text).is_ok()).then_some(text)
+            }),
+            Leave::Tree(_) => {
+                let rules = base.iter().find(|entry| entry.name == b".gitignore");
+                match rules.filter(|entry| entry.kind == Kind::File) {
+                    Some(entry) => content::whole(self.database, entry, LONGEST_RULES)?,
+                    None => None,
+                }
+            }
+        };
+        self.rules.enter(path, &text.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Reads what a name stands for. `None`: it is gone.
+    fn look(
+        &mut self,
+        directory: &OwnedFd,
+        path: &[u8],
+        name: Vec<u8>,
+        found: &Found,
+        foreign: bool,
+        began: i64,
+    ) -> Result<Option<Seen>> {
+        let kind = match found.file_type {
+            _ if foreign => Kind::Foreign,
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Symlink,
+            FileType::Fifo => Kind::Fifo,
+            FileType::Socket => Kind::Socket,
+            _ => Kind::Foreign,
+        };
+        let stamp = found.stamp;
+        let (uid, gid, mode) = (stamp.uid, stamp.gid, stamp.mode);
+        let entry = Entry {
+            name,
+            kind,
+            mode,
+            uid,
+            gid,
+            size: 0,
+            hash: NONE,
+            xattrs: None,
+            link: None,
+            sparse: false,
+        };
+        let settled = stamp.changed.saturating_add(TICK) < began;
+        let mut seen = Seen { entry, stamp, settled };
+        match kind {
+            Kind::File => return self.file(directory, path, seen, *found),
+            Kind::Directory => {
+                let attributes = beneath::open_directory(directory.as_fd(), &seen.entry.name)
+                    .and_then(content::attributes);
+                // What cannot be opened is found out when it is entered.
+                seen.entry.xattrs = self.keep_attributes(&attributes.unwrap_or_default())?;
+            }
+            Kind::Symlink => {
+                let Ok(target) =
+                    rustix::fs::readlinkat(directory, &seen.entry.name[..], Vec::new())
+                else {
+                    return Ok(None);
+                };
+                let target = target.into_bytes();
+                seen.entry.hash = *blake3::hash(&target).as_bytes();
+                seen.entry.size = target.len() as u64;
+                seen.entry.mode = 0o777;
+                if self.store {
+                    self.database.put(&seen.entry.hash, &target)?;
+                }
+            }
+            _ => seen.entry.mode = if kind == Kind::Fifo { mode } else { 0 },
+        }
+        Ok(Some(seen))
+    }
+
+    fn file(
+        &mut self,
+        directory: &OwnedFd,
+        path: &[u8],
+        mut seen: Seen,
+        mut found: Found,
+    ) -> Result<Option<Seen>> {
+        for attempt in 1..=TRIES {
+            let began = beneath::now();
+            let opened = beneath::open_file(directory, &seen.entry.name);
+            let read = opened.and_then(|file| {
+                let now = beneath::stat(&file, b"")?;
+                let same = now.file_type == FileType::RegularFile;
+                if same { Ok((file, now)) } else { Err(Errno::STALE) }
+            });
+            let (file, now) = match read {
+                Ok(read) => read,
+                Err(Errno::NOENT | Errno::LOOP | Errno::STALE | Errno::NXIO) => return Ok(None),
+                Err(_) => return Ok(Some(self.closed(path, seen))),
+            };
+            found = now;
+            let attributes = content::attributes(&file).unwrap_or_default();
+            let again = file.try_clone().map_err(|e| SessionError::call("dup", self.path, e))?;
+            let size = found.stamp.size;
+            let buffer = &mut self.buffer;
+            match content::take(self.database, file, size, self.store, buffer) {
+                Ok(hash) => seen.entry.hash = hash,
+                Err(Trouble::Store(error)) => return Err(error),
+                Err(Trouble::Read) => return Ok(Some(self.closed(path, seen))),
+            }
+            self.scan.read += 1;
+            seen.entry.xattrs = self.keep_attributes(&attributes)?;
+            seen.settled = found.stamp.changed.saturating_add(TICK) < began;
+            let after = beneath::stat(&again, b"").map(|after| after.stamp);
+            if after == Ok(found.stamp) {
+                break;
+            }
+            seen.settled = false;
+            if attempt == TRIES {
+                self.scan.unsettled.push(shown(&join(path, &seen.entry.name)));
+            }
+        }
+        let stamp = found.stamp;
+        seen.stamp = stamp;
+        let entry = &mut seen.entry;
+        (entry.mode, entry.uid, entry.gid, entry.size) =
+            (stamp.mode, stamp.uid, stamp.gid, stamp.size);
+        entry.sparse = stamp.size >= 65536 && found.blocks * 512 + 65536 <= stamp.size;
+        Ok(Some(seen))
+    }
+
+    fn keep_attributes(&mut self, all: &[(Vec<u8>, Vec<u8>)]) -> Result<Option<Hash>> {
+        if all.is_empty() {
+            return Ok(None);
+        }
+        let (hash, bytes) = content::write_attributes(all);
+        if self.store {
+            self.database.put(&hash, &bytes)?;
+        }
+        Ok(Some(hash))
+    }
+
+    fn closed(&mut self, path: &[u8], mut seen: Seen) -> Seen {
+        self.scan.unreadable.push(shown(&join(path, &seen.entry.name)));
+        seen.entry.kind = Kind::Unreadable;
+        seen.settled = false;
+        seen
+    }
+
+    /// Marks a directory that could not be entered in its parent.
+    fn unreadable(&mut self, path: &[u8]) {
+        self.scan.unreadable.push(shown(path));
+        if let Some(seen) = self.in_parent(path) {
+            seen.entry.kind = Kind::Unreadable;
+            seen.entry.hash = NONE;
+        }
+    }
+
+    fn forget(&mut self, path: &[u8]) {
+        let (parent, name) = beneath::split(path);
+        if let Some(all) = self.scan.directories.get_mut(parent) {
+            all.retain(|seen| seen.entry.name != name);
+        }
+    }
+
+    fn in_parent(&mut self, path: &[u8]) -> Option<&mut Seen> {
+        let (parent, name) = beneath::split(path);
+        find(&mut self.scan, parent, name)
+    }
+
+    /// The tree of a directory, from those below it.
+    fn hash(&mut self, path: &mut Vec<u8>) -> Result<Hash> {
+        let Some(mut all) = self.scan.directories.remove(&path[..]) else { return Ok(NONE) };
+        let length = path.len();
+        for seen in &mut all {
+            if seen.entry.kind == Kind::Directory {
+                *path = join(path, &seen.entry.name);
+                seen.entry.hash = self.hash(path)?;
+                path.truncate(length);
+            }
+            self.scan.files += u64::from(seen.entry.kind == Kind::File);
+            self.scan.bytes = self.scan.bytes.saturating_add(seen.entry.size);
+        }
+        let entries: Vec<&Entry> = all.iter().map(|seen| &seen.entry).collect();
+        let bytes = write_tree(&entries);
+        let hash = *blake3::hash(&bytes).as_bytes();
+        if self.store {
+            self.database.put(&hash, &bytes)?;
+        }
+        self.scan.directories.insert(path.clone(), all);
+        self.scan.root = hash;
+        Ok(hash)
+    }
+}
+
+fn inside(above: &[u8], path: &[u8]) -> bool {
+    above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.first() == Some(&b'/'))
+}
+
+/// All names but `.` and `..`, sorted.
+fn names(directory: &OwnedFd) -> std::result::Result<Vec<Vec<u8>>, Errno> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(name.to_vec());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Names of one inode point to the first of them.
+fn links(scan: &mut Scan) {
+    let mut groups: HashMap<(u64, u64), Vec<Vec<u8>>> = HashMap::new();
+    for (directory, all) in &mut scan.directories {
+        for seen in all {
+            seen.entry.link = None;
+            if seen.entry.kind == Kind::File && seen.stamp.links > 1 {
+                let names = groups.entry((seen.stamp.device, seen.stamp.inode)).or_default();
+                names.push(join(directory, &seen.entry.name));
+            }
+        }
+    }
+    for mut names in groups.into_values().filter(|names| names.len() > 1) {
+        names.sort();
+        scan.links += names.len() as u64;
+        for other in &names[1..] {
+            let (directory, name) = beneath::split(other);
+            if let Some(seen) = find(scan, directory, name) {
+                seen.entry.link = Some(names[0].clone());
+            }
+        }
+    }
+}
+
+fn find<'a>(scan: &'a mut Scan, directory: &[u8], name: &[u8]) -> Option<&'a mut Seen> {
+    let all = scan.directories.get_mut(directory)?;
+    let at = all.binary_search_by(|seen| seen.entry.name[..].cmp(name)).ok()?;
+    all.get_mut(at)
+}
