@@ -23,6 +23,7 @@ pub mod gateway;
 pub mod listeners;
 pub mod names;
 mod proxy;
+pub mod publish;
 mod relay;
 pub mod resolver;
 pub mod rules;

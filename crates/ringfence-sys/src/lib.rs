@@ -10,6 +10,7 @@ pub mod fd;
 pub mod identity;
 pub mod landlock;
 pub mod limit;
+pub mod listener;
 mod message;
 pub mod mount;
 pub mod netlink;

@@ -93,19 +93,15 @@ struct Program {
 
 /// Classic BPF over the TCP header, where a TCP socket's filter begins to read.
 fn attach(socket: &OwnedFd, port: u16) -> Result<()> {
-    let step = |code, jump_true, jump_false, operand| Instruction {
-        code,
-        jump_true,
-        jump_false,
-        operand,
-    };
+    let step =
+        |code, jump_true, jump_false, operand| Instruction { code, jump_true, jump_false, operand };
     const SYN_AND_ACK: u32 = 0x12;
     let filter = [
-        step(0x28, 0, 0, 2),                 // the destination port,
-        step(0x15, 0, 4, u32::from(port)),   // which must be ours
-        step(0x30, 0, 0, 13),                // the flags,
-        step(0x54, 0, 0, SYN_AND_ACK),       // of which these two
-        step(0x15, 1, 0, SYN_AND_ACK),       // must not both be set
+        step(0x28, 0, 0, 2),               // the destination port,
+        step(0x15, 0, 4, u32::from(port)), // which must be ours
+        step(0x30, 0, 0, 13),              // the flags,
+        step(0x54, 0, 0, SYN_AND_ACK),     // of which these two
+        step(0x15, 1, 0, SYN_AND_ACK),     // must not both be set
         step(0x06, 0, 0, u32::MAX),
         step(0x06, 0, 0, 0),
     ];
@@ -211,6 +207,16 @@ mod tests {
         assert_eq!(detach, Err(Errno::EPERM));
         assert_eq!(set(&socket, libc::SOL_SOCKET, SO_LOCK_FILTER, 0), Err(Errno::EPERM));
         assert_eq!(attach(&socket, 1), Err(Errno::EPERM));
+    }
+
+    #[test]
+    fn an_ordinary_listener_can_reach_another_server() {
+        // The control of the test below: without filter and interface the way is open.
+        let other = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let socket = OwnedFd::from(TcpListener::bind("127.0.0.1:0").expect("bound"));
+        assert_eq!(connect(socket.as_fd(), None), Ok(()));
+        let _ = connect(socket.as_fd(), Some(other.local_addr().expect("an address")));
+        other.accept().expect("the listener, as a client");
     }
 
     #[test]

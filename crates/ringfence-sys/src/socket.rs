@@ -125,7 +125,7 @@ pub fn original_destination(fd: BorrowedFd<'_>, ipv6: bool) -> Result<SocketAddr
 }
 
 /// Reads a `struct sockaddr_in` or `sockaddr_in6`.
-fn address(raw: &[u8]) -> Option<SocketAddr> {
+pub fn address(raw: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
     let port = u16::from_be_bytes(raw.get(2..4)?.try_into().ok()?);
     let ip = match i32::from(family) {

@@ -1,6 +1,6 @@
 //! What must work, and what must not.
 
-use crate::world::{Sandbox, Server, echo, web, witness};
+use crate::world::{Sandbox, Server, echo, publish, web, witness};
 use ringfence_net::{Event, NetDecision, Way};
 
 /// All scenarios.
@@ -18,6 +18,9 @@ pub const ALL: &[(&str, fn())] = &[
     ("a_thousand_at_once", a_thousand_at_once),
     ("a_slow_name_delays_nobody", a_slow_name_delays_nobody),
     ("deny_beats_allow", deny_beats_allow),
+    ("a_published_port_is_served_to_the_host", a_published_port_is_served_to_the_host),
+    ("a_published_socket_reaches_nothing_else", a_published_socket_reaches_nothing_else),
+    ("other_binds_are_the_sandboxs_own", other_binds_are_the_sandboxs_own),
 ];
 
 const HOSTS: &str = "5.5.5.5 site.test\n2001:4860::5 six.test\n5.5.5.6 other.test\n";
@@ -300,4 +303,87 @@ fn deny_beats_allow() {
         reset 3 http://c.site.test/"#;
     let ran = sandbox.run(script, vec![Server::new("[::]:80", web)]);
     assert_eq!((ran.code, ran.output.as_str()), (0, "served at [::ffff:5.5.5.5]:80\n"));
+}
+
+fn a_published_port_is_served_to_the_host() {
+    let script = r#"
+python3 - <<'EOF'
+import socket
+for family, any in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+    s = socket.socket(family); s.bind((any, 7000)); s.listen()
+    print("ready", s.getsockname()[:2], s.get_inheritable(), flush=True)
+    c, peer = s.accept(); print(c.makefile().readline().strip()); c.sendall(b"answer\n"); s.close(); c.close()
+EOF"#;
+    let mut sandbox = Sandbox::new(&[], &[], "");
+    publish(&mut sandbox.policy, "127.0.0.1", 17000, 7000);
+    // Two connections: the second waits in the queue of the first socket's port until it is its.
+    sandbox.outside = Some(|| {
+        for text in ["one", "two"] {
+            use std::io::{Read, Write};
+            let mut answer = String::new();
+            while answer.is_empty() {
+                if let Ok(mut stream) = std::net::TcpStream::connect("127.0.0.1:17000") {
+                    let _ = writeln!(stream, "{text}");
+                    let _ = stream.read_to_string(&mut answer);
+                }
+            }
+            assert_eq!(answer, "answer\n");
+        }
+    });
+    let ran = sandbox.run(script, vec![]);
+    let expected = "ready ('127.0.0.1', 17000) False\none\n\
+                    ready ('::ffff:127.0.0.1', 17000) False\ntwo\n";
+    assert_eq!(ran.output, expected);
+}
+
+fn a_published_socket_reaches_nothing_else() {
+    let script = r#"
+python3 - <<'EOF'
+import socket, ctypes, errno, struct, threading
+libc = ctypes.CDLL(None, use_errno=True)
+def unspec(s): return libc.connect(s.fileno(), b"\0" * 16, 16)
+def attempt(s, address):
+    s.settimeout(1)
+    try: s.connect(address); return "reached"
+    except OSError as e: return "timed out" if isinstance(e, TimeoutError) else errno.errorcode.get(e.errno, e)
+s = socket.socket(); s.bind(("0.0.0.0", 7000)); s.listen(); print("ready", flush=True)
+c, peer = s.accept()
+for victim in (c, s):
+    print(unspec(victim), attempt(victim, ("127.0.0.1", 18765)))
+    for name, value in ((socket.SO_DETACH_FILTER if hasattr(socket, "SO_DETACH_FILTER") else 27, b"\0\0\0\0"), (44, b"\0\0\0\0"), (25, b""), (62, b"\0\0\0\0")):
+        try: victim.setsockopt(socket.SOL_SOCKET, name, value); print("taken off", name)
+        except OSError as e: print(errno.errorcode[e.errno])
+EOF"#;
+    let mut sandbox = Sandbox::new(&[], &[], "");
+    publish(&mut sandbox.policy, "127.0.0.1", 17000, 7000);
+    sandbox.outside = Some(|| {
+        let client = std::net::TcpStream::connect("127.0.0.1:17000").expect("connected");
+        std::mem::forget(client);
+    });
+    // It listens at every address of the host: only the socket itself stands in the way.
+    let ran = sandbox.run(script, vec![Server::new("127.0.0.1:18765", witness)]);
+    let one = "0 timed out\nEPERM\nEPERM\nEPERM\nEPERM\n";
+    assert_eq!(ran.output, format!("ready\n{one}{one}"));
+}
+
+fn other_binds_are_the_sandboxs_own() {
+    let script = r#"
+python3 - <<'EOF'
+import socket, errno
+def attempt(s, address):
+    try: s.bind(address); return s.getsockname()
+    except OSError as e: return errno.errorcode[e.errno]
+print(attempt(socket.socket(), ("127.0.0.1", 7001)))
+print(attempt(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), ("0.0.0.0", 7000)))
+only = socket.socket(socket.AF_INET6); only.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+print(attempt(only, ("::", 7000))[:2])
+print(attempt(socket.socket(socket.AF_UNIX), "\0name") == b"\0name")
+print(attempt(socket.socket(), ("0.0.0.0", 7002)))
+EOF"#;
+    let mut sandbox = Sandbox::new(&[], &[], "");
+    publish(&mut sandbox.policy, "127.0.0.1", 17000, 7000);
+    publish(&mut sandbox.policy, "127.0.0.1", 18765, 7002);
+    let ran = sandbox.run(script, vec![Server::new("127.0.0.1:18765", witness)]);
+    let expected = "('127.0.0.1', 7001)\n('0.0.0.0', 7000)\n('::', 7000)\nTrue\nEADDRINUSE\n";
+    assert_eq!(ran.output, expected);
 }

@@ -1,9 +1,10 @@
 //! The host and the sandbox of a scenario.
 
+use ringfence_net::publish::Handler;
 use ringfence_net::resolver::Resolver;
 use ringfence_net::upstream::Upstream;
 use ringfence_net::{Capture, Gateway, Listeners, NetDecision, capture};
-use ringfence_policy::{HostRule, NetworkMode, NetworkRule, Policy, Source};
+use ringfence_policy::{HostRule, NetworkMode, NetworkRule, Policy, Publish, Source};
 use ringfence_sys as sys;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use sys::process::{Change, Forked, Namespaces};
+use sys::seccomp::{Instruction, Program};
 
 /// Whether this user may make namespaces.
 pub fn possible() -> Result<(), String> {
@@ -76,6 +78,17 @@ pub fn policy(allow: &[&str], deny: &[&str]) -> Policy {
     policy
 }
 
+/// Lets the host connect in to `port`, at a port of its own.
+pub fn publish(policy: &mut Policy, address: &str, host_port: u16, port: u16) {
+    let address = address.parse().expect("an address");
+    let source = Source {
+        origin: "option --publish".to_owned(),
+        key: String::new(),
+        text: format!("{host_port}:{port}"),
+    };
+    policy.network.publish.push(Publish { address, host_port, port, source });
+}
+
 /// What came of a run inside.
 pub struct Ran {
     /// Exit code of the script.
@@ -96,6 +109,8 @@ pub struct Sandbox {
     /// The host's `/etc/resolv.conf`.
     pub resolv: String,
     pub upstream: Upstream,
+    /// What a client outside does once the script says `ready`.
+    pub outside: Option<fn()>,
 }
 
 impl Sandbox {
@@ -105,6 +120,7 @@ impl Sandbox {
             hosts: hosts.to_owned(),
             resolv: String::new(),
             upstream: Upstream::default(),
+            outside: None,
         }
     }
 
@@ -115,8 +131,9 @@ impl Sandbox {
         let capture = Capture::of(&self.policy).expect("a filtered network");
         let namespaces = Namespaces::USER.and(Namespaces::NETWORK).and(Namespaces::PID);
         let identity = identity();
+        let supervised = !self.policy.network.publish.is_empty();
         let pidfd = match sys::process::fork_into(namespaces, None).expect("namespaces") {
-            Forked::Child => inside(identity, theirs, write, &capture, script),
+            Forked::Child => inside(identity, theirs, write, &capture, supervised, script),
             Forked::Parent(_, pidfd) => pidfd,
         };
         drop((theirs, write));
@@ -125,6 +142,11 @@ impl Sandbox {
             sys::socket::receive_with(ours.as_fd(), &mut buffer, true).expect("a message");
         let listeners = Listeners::of_message(&buffer[..count], fds)
             .unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&buffer[..count])));
+        let binds = supervised.then(|| {
+            let (_, mut fds) =
+                sys::socket::receive_with(ours.as_fd(), &mut buffer, true).expect("a message");
+            (fds.pop().expect("a listener"), Handler::new(self.policy.network.publish.clone()))
+        });
         servers.into_iter().for_each(Server::start);
         let decisions = Arc::new(Mutex::new(Vec::new()));
         let told = decisions.clone();
@@ -137,7 +159,8 @@ impl Sandbox {
         let upstream = self.upstream.clone();
         let policy = Arc::new(self.policy.clone());
         let mut gateway = Gateway::with(policy, listeners, sink, resolver, upstream);
-        let (code, output, started) = watch(&mut gateway, &read, &pidfd);
+        let (code, output, started) =
+            watch(&mut gateway, &read, &pidfd, binds.as_ref(), self.outside);
         let _ = std::fs::remove_dir_all(&directory);
         let decisions = decisions.lock().expect("unpoisoned").clone();
         print!("{output}");
@@ -147,14 +170,28 @@ impl Sandbox {
 }
 
 /// The launcher's loop.
-fn watch(gateway: &mut Gateway, read: &OwnedFd, pidfd: &OwnedFd) -> (i32, String, bool) {
+fn watch(
+    gateway: &mut Gateway,
+    read: &OwnedFd,
+    pidfd: &OwnedFd,
+    binds: Option<&(OwnedFd, Handler)>,
+    mut outside: Option<fn()>,
+) -> (i32, String, bool) {
     let mut output = Vec::new();
     let mut started = false;
     loop {
         let mut watched = vec![pidfd.as_fd(), read.as_fd()];
+        // Without supervision the same descriptor stands there once more.
+        watched.push(binds.map_or(pidfd.as_fd(), |(fd, _)| fd.as_fd()));
         watched.extend(gateway.fds());
         let ready = sys::fd::poll_readable(&watched, -1).expect("poll");
-        if ready[2..].contains(&true) {
+        if let Some((fd, handler)) = binds.filter(|_| ready[2])
+            && let Ok(call) = sys::notify::receive(fd.as_fd())
+            && let Some(sentence) = handler.answer(fd.as_fd(), &call)
+        {
+            eprintln!("{sentence}");
+        }
+        if ready[3..].contains(&true) {
             gateway.start().expect("started");
             started = true;
         }
@@ -162,6 +199,11 @@ fn watch(gateway: &mut Gateway, read: &OwnedFd, pidfd: &OwnedFd) -> (i32, String
         if ready[1] {
             let count = sys::fd::read(read.as_fd(), &mut buffer).expect("read");
             output.extend_from_slice(&buffer[..count]);
+            if output.windows(5).any(|word| word == b"ready")
+                && let Some(outside) = outside.take()
+            {
+                std::thread::spawn(outside);
+            }
         }
         if ready[0] && !ready[1] {
             break;
@@ -180,6 +222,18 @@ fn watch(gateway: &mut Gateway, read: &OwnedFd, pidfd: &OwnedFd) -> (i32, String
     (code, String::from_utf8_lossy(&output).into_owned(), started)
 }
 
+/// A filter that hands `bind` to a supervisor and allows the rest.
+fn bind_filter() -> Program {
+    let step = |code, jump_true, operand| Instruction { code, jump_true, jump_false: 0, operand };
+    let bind = sys::Sysno::bind.id() as u32;
+    Program(vec![
+        step(0x20, 0, 0),
+        step(0x15, 1, bind),
+        step(0x06, 0, 0x7FFF_0000),
+        step(0x06, 0, 0x7FC0_0000),
+    ])
+}
+
 /// `reset CODE CURL-ARGUMENTS`: the connection is refused at once, else the script ends with CODE.
 /// curl says 7, 55 or 56, by what it was at when the reset came; 28 would be a timeout.
 const RESET: &str = r#"reset() {
@@ -195,6 +249,7 @@ fn inside(
     control: OwnedFd,
     output: OwnedFd,
     capture: &Capture,
+    supervised: bool,
     script: &str,
 ) -> ! {
     map(identity);
@@ -205,6 +260,10 @@ fn inside(
         sys::process::exit_now(125);
     }
     eprintln!("capture::inside took {:?}", begun.elapsed());
+    if supervised {
+        let listener = bind_filter().install_with_listener().expect("a listener");
+        sys::socket::send_with(control.as_fd(), b"B", &[listener.as_fd()]).expect("sent");
+    }
     sys::caps::drop_all().expect("no capabilities");
     // The environment's own proxies would be asked instead of us.
     let mut command = Command::new("/bin/sh");
