@@ -5,7 +5,8 @@ use ringfence_tests::{Place, Tier, everybody, everywhere};
 use std::fs;
 
 /// The errno names that stand for "not there or not allowed".
-const REFUSALS: [&str; 5] = [
+const REFUSALS: [&str; 6] = [
+    "Invalid cross-device link",
     "No such file or directory",
     // ENOENT in dash's words.
     "Directory nonexistent",
