@@ -8,7 +8,7 @@ use crate::error::{Result, error};
 use crate::lanes::Lane;
 use crate::sys::process::{Child, Prepared, Stdio, wait_readable};
 use std::ffi::OsStr;
-use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Background {
     child: Child,
     input: Option<PipeWriter>,
-    output: PipeReader,
+    output: BufReader<PipeReader>,
 }
 
 impl Background {
@@ -35,22 +35,30 @@ impl Background {
             extra: None,
         };
         let child = Child::start(command, &stdio).map_err(failed)?;
-        Ok(Background { child, input: Some(input), output })
+        Ok(Background { child, input: Some(input), output: BufReader::new(output) })
     }
 
     /// Reads one line of what the process prints; an error when it ends or says nothing in time.
     pub fn line(&mut self) -> Result<String> {
         let mut text = Vec::new();
-        let mut byte = [0];
         loop {
-            let readable = wait_readable(&self.output, PATIENCE);
-            if !readable.map_err(|cause| error!("poll: {cause}"))? {
-                return Err(error!("it said nothing for {} s", PATIENCE.as_secs()));
+            if self.output.buffer().is_empty() {
+                let readable = wait_readable(self.output.get_ref(), PATIENCE);
+                if !readable.map_err(|cause| error!("poll: {cause}"))? {
+                    return Err(error!("it said nothing for {} s", PATIENCE.as_secs()));
+                }
             }
-            match self.output.read(&mut byte) {
-                Ok(1) if byte[0] == b'\n' => return Ok(String::from_utf8_lossy(&text).into_owned()),
-                Ok(1) => text.push(byte[0]),
-                _ => return Err(error!("it ended before it was ready")),
+            let bytes =
+                self.output.fill_buf().map_err(|cause| error!("cannot read from it: {cause}"))?;
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let taken = end.unwrap_or(bytes.len());
+            text.extend_from_slice(&bytes[..taken]);
+            let ended = bytes.is_empty();
+            self.output.consume(taken + usize::from(end.is_some()));
+            match end {
+                Some(_) => return Ok(String::from_utf8_lossy(&text).into_owned()),
+                None if ended => return Err(error!("it ended before it was ready")),
+                None => {}
             }
         }
     }

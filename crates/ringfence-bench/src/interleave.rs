@@ -117,7 +117,7 @@ impl Rounds {
     #[must_use]
     fn fitting(&self, round: Duration) -> usize {
         let fit = self.budget.as_secs_f64() / round.as_secs_f64().max(1e-6);
-        (fit as usize).clamp(self.fewest, self.most)
+        (fit as usize).clamp(self.fewest.min(self.most), self.most)
     }
 }
 

@@ -20,6 +20,7 @@ pub mod host;
 pub mod interleave;
 pub mod lanes;
 pub mod library;
+pub mod mcp;
 pub mod measure;
 pub mod model;
 pub mod options;

@@ -22,7 +22,7 @@ pub const ENTRY: Entry = Entry {
 
 fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
     let server = Server::start(bench, "serve", &[])?;
-    let levels: &[(&str, usize)] = &[("1", 2_000), ("16", 20_000), ("64", 50_000)];
+    let levels: &[(&str, usize)] = &[("1", 20_000), ("16", 100_000), ("64", 200_000)];
     let levels = if bench.options.quick { &levels[..2] } else { levels };
     bench.progress.workloads(levels.len());
     for (connections, requests) in levels {

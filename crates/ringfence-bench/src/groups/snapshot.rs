@@ -4,15 +4,18 @@ use super::{Entry, Outcome, Stop};
 use crate::bench::Bench;
 use crate::error::{Result, error};
 use crate::interleave::{Reading, Rounds, Trial, interleave};
+use crate::mcp::Gateway;
 use crate::model::Group;
 use std::path::Path;
+use std::time::Duration;
 
 pub const ENTRY: Entry = Entry {
     name: "snapshot",
     summary: "create, list, changes, revert, delete of 10, 100 and 500 files",
     method: "Files of 4 KiB with random bytes. In each round: create; overwrite one file with as many other \
              bytes, delete one, add one; list; changes; revert; delete. `cli` is a whole `ringfence snapshot` \
-             command, its process included (`start` shows that share).",
+             command, its process included (`parts` shows that share); `gateway` is a call of the same \
+             operation over MCP to a server that runs already.",
     seconds: (20.0, 6.0),
     run,
 };
@@ -21,14 +24,24 @@ fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
     bench.has("snapshot").map_err(Stop::Unavailable)?;
     let sizes: &[usize] = if bench.options.quick { &[10, 100] } else { &[10, 100, 500] };
     bench.progress.workloads(sizes.len());
+    let mut note = None;
     for &count in sizes {
         let dir = bench.work.fresh("snapshots")?;
         fill(&dir, count)?;
-        let trial = Trial::new("cli", "", |bench| cycle(bench, &dir));
+        let mut trials = vec![Trial::new("cli", "", |bench| {
+            cycle(&dir, |what, arguments| by_command(bench, &dir, what, arguments))
+        })];
+        match Gateway::start(bench, &dir) {
+            Ok(mut gateway) => trials.push(Trial::new("gateway", "", move |_| {
+                cycle(&gateway.dir.clone(), |what, arguments| gateway.snapshot(what, arguments))
+            })),
+            Err(cause) => note = Some(format!("gateway: {cause}")),
+        }
         let rounds = Rounds { most: 30, ..Rounds::short(bench) };
-        interleave(bench, group, &format!("{count} files"), vec![trial], rounds);
+        interleave(bench, group, &format!("{count} files"), trials, rounds);
         bench.progress.next();
     }
+    group.notes.extend(note);
     Ok(())
 }
 
@@ -43,31 +56,49 @@ fn fill(dir: &Path, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// One life of a snapshot, each operation timed.
-fn cycle(bench: &mut Bench, dir: &Path) -> Result<Vec<Reading>> {
-    let name = "bench";
+/// One life of a snapshot, each operation timed by `call`.
+fn cycle(
+    dir: &Path,
+    mut call: impl FnMut(&str, Option<&str>) -> Result<(Duration, String)>,
+) -> Result<Vec<Reading>> {
+    let name = Some("bench");
     let mut readings = Vec::new();
-    let mut timed = |bench: &mut Bench, what: &str, args: &[&str]| -> Result<String> {
-        let args: Vec<&str> = ["snapshot"].into_iter().chain(args.iter().copied()).collect();
-        let command = bench.product_in(dir, &args)?;
-        let ran = bench.run(&command, true)?;
-        readings.push(Reading::millis(what, ran.wall));
-        Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
+    let mut timed = |what: &str, name: Option<&str>| -> Result<String> {
+        let (time, said) = call(what, name)?;
+        readings.push(Reading::millis(what, time));
+        Ok(said)
     };
-    timed(bench, "create", &["create", "--name", name])?;
+    timed("create", name)?;
     let kept = std::fs::read(dir.join("file0")).unwrap_or_default();
     crate::work::write(&dir.join("file0"), &random_page())?;
     crate::work::write(&dir.join("added"), b"new")?;
     let _ = std::fs::remove_file(dir.join("file1"));
-    timed(bench, "list", &["list"])?;
-    let changes = timed(bench, "changes", &["changes", name])?;
+    timed("list", None)?;
+    let changes = timed("changes", name)?;
     if !["file0", "file1", "added"].iter().all(|file| changes.contains(file)) {
         return Err(error!("`snapshot changes` missed a change: it said {changes:?}"));
     }
-    timed(bench, "revert", &["revert", name])?;
+    timed("revert", name)?;
     if std::fs::read(dir.join("file0")).ok() != Some(kept) || dir.join("added").exists() {
         return Err(error!("`snapshot revert` did not bring the files back"));
     }
-    timed(bench, "delete", &["delete", name])?;
+    timed("delete", name)?;
     Ok(readings)
+}
+
+/// An operation as a whole command.
+fn by_command(
+    bench: &mut Bench,
+    dir: &Path,
+    what: &str,
+    name: Option<&str>,
+) -> Result<(Duration, String)> {
+    let mut args = vec!["snapshot", what];
+    if what == "create" {
+        args.push("--name");
+    }
+    args.extend(name);
+    let command = bench.product_in(dir, &args)?;
+    let ran = bench.run(&command, true)?;
+    Ok((ran.wall, String::from_utf8_lossy(&ran.stdout).into_owned()))
 }
