@@ -5,6 +5,7 @@
 
 pub mod cli;
 pub mod error;
+pub mod ledger;
 pub mod place;
 pub mod snapshot;
 

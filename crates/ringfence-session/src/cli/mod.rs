@@ -3,7 +3,13 @@
 
 mod arguments;
 mod diff;
+mod logs;
+mod report;
+mod sessions;
 mod snapshot;
 mod text;
 
+pub use logs::logs;
+pub use report::report;
+pub use sessions::{find, gc, ps, rm, sessions, show};
 pub use snapshot::snapshot;

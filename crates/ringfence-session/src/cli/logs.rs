@@ -1,0 +1,161 @@
+//! `ringfence logs`: the events of a session, one line each.
+
+use super::arguments::{Known, parse};
+use super::{sessions, text};
+use crate::ledger::{self, Reader, Row};
+use crate::{Result as Told, SessionError};
+use rustix::fs::inotify;
+use serde_json::json;
+use std::ffi::OsString;
+use std::path::Path;
+
+const KINDS: [&str; 10] = [
+    "exec",
+    "network",
+    "dns",
+    "http",
+    "file",
+    "decision",
+    "tool_call",
+    "snapshot",
+    "substitution",
+    "model_call",
+];
+
+/// Runs `ringfence logs SESSION [--follow] [--denied] [--kind KIND[,KIND]] [--json]`.
+///
+/// With `--follow --json` each line is one document; else the whole is one.
+///
+/// # Errors
+/// One sentence for the user; the exit code is then 125.
+pub fn logs(args: Vec<OsString>) -> Result<u8, String> {
+    let told = |error: SessionError| error.to_string();
+    let known = Known { switches: &["json", "follow", "denied"], valued: &["kind"] };
+    let given = parse(&known, args)?;
+    let word = given.word(0)?.unwrap_or("latest");
+    let kinds: Vec<&str> = given.text("kind")?.map_or(Vec::new(), |all| all.split(',').collect());
+    if let Some(kind) = kinds.iter().find(|kind| !KINDS.contains(kind)) {
+        return Err(format!("--kind {kind}: there are {}", KINDS.join(", ")));
+    }
+    let directory = sessions::find(word).map_err(told)?;
+    let (denied, as_json) = (given.has("denied"), given.has("json"));
+    if given.has("follow") {
+        return follow(&directory, &kinds, denied, as_json).map_err(told);
+    }
+    let reader = Reader::open(&directory).map_err(told)?;
+    let events = reader.events(0, &kinds, denied).map_err(told)?;
+    if as_json {
+        let session = reader.session().map_err(told)?.json();
+        let rows: Vec<_> = events.iter().map(Row::json).collect();
+        return text::json(json!({"session": session, "events": rows}));
+    }
+    let lines: String = events.iter().map(line).collect();
+    text::print(lines.as_bytes())
+}
+
+/// The kernel tells when the database was written, and when the launcher's lock was closed,
+/// however that came.
+fn follow(directory: &Path, kinds: &[&str], denied: bool, as_json: bool) -> Told<u8> {
+    let failed = |error: rustix::io::Errno| SessionError::call("inotify", directory, error);
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC).map_err(failed)?;
+    let events = inotify::WatchFlags::MODIFY
+        | inotify::WatchFlags::CREATE
+        | inotify::WatchFlags::CLOSE_WRITE
+        | inotify::WatchFlags::DELETE_SELF;
+    inotify::add_watch(&watch, directory, events).map_err(failed)?;
+    let mut last = 0;
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    loop {
+        // First whether it lives, then what there is: else the last rows could be missed.
+        let live = ledger::live(directory);
+        if let Ok(reader) = Reader::open(directory) {
+            for row in reader.events(last, kinds, denied)? {
+                last = row.event;
+                let line = if as_json { format!("{}\n", row.json()) } else { line(&row) };
+                text::print(line.as_bytes()).map_err(SessionError::usage)?;
+            }
+        } else if !live {
+            return Reader::open(directory).map(|_| 0);
+        }
+        if !live {
+            return Ok(0);
+        }
+        // Waits for one event, and takes all that came with it.
+        let mut arrived = inotify::Reader::new(&watch, &mut buffer);
+        arrived.next().map_err(failed)?;
+        while !arrived.is_buffer_empty() {
+            arrived.next().map_err(failed)?;
+        }
+    }
+}
+
+/// One line for people.
+pub(super) fn line(row: &Row) -> String {
+    let time = text::time(row.at / 1000);
+    let pid = row.number("pid").map_or(String::new(), |pid| format!(" [{pid}]"));
+    let verdict = if row.denied() { "DENIED " } else { "" };
+    let summary = text::safe(summary(row).as_bytes());
+    format!("{time} {:<12} {verdict}{summary}{pid}\n", row.kind)
+}
+
+/// What happened, without when and who.
+pub(super) fn summary(row: &Row) -> String {
+    let size = |name: &str| text::size(row.number(name).unwrap_or_default() as u64);
+    let or_dash = |name: &str| match row.fields.get(name) {
+        None | Some(serde_json::Value::Null) => "-".to_owned(),
+        Some(value) => value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned),
+    };
+    match row.kind {
+        "exec" => {
+            let argv = row.fields.get("argv").and_then(|argv| argv.as_array());
+            let words = argv.into_iter().flatten().filter_map(|word| word.as_str());
+            let argv = words.collect::<Vec<_>>().join(" ");
+            match (row.number("code"), row.number("signal")) {
+                (Some(0), _) | (None, None) => argv,
+                (Some(code), _) => format!("{argv} -> {code}"),
+                (None, Some(signal)) => format!("{argv} -> signal {signal}"),
+            }
+        }
+        "network" => {
+            let host =
+                if row.text("host").is_empty() { row.text("address") } else { row.text("host") };
+            let (sent, received) = (size("sent"), size("received"));
+            format!("{} {host}:{} {sent} out, {received} in", row.text("protocol"), or_dash("port"))
+        }
+        "dns" => format!("{} {} -> {}", row.text("record"), row.text("name"), or_dash("answer")),
+        "http" => format!(
+            "{} {}{} -> {}, {}",
+            row.text("method"),
+            row.text("host"),
+            row.text("path"),
+            or_dash("status"),
+            size("received")
+        ),
+        "file" => match row.text("was") {
+            "" => format!("{} {}", row.text("change"), row.text("path")),
+            was => format!("{} {was} -> {}", row.text("change"), row.text("path")),
+        },
+        "decision" => format!(
+            "{} {} by {} ({})",
+            row.text("act"),
+            row.text("object"),
+            row.text("rule"),
+            row.text("layer")
+        ),
+        "tool_call" => match row.text("error") {
+            "" => format!("{} {}", row.text("tool"), row.text("arguments")),
+            error => format!("{} {}: {error}", row.text("tool"), row.text("arguments")),
+        },
+        "snapshot" => format!("{} {} {}", row.text("verb"), or_dash("snapshot"), or_dash("name")),
+        "substitution" => {
+            format!("{} for {} from {}", row.text("header"), row.text("host"), row.text("source"))
+        }
+        _ => format!(
+            "{} {}: {} tokens in, {} out",
+            row.text("provider"),
+            row.text("model"),
+            or_dash("input"),
+            or_dash("output")
+        ),
+    }
+}

@@ -1,0 +1,217 @@
+//! `ringfence ps`, `show`, `rm` and `gc`: sessions as a whole.
+
+use super::arguments::{Known, parse};
+use super::text;
+use crate::ledger::{Reader, Session};
+use crate::{Result as Told, SessionError, ledger, place};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Without another word, `gc` keeps the ended sessions of this long.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+fn told(error: SessionError) -> String {
+    error.to_string()
+}
+
+/// The directories of all sessions.
+fn directories() -> Told<Vec<PathBuf>> {
+    let sessions = place::sessions()?;
+    let found = std::fs::read_dir(&sessions).into_iter().flatten().flatten();
+    let mut all: Vec<PathBuf> = found
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect();
+    all.sort();
+    Ok(all)
+}
+
+/// All sessions that can be read, oldest first, with their directories.
+///
+/// # Errors
+/// There is no home directory.
+pub fn sessions() -> Told<Vec<(PathBuf, Session)>> {
+    let read = |directory: PathBuf| {
+        let session = Reader::open(&directory).and_then(|reader| reader.session()).ok()?;
+        Some((directory, session))
+    };
+    let mut all: Vec<(PathBuf, Session)> = directories()?.into_iter().filter_map(read).collect();
+    all.sort_by_key(|(_, session)| session.started);
+    Ok(all)
+}
+
+/// The directory of the session that a word names: an identifier, the beginning of one, a name
+/// (the newest that has it), or `latest`.
+///
+/// # Errors
+/// There is none, or several begin so.
+pub fn find(word: &str) -> Told<PathBuf> {
+    let exact = place::sessions()?.join(word);
+    if ledger::check_id(word).is_ok() && exact.is_dir() {
+        return Ok(exact);
+    }
+    let all = sessions()?;
+    if let Some((directory, _)) = all
+        .iter()
+        .rev()
+        .find(|(_, session)| word == "latest" || session.name.as_deref() == Some(word))
+    {
+        return Ok(directory.clone());
+    }
+    let begin: Vec<&(PathBuf, Session)> =
+        all.iter().filter(|(_, session)| session.id.starts_with(word)).collect();
+    match begin[..] {
+        [(directory, _)] if !word.is_empty() => Ok(directory.clone()),
+        [] => Err(SessionError::usage(format!(
+            "there is no session {}; `ringfence ps --all` lists them",
+            text::safe(word.as_bytes())
+        ))),
+        _ => Err(SessionError::usage(format!(
+            "{} sessions begin with {}; give more of it",
+            begin.len(),
+            text::safe(word.as_bytes())
+        ))),
+    }
+}
+
+/// Runs `ringfence ps [--all] [--json]`.
+///
+/// # Errors
+/// One sentence for the user; the exit code is then 125.
+pub fn ps(args: Vec<OsString>) -> Result<u8, String> {
+    let given = parse(&Known { switches: &["all", "json"], valued: &[] }, args)?;
+    let all: Vec<Session> = sessions().map_err(told)?.into_iter().map(|(_, s)| s).collect();
+    let shown = all.iter().filter(|session| given.has("all") || session.live);
+    if given.has("json") {
+        let rows: Vec<Value> = shown.map(Session::json).collect();
+        return text::json(json!({"sessions": rows}));
+    }
+    let mut out = String::new();
+    for session in shown.rev() {
+        let argv = text::safe(session.argv.join(" ").as_bytes());
+        let name = text::safe(session.name.as_deref().unwrap_or("-").as_bytes());
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            out,
+            "{:<16} {name:<12} {:<8} {:<10} {}  {argv}",
+            session.id,
+            session.status(),
+            session.tier,
+            text::time(session.started / 1000)
+        );
+    }
+    text::print(out.as_bytes())
+}
+
+/// Runs `ringfence show SESSION [--json]`.
+///
+/// # Errors
+/// One sentence for the user; the exit code is then 125.
+pub fn show(args: Vec<OsString>) -> Result<u8, String> {
+    let given = parse(&Known { switches: &["json"], valued: &[] }, args)?;
+    let word = given.word(0)?.ok_or("show which session? ringfence show SESSION")?;
+    let directory = find(word).map_err(told)?;
+    let reader = Reader::open(&directory).map_err(told)?;
+    let session = reader.session().map_err(told)?;
+    let events = reader.events(0, &[], false).map_err(told)?;
+    let mut counts: Vec<(&str, u64, u64)> = Vec::new();
+    for event in &events {
+        let at = counts.iter().position(|(kind, _, _)| *kind == event.kind).unwrap_or_else(|| {
+            counts.push((event.kind, 0, 0));
+            counts.len() - 1
+        });
+        counts[at].1 += 1;
+        counts[at].2 += u64::from(event.denied());
+    }
+    if given.has("json") {
+        let counts: serde_json::Map<String, Value> = counts
+            .iter()
+            .map(|(kind, all, denied)| {
+                ((*kind).to_owned(), json!({"events": all, "denied": denied}))
+            })
+            .collect();
+        return text::json(json!({"session": session.json(), "events": counts}));
+    }
+    let mut out = format!(
+        "session   {}\nname      {}\ncommand   {}\nin        {}\ntier      {}\nstarted   {}\nstatus    {}",
+        session.id,
+        text::safe(session.name.as_deref().unwrap_or("-").as_bytes()),
+        text::safe(session.argv.join(" ").as_bytes()),
+        text::safe(session.cwd.as_bytes()),
+        session.tier,
+        text::time(session.started / 1000),
+        session.status(),
+    );
+    // Writing to a String cannot fail.
+    let _ = match (session.code, session.signal) {
+        (Some(code), _) => writeln!(out, " ({code})"),
+        (None, Some(signal)) => writeln!(out, " (signal {signal})"),
+        (None, None) => writeln!(out),
+    };
+    if session.lost > 0 {
+        let _ =
+            writeln!(out, "lost      {} (too many at once)", text::count(session.lost, "event"));
+    }
+    for (kind, all, denied) in counts {
+        let _ = writeln!(out, "{kind:<12} {all:>8}, {denied} denied");
+    }
+    text::print(out.as_bytes())
+}
+
+/// Runs `ringfence rm SESSION...`: removes the record of ended sessions.
+///
+/// # Errors
+/// One sentence for the user; the exit code is then 125.
+pub fn rm(args: Vec<OsString>) -> Result<u8, String> {
+    let given = parse(&Known { switches: &[], valued: &[] }, args)?;
+    if given.words.is_empty() {
+        return Err("remove which session? ringfence rm SESSION...".to_owned());
+    }
+    for at in 0..given.words.len() {
+        let word = given.word(at)?.unwrap_or_default();
+        let directory = find(word).map_err(told)?;
+        if !remove(&directory).map_err(told)? {
+            return Err(format!("session {word} is running; end it first: ringfence kill {word}"));
+        }
+    }
+    Ok(0)
+}
+
+/// Runs `ringfence gc [--all] [--json]`: removes the records of sessions that ended more than
+/// 30 days ago, or with `--all` of all that ended.
+///
+/// # Errors
+/// One sentence for the user; the exit code is then 125.
+pub fn gc(args: Vec<OsString>) -> Result<u8, String> {
+    let given = parse(&Known { switches: &["all", "json"], valued: &[] }, args)?;
+    let mut removed = Vec::new();
+    for directory in directories().map_err(told)? {
+        let changed = std::fs::metadata(directory.join("session.db"))
+            .or_else(|_| std::fs::metadata(&directory))
+            .and_then(|found| found.modified());
+        let age = changed.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+        let old = given.has("all") || age.is_some_and(|age| age > KEPT);
+        if old && remove(&directory).map_err(told)? {
+            removed.push(directory.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        }
+    }
+    if given.has("json") {
+        return text::json(json!({"removed": removed}));
+    }
+    let count = text::count(removed.len() as u64, "session");
+    text::print(format!("{count} removed\n").as_bytes())
+}
+
+/// Removes a session's directory, unless it lives.
+fn remove(directory: &Path) -> Told<bool> {
+    if ledger::live(directory) {
+        return Ok(false);
+    }
+    // Links are removed, not followed.
+    std::fs::remove_dir_all(directory)
+        .map(|()| true)
+        .map_err(|error| SessionError::call("rmdir", directory, error))
+}

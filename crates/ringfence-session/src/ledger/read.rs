@@ -1,0 +1,227 @@
+//! Reading ledgers, also those that are being written.
+
+use super::schema::{self, TABLES};
+use crate::error::{Result, SessionError};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{FlockOperation, flock};
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+
+/// What is known of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Its identifier.
+    pub id: String,
+    /// Its name.
+    pub name: Option<String>,
+    /// The command.
+    pub argv: Vec<String>,
+    /// Where it ran.
+    pub cwd: String,
+    /// The tier.
+    pub tier: String,
+    /// The launcher's process number.
+    pub pid: i32,
+    /// When it began, in microseconds since the epoch.
+    pub started: i64,
+    /// When it ended.
+    pub ended: Option<i64>,
+    /// Its exit code.
+    pub code: Option<u8>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Events that were too many to be kept.
+    pub lost: u64,
+    /// Its launcher lives.
+    pub live: bool,
+}
+
+impl Session {
+    /// `running`, `exited`, or `killed` where the launcher could not record an end.
+    pub fn status(&self) -> &'static str {
+        match (self.live, self.ended) {
+            (true, None) => "running",
+            (_, Some(_)) => "exited",
+            (false, None) => "killed",
+        }
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        json!({
+            "id": self.id, "name": self.name, "argv": self.argv, "cwd": self.cwd,
+            "tier": self.tier, "pid": self.pid, "started_us": self.started,
+            "ended_us": self.ended, "code": self.code, "signal": self.signal, "lost": self.lost,
+            "status": self.status(),
+        })
+    }
+}
+
+/// One event, with the columns of its table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Its number.
+    pub event: i64,
+    /// Microseconds since the epoch.
+    pub at: i64,
+    /// The table: `exec`, `network`…
+    pub kind: &'static str,
+    /// The columns.
+    pub fields: Map<String, Value>,
+}
+
+impl Row {
+    /// Something was refused.
+    pub fn denied(&self) -> bool {
+        self.text("verdict") == "deny"
+    }
+
+    /// A column as text; empty where there is none.
+    pub fn text(&self, name: &str) -> &str {
+        self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// A column as a number.
+    pub fn number(&self, name: &str) -> Option<i64> {
+        self.fields.get(name).and_then(Value::as_i64)
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        let mut all = self.fields.clone();
+        all.insert("event".into(), self.event.into());
+        all.insert("at_us".into(), self.at.into());
+        all.insert("kind".into(), self.kind.into());
+        Value::Object(all)
+    }
+}
+
+/// An open ledger. It sees what is committed, and holds nobody up.
+pub struct Reader {
+    connection: Connection,
+    path: PathBuf,
+    directory: PathBuf,
+}
+
+impl Reader {
+    /// Opens the ledger in a session's directory.
+    ///
+    /// # Errors
+    /// There is none; it is damaged; it is of a later version.
+    pub fn open(directory: &Path) -> Result<Reader> {
+        let path = directory.join("session.db");
+        let failed = |error| SessionError::database(&path, error);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let connection = Connection::open_with_flags(&path, flags).map_err(failed)?;
+        connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(failed)?;
+        schema::version(&connection, &path)?;
+        Ok(Reader { connection, path, directory: directory.to_owned() })
+    }
+
+    /// What is known of the session.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub fn session(&self) -> Result<Session> {
+        let live = live(&self.directory);
+        let lost = if self.version()? >= 2 { "lost" } else { "0" };
+        let sql = format!(
+            "SELECT id, name, argv, cwd, tier, pid, started, ended, code, signal, {lost} FROM session"
+        );
+        let session = self.connection.query_row(&sql, [], |row| {
+            let argv: String = row.get(2)?;
+            Ok(Session {
+                id: row.get(0)?,
+                name: row.get(1)?,
+                argv: serde_json::from_str(&argv).unwrap_or_default(),
+                cwd: row.get(3)?,
+                tier: row.get(4)?,
+                pid: row.get(5)?,
+                started: row.get(6)?,
+                ended: row.get(7)?,
+                code: row.get(8)?,
+                signal: row.get(9)?,
+                lost: row.get::<_, i64>(10)? as u64,
+                live,
+            })
+        });
+        session.map_err(|error| SessionError::database(&self.path, error))
+    }
+
+    fn version(&self) -> Result<usize> {
+        schema::version(&self.connection, &self.path)
+    }
+
+    /// All events after one, in their order; only some kinds where some are named.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub fn events(&self, after: i64, kinds: &[&str], denied: bool) -> Result<Vec<Row>> {
+        // One state of all tables.
+        let failed = |error| SessionError::database(&self.path, error);
+        let transaction = self.connection.unchecked_transaction().map_err(failed)?;
+        let mut all = Vec::new();
+        for table in TABLES {
+            if kinds.is_empty() || kinds.contains(&table) {
+                self.table(table, after, denied, &mut all).map_err(failed)?;
+            }
+        }
+        drop(transaction);
+        all.sort_by_key(|row| row.event);
+        Ok(all)
+    }
+
+    fn table(
+        &self,
+        table: &'static str,
+        after: i64,
+        denied: bool,
+        all: &mut Vec<Row>,
+    ) -> rusqlite::Result<()> {
+        let decided = ["network", "dns", "http", "decision", "tool_call"].contains(&table);
+        let only = match (denied, decided) {
+            (true, false) => return Ok(()),
+            (true, true) => " AND verdict = 'deny'",
+            (false, _) => "",
+        };
+        let sql = format!(
+            "SELECT row.*, process.pid, process.parent, process.exe, \
+             lower(hex(process.argv_hash)) AS argv_hash FROM {table} AS row \
+             LEFT JOIN process ON process.id = row.process WHERE row.event > ?1{only} \
+             ORDER BY row.event"
+        );
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let names: Vec<String> = statement.column_names().map(Into::into).collect();
+        let mut rows = statement.query([after])?;
+        while let Some(row) = rows.next()? {
+            let mut fields = Map::new();
+            for (at, name) in names.iter().enumerate().skip(2) {
+                let value = match row.get_ref(at)? {
+                    ValueRef::Null => Value::Null,
+                    ValueRef::Integer(number) => number.into(),
+                    ValueRef::Real(number) => number.into(),
+                    ValueRef::Text(text) | ValueRef::Blob(text) => {
+                        String::from_utf8_lossy(text).into()
+                    }
+                };
+                if name != "process" {
+                    fields.insert(name.clone(), value);
+                }
+            }
+            if let Some(argv) = fields.get_mut("argv") {
+                *argv = serde_json::from_str(argv.as_str().unwrap_or_default()).unwrap_or_default();
+            }
+            all.push(Row { event: row.get(0)?, at: row.get(1)?, kind: table, fields });
+        }
+        Ok(())
+    }
+}
+
+/// A session's launcher lives: it holds the lock.
+pub(crate) fn live(directory: &Path) -> bool {
+    let lock = std::fs::File::open(directory.join("lock"));
+    lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
+}

@@ -1,0 +1,336 @@
+//! The ledger: what is recorded comes back, whatever happens to the process.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use ringfence_session::SessionError;
+use ringfence_session::ledger::{
+    Ended, Event, FileChange, Ledger, Process, Reader, Start, Verdict,
+};
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn start(sessions: &Path, id: &str) -> Ledger {
+    let start = Start {
+        id: id.into(),
+        name: Some("test".into()),
+        argv: vec!["make".into(), "all".into()],
+        cwd: "/work".into(),
+        tier: "namespace",
+    };
+    Ledger::start_in(sessions, start).unwrap()
+}
+
+fn decision(number: u64) -> Event {
+    Event::Decision {
+        verdict: if number % 2 == 0 { Verdict::Allow } else { Verdict::Deny },
+        act: "read".into(),
+        object: format!("/file/{number}"),
+        rule: "~/.ssh (profile default, filesystem.deny)".into(),
+        layer: "landlock".into(),
+    }
+}
+
+/// One stimulus of each kind, and each field of it.
+#[test]
+fn every_field_of_every_kind_comes_back() {
+    let sessions = tempfile::tempdir().unwrap();
+    let ledger = start(sessions.path(), "one");
+    let recorder = ledger.recorder().unwrap();
+    let argv = ["git".into(), "push".into()];
+    let process = Arc::new(Process::new(42, 7, "/usr/bin/git".into(), &argv));
+    let by = Some(&process);
+    let address = Some([192, 0, 2, 1].into());
+    let duration = Duration::from_micros(1500);
+    let verdict = Verdict::Allow;
+    recorder.record(by, Event::Exec { argv: argv.to_vec(), cwd: "/work".into() });
+    recorder.record(
+        by,
+        Event::Network {
+            protocol: "tcp",
+            host: Some("example.org".into()),
+            address,
+            port: 443,
+            sent: 10,
+            received: 20,
+            duration,
+            verdict,
+        },
+    );
+    recorder.record(
+        by,
+        Event::Dns {
+            name: "example.org".into(),
+            record: "A".into(),
+            code: 0,
+            answer: address,
+            verdict,
+            duration,
+        },
+    );
+    recorder.record(
+        by,
+        Event::Http {
+            method: "POST".into(),
+            host: "example.org".into(),
+            path: "/a?b".into(),
+            status: Some(403),
+            sent: 1,
+            received: 2,
+            duration,
+            verdict: Verdict::Deny,
+        },
+    );
+    recorder.record(
+        by,
+        Event::File {
+            change: FileChange::Renamed,
+            path: "new".into(),
+            from: Some("old".into()),
+            size: Some(3),
+        },
+    );
+    recorder.record(by, decision(1));
+    recorder.record(
+        by,
+        Event::ToolCall {
+            server: String::new(),
+            tool: "read_file".into(),
+            arguments: "{}".into(),
+            error: Some("no such file".into()),
+            verdict,
+            duration,
+        },
+    );
+    recorder.record(
+        None,
+        Event::Snapshot { verb: "create", snapshot: 5, name: Some("base".into()), paths: 0 },
+    );
+    recorder.record(
+        by,
+        Event::Substitution {
+            host: "example.org".into(),
+            header: "Authorization".into(),
+            source: "env:TOKEN".into(),
+        },
+    );
+    recorder.record(
+        by,
+        Event::ModelCall {
+            provider: "anthropic".into(),
+            model: "m".into(),
+            input: Some(100),
+            output: None,
+            tool_calls: 2,
+            status: Some(200),
+            duration,
+        },
+    );
+    recorder.record(by, Event::Exit { ended: Ended::Code(1), duration });
+    ledger.end(Ended::Signal(15)).unwrap();
+
+    let reader = Reader::open(&sessions.path().join("one")).unwrap();
+    let session = reader.session().unwrap();
+    assert_eq!((session.id.as_str(), session.name.as_deref()), ("one", Some("test")));
+    assert_eq!((session.argv.join(" "), session.cwd.as_str()), ("make all".into(), "/work"));
+    assert_eq!((session.code, session.signal, session.lost), (None, Some(15), 0));
+    assert_eq!((session.status(), session.tier.as_str()), ("exited", "namespace"));
+    assert!(session.started <= session.ended.unwrap());
+    let rows = reader.events(0, &[], false).unwrap();
+    let git = json!({
+        "pid": 42, "parent": 7, "exe": "/usr/bin/git",
+        "argv_hash": blake3::hash(b"git\0push\0").to_hex().as_str(),
+    });
+    let wanted = [
+        (
+            "exec",
+            json!({"argv": ["git", "push"], "cwd": "/work", "code": 1, "signal": null, "duration": 1500}),
+        ),
+        (
+            "network",
+            json!({"verdict": "allow", "protocol": "tcp", "host": "example.org", "address": "192.0.2.1",
+            "port": 443, "sent": 10, "received": 20, "duration": 1500}),
+        ),
+        (
+            "dns",
+            json!({"verdict": "allow", "name": "example.org", "record": "A", "code": 0, "answer": "192.0.2.1",
+            "duration": 1500}),
+        ),
+        (
+            "http",
+            json!({"verdict": "deny", "method": "POST", "host": "example.org", "path": "/a?b", "status": 403,
+            "sent": 1, "received": 2, "duration": 1500}),
+        ),
+        ("file", json!({"change": "renamed", "path": "new", "was": "old", "size": 3})),
+        (
+            "decision",
+            json!({"verdict": "deny", "act": "read", "object": "/file/1",
+            "rule": "~/.ssh (profile default, filesystem.deny)", "layer": "landlock"}),
+        ),
+        (
+            "tool_call",
+            json!({"verdict": "allow", "server": "", "tool": "read_file", "arguments": "{}",
+            "error": "no such file", "duration": 1500}),
+        ),
+        (
+            "snapshot",
+            json!({"verb": "create", "snapshot": 5, "name": "base", "paths": 0,
+            "pid": null, "parent": null, "exe": null, "argv_hash": ""}),
+        ),
+        (
+            "substitution",
+            json!({"host": "example.org", "header": "Authorization", "source": "env:TOKEN"}),
+        ),
+        (
+            "model_call",
+            json!({"provider": "anthropic", "model": "m", "input": 100, "output": null,
+            "tool_calls": 2, "status": 200, "duration": 1500}),
+        ),
+    ];
+    assert_eq!(rows.len(), wanted.len());
+    for (number, (row, (kind, fields))) in rows.iter().zip(&wanted).enumerate() {
+        let mut all = git.as_object().unwrap().clone();
+        all.extend(fields.as_object().unwrap().clone());
+        assert_eq!((row.kind, row.event), (*kind, number as i64 + 1));
+        assert_eq!(row.fields, all, "{kind}");
+        assert!(row.at >= session.started - 1_000_000);
+    }
+    let denied = reader.events(0, &[], true).unwrap();
+    let denied: Vec<&str> = denied.iter().map(|row| row.kind).collect();
+    assert_eq!(denied, ["http", "decision"]);
+}
+
+#[test]
+fn a_reader_reads_while_the_writer_writes() {
+    let sessions = tempfile::tempdir().unwrap();
+    let ledger = start(sessions.path(), "one");
+    let recorder = ledger.recorder().unwrap();
+    recorder.record(None, decision(0));
+    assert!(ledger.flush(LONG));
+    let reader = Reader::open(ledger.directory()).unwrap();
+    let mut last = 0;
+    for round in 0..50 {
+        for number in 0..100 {
+            recorder.record(None, decision(number));
+        }
+        assert!(ledger.flush(LONG));
+        let rows = reader.events(last, &[], false).unwrap();
+        last = rows.last().unwrap().event;
+        assert_eq!(last, 1 + 100 * (round + 1));
+    }
+    let session = reader.session().unwrap();
+    assert_eq!((session.status(), session.live), ("running", true));
+    ledger.end(Ended::Code(0)).unwrap();
+    assert_eq!(reader.session().unwrap().status(), "exited");
+}
+
+#[test]
+fn two_sessions_are_two_and_an_identifier_is_used_once() {
+    let sessions = tempfile::tempdir().unwrap();
+    let one = start(sessions.path(), "one");
+    let two = start(sessions.path(), "two");
+    one.recorder().unwrap().record(None, decision(1));
+    one.end(Ended::Code(0)).unwrap();
+    two.end(Ended::Code(0)).unwrap();
+    let count = |id: &str| {
+        Reader::open(&sessions.path().join(id)).unwrap().events(0, &[], false).unwrap().len()
+    };
+    assert_eq!((count("one"), count("two")), (1, 0));
+    for id in ["one", "", "..", "a/b", "a b"] {
+        let start =
+            Start { id: id.into(), name: None, argv: vec![], cwd: "/".into(), tier: "process" };
+        assert!(Ledger::start_in(sessions.path(), start).is_err(), "{id:?}");
+    }
+}
+
+#[test]
+fn all_of_it_is_for_the_user_alone() {
+    let sessions = tempfile::tempdir().unwrap();
+    let ledger = start(&sessions.path().join("new"), "one");
+    assert!(ledger.flush(LONG));
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(ledger.directory()), 0o700);
+    let names = ["lock", "session.db", "session.db-wal", "session.db-shm"];
+    for name in names {
+        assert_eq!(mode(&ledger.directory().join(name)), 0o600, "{name}");
+    }
+}
+
+#[test]
+fn what_was_flushed_outlives_a_kill() {
+    let sessions = tempfile::tempdir().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--ignored", "--nocapture", "-q"])
+        .env("RINGFENCE_TEST_SESSIONS", sessions.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let said = lines.find(|line| line.as_ref().unwrap().starts_with("flushed ")).unwrap().unwrap();
+    let flushed: usize = said.rsplit(' ').next().unwrap().parse().unwrap();
+    let reader = Reader::open(&sessions.path().join("killed")).unwrap();
+    assert_eq!(reader.session().unwrap().status(), "running");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let rows = reader.events(0, &[], false).unwrap();
+    assert!(rows.len() >= flushed, "{} of {flushed}", rows.len());
+    // A batch is there or not: no numbers are left out.
+    assert!(rows.iter().enumerate().all(|(at, row)| row.event == at as i64 + 1));
+    assert_eq!(reader.session().unwrap().status(), "killed");
+    // And one who comes later finds the same.
+    let again = Reader::open(&sessions.path().join("killed")).unwrap();
+    assert_eq!(again.events(0, &[], false).unwrap(), rows);
+}
+
+#[test]
+#[ignore = "run by another test, as a process of its own"]
+fn child() {
+    let sessions = std::env::var_os("RINGFENCE_TEST_SESSIONS").unwrap();
+    let ledger = start(Path::new(&sessions), "killed");
+    let recorder = ledger.recorder().unwrap();
+    for number in 0..5000 {
+        recorder.record(None, decision(number));
+    }
+    assert!(ledger.flush(LONG));
+    println!("\nflushed 5000");
+    let mut number = 5000;
+    loop {
+        recorder.record(None, decision(number));
+        number += 1;
+    }
+}
+
+#[test]
+fn a_ledger_that_cannot_be_written_says_so_at_the_end() {
+    let sessions = tempfile::tempdir().unwrap();
+    let directory = sessions.path().join("one");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::write(directory.join("session.db"), "somebody's").unwrap();
+    let ledger = start(sessions.path(), "one");
+    let recorder = ledger.recorder().unwrap();
+    recorder.record(None, decision(1));
+    assert!(matches!(ledger.end(Ended::Code(0)), Err(SessionError::Call { call: "open", .. })));
+    // Recording goes nowhere, and does no harm.
+    recorder.record(None, decision(2));
+    assert_eq!(std::fs::read(directory.join("session.db")).unwrap(), b"somebody's");
+    let error = Reader::open(&directory).err().unwrap();
+    assert!(matches!(error, SessionError::Corrupt { .. }), "{error}");
+}
+
+#[test]
+fn a_later_version_is_refused() {
+    let sessions = tempfile::tempdir().unwrap();
+    start(sessions.path(), "one").end(Ended::Code(0)).unwrap();
+    let directory = sessions.path().join("one");
+    let database = rusqlite::Connection::open(directory.join("session.db")).unwrap();
+    database.pragma_update(None, "user_version", 99).unwrap();
+    drop(database);
+    let error = Reader::open(&directory).err().unwrap();
+    assert!(matches!(error, SessionError::Newer { found: 99, .. }), "{error}");
+}
