@@ -61,7 +61,7 @@ fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
         });
         section(out, &format!("Landlock, version {}{scopes}", landlock.abi), rules)?;
     }
-    writeln!(out, "\nsystem calls refused")?;
+    writeln!(out, "\nsystem calls refused or supervised")?;
     for rule in &plan.seccomp {
         writeln!(out, "  {:<44} {}", call(rule), rule.reason)?;
     }
@@ -152,6 +152,7 @@ fn call(rule: &CallRule) -> String {
         Verdict::NotImplemented => "ENOSYS",
         Verdict::FamilyNotSupported => "EAFNOSUPPORT",
         Verdict::AccessDenied => "EACCES",
+        Verdict::Supervise => "supervised",
     };
     let test = |(index, test): &(u8, Test)| match test {
         Test::Equals(value) => format!("arg{index} == {value:#x}"),

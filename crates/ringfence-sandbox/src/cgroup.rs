@@ -114,7 +114,8 @@ impl Groups {
             match fs::write(&file, value) {
                 // Without swap there is nothing to limit.
                 Err(error)
-                    if name.contains("swap") && error.kind() == std::io::ErrorKind::NotFound => {}
+                    if (name.contains("swap") || name.contains("memsw"))
+                        && error.kind() == std::io::ErrorKind::NotFound => {}
                 other => other.map_err(at(format!("write({}, {value})", file.display())))?,
             }
         }

@@ -27,6 +27,8 @@ pub trait PathFacts {
     fn list(&self, path: &Path) -> Vec<std::ffi::OsString>;
     /// The names in a directory, if they are at most `most`: no more than that is read.
     fn short_list(&self, path: &Path, most: usize) -> Option<Vec<std::ffi::OsString>>;
+    /// The text of a small regular file.
+    fn text(&self, path: &Path) -> Option<String>;
 }
 
 /// The real file system.
@@ -55,6 +57,10 @@ impl PathFacts for HostPaths {
         let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
         (names.len() <= most).then_some(names)
     }
+
+    fn text(&self, path: &Path) -> Option<String> {
+        ringfence_policy::FileView::text(&ringfence_policy::HostFiles, path, 1 << 20).ok()
+    }
 }
 
 /// A file system made up by a test.
@@ -73,6 +79,10 @@ impl PathFacts for FakePaths {
 
     fn short_list(&self, path: &Path, most: usize) -> Option<Vec<std::ffi::OsString>> {
         Some(self.list(path)).filter(|names| names.len() <= most)
+    }
+
+    fn text(&self, _: &Path) -> Option<String> {
+        None
     }
 }
 

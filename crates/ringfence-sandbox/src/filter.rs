@@ -28,17 +28,22 @@ fn argument(index: u8) -> u32 {
 const ALLOW: u32 = 0x7FFF_0000;
 const KILL_PROCESS: u32 = 0x8000_0000;
 const ERRNO: u32 = 0x0005_0000;
+const USER_NOTIF: u32 = 0x7FC0_0000;
 
 /// Numbers of the x32 ABI carry this bit on x86-64 and would reach other entry points.
 const X32_BIT: u32 = 0x4000_0000;
 
 fn action(verdict: Verdict) -> u32 {
+    if verdict == Verdict::Supervise {
+        return USER_NOTIF;
+    }
     ERRNO
         | match verdict {
             Verdict::Refuse => 1,              // EPERM
             Verdict::NotImplemented => 38,     // ENOSYS
             Verdict::FamilyNotSupported => 97, // EAFNOSUPPORT
             Verdict::AccessDenied => 13,       // EACCES
+            Verdict::Supervise => 0,
         }
 }
 

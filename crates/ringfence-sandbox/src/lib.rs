@@ -24,6 +24,7 @@ pub mod trace;
 mod cgroup;
 mod descendants;
 mod guard;
+mod metadata;
 mod warden;
 
 pub use error::LaunchError;

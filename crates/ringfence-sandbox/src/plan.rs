@@ -5,7 +5,7 @@
 //! host, `ringfence plan` prints it, golden tests pin it, and [`crate::launch`] carries it
 //! out without deciding anything again.
 
-use ringfence_policy::{Guarded, Layer, NetworkMode, Source};
+use ringfence_policy::{Guarded, Layer, NetworkMode, Publish, Source};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -161,6 +161,8 @@ pub enum Verdict {
     FamilyNotSupported,
     /// Refused with `EACCES`.
     AccessDenied,
+    /// Done by the launcher in the caller's place, if the policy allows it.
+    Supervise,
 }
 
 /// A test of one argument; only its low 32 bits count, as the kernel itself reads these
@@ -357,6 +359,9 @@ pub struct Plan {
     /// What of a filtered network comes to the gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<ringfence_net::Capture>,
+    /// Ports that the host may connect in to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub publish: Vec<Publish>,
     /// Where the command starts.
     pub workdir: PathBuf,
     /// Accepted weaknesses.

@@ -3,12 +3,15 @@
 
 use crate::descendants;
 use crate::error::LaunchError;
+use crate::metadata::Metadata;
 use crate::network::Network;
 use crate::plan::Tier;
 use crate::trace::Trace;
+use ringfence_net::publish::Handler;
 use ringfence_sys as sys;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
+use sys::Sysno;
 use sys::process::Change;
 use sys::signal::{Arrived, SignalSet};
 
@@ -60,10 +63,26 @@ struct Watch<'a> {
     child: &'a Child,
     outcome: Outcome,
     failure: Option<LaunchError>,
-    started: &'a dyn Fn(),
+    duties: &'a Duties<'a>,
+    /// Protected paths are as they should be.
+    put_right: bool,
+    /// Where supervised calls arrive.
+    listener: Option<OwnedFd>,
     /// The run is limited in time.
     timeout: bool,
     network: Network,
+}
+
+/// What the launcher does for a running sandbox, beside watching it.
+pub(crate) struct Duties<'a> {
+    /// The command executes.
+    pub started: &'a dyn Fn(),
+    /// Puts protected paths right; a sentence for each.
+    pub enforce: &'a dyn Fn() -> Vec<String>,
+    /// Carries out supervised calls.
+    pub metadata: Metadata,
+    /// Puts sockets of the host in the place of published ones.
+    pub publish: Handler,
 }
 
 /// Waits until the sandbox has ended.
@@ -75,7 +94,7 @@ pub(crate) fn until_end(
     network: Network,
     timeout: Option<Duration>,
     trace: &Trace,
-    started: &dyn Fn(),
+    duties: &Duties<'_>,
 ) -> Result<Outcome, LaunchError> {
     let signals = sys::signal::descriptor(handled_signals())
         .map_err(|errno| LaunchError::call("signalfd", errno, "raise the limit of open files"))?;
@@ -85,7 +104,9 @@ pub(crate) fn until_end(
         child: &child,
         outcome: Outcome::default(),
         failure: None,
-        started,
+        duties,
+        put_right: false,
+        listener: None,
         timeout: timeout.is_some(),
         network,
     };
@@ -95,6 +116,8 @@ pub(crate) fn until_end(
             i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
         });
         let mut watched = vec![signals.as_fd(), child.control.as_fd()];
+        watched.extend(watch.listener.as_ref().map(AsFd::as_fd));
+        let supervised = watched.len();
         watched.extend(watch.network.descriptors());
         let ready = sys::fd::poll_readable(&watched, wait)
             .map_err(|errno| LaunchError::call("ppoll", errno, "this should not happen"))?;
@@ -110,7 +133,10 @@ pub(crate) fn until_end(
         if ready[1] {
             watch.messages();
         }
-        if ready[2..].contains(&true)
+        if supervised > 2 && ready[2] {
+            watch.supervise();
+        }
+        if ready[supervised..].contains(&true)
             && let Err(sentence) = watch.network.serve()
         {
             watch.outcome.limits_hit.push(sentence);
@@ -128,6 +154,10 @@ pub(crate) fn until_end(
     }
     if let Some(failure) = watch.failure {
         return Err(failure);
+    }
+    if !watch.put_right {
+        // The warden was killed before it could ask.
+        watch.outcome.restored.extend((duties.enforce)());
     }
     let mut outcome = watch.outcome;
     outcome.code = if outcome.timed_out { 124 } else { code };
@@ -196,6 +226,9 @@ impl Watch<'_> {
                     stopped = Some(message.get(1).map_or(SIGSTOP, |&signal| i32::from(signal)))
                 }
                 Some(b'C') => stopped = None,
+                Some(&sys::process::LISTENER) => {
+                    self.listener = passed.into_iter().next();
+                }
                 Some(&ringfence_net::listeners::TAG) => {
                     self.network.listen(&message[..length], passed);
                 }
@@ -205,6 +238,26 @@ impl Watch<'_> {
         stopped
     }
 
+    /// Answers all calls that wait.
+    fn supervise(&mut self) {
+        while let Some(listener) = &self.listener {
+            let listener = listener.as_fd();
+            match sys::caller::waiting(listener) {
+                Some(true) => {
+                    let Ok(call) = sys::notify::receive(listener) else { continue };
+                    if Sysno::new(call.call as usize) == Some(Sysno::bind) {
+                        let failed = self.duties.publish.answer(listener, &call);
+                        self.outcome.limits_hit.extend(failed);
+                    } else {
+                        self.duties.metadata.answer(listener, &call);
+                    }
+                }
+                Some(false) => return,
+                None => self.listener = None,
+            }
+        }
+    }
+
     fn message(&mut self, message: &[u8]) {
         let text = || String::from_utf8_lossy(&message[1..]).into_owned();
         match message[0] {
@@ -212,7 +265,13 @@ impl Watch<'_> {
             b'X' => self.failure = Some(LaunchError::CannotExecute(text())),
             b'N' => self.failure = Some(LaunchError::NotFound(text())),
             b'K' => self.outcome.signal = message.get(1).map(|&signal| i32::from(signal)),
-            b'R' => (self.started)(),
+            b'R' => (self.duties.started)(),
+            b'G' => self.put_right = true,
+            b'W' => {
+                self.outcome.restored = (self.duties.enforce)();
+                self.put_right = true;
+                let _ = sys::fd::send(self.child.control.as_fd(), b"w");
+            }
             b'D' => {
                 let _ = sys::signal::kill(std::process::id() as i32, SIGKILL);
             }

@@ -70,16 +70,32 @@ impl Warden<'_> {
         let _ = sys::fd::send(self.control.as_fd(), &[what, signal as u8]);
     }
 
+    /// The command has ended: ends the rest, and sees to it that protected paths are put right
+    /// before anything else can happen, by the launcher or, if that dies, here.
     fn end(&self, code: i32) -> ! {
-        if self.tier == Tier::Process {
-            self.end_descendants();
+        self.end_everything();
+        if self.guarding.quiet() {
+            let _ = sys::fd::send(self.control.as_fd(), b"G");
+        } else {
+            let _ = sys::fd::send(self.control.as_fd(), b"W");
+            if sys::fd::receive(self.control.as_fd(), &mut [0; 16], true) == Ok(0) {
+                self.orphaned();
+            }
         }
-        // The end of PID 1 is the end of its namespace: the kernel kills what is left.
         sys::process::exit_now(code)
     }
 
     /// The launcher died: end everything, put right what it would have put right, and go.
     fn orphaned(&self) -> ! {
+        self.end_everything();
+        self.guarding.enforce(None);
+        if let Some(private) = &self.private {
+            crate::state::remove_private(private);
+        }
+        sys::process::exit_now(128 + SIGKILL)
+    }
+
+    fn end_everything(&self) {
         match self.tier {
             Tier::Process => self.end_descendants(),
             Tier::Namespace => {
@@ -87,11 +103,6 @@ impl Warden<'_> {
                 while sys::process::wait_any(true).is_ok() {}
             }
         }
-        self.guarding.enforce(None);
-        if let Some(private) = &self.private {
-            crate::state::remove_private(private);
-        }
-        sys::process::exit_now(128 + SIGKILL)
     }
 
     /// Kills every descendant: those that were orphaned, in sessions of their own too, are our

@@ -5,8 +5,10 @@
 //! kernel's own [`Errno`]; meaning is given to errors by the callers, who know the rule
 //! behind each call. All `unsafe` of ringfence is in this crate.
 
+pub mod caller;
 pub mod caps;
 pub mod fd;
+pub mod file;
 pub mod identity;
 pub mod landlock;
 pub mod limit;

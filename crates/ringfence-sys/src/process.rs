@@ -5,7 +5,7 @@ use crate::seccomp::Program;
 use crate::signal::SignalSet;
 use crate::{Errno, Result, caps, fd, landlock, limit, sys};
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// Which namespaces a new process gets (`CLONE_NEW*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,7 +220,12 @@ pub struct Command {
     pub landlock: Option<landlock::Ruleset>,
     /// Filters to install, in order.
     pub filters: Vec<Program>,
+    /// A socket on which the supervisor gets the last filter's listener, if it wants it.
+    pub listener_to: Option<RawFd>,
 }
+
+/// The message that a listener comes with.
+pub const LISTENER: u8 = b'F';
 
 /// The step that failed between `clone` and `execve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -328,10 +333,27 @@ fn confine(command: &Command) -> std::result::Result<(), (Step, Errno)> {
     }
     caps::drop_all().map_err(at(Step::Capabilities))?;
     let _ = crate::signal::set_mask(command.mask);
-    for filter in &command.filters {
+    let Some((last, others)) = command.filters.split_last() else { return Ok(()) };
+    for filter in others {
         filter.install().map_err(at(Step::Filter))?;
     }
-    Ok(())
+    match command.listener_to {
+        None => last.install().map_err(at(Step::Filter)),
+        Some(socket) => install_supervised(last, socket).map_err(at(Step::Filter)),
+    }
+}
+
+/// Installs a filter and hands its listener to the supervisor.
+fn install_supervised(filter: &Program, socket: RawFd) -> Result<()> {
+    let listener = match filter.install_with_listener() {
+        Ok(listener) => listener,
+        // A sandbox in a sandbox: the outer one listens already. The calls fail with ENOSYS then.
+        Err(Errno::EBUSY) => return filter.install(),
+        Err(errno) => return Err(errno),
+    };
+    // SAFETY: the socket is the warden's, which sleeps until this process has executed.
+    let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+    crate::socket::send_with(socket, &[LISTENER], &[listener.as_fd()])
 }
 
 /// Whether the caller may execute this path, as the kernel sees it now (`faccessat(2)`).

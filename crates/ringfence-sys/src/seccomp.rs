@@ -37,6 +37,8 @@ pub const AUDIT_ARCH: u32 = 0xC000_00F3;
 
 const SET_MODE_FILTER: u32 = 1;
 const NEW_LISTENER: u32 = 1 << 3;
+/// A supervised caller is not woken by signals that do not kill it (Linux 5.19).
+const WAIT_KILLABLE: u32 = 1 << 5;
 
 /// A compiled filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +66,11 @@ impl Program {
     /// # Errors
     /// As [`Program::install`]; `EBUSY` when a filter with a listener is in force already.
     pub fn install_with_listener(&self) -> Result<OwnedFd> {
-        self.load(NEW_LISTENER).map(owned)
+        match self.load(NEW_LISTENER | WAIT_KILLABLE) {
+            Err(crate::Errno::EINVAL) => self.load(NEW_LISTENER),
+            other => other,
+        }
+        .map(owned)
     }
 }
 

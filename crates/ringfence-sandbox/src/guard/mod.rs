@@ -23,7 +23,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 use sys::Errno;
 
 /// What was there before the run.
@@ -42,9 +42,6 @@ pub(crate) struct Guarding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp(u64, u64, i128);
 
-/// The kernel's clock for change times may lag this much behind the one we read.
-const CLOCK_GRAIN: Duration = Duration::from_millis(20);
-
 fn changed(data: &fs::Metadata) -> i128 {
     i128::from(data.ctime()) * 1_000_000_000 + i128::from(data.ctime_nsec())
 }
@@ -55,8 +52,7 @@ impl Guarding {
     /// # Errors
     /// A guarded tree that is too large to be kept.
     pub fn record(plan: &Plan) -> Result<Guarding, LaunchError> {
-        let now = SystemTime::now() - CLOCK_GRAIN;
-        let since = now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i128);
+        let since = sys::file::time_mark();
         let mut guarding = Guarding {
             steps: Vec::with_capacity(plan.guards.len()),
             parents: BTreeMap::new(),
@@ -118,8 +114,23 @@ impl Guarding {
     /// Puts right what the run created or changed; returns a sentence for each. Without a
     /// session (the launcher is dead) nothing is kept.
     pub fn enforce(&self, session: Option<&str>) -> Vec<String> {
-        let mut work =
-            Work { guarding: self, quarantine: Quarantine::new(session), said: Vec::new() };
+        let mut work = self.work(Quarantine::new(session), false);
+        self.pass(&mut work);
+        work.said
+    }
+
+    /// Whether there is nothing to put right. Changes nothing.
+    pub fn quiet(&self) -> bool {
+        let mut work = self.work(Quarantine::new(None), true);
+        self.pass(&mut work);
+        work.said.is_empty()
+    }
+
+    fn work(&self, quarantine: Quarantine, only_look: bool) -> Work<'_> {
+        Work { guarding: self, quarantine, only_look, said: Vec::new() }
+    }
+
+    fn pass(&self, work: &mut Work<'_>) {
         for (step, saved) in &self.steps {
             let parent = step.path.parent().unwrap_or(Path::new("/"));
             if step.found != Found::Absent || !self.untouched(parent) {
@@ -128,11 +139,11 @@ impl Guarding {
         }
         for tree in &self.trees {
             if !self.untouched(&tree.tree) {
+                work.repository(&tree.tree);
                 work.absent_names(tree);
             }
-            sweep::sweep(&mut work, tree);
+            sweep::sweep(work, tree);
         }
-        work.said
     }
 }
 
@@ -140,6 +151,8 @@ impl Guarding {
 struct Work<'a> {
     guarding: &'a Guarding,
     quarantine: Quarantine,
+    /// Says what it would do.
+    only_look: bool,
     said: Vec<String>,
 }
 
@@ -187,7 +200,9 @@ impl Work<'_> {
         if now != Saved::Nothing {
             self.take_away(&at, &step.path, what);
         }
-        if *saved != Saved::Nothing {
+        if self.only_look {
+            self.said.push(String::new());
+        } else if *saved != Saved::Nothing {
             match saved.restore(&at) {
                 Ok(()) if now == Saved::Nothing => {
                     self.said.push(format!(
@@ -212,9 +227,6 @@ impl Work<'_> {
                 Some((last, there)) if last == first => there,
                 _ => tree.tree.join(first).symlink_metadata().is_ok(),
             };
-            if looked.is_none_or(|(last, _)| last != first) && there && first == ".git" {
-                self.git_link(&tree.tree.join(first), &tree.tree.join(first));
-            }
             looked = Some((first, there));
             if !there {
                 continue;
@@ -224,6 +236,35 @@ impl Work<'_> {
                 let step = GuardStep { path, found: Found::Absent, guarded: *guarded, rule };
                 self.step(&step, &Saved::Nothing);
             }
+            self.remove_empty(&tree.tree, name);
+        }
+    }
+
+    /// Removes the directories that were made for a name and are empty now.
+    fn remove_empty(&self, tree: &Path, name: &str) {
+        let mut relative = Path::new(name);
+        while let Some(parent) = relative.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            let path = tree.join(parent);
+            let (Some(above), Some(last)) = (path.parent(), path.file_name()) else { return };
+            let Ok(directory) = Directory::open(above) else { return };
+            if self.only_look
+                || name.starts_with(".git/")
+                || fs::remove_dir(directory.at(last)).is_err()
+            {
+                return;
+            }
+            relative = parent;
+        }
+    }
+
+    /// A `.git` at the top of a tree that is no directory (any more).
+    fn repository(&mut self, tree: &Path) {
+        let path = tree.join(".git");
+        if let Ok(data) = path.symlink_metadata()
+            && !data.is_dir()
+            && changed(&data) >= self.guarding.since
+        {
+            self.git_link(&path, &path);
         }
     }
 
@@ -269,6 +310,10 @@ impl Work<'_> {
     /// Moves something away and says so. `at` is how it is reached, `shown` its name.
     fn take_away(&mut self, at: &Path, shown: &Path, what: &str) {
         let shown = shown.display();
+        if self.only_look {
+            self.said.push(String::new());
+            return;
+        }
         self.said.push(match self.quarantine.take(at) {
             Ok(Some(kept)) => {
                 format!("{shown} was {what} inside and is protected: moved to {}", kept.display())
@@ -292,7 +337,7 @@ fn expand(directory: &Path, name: &str) -> Vec<PathBuf> {
 /// Whether a created or changed git file holds nothing that is executed.
 fn harmless(guarded: Guarded, path: &Path, now: &Saved, before: &Saved) -> bool {
     match (guarded, now, before) {
-        (Guarded::GitConfig, Saved::File { bytes, .. }, Saved::Nothing | Saved::File { .. }) => {
+        (Guarded::GitConfig, Saved::File { bytes, .. }, Saved::Nothing) => {
             // A submodule's `core.worktree` leads out of `.git`, to the repository it is in.
             let directory = path.parent().unwrap_or(path);
             let tree = path.ancestors().find(|at| at.ends_with(".git")).and_then(Path::parent);

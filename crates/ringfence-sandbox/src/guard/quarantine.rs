@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The session's quarantine; made when the first thing goes there.
@@ -27,6 +28,7 @@ impl Quarantine {
     /// # Errors
     /// It is still there.
     pub fn take(&mut self, path: &Path) -> io::Result<Option<PathBuf>> {
+        unlock(path, 0);
         match self.keep(path) {
             Ok(kept) => Ok(Some(kept)),
             Err(_) => remove(path).map(|()| None),
@@ -59,4 +61,19 @@ impl Quarantine {
 
 fn remove(path: &Path) -> io::Result<()> {
     if path.symlink_metadata()?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+}
+
+/// Gives the owner back the right to enter and to empty directories that were locked on purpose.
+/// Links are not followed, and the depth is bounded: what lies deeper is not ours to chase.
+fn unlock(path: &Path, depth: usize) {
+    let Ok(data) = path.symlink_metadata() else { return };
+    if !data.is_dir() || depth > 256 {
+        return;
+    }
+    if data.permissions().mode() & 0o700 != 0o700 {
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    }
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        unlock(&entry.path(), depth + 1);
+    }
 }

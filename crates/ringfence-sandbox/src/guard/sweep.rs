@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 /// Entries looked at in any case, and for each millisecond of the run.
 const ENTRIES: usize = 200;
 const ENTRIES_PER_MILLISECOND: usize = 40;
+/// What makes git take a directory for a repository.
+const PARTS_OF_A_REPOSITORY: [&str; 3] = ["HEAD", "objects", "refs"];
 /// A directory costs as much as this many entries.
 const DIRECTORY: usize = 20;
 
@@ -46,9 +48,11 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
         let Ok(directory) = Directory::open(&path) else { continue };
         let Ok(entries) = fs::read_dir(directory.at("")) else { continue };
         let top = path == tree.tree;
+        let mut bare = 0;
         for entry in entries.flatten() {
             budget = budget.saturating_sub(1);
             let name = entry.file_name();
+            bare += usize::from(PARTS_OF_A_REPOSITORY.iter().any(|part| name == *part));
             let wild = wild.iter().filter(|(pattern, _)| matches(pattern, &name));
             for (_, guarded) in wild {
                 look(work, &path, Path::new(&name), *guarded);
@@ -60,6 +64,11 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
             } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 queue.push_back(path.join(name));
             }
+        }
+        if bare == PARTS_OF_A_REPOSITORY.len() {
+            // A bare repository: git takes hooks and configuration from the directory itself.
+            look(work, &path, Path::new("hooks"), Guarded::GitHooks);
+            look(work, &path, Path::new("config"), Guarded::GitConfig);
         }
     }
 }

@@ -2,11 +2,11 @@
 //! stays as its PID 1 (namespace tier) or its subreaper (process tier).
 
 use super::{Prepared, failure, own_network, resolve, view};
-use crate::plan::{Landlock, LimitStep, Rights, Tier};
+use crate::plan::{Landlock, LimitStep, Rights, Tier, Verdict};
 use crate::warden;
 use ringfence_sys as sys;
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use sys::landlock::{self, access};
 use sys::limit::Resource;
@@ -151,6 +151,7 @@ fn command(prepared: &Prepared<'_>) -> Result<Command, (Report, String)> {
         Some(landlock) => Some(ruleset(landlock, prepared).map_err(setup)?),
         None => None,
     };
+    let supervised = plan.seccomp.iter().any(|rule| rule.verdict == Verdict::Supervise);
     let filters = if plan.seccomp.is_empty() {
         Vec::new()
     } else {
@@ -186,6 +187,7 @@ fn command(prepared: &Prepared<'_>) -> Result<Command, (Report, String)> {
         limits,
         landlock,
         filters,
+        listener_to: supervised.then(|| prepared.control.as_raw_fd()),
     })
 }
 

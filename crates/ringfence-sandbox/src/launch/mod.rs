@@ -22,6 +22,7 @@ use crate::network::{Filter, Network};
 use crate::plan::{EnvironmentStep, LimitStep, MountOp, Plan, Tier};
 use crate::supervise::{self, Outcome};
 use crate::trace::Trace;
+use ringfence_net::publish::Handler;
 use ringfence_policy::NetworkMode;
 use ringfence_sys as sys;
 use std::ffi::{CString, OsString};
@@ -157,8 +158,13 @@ fn run_under_our_umask(
     drop(control);
     let supervised = supervise::Child { pid, pidfd, control: ours, tier: plan.tier };
     let network = Network::new(order.filter.clone());
-    let outcome =
-        supervise::until_end(supervised, network, timeout(plan), trace, &|| started(plan));
+    let duties = supervise::Duties {
+        started: &|| started(plan),
+        enforce: &|| guarding.enforce(Some(&order.session)),
+        metadata: crate::metadata::of(plan, private.as_ref()),
+        publish: Handler::new(plan.publish.clone()),
+    };
+    let outcome = supervise::until_end(supervised, network, timeout(plan), trace, &duties);
     trace.mark("ended");
     let limits_hit = groups.limits_hit();
     drop(groups);
@@ -167,8 +173,6 @@ fn run_under_our_umask(
     }
     let mut outcome = outcome?;
     outcome.limits_hit.extend(limits_hit);
-    outcome.restored = guarding.enforce(Some(&order.session));
-    trace.mark("guards-enforced");
     Ok(outcome)
 }
 

@@ -190,7 +190,7 @@ const METADATA: [&str; 21] = [
 ];
 
 /// The rules, in order: the first that holds decides.
-pub(super) fn rules(tier: Tier, policy: &Policy) -> Vec<CallRule> {
+pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool) -> Vec<CallRule> {
     let mut rules = Vec::with_capacity(128);
     let mut add = |call, verdict, tests: &[(u8, Test)], reason| {
         rules.push(CallRule { call, verdict, tests: tests.to_vec(), reason });
@@ -205,7 +205,7 @@ pub(super) fn rules(tier: Tier, policy: &Policy) -> Vec<CallRule> {
     add("clone3", Verdict::NotImplemented, &[], unseen);
     add("clone", Verdict::Refuse, &[(0, Test::AnyBit(CLONE_NEW))], "makes namespaces");
     terminal(&mut add);
-    sockets(&mut add, tier, policy.network.mode);
+    sockets(&mut add, tier, policy.network.mode, !policy.network.publish.is_empty());
     let handle = "executes a file that has no path";
     add("execveat", Verdict::Refuse, &[(4, Test::AnyBit(AT_EMPTY_PATH))], handle);
     for (call, mode) in [("mknod", 1), ("mknodat", 2)] {
@@ -230,13 +230,9 @@ pub(super) fn rules(tier: Tier, policy: &Policy) -> Vec<CallRule> {
     if tier == Tier::Process && !policy.allow_degraded.contains(&Layer::Metadata) {
         // Landlock does not rule them, and without a read-only view they reach every file that
         // the user owns.
+        let verdict = if notify { Verdict::Supervise } else { Verdict::Refuse };
         for call in METADATA {
-            add(
-                call,
-                Verdict::Refuse,
-                &[],
-                "changes modes, owners, times or attributes of any file",
-            );
+            add(call, verdict, &[], "changes modes, owners, times or attributes of any file");
         }
     }
     add("prctl", Verdict::Refuse, &[(0, Test::Equals(PR_SET_MM))], "rewrites what /proc tells");
@@ -266,6 +262,7 @@ fn sockets(
     add: &mut impl FnMut(&'static str, Verdict, &[(u8, Test)], &'static str),
     tier: Tier,
     network: NetworkMode,
+    publishes: bool,
 ) {
     let other: Vec<_> = [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]
         .iter()
@@ -304,7 +301,12 @@ fn sockets(
         let reason = "a transport that port rules do not see (MPTCP, SCTP, SMC, UDP-Lite)";
         add("socket", Verdict::Refuse, &tests, reason);
     }
-    if tier == Tier::Namespace || network == NetworkMode::None {
+    let published = tier == Tier::Namespace && publishes && network != NetworkMode::Host;
+    if published {
+        add("bind", Verdict::Supervise, &[], "published ports get a socket of the host");
+    }
+    // A socket of the host must not be used to connect out past the namespace.
+    if !published && (tier == Tier::Namespace || network == NetworkMode::None) {
         return;
     }
     let fast_open = "connects past the port rules (landlock-lsm/linux#41)";

@@ -5,10 +5,12 @@
 //! mounted over at all, and the process tier has no mounts: these are recorded before the run
 //! and put right after it, when nothing of the sandbox lives any more.
 
-use super::grants::{Grants, expand};
+use super::grants::{Grants, expand, glob};
 use super::{PlanError, Planning};
 use crate::facts::{Kind, PathFacts};
 use crate::plan::{Found, GuardStep, GuardedTree, Tier};
+use ringfence_policy::gitconfig::parse;
+use ringfence_policy::path::normal;
 use ringfence_policy::{Access, Guarded, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -122,7 +124,11 @@ impl Wanted<'_, '_> {
         for name in &policy.protected_names {
             let first = name.name.split('/').next().unwrap_or_default();
             if first.contains(['*', '?']) {
-                // Looked for at the end only: a large directory is not listed at each start.
+                // Where the listing is long it is looked for at the end only: a start must not
+                // depend on the size of a directory.
+                for found in top.matching(first) {
+                    self.add(tree.join(found), name.guarded, &built_in_name(&name.name));
+                }
                 continue;
             }
             if !top.has(first) {
@@ -131,11 +137,7 @@ impl Wanted<'_, '_> {
                 }
                 continue;
             }
-            let rule = Source {
-                origin: "built in".to_owned(),
-                key: "protected names".to_owned(),
-                text: name.name.to_string(),
-            };
+            let rule = built_in_name(&name.name);
             if name.name.contains(['*', '?']) {
                 for path in expand(self.planning.paths, &tree, &name.name) {
                     self.add(path, name.guarded, &rule);
@@ -143,6 +145,9 @@ impl Wanted<'_, '_> {
             } else {
                 self.add(tree.join(name.name.as_ref()), name.guarded, &rule);
             }
+        }
+        if top.has(".git") {
+            self.configured(&tree);
         }
         if !policy.unprotected.is_empty() {
             absent.retain(|(name, _)| !policy.unprotected.contains(&tree.join(name.as_ref())));
@@ -153,6 +158,46 @@ impl Wanted<'_, '_> {
         });
         let nested = nested.map(|name| (name.name.clone(), name.guarded)).collect();
         GuardedTree { tree, absent, nested }
+    }
+
+    /// Files in the tree that the repository's configuration names: further configuration, hooks,
+    /// programs. Whoever writes them decides what git runs.
+    fn configured(&mut self, tree: &Path) {
+        let directory = tree.join(".git");
+        let text = self.planning.paths.text(&directory.join("config"));
+        let settings = text.and_then(|text| parse(&text).ok()).unwrap_or_default();
+        for setting in settings {
+            let Some(value) = &setting.value else { continue };
+            let included = matches!(setting.section.as_str(), "include" | "includeif");
+            let hooks = setting.section == "core" && setting.name == "hookspath";
+            let word = value.trim_start_matches('!').split_whitespace().next().unwrap_or_default();
+            if !included && !hooks && !word.contains('/') {
+                continue;
+            }
+            let base = if included { &directory } else { tree };
+            let path = normal(&base.join(word));
+            let guarded = if included {
+                Guarded::GitConfig
+            } else if hooks {
+                Guarded::GitHooks
+            } else {
+                Guarded::ExistingOnly
+            };
+            if path != tree
+                && path.starts_with(tree)
+                && !path.starts_with(directory.join("objects"))
+            {
+                self.add(path, guarded, &built_in_name(&setting.key()));
+            }
+        }
+    }
+}
+
+fn built_in_name(name: &str) -> Source {
+    Source {
+        origin: "built in".to_owned(),
+        key: "protected names".to_owned(),
+        text: name.to_owned(),
     }
 }
 
@@ -172,6 +217,13 @@ impl<'a> Top<'a> {
     fn of(paths: &'a dyn PathFacts, tree: &'a Path) -> Top<'a> {
         let listing = paths.short_list(tree, SHORT).map(|names| names.into_iter().collect());
         Top { paths, tree, listing, known: BTreeMap::new() }
+    }
+
+    /// Names that match a pattern, as far as the listing is short.
+    fn matching(&self, pattern: &str) -> Vec<OsString> {
+        let listing = self.listing.iter().flatten();
+        let matching = listing.filter(|name| name.to_str().is_some_and(|name| glob(pattern, name)));
+        matching.cloned().collect()
     }
 
     fn has(&mut self, name: &str) -> bool {

@@ -12,7 +12,8 @@ pub(super) fn steps(planning: &mut Planning<'_>, tier: Tier) -> Result<Vec<Limit
     if let Some(bytes) = limits.memory {
         let swap = ("memory.swap.max", "0".to_owned());
         let v2 = [("memory.max", bytes.to_string()), swap];
-        let v1 = [("memory.limit_in_bytes", bytes.to_string())];
+        let v1 = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"];
+        let v1 = v1.map(|file| (file, bytes.to_string()));
         if !group.add(planning, "memory", &v2, &v1) {
             let what = "memory cannot be limited: no memory control group may be made here, and \
                         limits of single processes do not add up";

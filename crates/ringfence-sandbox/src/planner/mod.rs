@@ -115,9 +115,6 @@ fn refuse_unbuilt(policy: &Policy) -> Result<(), PlanError> {
     if !network.http.is_empty() || !network.inject.is_empty() {
         return unbuilt("inspection of requests (--http, --inject)");
     }
-    if !network.publish.is_empty() {
-        return unbuilt("--publish");
-    }
     if policy.overlay.is_some() {
         return unbuilt("--overlay");
     }
@@ -137,6 +134,20 @@ fn plan_tier(
     if let Availability::No(reason) = &facts.seccomp {
         let what = format!("system calls cannot be filtered: {reason}");
         planning.missing(Layer::Seccomp, what, "use a kernel with CONFIG_SECCOMP_FILTER")?;
+    }
+    if tier == Tier::Process
+        && !policy.network.publish.is_empty()
+        && policy.network.mode != NetworkMode::Host
+    {
+        let what = "--publish needs a network namespace, which the process tier has not".to_owned();
+        let remedy = "use --tier namespace, or --network host".to_owned();
+        return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
+    }
+    if tier == Tier::Namespace && !policy.network.publish.is_empty() && !facts.seccomp_notify.yes()
+    {
+        let what = "--publish needs seccomp notification (Linux 5.9)".to_owned();
+        let remedy = "use a newer kernel, or --network host".to_owned();
+        return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
     if tier == Tier::Process && policy.network.mode == NetworkMode::Filtered {
         let asked = policy.network.allow.first().map(|rule| crate::text::source(&rule.source));
@@ -173,12 +184,17 @@ fn plan_tier(
         mounts,
         home_links,
         landlock,
-        seccomp: if facts.seccomp.yes() { calls::rules(tier, policy) } else { Vec::new() },
+        seccomp: if facts.seccomp.yes() {
+            calls::rules(tier, policy, facts.seccomp_notify.yes())
+        } else {
+            Vec::new()
+        },
         environment: environment::steps(policy, facts, tier),
         limits,
         guards: guards.steps,
         guarded_trees: guards.trees,
         network: policy.network.mode,
+        publish: policy.network.publish.clone(),
         capture: ringfence_net::Capture::of(policy),
         workdir: policy.workdir.clone(),
         degraded: planning.degraded,

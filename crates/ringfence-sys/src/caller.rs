@@ -1,0 +1,66 @@
+//! The process behind a supervised call: its memory, and whether it still waits.
+//!
+//! What a pointer argument points to may change after it was read. A supervisor reads it once
+//! and acts on what it read.
+
+use crate::notify::{Notification, waits};
+use crate::{Errno, Result, sys};
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Whether a call waits on a listener now; nothing when no process has its filter any more.
+pub fn waiting(listener: BorrowedFd<'_>) -> Option<bool> {
+    let mut entry = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let (entry_at, time_at) = (&raw mut entry, &raw const time);
+    // SAFETY: the pointers are to one entry and a timespec; no mask is given.
+    let polled = unsafe { sys!(ppoll, entry_at, 1, time_at, std::ptr::null::<u8>(), 0) };
+    match polled {
+        Ok(_) if entry.revents & libc::POLLIN != 0 => Some(true),
+        Ok(_) if entry.revents == 0 => Some(false),
+        _ => None,
+    }
+}
+
+/// Reads memory of the caller's; short at the end of what is mapped.
+///
+/// # Errors
+/// `EFAULT`; `EPERM` when the caller is out of reach; `ENOENT` when it waits no more, and what
+/// was read may be another process's.
+pub fn read_memory(
+    listener: BorrowedFd<'_>,
+    call: &Notification,
+    address: u64,
+    into: &mut [u8],
+) -> Result<usize> {
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
+    let (local_at, remote_at) = (&raw const local, &raw const remote);
+    // SAFETY: `local` describes `into`; the remote address is the other process's business.
+    let count = unsafe { sys!(process_vm_readv, call.thread, local_at, 1, remote_at, 1, 0) }?;
+    if waits(listener, call.id) { Ok(count) } else { Err(Errno::ENOENT) }
+}
+
+/// Reads a text argument of the caller's.
+///
+/// # Errors
+/// As [`read_memory`]; `ENAMETOOLONG`.
+pub fn read_text(listener: BorrowedFd<'_>, call: &Notification, address: u64) -> Result<CString> {
+    let mut bytes = Vec::new();
+    let mut at = address;
+    while bytes.len() <= libc::PATH_MAX as usize {
+        // Not across a page: the next one may not be mapped.
+        let mut page = vec![0u8; 4096 - (at as usize % 4096)];
+        let count = read_memory(listener, call, at, &mut page)?;
+        if let Some(end) = page[..count].iter().position(|&byte| byte == 0) {
+            bytes.extend_from_slice(&page[..end]);
+            return CString::new(bytes).map_err(|_| Errno::EFAULT);
+        }
+        if count == 0 {
+            return Err(Errno::EFAULT);
+        }
+        bytes.extend_from_slice(&page[..count]);
+        at += count as u64;
+    }
+    Err(Errno::ENAMETOOLONG)
+}

@@ -1,0 +1,116 @@
+//! What a file is, beside its content: owner, times, attributes.
+
+use crate::{Result, sys};
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Who owns what an open path leads to, and what kind of file it is (`st_mode`).
+///
+/// # Errors
+/// The kernel's.
+pub fn owner_and_mode(file: BorrowedFd<'_>) -> Result<(u32, u32)> {
+    // SAFETY: statx is plain numbers, for which all zeroes are valid.
+    let mut data: libc::statx = unsafe { std::mem::zeroed() };
+    let mask = libc::STATX_UID | libc::STATX_TYPE | libc::STATX_MODE;
+    let (empty, flags) = (c"".as_ptr(), libc::AT_EMPTY_PATH);
+    // SAFETY: `data` is room for the answer; the path is a NUL-terminated literal.
+    unsafe { sys!(statx, file.as_raw_fd(), empty, flags, mask, &raw mut data) }?;
+    Ok((data.stx_uid, u32::from(data.stx_mode)))
+}
+
+/// `chmod(2)`.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_mode(path: &CStr, mode: u32) -> Result<()> {
+    // SAFETY: a NUL-terminated string.
+    unsafe { sys!(fchmodat, crate::fd::CWD, path.as_ptr(), mode) }.map(drop)
+}
+
+/// `chown(2)`; `u32::MAX` leaves an identity as it is.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_owner(path: &CStr, user: u32, group: u32) -> Result<()> {
+    // SAFETY: a NUL-terminated string.
+    unsafe { sys!(fchownat, crate::fd::CWD, path.as_ptr(), user, group, 0) }.map(drop)
+}
+
+/// `utimensat(2)`: seconds and nanoseconds of access and modification; without them, now.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_times(path: &CStr, times: Option<[(i64, i64); 2]>) -> Result<()> {
+    let times = times.map(|times| times.map(|(sec, nsec)| [sec, nsec]));
+    let pointer = times.as_ref().map_or(std::ptr::null(), |times| times.as_ptr());
+    // SAFETY: the path is NUL-terminated; the times have the layout of two timespecs.
+    unsafe { sys!(utimensat, crate::fd::CWD, path.as_ptr(), pointer, 0) }.map(drop)
+}
+
+/// `setxattr(2)`.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_attribute(path: &CStr, name: &CStr, value: &[u8], flags: u32) -> Result<()> {
+    let (pointer, length) = (value.as_ptr(), value.len());
+    // SAFETY: strings are NUL-terminated; pointer and length describe `value`.
+    unsafe { sys!(setxattr, path.as_ptr(), name.as_ptr(), pointer, length, flags) }.map(drop)
+}
+
+/// `removexattr(2)`.
+///
+/// # Errors
+/// The kernel's.
+pub fn remove_attribute(path: &CStr, name: &CStr) -> Result<()> {
+    // SAFETY: strings are NUL-terminated.
+    unsafe { sys!(removexattr, path.as_ptr(), name.as_ptr()) }.map(drop)
+}
+
+/// Opens what a path names, relative to an open directory, as a place (`O_PATH`); with `follow`
+/// unset a link at its end is opened itself. Magic links (`/proc/PID/fd/N`) are not followed.
+///
+/// # Errors
+/// The kernel's.
+pub fn open_place(
+    directory: BorrowedFd<'_>,
+    path: &CStr,
+    follow: bool,
+) -> Result<std::os::fd::OwnedFd> {
+    const RESOLVE_NO_MAGICLINKS: u64 = 2;
+    let flags = libc::O_PATH | libc::O_CLOEXEC | if follow { 0 } else { libc::O_NOFOLLOW };
+    let how = [flags as u64, 0, RESOLVE_NO_MAGICLINKS];
+    let (raw, pointer) = (directory.as_raw_fd(), path.as_ptr());
+    // SAFETY: `path` is NUL-terminated; `how` has the layout and size of `struct open_how`.
+    unsafe { sys!(openat2, raw, pointer, how.as_ptr(), size_of_val(&how)) }.map(crate::fd::owned)
+}
+
+/// A point in the time of files, in nanoseconds since 1970: what changed before has an earlier
+/// change time, what changes from now on has this one or a later one.
+///
+/// Change times are taken from a clock that stands still for milliseconds. Since Linux 6.13 a
+/// change of a file whose time was looked at takes the precise time, and no later change of any
+/// file can be dated before it; on older kernels the mark is the standing clock's, so that what
+/// changed within its last step counts as later.
+pub fn time_mark() -> i128 {
+    let nanoseconds = |sec: i64, nsec: i64| i128::from(sec) * 1_000_000_000 + i128::from(nsec);
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is room for the answer.
+    let _ = unsafe { sys!(clock_gettime, libc::CLOCK_REALTIME_COARSE, &raw mut now) };
+    let coarse = nanoseconds(now.tv_sec, now.tv_nsec);
+    let precise = || {
+        // SAFETY: the name is a NUL-terminated literal.
+        let made = unsafe { sys!(memfd_create, c"clock".as_ptr(), libc::MFD_CLOEXEC) };
+        let file = crate::fd::owned(made.ok()?);
+        let mut changed = 0;
+        for _ in 0..2 {
+            crate::fd::write_all(std::os::fd::AsFd::as_fd(&file), b".").ok()?;
+            // SAFETY: stat is plain numbers, for which all zeroes are valid.
+            let mut data: libc::stat = unsafe { std::mem::zeroed() };
+            // SAFETY: `data` is room for the answer.
+            unsafe { sys!(fstat, file.as_raw_fd(), &raw mut data) }.ok()?;
+            changed = nanoseconds(data.st_ctime, data.st_ctime_nsec);
+        }
+        Some(changed)
+    };
+    precise().map_or(coarse, |precise| precise.max(coarse))
+}
