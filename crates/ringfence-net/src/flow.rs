@@ -136,7 +136,9 @@ pub(crate) async fn carry(
     let begun = Instant::now();
     let counts = Counts::default();
     let judge = |bytes: &[u8]| judge(shared, subject, bytes);
-    let result = relay::both(client, server, Gate { early, judge: &judge }, &counts).await;
+    let head = |first: &First| fits(shared, subject, first);
+    let gate = Gate { early, judge: &judge, head: &head };
+    let result = relay::both(client, server, gate, &counts).await;
     match result {
         Err(relay::Broken::Refused(text)) => subject.tell(shared, Event::Denied(text)),
         Err(relay::Broken::Io(_)) | Ok(()) => subject.tell(
@@ -158,23 +160,31 @@ fn judge(shared: &Shared, subject: &Subject, bytes: &[u8]) -> Verdict {
         First::Word => return Verdict::PassAndWatch,
         _ => {}
     }
-    let result = match &subject.host {
-        Host::Name(name) if name != "localhost" => {
-            first::fits(&first, name, rules::every_name(&shared.policy, subject.port))
+    match fits(shared, subject, &first) {
+        Err(text) => Verdict::Refuse(text),
+        Ok(()) if matches!(first, First::Http { .. }) && by_name(subject) => Verdict::Requests,
+        Ok(()) => Verdict::Pass,
+    }
+}
+
+/// Whether a name was granted, behind whose address others may be.
+fn by_name(subject: &Subject) -> bool {
+    matches!(&subject.host, Host::Name(name) if name != "localhost")
+}
+
+/// Whether what the client says fits what was granted.
+fn fits(shared: &Shared, subject: &Subject, first: &First) -> Result<(), String> {
+    match (&subject.host, first) {
+        (Host::Name(name), _) if by_name(subject) => {
+            first::fits(first, name, rules::every_name(&shared.policy, subject.port))
         }
         // The address is what was granted; a name that is denied stays so.
-        _ => match &first {
-            First::Tls { name: Some(host), .. } | First::Http { host: Some(host) }
-                if rules::denied(&shared.policy, host, subject.port) =>
-            {
-                Err(format!("the client connected to {} and asked for {host}", subject.host))
-            }
-            _ => Ok(()),
-        },
-    };
-    match result {
-        Ok(()) => Verdict::Pass,
-        Err(text) => Verdict::Refuse(text),
+        (_, First::Tls { name: Some(host), .. } | First::Http { host: Some(host) })
+            if rules::denied(&shared.policy, host, subject.port) =>
+        {
+            Err(format!("the client connected to {} and asked for {host}", subject.host))
+        }
+        _ => Ok(()),
     }
 }
 

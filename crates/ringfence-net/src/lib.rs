@@ -25,6 +25,7 @@ pub mod names;
 mod proxy;
 pub mod publish;
 mod relay;
+mod requests;
 pub mod resolver;
 pub mod rules;
 mod serve;

@@ -1,6 +1,8 @@
 //! Bytes in both directions: small amounts through a shared buffer, large ones by `splice(2)`,
 //! which moves pages and copies nothing.
 
+use crate::first::First;
+use crate::requests::Requests;
 use ringfence_sys::socket;
 use std::cell::RefCell;
 use std::io;
@@ -57,6 +59,8 @@ impl From<io::Error> for Broken {
 pub(crate) enum Verdict {
     /// They pass, and all that follows.
     Pass,
+    /// They are a request: it is looked at, and so is each one that follows.
+    Requests,
     /// They pass, and will be judged again with what follows.
     PassAndWatch,
     /// They are held until more of them is there.
@@ -68,12 +72,17 @@ pub(crate) enum Verdict {
 /// What looks at all of a client's first bytes.
 type Judge<'a> = &'a (dyn Fn(&[u8]) -> Verdict + Send + Sync);
 
+/// What looks at the head of each request.
+type JudgeHead<'a> = &'a (dyn Fn(&First) -> Result<(), String> + Send + Sync);
+
 /// Nothing of the client's passes before it is judged.
 pub(crate) struct Gate<'a> {
     /// What was read from the client already.
     pub early: Vec<u8>,
     /// Says what is done with them.
     pub judge: Judge<'a>,
+    /// Says whether a request may pass.
+    pub head: JudgeHead<'a>,
 }
 
 /// Relays until both directions have ended, or one side failed: then both are reset.
@@ -134,6 +143,10 @@ async fn upward(
     loop {
         match (gate.judge)(&first) {
             Verdict::Pass => break,
+            Verdict::Requests => {
+                let unsent = first.split_off(passed);
+                return requests(client, server, gate.head, first, unsent, count).await;
+            }
             Verdict::Refuse(text) => return Err(Broken::Refused(text)),
             Verdict::Hold => {}
             Verdict::PassAndWatch => {
@@ -159,6 +172,53 @@ async fn upward(
     count.fetch_add(first.len() as u64, Relaxed);
     drop(first);
     pump(client, server, count).await
+}
+
+/// Relays a client's requests, each looked at.
+async fn requests(
+    client: ReadHalf<'_>,
+    mut server: WriteHalf<'_>,
+    head: JudgeHead<'_>,
+    passed: Vec<u8>,
+    mut unsent: Vec<u8>,
+    count: &AtomicU64,
+) -> Result<(), Broken> {
+    let mut requests = Requests::default();
+    let mut out = Vec::new();
+    // What passed already is a part of a method: it only has to be known.
+    requests.feed(&passed, head, &mut out).map_err(Broken::Refused)?;
+    let mut skip = passed.len();
+    loop {
+        requests.feed(&unsent, head, &mut out).map_err(Broken::Refused)?;
+        let from = skip.min(out.len());
+        if matches!(requests, Requests::Free) {
+            server.write_all(&out[from..]).await?;
+            count.fetch_add(out.len() as u64, Relaxed);
+            return pump(client, server, count).await;
+        }
+        server.write_all(&out[from..]).await?;
+        skip -= from;
+        count.fetch_add(out.len() as u64, Relaxed);
+        out.clear();
+        unsent.clear();
+        loop {
+            client.readable().await?;
+            let more = SHARED.with_borrow_mut(|buffer| {
+                let count = client.try_read(buffer)?;
+                unsent.extend_from_slice(&buffer[..count]);
+                Ok(count)
+            });
+            match more {
+                Ok(0) => {
+                    server.shutdown().await?;
+                    return Ok(());
+                }
+                Ok(_) => break,
+                Err(error) if wait(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
 }
 
 /// Whether an error only means "not now".

@@ -105,6 +105,13 @@ fn judge(line: &[u8], target: &[u8], hosts: Vec<&[u8]>) -> First {
         },
         _ => return First::Broken("a request with two Hosts"),
     };
+    if line.starts_with(b"CONNECT ") {
+        return match (authority(target), named) {
+            (Some(host), None) => First::Http { host: Some(host) },
+            (Some(host), Some(named)) if host == named => First::Http { host: Some(host) },
+            _ => First::Broken("a CONNECT to one host and another in Host"),
+        };
+    }
     // An absolute target wins over the Host field, so both must be the same.
     let lower = target.to_ascii_lowercase();
     let absolute = [&b"http://"[..], b"https://"].into_iter().find(|s| lower.starts_with(s));

@@ -334,3 +334,11 @@ pub fn witness(mut stream: TcpStream) {
         let _ = stream.write_all(b"got");
     }
 }
+
+/// Answers each read with how many bytes it was.
+pub fn count(mut stream: TcpStream) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        let _ = stream.write_all(format!("{count}\n").as_bytes());
+    }
+}
