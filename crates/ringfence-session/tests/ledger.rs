@@ -28,7 +28,7 @@ fn start(sessions: &Path, id: &str) -> Ledger {
 
 fn decision(number: u64) -> Event {
     Event::Decision {
-        verdict: if number % 2 == 0 { Verdict::Allow } else { Verdict::Deny },
+        verdict: if number.is_multiple_of(2) { Verdict::Allow } else { Verdict::Deny },
         act: "read".into(),
         object: format!("/file/{number}"),
         rule: "~/.ssh (profile default, filesystem.deny)".into(),

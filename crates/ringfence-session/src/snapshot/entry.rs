@@ -176,10 +176,11 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// Nobody wrote to it in between, though names may have come or gone.
-    pub fn same_bytes(&self, other: &Stamp) -> bool {
-        let bytes = |stamp: &Stamp| (stamp.device, stamp.inode, stamp.size, stamp.modified);
-        bytes(self) == bytes(other)
+    /// It is still the same thing, and nobody wrote to it in between, though names may have come
+    /// or gone.
+    pub fn stands_for(&self, other: &Stamp, file: bool) -> bool {
+        let thing = (self.device, self.inode) == (other.device, other.inode);
+        thing && (!file || (self.size, self.modified) == (other.size, other.modified))
     }
 
     fn write(&self, out: &mut Vec<u8>) {

@@ -51,8 +51,8 @@ use std::path::{Path, PathBuf};
 pub struct Options {
     /// Where the store stands; by default under the user's state directory.
     pub directory: Option<PathBuf>,
-    /// Flush to the disk at the end of each operation: safe against a power cut, at the price
-    /// of one flush.
+    /// Flush the store to the disk in each operation, a revert before it touches the workspace:
+    /// whatever a power cut does to the files, both states of them are in the store.
     pub durable: bool,
     /// The store may take no more bytes than this.
     pub limit: Option<u64>,

@@ -4,7 +4,7 @@
 //! again finishes what was interrupted. Nothing is ever written in place (a hard link may lead
 //! out of the workspace), and nothing is removed that is not in the store by then.
 
-use super::beneath::{self, shown, split};
+use super::beneath::{self, Found, shown, split};
 use super::compare::{Change, What};
 use super::content;
 use super::database::Database;
@@ -143,11 +143,7 @@ impl Apply<'_> {
         };
         let seen = self.seen(path).ok_or_else(changed)?;
         let is_file = now.file_type == FileType::RegularFile;
-        let same = if is_file {
-            now.stamp.same_bytes(&seen)
-        } else {
-            (now.stamp.device, now.stamp.inode) == (seen.device, seen.inode)
-        };
+        let same = now.stamp.stands_for(&seen, is_file);
         if same { Ok(true) } else { Err(changed()) }
     }
 
@@ -243,18 +239,41 @@ impl Apply<'_> {
         self.dress(&file, entry, path)
     }
 
+    /// Moves what was made to its path. What it replaces is taken aside by an exchange, and
+    /// looked at before it is removed: a write at the last moment is not lost. (A plain rename
+    /// over a file would also make ext4 start to write at once.)
     fn rename(&mut self, path: &[u8], replace: bool) -> Result<()> {
         fault::point("rename");
-        let temporary = self.temporary;
-        let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        let shown = self.path.join(shown(path));
+        let (temporary, seen) = (self.temporary, self.seen(path));
+        let same = |found: Found| {
+            let file = found.file_type == FileType::RegularFile;
+            seen.is_some_and(|seen| found.stamp.stands_for(&seen, file))
+        };
         let done = self.within("rename", path, |parent, name| {
-            match rustix::fs::renameat_with(parent, temporary, parent, name, flags) {
-                Err(Errno::EXIST) => Ok(false),
-                result => result.map(|()| true),
+            let swap = || {
+                let flags = RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(parent, temporary, parent, name, flags)
+            };
+            let swapped = if replace { swap() } else { Err(Errno::NOENT) };
+            match swapped {
+                Ok(()) if beneath::stat(parent, temporary).is_ok_and(same) => {
+                    fault::point("exchanged");
+                    rustix::fs::unlinkat(parent, temporary, AtFlags::empty()).map(|()| true)
+                }
+                Ok(()) => swap().map(|()| false),
+                Err(error) => {
+                    // Nothing is there, or this file system cannot exchange.
+                    let over = replace && error != Errno::NOENT;
+                    let flags = if over { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+                    match rustix::fs::renameat_with(parent, temporary, parent, name, flags) {
+                        Err(Errno::EXIST) => Ok(false),
+                        result => result.map(|()| true),
+                    }
+                }
             }
         })?;
-        if done { Ok(()) } else { Err(SessionError::Changed(shown)) }
+        let shown = || self.path.join(shown(path));
+        if done { Ok(()) } else { Err(SessionError::Changed(shown())) }
     }
 
     /// Makes a path another name of the first one.
