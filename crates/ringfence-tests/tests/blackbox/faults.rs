@@ -57,7 +57,12 @@ fn a_launcher_killed_at_any_stage_leaves_no_process_mount_or_ghost() {
                 .collect();
             assert_eq!(left, [""; 0], "at {stage}");
             for ghost in [".vscode", ".envrc"] {
-                assert!(!place.project(ghost).exists(), "{ghost} at {stage}");
+                assert!(
+                    !place.project(ghost).exists(),
+                    "{ghost} at {stage}, {:?} {:?}",
+                    place.person,
+                    place.tier
+                );
             }
         }
     });

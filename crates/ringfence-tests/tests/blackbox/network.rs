@@ -146,17 +146,3 @@ print(errno_of(17, 3, 0), errno_of(40, 1, 0), errno_of(16, 3, 15), errno_of(38, 
         place.run(&["--network", "host"], &["python3", "-c", control]).ends(0);
     });
 }
-
-#[test]
-fn what_this_build_lacks_is_refused_by_name() {
-    everywhere(|place| {
-        for options in [["--overlay=keep", "--no-record"], ["--publish", "1"], ["--libs", "exact"]]
-        {
-            let ended = place.run(&options, &["sh", "-c", "echo ran"]);
-            if ended.code == 125 {
-                ended.says("not available in this build");
-            }
-            assert!(ended.code == 0 || ended.text().is_empty(), "{options:?}: {}", ended.err);
-        }
-    });
-}
