@@ -100,14 +100,37 @@ impl Capture {
 /// # Errors
 /// A sentence that names the step. The command must not run then.
 pub fn inside(control: BorrowedFd<'_>, capture: &Capture) -> Result<(), String> {
-    let ipv6 = route::all_local()
-        .map_err(|errno| failure("make every address local to the sandbox", errno))?;
+    let ipv6 = all_local()?;
+    match nft::install(&capture.rules()) {
+        Ok(()) => listen(control, capture, ipv6, true),
+        Err(errno) if missing(errno) => listen(control, capture, ipv6, false),
+        Err(errno) => Err(failure("redirect connections by nftables", errno)),
+    }
+}
+
+/// The same for a kernel without nftables: a listener at every address for each port that some rule
+/// allows. A connection to any other port finds nobody, or a server of the sandbox's own.
+///
+/// Answers over UDP come from 127.0.0.1 then, which a resolver accepts only when that is the server
+/// it asked; with another one in `resolv.conf`, names need DNS over TCP (`RES_OPTIONS=use-vc`).
+///
+/// # Errors
+/// As [`inside`]; too many ports.
+pub fn inside_by_ports(control: BorrowedFd<'_>, capture: &Capture) -> Result<(), String> {
+    listen(control, capture, all_local()?, false)
+}
+
+fn all_local() -> Result<bool, String> {
+    route::all_local().map_err(|errno| failure("make every address local to the sandbox", errno))
+}
+
+fn listen(
+    control: BorrowedFd<'_>,
+    capture: &Capture,
+    ipv6: bool,
+    redirected: bool,
+) -> Result<(), String> {
     let mut listeners = Listeners { ipv6, sockets: Vec::with_capacity(8) };
-    let redirected = match nft::install(&capture.rules()) {
-        Ok(()) => true,
-        Err(errno) if missing(errno) => false,
-        Err(errno) => return Err(failure("redirect connections by nftables", errno)),
-    };
     let mut add = |role, socket: io::Result<OwnedFd>, port: u16| match socket {
         Ok(socket) => {
             listeners.sockets.push((role, socket));

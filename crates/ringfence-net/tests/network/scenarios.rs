@@ -19,6 +19,7 @@ pub const ALL: &[(&str, fn())] = &[
     ("a_thousand_at_once", a_thousand_at_once),
     ("a_slow_name_delays_nobody", a_slow_name_delays_nobody),
     ("deny_beats_allow", deny_beats_allow),
+    ("without_nftables_the_allowed_ports_are_filtered", without_nftables),
     ("a_published_port_is_served_to_the_host", a_published_port_is_served_to_the_host),
     ("a_published_socket_reaches_nothing_else", a_published_socket_reaches_nothing_else),
     ("other_binds_are_the_sandboxs_own", other_binds_are_the_sandboxs_own),
@@ -412,5 +413,31 @@ EOF"#;
     publish(&mut sandbox.policy, "127.0.0.1", 18765, 7002);
     let ran = sandbox.run(script, vec![Server::new("127.0.0.1:18765", witness)]);
     let expected = "('127.0.0.1', 7001)\n('0.0.0.0', 7000)\n('::', 7000)\nTrue\nEADDRINUSE\n";
+    assert_eq!(ran.output, expected);
+}
+
+fn without_nftables() {
+    let mut sandbox = Sandbox::new(&["site.test", "localhost:18765"], &[], HOSTS);
+    sandbox.by_ports = true;
+    let script = r#"
+        export RES_OPTIONS=use-vc
+        curl -sS -m 5 http://site.test/ || exit 1
+        curl -sS -6 -m 5 http://site.test/ || exit 2
+        curl -sS -m 5 http://localhost:18765/ || exit 3
+        reset 10 http://5.5.5.5/
+        reset 11 http://site.test:81/
+        reset 12 http://localhost:18766/
+        reset 13 http://127.0.0.1:80/
+        curl -s -m 5 http://other.test/; [ $? = 6 ] || exit 14
+        exit 0"#;
+    let servers = vec![
+        Server::new("[::]:80", web),
+        Server::new("[::]:81", web),
+        Server::new("127.0.0.1:18765", web),
+        Server::new("127.0.0.1:18766", web),
+    ];
+    let ran = sandbox.run(script, servers);
+    assert_eq!(ran.code, 0);
+    let expected = "served at [::ffff:5.5.5.5]:80\n".repeat(2) + "served at 127.0.0.1:18765\n";
     assert_eq!(ran.output, expected);
 }

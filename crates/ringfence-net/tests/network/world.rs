@@ -8,7 +8,7 @@ use ringfence_policy::{HostRule, NetworkMode, NetworkRule, Policy, Publish, Sour
 use ringfence_sys as sys;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -109,6 +109,8 @@ pub struct Sandbox {
     /// The host's `/etc/resolv.conf`.
     pub resolv: String,
     pub upstream: Upstream,
+    /// The kernel has no nftables.
+    pub by_ports: bool,
     /// What a client outside does once the script says `ready`.
     pub outside: Option<fn()>,
 }
@@ -120,6 +122,7 @@ impl Sandbox {
             hosts: hosts.to_owned(),
             resolv: String::new(),
             upstream: Upstream::default(),
+            by_ports: false,
             outside: None,
         }
     }
@@ -132,8 +135,16 @@ impl Sandbox {
         let namespaces = Namespaces::USER.and(Namespaces::NETWORK).and(Namespaces::PID);
         let identity = identity();
         let supervised = !self.policy.network.publish.is_empty();
+        let set_up = if self.by_ports { capture::inside_by_ports } else { capture::inside };
         let pidfd = match sys::process::fork_into(namespaces, None).expect("namespaces") {
-            Forked::Child => inside(identity, theirs, write, &capture, supervised, script),
+            Forked::Child => inside(
+                identity,
+                theirs,
+                write,
+                &|control| set_up(control, &capture),
+                supervised,
+                script,
+            ),
             Forked::Parent(_, pidfd) => pidfd,
         };
         drop((theirs, write));
@@ -248,14 +259,14 @@ fn inside(
     identity: Identity,
     control: OwnedFd,
     output: OwnedFd,
-    capture: &Capture,
+    set_up: &dyn Fn(BorrowedFd<'_>) -> Result<(), String>,
     supervised: bool,
     script: &str,
 ) -> ! {
     map(identity);
     sys::netlink::loopback_up().expect("loopback");
     let begun = std::time::Instant::now();
-    if let Err(text) = capture::inside(control.as_fd(), capture) {
+    if let Err(text) = set_up(control.as_fd()) {
         let _ = sys::fd::send(control.as_fd(), text.as_bytes());
         sys::process::exit_now(125);
     }
