@@ -50,7 +50,7 @@ impl Stream {
     }
 
     /// Reads to the end: until nobody holds the stream open any more.
-    fn to_end(mut self, what: &str) -> Vec<u8> {
+    fn read_out(mut self, what: &str) -> Vec<u8> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.chunks.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -115,7 +115,7 @@ impl Running {
         if !came {
             let read = self.out.take().map(|out| out.read).unwrap_or_default();
             let _ = self.child.kill();
-            let err = self.err.take().map(|err| err.to_end("standard error")).unwrap_or_default();
+            let err = self.err.take().map(|err| err.read_out("standard error")).unwrap_or_default();
             let (read, err) = (String::from_utf8_lossy(&read), String::from_utf8_lossy(&err));
             panic!("{text:?} was not printed, but {read:?}; it said: {err}");
         }
@@ -150,8 +150,8 @@ impl Running {
             panic!("it does not end");
         }
         let status = self.child.wait().expect("a child of ours");
-        let out = self.out.take().map(|out| out.to_end("standard output")).unwrap_or_default();
-        let err = self.err.take().map(|err| err.to_end("standard error")).unwrap_or_default();
+        let out = self.out.take().map(|out| out.read_out("standard output")).unwrap_or_default();
+        let err = self.err.take().map(|err| err.read_out("standard error")).unwrap_or_default();
         Finished::new(status, out, &err)
     }
 }

@@ -148,6 +148,26 @@ fn what_is_protected_is_put_right_when_the_launcher_is_killed() {
 }
 
 #[test]
+fn what_is_protected_is_put_right_when_the_launcher_dies_with_the_command() {
+    everywhere(|place| {
+        place.shell("mkfifo gate").ends(0);
+        let script = "mkdir .vscode; echo x > .vscode/tasks.json; echo ready; cat gate";
+        let mut running = place.start(&[], &["sh", "-c", script]);
+        running.printed("ready\n");
+        let [watcher] = children(running.pid())[..] else { panic!("one child") };
+        // The launcher sleeps while the command ends: what the watcher tells it stays unread.
+        running.signal(Signal::STOP);
+        let gate = std::fs::OpenOptions::new().write(true).open(place.project("gate")).unwrap();
+        drop(gate);
+        while !children(watcher as u32).is_empty() {}
+        running.signal(Signal::KILL);
+        running.finish().ends(137);
+        assert!(!place.project(".vscode").exists(), "{:?} {:?}", place.person, place.tier);
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+#[test]
 fn twenty_at_once() {
     everywhere(|place| {
         let all: Vec<Running> = (0..20)
