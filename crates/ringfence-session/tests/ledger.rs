@@ -287,6 +287,60 @@ fn what_was_flushed_outlives_a_kill() {
     assert_eq!(again.events(0, &[], false).unwrap(), rows);
 }
 
+/// `logs --follow` shows what comes while it waits, and ends with the session, also with one
+/// that is killed.
+#[test]
+fn following_ends_with_the_session() {
+    for killed in [false, true] {
+        let state = tempfile::tempdir().unwrap();
+        let sessions = state.path().join("ringfence/sessions");
+        let id = if killed { "killed" } else { "one" };
+        let again = |name: &str| {
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name, "--ignored", "--nocapture", "-q"])
+                .env("XDG_STATE_HOME", state.path())
+                .env("RINGFENCE_TEST_SESSIONS", &sessions)
+                .env("RINGFENCE_TEST_SESSION", id)
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        };
+        let mut launcher = killed.then(|| again("child"));
+        if let Some(launcher) = &mut launcher {
+            let out = launcher.stdout.take().unwrap();
+            BufReader::new(out).lines().find(|l| l.as_ref().unwrap().starts_with("flushed"));
+        }
+        let ledger = (!killed).then(|| start(&sessions, id));
+        if let Some(ledger) = &ledger {
+            ledger.recorder().unwrap().record(None, decision(1));
+            assert!(ledger.flush(LONG));
+        }
+        let mut follower = again("follower");
+        let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+        let mut shows = |what: &str| lines.any(|line| line.unwrap().contains(what));
+        assert!(shows("DENIED read /file/1 "));
+        if let Some(ledger) = ledger {
+            ledger.recorder().unwrap().record(None, decision(3));
+            assert!(shows("DENIED read /file/3 "));
+            ledger.end(Ended::Code(0)).unwrap();
+        }
+        if let Some(mut launcher) = launcher {
+            launcher.kill().unwrap();
+            launcher.wait().unwrap();
+        }
+        assert!(!shows("no such line"));
+        assert!(follower.wait().unwrap().success());
+    }
+}
+
+#[test]
+#[ignore = "run by another test, as a process of its own"]
+fn follower() {
+    let id = std::env::var_os("RINGFENCE_TEST_SESSION").unwrap();
+    let args = vec![id, "--follow".into(), "--denied".into()];
+    assert_eq!(ringfence_session::cli::logs(args), Ok(0));
+}
+
 #[test]
 #[ignore = "run by another test, as a process of its own"]
 fn child() {

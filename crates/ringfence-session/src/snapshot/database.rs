@@ -90,15 +90,15 @@ impl Database {
         if version > VERSION {
             return Err(SessionError::Newer { path, found: version, known: VERSION });
         }
-        // The page size counts only before the first table.
+        // The page size counts only before the first table. The cache, KiB, is taken as it is
+        // used: pages of the index that do not fit are written again and again.
         let flush = if durable { "FULL" } else { "NORMAL" };
-        let settings = if version == 0 {
-            format!(
-                "PRAGMA page_size = 16384; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = {flush};"
-            )
+        let first = if version == 0 {
+            "PRAGMA page_size = 16384; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;"
         } else {
-            format!("PRAGMA synchronous = {flush};")
+            ""
         };
+        let settings = format!("{first} PRAGMA synchronous = {flush}; PRAGMA cache_size = -65536;");
         connection.execute_batch(&settings).map_err(failed)?;
         if version == 0 {
             // Two may meet here: the second finds the version set.

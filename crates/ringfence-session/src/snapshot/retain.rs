@@ -192,23 +192,15 @@ impl Database {
 
     /// Removes what no snapshot needs.
     pub(super) fn sweep(&mut self) -> Result<()> {
-        let clones = self.transaction(|database| {
+        let needed = self.transaction(|database| {
             let needed = database.needed()?;
-            let all: rusqlite::Result<Vec<(i64, Hash, i64)>> = database
+            let all: rusqlite::Result<Vec<(i64, Hash)>> = database
                 .connection
-                .prepare("SELECT id, hash, encoding FROM object")
+                .prepare("SELECT id, hash FROM object")
                 .and_then(|mut statement| {
-                    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-                    statement.query_map([], row)?.collect()
+                    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
                 });
-            let mut clones = Vec::new();
-            for (id, hash, encoding) in database.run(all)? {
-                if needed.contains(&hash) {
-                    continue;
-                }
-                if encoding == 2 {
-                    clones.push(database.clone_path(&hash));
-                }
+            for (id, _) in database.run(all)?.iter().filter(|(_, hash)| !needed.contains(hash)) {
                 let done = database
                     .connection
                     .prepare_cached("DELETE FROM object WHERE id = ?1")
@@ -219,10 +211,18 @@ impl Database {
             fault::point("sweep");
             let reset = "UPDATE counter SET value = 0 WHERE name = 'deleted'";
             database.run(database.connection.execute(reset, []))?;
-            Ok(clones)
+            Ok(needed)
         })?;
-        for clone in clones {
-            let _ = std::fs::remove_file(clone);
+        // Clones go when nothing names them any more, those of a killed `create` too.
+        let clones = std::fs::read_dir(self.directory.join("clones"));
+        let needed: HashSet<String> = match &clones {
+            Ok(_) => needed.iter().map(super::database::hex).collect(),
+            Err(_) => return Ok(()),
+        };
+        for clone in clones.into_iter().flatten().flatten() {
+            if !clone.file_name().to_str().is_some_and(|name| needed.contains(name)) {
+                let _ = std::fs::remove_file(clone.path());
+            }
         }
         Ok(())
     }
