@@ -146,6 +146,9 @@ fn without_seccomp() {
     let both = json!({
         "refused": difference(&without()),
         "accepted": difference(&without().option(Key::AllowDegraded, "seccomp")),
+        "no notification, process": difference(
+            &host().facts(|facts| facts.seccomp_notify = no("too old")).process()
+        ),
         "no notification": difference(&host().facts(|facts| facts.seccomp_notify = no("too old"))),
     });
     golden("no-seccomp", &both);
@@ -209,6 +212,10 @@ fn network_and_sockets() {
         "host": difference(&host().option(Key::Mode, "host")),
         "host, process": difference(&host().option(Key::Mode, "host").process()),
         "host, Landlock 5": difference(&host().option(Key::Mode, "host").abi(5)),
+        "filtered": difference(&host().option(Key::AllowHost, "example.org")),
+        "filtered, process": difference(&host().option(Key::AllowHost, "example.org").process()),
+        "published": difference(&host().option(Key::Publish, "3000")),
+        "published, process": difference(&host().option(Key::Publish, "3000").process()),
         "a socket": difference(&host().option(Key::Sockets, "/run/docker.sock")),
         "a socket, process": difference(&host().option(Key::Sockets, "/run/docker.sock").process()),
         "a tree with sockets": difference(&host().option(Key::Read, "/run")),
