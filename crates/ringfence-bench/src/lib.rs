@@ -43,12 +43,12 @@ use std::process::ExitCode;
 /// (the caller's own, as a rule). The caller's program must pass `bench …` on to this function, because
 /// parts of it run inside sandboxes as `PROGRAM bench __tool …`.
 #[must_use]
-pub fn main(args: Vec<OsString>, ringfence: PathBuf) -> ExitCode {
+pub fn main(args: Vec<OsString>, ringfence: PathBuf) -> u8 {
     match run(args, ringfence) {
-        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(125)),
+        Ok(code) => u8::try_from(code).unwrap_or(125),
         Err(error) => {
             eprintln!("ringfence: {error}");
-            ExitCode::from(125)
+            125
         }
     }
 }
@@ -59,7 +59,7 @@ pub fn main_standalone(mut args: Vec<OsString>, ringfence: PathBuf) -> ExitCode 
     if args.first().is_some_and(|first| first == "bench") {
         args.remove(0);
     }
-    main(args, ringfence)
+    ExitCode::from(main(args, ringfence))
 }
 
 fn run(args: Vec<OsString>, ringfence: PathBuf) -> Result<i32> {

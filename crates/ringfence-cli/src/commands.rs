@@ -34,11 +34,11 @@ const fn command(
 }
 
 /// All commands of this build.
-pub const COMMANDS: [Command; 13] = [
+pub const COMMANDS: [Command; 15] = [
     command("run", "[OPTIONS] [--] CMD [ARG...]", "Run a command in a sandbox", &POLICY, |a| {
         run::run(a)
     }),
-    command("shell", "[OPTIONS]", "An interactive shell inside", &POLICY, |a| run::shell(a)),
+    command("shell", "[OPTIONS]", "An interactive shell inside", &POLICY, run::shell),
     command(
         "plan",
         "[OPTIONS] [-- CMD]",
@@ -91,6 +91,19 @@ pub const COMMANDS: [Command; 13] = [
     },
     command("man", "", "Print the man page", &PLAIN, generate::man),
     command("schema", "", "Print the JSON Schema of profile files", &PLAIN, generate::schema),
+    command("bench", "[GROUP...] [OPTIONS]", "Measure, beside the alternatives", &[], bench),
+    Command {
+        subcommands: &[
+            "create", "list", "show", "changes", "diff", "history", "revert", "compact", "delete",
+        ],
+        ..command(
+            "snapshot",
+            "create|list|show|changes|diff|history|revert|compact|delete",
+            "Keep and bring back states of a directory",
+            &[],
+            snapshot,
+        )
+    },
     command("version", "", "Print the version", &PLAIN, |_| {
         println!("ringfence {}", env!("CARGO_PKG_VERSION"));
         Ok(0)
@@ -98,10 +111,22 @@ pub const COMMANDS: [Command; 13] = [
 ];
 
 /// Commands of the interface that come with their own parts.
-const UNBUILT: [&str; 17] = [
-    "exec", "learn", "ps", "show", "logs", "kill", "rm", "gc", "snapshot", "overlay", "mcp",
-    "bench", "allow", "watch", "fork", "hooks", "report",
+const UNBUILT: [&str; 15] = [
+    "exec", "learn", "ps", "show", "logs", "kill", "rm", "gc", "overlay", "mcp", "allow", "watch",
+    "fork", "hooks", "report",
 ];
+
+/// `ringfence bench`: the suite drives this very program from outside.
+fn bench(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let program = std::env::current_exe().map_err(Fault::of)?;
+    // The suite tells its own failures.
+    Ok(ringfence_bench::main(arguments, program))
+}
+
+/// `ringfence snapshot`
+fn snapshot(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    ringfence_session::cli::snapshot(arguments).map_err(Fault::usage)
+}
 
 /// Calls a command by name.
 ///
