@@ -10,6 +10,7 @@ mod information;
 mod kernel_calls;
 mod lifetime;
 mod limits;
+mod metadata;
 mod network;
 mod programs;
 mod protected;

@@ -1,0 +1,133 @@
+//! Modes, owners, times and attributes: the program's own to change where it may write, and
+//! nowhere else, by whichever of the many calls and ways to name a file.
+
+use ringfence_tests::{Place, everywhere};
+
+/// Every way to reach `there`, of which the caller is the owner, and `here`, which may be
+/// written. Prints the errno of each act on each.
+const ACTS: &str = r#"
+import ctypes, errno, os, sys
+there, here = sys.argv[1], sys.argv[2]
+libc = ctypes.CDLL(None, use_errno=True)
+def way(path):
+    folder, name = os.path.split(path)
+    d = os.open(folder, os.O_PATH)
+    f = None
+    try: f = os.open(path, os.O_RDONLY)
+    except OSError: pass
+    p = os.open(path, os.O_PATH)
+    os.symlink(path, 'link') if not os.path.islink('link') else None
+    yield 'chmod', lambda: os.chmod(path, 0o640)
+    yield 'relative', lambda: os.chmod(os.path.relpath(path), 0o640)
+    yield 'dotted', lambda: os.chmod('./../project/../../' + os.path.relpath(path, '../..'), 0o640)
+    yield 'link', lambda: os.chmod('link', 0o640)
+    yield 'fchmodat', lambda: os.chmod(name, 0o640, dir_fd=d)
+    yield 'own', lambda: os.chmod('/proc/self/fd/%d' % p, 0o640)
+    yield 'thread', lambda: os.chmod('/proc/thread-self/fd/%d' % p, 0o640)
+    yield 'root', lambda: os.chmod('/proc/self/root' + path, 0o640)
+    yield 'cwd', lambda: os.chmod('/proc/self/cwd/' + os.path.relpath(path), 0o640)
+    yield 'utime', lambda: os.utime(path, (1, 1))
+    yield 'utimensat', lambda: os.utime(name, (1, 1), dir_fd=d)
+    yield 'chown', lambda: os.chown(path, os.getuid(), os.getgid())
+    yield 'lchown', lambda: os.lchown(path, os.getuid(), os.getgid())
+    yield 'truncate', lambda: os.truncate(path, 0)
+    if f is not None:
+        yield 'fchmod', lambda: os.fchmod(f, 0o640)
+        yield 'futimens', lambda: os.utime(f, (1, 1))
+        yield 'fchown', lambda: os.fchown(f, os.getuid(), os.getgid())
+    yield 'creat', lambda: os.close(os.open(path, os.O_WRONLY | os.O_TRUNC))
+    yield 'hardlink', lambda: os.link(path, 'hard')
+    yield 'rename', lambda: os.rename(path, path + '.new')
+def tried(path):
+    for name, act in way(path):
+        try: act(); print(name, 'done')
+        except OSError as error: print(name, errno.errorcode[error.errno])
+    if os.path.islink('link'): os.unlink('link')
+try:
+    print('there'); tried(there)
+except OSError as error:
+    print('all', errno.errorcode[error.errno])
+print('control'); tried(here)
+"#;
+
+fn state(place: &Place) -> String {
+    let secret = place.text("outside/secret");
+    place.shell(&format!("stat -c '%a %u %g %Y %Z %h %s' {secret}; cat {secret}")).well()
+}
+
+#[test]
+fn no_call_and_no_name_changes_what_is_only_readable() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.file("home/project/acts.py", ACTS);
+        place.file("home/project/mine", "mine");
+        let secret = place.text("outside/secret");
+        let mine = place.text("home/project/mine");
+        for options in [&["-r", &secret][..], &["-r", &place.text("outside")], &[]] {
+            let before = state(place);
+            let said = place.run(options, &["python3", "acts.py", &secret, &mine]).well();
+            let (there, here) = said.split_once("control\n").unwrap();
+            let who = format!("{:?} {:?} {options:?}", place.person, place.tier);
+            let done: Vec<_> = there.lines().filter(|line| line.ends_with("done")).collect();
+            assert_eq!(done, [""; 0], "{who}");
+            assert_eq!(state(place), before, "{who}: {there}");
+            let failed: Vec<_> = here.lines().filter(|line| !line.ends_with("done")).collect();
+            assert_eq!(failed, [""; 0], "the control, {who}");
+            place.shell("mv mine.new mine; rm -f hard link").ends(0);
+        }
+    });
+}
+
+#[test]
+fn a_name_that_changes_while_it_is_judged_leads_nowhere_else() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.file("home/project/mine", "mine");
+        place.directory("home/project/d");
+        // One process exchanges what a name stands for as fast as it can, another acts on it.
+        let script = r#"
+import os, sys
+there = sys.argv[1]
+child = os.fork()
+if child == 0:
+    while True:
+        for target in ('mine', there):
+            os.symlink(target, 'd/next'); os.rename('d/next', 'd/name')
+for _ in range(3000):
+    try: os.chmod('d/name', 0o604)
+    except OSError: pass
+os.kill(child, 9)
+"#;
+        let secret = place.text("outside/secret");
+        let before = state(place);
+        place.run(&["-r", &secret], &["python3", "-c", script, &secret]).ends(0);
+        assert_eq!(state(place), before, "{:?} {:?}", place.person, place.tier);
+    });
+}
+
+#[test]
+fn programs_that_set_modes_and_times_work() {
+    everywhere(|place| {
+        place
+            .sh(&[], "echo x > a && chmod 750 a && touch -d 2001-01-01 a && cp -p a b && cmp a b")
+            .quiet();
+        place
+            .sh(&[], "mkdir d && cp -a a d/ && tar cf t.tar d && rm -r d && tar xpf t.tar")
+            .quiet();
+        place.sh(&[], "install -m 711 a c && ln -s a l && touch -h l && chmod -R u+w d").quiet();
+        place
+            .sh(
+                &[],
+                "cd ~ && touch f && chmod 600 f && cd ${TMPDIR:-/tmp} && touch g && chmod 600 g",
+            )
+            .quiet();
+        let modes = place.shell("stat -c '%a %Y' a b d/a; stat -c %a c").well();
+        let lines: Vec<&str> = modes.lines().collect();
+        assert!(lines[0].starts_with("750 978") && lines[0] == lines[1], "{modes}");
+        assert_eq!(lines[3], "711");
+    });
+}
