@@ -10,6 +10,7 @@ import array
 import os
 import pty
 import select
+import shutil
 import socket
 import subprocess
 import termios
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Callable
 
 from .process import FORKING, write_program
-from .world import World, make_repository, write
+from .world import World, write
 
 
 def dynamic_linker() -> str:
@@ -332,15 +333,16 @@ def capable_probe(world: World) -> None:
 
 
 def repository(name: str) -> Callable:
-    """One more repository, with a commit."""
+    """One more repository inside the workspace: a copy of the workspace's own."""
 
     def setup(world: World) -> None:
         path = Path(world.fill(name))
-        make_repository(path)
+        missing = [p for p in path.parents if not p.exists()]
+        shutil.copytree(world.ws / ".git", path / ".git")
+        shutil.copy(world.ws / "tracked.txt", path)
         if os.geteuid() == 0:
-            for where, directories, files in os.walk(path):
-                for entry in ("", *directories, *files):
-                    os.lchown(os.path.join(where, entry), world.user.uid, world.user.gid)
+            for made in (*missing, path, *path.rglob("*")):
+                os.lchown(made, world.user.uid, world.user.gid)
 
     return setup
 

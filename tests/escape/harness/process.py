@@ -50,6 +50,8 @@ class Run:
                 command, cwd=cwd, env=env, pass_fds=tuple(pass_fds), start_new_session=True,
                 stdin=subprocess.PIPE if stdin is None else stdin,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **identity)
+        # At once, while the number cannot yet be anybody else's.
+        self.pidfd = os.pidfd_open(self.process.pid)
 
     def finish(self, on_ready: Optional[Callable[["Run"], None]] = None) -> Result:
         """Waits until the command has ended. Not for end-of-file on its output: whoever outlives
@@ -62,8 +64,7 @@ class Run:
             for stream, into in ((process.stdout, out), (process.stderr, err)):
                 os.set_blocking(stream.fileno(), False)
                 select.register(stream, selectors.EVENT_READ, into)
-            pidfd = os.pidfd_open(process.pid)
-            select.register(pidfd, selectors.EVENT_READ, None)
+            select.register(self.pidfd, selectors.EVENT_READ, None)
             ended = False
             while not ended:
                 left = deadline - time.monotonic()
@@ -80,17 +81,22 @@ class Run:
                     on_ready(self)
                     on_ready = None
                     self.answer()
-            os.close(pidfd)
         code = process.wait()
         pull(process.stdout, out)
         pull(process.stderr, err)
+        self.close()
+        return Result(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"), hung)
+
+    def close(self) -> None:
+        """Lets go of the command's descriptors. Ended it must be already."""
+        os.close(self.pidfd)
+        process = self.process
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream:
                 try:
                     stream.close()
                 except OSError:
-                    pass
-        return Result(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"), hung)
+                    pass  # what it never read is lost
 
     def answer(self) -> None:
         try:

@@ -94,13 +94,12 @@ def make_template(where: Path) -> None:
     for name, text in PROJECT_FILES.items():
         write(project / name, text, 0o755 if name in EXECUTABLE else 0o644)
     make_repository(project)
-    make_repository(project / "vendor/lib", own_hook=False)
     write(where / "out/victim.txt", "untouched\n", 0o644)
     write(where / "out/dir/inner.txt", "untouched\n", 0o644)
 
 
-def make_repository(where: Path, own_hook: bool = True) -> None:
-    """A repository with one commit, a pending change, and a few hooks that do nothing."""
+def make_repository(where: Path) -> None:
+    """A repository with one commit, a pending change, and hooks that do nothing."""
     write(where / "tracked.txt", "one\n", 0o644)
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(where),
            "GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_DATE": "@1 +0000", "GIT_COMMITTER_DATE": "@1 +0000"}
@@ -108,8 +107,7 @@ def make_repository(where: Path, own_hook: bool = True) -> None:
                   ("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "one")):
         subprocess.run(["git", "-C", str(where), *words], env=env, check=True)
     write(where / ".git/hooks/pre-commit.sample", "#!/bin/sh\n", 0o755)
-    if own_hook:
-        write(where / ".git/hooks/pre-push", "#!/bin/sh\n# the user's own\n", 0o755)
+    write(where / ".git/hooks/pre-push", "#!/bin/sh\n# the user's own\n", 0o755)
     write(where / "tracked.txt", "two\n", 0o644)
 
 
@@ -214,8 +212,7 @@ class World:
         def end() -> None:
             run.process.kill()
             run.process.wait()
-            for stream in (run.process.stdin, run.process.stdout, run.process.stderr):
-                stream.close()
+            run.close()
 
         self.closing.append(end)
         return run

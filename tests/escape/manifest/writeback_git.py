@@ -33,6 +33,7 @@ EXEC_KEYS = (
     "imap.tunnel", "core.excludesFile", "gitcvs.dbDriver",
 )
 SET_KEYS = "; ".join(f"git -C {{where}} config {key} {{marker_command}}" for key in EXEC_KEYS)
+VENDOR = (plant.repository("{ws}/vendor/lib"), plant.aged)
 GIT = (unchanged(".git/hooks", ".git/config"), git_runs_nothing())
 
 
@@ -93,7 +94,7 @@ ATTACKS = (
              "{P} exchange evil .git/config"),
     existing("config-by-git", "has git itself set every key that runs something",
              SET_KEYS + "; {P} append .git/config", setup=(fresh("{ws}"),),
-             checks=(unchanged(".git/config"), git_runs_nothing())),
+             checks=(no_payload_in("{ws}/.git/config"), git_runs_nothing())),
     existing("parent-rename", "moves .git away and puts a copy with hooks in its place",
              "{P} rename .git x; cp -r x .git; {P} plant .git/hooks/post-commit " + PAYLOAD,
              source=ROW11),
@@ -103,12 +104,17 @@ ATTACKS = (
     existing("parent-remove", "removes .git and makes a new one with hooks",
              "rm -rf .git 2>/dev/null; git init -q . 2>/dev/null; "
              "{P} plant .git/hooks/post-commit " + PAYLOAD, source=ROW11,
-             checks=(unchanged(".git/hooks", ".git/config"),)),
+             checks=(git_runs_nothing(),)),
     existing("parent-to-file", "puts a file in the place of .git that names another repository",
              "cp -r .git evil; printf '#!/bin/sh\\n: > {marker}\\n' > evil/hooks/post-commit; "
              "chmod +x evil/hooks/post-commit; {P} rename .git x; "
              "[ -e .git ] || printf 'gitdir: evil\\n' > .git", source=FIELD,
              checks=(not_redirected(".git"), git_runs_nothing())),
+    existing("parent-to-file-later", "fills that repository with hooks and keys in a second session",
+             "{P} plant evil/hooks/post-commit " + PAYLOAD + "; {P} append_text evil/config "
+             "'[core]\n\tfsmonitor = \"touch {marker};:\"\n'", may_succeed=BOTH,
+             sessions=(Session("cp -r .git evil; mv .git x && printf 'gitdir: evil\\n' > .git"),),
+             checks=(git_runs_nothing(),)),
     existing("parent-to-link", "puts a link in the place of .git",
              "cp -r .git evil; printf '#!/bin/sh\\n: > {marker}\\n' > evil/hooks/post-commit; "
              "chmod +x evil/hooks/post-commit; {P} rename .git x; [ -e .git ] || ln -s evil .git",
@@ -133,19 +139,19 @@ ATTACKS = (
              checks=(git_runs_nothing(),)),
     existing("nested-hook", "adds a hook to a repository inside the workspace",
              "{P} plant vendor/lib/.git/hooks/post-commit " + PAYLOAD, may_succeed=BOTH, source="codex #37081",
-             setup=(plant.file("{ws}/vendor/lib/.git/hooks/pre-push", "#!/bin/sh\n", 0o755),
-                    plant.aged),
+             setup=VENDOR,
              checks=(unchanged("vendor/lib/.git/hooks"), git_runs_nothing("{ws}/vendor/lib"))),
     existing("nested-config", "sets a key in that repository's config",
              "cp vendor/lib/.git/config evil; "
              "printf '[core]\\n\\tfsmonitor = \"touch {marker};:\"\\n' >> evil; "
              "{P} rename evil vendor/lib/.git/config", may_succeed=BOTH, source="codex #37081",
-             setup=(plant.aged,),
+             setup=VENDOR,
              checks=(no_payload_in("{ws}/vendor/lib/.git/config"),
                      git_runs_nothing("{ws}/vendor/lib"))),
     existing("nested-parent-rename", "replaces the directory that holds that repository",
              "{P} rename vendor x; cp -r x vendor; {P} plant vendor/lib/.git/hooks/post-commit "
-             + PAYLOAD, may_succeed=BOTH, source=ROW11, checks=(git_runs_nothing("{ws}/vendor/lib"),)),
+             + PAYLOAD, may_succeed=BOTH, source=ROW11, setup=VENDOR,
+             checks=(git_runs_nothing("{ws}/vendor/lib"),)),
     existing("nested-deep", "adds a hook to a repository five directories down",
              "{P} plant a/b/c/d/e/.git/hooks/post-commit " + PAYLOAD, may_succeed=BOTH, source="codex #37081",
              setup=(plant.repository("{ws}/a/b/c/d/e"), plant.aged),
