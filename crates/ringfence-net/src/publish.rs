@@ -87,7 +87,15 @@ impl Handler {
         match given {
             Ok(()) | Err(Errno::ENOENT) => Answer::Done,
             Err(errno) => {
-                let why = describe(errno);
+                let why = match errno {
+                    Errno::EPERM => {
+                        "this kernel lets only CAP_NET_ADMIN lock a socket to its port, \
+                                     without which it would open the host's network to the \
+                                     sandbox; run as root, or use --network host"
+                            .to_owned()
+                    }
+                    _ => describe(errno),
+                };
                 let text = &publish.source.text;
                 Answer::Failed(errno, format!("cannot publish {place} (--publish {text}): {why}"))
             }
