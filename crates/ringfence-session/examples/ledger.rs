@@ -36,7 +36,12 @@ fn main() {
         "start and end on the launcher's path: p50 {:.3} ms, p95 {:.3} ms",
         lives[100], lives[190]
     );
+    let begin = Instant::now();
     let ledger = Ledger::start_in(&sessions, start("many")).unwrap();
+    let started = begin.elapsed();
+    assert!(ledger.flush(Duration::from_secs(60)));
+    let ready = begin.elapsed();
+    println!("started in {started:?}, the file is ready after {ready:?}");
     let recorder = ledger.recorder().unwrap();
     let process = Arc::new(Process::new(1, 0, "/usr/bin/x".into(), &[]));
     let begin = Instant::now();

@@ -20,7 +20,7 @@ fn start(sessions: &Path, id: &str) -> Ledger {
         id: id.into(),
         name: Some("test".into()),
         argv: vec!["make".into(), "all".into()],
-        cwd: "/work".into(),
+        cwd: "/project".into(),
         tier: "namespace",
     };
     Ledger::start_in(sessions, start).unwrap()
@@ -48,7 +48,7 @@ fn every_field_of_every_kind_comes_back() {
     let address = Some([192, 0, 2, 1].into());
     let duration = Duration::from_micros(1500);
     let verdict = Verdict::Allow;
-    recorder.record(by, Event::Exec { argv: argv.to_vec(), cwd: "/work".into() });
+    recorder.record(by, Event::Exec { argv: argv.to_vec(), cwd: "/project".into() });
     recorder.record(
         by,
         Event::Network {
@@ -137,7 +137,7 @@ fn every_field_of_every_kind_comes_back() {
     let reader = Reader::open(&sessions.path().join("one")).unwrap();
     let session = reader.session().unwrap();
     assert_eq!((session.id.as_str(), session.name.as_deref()), ("one", Some("test")));
-    assert_eq!((session.argv.join(" "), session.cwd.as_str()), ("make all".into(), "/work"));
+    assert_eq!((session.argv.join(" "), session.cwd.as_str()), ("make all".into(), "/project"));
     assert_eq!((session.code, session.signal, session.lost), (None, Some(15), 0));
     assert_eq!((session.status(), session.tier.as_str()), ("exited", "namespace"));
     assert!(session.started <= session.ended.unwrap());
@@ -149,7 +149,7 @@ fn every_field_of_every_kind_comes_back() {
     let wanted = [
         (
             "exec",
-            json!({"argv": ["git", "push"], "cwd": "/work", "code": 1, "signal": null, "duration": 1500}),
+            json!({"argv": ["git", "push"], "cwd": "/project", "code": 1, "signal": null, "duration": 1500}),
         ),
         (
             "network",
