@@ -186,6 +186,18 @@ fn open(listener: BorrowedFd<'_>, call: &Notification, named: &Named) -> sys::Re
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
+    if let Some((place, rest)) = own_place(path.as_bytes(), call.thread) {
+        let base = of_caller(place)?;
+        if !notify::waits(listener, call.id) {
+            return Err(Errno::ENOENT);
+        }
+        let rest = CString::new(rest).map_err(|_| Errno::EINVAL)?;
+        return if rest.is_empty() {
+            Ok(base)
+        } else {
+            sys::file::open_place(base.as_fd(), &rest, follow)
+        };
+    }
     let base = match directory {
         AT_FDCWD => of_caller("cwd".to_owned())?,
         _ if path.as_bytes().starts_with(b"/") => of_caller("root".to_owned())?,
@@ -196,6 +208,34 @@ fn open(listener: BorrowedFd<'_>, call: &Notification, named: &Named) -> sys::Re
         return Err(Errno::ENOENT);
     }
     sys::file::open_place(base.as_fd(), &path, follow)
+}
+
+/// A path by which a process names what it holds itself, as C libraries do
+/// (`/proc/self/fd/7`, `/dev/fd/7`, `/proc/self/cwd/x`): the place below `/proc/PID`, and what
+/// follows it. To the launcher these paths would mean its own.
+fn own_place(path: &[u8], thread: u32) -> Option<(String, Vec<u8>)> {
+    let path = std::str::from_utf8(path).ok()?;
+    let own = format!("/proc/{thread}/");
+    let rest = match path.strip_prefix("/dev/fd/") {
+        Some(rest) => format!("fd/{rest}"),
+        None => ["/proc/self/", "/proc/thread-self/", own.as_str()]
+            .iter()
+            .find_map(|prefix| path.strip_prefix(prefix))?
+            .to_owned(),
+    };
+    let mut parts = rest.splitn(3, '/');
+    let (first, second) = (parts.next()?, parts.next());
+    match (first, second) {
+        ("fd", Some(number)) => {
+            let number: u32 = number.parse().ok()?;
+            Some((format!("fd/{number}"), parts.next().unwrap_or_default().into()))
+        }
+        ("cwd" | "root", _) => {
+            let rest = rest[first.len()..].trim_start_matches('/');
+            Some((first.to_owned(), rest.into()))
+        }
+        _ => None,
+    }
 }
 
 fn times(

@@ -78,7 +78,9 @@ impl Warden<'_> {
             let _ = sys::fd::send(self.control.as_fd(), b"G");
         } else {
             let _ = sys::fd::send(self.control.as_fd(), b"W");
-            if sys::fd::receive(self.control.as_fd(), &mut [0; 16], true) == Ok(0) {
+            // Only a reply means that it was done: the socket of a launcher that died with our
+            // message unread says ECONNRESET before it says that it is closed.
+            if !matches!(sys::fd::receive(self.control.as_fd(), &mut [0; 16], true), Ok(1..)) {
                 self.orphaned();
             }
         }

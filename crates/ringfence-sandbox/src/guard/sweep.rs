@@ -53,7 +53,15 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
             budget = budget.saturating_sub(1);
             let name = entry.file_name();
             bare += usize::from(PARTS_OF_A_REPOSITORY.iter().any(|part| name == *part));
-            let wild = wild.iter().filter(|(pattern, _)| matches(pattern, &name));
+            let wild: Vec<_> = wild.iter().filter(|(pattern, _)| matches(pattern, &name)).collect();
+            // Those that were there at the start have been judged by themselves.
+            let judged = |name: &OsStr| {
+                let path = path.join(name);
+                work.guarding.steps.iter().any(|(step, _)| step.path == path)
+            };
+            if !wild.is_empty() && judged(&name) {
+                continue;
+            }
             for (_, guarded) in wild {
                 look(work, &path, Path::new(&name), *guarded);
             }

@@ -119,7 +119,8 @@ fn set_death_signal(tier: Tier) -> sys::Result<()> {
 /// Ends here if the launcher died before, or while the death signal was being set: its end of
 /// the socket is closed then.
 fn leave_if_orphaned(prepared: &Prepared<'_>) {
-    if sys::fd::receive(prepared.control.as_fd(), &mut [0; 1], false) == Ok(0) {
+    let alive = sys::fd::receive(prepared.control.as_fd(), &mut [0; 1], false);
+    if alive != Err(Errno::EAGAIN) {
         if let Some(private) = &prepared.private {
             crate::state::remove_private(private);
         }

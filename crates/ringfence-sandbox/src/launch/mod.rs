@@ -247,9 +247,10 @@ fn environment(plan: &Plan, order: &Order, private: Option<&std::path::Path>) ->
         }
     }
     if let Some(private) = private
-        && !list.iter().any(|entry| entry.starts_with(b"TMPDIR=")) {
-            list.push([b"TMPDIR=", private.join("tmp").as_os_str().as_bytes()].concat());
-        }
+        && !list.iter().any(|entry| entry.starts_with(b"TMPDIR="))
+    {
+        list.push([b"TMPDIR=", private.join("tmp").as_os_str().as_bytes()].concat());
+    }
     list.push([b"PWD=", plan.workdir.as_os_str().as_bytes()].concat());
     list.extend(set.iter().map(|(name, value)| format!("{name}={value}").into_bytes()));
     list.into_iter().filter_map(|entry| CString::new(entry).ok()).collect()

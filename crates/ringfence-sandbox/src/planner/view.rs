@@ -215,9 +215,10 @@ impl View<'_> {
     fn masks(&mut self) {
         for denial in &self.grants.denials {
             if let Some((tree, grant)) = self.grants.covering(&denial.path)
-                && grant.write {
-                    self.pin(&denial.path, tree, &denial.rule);
-                }
+                && grant.write
+            {
+                self.pin(&denial.path, tree, &denial.rule);
+            }
             match denial.kind {
                 Kind::Absent => {}
                 // What a link points to is granted or not by itself; the link says nothing.
