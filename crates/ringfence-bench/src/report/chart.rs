@@ -31,6 +31,7 @@ pub fn escape(text: &str) -> String {
 pub fn kind(lane: &str) -> &'static str {
     match lane {
         "unsandboxed" | "bare metal" | "process" => "bare",
+        "library" | "cli" | "gateway" | "plan" | "decide" | "profile" => "ours",
         "floor" => "floor",
         _ if lane.starts_with("ringfence") => "ours",
         _ => "peer",
@@ -40,35 +41,59 @@ pub fn kind(lane: &str) -> &'static str {
 /// The bars of one row: a lane each, from zero, with the interval of the median as a whisker.
 #[must_use]
 pub fn bars(row: &Row) -> String {
-    let cells: Vec<(&Cell, crate::stats::Estimate)> =
-        row.cells.iter().filter_map(|cell| Some((cell, cell.value?))).collect();
-    let most = cells.iter().map(|(_, value)| value.high).fold(f64::MIN_POSITIVE, f64::max);
+    let bars: Vec<Bar<'_>> =
+        row.cells.iter().map(|cell| (cell.lane.clone(), kind(&cell.lane), row, cell)).collect();
+    drawn(&format!("{} in {}", row.title(), row.unit), &bars)
+}
+
+/// Rows of one lane each and of one unit, as the bars of one chart.
+#[must_use]
+pub fn bars_of_rows(title: &str, rows: &[&Row]) -> String {
+    let same_work = rows.windows(2).all(|pair| pair[0].workload == pair[1].workload);
+    let bars: Vec<Bar<'_>> = rows
+        .iter()
+        .filter_map(|row| {
+            let cell = row.cells.first()?;
+            let label = if same_work { &row.metric } else { &row.workload };
+            Some((label.clone(), kind(&cell.lane), *row, cell))
+        })
+        .collect();
+    drawn(title, &bars)
+}
+
+/// A bar: its label, its colour, and where its value stands.
+type Bar<'a> = (String, &'static str, &'a Row, &'a Cell);
+
+fn drawn(title: &str, bars: &[Bar<'_>]) -> String {
+    let most = bars
+        .iter()
+        .filter_map(|(_, _, _, cell)| Some(cell.value?.high))
+        .fold(f64::MIN_POSITIVE, f64::max);
     let room = WIDTH - LABELS - NUMBERS;
-    let height = STEP * cells.len() as f64 + 4.0;
-    let mut out = String::new();
-    let title = escape(&format!("{} in {}", row.title(), row.unit));
-    let _ = write!(
-        out,
+    let count = bars.iter().filter(|(_, _, _, cell)| cell.value.is_some()).count();
+    let height = STEP * count as f64 + 4.0;
+    let title = escape(title);
+    let mut out = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
          aria-label=\"{title}\">"
     );
-    for (at, (cell, value)) in cells.iter().enumerate() {
-        let top = STEP * at as f64 + 4.0;
+    let mut top = 4.0;
+    for (label, kind, row, cell) in bars {
+        let Some(value) = cell.value else { continue };
         let middle = top + BAR / 2.0;
         let x = |value: f64| LABELS + value / most * room;
         let text = middle + 4.5;
-        let lane = escape(&cell.lane);
+        let label = escape(label);
         let _ = write!(
             out,
-            "<text x=\"{:.1}\" y=\"{text:.1}\" text-anchor=\"end\">{lane}</text>",
+            "<text x=\"{:.1}\" y=\"{text:.1}\" text-anchor=\"end\">{label}</text>",
             LABELS - 8.0
         );
         let width = (x(value.value) - LABELS).max(1.0);
-        let kind = kind(&cell.lane);
         let _ = write!(
             out,
             "<rect class=\"{kind}\" x=\"{LABELS}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{BAR}\" rx=\"2\">\
-             <title>{lane}: {} {} ({}–{}), {} samples</title></rect>",
+             <title>{label}: {} {} ({}–{}), {} samples</title></rect>",
             number(value.value),
             escape(&row.unit),
             number(value.low),
@@ -76,14 +101,15 @@ pub fn bars(row: &Row) -> String {
             cell.count
         );
         whisker(&mut out, x(value.low), x(value.high), middle);
-        let mut label = format!("{} {}", number(value.value), row.unit);
+        let mut shown = format!("{} {}", number(value.value), row.unit);
         let factor = compared(cell.factor, row.better);
         if !factor.is_empty() {
-            let _ = write!(label, "  {factor}");
+            let _ = write!(shown, "  {factor}");
         }
         let end = x(value.value.max(value.high)) + 8.0;
-        let label = escape(&label);
-        let _ = write!(out, "<text class=\"value\" x=\"{end:.1}\" y=\"{text:.1}\">{label}</text>");
+        let shown = escape(&shown);
+        let _ = write!(out, "<text class=\"value\" x=\"{end:.1}\" y=\"{text:.1}\">{shown}</text>");
+        top += STEP;
     }
     out.push_str("</svg>");
     out

@@ -1,6 +1,6 @@
 //! The result as one HTML file that needs nothing else: no script, no font, no image from elsewhere.
 
-use super::chart::{bars, escape};
+use super::chart::{bars, bars_of_rows, escape};
 use super::markdown::host_facts;
 use super::summary::{Row, compared, interval, lanes, number, rows};
 use crate::model::{Group, Run, State};
@@ -81,14 +81,7 @@ fn section(body: &mut String, group: &Group, noise: f64) {
     }
     if group.name != "escape" {
         let rows = rows(group, noise);
-        for row in rows.iter().filter(|row| row.cells.iter().any(|cell| cell.value.is_some())) {
-            let (title, unit) = (escape(&row.title()), escape(&row.unit));
-            let _ = write!(
-                body,
-                "<figure><figcaption>{title} <small>{unit}</small></figcaption>{}</figure>",
-                bars(row)
-            );
-        }
+        charts(body, &rows);
         numbers(body, &rows);
         errors(body, &rows);
     }
@@ -111,6 +104,40 @@ fn section(body: &mut String, group: &Group, noise: f64) {
         let _ = write!(body, "<p class=\"note\">{}</p>", escape(note));
     }
     body.push_str("</section>");
+}
+
+/// A chart for each row; rows of a single lane, which have nothing beside them, share one by unit.
+fn charts(body: &mut String, rows: &[Row]) {
+    let shown: Vec<&Row> =
+        rows.iter().filter(|row| row.cells.iter().any(|cell| cell.value.is_some())).collect();
+    let (single, several): (Vec<&Row>, Vec<&Row>) =
+        shown.into_iter().partition(|row| row.cells.len() == 1);
+    let mut units: Vec<&str> = Vec::new();
+    for row in &single {
+        if !units.contains(&row.unit.as_str()) {
+            units.push(&row.unit);
+        }
+    }
+    for unit in units {
+        let of_unit: Vec<&Row> = single.iter().copied().filter(|row| row.unit == unit).collect();
+        let title = of_unit.first().map_or(String::new(), |row| match of_unit.len() {
+            1 => row.title(),
+            _ if of_unit.iter().all(|other| other.workload == row.workload) => row.workload.clone(),
+            _ => row.metric.clone(),
+        });
+        figure(body, &title, unit, &bars_of_rows(&title, &of_unit));
+    }
+    for row in several {
+        figure(body, &row.title(), &row.unit, &bars(row));
+    }
+}
+
+fn figure(body: &mut String, title: &str, unit: &str, chart: &str) {
+    let (title, unit) = (escape(title), escape(unit));
+    let _ = write!(
+        body,
+        "<figure><figcaption>{title} <small>{unit}</small></figcaption>{chart}</figure>"
+    );
 }
 
 /// The colour of a word that judges.

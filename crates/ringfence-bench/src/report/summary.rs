@@ -136,10 +136,11 @@ impl Row {
 #[must_use]
 pub fn number(value: f64) -> String {
     let size = value.abs();
-    if size >= 100_000.0 {
+    if size >= 10_000.0 {
         return grouped(value.round());
     }
     let digits = match size {
+        0.0 => 0,
         _ if size >= 100.0 => 0,
         _ if size >= 10.0 => 1,
         _ if size >= 1.0 => 2,
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn numbers_have_three_significant_digits() {
-        let shown = [0.7312, 2.345, 76.91, 612.3, 123_456.7].map(number);
-        assert_eq!(shown, ["0.731", "2.35", "76.9", "612", "123,457"]);
+        let shown = [0.7312, 2.345, 76.91, 612.3, 12_345.6].map(number);
+        assert_eq!(shown, ["0.731", "2.35", "76.9", "612", "12,346"]);
     }
 }
