@@ -64,7 +64,13 @@ fn processors_are_limited() {
                     || std::fs::read_to_string(group.join("cpu.max"))
                         .is_ok_and(|quota| quota.starts_with("100000 "))
             });
-            assert!(by_count || by_group, "{} {groups:?}", running.so_far());
+            assert!(
+                by_count || by_group,
+                "{:?} {:?}: {} {groups:?}",
+                place.person,
+                place.tier,
+                running.so_far()
+            );
             running.finish().ends(0);
             assert!(groups.iter().all(|group| !group.exists()), "groups are removed");
         }
@@ -72,17 +78,22 @@ fn processors_are_limited() {
     });
 }
 
-/// Control groups that a launcher made.
+/// Control groups of ringfence's that the children of a launcher are in.
 fn own_groups(launcher: u32) -> Vec<std::path::PathBuf> {
-    let prefix = format!("ringfence-{launcher}-");
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+    let mounts = read("/proc/self/mounts".to_owned());
+    let mounts: Vec<&str> = mounts
+        .lines()
+        .filter(|line| line.contains(" cgroup"))
+        .filter_map(|line| line.split(' ').nth(1))
+        .collect();
     let mut found = Vec::new();
-    for line in mounts.lines().filter(|line| line.contains(" cgroup")) {
-        let at = line.split(' ').nth(1).unwrap();
-        for entry in std::fs::read_dir(at).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&prefix) {
-                found.push(entry.path());
-            }
+    for child in read(format!("/proc/{launcher}/task/{launcher}/children")).split_whitespace() {
+        let groups = read(format!("/proc/{child}/cgroup"));
+        for group in groups.lines().filter_map(|line| line.splitn(3, ':').nth(2)) {
+            let ours = mounts.iter().filter(|_| group.contains("/ringfence-"));
+            let paths = ours.map(|at| std::path::Path::new(at).join(group.trim_start_matches('/')));
+            found.extend(paths.filter(|path| path.exists()));
         }
     }
     found
