@@ -176,8 +176,11 @@ def run_all(asked, attacks, sandbox, users, missing, root, probe, preload) -> li
             reason = f"the runner failed: {type(error).__name__}: {error}"
             return [Outcome(attack, tier, kind, FAIL, [reason]) for tier in tiers]
 
+    for job in jobs:
+        if job[0].alone:
+            outcomes += one(job)
     with ThreadPoolExecutor(max(1, asked.jobs)) as pool:
-        for found in pool.map(one, jobs):
+        for found in pool.map(one, [job for job in jobs if not job[0].alone]):
             outcomes += found
             progress(len(outcomes), len(jobs) * len(tiers), found)
     if checks.host_facts() != machine:

@@ -108,6 +108,8 @@ class Attack:
     silent: bool = False
     # Without a sandbox it would do harm, or hits what is not ours.
     bare_unsafe: Optional[str] = None
+    # Its control reaches every world of the same user: nothing else may run meanwhile.
+    alone: bool = False
     # Speaks of ringfence's own options or files.
     ringfence_only: bool = False
 

@@ -27,7 +27,8 @@ ATTACKS = (
     Attack("ipc/signal-broadcast", "signals everyone at once", ("kill_everyone",),
            NO_PROCESS | {"sent"}, source=FIELD, setup=VICTIM, checks=UNTOUCHED,
            # As root it would reach the whole machine.
-           control=bare("sent", user="ordinary"), bare_unsafe="it reaches what is not ours"),
+           control=bare("sent", user="ordinary"), bare_unsafe="it reaches what is not ours",
+           alone=True),
     Attack("ipc/signal-everyone", "counts whom it could signal at all", ("signal_all",),
            frozenset({"absent"}), source=FIELD, setup=VICTIM),
     on_victim("ptrace-attach", "attaches a debugger", "ptrace_attach", control=bare(detects=False)),
