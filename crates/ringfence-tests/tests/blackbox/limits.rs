@@ -54,7 +54,7 @@ fn processors_are_limited() {
     everywhere(|place| {
         if planned(place, &["--cpus", "1"], "cpus-limit") {
             let mut running =
-                place.start(&["--cpus", "1"], &["sh", "-c", "nproc; echo there; exec cat"]);
+                place.start(&["--cpus", "1"], &["sh", "-c", "nproc; echo there; exec sleep 1000"]);
             running.printed("there");
             let by_count = running.so_far().starts_with("1\n");
             let groups = own_groups(running.pid());
@@ -71,7 +71,8 @@ fn processors_are_limited() {
                 place.tier,
                 running.so_far()
             );
-            running.finish().ends(0);
+            running.signal(rustix::process::Signal::TERM);
+            running.finish().ends(143);
             assert!(groups.iter().all(|group| !group.exists()), "groups are removed");
         }
         planned(place, &["--cpus", "0.5"], "cpus-limit");
