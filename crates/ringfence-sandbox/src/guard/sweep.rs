@@ -50,7 +50,9 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
         let top = path == tree.tree;
         let mut bare = 0;
         for entry in entries.flatten() {
-            budget = budget.saturating_sub(1);
+            // One directory may be larger than all that is left.
+            let Some(left) = budget.checked_sub(1) else { return };
+            budget = left;
             let name = entry.file_name();
             bare += usize::from(PARTS_OF_A_REPOSITORY.iter().any(|part| name == *part));
             let wild: Vec<_> = wild.iter().filter(|(pattern, _)| matches(pattern, &name)).collect();
