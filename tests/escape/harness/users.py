@@ -35,7 +35,10 @@ def people(kinds: list[str]) -> Iterator[tuple[dict[str, User], dict[str, str]]]
                 entry = pwd.getpwnam(made)
                 users["ordinary"] = User("ordinary", made, entry.pw_uid, entry.pw_gid)
     else:
-        name = pwd.getpwuid(os.getuid()).pw_name
+        try:
+            name = pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:  # a user in no database, as containers have them
+            name = str(os.getuid())
         users["ordinary"] = User("ordinary", name, os.getuid(), os.getgid())
         missing["root"] = "the runner is not root"
     try:
