@@ -119,6 +119,9 @@ fn reading_is_as_why_says() {
         agree(place, &[], &questions);
         let outside = place.text("outside");
         agree(place, &["-r", &outside], &questions);
+        // Listing a directory that holds a denied path: see the known disagreement below.
+        let questions: Vec<_> =
+            questions.into_iter().filter(|(_, path)| *path != outside).collect();
         agree(place, &["-r", &outside, "--deny", &place.text("outside/secret")], &questions);
     });
 }
