@@ -4,6 +4,7 @@
 use ringfence_sys as sys;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// What a path is, its last link not followed.
@@ -29,6 +30,8 @@ pub trait PathFacts {
     fn short_list(&self, path: &Path, most: usize) -> Option<Vec<std::ffi::OsString>>;
     /// The text of a small regular file.
     fn text(&self, path: &Path) -> Option<String>;
+    /// The Unix sockets among the first `most` entries of a directory.
+    fn sockets(&self, path: &Path, most: usize) -> Vec<PathBuf>;
 }
 
 /// The real file system.
@@ -61,6 +64,13 @@ impl PathFacts for HostPaths {
     fn text(&self, path: &Path) -> Option<String> {
         ringfence_policy::FileView::text(&ringfence_policy::HostFiles, path, 1 << 20).ok()
     }
+
+    fn sockets(&self, path: &Path, most: usize) -> Vec<PathBuf> {
+        let entries = path.read_dir().into_iter().flatten().take(most).flatten();
+        let socket =
+            |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_socket());
+        entries.filter(socket).map(|entry| entry.path()).collect()
+    }
 }
 
 /// A file system made up by a test.
@@ -83,6 +93,10 @@ impl PathFacts for FakePaths {
 
     fn text(&self, _: &Path) -> Option<String> {
         None
+    }
+
+    fn sockets(&self, _: &Path, _: usize) -> Vec<PathBuf> {
+        Vec::new()
     }
 }
 

@@ -134,6 +134,13 @@ const SOCKETS_OF_POWER: [&str; 14] = [
     "/tmp/.X11-unix",
 ];
 
+/// Entries of a granted directory among which sockets are looked for.
+const MOST_ENTRIES: usize = 1024;
+
+fn hidden_sockets() -> Source {
+    super::built_in("sockets that act for whoever asks (--allow-socket)")
+}
+
 impl Grants {
     fn mask_sockets(&mut self, planning: &Planning<'_>) {
         for path in SOCKETS_OF_POWER.map(PathBuf::from) {
@@ -145,9 +152,20 @@ impl Grants {
                 continue;
             }
             let kind = planning.paths.kind(&path);
-            let rule = super::built_in("sockets that act for whoever asks (--allow-socket)");
-            self.denials.push(Denial { path, kind, rule });
+            self.denials.push(Denial { path, kind, rule: hidden_sockets() });
         }
+        // A read grant of the user's own: a read-only mount does not stop connecting to what
+        // listens in it. Further down nobody looks: a start must not walk trees.
+        let read = self.trees.iter().filter(|(_, grant)| !grant.write && grant.directory);
+        let own = read.filter(|(_, grant)| !grant.rule.origin.starts_with("profile default"));
+        let sockets = own.flat_map(|(tree, _)| planning.paths.sockets(tree, MOST_ENTRIES));
+        let named =
+            |path: &PathBuf| planning.policy.network.sockets.iter().any(|rule| rule.path == *path);
+        let hidden: Vec<Denial> = sockets
+            .filter(|path| !named(path))
+            .map(|path| Denial { path, kind: Kind::File, rule: hidden_sockets() })
+            .collect();
+        self.denials.extend(hidden);
     }
 }
 
