@@ -54,18 +54,14 @@ pub(crate) fn private_path(session: &str) -> PathBuf {
 /// The file system's; a directory of the user's name that is not the user's.
 pub(crate) fn make_private(path: &Path, links: &[(PathBuf, PathBuf)]) -> std::io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("/"));
-    match fs::DirBuilder::new().mode(0o700).create(parent) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let data = parent.symlink_metadata()?;
-            if !data.is_dir() || data.uid() != ringfence_sys::identity::user() {
-                let why = format!("{} is not a directory of this user's", parent.display());
-                return Err(std::io::Error::other(why));
-            }
-            remove_dead(parent);
+    loop {
+        make_parent(parent)?;
+        match fs::DirBuilder::new().mode(0o700).create(path) {
+            // The last sandbox that ended took the parent with it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            other => break other?,
         }
-        other => other?,
     }
-    fs::DirBuilder::new().mode(0o700).create(path)?;
     fs::create_dir(path.join("tmp"))?;
     let home = path.join("home");
     fs::create_dir(&home)?;
@@ -77,6 +73,27 @@ pub(crate) fn make_private(path: &Path, links: &[(PathBuf, PathBuf)]) -> std::io
         std::os::unix::fs::symlink(target, link)?;
     }
     Ok(())
+}
+
+/// Makes the user's directory, or makes sure that what is there is the user's.
+fn make_parent(parent: &Path) -> std::io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(parent) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        other => return other,
+    }
+    match parent.symlink_metadata() {
+        Ok(data) if data.is_dir() && data.uid() == ringfence_sys::identity::user() => {
+            remove_dead(parent);
+            Ok(())
+        }
+        Ok(_) => {
+            let why = format!("{} is not a directory of this user's", parent.display());
+            Err(std::io::Error::other(why))
+        }
+        // Removed meanwhile: the next try makes it.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 fn remove_dead(parent: &Path) {
