@@ -67,6 +67,7 @@ fn against(out: &mut String, baseline: &Run, result: &Run, limit: f64) -> usize 
     failed
 }
 
+/// Which way a measure is good. What is judged together has factors of times: lower is better.
 fn direction(run: &Run, key: &str) -> Better {
     let found = run.measures().find(|(group, measure)| measure.key(&group.name) == key);
     found.map_or(Better::Lower, |(_, measure)| measure.better)

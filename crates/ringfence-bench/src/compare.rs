@@ -1,6 +1,6 @@
 //! `bench compare`: did anything change between two results, surely and noticeably?
 //!
-//! Two runs of the same build never give the same numbers. Five things keep that from looking like a
+//! Two runs of the same build never give the same numbers. Some things keep that from looking like a
 //! change:
 //!
 //! - Measures with a baseline are compared by their factor over it, taken in pairs within each run:
@@ -9,13 +9,15 @@
 //!   is not judged but serves as a **control**: as far as it moved, the others may have moved as well.
 //! - The interval's confidence allows for the number of measures compared (Bonferroni), so that the
 //!   chance of one false alarm *in the whole comparison* is under 5 %.
+//! - What happens on the way of every launch is in every workload of a lane, so a lane's workloads are
+//!   judged together as well: that shows a change that each alone is too noisy to show.
 //! - Other work on the machine, which each run looks for while it measures, widens every interval.
 //! - A change must exceed a smallest size.
 
 use crate::error::Result;
 use crate::model::{Better, Group, Measure, Run};
 use crate::report::summary::{carries, number};
-use crate::stats::{self, Estimate};
+use crate::stats::{self, Change, Estimate};
 use fastrand::Rng;
 use serde::Serialize;
 use std::fmt::Write;
@@ -56,7 +58,8 @@ pub enum Verdict {
 pub struct Line {
     /// Which measure: `group/workload/metric/lane`.
     pub key: String,
-    /// What was compared: the `factor` over the baseline, or the `value` itself.
+    /// What was compared: the `factor` over the baseline, the `value` itself, or the factors of all
+    /// workloads `together`.
     pub by: &'static str,
     /// The earlier median.
     pub before: f64,
@@ -104,6 +107,8 @@ pub fn run(before: &Path, after: &Path, json: bool, all: bool) -> Result<i32> {
 /// A measure in both runs.
 struct Pair {
     key: String,
+    /// What it is judged together with.
+    together: String,
     better: Better,
     control: bool,
     by: &'static str,
@@ -129,20 +134,31 @@ fn series(group: &Group, measure: &Measure, noise: f64) -> (&'static str, Vec<f6
 #[must_use]
 pub fn compare(before: &Run, after: &Run) -> Comparison {
     let (pairs, unmatched) = matched(before, after);
-    let judged = pairs.iter().filter(|pair| !pair.control).count();
+    let mut rng = Rng::with_seed(1);
+    let changes: Vec<_> =
+        pairs.iter().map(|pair| stats::change(&pair.before, &pair.after, &mut rng)).collect();
+    let pools = pools(&pairs, &changes);
+    let judged = pairs.iter().filter(|pair| !pair.control).count() + pools.len();
     let level = 1.0 - ALARM / judged.max(1) as f64;
     let moved = |by| moved(&pairs, by) * CAUTION;
     let disturbed = before.host.other_work.max(after.host.other_work) * DISTURBANCE;
     let factors = moved("factor").max(FACTORS).max(disturbed);
     let values = moved("value").max(VALUES).max(disturbed);
-    let mut rng = Rng::with_seed(1);
-    let lines = pairs.iter().map(|pair| {
-        let between = if pair.by == "factor" { factors } else { values };
-        judge(pair, level, between, &mut rng)
-    });
+    let between = |by| if by == "factor" { factors } else { values };
+    let judge = |(pair, change): (&Pair, &Option<Change>)| {
+        judge(pair, change.map(|change| change.estimate(level, between(pair.by))))
+    };
+    let mut lines: Vec<Line> = pairs.iter().zip(&changes).map(judge).collect();
+    lines.extend(pools.into_iter().map(|pool| {
+        let estimate = pool.change.estimate(level, factors);
+        let verdict = verdict(estimate, pool.better);
+        let Estimate { value, low, high } = estimate;
+        let (key, before, after) = (pool.key, 1.0, value);
+        Line { key, by: "together", before, after, change: value, low, high, verdict }
+    }));
     Comparison {
         schema: crate::model::SCHEMA,
-        lines: lines.collect(),
+        lines,
         uncertainty: factors,
         unmatched,
         warnings: doubts(before, after),
@@ -164,7 +180,10 @@ fn matched(before: &Run, after: &Run) -> (Vec<Pair>, Vec<String>) {
                 }
                 let control = is_control(group, measure, before, after);
                 let better = measure.better;
-                pairs.push(Pair { key, better, control, by: a.0, before: a.1, after: b.1 });
+                let lane = &measure.lane;
+                let together = format!("{}/all workloads/{}/{lane}", group.name, measure.metric);
+                let (by, before, after) = (a.0, a.1, b.1);
+                pairs.push(Pair { key, together, better, control, by, before, after });
             }
             Some((_, other)) if other.error.is_empty() => {
                 unmatched.push(format!("{key}: failed before"))
@@ -213,9 +232,37 @@ fn moved(pairs: &[Pair], by: &str) -> f64 {
     if changes.is_empty() { 0.0 } else { stats::mean(&changes).sqrt() }
 }
 
-fn judge(pair: &Pair, level: f64, between: f64, rng: &mut Rng) -> Line {
+/// A lane's workloads, judged together.
+struct Pool {
+    key: String,
+    better: Better,
+    change: Change,
+}
+
+/// The fewest workloads that are judged together.
+const POOL: usize = 3;
+
+/// Puts the factors of one lane's workloads together, by group and metric.
+fn pools(pairs: &[Pair], changes: &[Option<Change>]) -> Vec<Pool> {
+    let mut found: Vec<(String, Better, Vec<Change>)> = Vec::new();
+    for (pair, change) in pairs.iter().zip(changes) {
+        let (Some(change), "factor", false) = (change, pair.by, pair.control) else { continue };
+        match found.iter_mut().find(|(key, _, _)| *key == pair.together) {
+            Some((_, _, changes)) => changes.push(*change),
+            None => found.push((pair.together.clone(), pair.better, vec![*change])),
+        }
+    }
+    found
+        .into_iter()
+        .filter(|(_, _, changes)| changes.len() >= POOL)
+        .filter_map(|(key, better, changes)| {
+            Some(Pool { key, better, change: Change::mean(&changes)? })
+        })
+        .collect()
+}
+
+fn judge(pair: &Pair, change: Option<Estimate>) -> Line {
     let (before, after) = (stats::median(&pair.before), stats::median(&pair.after));
-    let change = stats::change(&pair.before, &pair.after, level, between, rng);
     let (change, verdict) = match change {
         Some(change) if pair.control => (change, Verdict::Control),
         Some(change) => (change, verdict(change, pair.better)),
@@ -316,7 +363,7 @@ impl Comparison {
 impl Line {
     fn text(&self) -> String {
         let Line { key, by, before, after, change, low, high, verdict } = self;
-        let by = if *by == "factor" { " × its baseline" } else { "" };
+        let by = if *by == "value" { "" } else { " × its baseline" };
         let moved = (change - 1.0) * 100.0;
         let interval = match verdict {
             Verdict::Unsure => "too few samples".to_owned(),

@@ -97,7 +97,7 @@ impl Rounds {
     #[must_use]
     pub fn short(bench: &Bench) -> Rounds {
         if bench.options.quick {
-            Rounds { fewest: 10, most: 40, budget: Duration::from_millis(3500), warm_up: 2 }
+            Rounds { fewest: 10, most: 80, budget: Duration::from_secs(4), warm_up: 2 }
         } else {
             Rounds { fewest: 20, most: 150, budget: Duration::from_secs(12), warm_up: 3 }
         }

@@ -147,15 +147,18 @@ pub fn ratios(base: &[f64], lane: &[f64]) -> Vec<f64> {
     base.iter().zip(lane).map(|(base, lane)| lane / base).collect()
 }
 
-/// By what factor series `b`'s median differs from series `a`'s, at a confidence of `level`, when two
-/// runs of the same thing differ by a share of about `between` for reasons that no sample within
-/// a run shows. `None` when there are too few samples to say anything.
-///
-/// The spread comes from the bootstrap, the interval's width from the normal distribution of its
-/// logarithm: at the high confidences that many comparisons at once need, the tails of the
-/// bootstrap itself would rest on a handful of draws.
+/// A change of a median between two runs: the logarithm of its factor, and that logarithm's variance
+/// as far as the samples themselves show it.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    log: f64,
+    variance: f64,
+}
+
+/// By what factor series `b`'s median differs from series `a`'s. `None` when there are too few samples
+/// to say anything.
 #[must_use]
-pub fn change(a: &[f64], b: &[f64], level: f64, between: f64, rng: &mut Rng) -> Option<Estimate> {
+pub fn change(a: &[f64], b: &[f64], rng: &mut Rng) -> Option<Change> {
     if a.len() < FEWEST || b.len() < FEWEST {
         return None;
     }
@@ -163,10 +166,33 @@ pub fn change(a: &[f64], b: &[f64], level: f64, between: f64, rng: &mut Rng) -> 
     if before <= 0.0 || after <= 0.0 {
         return None;
     }
-    let variance = log_variance(a, rng) + log_variance(b, rng) + between * between;
-    let reach = normal_quantile(1.0 - (1.0 - level) / 2.0) * variance.sqrt();
-    let value = after / before;
-    Some(Estimate { value, low: value * (-reach).exp(), high: value * reach.exp() })
+    let variance = log_variance(a, rng) + log_variance(b, rng);
+    Some(Change { log: (after / before).ln(), variance })
+}
+
+impl Change {
+    /// The mean of several independent changes: what they have in common.
+    #[must_use]
+    pub fn mean(changes: &[Change]) -> Option<Change> {
+        let count = changes.len() as f64;
+        let log = changes.iter().map(|change| change.log).sum::<f64>() / count;
+        let variance = changes.iter().map(|change| change.variance).sum::<f64>() / (count * count);
+        (!changes.is_empty()).then_some(Change { log, variance })
+    }
+
+    /// The factor with its interval at a confidence of `level`, when two runs of the same thing differ by
+    /// a share of about `between` for reasons that no sample within a run shows.
+    ///
+    /// The spread comes from the bootstrap, the interval's width from the normal distribution of the
+    /// logarithm: at the high confidences that many comparisons at once need, the tails of the
+    /// bootstrap itself would rest on a handful of draws.
+    #[must_use]
+    pub fn estimate(self, level: f64, between: f64) -> Estimate {
+        let quantile = normal_quantile(1.0 - (1.0 - level) / 2.0);
+        let reach = quantile * (self.variance + between * between).sqrt();
+        let end = |log: f64| log.exp();
+        Estimate { value: end(self.log), low: end(self.log - reach), high: end(self.log + reach) }
+    }
 }
 
 /// The fewest samples of each side that [`change`] draws a conclusion from.
