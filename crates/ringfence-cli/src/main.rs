@@ -19,9 +19,11 @@ mod trust;
 mod why;
 
 use error::Fault;
+use ringfence_sandbox::launch;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    launch::become_warden();
     let mut arguments = std::env::args_os().skip(1);
     let name = arguments.next();
     let result = match name.as_ref().map(|name| name.to_string_lossy()).as_deref() {

@@ -114,7 +114,7 @@ fn section<'a>(
     Ok(())
 }
 
-fn list(words: &[&str]) -> String {
+fn list(words: &[impl std::borrow::Borrow<str>]) -> String {
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 

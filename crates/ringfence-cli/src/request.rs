@@ -4,7 +4,8 @@ use crate::error::Fault;
 use crate::options::Parsed;
 use crate::trust::{self, Found};
 use ringfence_policy::catalog::Catalog;
-use ringfence_policy::{Context, HostFiles, Key, Policy, Request, Setting, resolve};
+use ringfence_policy::{Context, Key, Policy, Request, Setting, resolve};
+use ringfence_sandbox::inputs::Inputs;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -78,11 +79,19 @@ fn home() -> PathBuf {
 /// # Errors
 /// The first thing that is wrong in the options or profiles, in one sentence.
 pub fn policy(request: &Request) -> Result<Policy, Fault> {
+    policy_from(request, &Inputs::new())
+}
+
+/// The same, noting all that is looked at.
+///
+/// # Errors
+/// As [`policy`].
+pub fn policy_from(request: &Request, inputs: &Inputs) -> Result<Policy, Fault> {
     let mut request = request.clone();
     let mut warning = None;
     if request.profiles.is_empty() {
         let directory = request.workdir.clone().unwrap_or_else(|| PathBuf::from("."));
-        match trust::find(&directory) {
+        match trust::find(&directory, inputs) {
             Found::None => {}
             // The text that was hashed, not the file again: it may have changed since.
             Found::Trusted(file, text) => {
@@ -95,7 +104,8 @@ pub fn policy(request: &Request) -> Result<Policy, Fault> {
             }
         }
     }
-    let mut policy = with_context(|context| resolve(&request, context).map_err(Fault::of))?;
+    let resolve = |context: &Context<'_>| resolve(&request, context).map_err(Fault::of);
+    let mut policy = with_inputs(inputs, resolve)?;
     policy.warnings.extend(warning);
     Ok(policy)
 }
@@ -105,11 +115,18 @@ pub fn policy(request: &Request) -> Result<Policy, Fault> {
 /// # Errors
 /// Those of `f`; a current directory that is gone.
 pub fn with_context<T>(f: impl FnOnce(&Context<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
+    with_inputs(&Inputs::new(), f)
+}
+
+fn with_inputs<T>(
+    inputs: &Inputs,
+    f: impl FnOnce(&Context<'_>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
     let cwd = std::env::current_dir().map_err(|error| {
         Fault::usage(format!("the current directory cannot be used: {error}; cd to another one"))
     })?;
-    let env = |name: &str| std::env::var_os(name);
-    f(&Context { home: home(), cwd, uid: uid(), env: &env, files: &HostFiles })
+    let env = |name: &str| inputs.variable(name);
+    f(&Context { home: home(), cwd, uid: uid(), env: &env, files: inputs })
 }
 
 /// Calls `f` with the profiles and features that are found from here.

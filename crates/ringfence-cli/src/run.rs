@@ -5,11 +5,12 @@ use crate::options::{POLICY, Parsed, parse};
 use crate::status::Status;
 use crate::{help, request};
 use ringfence_policy::{Policy, TierChoice};
-use ringfence_sandbox::facts::{Availability, Facts, HostPaths};
+use ringfence_sandbox::facts::{Availability, Facts};
+use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::launch::{self, Order};
 use ringfence_sandbox::supervise::Outcome;
 use ringfence_sandbox::trace::Trace;
-use ringfence_sandbox::{LaunchError, Plan, planner, text};
+use ringfence_sandbox::{LaunchError, Plan, planner};
 use std::ffi::OsString;
 
 /// `ringfence run [OPTIONS] [--] CMD [ARG...]`
@@ -63,35 +64,63 @@ pub fn command(parsed: &Parsed) -> Result<Vec<OsString>, Fault> {
 
 fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Fault> {
     let status = Status::of(parsed)?;
-    let policy = request::policy(&request::request(parsed, argv.first().map(OsString::as_os_str)))?;
+    let mut order = Order {
+        argv,
+        session: launch::random(),
+        place: launch::place(parsed.rest.len()),
+        announce: status.wanted(),
+        filter: None,
+    };
+    if let Some(resumed) = launch::resumed().map_err(Fault::of)? {
+        trace.mark("resumed");
+        order.session = resumed.session();
+        let plan = resumed.plan().clone();
+        let started = |plan: &Plan| status.started(&order.session_name(), plan);
+        match launch::resume(resumed, &order, trace, &started) {
+            Err(LaunchError::Stale) => {}
+            result => return conclude(result, &plan, &order, &status),
+        }
+    }
+    let inputs = Inputs::new();
+    let request = request::request(parsed, order.argv.first().map(OsString::as_os_str));
+    let policy = request::policy_from(&request, &inputs)?;
     trace.mark("policy");
     let mut facts = Facts::quick(limits_wanted(&policy));
     trace.mark("facts");
-    let filter = crate::monitor::filter(&policy, parsed.has("monitor"));
-    let order = Order { argv, session: session_id(), announce: status.wanted(), filter };
-    let mut plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
+    order.filter = crate::monitor::filter(&policy, parsed.has("monitor"));
+    let mut plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
     trace.mark("plan");
     announce(&plan);
-    let started = |plan: &Plan| status.started(&order.session, plan);
-    let result = launch::run(&plan, &order, trace, &started);
+    let started = |plan: &Plan| status.started(&order.session_name(), plan);
+    let result = launch::run(&plan, &order, &inputs, trace, &started);
     let result = match result {
         // The launch itself was the probe: the next best tier, or the reason why not.
         Err(LaunchError::NoNamespaces(reason)) if policy.tier == TierChoice::Auto => {
             facts.namespaces = Availability::No(reason);
-            plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
+            plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
             announce(&plan);
-            launch::run(&plan, &order, trace, &started)
+            launch::run(&plan, &order, &inputs, trace, &started)
         }
         other => other,
     };
+    conclude(result, &plan, &order, &status)
+}
+
+/// What the user is told of the end, and the exit code.
+fn conclude(
+    result: Result<Outcome, LaunchError>,
+    plan: &Plan,
+    order: &Order,
+    status: &Status,
+) -> Result<u8, Fault> {
     let outcome = result.map_err(|error| {
         let hint = hidden_program(&error, &order.argv[0]);
         Fault { message: format!("{error}{hint}"), code: error.exit_code() }
     });
     if let Err(fault) = &outcome {
-        status.failed(&order.session, fault);
+        status.failed(&order.session_name(), fault);
     }
-    Ok(finish(&outcome?, &plan, &status, &order.session))
+    Ok(finish(&outcome?, plan, status, &order.session_name()))
 }
 
 /// Where a command that the sandbox cannot see is on the host, and what would grant it.
@@ -112,13 +141,7 @@ fn hidden_program(error: &LaunchError, name: &OsString) -> String {
 
 /// What the user should know before the run.
 fn announce(plan: &Plan) {
-    for warning in &plan.warnings {
-        eprintln!("ringfence: {warning}");
-    }
-    for degraded in &plan.degraded {
-        let layer = text::layer(degraded.layer);
-        eprintln!("ringfence: running without {layer}: {}", degraded.what);
-    }
+    eprint!("{}", plan.announcement());
 }
 
 fn finish(outcome: &Outcome, plan: &Plan, status: &Status, session: &str) -> u8 {
@@ -143,10 +166,4 @@ fn finish(outcome: &Outcome, plan: &Plan, status: &Status, session: &str) -> u8 
 fn limits_wanted(policy: &Policy) -> bool {
     let limits = &policy.limits;
     limits.memory.is_some() || limits.pids.is_some() || limits.cpus.is_some()
-}
-
-/// Eight hexadecimal digits from the kernel's random source.
-fn session_id() -> String {
-    let random = launch::random();
-    format!("{random:08x}")
 }

@@ -6,6 +6,7 @@
 
 use crate::error::Fault;
 use ringfence_policy::Profile;
+use ringfence_sandbox::inputs::Inputs;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -63,8 +64,16 @@ pub enum Found {
 }
 
 /// Looks for a policy file in a directory.
-pub fn find(directory: &Path) -> Found {
+pub fn find(directory: &Path, inputs: &Inputs) -> Found {
     let path = directory.join(PROJECT_FILE);
+    // A compiled plan holds as long as both are as they are now.
+    match std::path::absolute(&path) {
+        Ok(path) => inputs.content(&path),
+        Err(_) => inputs.fleeting("a directory without a name"),
+    }
+    if let Ok(list) = list() {
+        inputs.content(&list);
+    }
     let Ok(content) = fs::read(&path) else { return Found::None };
     let accepted = (|| {
         let line = line(&path, &content).ok()?;

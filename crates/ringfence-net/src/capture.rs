@@ -19,7 +19,7 @@ use ringfence_policy::host::Target;
 use ringfence_policy::{NetworkMode, Policy};
 use ringfence_sys::nft::{Act, Match, Rule};
 use ringfence_sys::{Errno, describe, nft, route};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -38,7 +38,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// What the namespace needs to know of a policy.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capture {
     /// Ports of the host's own loopback that are granted, as ranges.
     pub loopback: Vec<(u16, u16)>,

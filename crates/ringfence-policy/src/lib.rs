@@ -45,7 +45,7 @@ mod workspace;
 
 pub use decide::{Decision, Subject, decide};
 pub use error::PolicyError;
-pub use files::{FileView, HostFiles};
+pub use files::{FileView, HostFiles, Resolver};
 pub use gitconfig::executes as git_config_executes;
 pub use host::{Host, HostRule};
 pub use judge_environment::Hidden;

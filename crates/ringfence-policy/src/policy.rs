@@ -5,14 +5,14 @@
 //! ledger all read this one value, through [`crate::decide()`], so that they cannot disagree.
 
 use crate::host::HostRule;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where a rule stands, for people: `profile default, filesystem.read` or `option --write`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Source {
     /// `profile NAME`, `feature NAME`, `file PATH`, `option --NAME`, or `built in`.
     pub origin: String,
@@ -40,7 +40,7 @@ pub enum Access {
 ///
 /// It says how a *new* one is judged at the end of a run: the plain kind never survives,
 /// the git kinds survive when nothing in them can be executed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guarded {
     /// A created one is removed.
@@ -105,7 +105,7 @@ pub enum Home {
 }
 
 /// How much network there is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NetworkMode {
     /// Loopback of its own, nothing else.
@@ -118,7 +118,7 @@ pub enum NetworkMode {
 }
 
 /// A port the host may connect in to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Publish {
     /// Address on the host.
     pub address: std::net::IpAddr,
@@ -230,7 +230,7 @@ pub enum TierChoice {
 }
 
 /// A protection that a host may lack; named by `--allow-degraded`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layer {
     /// User, mount, PID, network, IPC, UTS and cgroup namespaces.

@@ -70,6 +70,11 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
+    /// Whether there are groups that the child has to join by itself.
+    pub fn v1_wanted(&self) -> bool {
+        !self.v1.is_empty()
+    }
+
     /// Makes the groups that the limits ask for.
     ///
     /// # Errors

@@ -25,6 +25,9 @@ pub enum LaunchError {
     /// The command was not found.
     #[error("{0}")]
     NotFound(String),
+    /// A compiled plan of the cache could not be carried out; nothing was executed.
+    #[error("the compiled plan is out of date")]
+    Stale,
     /// Namespaces cannot be made here.
     #[error("namespaces cannot be made: {0}")]
     NoNamespaces(String),

@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod error;
 pub mod facts;
 pub mod filter;
+pub mod inputs;
 pub mod launch;
 pub mod network;
 pub mod plan;

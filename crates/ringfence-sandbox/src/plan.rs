@@ -6,7 +6,7 @@
 //! out without deciding anything again.
 
 use ringfence_policy::{Guarded, Layer, NetworkMode, Publish, Source};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 pub const SCHEMA: u32 = 1;
 
 /// The mechanism that carries a plan out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
     /// Landlock, seccomp and limits.
@@ -34,7 +34,7 @@ impl Tier {
 }
 
 /// What is done to one path of the sandbox's view.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case")]
 pub enum MountOp {
     /// The new root: an empty memory-backed file system, read-only once all is in place.
@@ -90,7 +90,7 @@ pub enum MountOp {
 }
 
 /// One step of building the view.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountStep {
     /// Where.
     pub path: PathBuf,
@@ -102,7 +102,7 @@ pub struct MountStep {
 }
 
 /// File rights, as groups of Landlock's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rights {
     /// Read files, list directories, execute.
@@ -114,7 +114,7 @@ pub enum Rights {
 }
 
 /// One Landlock rule about a path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRule {
     /// The path below which it holds.
     pub path: PathBuf,
@@ -125,7 +125,7 @@ pub struct FileRule {
 }
 
 /// One Landlock rule about a TCP port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortRule {
     /// The port.
     pub port: u16,
@@ -136,7 +136,7 @@ pub struct PortRule {
 }
 
 /// The Landlock domain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Landlock {
     /// The version it is made for.
     pub abi: u32,
@@ -150,7 +150,7 @@ pub struct Landlock {
 }
 
 /// What the filter does with a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Refused with `EPERM`.
@@ -167,7 +167,7 @@ pub enum Verdict {
 
 /// A test of one argument; only its low 32 bits count, as the kernel itself reads these
 /// arguments as `int` (CVE-2019-7303 came from comparing all 64).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Test {
     /// `arg == value`.
@@ -190,14 +190,14 @@ pub struct CallRule {
     /// What happens when all tests hold.
     pub verdict: Verdict,
     /// Argument index and test; none: always.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<(u8, Test)>,
     /// Why.
     pub reason: &'static str,
 }
 
 /// One change of the environment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case")]
 pub enum EnvironmentStep {
     /// Set, whatever it was.
@@ -231,7 +231,7 @@ pub enum EnvironmentStep {
 }
 
 /// How a limit is enforced.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum LimitStep {
     /// A control group of version 2.
@@ -279,7 +279,7 @@ pub enum LimitStep {
 }
 
 /// What a guarded path was at the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Found {
     /// Nothing.
@@ -291,7 +291,7 @@ pub enum Found {
 }
 
 /// A path that is put right when the run ends, because the kernel cannot hold it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardStep {
     /// The path.
     pub path: PathBuf,
@@ -304,7 +304,7 @@ pub struct GuardStep {
 }
 
 /// The names that hosts execute or trust, in one writable tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardedTree {
     /// The writable tree.
     pub tree: PathBuf,
@@ -315,7 +315,7 @@ pub struct GuardedTree {
 }
 
 /// A protection that is weaker than the policy asks, accepted by name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Degraded {
     /// The layer.
     pub layer: Layer,
@@ -323,8 +323,20 @@ pub struct Degraded {
     pub what: String,
 }
 
+impl Plan {
+    /// What the user should know before the run, a line each.
+    pub fn announcement(&self) -> String {
+        let warnings = self.warnings.iter().map(|warning| format!("ringfence: {warning}\n"));
+        let degraded = self.degraded.iter().map(|degraded| {
+            let layer = crate::text::layer(degraded.layer);
+            format!("ringfence: running without {layer}: {}\n", degraded.what)
+        });
+        warnings.chain(degraded).collect()
+    }
+}
+
 /// What the kernel will be told to do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -335,16 +347,17 @@ pub struct Plan {
     /// User and group inside (and outside: they are mapped to themselves).
     pub user: (u32, u32),
     /// Namespaces made, by name.
-    pub namespaces: Vec<&'static str>,
+    pub namespaces: Vec<Cow<'static, str>>,
     /// The view, in order.
     pub mounts: Vec<MountStep>,
     /// The process tier's private directory: stands in for home and `/tmp`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub home_links: Vec<(PathBuf, PathBuf)>,
     /// The Landlock domain; unset when accepted as missing.
     pub landlock: Option<Landlock>,
     /// The system call filter, in order; the first rule that holds decides, and calls without
     /// a rule are allowed.
+    #[serde(skip_deserializing)]
     pub seccomp: Vec<CallRule>,
     /// The environment.
     pub environment: Vec<EnvironmentStep>,
@@ -360,7 +373,7 @@ pub struct Plan {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<ringfence_net::Capture>,
     /// Ports that the host may connect in to.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub publish: Vec<Publish>,
     /// Where the command starts.
     pub workdir: PathBuf,

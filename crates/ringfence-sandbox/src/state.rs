@@ -2,7 +2,7 @@
 
 use crate::error::LaunchError;
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// `$XDG_STATE_HOME/ringfence`, or `~/.local/state/ringfence`.
@@ -38,64 +38,34 @@ pub(crate) fn make_home(path: &Path) -> Result<(), LaunchError> {
     })
 }
 
+/// Stands for the launcher's process number in texts of an image.
+pub(crate) const PID_MARK: &str = "\x01launcher";
+/// Stands for the session's number in texts of an image.
+pub(crate) const SESSION_MARK: &str = "\x01session";
+
 /// Where the process tier's directory of a session is: below one of the user's own in the
 /// directory for temporary files, named for the launcher, so that what a killed launcher left
 /// is known.
 pub(crate) fn private_path(session: &str) -> PathBuf {
+    private_path_of(std::process::id(), session)
+}
+
+/// The same for a launcher by its process number.
+pub(crate) fn private_path_of(launcher: u32, session: &str) -> PathBuf {
+    private(&format!("{launcher:010}"), session)
+}
+
+/// The same, with marks for the numbers.
+pub(crate) fn private_template() -> PathBuf {
+    private(PID_MARK, SESSION_MARK)
+}
+
+fn private(pid: &str, session: &str) -> PathBuf {
     let user = ringfence_sys::identity::user();
-    let name = format!("{}-{session}", std::process::id());
-    std::env::temp_dir().join(format!("ringfence-{user}")).join(name)
+    std::env::temp_dir().join(format!("ringfence-{user}")).join(format!("{pid}-{session}"))
 }
 
-/// Makes the process tier's directory (`home`, `tmp`), with links to what home shows, and
-/// removes those of launchers that are gone.
-///
-/// # Errors
-/// The file system's; a directory of the user's name that is not the user's.
-pub(crate) fn make_private(path: &Path, links: &[(PathBuf, PathBuf)]) -> std::io::Result<()> {
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    loop {
-        make_parent(parent)?;
-        match fs::DirBuilder::new().mode(0o700).create(path) {
-            // The last sandbox that ended took the parent with it.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            other => break other?,
-        }
-    }
-    fs::create_dir(path.join("tmp"))?;
-    let home = path.join("home");
-    fs::create_dir(&home)?;
-    for (name, target) in links {
-        let link = home.join(name);
-        if let Some(parent) = link.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        std::os::unix::fs::symlink(target, link)?;
-    }
-    Ok(())
-}
-
-/// Makes the user's directory, or makes sure that what is there is the user's.
-fn make_parent(parent: &Path) -> std::io::Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(parent) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        other => return other,
-    }
-    match parent.symlink_metadata() {
-        Ok(data) if data.is_dir() && data.uid() == ringfence_sys::identity::user() => {
-            remove_dead(parent);
-            Ok(())
-        }
-        Ok(_) => {
-            let why = format!("{} is not a directory of this user's", parent.display());
-            Err(std::io::Error::other(why))
-        }
-        // Removed meanwhile: the next try makes it.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
+/// Removes what launchers that are gone left behind.
 fn remove_dead(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -113,6 +83,7 @@ fn remove_dead(parent: &Path) {
 pub(crate) fn remove_private(path: &Path) {
     let _ = fs::remove_dir_all(path);
     if let Some(parent) = path.parent() {
+        remove_dead(parent);
         // Only the last one out succeeds.
         let _ = fs::remove_dir(parent);
     }

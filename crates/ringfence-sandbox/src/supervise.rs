@@ -11,9 +11,9 @@ use ringfence_net::publish::Handler;
 use ringfence_sys as sys;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
-use sys::Sysno;
 use sys::process::Change;
 use sys::signal::{Arrived, SignalSet};
+use sys::{Errno, Sysno};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
@@ -83,6 +83,8 @@ pub(crate) struct Duties<'a> {
     pub metadata: Metadata,
     /// Puts sockets of the host in the place of published ones.
     pub publish: Handler,
+    /// What a failed step of the child means.
+    pub explain: &'a dyn Fn(u8, u32, Errno) -> LaunchError,
 }
 
 /// Waits until the sandbox has ended.
@@ -259,14 +261,17 @@ impl Watch<'_> {
     }
 
     fn message(&mut self, message: &[u8]) {
+        if let Some((tag, step, errno)) = crate::launch::read_failure(message) {
+            // A sentence that came before says more.
+            let explain = self.duties.explain;
+            self.failure.get_or_insert_with(|| explain(tag, step, errno));
+            return;
+        }
         let text = || String::from_utf8_lossy(&message[1..]).into_owned();
         match message[0] {
             b'E' => self.failure = Some(LaunchError::Setup(text())),
-            b'X' => self.failure = Some(LaunchError::CannotExecute(text())),
-            b'N' => self.failure = Some(LaunchError::NotFound(text())),
             b'K' => self.outcome.signal = message.get(1).map(|&signal| i32::from(signal)),
             b'R' => (self.duties.started)(),
-            b'G' => self.put_right = true,
             b'W' => {
                 self.outcome.restored = (self.duties.enforce)();
                 self.put_right = true;

@@ -5,7 +5,8 @@
 //! that name: tests use it to show that nothing is left behind, wherever that happens.
 
 use ringfence_sys as sys;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 /// Where the marks go.
@@ -13,7 +14,7 @@ use std::time::Instant;
 pub struct Trace {
     start: Instant,
     out: Option<OwnedFd>,
-    fault: Option<String>,
+    fault: Option<CString>,
 }
 
 impl Trace {
@@ -21,7 +22,9 @@ impl Trace {
     pub fn from_environment() -> Trace {
         let descriptor = std::env::var("RINGFENCE_TRACE_LAUNCH").ok();
         let out = descriptor.and_then(|fd| sys::fd::adopt(fd.parse().ok()?));
-        Trace { start: Instant::now(), out, fault: std::env::var("RINGFENCE_FAULT").ok() }
+        let fault = std::env::var("RINGFENCE_FAULT").ok();
+        let fault = fault.and_then(|name| CString::new(name).ok());
+        Trace { start: Instant::now(), out, fault }
     }
 
     /// A place on the launcher's way.
@@ -29,23 +32,20 @@ impl Trace {
         if let Some(out) = &self.out {
             self.write(out, name);
         }
-        if self.fault.as_deref() == Some(name) {
+        if self.deadly(name) {
             let _ = sys::signal::kill(std::process::id() as i32, 9);
         }
     }
 
-    /// A place on the child's way; a fault there asks the launcher to die.
-    pub fn mark_child(&self, name: &str, control: BorrowedFd<'_>) {
-        if let Some(out) = &self.out {
-            self.write(out, name);
-        }
-        if self.fault.as_deref() == Some(name) {
-            let _ = sys::fd::send(control, b"D");
-            // The launcher's death ends us at once, or is the signal that the warden waits for.
-            let death = sys::signal::SignalSet::of(&[sys::signal::parent_death()]);
-            let _ = sys::signal::wait(death, None);
-            let _ = sys::signal::kill(std::process::id() as i32, sys::signal::parent_death());
-        }
+    fn deadly(&self, name: &str) -> bool {
+        self.fault.as_ref().is_some_and(|fault| fault.as_bytes() == name.as_bytes())
+    }
+
+    /// The same for code that runs without libc.
+    pub(crate) fn for_child(&self) -> sys::image::Trace {
+        use std::os::fd::AsRawFd;
+        let out = self.out.as_ref().map(AsRawFd::as_raw_fd);
+        sys::image::trace(out, self.start.elapsed(), self.fault.as_deref())
     }
 
     fn write(&self, out: &OwnedFd, name: &str) {

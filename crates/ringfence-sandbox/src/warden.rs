@@ -9,6 +9,7 @@ use ringfence_sys as sys;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
+use sys::image::{Carrier, Wanted, Words};
 use sys::process::Change;
 use sys::signal::SignalSet;
 
@@ -27,9 +28,22 @@ pub(crate) struct Warden<'a> {
     pub guarding: &'a Guarding,
     /// The process tier's directory, likewise.
     pub private: Option<PathBuf>,
+    /// The command as it was started.
+    pub words: Words,
+    /// What confines further commands like it.
+    pub carrier: Carrier,
 }
 
 impl Warden<'_> {
+    /// Goes on where a simple warden (`ringfence-start`) stopped.
+    pub fn go_on(self, wanted: Wanted) -> ! {
+        match wanted {
+            Wanted::Orphaned => self.orphaned(),
+            Wanted::Finish(code) => self.end(code),
+            Wanted::Service => self.watch(),
+        }
+    }
+
     /// Waits for the command's end, then ends everything else and exits with its code.
     pub fn watch(self) -> ! {
         loop {
@@ -74,15 +88,11 @@ impl Warden<'_> {
     /// before anything else can happen, by the launcher or, if that dies, here.
     fn end(&self, code: i32) -> ! {
         self.end_everything();
-        if self.guarding.quiet() {
-            let _ = sys::fd::send(self.control.as_fd(), b"G");
-        } else {
-            let _ = sys::fd::send(self.control.as_fd(), b"W");
-            // Only a reply means that it was done: the socket of a launcher that died with our
-            // message unread says ECONNRESET before it says that it is closed.
-            if !matches!(sys::fd::receive(self.control.as_fd(), &mut [0; 16], true), Ok(1..)) {
-                self.orphaned();
-            }
+        let _ = sys::fd::send(self.control.as_fd(), b"W");
+        // Only a reply means that it was done: the socket of a launcher that died with our
+        // message unread says ECONNRESET before it says that it is closed.
+        if !matches!(sys::fd::receive(self.control.as_fd(), &mut [0; 16], true), Ok(1..)) {
+            self.orphaned();
         }
         sys::process::exit_now(code)
     }

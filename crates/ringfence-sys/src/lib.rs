@@ -3,13 +3,15 @@
 //! Modules are named for kernel objects. Every function is one call or one short, fixed
 //! sequence of calls, takes and returns owned or borrowed descriptors, and fails with the
 //! kernel's own [`Errno`]; meaning is given to errors by the callers, who know the rule
-//! behind each call. All `unsafe` of ringfence is in this crate.
+//! behind each call. All `unsafe` of ringfence is in this crate and in `ringfence-start`, which
+//! does its work before libc is up.
 
 pub mod caller;
 pub mod caps;
 pub mod fd;
 pub mod file;
 pub mod identity;
+pub mod image;
 pub mod landlock;
 pub mod limit;
 pub mod listener;

@@ -35,6 +35,11 @@ impl Namespaces {
         Namespaces(self.0 | other.0)
     }
 
+    /// The flags for `clone3(2)`.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
     /// Whether all of `other` are in it.
     pub fn contains(self, other: Namespaces) -> bool {
         self.0 & other.0 == other.0

@@ -20,6 +20,16 @@ impl SignalSet {
         SignalSet(signals.iter().fold(0, |set, signal| set | 1 << (signal - 1)))
     }
 
+    /// The bits.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// A set from its bits.
+    pub fn of_bits(bits: u64) -> SignalSet {
+        SignalSet(bits)
+    }
+
     /// All but these signals.
     pub fn without(self, signals: &[i32]) -> SignalSet {
         SignalSet(self.0 & !SignalSet::of(signals).0)

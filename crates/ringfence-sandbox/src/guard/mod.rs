@@ -15,8 +15,8 @@ use quarantine::Quarantine;
 use ringfence_policy::Guarded;
 use ringfence_policy::gitconfig::executes_in;
 use ringfence_sys as sys;
-use saved::Saved;
-use std::collections::BTreeMap;
+pub(crate) use saved::Saved;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -32,6 +32,8 @@ pub(crate) struct Guarding {
     steps: Vec<(GuardStep, Saved)>,
     /// Directories that hold guarded paths which do not exist: unchanged, they need no look.
     parents: BTreeMap<PathBuf, Stamp>,
+    /// All directories that were looked at for that.
+    noted: BTreeSet<PathBuf>,
     trees: Vec<GuardedTree>,
     /// Change times from here on belong to the run.
     since: i128,
@@ -56,6 +58,7 @@ impl Guarding {
         let mut guarding = Guarding {
             steps: Vec::with_capacity(plan.guards.len()),
             parents: BTreeMap::new(),
+            noted: BTreeSet::new(),
             trees: plan.guarded_trees.clone(),
             since,
             started: Instant::now(),
@@ -91,7 +94,7 @@ impl Guarding {
     /// A directory whose change time is older than the clock's grain shows by it whether names
     /// were added.
     fn note(&mut self, directory: &Path) {
-        if self.parents.contains_key(directory) {
+        if !self.noted.insert(directory.to_owned()) {
             return;
         }
         if let Ok(data) = directory.symlink_metadata()
@@ -100,6 +103,48 @@ impl Guarding {
             let stamp = Stamp(data.dev(), data.ino(), changed(&data));
             self.parents.insert(directory.to_owned(), stamp);
         }
+    }
+
+    /// What a later start under the same plan needs: what was saved, in the order of the plan's
+    /// guards, and the directories to note.
+    pub fn kept(&self) -> (Vec<Saved>, Vec<PathBuf>) {
+        let saved = self.steps.iter().map(|(_, saved)| saved.clone()).collect();
+        (saved, self.noted.iter().cloned().collect())
+    }
+
+    /// The clock's time from which on changes belong to the run, in nanoseconds.
+    pub fn since(&self) -> i128 {
+        self.since
+    }
+
+    /// Notes of an earlier start that were found to hold, with the directories as they are now:
+    /// device, inode and change time, zeroes where there is none.
+    pub fn again(
+        plan: &Plan,
+        saved: Vec<Saved>,
+        notes: impl Iterator<Item = (PathBuf, [u64; 3])>,
+        since: u64,
+    ) -> Option<Guarding> {
+        let since = i128::from(since);
+        let stamp = |[device, inode, changed]: [u64; 3]| {
+            let (major, minor) = (device >> 32, device & 0xffff_ffff);
+            // As stat(2) has it, from the halves that statx(2) gives (makedev(3)).
+            let device = (major & 0xfff) << 8 | (major & !0xfff) << 32;
+            let device = device | (minor & 0xff) | (minor & !0xff) << 12;
+            Stamp(device, inode, i128::from(changed))
+        };
+        let parents: BTreeMap<PathBuf, Stamp> = notes
+            .filter(|(_, note)| note[1] != 0 && i128::from(note[2]) < since)
+            .map(|(path, note)| (path, stamp(note)))
+            .collect();
+        (saved.len() == plan.guards.len()).then(|| Guarding {
+            steps: plan.guards.iter().cloned().zip(saved).collect(),
+            noted: parents.keys().cloned().collect(),
+            parents,
+            trees: plan.guarded_trees.clone(),
+            since,
+            started: Instant::now(),
+        })
     }
 
     /// Whether a directory certainly got no new names since it was noted.

@@ -1,5 +1,6 @@
 //! What is at a path, kept in memory: enough to see whether it changed, and to put it back.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -15,8 +16,8 @@ const DEEPEST: usize = 16;
 const CAREFULLY: i32 = 0o400_000 | 0o4_000;
 
 /// A file, a link, a directory with what is in it, or nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Saved {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Saved {
     Nothing,
     File {
         bytes: Vec<u8>,

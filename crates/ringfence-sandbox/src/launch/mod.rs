@@ -1,50 +1,87 @@
 //! The only code that changes the kernel's mind: carries a plan out.
 //!
 //! ```text
+//! plan ─► compile ─► image (system calls, in order) ─► cache
+//!
 //! launcher (host side)          child (PID 1 in the namespace tier)        command
-//!    │ clone3 ───────────────────► │ id maps, view, root, loopback             │
-//!    │ supervise: signals,         │ Landlock ruleset, filter                  │
+//!    │ clone3 ───────────────────► │ the image's calls: id maps, view,         │
+//!    │ supervise: signals,         │ root, loopback, Landlock ruleset          │
 //!    │ timeout, stop and go on     │ clone(VFORK) ────────────────────────────► │ confine, execve
 //!    │ ◄── exit code ───────────── │ reap, forward signals ◄─────────────────── │ exit
 //!    │ guards put right            ┴                                            ┴
 //! ```
 
+mod cache;
 mod child;
+mod compile;
+mod confine;
+mod environment;
+mod failure;
+mod filing;
+mod hot;
 mod probe;
-mod resolve;
+mod script;
 mod view;
+
+pub(crate) use failure::read as read_failure;
+pub use hot::{Resumed, become_warden, resume, resumed};
 
 pub use probe::probe;
 
 use crate::error::LaunchError;
 use crate::guard::Guarding;
+use crate::inputs::Inputs;
 use crate::network::{Filter, Network};
-use crate::plan::{EnvironmentStep, LimitStep, MountOp, Plan, Tier};
+use crate::plan::{LimitStep, MountOp, Plan, Tier};
 use crate::supervise::{self, Outcome};
 use crate::trace::Trace;
+use compile::Extras;
+use failure::Explaining;
 use ringfence_net::publish::Handler;
-use ringfence_policy::NetworkMode;
 use ringfence_sys as sys;
-use std::ffi::{CString, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
+use sys::Errno;
 use sys::process::{Forked, Namespaces};
-use sys::signal::SignalSet;
-use sys::{Errno, describe};
 
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The command and its arguments; never empty.
     pub argv: Vec<OsString>,
-    /// The session's identifier, for `RINGFENCE_SESSION`.
-    pub session: String,
+    /// The session's number: eight hexadecimal digits are its identifier.
+    pub session: u32,
+    /// The place of the command among the program's arguments, when the command stands there as
+    /// it is.
+    pub place: Option<usize>,
     /// Somebody wants to know when the command executes.
     pub announce: bool,
     /// By what a filtered network is filtered.
     pub filter: Option<Filter>,
+}
+
+impl Order {
+    /// The session's identifier, for `RINGFENCE_SESSION`.
+    pub fn session_name(&self) -> String {
+        session_name(self.session)
+    }
+
+    fn announced(&self) -> bool {
+        self.announce
+    }
+}
+
+/// The identifier of a session by its number.
+pub fn session_name(number: u32) -> String {
+    format!("{number:08x}")
+}
+
+/// Where the command stands among the program's arguments, when it is the last `words` of them.
+pub fn place(words: usize) -> Option<usize> {
+    ringfence_start::entry::caller()?.count.checked_sub(words)
 }
 
 /// Random bits for a session's identifier.
@@ -62,30 +99,15 @@ pub fn die_of_interrupt() {
     sys::signal::raise_default(2);
 }
 
-/// Everything the child needs beside the plan.
-struct Prepared<'a> {
-    plan: &'a Plan,
-    order: &'a Order,
-    environment: Vec<CString>,
-    /// Directories in which the command is looked for.
-    search: Vec<PathBuf>,
-    /// The process tier's stand-in for home and /tmp.
-    private: Option<PathBuf>,
-    control: OwnedFd,
-    mask: SignalSet,
-    umask: u32,
-    trace: &'a Trace,
-    guarding: &'a Guarding,
-    groups: crate::cgroup::Groups,
-}
-
-/// Runs a command under a plan and waits for its end.
+/// Runs a command under a plan and waits for its end. What the plan was derived from is kept
+/// with it, for the next start.
 ///
 /// # Errors
 /// [`LaunchError`]; nothing is left behind then.
 pub fn run(
     plan: &Plan,
     order: &Order,
+    inputs: &Inputs,
     trace: &Trace,
     started: &dyn Fn(&Plan),
 ) -> Result<Outcome, LaunchError> {
@@ -93,7 +115,7 @@ pub fn run(
         LaunchError::call("open(/dev/null)", errno, "standard streams are closed and stay so")
     })?;
     let umask = sys::process::set_umask(0o022);
-    let launched = run_under_our_umask(plan, order, trace, started, umask);
+    let launched = run_under_our_umask(plan, order, inputs, trace, started, umask);
     sys::process::set_umask(umask);
     launched
 }
@@ -102,50 +124,65 @@ pub fn run(
 fn run_under_our_umask(
     plan: &Plan,
     order: &Order,
+    inputs: &Inputs,
     trace: &Trace,
     started: &dyn Fn(&Plan),
     umask: u32,
 ) -> Result<Outcome, LaunchError> {
     let guarding = Guarding::record(plan)?;
     trace.mark("guards-recorded");
+    let filing = filing::filing(plan, order, inputs, &guarding);
     for step in &plan.mounts {
         if let MountOp::NamedHome { from } = &step.op {
             crate::state::make_home(from)?;
         }
     }
-    let groups = crate::cgroup::Groups::make(&plan.limits, &order.session)?;
-    let private = match plan.tier {
-        Tier::Process => Some(crate::state::private_path(&order.session)),
-        Tier::Namespace => None,
-    };
+    let groups = crate::cgroup::Groups::make(&plan.limits, &order.session_name())?;
+    let private =
+        (plan.tier == Tier::Process).then(|| crate::state::private_path(&order.session_name()));
     let (ours, theirs) = sys::fd::socket_pair()
         .map_err(|errno| LaunchError::call("socketpair", errno, "raise the limit of open files"))?;
+    let caller = caller_environment();
+    let environment = environment::environment(plan, &caller, private_template(plan).as_deref());
+    let Some(words) = child::words(plan, order, &environment, &caller) else {
+        return Err(LaunchError::Setup("an argument holds a NUL byte".to_owned()));
+    };
+    let extras = Extras {
+        environment,
+        announced: order.announced(),
+        groups: groups.v1_wanted(),
+        filed: filing.as_ref().map(filing::Filing::record),
+    };
+    let compiled = compile::compile(plan, &extras);
+    let broken =
+        || LaunchError::Setup("the compiled plan is broken: a mistake of ringfence's".into());
+    let image = compiled.image().ok_or_else(broken)?;
+    image.patch(order.session, std::process::id());
+    trace.mark("compiled");
     let mask = sys::signal::set_mask(supervise::handled_signals())
         .map_err(|errno| LaunchError::call("sigprocmask", errno, "this should not happen"))?;
     if plan.tier == Tier::Process {
         // Orphans of a supervisor that was killed come to us, to be ended.
         let _ = sys::process::become_subreaper();
     }
-    let environment = environment(plan, order, private.as_deref());
-    let prepared = Prepared {
-        plan,
-        order,
-        search: resolve::search_path(&environment),
-        environment,
-        private: private.clone(),
-        control: theirs,
-        mask,
-        umask,
-        trace,
-        guarding: &guarding,
-        groups,
-    };
     trace.mark("prepared");
-    let forked = sys::process::fork_into(namespaces(plan), prepared.groups.v2());
+    let forked = sys::process::fork_into(namespaces(plan), groups.v2());
     let (pid, pidfd) = match forked {
         Ok(Forked::Child) => {
             drop(ours);
-            child::main(prepared)
+            let child = child::Child {
+                plan,
+                image,
+                words,
+                control: theirs,
+                mask,
+                umask,
+                trace,
+                guarding: &guarding,
+                groups: &groups,
+                private,
+            };
+            child.live()
         }
         Ok(Forked::Parent(pid, pidfd)) => (pid, pidfd),
         Err(errno) => {
@@ -154,15 +191,21 @@ fn run_under_our_umask(
         }
     };
     trace.mark("cloned");
-    let Prepared { control, groups, .. } = prepared;
-    drop(control);
+    drop(theirs);
+    if let Some(filing) = &filing {
+        filing.store(compiled.bytes());
+        trace.mark("stored");
+    }
     let supervised = supervise::Child { pid, pidfd, control: ours, tier: plan.tier };
+    let explaining =
+        Explaining { build: &compiled.build, confine: &compiled.confine, command: &order.argv[0] };
     let network = Network::new(order.filter.clone());
     let duties = supervise::Duties {
         started: &|| started(plan),
-        enforce: &|| guarding.enforce(Some(&order.session)),
+        enforce: &|| guarding.enforce(Some(&order.session_name())),
         metadata: crate::metadata::of(plan, private.as_ref()),
         publish: Handler::new(plan.publish.clone()),
+        explain: &|tag, step, errno| explaining.explain(tag, step, errno),
     };
     let outcome = supervise::until_end(supervised, network, timeout(plan), trace, &duties);
     trace.mark("ended");
@@ -171,9 +214,36 @@ fn run_under_our_umask(
     if let Some(private) = &private {
         crate::state::remove_private(private);
     }
+    if outcome.is_err()
+        && let Some(filing) = &filing
+    {
+        filing.forget();
+    }
     let mut outcome = outcome?;
     outcome.limits_hit.extend(limits_hit);
     Ok(outcome)
+}
+
+/// The process tier's directory, with marks for what is different at each start.
+fn private_template(plan: &Plan) -> Option<PathBuf> {
+    (plan.tier == Tier::Process).then(crate::state::private_template)
+}
+
+/// The caller's variables, names and values, in their order.
+fn caller_environment() -> Vec<(Vec<u8>, Vec<u8>)> {
+    match ringfence_start::entry::caller() {
+        // All of them, those that are none by the rules too: an image counts them.
+        Some(caller) => caller
+            .entries()
+            .map(|entry| {
+                let end = entry.iter().position(|&byte| byte == b'=').unwrap_or(entry.len());
+                (entry[..end].to_vec(), entry.get(end + 1..).unwrap_or_default().to_vec())
+            })
+            .collect(),
+        None => std::env::vars_os()
+            .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
+            .collect(),
+    }
 }
 
 fn clone_error(plan: &Plan, errno: Errno) -> LaunchError {
@@ -191,7 +261,7 @@ fn clone_error(plan: &Plan, errno: Errno) -> LaunchError {
 }
 
 fn namespaces(plan: &Plan) -> Namespaces {
-    let of = |name: &&str| match *name {
+    let of = |name: &str| match name {
         "user" => Namespaces::USER,
         "mount" => Namespaces::MOUNT,
         "pid" => Namespaces::PID,
@@ -202,7 +272,7 @@ fn namespaces(plan: &Plan) -> Namespaces {
         "cgroup" => Namespaces::CGROUP,
         _ => Namespaces::NONE,
     };
-    plan.namespaces.iter().map(of).fold(Namespaces::NONE, Namespaces::and)
+    plan.namespaces.iter().map(|name| of(name)).fold(Namespaces::NONE, Namespaces::and)
 }
 
 /// The plan's timeout.
@@ -211,63 +281,4 @@ pub fn timeout(plan: &Plan) -> Option<Duration> {
         LimitStep::Timeout { milliseconds } => Some(Duration::from_millis(*milliseconds)),
         _ => None,
     })
-}
-
-/// The command's environment: the caller's, changed as the plan says.
-fn environment(plan: &Plan, order: &Order, private: Option<&std::path::Path>) -> Vec<CString> {
-    let mut hidden: Vec<&str> = Vec::new();
-    let mut passed: Vec<&str> = Vec::new();
-    let mut set: Vec<(&str, &str)> = vec![("RINGFENCE_SESSION", &order.session)];
-    let mut clean = false;
-    for step in &plan.environment {
-        match step {
-            EnvironmentStep::Set { name, value, .. } => set.push((name, value)),
-            EnvironmentStep::Hide { name, .. } => hidden.push(name),
-            EnvironmentStep::Pass { name, .. } => passed.push(name),
-            EnvironmentStep::Clean { .. } => clean = true,
-        }
-    }
-    let kept = |name: &str| -> bool {
-        const ALWAYS: [&str; 6] = ["PATH", "HOME", "TERM", "LANG", "USER", "LOGNAME"];
-        (!clean || ALWAYS.contains(&name) || passed.contains(&name)) && !hidden.contains(&name)
-            && !set.iter().any(|(other, _)| *other == name)
-            // Ours alone: not the business of what runs inside.
-            && !matches!(name, "RINGFENCE_TRACE_LAUNCH" | "RINGFENCE_FAULT" | "PWD" | "OLDPWD")
-    };
-    let mut list: Vec<Vec<u8>> = Vec::with_capacity(64);
-    for (name, value) in std::env::vars_os() {
-        // The plan speaks of names as text; one that is no text is known by its lossy form.
-        if kept(&name.to_string_lossy()) {
-            let replaced = match (private, name.to_str()) {
-                (Some(private), Some("HOME")) => private.join("home").into_os_string(),
-                (Some(private), Some("TMPDIR")) => private.join("tmp").into_os_string(),
-                _ => value,
-            };
-            list.push([name.as_bytes(), b"=", replaced.as_bytes()].concat());
-        }
-    }
-    if let Some(private) = private
-        && !list.iter().any(|entry| entry.starts_with(b"TMPDIR="))
-    {
-        list.push([b"TMPDIR=", private.join("tmp").as_os_str().as_bytes()].concat());
-    }
-    list.push([b"PWD=", plan.workdir.as_os_str().as_bytes()].concat());
-    list.extend(set.iter().map(|(name, value)| format!("{name}={value}").into_bytes()));
-    list.into_iter().filter_map(|entry| CString::new(entry).ok()).collect()
-}
-
-/// Whether the network namespace needs its loopback.
-fn own_network(plan: &Plan) -> bool {
-    plan.tier == Tier::Namespace && plan.network != NetworkMode::Host
-}
-
-/// Text for a failed call in the child.
-fn failure(what: &str, errno: Errno) -> String {
-    format!("cannot {what}: {} ({errno:?})", describe(errno))
-}
-
-impl Prepared<'_> {
-    fn mark(&self, name: &str) {
-        self.trace.mark_child(name, self.control.as_fd());
-    }
 }

@@ -20,7 +20,7 @@ pub fn probe() -> Availability {
     let (user, group) = (sys::identity::user(), sys::identity::group());
     match sys::process::fork_into(all, None) {
         Ok(Forked::Child) => {
-            let mapped = super::child::map_identity(user, group);
+            let mapped = map_identity(user, group);
             let proc = sys::mount::new_file_system(c"proc", &[], sys::mount::Attributes::NONE);
             sys::process::exit_now(match (mapped, proc) {
                 (Ok(()), Ok(_)) => 0,
@@ -79,4 +79,16 @@ fn hint() -> String {
         return "; this is a container: run it with --security-opt seccomp=unconfined --security-opt systempaths=unconfined, or use --tier process".to_owned();
     }
     String::new()
+}
+
+/// Maps the user and the group to themselves, as a launch does.
+fn map_identity(user: u32, group: u32) -> sys::Result<()> {
+    use std::os::fd::AsFd;
+    let write = |path: &std::ffi::CStr, text: String| {
+        let file = sys::fd::open_at(sys::fd::CWD, path, sys::fd::WRITE_ONLY, 0)?;
+        sys::fd::write_all(file.as_fd(), text.as_bytes())
+    };
+    write(c"/proc/self/setgroups", "deny".to_owned())?;
+    write(c"/proc/self/uid_map", format!("{user} {user} 1"))?;
+    write(c"/proc/self/gid_map", format!("{group} {group} 1"))
 }

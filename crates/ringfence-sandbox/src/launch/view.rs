@@ -1,106 +1,104 @@
-//! Carries out the mount steps of a plan, in the child, in its own mount namespace.
+//! The mount steps of a plan as system calls, for the child in its own mount namespace: the
+//! mount API of Linux 5.2 (`fsopen`, `open_tree`, `move_mount`, `mount_setattr`), descriptors
+//! instead of paths, a whole tree made read-only in one call.
 
+use super::script::{Arg, CWD, Script};
 use crate::plan::{MountOp, MountStep};
-use ringfence_sys as sys;
+use ringfence_start::Sysno;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use sys::mount::Attributes;
-use sys::{Errno, describe};
 
-/// A failed step, as a sentence.
-pub(super) type Failure = String;
-
-fn failed<'a>(what: &'a str, path: &'a Path) -> impl Fn(Errno) -> Failure + 'a {
-    move |errno| {
-        let hint = match errno {
-            Errno::ELOOP => "; a component became a symbolic link after the policy was resolved",
-            Errno::ENOENT => "; it vanished after the policy was resolved",
-            Errno::EPERM => {
-                "; the kernel or a container around us forbids it (see ringfence doctor)"
-            }
-            Errno::ENOSPC => "; fs.mount-max or the disk is exhausted",
-            _ => "",
-        };
-        format!("cannot {what} {}: {} ({errno:?}){hint}", path.display(), describe(errno))
-    }
+/// Attributes of a mount (`MOUNT_ATTR_*`).
+mod attribute {
+    pub const READ_ONLY: u64 = 0x1;
+    pub const NO_SUID: u64 = 0x2;
+    pub const NO_DEVICES: u64 = 0x4;
+    pub const NO_EXEC: u64 = 0x8;
 }
+use attribute::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 
-fn c_string(path: &Path) -> Result<CString, Failure> {
-    CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| format!("a path holds a NUL byte: {}", path.display()))
-}
+const EEXIST: u8 = 17;
+const O_CLOEXEC: u32 = 0o2_000_000;
+const AT_SYMLINK_NOFOLLOW: u32 = 0x100;
+const AT_EMPTY_PATH: u32 = 0x1000;
+const AT_RECURSIVE: u32 = 0x8000;
+const OPEN_TREE_CLONE: u32 = 1;
+const MOVE_MOUNT_F_EMPTY_PATH: u32 = 0x4;
+const MOVE_MOUNT_T_EMPTY_PATH: u32 = 0x40;
 
 /// The path relative to the root, for calls on the new root's descriptor.
-fn relative(path: &Path) -> Result<CString, Failure> {
-    c_string(path.strip_prefix("/").unwrap_or(path))
+fn relative(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
 }
 
 /// The new root while it is built.
-struct Building {
+struct Building<'a> {
+    script: &'a mut Script,
     /// The memory-backed file system from which everything private is taken.
-    memory: OwnedFd,
+    memory: u8,
     /// The root of the view: the same, or the host's tree on it.
-    root: OwnedFd,
+    root: u8,
     /// The view is the host's tree.
     host: bool,
     /// Directories bound so far: what is below them exists already.
     bound: Vec<PathBuf>,
     /// The last directory made, so that its parents are not made again.
     made: PathBuf,
-    /// Sources for masks, once one is needed.
-    masks: Option<(OwnedFd, OwnedFd)>,
+    /// Sources for masks, once one is needed: a file and a directory.
+    masks: Option<(u8, u8)>,
     /// Private directories made on the side of a host root.
     aside: u32,
 }
 
-/// Builds the view and makes it the root directory.
-pub(super) fn build(steps: &[MountStep]) -> Result<(), Failure> {
-    sys::mount::make_private().map_err(failed("separate mounts from", Path::new("/")))?;
-    let Some((first, rest)) = steps.split_first() else {
-        return Err("the plan has no root".to_owned());
-    };
-    let mut building = Building::new(&first.op)?;
+/// Writes the steps that build the view and make it the root directory.
+pub(super) fn write(script: &mut Script, steps: &[MountStep]) {
+    script.note("separate mounts from", Some(Path::new("/")));
+    make_private(script);
+    let Some((first, rest)) = steps.split_first() else { return };
+    let mut building = Building::new(script, &first.op);
     for step in rest {
-        building.step(step)?;
+        building.step(step);
     }
-    building.finish()
+    building.finish();
 }
 
-impl Building {
-    fn new(root: &MountOp) -> Result<Building, Failure> {
+/// Stops mounts made here from showing in any other namespace, and the reverse.
+fn make_private(script: &mut Script) {
+    const MS_REC_PRIVATE: u32 = 0x4000 | 0x4_0000;
+    let (none, root) = (script.text(c"none"), script.text(c"/"));
+    script.call(Sysno::mount, &[none, root, 0_u32.into(), MS_REC_PRIVATE.into()]);
+}
+
+impl<'a> Building<'a> {
+    fn new(script: &'a mut Script, root: &MountOp) -> Building<'a> {
+        script.note("make a root directory on", Some(Path::new("/")));
         let size = match root {
             MountOp::Root { size: Some(bytes) } => format!("{bytes}"),
             _ => "50%".to_owned(),
         };
         let size = CString::new(size).unwrap_or_default();
         let options = [(c"mode", Some(c"0755")), (c"size", Some(size.as_c_str()))];
-        let attributes = Attributes::NO_SUID.and(Attributes::NO_DEVICES);
-        let at_root = failed("make a root directory on", Path::new("/"));
-        let memory =
-            sys::mount::new_file_system(c"tmpfs", &options, attributes).map_err(&at_root)?;
-        let old = sys::mount::handle(c"/").map_err(&at_root)?;
+        let attributes = NO_SUID | NO_DEVICES;
+        let memory = new_file_system(script, c"tmpfs", &options, attributes);
+        let slash = script.text(c"/");
+        const O_PATH_NOFOLLOW: u32 = 0o10_000_000 | 0o400_000 | O_CLOEXEC;
+        let old = script.open(Sysno::openat, &[CWD, slash, O_PATH_NOFOLLOW.into()]);
         let host = *root == MountOp::HostRoot;
-        let tree = if host {
-            let attributes = attributes.and(Attributes::READ_ONLY);
-            Some(sys::mount::copy_tree(old.as_fd(), c"", true, attributes).map_err(&at_root)?)
-        } else {
-            None
-        };
+        let tree =
+            host.then(|| copy_tree(script, old, Path::new(""), true, attributes | READ_ONLY));
         // Stacked on the old root, which path lookups go on seeing underneath.
-        sys::mount::attach(&memory, old.as_fd(), c"").map_err(&at_root)?;
+        attach(script, memory, old, Path::new(""));
+        script.close(old);
         let root = match tree {
             Some(tree) => {
-                sys::mount::make_directory(memory.as_fd(), c"root", 0o755).map_err(&at_root)?;
-                sys::mount::attach(&tree, memory.as_fd(), c"root").map_err(&at_root)?;
+                make_directory(script, memory, Path::new("root"), 0o755);
+                attach(script, tree, memory, Path::new("root"));
                 tree
             }
-            None => memory
-                .try_clone()
-                .map_err(|error| format!("cannot make a root directory: {error}"))?,
+            None => memory,
         };
-        Ok(Building {
+        Building {
+            script,
             memory,
             root,
             host,
@@ -108,37 +106,31 @@ impl Building {
             made: PathBuf::from("/"),
             masks: None,
             aside: 0,
-        })
+        }
     }
 
-    fn step(&mut self, step: &MountStep) -> Result<(), Failure> {
+    fn step(&mut self, step: &MountStep) {
         let path = step.path.as_path();
         match &step.op {
-            MountOp::Root { .. } | MountOp::HostRoot => Ok(()),
+            MountOp::Root { .. } | MountOp::HostRoot => {}
             MountOp::Private { mode } => self.private(path, *mode),
             MountOp::Symlink { target } => self.symlink(path, target),
             MountOp::Bind { directory, read_only, devices } => {
-                let mut attributes = Attributes::NO_SUID;
+                let mut attributes = NO_SUID;
                 if *read_only {
-                    attributes = attributes.and(Attributes::READ_ONLY);
+                    attributes |= READ_ONLY;
                 }
                 if !devices {
-                    attributes = attributes.and(Attributes::NO_DEVICES);
+                    attributes |= NO_DEVICES;
                 }
-                self.bind(path, path, *directory, attributes)?;
+                self.bind(path, path, *directory, attributes);
                 self.bound.push(path.to_owned());
-                Ok(())
             }
-            MountOp::NamedHome { from } => {
-                let attributes = Attributes::NO_SUID.and(Attributes::NO_DEVICES);
-                self.bind(from, path, true, attributes)
-            }
-            MountOp::Console { from } => self.bind(from, path, false, Attributes::NO_SUID),
+            MountOp::NamedHome { from } => self.bind(from, path, true, NO_SUID | NO_DEVICES),
+            MountOp::Console { from } => self.bind(from, path, false, NO_SUID),
             MountOp::Proc => {
-                let all = Attributes::NO_SUID.and(Attributes::NO_DEVICES).and(Attributes::NO_EXEC);
-                self.file_system(path, c"proc", &[], all)?;
+                self.file_system(path, c"proc", &[], NO_SUID | NO_DEVICES | NO_EXEC);
                 self.bound.push(path.to_owned());
-                Ok(())
             }
             MountOp::Terminals => {
                 let options = [
@@ -146,11 +138,10 @@ impl Building {
                     (c"ptmxmode", Some(c"0666")),
                     (c"mode", Some(c"0620")),
                 ];
-                let attributes = Attributes::NO_SUID.and(Attributes::NO_EXEC);
-                self.file_system(path, c"devpts", &options, attributes)
+                self.file_system(path, c"devpts", &options, NO_SUID | NO_EXEC);
             }
-            MountOp::Pin => self.hold(path, Attributes::NONE),
-            MountOp::Protect => self.hold(path, Attributes::READ_ONLY),
+            MountOp::Pin => self.hold(path, 0),
+            MountOp::Protect => self.hold(path, READ_ONLY),
             MountOp::Mask { directory } => self.mask(path, *directory),
         }
     }
@@ -161,161 +152,267 @@ impl Building {
         self.host || self.bound.iter().any(|bound| path != bound && path.starts_with(bound))
     }
 
-    fn make_parents(&mut self, path: &Path) -> Result<(), Failure> {
-        let Some(parent) = path.parent() else { return Ok(()) };
+    fn make_parents(&mut self, path: &Path) {
+        let Some(parent) = path.parent() else { return };
         if self.made.starts_with(parent) || self.exists_already(path) {
-            return Ok(());
+            return;
         }
         let mut at = PathBuf::from("/");
         for component in parent.components().skip(1) {
             at.push(component);
             if !self.made.starts_with(&at) {
-                let name = relative(&at)?;
-                sys::mount::make_directory(self.root.as_fd(), &name, 0o755)
-                    .map_err(failed("make the directory", &at))?;
+                self.script.note("make the directory", Some(&at));
+                make_directory(self.script, self.root, relative(&at), 0o755);
             }
         }
         self.made = at;
-        Ok(())
     }
 
-    fn make_target(&mut self, path: &Path, directory: bool) -> Result<(), Failure> {
-        self.make_parents(path)?;
+    fn make_target(&mut self, path: &Path, directory: bool) {
+        self.make_parents(path);
         if self.exists_already(path) {
-            return Ok(());
+            return;
         }
-        let name = relative(path)?;
         if directory {
-            sys::mount::make_directory(self.root.as_fd(), &name, 0o755)
-                .map_err(failed("make the directory", path))?;
+            self.script.note("make the directory", Some(path));
+            make_directory(self.script, self.root, relative(path), 0o755);
             self.made = path.to_owned();
-            Ok(())
         } else {
-            sys::mount::make_file(self.root.as_fd(), &name, 0o644)
-                .map_err(failed("make a place for", path))
+            self.script.note("make a place for", Some(path));
+            make_file(self.script, self.root, relative(path), 0o644);
         }
     }
 
-    /// Attaches a tree at a path of the view. Inside a bound tree, whose content a sandboxed
-    /// program may be changing at this moment, no component may be a link.
-    fn attach(&self, tree: &OwnedFd, path: &Path) -> Result<(), Failure> {
-        let name = relative(path)?;
+    /// Attaches a tree at a path of the view and lets go of it. Inside a bound tree, whose
+    /// content a sandboxed program may be changing at this moment, no component may be a link.
+    fn attach(&mut self, tree: u8, path: &Path) {
         if self.exists_already(path) {
-            let target = self.open_in_view(&name).map_err(failed("find", path))?;
-            sys::mount::attach(tree, target.as_fd(), c"").map_err(failed("mount on", path))
+            self.script.note("find", Some(path));
+            let target = self.open_in_view(path);
+            self.script.note("mount on", Some(path));
+            attach(self.script, tree, target, Path::new(""));
+            self.script.close(target);
         } else {
-            sys::mount::attach(tree, self.root.as_fd(), &name).map_err(failed("mount on", path))
+            self.script.note("mount on", Some(path));
+            attach(self.script, tree, self.root, relative(path));
         }
+        self.script.close(tree);
     }
 
-    fn open_in_view(&self, name: &CStr) -> sys::Result<OwnedFd> {
-        sys::fd::open_without_links(self.root.as_raw_fd(), name, sys::fd::PATH_ONLY)
+    fn open_in_view(&mut self, path: &Path) -> u8 {
+        self.script.open_without_links(Arg::Register(self.root), relative(path))
     }
 
-    fn bind(
-        &mut self,
-        from: &Path,
-        to: &Path,
-        directory: bool,
-        attributes: Attributes,
-    ) -> Result<(), Failure> {
-        let source =
-            sys::fd::open_without_links(sys::fd::CWD, &c_string(from)?, sys::fd::PATH_ONLY)
-                .map_err(failed("open", from))?;
-        let tree = sys::mount::copy_tree(source.as_fd(), c"", true, attributes)
-            .map_err(failed("bind", from))?;
-        self.make_target(to, directory)?;
-        self.attach(&tree, to)
+    fn bind(&mut self, from: &Path, to: &Path, directory: bool, attributes: u64) {
+        self.script.note("open", Some(from));
+        let source = self.script.open_without_links(CWD, from);
+        self.script.note("bind", Some(from));
+        let tree = copy_tree(self.script, source, Path::new(""), true, attributes);
+        self.script.close(source);
+        self.make_target(to, directory);
+        self.attach(tree, to);
     }
 
     fn file_system(
         &mut self,
         path: &Path,
         kind: &CStr,
-        options: &[sys::mount::FsOption<'_>],
-        attributes: Attributes,
-    ) -> Result<(), Failure> {
-        let made = sys::mount::new_file_system(kind, options, attributes)
-            .map_err(failed("make the file system for", path))?;
-        self.make_target(path, true)?;
-        self.attach(&made, path)
+        options: &[(&CStr, Option<&CStr>)],
+        attributes: u64,
+    ) {
+        self.script.note("make the file system for", Some(path));
+        let made = new_file_system(self.script, kind, options, attributes);
+        self.make_target(path, true);
+        self.attach(made, path);
     }
 
     /// A directory of the memory-backed file system, as a mount of its own that stays writable
     /// when the root is made read-only.
-    fn private(&mut self, path: &Path, mode: u32) -> Result<(), Failure> {
-        let attributes = Attributes::NO_SUID.and(Attributes::NO_DEVICES);
-        let umask = sys::process::set_umask(0);
-        let source = if self.host {
+    fn private(&mut self, path: &Path, mode: u32) {
+        let (from, source) = if self.host {
             self.aside += 1;
-            let name = CString::new(format!("private-{}", self.aside)).unwrap_or_default();
-            sys::mount::make_directory(self.memory.as_fd(), &name, mode)
-                .map_err(failed("make the directory", path))?;
-            name
+            (self.memory, PathBuf::from(format!("private-{}", self.aside)))
         } else {
-            self.make_parents(path)?;
-            let name = relative(path)?;
-            sys::mount::make_directory(self.root.as_fd(), &name, mode)
-                .map_err(failed("make the directory", path))?;
-            name
+            self.make_parents(path);
+            (self.root, relative(path).to_path_buf())
         };
-        sys::process::set_umask(umask);
-        let from: BorrowedFd<'_> = if self.host { self.memory.as_fd() } else { self.root.as_fd() };
-        let tree = sys::mount::copy_tree(from, &source, false, attributes)
-            .map_err(failed("make private", path))?;
-        self.attach(&tree, path)
+        self.script.note("make the directory", Some(path));
+        self.script.call(Sysno::umask, &[0_u32.into()]);
+        make_directory(self.script, from, &source, mode);
+        self.script.call(Sysno::umask, &[0o022_u32.into()]);
+        self.script.note("make private", Some(path));
+        let tree = copy_tree(self.script, from, &source, false, NO_SUID | NO_DEVICES);
+        self.attach(tree, path);
     }
 
-    fn symlink(&mut self, path: &Path, target: &Path) -> Result<(), Failure> {
-        self.make_parents(path)?;
+    fn symlink(&mut self, path: &Path, target: &Path) {
+        self.make_parents(path);
         if self.exists_already(path) {
-            return Ok(());
+            return;
         }
-        match sys::mount::make_symlink(&c_string(target)?, self.root.as_fd(), &relative(path)?) {
-            Ok(()) | Err(Errno::EEXIST) => Ok(()),
-            Err(errno) => Err(failed("make the link", path)(errno)),
-        }
+        self.script.note("make the link", Some(path));
+        let (target, name) = (self.script.path(target), self.script.path(relative(path)));
+        let root = Arg::Register(self.root);
+        self.script.call(Sysno::symlinkat, &[target, root, name]).tolerated[0] = EEXIST;
     }
 
     /// Binds a path of the view onto itself.
-    fn hold(&self, path: &Path, attributes: Attributes) -> Result<(), Failure> {
-        let target = self.open_in_view(&relative(path)?).map_err(failed("find", path))?;
-        let attributes = attributes.and(Attributes::NO_SUID).and(Attributes::NO_DEVICES);
-        let tree = sys::mount::copy_tree(target.as_fd(), c"", true, attributes)
-            .map_err(failed("protect", path))?;
-        sys::mount::attach(&tree, target.as_fd(), c"").map_err(failed("protect", path))
+    fn hold(&mut self, path: &Path, attributes: u64) {
+        self.script.note("find", Some(path));
+        let target = self.open_in_view(path);
+        self.script.note("protect", Some(path));
+        let attributes = attributes | NO_SUID | NO_DEVICES;
+        let tree = copy_tree(self.script, target, Path::new(""), true, attributes);
+        attach(self.script, tree, target, Path::new(""));
+        self.script.close(tree);
+        self.script.close(target);
     }
 
-    fn mask(&mut self, path: &Path, directory: bool) -> Result<(), Failure> {
-        let at = failed("mask", path);
-        if self.masks.is_none() {
-            let memory = self.memory.as_fd();
-            sys::mount::make_file(memory, c".mask-file", 0).map_err(&at)?;
-            sys::mount::make_directory(memory, c".mask-directory", 0).map_err(&at)?;
-            let open =
-                |name| sys::fd::open_without_links(memory.as_raw_fd(), name, sys::fd::PATH_ONLY);
-            self.masks =
-                Some((open(c".mask-file").map_err(&at)?, open(c".mask-directory").map_err(&at)?));
-        }
-        let Some((file, empty)) = &self.masks else { return Ok(()) };
+    fn mask(&mut self, path: &Path, directory: bool) {
+        self.script.note("mask", Some(path));
+        let (file, empty) = match self.masks {
+            Some(masks) => masks,
+            None => {
+                let memory = self.memory;
+                make_file(self.script, memory, Path::new(".mask-file"), 0);
+                make_directory(self.script, memory, Path::new(".mask-directory"), 0);
+                let mut open =
+                    |name| self.script.open_without_links(Arg::Register(memory), Path::new(name));
+                *self.masks.insert((open(".mask-file"), open(".mask-directory")))
+            }
+        };
         let source = if directory { empty } else { file };
-        let attributes = Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEVICES);
-        let tree =
-            sys::mount::copy_tree(source.as_fd(), c"", false, attributes.and(Attributes::NO_EXEC))
-                .map_err(&at)?;
-        let target = self.open_in_view(&relative(path)?).map_err(&at)?;
-        sys::mount::attach(&tree, target.as_fd(), c"").map_err(at)
+        let attributes = READ_ONLY | NO_SUID | NO_DEVICES | NO_EXEC;
+        let tree = copy_tree(self.script, source, Path::new(""), false, attributes);
+        let target = self.open_in_view(path);
+        attach(self.script, tree, target, Path::new(""));
+        self.script.close(target);
+        self.script.close(tree);
     }
 
-    fn finish(self) -> Result<(), Failure> {
-        let at = failed("enter", Path::new("/"));
-        if self.masks.is_some() {
-            sys::mount::remove(self.memory.as_fd(), c".mask-file", false).map_err(&at)?;
-            sys::mount::remove(self.memory.as_fd(), c".mask-directory", true).map_err(&at)?;
+    fn finish(self) {
+        let script = self.script;
+        script.note("enter", Some(Path::new("/")));
+        if let Some((file, directory)) = self.masks {
+            remove(script, self.memory, Path::new(".mask-file"), false);
+            remove(script, self.memory, Path::new(".mask-directory"), true);
+            script.close(file);
+            script.close(directory);
         }
         if !self.host {
-            sys::mount::set_attributes(&self.root, Attributes::READ_ONLY, false).map_err(&at)?;
+            set_attributes(script, self.root, READ_ONLY, false);
         }
-        sys::mount::change_root(self.root.as_fd()).map_err(at)
+        change_root(script, self.root);
+        script.close(self.root);
+        if self.host {
+            script.close(self.memory);
+        }
     }
+}
+
+/// Makes a file system of its own, mounted nowhere yet.
+fn new_file_system(
+    script: &mut Script,
+    kind: &CStr,
+    options: &[(&CStr, Option<&CStr>)],
+    attributes: u64,
+) -> u8 {
+    const CLOEXEC: u32 = 1; // FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC
+    const SET_FLAG: u32 = 0;
+    const SET_STRING: u32 = 1;
+    const CREATE: u32 = 6;
+    let kind = script.text(kind);
+    let context = script.open(Sysno::fsopen, &[kind, CLOEXEC.into()]);
+    let configure = Arg::Register(context);
+    for (key, value) in options {
+        let key = script.text(key);
+        let (command, value) = match value {
+            Some(value) => (SET_STRING, script.text(value)),
+            None => (SET_FLAG, 0_u32.into()),
+        };
+        script.call(Sysno::fsconfig, &[configure, command.into(), key, value]);
+    }
+    script.call(Sysno::fsconfig, &[configure, CREATE.into()]);
+    let made = script.open(Sysno::fsmount, &[configure, CLOEXEC.into(), attributes.into()]);
+    script.close(context);
+    made
+}
+
+/// A private copy of what is mounted at a path (with everything mounted below it), attached
+/// nowhere yet, its attributes set on the whole of it.
+fn copy_tree(
+    script: &mut Script,
+    directory: u8,
+    path: &Path,
+    recursive: bool,
+    attributes: u64,
+) -> u8 {
+    let mut flags = OPEN_TREE_CLONE | O_CLOEXEC | AT_SYMLINK_NOFOLLOW;
+    if path.as_os_str().is_empty() {
+        flags |= AT_EMPTY_PATH;
+    }
+    if recursive {
+        flags |= AT_RECURSIVE;
+    }
+    let path = script.path(path);
+    let tree = script.open(Sysno::open_tree, &[Arg::Register(directory), path, flags.into()]);
+    if attributes != 0 {
+        set_attributes(script, tree, attributes, recursive);
+    }
+    tree
+}
+
+/// Adds attributes to a mount, with `recursive` to all below it (`mount_setattr(2)`, Linux 5.12).
+fn set_attributes(script: &mut Script, mount: u8, attributes: u64, recursive: bool) {
+    let words: Vec<u8> = [attributes, 0, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let attr = Arg::Data(script.constant(&words));
+    let flags = AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
+    let empty = script.text(c"");
+    let size = words.len().into();
+    script.call(Sysno::mount_setattr, &[Arg::Register(mount), empty, flags.into(), attr, size]);
+}
+
+/// Attaches a mount at a path, which is not followed when it is a symbolic link.
+fn attach(script: &mut Script, mount: u8, directory: u8, path: &Path) {
+    let mut flags = MOVE_MOUNT_F_EMPTY_PATH;
+    if path.as_os_str().is_empty() {
+        flags |= MOVE_MOUNT_T_EMPTY_PATH;
+    }
+    let (empty, path) = (script.text(c""), script.path(path));
+    let (mount, directory) = (Arg::Register(mount), Arg::Register(directory));
+    script.call(Sysno::move_mount, &[mount, empty, directory, path, flags.into()]);
+}
+
+/// Makes the mount behind `root` the root directory, and lets go of the former one: afterwards
+/// nothing of the host's tree can be named that was not put into the new one.
+fn change_root(script: &mut Script, root: u8) {
+    const MNT_DETACH: u32 = 2;
+    let (dot, slash) = (script.text(c"."), script.text(c"/"));
+    script.call(Sysno::fchdir, &[Arg::Register(root)]);
+    // pivot_root(".", "."), see pivot_root(2) NOTES: the old root is stacked on the new one
+    // at the same place, and the unmount takes the one on top.
+    script.call(Sysno::pivot_root, &[dot, dot]);
+    script.call(Sysno::umount2, &[dot, MNT_DETACH.into()]);
+    script.call(Sysno::chdir, &[slash]);
+}
+
+fn make_directory(script: &mut Script, directory: u8, path: &Path, mode: u32) {
+    let path = script.path(path);
+    let arguments = [Arg::Register(directory), path, mode.into()];
+    script.call(Sysno::mkdirat, &arguments).tolerated[0] = EEXIST;
+}
+
+fn make_file(script: &mut Script, directory: u8, path: &Path, mode: u32) {
+    const O_CREAT_WRITE_NOFOLLOW: u32 = 0o100 | 0o1 | 0o400_000 | O_CLOEXEC;
+    let path = script.path(path);
+    let arguments = [Arg::Register(directory), path, O_CREAT_WRITE_NOFOLLOW.into(), mode.into()];
+    let file = script.open(Sysno::openat, &arguments);
+    script.close(file);
+}
+
+fn remove(script: &mut Script, directory: u8, path: &Path, is_directory: bool) {
+    const AT_REMOVEDIR: u32 = 0x200;
+    let flags = if is_directory { AT_REMOVEDIR } else { 0 };
+    let path = script.path(path);
+    script.call(Sysno::unlinkat, &[Arg::Register(directory), path, flags.into()]);
 }

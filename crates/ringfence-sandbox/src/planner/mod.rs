@@ -16,6 +16,7 @@ pub(crate) use grants::{expand, glob};
 use crate::facts::{Availability, Facts, PathFacts};
 use crate::plan::{Degraded, Plan, SCHEMA, Tier};
 use ringfence_policy::{Layer, NetworkMode, Policy, Source, TierChoice};
+use std::borrow::Cow;
 use thiserror::Error;
 
 /// Why no plan carries the policy out on this host.
@@ -202,12 +203,13 @@ fn plan_tier(
     })
 }
 
-fn namespaces(tier: Tier, network: NetworkMode) -> Vec<&'static str> {
-    match (tier, network) {
+fn namespaces(tier: Tier, network: NetworkMode) -> Vec<Cow<'static, str>> {
+    let names = match (tier, network) {
         (Tier::Process, _) => Vec::new(),
         (Tier::Namespace, NetworkMode::Host) => {
             vec!["user", "mount", "pid", "ipc", "uts", "cgroup"]
         }
         (Tier::Namespace, _) => vec!["user", "mount", "pid", "network", "ipc", "uts", "cgroup"],
-    }
+    };
+    names.into_iter().map(Cow::Borrowed).collect()
 }

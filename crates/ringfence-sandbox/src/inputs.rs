@@ -1,0 +1,232 @@
+//! What a plan was derived from: every file, link, listing and variable that was looked at,
+//! with what was found. A compiled plan is used again only while all of it is as it was.
+//!
+//! Stamps are taken before the look, so that a change in between makes the stamp a wrong one,
+//! never a wrong plan that passes for right.
+
+use crate::facts::{HostPaths, Kind, PathFacts};
+use ringfence_policy::{FileView, HostFiles, Resolver};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Absent,
+    /// Something that is no symbolic link.
+    Plain,
+    /// A symbolic link with this text.
+    Link(PathBuf),
+    /// A directory.
+    Directory,
+    /// Neither a directory nor a link.
+    File,
+    /// This very file or directory: device, inode, size, modification and change time in
+    /// nanoseconds.
+    Same([u64; 5]),
+}
+
+/// Everything that was looked at.
+#[derive(Debug, Default)]
+pub struct Inputs {
+    paths: RefCell<BTreeMap<PathBuf, Found>>,
+    variables: RefCell<BTreeMap<String, Option<OsString>>>,
+    /// Something was seen that no stamp can hold.
+    fleeting: RefCell<Option<&'static str>>,
+}
+
+/// Identity, size and times of what is at a path, its last link not followed.
+fn identity(path: &Path) -> Option<[u64; 5]> {
+    let data = path.symlink_metadata().ok()?;
+    let (major, minor) = (libc_major(data.dev()), libc_minor(data.dev()));
+    let time = |seconds: i64, nanoseconds: i64| {
+        (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds as u64)
+    };
+    Some([
+        major << 32 | minor,
+        data.ino(),
+        data.len(),
+        time(data.mtime(), data.mtime_nsec()),
+        time(data.ctime(), data.ctime_nsec()),
+    ])
+}
+
+/// The halves of a device number, as statx(2) gives them (makedev(3)).
+fn libc_major(device: u64) -> u64 {
+    (device >> 8 & 0xfff) | (device >> 32 & 0xffff_f000)
+}
+
+fn libc_minor(device: u64) -> u64 {
+    (device & 0xff) | (device >> 12 & 0xffff_ff00)
+}
+
+impl Inputs {
+    /// Nothing looked at.
+    pub fn new() -> Inputs {
+        Inputs::default()
+    }
+
+    /// Says that this plan depends on something that cannot be checked later.
+    pub fn fleeting(&self, what: &'static str) {
+        self.fleeting.borrow_mut().get_or_insert(what);
+    }
+
+    /// Whether all that was seen can be checked later.
+    pub fn lasting(&self) -> bool {
+        self.fleeting.borrow().is_none()
+    }
+
+    /// The value of a variable of the environment.
+    pub fn variable(&self, name: &str) -> Option<OsString> {
+        let value = std::env::var_os(name);
+        self.variables.borrow_mut().insert(name.to_owned(), value.clone());
+        value
+    }
+
+    /// Notes the content of a file or directory that was, or is about to be, looked at.
+    pub fn content(&self, path: &Path) {
+        // Every link on the way decides which file it is.
+        match Resolver::new(self).real(path) {
+            Ok(real) if real.exists => {
+                self.same(&real.path);
+            }
+            Ok(_) => {}
+            Err(_) => self.fleeting("a path that cannot be followed"),
+        }
+    }
+
+    fn same(&self, path: &Path) {
+        match identity(path) {
+            Some(identity) => self.add(path, Found::Same(identity)),
+            None => self.add(path, Found::Absent),
+        }
+    }
+
+    /// Keeps the finding that says most.
+    fn add(&self, path: &Path, found: Found) {
+        let mut paths = self.paths.borrow_mut();
+        let weak = |found: &Found| match found {
+            Found::Plain => 0,
+            Found::Directory | Found::File => 1,
+            _ => 2,
+        };
+        match paths.get(path) {
+            Some(known) if weak(known) >= weak(&found) => {
+                // What was absent and is there now, or the reverse: it changed meanwhile.
+                let there = |found: &Found| *found != Found::Absent;
+                if there(known) != there(&found) {
+                    self.fleeting("a file that changes at this moment");
+                }
+            }
+            _ => {
+                paths.insert(path.to_owned(), found);
+            }
+        }
+    }
+
+    /// Paths and what was found there.
+    pub fn paths(&self) -> Vec<(PathBuf, Found)> {
+        self.paths.borrow().iter().map(|(path, found)| (path.clone(), found.clone())).collect()
+    }
+
+    /// Variables and their values.
+    pub fn variables(&self) -> Vec<(String, Option<OsString>)> {
+        let variables = self.variables.borrow();
+        variables.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+}
+
+impl FileView for Inputs {
+    fn link(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        let result = HostFiles.link(path);
+        match &result {
+            Ok(None) => self.add(path, Found::Plain),
+            Ok(Some(target)) => self.add(path, Found::Link(target.clone())),
+            Err(_) => self.add(path, Found::Absent),
+        }
+        result
+    }
+
+    fn names(&self, directory: &Path, most: usize) -> io::Result<Vec<OsString>> {
+        self.content(directory);
+        HostFiles.names(directory, most)
+    }
+
+    fn text(&self, path: &Path, most: u64) -> io::Result<String> {
+        self.content(path);
+        HostFiles.text(path, most)
+    }
+}
+
+impl PathFacts for Inputs {
+    fn kind(&self, path: &Path) -> Kind {
+        let kind = HostPaths.kind(path);
+        let found = match &kind {
+            Kind::Absent => Found::Absent,
+            Kind::File => Found::File,
+            Kind::Directory => Found::Directory,
+            Kind::Symlink(target) => Found::Link(target.clone()),
+        };
+        self.add(path, found);
+        kind
+    }
+
+    fn list(&self, path: &Path) -> Vec<OsString> {
+        self.content(path);
+        HostPaths.list(path)
+    }
+
+    fn short_list(&self, path: &Path, most: usize) -> Option<Vec<OsString>> {
+        self.content(path);
+        HostPaths.short_list(path, most)
+    }
+
+    fn text(&self, path: &Path) -> Option<String> {
+        self.content(path);
+        PathFacts::text(&HostPaths, path)
+    }
+
+    fn sockets(&self, path: &Path, most: usize) -> Vec<PathBuf> {
+        self.content(path);
+        HostPaths.sockets(path, most)
+    }
+}
+
+/// A name or value as bytes for an image: none where it holds a zero byte.
+pub(crate) fn plain(text: &OsStr) -> Option<&[u8]> {
+    Some(text.as_bytes()).filter(|bytes| !bytes.contains(&0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_are_split_as_the_kernel_splits_them() {
+        let device = |path: &str| std::fs::metadata(path).expect("it is there").rdev();
+        let null = device("/dev/null");
+        assert_eq!((libc_major(null), libc_minor(null)), (1, 3));
+        // 8:0x12345, with both minor halves in use (makedev(3)).
+        let large = 0x45 | 8 << 8 | 0x123 << 20;
+        assert_eq!((libc_major(large), libc_minor(large)), (8, 0x12345));
+    }
+
+    #[test]
+    fn the_stronger_finding_stays() {
+        let inputs = Inputs::new();
+        let path = Path::new("/etc/passwd");
+        assert!(matches!(inputs.link(path), Ok(None)));
+        assert!(PathFacts::text(&inputs, path).is_some());
+        assert!(matches!(inputs.link(path), Ok(None)));
+        let paths = inputs.paths();
+        let found = paths.iter().find(|(known, _)| known == path).map(|(_, found)| found);
+        assert!(matches!(found, Some(Found::Same(_))));
+        assert!(inputs.lasting());
+    }
+}

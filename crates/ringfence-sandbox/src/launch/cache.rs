@@ -1,0 +1,140 @@
+//! Compiled plans that are used again: `$XDG_CACHE_HOME/ringfence/plans`, one file for each way
+//! of calling `run` in a directory, found and checked before libc is up (`ringfence-start`).
+//!
+//! A file holds all that its plan was derived from; whatever of that is not as it was makes the
+//! start an ordinary one, which writes the file anew. Nothing is ever repaired or trusted in
+//! part.
+
+use super::script::Script;
+use crate::inputs::{Found, Inputs, plain};
+use ringfence_start::bytes::Text;
+use ringfence_start::entry;
+use ringfence_start::image::{Stamp, stamp_kind};
+use ringfence_start::key;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Files that changed so shortly before the start may change again without a sign of it, in
+/// nanoseconds: file times are as coarse as the kernel's tick.
+const GRAIN: u64 = 20_000_000;
+/// At most so many plans are kept.
+const MOST_PLANS: usize = 256;
+
+/// The key of this start and where its image is filed, if it can be cached.
+pub(super) fn place(command: usize) -> Option<(Vec<u8>, PathBuf)> {
+    let caller = entry::caller()?;
+    // The parser and the entry agree where the command begins.
+    (caller.command()? == command).then_some(())?;
+    let mut room = vec![0; key::MOST];
+    let mut text = Text::new(&mut room);
+    key::write(&mut text, &caller)?;
+    let key = text.get()?.to_vec();
+    let mut room = vec![0; ringfence_start::spawn::MOST_PATH];
+    let mut text = Text::new(&mut room);
+    key::write_path(&mut text, &caller, &key)?;
+    let path = PathBuf::from(OsStr::from_bytes(text.get()?));
+    Some((key, path))
+}
+
+/// What the inputs say, as stamps. Only for [`checkable`] inputs.
+pub(super) fn stamps(script: &mut Script, inputs: &Inputs) -> Vec<Stamp> {
+    let mut stamps = Vec::new();
+    for (path, found) in inputs.paths() {
+        let name = script.text_at(path.as_os_str().as_bytes());
+        let mut stamp = Stamp { name, ..Stamp::default() };
+        stamp.kind = match found {
+            Found::Absent => stamp_kind::ABSENT,
+            Found::Plain => stamp_kind::PLAIN,
+            Found::Directory => stamp_kind::DIRECTORY,
+            Found::File => stamp_kind::FILE,
+            Found::Link(target) => {
+                stamp.text = script.text_at(target.as_os_str().as_bytes());
+                stamp_kind::LINK
+            }
+            Found::Same(identity) => {
+                stamp.identity = identity;
+                stamp_kind::SAME
+            }
+        };
+        stamps.push(stamp);
+    }
+    for (name, value) in inputs.variables() {
+        let name = script.text_at(name.as_bytes());
+        let (kind, text) = match value {
+            Some(value) => (stamp_kind::VARIABLE, script.text_at(value.as_bytes())),
+            None => (stamp_kind::UNSET, 0),
+        };
+        stamps.push(Stamp { kind, name, text, ..Stamp::default() });
+    }
+    stamps
+}
+
+/// Whether stamps can hold all that was looked at, at this moment (nanoseconds of the clock of
+/// file times).
+pub(super) fn checkable(inputs: &Inputs, now: u64) -> bool {
+    let settled = |(path, found): &(PathBuf, Found)| {
+        let old = match found {
+            Found::Same([_, _, _, modified, changed]) => {
+                modified.max(changed).saturating_add(GRAIN) < now
+            }
+            Found::Link(target) => plain(target.as_os_str()).is_some(),
+            _ => true,
+        };
+        old && plain(path.as_os_str()).is_some()
+    };
+    inputs.lasting() && inputs.paths().iter().all(settled)
+}
+
+/// Writes an image, whole or not at all. That it cannot be written costs the next start some
+/// time, and is nobody's trouble.
+pub(super) fn store(path: &Path, image: &[u8]) -> Option<()> {
+    let directory = path.parent()?;
+    make_own(directory)?;
+    let name = format!(".new-{}-{:08x}", std::process::id(), super::random());
+    let temporary = directory.join(name);
+    let written = (|| {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
+        file.write_all(image)?;
+        fs::rename(&temporary, path)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    sweep(directory);
+    written.ok()
+}
+
+/// Makes the directory, for the user alone; one that others may write to is not used.
+fn make_own(directory: &Path) -> Option<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).ok()?;
+    let data = directory.symlink_metadata().ok()?;
+    let own = data.is_dir() && data.uid() == crate::facts::user() && data.mode() & 0o022 == 0;
+    own.then_some(())
+}
+
+/// Keeps the number of plans bounded: the oldest half goes.
+fn sweep(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    let mut plans: Vec<_> = entries
+        .flatten()
+        .filter_map(|entry| Some((entry.metadata().ok()?.mtime(), entry.path())))
+        .collect();
+    if plans.len() > MOST_PLANS {
+        plans.sort();
+        for (_, path) in &plans[..plans.len() / 2] {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Removes the image of this start: it could not be carried out.
+pub(super) fn forget(command: usize) {
+    if let Some((_, path)) = place(command) {
+        let _ = fs::remove_file(path);
+    }
+}

@@ -1,0 +1,400 @@
+//! From a plan to its image: the very calls that carry it out.
+
+use super::confine;
+use super::environment::Environment;
+use super::script::{Arg, CWD, Note, Script};
+use super::view;
+use crate::plan::{LimitStep, Plan, Tier};
+use crate::state;
+use ringfence_policy::NetworkMode;
+use ringfence_start::Sysno;
+use ringfence_start::image::{self, Header, Image, Op, Patch, Span, Stamp, register, special};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What only a launcher with libc can do, by number.
+pub(super) mod assistance {
+    /// Joins the control groups of version 1.
+    pub const GROUPS: u64 = 0;
+    /// Captures the network.
+    pub const CAPTURE: u64 = 1;
+}
+
+/// What an image is made of beside the plan.
+#[derive(Default)]
+pub(super) struct Extras<'a> {
+    /// The command's environment.
+    pub environment: Environment,
+    /// Somebody waits to be told that the command executes.
+    pub announced: bool,
+    /// There are control groups of version 1 to join.
+    pub groups: bool,
+    /// For the cache: the key, what the plan was derived from, what the launcher needs later.
+    pub filed: Option<Filed<'a>>,
+}
+
+/// What an image needs to be used again.
+pub(super) struct Filed<'a> {
+    pub key: &'a [u8],
+    pub inputs: &'a crate::inputs::Inputs,
+    /// Directories whose change times are noted.
+    pub notes: &'a [PathBuf],
+    /// What the user is told before the command runs.
+    pub announce: &'a str,
+    pub extra: &'a [u8],
+}
+
+/// A finished image.
+pub(super) struct Compiled {
+    bytes: Vec<u8>,
+    pub build: Vec<Note>,
+    pub confine: Vec<Note>,
+}
+
+impl Compiled {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// To be carried out now. The bytes live as long as the process.
+    pub fn image(&self) -> Option<Image> {
+        let words = self.bytes.chunks_exact(8);
+        let words: Vec<u64> =
+            words.map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default())).collect();
+        Image::of(words.leak())
+    }
+}
+
+/// Stands in texts for what is different at each start.
+const MARKS: [(&[u8], u32); 2] =
+    [(state::SESSION_MARK.as_bytes(), image::SESSION), (state::PID_MARK.as_bytes(), image::PID)];
+
+struct Personal {
+    patches: Vec<Patch>,
+}
+
+impl Personal {
+    /// A string in the data in which marks are room for numbers.
+    fn text(&mut self, script: &mut Script, text: &[u8]) -> u32 {
+        let mut made = Vec::with_capacity(text.len());
+        let mut places = Vec::new();
+        let mut rest = text;
+        'text: while let Some(first) = rest.first() {
+            for (mark, what) in MARKS {
+                if let Some(after) = rest.strip_prefix(mark) {
+                    let digits = if what == image::SESSION { 8 } else { 10 };
+                    places.push((made.len() as u32, what));
+                    made.extend(std::iter::repeat_n(b'0', digits));
+                    rest = after;
+                    continue 'text;
+                }
+            }
+            made.push(*first);
+            rest = &rest[1..];
+        }
+        made.push(0);
+        let at = if places.is_empty() {
+            script.text_at(&made[..made.len() - 1])
+        } else {
+            let at = script.data.len() as u32;
+            script.data.extend_from_slice(&made);
+            at
+        };
+        self.patches.extend(places.into_iter().map(|(place, what)| Patch { at: at + place, what }));
+        at
+    }
+}
+
+/// Compiles a plan.
+pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
+    let mut script = Script::default();
+    // Offset 0 is the empty string.
+    script.text_at(b"");
+    let mut personal = Personal { patches: Vec::new() };
+    let private = (plan.tier == Tier::Process).then(state::private_template);
+    write_build(&mut script, plan, extras, &mut personal, private.as_deref());
+    confine::write_confinement(&mut script, plan);
+    let workdir = script.text_at(plan.workdir.as_os_str().as_bytes());
+    let mut header = Header {
+        magic: image::MAGIC,
+        namespaces: super::namespaces(plan).bits(),
+        flags: if plan.tier == Tier::Process { image::PROCESS_TIER } else { 0 }
+            | if extras.announced { image::ANNOUNCED } else { 0 },
+        workdir: Span { at: workdir, length: plan.workdir.as_os_str().len() as u32 },
+        ..Header::default()
+    };
+    let kept: Vec<u8> = extras.environment.kept.iter().map(|kept| u8::from(*kept)).collect();
+    header.kept = span(&mut script, &kept);
+    // One after the other, which a text of its own for each would not be.
+    let set = script.data.len() as u32;
+    for entry in &extras.environment.set {
+        let mut own = Script::default();
+        let mut places = Personal { patches: Vec::new() };
+        places.text(&mut own, entry);
+        let at = script.data.len() as u32;
+        script.data.extend_from_slice(&own.data);
+        let moved = |patch: Patch| Patch { at: patch.at + at, ..patch };
+        personal.patches.extend(places.patches.into_iter().map(moved));
+    }
+    header.set = Span { at: set, length: script.data.len() as u32 - set };
+    let mut stamps = Vec::new();
+    let mut extra: &[u8] = &[];
+    if let Some(filed) = &extras.filed {
+        header.key = span(&mut script, filed.key);
+        header.announce = span(&mut script, filed.announce.as_bytes());
+        let notes: Vec<u8> = filed
+            .notes
+            .iter()
+            .flat_map(|path| path.as_os_str().as_bytes().iter().copied().chain([0]))
+            .collect();
+        header.notes = span(&mut script, &notes);
+        stamps = super::cache::stamps(&mut script, filed.inputs);
+        extra = filed.extra;
+    }
+    let patches: Vec<u8> = personal
+        .patches
+        .iter()
+        .flat_map(|patch| [patch.at.to_ne_bytes(), patch.what.to_ne_bytes()].concat())
+        .collect();
+    let at = script.bytes(&patches);
+    header.patches = Span { at, length: personal.patches.len() as u32 };
+    script.data.push(0);
+    assemble(header, script, &stamps, extra)
+}
+
+fn span(script: &mut Script, bytes: &[u8]) -> Span {
+    let at = script.bytes(bytes);
+    // Strings in the data may be looked at from anywhere in it.
+    script.data.push(0);
+    Span { at, length: bytes.len() as u32 }
+}
+
+fn assemble(mut header: Header, script: Script, stamps: &[Stamp], extra: &[u8]) -> Compiled {
+    let mut body: Vec<u8> = vec![0; size_of::<Header>()];
+    let mut place = |bytes: &[u8], count: usize| {
+        while !body.len().is_multiple_of(8) {
+            body.push(0);
+        }
+        let at = body.len() as u32;
+        body.extend_from_slice(bytes);
+        Span { at, length: count as u32 }
+    };
+    let ops = |ops: &[Op]| ops.iter().flat_map(op_bytes).collect::<Vec<u8>>();
+    header.build = place(&ops(&script.build.ops), script.build.ops.len());
+    header.confine = place(&ops(&script.confine.ops), script.confine.ops.len());
+    let stamp_bytes: Vec<u8> = stamps.iter().flat_map(stamp_bytes).collect();
+    header.stamps = place(&stamp_bytes, stamps.len());
+    header.data = place(&script.data, script.data.len());
+    header.extra = place(extra, extra.len());
+    while !body.len().is_multiple_of(8) {
+        body.push(0);
+    }
+    header.length = body.len() as u32;
+    body[..size_of::<Header>()].copy_from_slice(&header_bytes(&header));
+    header.sum = image::sum(&body[16..]);
+    body[..size_of::<Header>()].copy_from_slice(&header_bytes(&header));
+    Compiled { bytes: body, build: script.build.notes, confine: script.confine.notes }
+}
+
+fn header_bytes(header: &Header) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size_of::<Header>());
+    for word in [header.magic, header.sum, header.namespaces] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    for word in [header.length, header.flags] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    let spans = [
+        header.build,
+        header.confine,
+        header.stamps,
+        header.data,
+        header.key,
+        header.kept,
+        header.set,
+        header.patches,
+        header.notes,
+        header.workdir,
+        header.announce,
+        header.extra,
+    ];
+    for span in spans {
+        bytes.extend(span.at.to_ne_bytes());
+        bytes.extend(span.length.to_ne_bytes());
+    }
+    bytes
+}
+
+fn op_bytes(op: &Op) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size_of::<Op>());
+    bytes.extend(op.call.to_ne_bytes());
+    bytes.extend(op.kinds.to_ne_bytes());
+    for argument in op.arguments {
+        bytes.extend(argument.to_ne_bytes());
+    }
+    bytes.extend([op.result, op.then, op.tolerated[0], op.tolerated[1]]);
+    bytes.extend(op.otherwise.to_ne_bytes());
+    bytes
+}
+
+fn stamp_bytes(stamp: &Stamp) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size_of::<Stamp>());
+    for word in [stamp.kind, stamp.name, stamp.text, 0] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    for word in stamp.identity {
+        bytes.extend(word.to_ne_bytes());
+    }
+    bytes
+}
+
+/// What the child does before it looks for the command.
+fn write_build(
+    script: &mut Script,
+    plan: &Plan,
+    extras: &Extras<'_>,
+    personal: &mut Personal,
+    private: Option<&Path>,
+) {
+    const PR_SET_PDEATHSIG: u32 = 1;
+    const PR_SET_DUMPABLE: u32 = 4;
+    const PR_SET_NAME: u32 = 15;
+    const PR_SET_CHILD_SUBREAPER: u32 = 36;
+    const SIG_SETMASK: u32 = 2;
+    const SIGKILL: u32 = 9;
+    let process = plan.tier == Tier::Process;
+    script.note("ask for its end", None);
+    let death = if process {
+        // Its directory must go when the launcher dies: the death is a signal that waits.
+        let all = Arg::Data(script.constant(&[0xff; 8]));
+        script.call(Sysno::rt_sigprocmask, &[SIG_SETMASK.into(), all, 0_u32.into(), 8_u32.into()]);
+        ringfence_start::trace::PARENT_DEATH as u32
+    } else {
+        // Nothing outlives the launcher before the command runs: just die with it.
+        SIGKILL
+    };
+    script.call(Sysno::prctl, &[PR_SET_PDEATHSIG.into(), death.into()]);
+    script.step(special::LEAVE_IF_ORPHANED, &[]);
+    let name = script.text(c"ringfence-init");
+    script.call(Sysno::prctl, &[PR_SET_NAME.into(), name]);
+    script.mark(c"child");
+    if extras.groups {
+        script.note("join its control groups", None);
+        script.step(special::ASSIST, &[assistance::GROUPS.into()]);
+    }
+    if plan.namespaces.iter().any(|name| name == "user") {
+        write_identity(script, plan.user);
+    }
+    let mut private_text = None;
+    if let Some(private) = private {
+        script.note("adopt orphans", None);
+        script.call(Sysno::prctl, &[PR_SET_CHILD_SUBREAPER.into(), 1_u32.into()]);
+        let at = personal.text(script, private.as_os_str().as_bytes());
+        private_text = Some(Arg::Data(at));
+        write_private(script, plan, private, Arg::Data(at));
+    }
+    script.mark(c"identity");
+    let own_network = !process && plan.network != NetworkMode::Host;
+    if own_network {
+        script.note("make a network namespace", None);
+        script.step(special::NETWORK_START, &[]);
+    }
+    script.mark(c"network-started");
+    if !process {
+        view::write(script, &plan.mounts);
+    }
+    script.mark(c"view");
+    if own_network {
+        script.note("make a network namespace", None);
+        script.step(special::NETWORK_ENTER, &[]);
+    }
+    if plan.capture.is_some() {
+        script.note("capture the network", None);
+        script.step(special::ASSIST, &[assistance::CAPTURE.into()]);
+    }
+    script.mark(c"network");
+    script.note("hide its memory", None);
+    script.call(Sysno::prctl, &[PR_SET_DUMPABLE.into(), 0_u32.into()]);
+    if let Some(landlock) = &plan.landlock {
+        confine::write_ruleset(script, landlock, private_text);
+    }
+    script.mark(c"filter");
+    for limit in &plan.limits {
+        if let LimitStep::Processors { count } = limit {
+            script.note("restrict the processors", None);
+            script.step(special::PROCESSORS, &[(*count).into()]);
+        }
+    }
+}
+
+/// Maps the user and the group to themselves, and nobody else: inside, files of others belong
+/// to `nobody`. Written by the child itself, which spares a round trip with the launcher.
+fn write_identity(script: &mut Script, (user, group): (u32, u32)) {
+    const O_WRONLY_CLOEXEC: u32 = 0o1 | 0o2_000_000;
+    script.note("map the identity of the user", None);
+    let maps = [
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("{user} {user} 1")),
+        ("/proc/self/gid_map", format!("{group} {group} 1")),
+    ];
+    for (path, text) in maps {
+        let path = script.path(Path::new(path));
+        let file = script.open(Sysno::openat, &[CWD, path, O_WRONLY_CLOEXEC.into()]);
+        let at = Arg::Data(script.text_at(text.as_bytes()));
+        script.call(Sysno::write, &[Arg::Register(file), at, text.len().into()]);
+        script.close(file);
+    }
+}
+
+/// Makes the process tier's directory (`home`, `tmp`), with links to what home shows: below one
+/// of the user's own in the directory for temporary files.
+fn write_private(script: &mut Script, plan: &Plan, private: &Path, place: Arg) {
+    const EEXIST: u8 = 17;
+    const ENOENT: u8 = 2;
+    const PATH_DIRECTORY_NOFOLLOW: u32 = 0o10_000_000 | 0o200_000 | 0o400_000 | 0o2_000_000;
+    let parent = private.parent().unwrap_or(Path::new("/"));
+    script.note("make the private directory in (TMPDIR names another place)", Some(parent));
+    let name = script.path(parent);
+    // The last sandbox that ends takes the parent with it, perhaps right now.
+    for attempt in 0..3 {
+        script.call(Sysno::mkdirat, &[CWD, name, 0o700_u32.into()]).tolerated[0] = EEXIST;
+        let op = script.call(Sysno::mkdirat, &[CWD, place, 0o700_u32.into()]);
+        if attempt < 2 {
+            op.tolerated[0] = ENOENT;
+            op.then = 2 * (2 - attempt);
+        }
+    }
+    // Nobody else's: a directory in another user's could be exchanged.
+    let open = [CWD, name, PATH_DIRECTORY_NOFOLLOW.into()];
+    let above = script.open(Sysno::openat, &open);
+    script.step(special::OWNED, &[Arg::Register(above)]);
+    script.close(above);
+    let own = script.open(Sysno::openat, &[CWD, place, PATH_DIRECTORY_NOFOLLOW.into()]);
+    script.step(special::OWNED, &[Arg::Register(own)]);
+    let directory = Arg::Register(own);
+    let mut made: Vec<PathBuf> = Vec::new();
+    let mut make = |script: &mut Script, path: &Path| {
+        if !made.iter().any(|known| known == path) {
+            let name = script.path(path);
+            script.call(Sysno::mkdirat, &[directory, name, 0o755_u32.into()]).tolerated[0] = EEXIST;
+            made.push(path.to_owned());
+        }
+    };
+    make(script, Path::new("tmp"));
+    make(script, Path::new("home"));
+    for (name, target) in &plan.home_links {
+        let link = Path::new("home").join(name);
+        let mut parents: Vec<&Path> = link.ancestors().skip(1).collect();
+        parents.pop();
+        for parent in parents.into_iter().rev() {
+            make(script, parent);
+        }
+        let (target, name) = (script.path(target), script.path(&link));
+        script.call(Sysno::symlinkat, &[target, directory, name]);
+    }
+    script.close(own);
+}
+
+/// Registers that steps use must not be those with a meaning.
+const _: () = assert!(register::FREE > register::WORKDIR);

@@ -1,0 +1,178 @@
+//! Landlock, the filter and everything else that happens to the process that becomes the
+//! command, as system calls.
+//!
+//! The order matters: what needs a right comes before the step that gives the right up, and the
+//! filter, which forbids most, comes last.
+
+use super::script::{Arg, CWD, Part, Script};
+use crate::plan::{Landlock, LimitStep, Plan, Rights, Verdict};
+use ringfence_start::Sysno;
+use ringfence_start::image::{register, special};
+use ringfence_sys::landlock::{self, access};
+use std::path::Path;
+
+const EINVAL: u8 = 22;
+const ENOENT: u8 = 2;
+const ELOOP: u8 = 40;
+const EBUSY: u8 = 16;
+
+const RLIMIT_CORE: u32 = 4;
+const RLIMIT_NPROC: u32 = 6;
+const RLIMIT_NOFILE: u32 = 7;
+
+/// The Landlock rights that a group stands for.
+fn rights(rights: Rights, abi: u32) -> u64 {
+    let known = access::known(abi);
+    known
+        & match rights {
+            Rights::Read => access::EXECUTE | access::READ_FILE | access::READ_DIR,
+            Rights::Use => access::WRITE_FILE | access::TRUNCATE | access::IOCTL_DEV,
+            Rights::Write => !0,
+        }
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// Fills a ruleset, in the child, once the view is the sandbox's own. `private` is the
+/// process tier's directory.
+pub(super) fn write_ruleset(script: &mut Script, plan: &Landlock, private: Option<Arg>) {
+    script.note("make a Landlock ruleset", None);
+    let scopes =
+        if plan.scoped { landlock::SCOPE_ABSTRACT_SOCKETS | landlock::SCOPE_SIGNALS } else { 0 };
+    let network = if plan.ports.is_some() { landlock::BIND_TCP | landlock::CONNECT_TCP } else { 0 };
+    // An older kernel takes a longer structure as long as the rest is zero.
+    let handled = words(&[access::known(plan.abi), network, scopes]);
+    let size = handled.len().into();
+    let handled = Arg::Data(script.constant(&handled));
+    script.call(Sysno::landlock_create_ruleset, &[handled, size, 0_u32.into()]).result =
+        register::RULESET;
+    for rule in &plan.files {
+        script.note("grant by Landlock", Some(&rule.path));
+        let path = script.path(&rule.path);
+        write_rule(script, path, rights(rule.rights, plan.abi));
+    }
+    if let Some(private) = private {
+        script.note("grant by Landlock", Some(Path::new("the private directory")));
+        write_rule(script, private, rights(Rights::Write, plan.abi));
+    }
+    script.note("grant ports by Landlock", None);
+    for rule in plan.ports.iter().flatten() {
+        let right = if rule.bind { landlock::BIND_TCP } else { landlock::CONNECT_TCP };
+        let port = Arg::Data(script.constant(&words(&[right, u64::from(rule.port)])));
+        const NET_PORT: u32 = 2;
+        let ruleset = Arg::Register(register::RULESET);
+        script.call(Sysno::landlock_add_rule, &[ruleset, NET_PORT.into(), port]);
+    }
+}
+
+fn write_rule(script: &mut Script, path: Arg, allowed: u64) {
+    const O_PATH_CLOEXEC: u64 = 0o12_000_000;
+    const PATH_BENEATH: u32 = 1;
+    const NO_LINKS: u64 = 0x2 | 0x4; // RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS
+    let how = Arg::Data(script.constant(&words(&[O_PATH_CLOEXEC, 0, NO_LINKS])));
+    let handle = script.open(Sysno::openat2, &[CWD, path, how, 24_u32.into()]);
+    let opened = script.length();
+    let ruleset = Arg::Register(register::RULESET);
+    // A file takes no rights of directories: the kernel's word for that is EINVAL.
+    for (rights, tolerated, then) in [(allowed, EINVAL, 2), (allowed & access::FILE, 0, 0)] {
+        // struct landlock_path_beneath_attr, packed: rights, descriptor.
+        let rule = script.bytes(&[&rights.to_ne_bytes()[..], &[0; 4]].concat());
+        script.store(rule + 8, Arg::Register(handle), 4);
+        let arguments = [ruleset, PATH_BENEATH.into(), Arg::Data(rule)];
+        let op = script.call(Sysno::landlock_add_rule, &arguments);
+        op.tolerated[0] = tolerated;
+        op.then = then;
+    }
+    script.close(handle);
+    let skipped = (script.length() - opened) as u32;
+    // A path of the planner's own (/dev/shm, a home that does not exist): nothing to grant.
+    let open = &mut script.build.ops[opened - 1];
+    open.tolerated = [ENOENT, ELOOP];
+    open.otherwise = skipped;
+}
+
+/// The steps between `clone` and `execve`.
+pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
+    const PR_SET_NO_NEW_PRIVS: u32 = 38;
+    const CLOSE_RANGE_CLOEXEC: u32 = 4;
+    const SIG_SETMASK: u32 = 2;
+    const SIGPIPE: u32 = 13;
+    script.part(Part::Confine);
+    script.note("start in", Some(&plan.workdir));
+    script.call(Sysno::chdir, &[Arg::Register(register::WORKDIR)]);
+    script.call(Sysno::umask, &[Arg::Register(register::UMASK)]);
+    script.note("set its limits", None);
+    for limit in &plan.limits {
+        let (resource, value) = match limit {
+            LimitStep::CoreFiles => (RLIMIT_CORE, 0),
+            LimitStep::OpenFiles { count } => (RLIMIT_NOFILE, *count),
+            LimitStep::Processes { count } => (RLIMIT_NPROC, *count),
+            _ => continue,
+        };
+        script.step(special::LIMIT, &[resource.into(), value.into()]);
+    }
+    script.note("confine the command", None);
+    script.call(Sysno::prctl, &[PR_SET_NO_NEW_PRIVS.into(), 1_u32.into()]);
+    // Nothing that the caller had open is inherited.
+    let all = u32::MAX.into();
+    script.call(Sysno::close_range, &[3_u32.into(), all, CLOSE_RANGE_CLOEXEC.into()]);
+    // Rust's runtime ignores SIGPIPE; programs expect its default action.
+    let default = Arg::Data(script.constant(&[0; 32]));
+    script.call(Sysno::rt_sigaction, &[SIGPIPE.into(), default, 0_u32.into(), 8_u32.into()]);
+    if plan.landlock.is_some() {
+        script.note("confine the command by Landlock", None);
+        script.call(Sysno::landlock_restrict_self, &[Arg::Register(register::RULESET)]);
+    }
+    script.note("take the command's capabilities", None);
+    script.step(special::DROP_CAPABILITIES, &[]);
+    script.note("confine the command", None);
+    let mask = Arg::Register(register::SIGNAL_MASK);
+    script.call(Sysno::rt_sigprocmask, &[SIG_SETMASK.into(), mask, 0_u32.into(), 8_u32.into()]);
+    if !plan.seccomp.is_empty() {
+        script.note("filter the command's system calls", None);
+        write_filter(script, plan);
+    }
+    script.part(Part::Build);
+}
+
+/// Installs the filter; where calls are supervised, hands its listener to the launcher.
+fn write_filter(script: &mut Script, plan: &Plan) {
+    const SET_MODE_FILTER: u32 = 1;
+    const NEW_LISTENER: u32 = 1 << 3;
+    /// A supervised caller is not woken by signals that do not kill it (Linux 5.19).
+    const WAIT_KILLABLE: u32 = 1 << 5;
+    let filter = crate::filter::compile(&plan.seccomp);
+    let code: Vec<u8> = filter.0.iter().flat_map(instruction).collect();
+    let code = script.bytes(&code);
+    // struct sock_fprog: length, pointer.
+    let program = script.bytes(&words(&[filter.0.len() as u64, 0]));
+    script.store(program + 8, Arg::Data(code), 8);
+    let program = Arg::Data(program);
+    let install = |flags: u32| [SET_MODE_FILTER.into(), flags.into(), program];
+    if plan.seccomp.iter().any(|rule| rule.verdict == Verdict::Supervise) {
+        let listener = script.register();
+        // With the flag of Linux 5.19; without it; and inside another sandbox, whose launcher
+        // listens already, not at all: the calls fail with ENOSYS then.
+        let op = script.call(Sysno::seccomp, &install(NEW_LISTENER | WAIT_KILLABLE));
+        op.result = listener;
+        op.tolerated = [EINVAL, EBUSY];
+        op.then = 2;
+        let op = script.call(Sysno::seccomp, &install(NEW_LISTENER));
+        op.result = listener;
+        op.tolerated[0] = EBUSY;
+        op.then = 1;
+        script.call(Sysno::seccomp, &install(0)).then = 1;
+        let tag = u64::from(ringfence_sys::process::LISTENER).into();
+        script.step(special::HAND_OUT, &[tag, Arg::Register(listener)]);
+    } else {
+        script.call(Sysno::seccomp, &install(0));
+    }
+}
+
+fn instruction(one: &ringfence_sys::seccomp::Instruction) -> [u8; 8] {
+    let [a, b] = one.code.to_ne_bytes();
+    let [e, f, g, h] = one.operand.to_ne_bytes();
+    [a, b, one.jump_true, one.jump_false, e, f, g, h]
+}

@@ -1,0 +1,96 @@
+//! What the child's few bytes about a failed step mean, in words.
+
+use super::script::Note;
+use crate::error::LaunchError;
+use ringfence_start::child::said;
+use ringfence_sys::{Errno, describe};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// What is known about the steps of an image.
+pub(super) struct Explaining<'a> {
+    pub build: &'a [Note],
+    pub confine: &'a [Note],
+    pub command: &'a OsStr,
+}
+
+/// Where and why the child failed: its tag, the step, the error. `None` for other messages.
+pub(crate) fn read(message: &[u8]) -> Option<(u8, u32, Errno)> {
+    let (&tag, rest) = message.split_first()?;
+    let known = [
+        said::BUILD,
+        said::CONFINE,
+        said::NOT_FOUND,
+        said::NOT_EXECUTABLE,
+        said::EXECUTE,
+        said::CLONE,
+    ];
+    let (step, errno) = rest.split_at_checked(4)?;
+    let step = u32::from_le_bytes(step.try_into().ok()?);
+    let errno = i32::from_le_bytes(errno.try_into().ok()?);
+    known.contains(&tag).then(|| (tag, step, Errno::new(errno)))
+}
+
+impl Explaining<'_> {
+    /// The sentence for a failed step.
+    pub fn explain(&self, tag: u8, step: u32, errno: Errno) -> LaunchError {
+        let name = self.command.display();
+        let why = describe(errno);
+        let none = Note::default();
+        match tag {
+            said::BUILD => build(self.build.get(step as usize).unwrap_or(&none), errno),
+            said::CONFINE => {
+                let note = self.confine.get(step as usize).unwrap_or(&none);
+                match &note.path {
+                    Some(workdir) if note.what == "start in" => LaunchError::Setup(format!(
+                        "cannot start in {}: {why} ({errno:?}); it is not granted (-r or -w), or \
+                         it is gone; --workdir names another",
+                        workdir.display()
+                    )),
+                    _ => LaunchError::Setup(format!("cannot {}: {why} ({errno:?})", note.what)),
+                }
+            }
+            said::CLONE => LaunchError::Setup(format!(
+                "cannot make a process for the command: {why} ({errno:?})"
+            )),
+            said::NOT_FOUND if self.command.as_bytes().contains(&b'/') => {
+                LaunchError::NotFound(format!(
+                    "command not found: {name} does not exist in the sandbox (ringfence why -- \
+                     exec {name} says whether it is granted)"
+                ))
+            }
+            said::NOT_FOUND => LaunchError::NotFound(format!(
+                "command not found: {name} is in no directory of PATH that the sandbox can see"
+            )),
+            said::NOT_EXECUTABLE => LaunchError::CannotExecute(format!(
+                "cannot execute {name}: permission denied (it is not executable, or not granted)"
+            )),
+            _ if matches!(errno, Errno::ENOENT | Errno::ELOOP | Errno::ENOTDIR) => {
+                LaunchError::CannotExecute(format!(
+                    "cannot execute {name}: its interpreter does not exist in the sandbox \
+                     ({errno:?})"
+                ))
+            }
+            _ => LaunchError::CannotExecute(format!("cannot execute {name}: {why}")),
+        }
+    }
+}
+
+fn build(note: &Note, errno: Errno) -> LaunchError {
+    let hint = match errno {
+        Errno::ELOOP => "; a component became a symbolic link after the policy was resolved",
+        Errno::ENOENT => "; it vanished after the policy was resolved",
+        Errno::EPERM => "; the kernel or a container around us forbids it (see ringfence doctor)",
+        Errno::ENOSPC => "; fs.mount-max or the disk is exhausted",
+        Errno::EMFILE => "; raise the limit of open files",
+        _ => "",
+    };
+    let path = note.path.as_ref().map(|path: &PathBuf| format!(" {}", path.display()));
+    LaunchError::Setup(format!(
+        "cannot {}{}: {} ({errno:?}){hint}",
+        note.what,
+        path.unwrap_or_default(),
+        describe(errno)
+    ))
+}

@@ -1,0 +1,104 @@
+//! Which plans are kept for the next start, and with what.
+
+use super::compile::Filed;
+use super::{Order, cache};
+use crate::guard::{Guarding, Saved};
+use crate::inputs::Inputs;
+use crate::plan::{LimitStep, MountOp, Plan, Tier};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// What the launcher needs of a plan while the command runs.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// The plan, without what only the child needs.
+    pub plan: Plan,
+    /// What was saved of guarded paths.
+    pub saved: Vec<Saved>,
+}
+
+/// An image larger than this is not worth keeping.
+const LARGEST: usize = 1 << 20;
+
+/// A place in the cache for this start.
+pub(super) struct Filing<'a> {
+    key: Vec<u8>,
+    path: PathBuf,
+    inputs: &'a Inputs,
+    notes: Vec<PathBuf>,
+    announce: String,
+    extra: Vec<u8>,
+}
+
+/// A place for this start, if its plan can be used again.
+pub(super) fn filing<'a>(
+    plan: &Plan,
+    order: &Order,
+    inputs: &'a Inputs,
+    guarding: &Guarding,
+) -> Option<Filing<'a>> {
+    let (key, path) = cache::place(order.place?)?;
+    // Groups are made for each run, and a captured network needs more than calls.
+    let assisted =
+        |limit: &LimitStep| matches!(limit, LimitStep::Cgroup { .. } | LimitStep::CgroupV1 { .. });
+    if plan.limits.iter().any(assisted) || plan.capture.is_some() {
+        return None;
+    }
+    let (saved, notes) = guarding.kept();
+    for (step, saved) in plan.guards.iter().zip(&saved) {
+        note_content(inputs, &step.path, saved);
+    }
+    let since = u64::try_from(guarding.since()).ok()?;
+    let few = notes.len() <= ringfence_start::entry::MOST_NOTES;
+    if !few || !cache::checkable(inputs, since) {
+        return None;
+    }
+    let mut lean = plan.clone();
+    lean.seccomp.clear();
+    lean.mounts.retain(|step| matches!(step.op, MountOp::NamedHome { .. }));
+    if plan.tier == Tier::Namespace {
+        lean.landlock = None;
+    }
+    let extra = serde_json::to_vec(&Kept { plan: lean, saved }).ok()?;
+    // A launcher that finds it unreadable cannot go back: its command runs already.
+    let readable = extra.len() <= LARGEST && serde_json::from_slice::<Kept>(&extra).is_ok();
+    readable.then(|| Filing { key, path, inputs, notes, announce: plan.announcement(), extra })
+}
+
+/// What was saved must be what is there at a later start.
+fn note_content(inputs: &Inputs, path: &Path, saved: &Saved) {
+    if *saved == Saved::Unknown {
+        inputs.fleeting("a guarded path that is neither file nor directory");
+    }
+    inputs.content(path);
+    if let Saved::Directory(entries) = saved {
+        for (name, saved) in entries {
+            note_content(inputs, &path.join(name), saved);
+        }
+    }
+}
+
+impl Filing<'_> {
+    /// What goes into the image.
+    pub fn record(&self) -> Filed<'_> {
+        Filed {
+            key: &self.key,
+            inputs: self.inputs,
+            notes: &self.notes,
+            announce: &self.announce,
+            extra: &self.extra,
+        }
+    }
+
+    /// Writes the image.
+    pub fn store(&self, image: &[u8]) {
+        if image.len() <= LARGEST {
+            cache::store(&self.path, image);
+        }
+    }
+
+    /// Takes it back: it could not be carried out.
+    pub fn forget(&self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

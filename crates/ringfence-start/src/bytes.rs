@@ -1,0 +1,128 @@
+//! Bytes compared, copied and measured in plain loops: libc's own are not there yet.
+
+/// The length of a string that ends with a zero byte.
+///
+/// # Safety
+/// `text` must point to such a string.
+pub unsafe fn length(text: *const u8) -> usize {
+    let mut length = 0;
+    // SAFETY: the caller's string goes on until the zero byte.
+    while unsafe { *text.add(length) } != 0 {
+        length += 1;
+    }
+    length
+}
+
+/// A string that ends with a zero byte, without it.
+///
+/// # Safety
+/// `text` must point to such a string, which lives for `'a`.
+pub unsafe fn string<'a>(text: *const u8) -> &'a [u8] {
+    // SAFETY: by the caller's promise.
+    unsafe { core::slice::from_raw_parts(text, length(text)) }
+}
+
+/// Whether both are the same.
+pub fn equal(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && starts_with(a, b)
+}
+
+/// Whether `whole` begins with `part`.
+pub fn starts_with(whole: &[u8], part: &[u8]) -> bool {
+    if whole.len() < part.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < part.len() {
+        if whole[at] != part[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// The place of the first such byte.
+pub fn position(bytes: &[u8], wanted: u8) -> Option<usize> {
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] == wanted {
+            return Some(at);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Text built in a buffer of fixed size; what does not fit makes it invalid.
+pub struct Text<'a> {
+    buffer: &'a mut [u8],
+    length: usize,
+    whole: bool,
+}
+
+impl<'a> Text<'a> {
+    /// An empty text.
+    pub fn new(buffer: &'a mut [u8]) -> Text<'a> {
+        Text { buffer, length: 0, whole: true }
+    }
+
+    /// Adds bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.length == self.buffer.len() {
+                self.whole = false;
+                return;
+            }
+            self.buffer[self.length] = bytes[at];
+            self.length += 1;
+            at += 1;
+        }
+    }
+
+    /// Adds a decimal number.
+    pub fn push_number(&mut self, number: u64) {
+        let mut digits = [0u8; 20];
+        let mut at = digits.len();
+        let mut left = number;
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (left % 10) as u8;
+            left /= 10;
+            if left == 0 {
+                break;
+            }
+        }
+        self.push(&digits[at..]);
+    }
+
+    /// The text so far, if all of it had room.
+    pub fn get(&self) -> Option<&[u8]> {
+        self.whole.then(|| &self.buffer[..self.length])
+    }
+
+    /// The text with a zero byte behind it, for the kernel.
+    pub fn terminated(&mut self) -> Option<*const u8> {
+        self.push(&[0]);
+        self.whole.then_some(self.buffer.as_ptr())
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.length = 0;
+        self.whole = true;
+    }
+}
+
+/// Writes a number in digits of a base, padded with zeros to the whole of `place`.
+pub fn write_digits(place: &mut [u8], number: u64, base: u64) {
+    let mut left = number;
+    let mut at = place.len();
+    while at > 0 {
+        at -= 1;
+        let digit = (left % base) as u8;
+        place[at] = if digit < 10 { b'0' + digit } else { b'a' + digit - 10 };
+        left /= base;
+    }
+}

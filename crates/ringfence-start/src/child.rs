@@ -1,0 +1,140 @@
+//! The child of the launcher: builds the boundary around itself, starts the command in it, and
+//! stays as its warden.
+
+use crate::Errno;
+use crate::bytes::{Text, string};
+use crate::call::{exit, send, sys};
+use crate::image::{ANNOUNCED, PROCESS_TIER, register};
+use crate::machine::{Failed, Machine, orphaned, report};
+use crate::spawn::{Command, MOST_PATH, Refused, find, spawn};
+use crate::trace::PARENT_DEATH;
+use crate::warden::{Wanted, Warden};
+
+/// What the child says on the control socket when no command runs. Each is followed by the step
+/// (where it has one) and the error, as four bytes each.
+pub mod said {
+    /// A step of building the boundary failed.
+    pub const BUILD: u8 = b'b';
+    /// A step of confining the command failed.
+    pub const CONFINE: u8 = b'c';
+    /// No such command.
+    pub const NOT_FOUND: u8 = b'n';
+    /// The command may not be executed.
+    pub const NOT_EXECUTABLE: u8 = b'p';
+    /// `execve` failed.
+    pub const EXECUTE: u8 = b'x';
+    /// No process could be made for the command.
+    pub const CLONE: u8 = b'f';
+}
+
+const PR_SET_PDEATHSIG: usize = 1;
+const SIG_SETMASK: usize = 2;
+
+/// What the child is started with.
+pub struct Start<'a> {
+    /// The machine, its registers set.
+    pub machine: &'a mut Machine,
+    /// What to execute.
+    pub command: Command,
+    /// The list to use when the kernel finds no format in the file: `/bin/sh`, a free place for
+    /// the file, the arguments; or null.
+    pub shell: *mut *const u8,
+    /// `PATH` of the command's environment.
+    pub search: Option<&'a [u8]>,
+    /// A stack for the process that becomes the command.
+    pub stack: &'a mut [u8],
+    /// Room for the command's path.
+    pub path: &'a mut [u8; MOST_PATH],
+}
+
+/// The child's life, until it ends or has to become more than a simple warden.
+///
+/// # Safety
+/// As for [`Machine::run`].
+pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
+    let control = start.machine.control();
+    let Some(image) = start.machine.image else { exit(125) };
+    let flags = image.header().flags;
+    // SAFETY: by the caller's promise.
+    if let Err(failed) = unsafe { start.machine.run(image.build()) } {
+        report(control, said::BUILD, failed);
+        exit(125)
+    }
+    let process_tier = flags & PROCESS_TIER != 0;
+    // SAFETY: as above.
+    let pid = match unsafe { command(start) } {
+        Ok(Some(pid)) => pid,
+        // The launcher is gone. Without a mount namespace there are things of ours to remove.
+        Ok(None) if process_tier => {
+            return (Warden { command: 0, control, process_tier }, Wanted::Orphaned);
+        }
+        Ok(None) => exit(125),
+        Err(refused) => {
+            say(control, refused);
+            exit(125)
+        }
+    };
+    if flags & ANNOUNCED != 0 {
+        let _ = send(control, b"R");
+    }
+    let warden = Warden { command: pid, control, process_tier };
+    let wanted = warden.watch();
+    (warden, wanted)
+}
+
+/// Starts the command; nothing when the launcher died before.
+unsafe fn command(start: Start<'_>) -> Result<Option<i32>, Refused> {
+    let Start { machine, command, shell, search, stack, path } = start;
+    let control = machine.control();
+    let mut text = Text::new(path);
+    // SAFETY: the arguments are a list of strings, the directory is a string.
+    unsafe {
+        find(&mut text, string(*command.arguments), search, string(command.workdir))?;
+    }
+    let path = path.as_ptr();
+    // From here on the warden ends the sandbox in order when the launcher dies.
+    let all = u64::MAX;
+    // SAFETY: the pointer is to eight bytes; the rest are numbers.
+    let _ = unsafe {
+        (
+            sys!(rt_sigprocmask, SIG_SETMASK, &raw const all, 0, 8),
+            sys!(prctl, PR_SET_PDEATHSIG, PARENT_DEATH, 0, 0, 0),
+        )
+    };
+    if orphaned(control) {
+        return Ok(None);
+    }
+    machine.trace.mark_child(b"rules", control);
+    // SAFETY: as promised to `main`; all signals are blocked.
+    let mut result = unsafe { spawn(machine, &command, path, stack) };
+    if result == Err(Refused::Execute(Errno::ENOEXEC)) && !shell.is_null() {
+        // A text without `#!` is the shell's, as for execvp(3).
+        // SAFETY: the caller left the second place for it.
+        unsafe { *shell.add(1) = path };
+        let command = Command { arguments: shell, ..command };
+        // SAFETY: as above.
+        result = unsafe { spawn(machine, &command, c"/bin/sh".as_ptr().cast(), stack) };
+    }
+    if result.is_ok() {
+        machine.trace.mark_child(b"executed", control);
+    }
+    result.map(Some)
+}
+
+fn say(control: i32, refused: Refused) {
+    let at = |errno| Failed { op: 0, errno };
+    match refused {
+        Refused::NotFound => report(control, said::NOT_FOUND, at(Errno::ENOENT)),
+        Refused::NotExecutable => report(control, said::NOT_EXECUTABLE, at(Errno::EACCES)),
+        Refused::Confine(failed) => report(control, said::CONFINE, failed),
+        Refused::Execute(errno) => report(control, said::EXECUTE, at(errno)),
+        Refused::Clone(errno) => report(control, said::CLONE, at(errno)),
+    }
+}
+
+/// The register that a start fills in before the child runs.
+pub fn prepare(machine: &mut Machine, control: i32, umask: u32, mask: *const u64) {
+    machine.registers[register::CONTROL as usize] = control as usize;
+    machine.registers[register::UMASK as usize] = umask as usize;
+    machine.registers[register::SIGNAL_MASK as usize] = mask as usize;
+}

@@ -1,0 +1,474 @@
+//! The program's ELF entry: a start whose compiled plan is in the cache, and whose inputs are as
+//! they were, is launched right here; everything else goes on to libc as usual.
+//!
+//! ```text
+//! kernel ─► ringfence_entry ── no image, or a stale one ─────────────► _start ─► main: as always
+//!               │ clone3
+//!               ├─ launcher ─────────────► _start (libc) ─► main: supervises what runs already
+//!               └─ child: builds, spawns, watches ── rarely ─► _start ─► main: a warden with libc
+//! ```
+//!
+//! The binary names `ringfence_entry` as its entry by a linker argument; in programs that do not
+//! (tests) all of this is dead code, and [`caller`] says so.
+
+use crate::bytes::{Text, equal};
+use crate::call::{close, sys};
+use crate::child::{self, Start};
+use crate::image::{Image, PROCESS_TIER, Span};
+use crate::key::{Caller, MOST};
+use crate::machine::Machine;
+use crate::spawn::{Command, MOST_PATH};
+use crate::thread::Network;
+use crate::trace::Trace;
+use crate::warden::{Wanted, Warden};
+use crate::{Errno, Result};
+use core::cell::UnsafeCell;
+
+/// Directories whose change times can be noted.
+pub const MOST_NOTES: usize = 64;
+const MOST_VARIABLES: usize = 2048;
+const STACK: usize = 64 << 10;
+
+/// Signals that stay as they are in the launcher: faults, SIGKILL, SIGSTOP, SIGTTIN, SIGTTOU.
+const LEFT_ALONE: u64 =
+    1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 8 | 1 << 18 | 1 << 20 | 1 << 21;
+
+/// A launch that is under way when `main` begins.
+pub struct Launched {
+    /// The image; its data is patched for this session.
+    pub image: Option<Image>,
+    /// The child.
+    pub pid: i32,
+    /// A pidfd of it.
+    pub pidfd: i32,
+    /// The launcher's end of the control socket.
+    pub control: i32,
+    /// The session's number.
+    pub session: u32,
+    /// The caller's file creation mask.
+    pub umask: u32,
+    /// The caller's signal mask.
+    pub mask: u64,
+    /// The place of the command among the arguments.
+    pub command: usize,
+    /// The clock of file times (`CLOCK_REALTIME_COARSE`) before the command could run, in
+    /// nanoseconds.
+    pub since: u64,
+    /// Device, inode and change time of the noted directories; zeroes where there was none.
+    pub notes: [[u64; 3]; MOST_NOTES],
+}
+
+/// What this process is when `main` begins.
+#[derive(Clone, Copy)]
+pub enum Role {
+    /// Started as any program.
+    Ordinary,
+    /// A launcher whose child builds the sandbox, or runs in it already.
+    Launcher,
+    /// The child, which has to become more than a simple warden.
+    Warden(Warden, Wanted),
+}
+
+struct Memory {
+    caller: UnsafeCell<Option<Caller>>,
+    role: UnsafeCell<Role>,
+    launched: UnsafeCell<Launched>,
+    key: UnsafeCell<[u8; MOST]>,
+    path: UnsafeCell<[u8; MOST_PATH]>,
+    stack: UnsafeCell<[u8; STACK]>,
+    environment: UnsafeCell<[*const u8; MOST_VARIABLES]>,
+    network: UnsafeCell<Network>,
+    mask: UnsafeCell<u64>,
+    machine: UnsafeCell<Machine>,
+}
+
+// SAFETY: used by the one thread that runs before libc, and afterwards only read.
+unsafe impl Sync for Memory {}
+
+// Only `memory` names it: named from code that is compiled into other crates it would be reached
+// through a table of addresses, which nobody has filled in yet.
+static MEMORY: Memory = Memory {
+    caller: UnsafeCell::new(None),
+    role: UnsafeCell::new(Role::Ordinary),
+    launched: UnsafeCell::new(Launched {
+        image: None,
+        pid: 0,
+        pidfd: 0,
+        control: 0,
+        session: 0,
+        umask: 0,
+        mask: 0,
+        command: 0,
+        since: 0,
+        notes: [[0; 3]; MOST_NOTES],
+    }),
+    key: UnsafeCell::new([0; MOST]),
+    path: UnsafeCell::new([0; MOST_PATH]),
+    stack: UnsafeCell::new([0; STACK]),
+    environment: UnsafeCell::new([core::ptr::null(); MOST_VARIABLES]),
+    network: UnsafeCell::new(Network::NEW),
+    mask: UnsafeCell::new(0),
+    machine: UnsafeCell::new(Machine::NEW),
+};
+
+#[inline(never)]
+fn memory() -> &'static Memory {
+    &MEMORY
+}
+
+/// How the program was called, if it came through this entry.
+pub fn caller() -> Option<Caller> {
+    // SAFETY: written once, before there was a second thread.
+    unsafe { *memory().caller.get() }
+}
+
+/// What this process is.
+pub fn role() -> Role {
+    // SAFETY: written once, before there was a second thread.
+    unsafe { *memory().role.get() }
+}
+
+/// The machine that carried an image out in this process, if it is a warden.
+pub fn machine() -> Option<*mut Machine> {
+    matches!(role(), Role::Warden(..)).then(|| memory().machine.get())
+}
+
+/// The strings of the command's environment, if an image was found for it.
+pub fn environment() -> impl Iterator<Item = &'static [u8]> {
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        // SAFETY: written before there was a second thread; the list ends with a null pointer,
+        // its strings live as long as the process.
+        unsafe {
+            let entry = (*memory().environment.get()).get(at).copied()?;
+            at += 1;
+            (!entry.is_null()).then(|| crate::bytes::string(entry))
+        }
+    })
+}
+
+/// The launch that is under way, if there is one.
+pub fn launched() -> Option<&'static Launched> {
+    // SAFETY: written before there was a second thread.
+    unsafe { (*memory().launched.get()).image.is_some().then(|| &*memory().launched.get()) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+extern "C" fn ringfence_entry() -> ! {
+    // rdx holds what libc registers for exit (nothing, in a static program).
+    core::arch::naked_asm!(
+        "xor ebp, ebp",
+        "mov rbx, rsp",
+        "mov r12, rdx",
+        "mov rdi, rsp",
+        "and rsp, -16",
+        "call {early}",
+        "mov rsp, rbx",
+        "mov rdx, r12",
+        "xor ebp, ebp",
+        "jmp _start",
+        early = sym early,
+    )
+}
+
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+extern "C" fn ringfence_entry() -> ! {
+    core::arch::naked_asm!(
+        "mov x29, #0",
+        "mov x30, #0",
+        "mov x19, sp",
+        "mov x20, x0",
+        "mov x0, sp",
+        "bl {early}",
+        "mov sp, x19",
+        "mov x0, x20",
+        "mov x29, #0",
+        "mov x30, #0",
+        "b _start",
+        early = sym early,
+    )
+}
+
+extern "C" fn early(stack: *const usize) {
+    // SAFETY: the entry passes its stack pointer, and nothing else runs yet.
+    unsafe {
+        let caller = Caller::at(stack);
+        *memory().caller.get() = Some(caller);
+        if let Some(role) = hot(&caller) {
+            *memory().role.get() = role;
+        }
+    }
+}
+
+/// Launches from the cache, if that is possible.
+unsafe fn hot(caller: &Caller) -> Option<Role> {
+    let command = caller.command()?;
+    let trace = trace(caller);
+    if !streams_are_open() {
+        return None;
+    }
+    // SAFETY: nothing else runs; each of the buffers is used here only.
+    let (key, path, stack, environment) = unsafe {
+        (
+            &mut *memory().key.get(),
+            &mut *memory().path.get(),
+            &mut *memory().stack.get(),
+            &mut *memory().environment.get(),
+        )
+    };
+    let mut key = Text::new(key);
+    crate::key::write(&mut key, caller)?;
+    let key = key.get()?;
+    let mut file = Text::new(path);
+    crate::key::write_path(&mut file, caller, key)?;
+    let image = open(file.terminated()?)?;
+    let header = *image.header();
+    trace.mark(b"image");
+    // SAFETY: the caller's environment is a null-terminated list.
+    if !equal(image.bytes(header.key), key)
+        || !unsafe { crate::stamp::all_hold(&image, caller.environment) }
+    {
+        return None;
+    }
+    trace.mark(b"stamps");
+    let session = random()?;
+    // SAFETY: takes nothing.
+    let own = unsafe { sys!(getpid) }.ok()?;
+    image.patch(session, own as u32);
+    fill(environment, &image, caller)?;
+    let workdir = image.pointer(u64::from(header.workdir.at), 1)?.cast_const();
+    // SAFETY: the list was filled and ends with a null pointer.
+    let search = unsafe { crate::stamp::variable(environment.as_ptr(), b"PATH") };
+    // SAFETY: nothing else runs. In place: it is too large to be moved without libc.
+    let launched = unsafe { &mut *memory().launched.get() };
+    launched.session = session;
+    launched.command = command;
+    launched.since = file_clock();
+    note(&mut launched.notes, &image, header.notes)?;
+    let announce = image.bytes(header.announce);
+    if !announce.is_empty() {
+        // SAFETY: the pointer and length describe the text.
+        let _ = unsafe { sys!(write, 2, announce.as_ptr(), announce.len()) };
+    }
+    let (ours, theirs) = socket_pair().ok()?;
+    launched.umask = umask(0o022);
+    launched.mask = mask(!LEFT_ALONE);
+    if header.flags & PROCESS_TIER != 0 {
+        // Orphans of a warden that was killed come to us, to be ended.
+        const PR_SET_CHILD_SUBREAPER: usize = 36;
+        // SAFETY: takes numbers.
+        let _ = unsafe { sys!(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    }
+    trace.mark(b"prepared");
+    match fork(header.namespaces) {
+        Ok((0, _)) => {
+            close(ours);
+            // SAFETY: nothing else runs in this process. In place, as above.
+            let machine = unsafe {
+                *memory().mask.get() = launched.mask;
+                let machine = &mut *memory().machine.get();
+                machine.set(image, memory().network.get(), trace);
+                child::prepare(machine, theirs, launched.umask, memory().mask.get());
+                machine
+            };
+            // SAFETY: the command is within the list; the places are the caller's.
+            let arguments = unsafe { caller.arguments.add(command) };
+            let command = Command {
+                arguments,
+                environment: environment.as_ptr(),
+                workdir,
+                streams: [-1; 3],
+                session: false,
+            };
+            let shell = core::ptr::null_mut();
+            let start = Start { machine, command, shell, search, stack, path };
+            launched.control = theirs;
+            launched.image = Some(image);
+            // SAFETY: the image is the user's own and its key names this very binary.
+            let (warden, wanted) = unsafe { child::main(start) };
+            Some(Role::Warden(warden, wanted))
+        }
+        Ok((pid, pidfd)) => {
+            close(theirs);
+            trace.mark(b"cloned");
+            launched.pid = pid;
+            launched.pidfd = pidfd;
+            launched.control = ours;
+            launched.image = Some(image);
+            Some(Role::Launcher)
+        }
+        Err(_) => {
+            // The ordinary way finds the reason, or another tier.
+            close(ours);
+            close(theirs);
+            umask(launched.umask);
+            mask(launched.mask);
+            None
+        }
+    }
+}
+
+/// The two variables that tests and measurements use.
+fn trace(caller: &Caller) -> Trace {
+    let mut trace = Trace::NONE;
+    if let Some(fault) = caller.variable(b"RINGFENCE_FAULT") {
+        trace.fault = fault.as_ptr();
+    }
+    if let Some(out) = caller.variable(b"RINGFENCE_TRACE_LAUNCH") {
+        let mut number = 0i32;
+        let mut at = 0;
+        while at < out.len() && out[at].is_ascii_digit() && number < 100_000 {
+            number = number * 10 + i32::from(out[at] - b'0');
+            at += 1;
+        }
+        trace.out = number;
+        trace.start = crate::trace::now();
+    }
+    trace
+}
+
+/// Whether the descriptors 0, 1 and 2 are open.
+fn streams_are_open() -> bool {
+    const F_GETFD: usize = 1;
+    let mut fd = 0;
+    // SAFETY: takes numbers.
+    while fd < 3 && unsafe { sys!(fcntl, fd, F_GETFD) }.is_ok() {
+        fd += 1;
+    }
+    fd == 3
+}
+
+/// Maps an image: a regular file of the user's own that nobody else can write, under one name
+/// only (another user may have linked something of ours here).
+fn open(path: *const u8) -> Option<Image> {
+    const O_NOFOLLOW_NONBLOCK_CLOEXEC: usize = 0o400_000 | 0o4_000 | 0o2_000_000;
+    const PROT_READ_WRITE: usize = 3;
+    const MAP_PRIVATE: usize = 2;
+    const LARGEST: u64 = 4 << 20;
+    // SAFETY: the path ends with a zero byte.
+    let fd = unsafe { sys!(openat, -100_isize, path, O_NOFOLLOW_NONBLOCK_CLOEXEC, 0) }.ok()? as i32;
+    let mut looked = crate::stamp::Looked::new();
+    let empty = c"".as_ptr().cast();
+    let stat = crate::stamp::look(&mut looked, fd, empty, crate::stamp::EMPTY_PATH).ok();
+    // SAFETY: takes nothing.
+    let user = unsafe { sys!(geteuid) }.ok()?;
+    let image = stat.filter(|stat| {
+        let own = stat.uid as usize == user && stat.mode & 0o7077 == 0 && stat.links == 1;
+        own && stat.is_file() && stat.size > 0 && stat.size <= LARGEST
+    });
+    let image = image.and_then(|stat| {
+        let size = stat.size as usize;
+        // SAFETY: a new mapping, ours alone; a file that is cut short under it ends us with
+        // SIGBUS, and only the user can do that.
+        unsafe {
+            let base = sys!(mmap, 0, size, PROT_READ_WRITE, MAP_PRIVATE, fd, 0).ok()?;
+            Image::new(base as *mut u8, size)
+        }
+    });
+    close(fd);
+    image
+}
+
+/// The command's environment: the caller's kept variables, then the image's.
+fn fill(list: &mut [*const u8; MOST_VARIABLES], image: &Image, caller: &Caller) -> Option<()> {
+    let kept = image.bytes(image.header().kept);
+    let mut count = 0;
+    let mut at = 0;
+    loop {
+        // SAFETY: the list goes on until the null pointer.
+        let entry = unsafe { *caller.environment.add(at) };
+        if entry.is_null() {
+            break;
+        }
+        // The key holds all names in their order, so that the places are the same.
+        if *kept.get(at)? != 0 {
+            *list.get_mut(count)? = entry;
+            count += 1;
+        }
+        at += 1;
+    }
+    let set = image.bytes(image.header().set);
+    let mut start = 0;
+    while start < set.len() {
+        *list.get_mut(count)? = set[start..].as_ptr();
+        count += 1;
+        start += crate::bytes::position(&set[start..], 0)? + 1;
+    }
+    *list.get_mut(count)? = core::ptr::null();
+    Some(())
+}
+
+/// Notes change times of directories, for seeing at the end that nothing was added to them.
+fn note(notes: &mut [[u64; 3]; MOST_NOTES], image: &Image, span: Span) -> Option<()> {
+    let paths = image.bytes(span);
+    let (mut start, mut count) = (0, 0);
+    while start < paths.len() {
+        let mut looked = crate::stamp::Looked::new();
+        if let Ok(stat) = crate::stamp::look(&mut looked, -100, paths[start..].as_ptr(), 0) {
+            let identity = stat.identity();
+            *notes.get_mut(count)? = [identity[0], identity[1], identity[4]];
+        }
+        count += 1;
+        start += crate::bytes::position(&paths[start..], 0)? + 1;
+    }
+    Some(())
+}
+
+/// The clock that file times are taken from.
+fn file_clock() -> u64 {
+    const CLOCK_REALTIME_COARSE: usize = 5;
+    crate::trace::clock(CLOCK_REALTIME_COARSE)
+}
+
+/// A session's number.
+pub fn random() -> Option<u32> {
+    let mut number = 0u32;
+    // SAFETY: `number` is room for four bytes.
+    let got = unsafe { sys!(getrandom, &raw mut number, 4, 0) };
+    (got == Ok(4)).then_some(number)
+}
+
+/// A pair of connected Unix sequenced-packet sockets, close-on-exec.
+fn socket_pair() -> Result<(i32, i32)> {
+    const AF_UNIX: usize = 1;
+    const SOCK_SEQPACKET_CLOEXEC: usize = 5 | 0o2_000_000;
+    let mut fds = [0i32; 2];
+    // SAFETY: `fds` is room for both.
+    unsafe { sys!(socketpair, AF_UNIX, SOCK_SEQPACKET_CLOEXEC, 0, fds.as_mut_ptr()) }?;
+    Ok((fds[0], fds[1]))
+}
+
+fn umask(mask: u32) -> u32 {
+    // SAFETY: takes a number, cannot fail.
+    unsafe { sys!(umask, mask) }.unwrap_or(0o022) as u32
+}
+
+fn mask(set: u64) -> u64 {
+    const SIG_SETMASK: usize = 2;
+    let mut old = 0u64;
+    // SAFETY: both pointers are to eight bytes.
+    let _ = unsafe { sys!(rt_sigprocmask, SIG_SETMASK, &raw const set, &raw mut old, 8) };
+    old
+}
+
+/// `clone3(2)` as a fork; the child sees pid 0.
+fn fork(namespaces: u64) -> Result<(i32, i32)> {
+    const CLONE_PIDFD: u64 = 0x1000;
+    const SIGCHLD: u64 = 17;
+    let mut pidfd = -1i32;
+    let mut arguments = [0u64; 8];
+    arguments[0] = namespaces | CLONE_PIDFD;
+    arguments[1] = &raw mut pidfd as u64;
+    arguments[4] = SIGCHLD;
+    // SAFETY: no CLONE_VM, so the child has a copy of all memory and goes on with the same
+    // stack; the structure has the size of clone_args' first version.
+    let pid = unsafe { sys!(clone3, arguments.as_ptr(), 64) }?;
+    if pid > 0 && pidfd < 0 {
+        return Err(Errno::EBADF);
+    }
+    Ok((pid as i32, pidfd))
+}

@@ -1,0 +1,381 @@
+//! Makes the calls of an image, one after the other.
+
+use crate::call::{call, receive, send, sys};
+use crate::image::{Image, Op, register, special};
+use crate::thread::Network;
+use crate::trace::Trace;
+use crate::{Errno, Result, Sysno};
+use core::ffi::c_void;
+
+/// A step that failed: its place in the list, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// Place in the list.
+    pub op: u32,
+    /// The kernel's word.
+    pub errno: Errno,
+}
+
+/// What a launcher with libc does for [`special::ASSIST`]; 0, or an error number.
+pub type Assist = unsafe extern "C" fn(context: *mut c_void, number: u64) -> i32;
+
+/// The state while an image is carried out.
+pub struct Machine {
+    /// The image.
+    pub image: Option<Image>,
+    /// Registers.
+    pub registers: [usize; register::COUNT],
+    /// Where marks go.
+    pub trace: Trace,
+    /// The launcher's help, with what it wants to be called with.
+    pub assist: Option<(Assist, *mut c_void)>,
+    /// The network namespace in the making.
+    pub network: *mut Network,
+}
+
+impl Machine {
+    /// Without an image. All zeroes, so that a static one takes no place in the file.
+    pub const NEW: Machine = Machine {
+        image: None,
+        registers: [0; register::COUNT],
+        trace: Trace { out: 0, start: 0, fault: core::ptr::null() },
+        assist: None,
+        network: core::ptr::null_mut(),
+    };
+
+    /// Gives it an image. `network` must stay where it is while the machine runs.
+    pub fn set(&mut self, image: Image, network: *mut Network, trace: Trace) {
+        self.image = Some(image);
+        self.network = network;
+        self.trace = trace;
+    }
+
+    /// The control socket.
+    pub fn control(&self) -> i32 {
+        self.registers[register::CONTROL as usize] as i32
+    }
+
+    /// Makes all calls of a list.
+    ///
+    /// # Errors
+    /// The first step that failed and was not tolerated.
+    ///
+    /// # Safety
+    /// The image must have been made by this program's compiler: what it tells the kernel is
+    /// not checked but for pointers, which stay within the image's data.
+    pub unsafe fn run(&mut self, ops: &[Op]) -> core::result::Result<(), Failed> {
+        let mut at = 0;
+        while at < ops.len() {
+            let op = &ops[at];
+            // SAFETY: by the caller's promise.
+            let result = unsafe { self.step(op) };
+            at += 1;
+            match result {
+                Ok(value) => {
+                    if (op.result as usize) < register::COUNT {
+                        self.registers[op.result as usize] = value;
+                    }
+                    at += op.then as usize;
+                }
+                Err(errno) => {
+                    let raw = errno.into_raw();
+                    let tolerated = |index: usize| {
+                        op.tolerated[index] != 0 && i32::from(op.tolerated[index]) == raw
+                    };
+                    if !tolerated(0) && !tolerated(1) {
+                        return Err(Failed { op: at as u32 - 1, errno });
+                    }
+                    at += op.otherwise as usize;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pointer(&self, offset: u64, bytes: u64) -> Result<*mut u8> {
+        self.image.as_ref().and_then(|image| image.pointer(offset, bytes)).ok_or(Errno::EFAULT)
+    }
+
+    fn argument(&self, op: &Op, index: usize) -> Result<usize> {
+        let value = op.arguments[index];
+        match op.kinds >> (4 * index) & 0xf {
+            0 => Ok(value as usize),
+            1 => self.pointer(value, 1).map(|place| place as usize),
+            2 if (value as usize) < register::COUNT => Ok(self.registers[value as usize]),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    unsafe fn step(&mut self, op: &Op) -> Result<usize> {
+        if op.call < special::FIRST {
+            if !known(op.call) {
+                return Err(Errno::ENOSYS);
+            }
+            let a = [
+                self.argument(op, 0)?,
+                self.argument(op, 1)?,
+                self.argument(op, 2)?,
+                self.argument(op, 3)?,
+                self.argument(op, 4)?,
+                self.argument(op, 5)?,
+            ];
+            // SAFETY: by the promise of `run`'s caller.
+            return unsafe { call(op.call, a) };
+        }
+        let (first, second) = (self.argument(op, 0)?, self.argument(op, 1)?);
+        match op.call {
+            special::STORE => {
+                let width = op.arguments[2];
+                let place = self.pointer(op.arguments[0], width)?;
+                // SAFETY: the range was checked; images need not align.
+                unsafe {
+                    match width {
+                        4 => place.cast::<u32>().write_unaligned(second as u32),
+                        8 => place.cast::<u64>().write_unaligned(second as u64),
+                        _ => return Err(Errno::EINVAL),
+                    }
+                }
+                Ok(0)
+            }
+            // SAFETY: the network object stays where it is while the machine runs.
+            special::NETWORK_START => unsafe { (*self.network).start() }.map(|()| 0),
+            // SAFETY: as above.
+            special::NETWORK_ENTER => unsafe { (*self.network).enter() }.map(|()| 0),
+            special::DROP_CAPABILITIES => drop_capabilities().map(|()| 0),
+            special::LIMIT => limit(first, second as u64).map(|()| 0),
+            special::PROCESSORS => restrict_processors(first).map(|()| 0),
+            special::MARK => {
+                // SAFETY: strings in the data end within it.
+                let name = unsafe { crate::bytes::string(first as *const u8) };
+                self.trace.mark_child(name, self.control());
+                Ok(0)
+            }
+            special::ASSIST => match self.assist {
+                // SAFETY: the launcher set both.
+                Some((assist, context)) => match unsafe { assist(context, first as u64) } {
+                    0 => Ok(0),
+                    errno => Err(Errno::new(errno)),
+                },
+                None => Err(Errno::ENOSYS),
+            },
+            special::OWNED => owned(first as i32).map(|()| 0),
+            special::HAND_OUT => hand_out(self.control(), first as u8, second as i32).map(|()| 0),
+            special::LEAVE_IF_ORPHANED => {
+                if orphaned(self.control()) {
+                    Err(Errno::ESRCH)
+                } else {
+                    Ok(0)
+                }
+            }
+            special::ACKNOWLEDGED => acknowledged(first as i32).map(|()| 0),
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+}
+
+/// Whether plans use a call. None of these touches memory but what its arguments point to.
+fn known(call: u32) -> bool {
+    const ALL: [Sysno; 34] = [
+        Sysno::bind,
+        Sysno::chdir,
+        Sysno::close,
+        Sysno::close_range,
+        Sysno::fchdir,
+        Sysno::fsconfig,
+        Sysno::fsmount,
+        Sysno::fsopen,
+        Sysno::landlock_add_rule,
+        Sysno::landlock_create_ruleset,
+        Sysno::landlock_restrict_self,
+        Sysno::listen,
+        Sysno::mkdirat,
+        Sysno::mount,
+        Sysno::mount_setattr,
+        Sysno::move_mount,
+        Sysno::open_tree,
+        Sysno::openat,
+        Sysno::openat2,
+        Sysno::pivot_root,
+        Sysno::prctl,
+        Sysno::rt_sigaction,
+        Sysno::rt_sigprocmask,
+        Sysno::seccomp,
+        Sysno::sendto,
+        Sysno::setsockopt,
+        Sysno::socket,
+        Sysno::symlinkat,
+        Sysno::umask,
+        Sysno::umount2,
+        Sysno::unlinkat,
+        Sysno::write,
+        Sysno::fchmod,
+        Sysno::sethostname,
+    ];
+    let mut at = 0;
+    while at < ALL.len() {
+        if ALL[at] as u32 == call {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Whether the launcher's end of the control socket is closed: it died before, or while the
+/// death signal was being set.
+pub(crate) fn orphaned(control: i32) -> bool {
+    let mut byte = [0u8; 1];
+    !matches!(receive(control, &mut byte, false), Err(Errno::EAGAIN))
+}
+
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: i32,
+}
+
+/// Empties the bounding, ambient, permitted, effective and inheritable sets of the calling
+/// thread (capabilities(7)). Nothing executed afterwards can hold one again, not even as uid 0.
+fn drop_capabilities() -> Result<()> {
+    /// `_LINUX_CAPABILITY_VERSION_3`: two 32-bit halves.
+    const VERSION: u32 = 0x2008_0522;
+    const CAP_SETPCAP: u32 = 8;
+    const PR_CAPBSET_DROP: usize = 24;
+    const PR_CAP_AMBIENT: usize = 47;
+    const CLEAR_ALL: usize = 4;
+    let header = CapabilityHeader { version: VERSION, pid: 0 };
+    let mut sets = [0u32; 6];
+    // SAFETY: version 3 reads the header and fills six words.
+    let known = unsafe { sys!(capget, &raw const header, sets.as_mut_ptr()) };
+    if known.is_ok() && sets[0] & (1 << CAP_SETPCAP) != 0 {
+        let mut capability = 0;
+        // The number of capabilities grows with the kernel: EINVAL names the end.
+        while capability < 64 {
+            // SAFETY: takes numbers only.
+            match unsafe { sys!(prctl, PR_CAPBSET_DROP, capability, 0, 0, 0) } {
+                Ok(_) => capability += 1,
+                Err(Errno::EINVAL) => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+    // SAFETY: takes numbers only.
+    match unsafe { sys!(prctl, PR_CAP_AMBIENT, CLEAR_ALL, 0, 0, 0) } {
+        Ok(_) | Err(Errno::EINVAL) => {}
+        Err(errno) => return Err(errno),
+    }
+    let none = [0u32; 6];
+    // SAFETY: version 3 reads the header and six words.
+    unsafe { sys!(capset, &raw const header, none.as_ptr()) }.map(drop)
+}
+
+/// Sets both the soft and the hard limit; a hard limit below `value` stays as it is.
+fn limit(resource: usize, value: u64) -> Result<()> {
+    let mut now = [0u64; 2];
+    // SAFETY: pid 0 is ourselves; `now` is room for the answer.
+    unsafe { sys!(prlimit64, 0, resource, 0, now.as_mut_ptr()) }?;
+    let value = if value < now[1] { value } else { now[1] };
+    let wanted = [value; 2];
+    // SAFETY: `wanted` outlives the call; nothing is asked back.
+    unsafe { sys!(prlimit64, 0, resource, wanted.as_ptr(), 0) }.map(drop)
+}
+
+/// Restricts the calling thread, and what it starts, to the first `count` of the processors
+/// it may use now.
+fn restrict_processors(count: usize) -> Result<()> {
+    let mut room = core::mem::MaybeUninit::<[u8; 1024]>::uninit();
+    let first = room.as_mut_ptr().cast::<u8>();
+    // SAFETY: `room` is writable memory of the given length.
+    let bytes = unsafe { sys!(sched_getaffinity, 0, 1024, first) }?;
+    // SAFETY: the kernel has filled so many bytes.
+    let mask = unsafe { core::slice::from_raw_parts_mut(first, bytes) };
+    let mut left = count;
+    let mut bit = 0;
+    while bit < bytes * 8 {
+        if mask[bit / 8] & (1 << (bit % 8)) != 0 {
+            if left == 0 {
+                mask[bit / 8] &= !(1 << (bit % 8));
+            } else {
+                left -= 1;
+            }
+        }
+        bit += 1;
+    }
+    // SAFETY: `mask` is readable memory of at least `bytes` bytes.
+    unsafe { sys!(sched_setaffinity, 0, bytes, mask.as_ptr()) }.map(drop)
+}
+
+/// A descriptor must be a directory of the caller's own.
+fn owned(fd: i32) -> Result<()> {
+    let mut looked = crate::stamp::Looked::new();
+    let stat = crate::stamp::look(&mut looked, fd, c"".as_ptr().cast(), crate::stamp::EMPTY_PATH)?;
+    // SAFETY: takes nothing.
+    let user = unsafe { sys!(geteuid) }.unwrap_or(usize::MAX);
+    if stat.uid as usize == user && stat.is_directory() { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Sends one byte and one descriptor (`SCM_RIGHTS`, unix(7)).
+fn hand_out(control: i32, byte: u8, fd: i32) -> Result<()> {
+    #[repr(C)]
+    struct Part {
+        base: *const u8,
+        length: usize,
+    }
+    #[repr(C)]
+    struct Rights {
+        length: usize,
+        level: i32,
+        kind: i32,
+        fd: i32,
+        padding: i32,
+    }
+    #[repr(C)]
+    struct Message {
+        name: usize,
+        name_length: usize,
+        parts: *const Part,
+        count: usize,
+        rights: *const Rights,
+        rights_length: usize,
+        flags: usize,
+    }
+    const SOL_SOCKET: i32 = 1;
+    const SCM_RIGHTS: i32 = 1;
+    const MSG_NOSIGNAL: usize = 0x4000;
+    let part = Part { base: &raw const byte, length: 1 };
+    let rights = Rights { length: 20, level: SOL_SOCKET, kind: SCM_RIGHTS, fd, padding: 0 };
+    let message = Message {
+        name: 0,
+        name_length: 0,
+        parts: &raw const part,
+        count: 1,
+        rights: &raw const rights,
+        rights_length: size_of::<Rights>(),
+        flags: 0,
+    };
+    // SAFETY: the structures are laid out as the kernel reads them and outlive the call.
+    unsafe { sys!(sendmsg, control, &raw const message, MSG_NOSIGNAL) }.map(drop)
+}
+
+/// Takes the answer to a netlink message that asked for one (netlink(7)).
+fn acknowledged(socket: i32) -> Result<()> {
+    const NLMSG_ERROR: u16 = 2;
+    let mut answer = [0u8; 128];
+    let length = receive(socket, &mut answer, true)?;
+    let kind = u16::from_le_bytes([answer[4], answer[5]]);
+    if length < 20 || kind != NLMSG_ERROR {
+        return Err(Errno::EPROTO);
+    }
+    match i32::from_le_bytes([answer[16], answer[17], answer[18], answer[19]]) {
+        0 => Ok(()),
+        error => Err(Errno::new(-error)),
+    }
+}
+
+/// Tells the launcher which step failed.
+pub(crate) fn report(control: i32, tag: u8, failed: Failed) {
+    let op = failed.op.to_le_bytes();
+    let errno = failed.errno.into_raw().to_le_bytes();
+    let message = [tag, op[0], op[1], op[2], op[3], errno[0], errno[1], errno[2], errno[3]];
+    let _ = send(control, &message);
+}

@@ -1,0 +1,195 @@
+//! Whether the host is still as a plan was derived from it.
+
+use crate::bytes::{equal, string};
+use crate::call::sys;
+use crate::image::{Image, Stamp, stamp_kind};
+use crate::{Errno, Result};
+use core::mem::MaybeUninit;
+
+const AT_FDCWD: usize = -100_isize as usize;
+const AT_SYMLINK_NOFOLLOW: usize = 0x100;
+/// `AT_EMPTY_PATH`: the descriptor itself.
+pub const EMPTY_PATH: usize = 0x1000;
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Time {
+    seconds: i64,
+    nanoseconds: u32,
+    padding: i32,
+}
+
+impl Time {
+    fn nanoseconds(self) -> u64 {
+        (self.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(self.nanoseconds))
+    }
+}
+
+/// `struct statx` (statx(2)).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Stat {
+    mask: u32,
+    block_size: u32,
+    attributes: u64,
+    /// Hard links.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    gid: u32,
+    /// Type and permission bits.
+    pub mode: u16,
+    padding: u16,
+    inode: u64,
+    /// Bytes.
+    pub size: u64,
+    blocks: u64,
+    attributes_mask: u64,
+    accessed: Time,
+    born: Time,
+    changed: Time,
+    modified: Time,
+    device_of: [u32; 2],
+    device: [u32; 2],
+    rest: [u64; 14],
+}
+
+impl Stat {
+    /// What makes a file the same as it was: device, inode, size, modification and change time.
+    pub fn identity(&self) -> [u64; 5] {
+        let device = u64::from(self.device[0]) << 32 | u64::from(self.device[1]);
+        let (modified, changed) = (self.modified.nanoseconds(), self.changed.nanoseconds());
+        [device, self.inode, self.size, modified, changed]
+    }
+
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.mode & 0o170_000 == 0o040_000
+    }
+
+    /// Whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.mode & 0o170_000 == 0o100_000
+    }
+
+    /// Whether it is a symbolic link.
+    pub fn is_link(&self) -> bool {
+        self.mode & 0o170_000 == 0o120_000
+    }
+}
+
+/// Room for an answer of [`look`]. Filled in place: it is too large to be moved without libc.
+pub struct Looked(MaybeUninit<Stat>);
+
+impl Looked {
+    /// Empty.
+    pub const fn new() -> Looked {
+        Looked(MaybeUninit::uninit())
+    }
+}
+
+impl Default for Looked {
+    fn default() -> Looked {
+        Looked::new()
+    }
+}
+
+/// `statx(2)`, the last link not followed. `path` must end with a zero byte.
+///
+/// # Errors
+/// The kernel's.
+pub fn look(room: &mut Looked, directory: i32, path: *const u8, flags: usize) -> Result<&Stat> {
+    const BASIC: usize = 0x7ff;
+    let flags = flags | AT_SYMLINK_NOFOLLOW;
+    let place = room.0.as_mut_ptr();
+    // SAFETY: the path is the caller's, the room has the size of the kernel's structure.
+    unsafe { sys!(statx, directory as isize, path, flags, BASIC, place) }?;
+    // SAFETY: the kernel has filled it; it is numbers only.
+    Ok(unsafe { room.0.assume_init_ref() })
+}
+
+/// A `NAME=value` string of the environment by its name.
+///
+/// # Safety
+/// `environment` must be a null-terminated list of strings.
+pub unsafe fn variable<'a>(environment: *const *const u8, name: &[u8]) -> Option<&'a [u8]> {
+    let mut at = environment;
+    loop {
+        // SAFETY: the list goes on until the null pointer.
+        let entry = unsafe { *at };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: as above; strings end with a zero byte.
+        let entry = unsafe { string(entry) };
+        if entry.len() > name.len()
+            && entry[name.len()] == b'='
+            && crate::bytes::starts_with(entry, name)
+        {
+            return Some(&entry[name.len() + 1..]);
+        }
+        // SAFETY: as above.
+        at = unsafe { at.add(1) };
+    }
+}
+
+/// Whether everything is as the stamps say.
+///
+/// # Safety
+/// `environment` must be a null-terminated list of strings.
+pub unsafe fn all_hold(image: &Image, environment: *const *const u8) -> bool {
+    let stamps = image.stamps();
+    let mut at = 0;
+    while at < stamps.len() {
+        // SAFETY: by the caller's promise.
+        if unsafe { holds(image, &stamps[at], environment) } != Some(true) {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+unsafe fn holds(image: &Image, stamp: &Stamp, environment: *const *const u8) -> Option<bool> {
+    let name = image.pointer(u64::from(stamp.name), 1)?.cast_const();
+    let text = image.pointer(u64::from(stamp.text), 1)?.cast_const();
+    // SAFETY: strings in the data end within it.
+    let (name_bytes, text_bytes) = unsafe { (string(name), string(text)) };
+    let mut looked = Looked::new();
+    Some(match stamp.kind {
+        stamp_kind::ABSENT | stamp_kind::PLAIN | stamp_kind::LINK => {
+            let mut room = MaybeUninit::<[u8; 4096]>::uninit();
+            let first = room.as_mut_ptr().cast::<u8>();
+            // SAFETY: the path is a string, the room is writable for so many bytes.
+            match unsafe { sys!(readlinkat, AT_FDCWD, name, first, 4096) } {
+                Ok(length) => {
+                    // SAFETY: the kernel has filled so many bytes.
+                    let target = unsafe { core::slice::from_raw_parts(first, length) };
+                    stamp.kind == stamp_kind::LINK && equal(target, text_bytes)
+                }
+                // It is there, and no link.
+                Err(Errno::EINVAL) => stamp.kind == stamp_kind::PLAIN,
+                Err(_) => stamp.kind == stamp_kind::ABSENT,
+            }
+        }
+        stamp_kind::DIRECTORY => {
+            look(&mut looked, -100, name, 0).is_ok_and(|stat| stat.is_directory())
+        }
+        stamp_kind::FILE => look(&mut looked, -100, name, 0)
+            .is_ok_and(|stat| !stat.is_directory() && !stat.is_link()),
+        stamp_kind::SAME => look(&mut looked, -100, name, 0).is_ok_and(|stat| {
+            let now = stat.identity();
+            let mut at = 0;
+            while at < now.len() && now[at] == stamp.identity[at] {
+                at += 1;
+            }
+            at == now.len()
+        }),
+        // SAFETY: by the caller's promise.
+        stamp_kind::VARIABLE => unsafe { variable(environment, name_bytes) }
+            .is_some_and(|value| equal(value, text_bytes)),
+        // SAFETY: as above.
+        stamp_kind::UNSET => unsafe { variable(environment, name_bytes) }.is_none(),
+        _ => false,
+    })
+}

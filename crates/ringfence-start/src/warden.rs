@@ -1,0 +1,137 @@
+//! PID 1 of the namespace tier, the subreaper of the process tier: stays with the command, reaps,
+//! passes signals on, reports stops to the launcher, and sees to the end.
+//!
+//! What needs more than system calls (putting protected paths right when the launcher is dead,
+//! starting more programs inside, hunting down descendants without a PID namespace) is left to
+//! the launcher's own code: [`watch`] returns then, and this process becomes one with libc.
+
+use crate::Errno;
+use crate::call::{exit, receive, send, sys};
+use crate::trace::PARENT_DEATH;
+
+/// The launcher asks for a service: ours, which nobody else sends.
+pub const SERVICE: i32 = 63;
+
+const SIGKILL: i32 = 9;
+const SIGCHLD: i32 = 17;
+
+/// Why the simple warden does not suffice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The launcher died.
+    Orphaned,
+    /// The launcher asks for something.
+    Service,
+    /// The command ended with this code, and in the process tier something of it still runs.
+    Finish(i32),
+}
+
+/// What it watches over.
+#[derive(Clone, Copy, Debug)]
+pub struct Warden {
+    /// The command's PID, as seen here.
+    pub command: i32,
+    /// The way to the launcher.
+    pub control: i32,
+    /// No PID namespace.
+    pub process_tier: bool,
+}
+
+impl Warden {
+    /// Waits for the command's end and exits with its code.
+    pub fn watch(&self) -> Wanted {
+        loop {
+            if let Some(wanted) = self.reap() {
+                return wanted;
+            }
+            let mut info = [0i32; 32];
+            let all = u64::MAX;
+            // SAFETY: the pointers are to the set and to room for a siginfo_t.
+            let arrived = unsafe { sys!(rt_sigtimedwait, &raw const all, info.as_mut_ptr(), 0, 8) };
+            let Ok(signal) = arrived else { continue };
+            match signal as i32 {
+                SIGCHLD => {}
+                PARENT_DEATH => return Wanted::Orphaned,
+                SERVICE => return Wanted::Service,
+                // A terminal's signals reach the command by themselves: si_code tells.
+                signal if info[2] <= 0 => {
+                    // SAFETY: takes numbers.
+                    let _ = unsafe { sys!(kill, self.command, signal) };
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn reap(&self) -> Option<Wanted> {
+        const WNOHANG_UNTRACED_CONTINUED: usize = 1 | 2 | 8;
+        loop {
+            let mut status = 0i32;
+            // SAFETY: `status` is room for the answer; no usage is asked for.
+            let result =
+                unsafe { sys!(wait4, -1_isize, &raw mut status, WNOHANG_UNTRACED_CONTINUED, 0) };
+            let pid = match result {
+                Ok(0) | Err(Errno::ECHILD) => return None,
+                Ok(pid) => pid as i32,
+                Err(_) => continue,
+            };
+            if pid != self.command {
+                continue;
+            }
+            let signal = status & 0x7f;
+            if status == 0xffff {
+                self.tell(b'C', 0);
+            } else if status & 0xff == 0x7f {
+                self.tell(b'S', (status >> 8) as u8);
+            } else if signal == 0 {
+                return self.end(status >> 8 & 0xff);
+            } else {
+                // Told apart from an exit with the same number: the launcher dies of a
+                // terminal's SIGINT as the command did.
+                self.tell(b'K', signal as u8);
+                return self.end(128 + signal);
+            }
+        }
+    }
+
+    fn tell(&self, what: u8, number: u8) {
+        let _ = send(self.control, &[what, number]);
+    }
+
+    /// The command has ended: ends the rest, and sees to it that protected paths are put right
+    /// before anything else can happen.
+    fn end(&self, code: i32) -> Option<Wanted> {
+        if !self.end_everything() {
+            return Some(Wanted::Finish(code));
+        }
+        self.tell(b'W', code as u8);
+        // Only a reply means that it was done: the socket of a launcher that died with our
+        // message unread says ECONNRESET before it says that it is closed.
+        let mut reply = [0u8; 16];
+        if receive(self.control, &mut reply, true).unwrap_or(0) == 0 {
+            return Some(Wanted::Orphaned);
+        }
+        exit(code)
+    }
+
+    /// In a PID namespace one signal reaches all. Without one, nothing may be left already.
+    fn end_everything(&self) -> bool {
+        const WNOHANG: usize = 1;
+        let flags = if self.process_tier {
+            WNOHANG
+        } else {
+            // SAFETY: takes numbers; PID 1 itself is spared.
+            let _ = unsafe { sys!(kill, -1_isize, SIGKILL) };
+            0
+        };
+        loop {
+            let mut status = 0i32;
+            // SAFETY: `status` is room for the answer; no usage is asked for.
+            match unsafe { sys!(wait4, -1_isize, &raw mut status, flags, 0) } {
+                Err(Errno::ECHILD) => return true,
+                Ok(0) => return false,
+                _ => {}
+            }
+        }
+    }
+}
