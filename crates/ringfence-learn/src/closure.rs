@@ -75,6 +75,9 @@ pub struct Closure {
     musl: Vec<PathBuf>,
 }
 
+/// A file that the loader would take, and what it says.
+type Fitting = (PathBuf, Rc<Object>);
+
 /// Finds closures; remembers what it read.
 pub struct Finder<'h, 'a> {
     host: &'h Host<'a>,
@@ -224,7 +227,7 @@ impl<'h, 'a> Finder<'h, 'a> {
         name: &[u8],
         by: usize,
         machine: Machine,
-    ) -> (Option<(PathBuf, Rc<Object>)>, Vec<(PathBuf, Rc<Object>)>) {
+    ) -> (Option<Fitting>, Vec<Fitting>) {
         let origin = self.origin(closure, by);
         if name.contains(&b'/') {
             let paths = search::expand(name, &origin, machine);
@@ -324,7 +327,7 @@ impl<'h, 'a> Finder<'h, 'a> {
     }
 
     /// A file that the loader would take: an object for the same machine.
-    fn fitting(&mut self, path: &Path, machine: Machine) -> Option<(PathBuf, Rc<Object>)> {
+    fn fitting(&mut self, path: &Path, machine: Machine) -> Option<Fitting> {
         let object = self.object(path)?;
         (object.machine == machine).then(|| (path.to_owned(), object))
     }
@@ -334,8 +337,8 @@ impl<'h, 'a> Finder<'h, 'a> {
         directory: &Path,
         file: &Path,
         machine: Machine,
-        variants: &mut Vec<(PathBuf, Rc<Object>)>,
-    ) -> Option<(PathBuf, Rc<Object>)> {
+        variants: &mut Vec<Fitting>,
+    ) -> Option<Fitting> {
         for below in self.hwcaps(directory) {
             variants.extend(self.fitting(&below.join(file), machine));
         }

@@ -50,9 +50,12 @@ pub struct Resolved {
     pub links: Vec<(PathBuf, PathBuf)>,
 }
 
+/// Who is told what was looked at.
+type Looked<'a> = &'a mut dyn FnMut(&Path, Look);
+
 /// The host's files. Each path is looked at once: what changes meanwhile is not seen.
 pub struct Host<'a> {
-    looked: RefCell<&'a mut dyn FnMut(&Path, Look)>,
+    looked: RefCell<Looked<'a>>,
     kinds: RefCell<HashMap<PathBuf, Kind>>,
 }
 

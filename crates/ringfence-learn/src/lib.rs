@@ -11,3 +11,5 @@ pub mod closure;
 pub mod elf;
 pub mod host;
 pub mod search;
+pub mod shell;
+pub mod words;
