@@ -140,6 +140,7 @@ fn mount(step: &MountStep) -> String {
         MountOp::Terminals => format!("devpts   {path}"),
         MountOp::Console { from } => format!("terminal {path} = {}", from.display()),
         MountOp::NamedHome { from } => format!("home     {path} = {}", from.display()),
+        MountOp::Overlay { .. } => format!("overlay  {path}"),
         MountOp::Pin => format!("pin      {path}"),
         MountOp::Protect => format!("protect  {path}"),
         MountOp::Mask { .. } => format!("mask     {path}"),

@@ -1,5 +1,8 @@
 //! Carries out the mount steps of a plan, in the child, in its own mount namespace.
 
+#[path = "overlay.rs"]
+mod overlay;
+
 use crate::plan::{MountOp, MountStep};
 use ringfence_sys as sys;
 use std::ffi::{CStr, CString};
@@ -126,6 +129,13 @@ impl Building {
                     attributes = attributes.and(Attributes::NO_DEVICES);
                 }
                 self.bind(path, path, *directory, attributes)?;
+                self.bound.push(path.to_owned());
+                Ok(())
+            }
+            MountOp::Overlay { directory, apart } => {
+                let tree = overlay::tree(path, *directory, apart, self.memory.as_fd())?;
+                self.make_target(path, *directory)?;
+                self.attach(&tree, path)?;
                 self.bound.push(path.to_owned());
                 Ok(())
             }

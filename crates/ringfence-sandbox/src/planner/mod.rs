@@ -115,9 +115,6 @@ fn refuse_unbuilt(policy: &Policy) -> Result<(), PlanError> {
     if !network.http.is_empty() || !network.inject.is_empty() {
         return unbuilt("inspection of requests (--http, --inject)");
     }
-    if policy.overlay.is_some() {
-        return unbuilt("--overlay");
-    }
     if policy.exact_libraries {
         return unbuilt("--libs exact");
     }
@@ -163,8 +160,13 @@ fn plan_tier(
         let remedy = "use --tier namespace".to_owned();
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
+    if tier == Tier::Process && policy.overlay.is_some() {
+        let what = "--overlay needs mounts of its own, which the process tier has not".to_owned();
+        let remedy = "use --tier namespace, or leave --overlay away".to_owned();
+        return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
+    }
     let grants = grants::Grants::of(&planning);
-    let guards = guards::guards(&mut planning, &grants, tier)?;
+    let mut guards = guards::guards(&mut planning, &grants, tier)?;
     let mounts = match tier {
         Tier::Namespace => view::steps(&planning, &grants, &guards),
         Tier::Process => Vec::new(),
@@ -173,6 +175,7 @@ fn plan_tier(
         Tier::Namespace => Vec::new(),
         Tier::Process => view::home_links(&planning, &grants),
     };
+    let overlay = policy.overlay.map(|end| guards.apart(end));
     let landlock = files::domain(&mut planning, &grants, tier)?;
     let limits = limits::steps(&mut planning, tier)?;
     Ok(Plan {
@@ -193,6 +196,7 @@ fn plan_tier(
         limits,
         guards: guards.steps,
         guarded_trees: guards.trees,
+        overlay,
         network: policy.network.mode,
         publish: policy.network.publish.clone(),
         capture: ringfence_net::Capture::of(policy),

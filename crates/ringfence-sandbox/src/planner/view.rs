@@ -167,7 +167,11 @@ impl View<'_> {
                 continue;
             }
             let devices = path.starts_with("/dev");
-            let op = MountOp::Bind { directory: grant.directory, read_only: !grant.write, devices };
+            let op = if self.planning.policy.overlay.is_some() && grant.write && !devices {
+                MountOp::Overlay { directory: grant.directory, apart: PathBuf::new() }
+            } else {
+                MountOp::Bind { directory: grant.directory, read_only: !grant.write, devices }
+            };
             self.steps.push(MountStep { path: path.clone(), op, rule: grant.rule.clone() });
         }
     }
