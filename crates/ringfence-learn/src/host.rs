@@ -41,6 +41,17 @@ pub enum Kind {
     Other,
 }
 
+/// What a name in a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Entry {
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// Anything else.
+    File,
+}
+
 /// Where a path leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
@@ -141,12 +152,27 @@ impl<'a> Host<'a> {
 
     /// The names in a directory, sorted, at most `most`.
     pub fn names(&self, path: &Path, most: usize) -> Vec<OsString> {
+        self.entries(path, most).into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// The names in a directory and what they are (a directory, a link, anything else), sorted.
+    pub fn entries(&self, path: &Path, most: usize) -> Vec<(OsString, Entry)> {
         let Ok(entries) = path.read_dir() else { return Vec::new() };
         self.tell(path, Look::Names);
-        let mut names: Vec<OsString> =
-            entries.flatten().take(most).map(|entry| entry.file_name()).collect();
-        names.sort();
-        names
+        let mut found: Vec<(OsString, Entry)> = entries
+            .flatten()
+            .take(most)
+            .filter_map(|entry| {
+                let kind = match entry.file_type().ok()? {
+                    kind if kind.is_dir() => Entry::Directory,
+                    kind if kind.is_symlink() => Entry::Link,
+                    _ => Entry::File,
+                };
+                Some((entry.file_name(), kind))
+            })
+            .collect();
+        found.sort();
+        found
     }
 }
 
