@@ -2,15 +2,18 @@
 
 use crate::error::Fault;
 use crate::options::{POLICY, Parsed, parse};
+use crate::record::Record;
 use crate::status::Status;
 use crate::{help, request};
 use ringfence_policy::{Policy, TierChoice};
 use ringfence_sandbox::facts::{Availability, Facts, HostPaths};
 use ringfence_sandbox::launch::{self, Order};
+use ringfence_sandbox::live::Keeper;
 use ringfence_sandbox::supervise::Outcome;
 use ringfence_sandbox::trace::Trace;
 use ringfence_sandbox::{LaunchError, Plan, planner, text};
 use std::ffi::OsString;
+use std::rc::Rc;
 
 /// `ringfence run [OPTIONS] [--] CMD [ARG...]`
 ///
@@ -66,9 +69,14 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let policy = request::policy(&request::request(parsed, argv.first().map(OsString::as_os_str)))?;
     trace.mark("policy");
     let mut facts = Facts::quick(limits_wanted(&policy));
+    crate::libraries::find(&policy, &argv, &mut facts);
     trace.mark("facts");
-    let filter = crate::monitor::filter(&policy, parsed.has("monitor"));
-    let order = Order { argv, session: session_id(), announce: status.wanted(), filter };
+    let session = session_id();
+    let record = Record::of(parsed, &session, &argv)?;
+    let filter = record.listen(crate::monitor::filter(&policy, parsed.has("monitor")));
+    let keeper: Rc<dyn Keeper> = record.clone();
+    let announce_start = status.wanted();
+    let order = Order { argv, session, announce: announce_start, filter, keeper: Some(keeper) };
     let mut plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
     trace.mark("plan");
     announce(&plan);
@@ -88,8 +96,12 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         let hint = hidden_program(&error, &order.argv[0]);
         Fault { message: format!("{error}{hint}"), code: error.exit_code() }
     });
-    if let Err(fault) = &outcome {
-        status.failed(&order.session, fault);
+    match &outcome {
+        Ok(outcome) => record.close(outcome),
+        Err(fault) => {
+            record.discard();
+            status.failed(&order.session, fault);
+        }
     }
     Ok(finish(&outcome?, &plan, &status, &order.session))
 }

@@ -13,6 +13,7 @@ pub mod error;
 pub mod facts;
 pub mod filter;
 pub mod launch;
+pub mod live;
 pub mod network;
 pub mod plan;
 pub mod planner;

@@ -222,6 +222,22 @@ pub struct Command {
     pub filters: Vec<Program>,
     /// A socket on which the supervisor gets the last filter's listener, if it wants it.
     pub listener_to: Option<RawFd>,
+    /// What becomes its standard streams, all above 2; without, the caller's.
+    pub streams: Option<[RawFd; 3]>,
+    /// Which session it runs in.
+    pub session: Session,
+}
+
+/// The session (setsid(2)) of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Session {
+    /// The caller's.
+    #[default]
+    Kept,
+    /// One of its own, so that it is signalled and stopped apart.
+    Own,
+    /// One of its own, whose terminal is its standard input.
+    OwnTerminal,
 }
 
 /// The message that a listener comes with.
@@ -232,6 +248,10 @@ pub const LISTENER: u8 = b'F';
 pub enum Step {
     /// Making the process.
     Clone,
+    /// Taking over its standard streams.
+    Streams,
+    /// Beginning a session, with its terminal.
+    Session,
     /// Entering the working directory.
     Workdir,
     /// A resource limit.
@@ -314,6 +334,19 @@ extern "C" fn confine_and_execute(argument: *mut c_void) -> i32 {
 /// comes last.
 fn confine(command: &Command) -> std::result::Result<(), (Step, Errno)> {
     let at = |step: Step| move |errno: Errno| (step, errno);
+    for (number, &stream) in command.streams.iter().flatten().enumerate() {
+        // SAFETY: takes numbers only; what 0 to 2 were is the caller's copy alone, since the
+        // table of descriptors is not shared (no CLONE_FILES).
+        unsafe { sys!(dup3, stream, number, 0) }.map_err(at(Step::Streams))?;
+    }
+    if command.session != Session::Kept {
+        // SAFETY: takes nothing.
+        unsafe { sys!(setsid) }.map_err(at(Step::Session))?;
+    }
+    if command.session == Session::OwnTerminal {
+        // SAFETY: takes numbers only.
+        unsafe { sys!(ioctl, 0, libc::TIOCSCTTY, 0) }.map_err(at(Step::Session))?;
+    }
     let workdir = command.workdir.as_ptr();
     // SAFETY: a NUL-terminated string.
     unsafe { sys!(chdir, workdir) }.map_err(at(Step::Workdir))?;

@@ -2,6 +2,7 @@
 //! stays as its PID 1 (namespace tier) or its subreaper (process tier).
 
 use super::{Prepared, failure, own_network, resolve, view};
+use crate::live::Spawner;
 use crate::plan::{Landlock, LimitStep, Rights, Tier, Verdict};
 use crate::warden;
 use ringfence_sys as sys;
@@ -37,9 +38,11 @@ impl Report {
 /// The child's whole life.
 pub(super) fn main(prepared: Prepared<'_>) -> ! {
     let (report, text) = match start(&prepared) {
-        Ok(pid) => {
+        Ok((pid, template)) => {
             let warden = warden::Warden {
                 command: pid,
+                spawner: Spawner { template, search: prepared.search },
+                announce: prepared.order.announce || prepared.order.keeper.is_some(),
                 control: prepared.control,
                 tier: prepared.plan.tier,
                 guarding: prepared.guarding,
@@ -58,7 +61,7 @@ pub(super) fn main(prepared: Prepared<'_>) -> ! {
     sys::process::exit_now(125)
 }
 
-fn start(prepared: &Prepared<'_>) -> Result<i32, (Report, String)> {
+fn start(prepared: &Prepared<'_>) -> Result<(i32, Command), (Report, String)> {
     let setup = |text: String| (Report::Setup, text);
     let plan = prepared.plan;
     if plan.tier == Tier::Process {
@@ -189,6 +192,8 @@ fn command(prepared: &Prepared<'_>) -> Result<Command, (Report, String)> {
         landlock,
         filters,
         listener_to: supervised.then(|| prepared.control.as_raw_fd()),
+        streams: None,
+        session: sys::process::Session::Kept,
     })
 }
 
@@ -240,7 +245,10 @@ fn ruleset(plan: &Landlock, prepared: &Prepared<'_>) -> Result<landlock::Ruleset
     Ok(ruleset)
 }
 
-fn spawn(prepared: &Prepared<'_>, mut command: Command) -> Result<i32, (Report, String)> {
+fn spawn(
+    prepared: &Prepared<'_>,
+    mut command: Command,
+) -> Result<(i32, Command), (Report, String)> {
     // The warden ends the sandbox in order when the launcher dies.
     let _ = sys::signal::set_mask(SignalSet::ALL);
     let _ = sys::process::set_parent_death_signal(sys::signal::parent_death());
@@ -257,10 +265,7 @@ fn spawn(prepared: &Prepared<'_>, mut command: Command) -> Result<i32, (Report, 
     match result {
         Ok(pid) => {
             prepared.mark("executed");
-            if prepared.order.announce {
-                let _ = sys::fd::send(prepared.control.as_fd(), b"R");
-            }
-            Ok(pid)
+            Ok((pid, command))
         }
         Err((Step::Execute, errno @ (Errno::ENOENT | Errno::ELOOP | Errno::ENOTDIR))) => Err((
             Report::CannotExecute,

@@ -11,13 +11,14 @@
 
 mod child;
 mod probe;
-mod resolve;
+pub(crate) mod resolve;
 mod view;
 
 pub use probe::probe;
 
 use crate::error::LaunchError;
 use crate::guard::Guarding;
+use crate::live::Keeper;
 use crate::network::{Filter, Network};
 use crate::plan::{EnvironmentStep, LimitStep, MountOp, Plan, Tier};
 use crate::supervise::{self, Outcome};
@@ -29,6 +30,7 @@ use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 use sys::process::{Forked, Namespaces};
 use sys::signal::SignalSet;
@@ -45,6 +47,8 @@ pub struct Order {
     pub announce: bool,
     /// By what a filtered network is filtered.
     pub filter: Option<Filter>,
+    /// Keeps the session's record, and lets others in.
+    pub keeper: Option<Rc<dyn Keeper>>,
 }
 
 /// Random bits for a session's identifier.
@@ -163,6 +167,8 @@ fn run_under_our_umask(
         enforce: &|| guarding.enforce(Some(&order.session)),
         metadata: crate::metadata::of(plan, private.as_ref()),
         publish: Handler::new(plan.publish.clone()),
+        keeper: order.keeper.as_deref(),
+        plan,
     };
     let outcome = supervise::until_end(supervised, network, timeout(plan), trace, &duties);
     trace.mark("ended");

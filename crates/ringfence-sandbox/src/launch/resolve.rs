@@ -10,7 +10,7 @@ use sys::Errno;
 const DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
 /// The directories of `PATH` in the command's environment.
-pub(super) fn search_path(environment: &[CString]) -> Vec<PathBuf> {
+pub(crate) fn search_path(environment: &[CString]) -> Vec<PathBuf> {
     let path = environment.iter().find_map(|entry| entry.as_bytes().strip_prefix(b"PATH="));
     path.unwrap_or(DEFAULT)
         .split(|&byte| byte == b':')
@@ -21,13 +21,13 @@ pub(super) fn search_path(environment: &[CString]) -> Vec<PathBuf> {
 }
 
 /// Why nothing can be executed: the message and whether something was there.
-pub(super) struct Unresolved {
+pub(crate) struct Unresolved {
     pub message: String,
     pub found: bool,
 }
 
 /// The file that the command names.
-pub(super) fn command(
+pub(crate) fn command(
     name: &OsString,
     search: &[PathBuf],
     workdir: &Path,
