@@ -10,6 +10,7 @@ mod generate;
 mod help;
 mod import;
 mod libraries;
+mod libraries;
 mod monitor;
 mod options;
 mod plan;

@@ -23,7 +23,9 @@ pub fn plan(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     let command = parsed.rest.first().map(OsString::as_os_str);
     let policy = request::policy(&request::request(&parsed, command))?;
-    let plan = planner::plan(&policy, &Facts::probed(), &HostPaths).map_err(Fault::of)?;
+    let mut facts = Facts::probed();
+    crate::libraries::find(&policy, &parsed.rest, &mut facts);
+    let plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
     let mut out = std::io::stdout().lock();
     let written = if parsed.has("json") {
         serde_json::to_writer_pretty(&mut out, &plan)

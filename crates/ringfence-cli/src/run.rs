@@ -70,6 +70,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     trace.mark("policy");
     let mut facts = Facts::quick(limits_wanted(&policy));
     crate::libraries::find(&policy, &argv, &mut facts);
+    crate::libraries::find(&policy, &argv, &mut facts);
     trace.mark("facts");
     let session = session_id();
     let record = Record::of(parsed, &session, &argv)?;

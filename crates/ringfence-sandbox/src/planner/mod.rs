@@ -8,6 +8,7 @@ mod environment;
 mod files;
 mod grants;
 mod guards;
+mod libraries;
 mod limits;
 mod view;
 
@@ -39,6 +40,11 @@ pub enum PlanError {
         /// The reason and the way out.
         why: String,
     },
+    /// The libraries of which command?
+    #[error(
+        "--libs exact shows what a command needs, and none is named: ringfence plan --libs exact -- CMD"
+    )]
+    NoCommand,
     /// A part of ringfence that this build does not have.
     #[error("{what} is not available in this build")]
     NotBuilt {
@@ -115,9 +121,6 @@ fn refuse_unbuilt(policy: &Policy) -> Result<(), PlanError> {
     if !network.http.is_empty() || !network.inject.is_empty() {
         return unbuilt("inspection of requests (--http, --inject)");
     }
-    if policy.exact_libraries {
-        return unbuilt("--libs exact");
-    }
     Ok(())
 }
 
@@ -165,7 +168,8 @@ fn plan_tier(
         let remedy = "use --tier namespace, or leave --overlay away".to_owned();
         return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
     }
-    let grants = grants::Grants::of(&planning);
+    let mut grants = grants::Grants::of(&planning);
+    libraries::narrow(&mut grants, &planning)?;
     let mut guards = guards::guards(&mut planning, &grants, tier)?;
     let mounts = match tier {
         Tier::Namespace => view::steps(&planning, &grants, &guards),

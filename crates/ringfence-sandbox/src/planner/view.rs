@@ -181,6 +181,10 @@ impl View<'_> {
         for link in USUAL_LINKS {
             self.link(Path::new(link));
         }
+        for (link, target) in &self.grants.links {
+            let op = MountOp::Symlink { target: target.clone() };
+            self.add(link.clone(), op, built_in("as on the host"));
+        }
         for (link, target) in &self.planning.policy.links {
             if self.grants.covering(link).is_none() {
                 let op = MountOp::Symlink { target: target.clone() };
