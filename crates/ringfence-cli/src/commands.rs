@@ -2,7 +2,8 @@
 
 use crate::error::Fault;
 use crate::options::{PLAIN, POLICY, Spec};
-use crate::{doctor, generate, help, import, plan, profiles, run, why};
+use crate::{doctor, exec, generate, help, import, plan, profiles, run, why};
+use ringfence_session::cli;
 use std::ffi::OsString;
 
 /// The rest of the command line.
@@ -34,10 +35,17 @@ const fn command(
 }
 
 /// All commands of this build.
-pub const COMMANDS: [Command; 15] = [
+pub const COMMANDS: [Command; 23] = [
     command("run", "[OPTIONS] [--] CMD [ARG...]", "Run a command in a sandbox", &POLICY, |a| {
         run::run(a)
     }),
+    command(
+        "exec",
+        "[OPTIONS] SESSION [--] CMD [ARG...]",
+        "Run one more command inside a session that runs",
+        &exec::EXEC,
+        exec::exec,
+    ),
     command("shell", "[OPTIONS]", "An interactive shell inside", &POLICY, run::shell),
     command(
         "plan",
@@ -104,6 +112,29 @@ pub const COMMANDS: [Command; 15] = [
             snapshot,
         )
     },
+    command("ps", "[--all] [--json]", "List the sessions that run", &[], |a| session(cli::ps, a)),
+    command("show", "SESSION [--json]", "What a session is, and how much it did", &[], |a| {
+        session(cli::show, a)
+    }),
+    command(
+        "logs",
+        "[SESSION] [--follow] [--denied] [--kind KIND[,KIND]] [--json]",
+        "What a session did, a line each",
+        &[],
+        |a| session(cli::logs, a),
+    ),
+    command("report", "[SESSION] [--output FILE]", "What a session did, as one page", &[], |a| {
+        session(cli::report, a)
+    }),
+    command("kill", "[--signal SIGNAL] SESSION...", "End a session that runs", &[], |a| {
+        session(cli::kill, a)
+    }),
+    command("rm", "SESSION...", "Remove the record of sessions that ended", &[], |a| {
+        session(cli::rm, a)
+    }),
+    command("gc", "[--all] [--json]", "Remove the records of old sessions", &[], |a| {
+        session(cli::gc, a)
+    }),
     command("version", "", "Print the version", &PLAIN, |_| {
         println!("ringfence {}", env!("CARGO_PKG_VERSION"));
         Ok(0)
@@ -111,10 +142,7 @@ pub const COMMANDS: [Command; 15] = [
 ];
 
 /// Commands of the interface that come with their own parts.
-const UNBUILT: [&str; 15] = [
-    "exec", "learn", "ps", "show", "logs", "kill", "rm", "gc", "overlay", "mcp", "allow", "watch",
-    "fork", "hooks", "report",
-];
+const UNBUILT: [&str; 7] = ["learn", "overlay", "mcp", "allow", "watch", "fork", "hooks"];
 
 /// `ringfence bench`: the suite drives this very program from outside.
 fn bench(arguments: Vec<OsString>) -> Result<u8, Fault> {
@@ -123,9 +151,17 @@ fn bench(arguments: Vec<OsString>) -> Result<u8, Fault> {
     Ok(ringfence_bench::main(arguments, program))
 }
 
+/// A command on sessions.
+fn session(
+    call: fn(Vec<OsString>) -> Result<u8, String>,
+    arguments: Vec<OsString>,
+) -> Result<u8, Fault> {
+    call(arguments).map_err(Fault::usage)
+}
+
 /// `ringfence snapshot`
 fn snapshot(arguments: Vec<OsString>) -> Result<u8, Fault> {
-    ringfence_session::cli::snapshot(arguments).map_err(Fault::usage)
+    cli::snapshot(arguments).map_err(Fault::usage)
 }
 
 /// Calls a command by name.

@@ -5,13 +5,16 @@
 mod commands;
 mod doctor;
 mod error;
+mod exec;
 mod generate;
 mod help;
 mod import;
+mod libraries;
 mod monitor;
 mod options;
 mod plan;
 mod profiles;
+mod record;
 mod request;
 mod run;
 mod status;
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
     let name = arguments.next();
     let result = match name.as_ref().map(|name| name.to_string_lossy()).as_deref() {
         Some("run") => run::run(arguments),
+        Some("exec") => exec::exec(arguments),
         Some(name) => commands::call(name, arguments),
         None => help::overview().and(Ok(125)),
     };

@@ -5,6 +5,7 @@ use crate::options::{POLICY, parse};
 use crate::{help, request};
 use ringfence_policy::{NetworkMode, Source};
 use ringfence_sandbox::facts::{Facts, HostPaths};
+use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::plan::{
     CallRule, EnvironmentStep, Found, LimitStep, MountOp, MountStep, Plan, Rights, Test, Verdict,
 };
@@ -23,7 +24,9 @@ pub fn plan(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     let command = parsed.rest.first().map(OsString::as_os_str);
     let policy = request::policy(&request::request(&parsed, command))?;
-    let plan = planner::plan(&policy, &Facts::probed(), &HostPaths).map_err(Fault::of)?;
+    let mut facts = Facts::probed();
+    crate::libraries::find(&policy, &parsed.rest, &mut facts, &Inputs::new());
+    let plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
     let mut out = std::io::stdout().lock();
     let written = if parsed.has("json") {
         serde_json::to_writer_pretty(&mut out, &plan)
@@ -140,6 +143,7 @@ fn mount(step: &MountStep) -> String {
         MountOp::Terminals => format!("devpts   {path}"),
         MountOp::Console { from } => format!("terminal {path} = {}", from.display()),
         MountOp::NamedHome { from } => format!("home     {path} = {}", from.display()),
+        MountOp::Overlay { .. } => format!("overlay  {path}"),
         MountOp::Pin => format!("pin      {path}"),
         MountOp::Protect => format!("protect  {path}"),
         MountOp::Mask { .. } => format!("mask     {path}"),

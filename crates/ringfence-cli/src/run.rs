@@ -2,16 +2,19 @@
 
 use crate::error::Fault;
 use crate::options::{POLICY, Parsed, parse};
+use crate::record::Record;
 use crate::status::Status;
 use crate::{help, request};
 use ringfence_policy::{Policy, TierChoice};
 use ringfence_sandbox::facts::{Availability, Facts};
 use ringfence_sandbox::inputs::Inputs;
-use ringfence_sandbox::launch::{self, Order};
+use ringfence_sandbox::launch::{self, Order, Resumed};
+use ringfence_sandbox::live::Keeper;
 use ringfence_sandbox::supervise::Outcome;
 use ringfence_sandbox::trace::Trace;
 use ringfence_sandbox::{LaunchError, Plan, planner};
 use std::ffi::OsString;
+use std::rc::Rc;
 
 /// `ringfence run [OPTIONS] [--] CMD [ARG...]`
 ///
@@ -64,21 +67,25 @@ pub fn command(parsed: &Parsed) -> Result<Vec<OsString>, Fault> {
 
 fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Fault> {
     let status = Status::of(parsed)?;
+    let resumed = launch::resumed().map_err(Fault::of)?;
+    let session = resumed.as_ref().map_or_else(launch::random, Resumed::session);
+    let record = Record::of(parsed, &launch::session_name(session), &argv)?;
+    let keeper: Rc<dyn Keeper> = record.clone();
     let mut order = Order {
         argv,
-        session: launch::random(),
+        session,
         place: launch::place(parsed.rest.len()),
         announce: status.wanted(),
         filter: None,
+        keeper: Some(keeper),
     };
-    if let Some(resumed) = launch::resumed().map_err(Fault::of)? {
+    if let Some(resumed) = resumed {
         trace.mark("resumed");
-        order.session = resumed.session();
         let plan = resumed.plan().clone();
         let started = |plan: &Plan| status.started(&order.session_name(), plan);
         match launch::resume(resumed, &order, trace, &started) {
-            Err(LaunchError::Stale) => {}
-            result => return conclude(result, &plan, &order, &status),
+            Err(LaunchError::Stale) => record.discard(),
+            result => return conclude(result, &plan, &order, &status, &record),
         }
     }
     let inputs = Inputs::new();
@@ -86,8 +93,9 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let policy = request::policy_from(&request, &inputs)?;
     trace.mark("policy");
     let mut facts = Facts::quick(limits_wanted(&policy));
+    crate::libraries::find(&policy, &order.argv, &mut facts, &inputs);
     trace.mark("facts");
-    order.filter = crate::monitor::filter(&policy, parsed.has("monitor"));
+    order.filter = record.listen(crate::monitor::filter(&policy, parsed.has("monitor")));
     let mut plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
     trace.mark("plan");
     announce(&plan);
@@ -103,7 +111,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         }
         other => other,
     };
-    conclude(result, &plan, &order, &status)
+    conclude(result, &plan, &order, &status, &record)
 }
 
 /// What the user is told of the end, and the exit code.
@@ -112,13 +120,18 @@ fn conclude(
     plan: &Plan,
     order: &Order,
     status: &Status,
+    record: &Record,
 ) -> Result<u8, Fault> {
     let outcome = result.map_err(|error| {
         let hint = hidden_program(&error, &order.argv[0]);
         Fault { message: format!("{error}{hint}"), code: error.exit_code() }
     });
-    if let Err(fault) = &outcome {
-        status.failed(&order.session_name(), fault);
+    match &outcome {
+        Ok(outcome) => record.close(outcome),
+        Err(fault) => {
+            record.discard();
+            status.failed(&order.session_name(), fault);
+        }
     }
     Ok(finish(&outcome?, plan, status, &order.session_name()))
 }

@@ -268,7 +268,7 @@ pub enum Layer {
 }
 
 /// What to do with the overlay at the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Overlay {
     /// Ask the user.

@@ -126,6 +126,19 @@ pub struct Cgroups {
     pub v1: BTreeMap<String, PathBuf>,
 }
 
+/// What a command needs of the directories of libraries. All paths are without links.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Libraries {
+    /// The directories of libraries.
+    pub roots: Vec<PathBuf>,
+    /// Files in them.
+    pub files: Vec<PathBuf>,
+    /// Directories in them, with all that is below.
+    pub directories: Vec<PathBuf>,
+    /// Symbolic links in them, and what they say.
+    pub links: Vec<(PathBuf, PathBuf)>,
+}
+
 /// The facts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Facts {
@@ -148,6 +161,9 @@ pub struct Facts {
     pub environment: Vec<String>,
     /// The terminal that a standard stream is, by its name on the host.
     pub terminal: Option<PathBuf>,
+    /// The command's libraries, where only they are to be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub libraries: Option<Libraries>,
 }
 
 impl Facts {
@@ -173,6 +189,7 @@ impl Facts {
             cgroups: if limits_wanted { crate::cgroup::find() } else { Cgroups::default() },
             environment: environment(),
             terminal: (0..3).find_map(sys::fd::terminal_name),
+            libraries: None,
         }
     }
 

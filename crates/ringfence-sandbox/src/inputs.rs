@@ -6,7 +6,7 @@
 
 use crate::facts::{HostPaths, Kind, PathFacts};
 use ringfence_policy::{FileView, HostFiles, Resolver};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -37,6 +37,8 @@ pub enum Found {
 pub struct Inputs {
     paths: RefCell<BTreeMap<PathBuf, Found>>,
     variables: RefCell<BTreeMap<String, Option<OsString>>>,
+    /// The words of the command count.
+    arguments: Cell<bool>,
     /// Something was seen that no stamp can hold.
     fleeting: RefCell<Option<&'static str>>,
 }
@@ -75,6 +77,16 @@ impl Inputs {
     /// Says that this plan depends on something that cannot be checked later.
     pub fn fleeting(&self, what: &'static str) {
         self.fleeting.borrow_mut().get_or_insert(what);
+    }
+
+    /// Says that this plan depends on the command's arguments, not only on its name.
+    pub fn arguments(&self) {
+        self.arguments.set(true);
+    }
+
+    /// Whether the command's arguments count.
+    pub fn arguments_count(&self) -> bool {
+        self.arguments.get()
     }
 
     /// Whether all that was seen can be checked later.

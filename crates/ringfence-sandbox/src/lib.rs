@@ -14,6 +14,7 @@ pub mod facts;
 pub mod filter;
 pub mod inputs;
 pub mod launch;
+pub mod live;
 pub mod network;
 pub mod plan;
 pub mod planner;

@@ -8,7 +8,7 @@
 use ringfence_policy::{Guarded, Layer, NetworkMode, Publish, Source};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
@@ -77,6 +77,14 @@ pub enum MountOp {
     NamedHome {
         /// Where it is kept.
         from: PathBuf,
+    },
+    /// As `Bind`, but what is written goes to a layer of its own; the host's stays as it is.
+    Overlay {
+        /// A directory; else one file in one.
+        directory: bool,
+        /// Where `upper` and `work` of the layer are; see [`Plan::keep_apart`].
+        #[serde(skip_serializing_if = "is_empty")]
+        apart: PathBuf,
     },
     /// Bound onto itself, so that it cannot be renamed away with what it protects.
     Pin,
@@ -314,6 +322,21 @@ pub struct GuardedTree {
     pub nested: Vec<(Cow<'static, str>, Guarded)>,
 }
 
+fn is_empty(path: &Path) -> bool {
+    path.as_os_str().is_empty()
+}
+
+/// Writes that do not reach the real trees during the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Apart {
+    /// What becomes of them.
+    pub end: ringfence_policy::Overlay,
+    /// Paths that no commit changes.
+    pub guards: Vec<GuardStep>,
+    /// Names that no commit makes.
+    pub guarded_trees: Vec<GuardedTree>,
+}
+
 /// A protection that is weaker than the policy asks, accepted by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Degraded {
@@ -367,6 +390,9 @@ pub struct Plan {
     pub guards: Vec<GuardStep>,
     /// Names looked for at the end.
     pub guarded_trees: Vec<GuardedTree>,
+    /// Writes are kept apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overlay: Option<Apart>,
     /// The network.
     pub network: NetworkMode,
     /// What of a filtered network comes to the gateway.
@@ -381,4 +407,27 @@ pub struct Plan {
     pub degraded: Vec<Degraded>,
     /// What the user should know before the run.
     pub warnings: Vec<String>,
+}
+
+impl Plan {
+    /// The trees whose writes are kept apart, in the order of their layers; whether each is a
+    /// directory.
+    pub fn overlaid(&self) -> impl Iterator<Item = (&Path, bool)> {
+        self.mounts.iter().filter_map(|step| match step.op {
+            MountOp::Overlay { directory, .. } => Some((step.path.as_path(), directory)),
+            _ => None,
+        })
+    }
+
+    /// Says where the layers are: `DIRECTORY/0`, `DIRECTORY/1`, … A plan does not know the
+    /// session it is used for.
+    pub fn keep_apart(&mut self, at: &Path) {
+        let layers = self.mounts.iter_mut().filter_map(|step| match &mut step.op {
+            MountOp::Overlay { apart, .. } => Some(apart),
+            _ => None,
+        });
+        for (number, apart) in layers.enumerate() {
+            *apart = at.join(number.to_string());
+        }
+    }
 }

@@ -3,17 +3,21 @@
 
 use crate::descendants;
 use crate::error::LaunchError;
+use crate::live::{self, End, Executed, Keeper};
 use crate::metadata::Metadata;
 use crate::network::Network;
-use crate::plan::Tier;
+use crate::plan::{Plan, Tier};
 use crate::trace::Trace;
 use ringfence_net::publish::Handler;
 use ringfence_sys as sys;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use sys::{Errno, Sysno};
 use sys::process::Change;
 use sys::signal::{Arrived, SignalSet};
-use sys::{Errno, Sysno};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
@@ -66,8 +70,14 @@ struct Watch<'a> {
     duties: &'a Duties<'a>,
     /// Protected paths are as they should be.
     put_right: bool,
-    /// Where supervised calls arrive.
-    listener: Option<OwnedFd>,
+    /// Where supervised calls arrive: of each command, its own.
+    listeners: Vec<OwnedFd>,
+    /// Where `exec` knocks, until the warden has it.
+    door: Option<OwnedFd>,
+    /// The command executes.
+    executes: bool,
+    /// The record of the session is complete.
+    recorded: bool,
     /// The run is limited in time.
     timeout: bool,
     network: Network,
@@ -85,6 +95,10 @@ pub(crate) struct Duties<'a> {
     pub publish: Handler,
     /// What a failed step of the child means.
     pub explain: &'a dyn Fn(u8, u32, Errno) -> LaunchError,
+    /// Keeps the session's record.
+    pub keeper: Option<&'a dyn Keeper>,
+    /// What is carried out.
+    pub plan: &'a Plan,
 }
 
 /// Waits until the sandbox has ended.
@@ -108,17 +122,28 @@ pub(crate) fn until_end(
         failure: None,
         duties,
         put_right: false,
-        listener: None,
+        listeners: Vec::new(),
+        door: None,
+        executes: false,
+        recorded: false,
         timeout: timeout.is_some(),
         network,
     };
+    if let Some(keeper) = duties.keeper {
+        // From here on the sandbox builds itself, and there is nothing else to do.
+        let _ = sys::unix::ask_for_processes(child.control.as_fd());
+        watch.door = keeper.begin(duties.plan);
+        trace.mark("recording");
+    }
     let code = loop {
         let wait = deadline.map_or(-1, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
             i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
         });
         let mut watched = vec![signals.as_fd(), child.control.as_fd()];
-        watched.extend(watch.listener.as_ref().map(AsFd::as_fd));
+        watched.extend(watch.door.iter().filter(|_| watch.executes).map(AsFd::as_fd));
+        let plain = watched.len();
+        watched.extend(watch.listeners.iter().map(AsFd::as_fd));
         let supervised = watched.len();
         watched.extend(watch.network.descriptors());
         let ready = sys::fd::poll_readable(&watched, wait)
@@ -132,11 +157,15 @@ pub(crate) fn until_end(
                 watch.signal(arrived);
             }
         }
+        // From behind, as one may be dropped; new ones come with messages.
+        for at in (plain..supervised).rev().filter(|&at| ready[at]) {
+            watch.supervise(at - plain);
+        }
+        if ready[2..plain].contains(&true) {
+            watch.open_door();
+        }
         if ready[1] {
             watch.messages();
-        }
-        if supervised > 2 && ready[2] {
-            watch.supervise();
         }
         if ready[supervised..].contains(&true)
             && let Err(sentence) = watch.network.serve()
@@ -157,13 +186,12 @@ pub(crate) fn until_end(
     if let Some(failure) = watch.failure {
         return Err(failure);
     }
+    watch.record(code);
     if !watch.put_right {
         // The warden was killed before it could ask.
         watch.outcome.restored.extend((duties.enforce)());
     }
-    let mut outcome = watch.outcome;
-    outcome.code = if outcome.timed_out { 124 } else { code };
-    Ok(outcome)
+    Ok(watch.outcome)
 }
 
 impl Watch<'_> {
@@ -220,8 +248,12 @@ impl Watch<'_> {
     fn take_messages(&mut self) -> Option<i32> {
         let mut stopped = None;
         let mut message = [0u8; 4096];
-        let control = self.child.control.as_fd();
-        while let Ok((length, passed)) = sys::socket::receive_with(control, &mut message, false) {
+        let child = self.child;
+        while let Ok(sys::socket::Message { length, descriptors: passed, pid }) =
+            sys::socket::receive_about(child.control.as_fd(), &mut message, false)
+        {
+            // Sent by the warden as about itself: the kernel would not say more.
+            let pid = pid.filter(|&pid| pid != child.pid).unwrap_or_default();
             match message[..length].first() {
                 None => break,
                 Some(b'S') => {
@@ -229,21 +261,21 @@ impl Watch<'_> {
                 }
                 Some(b'C') => stopped = None,
                 Some(&sys::process::LISTENER) => {
-                    self.listener = passed.into_iter().next();
+                    self.listeners.extend(passed);
                 }
                 Some(&ringfence_net::listeners::TAG) => {
                     self.network.listen(&message[..length], passed);
                 }
-                Some(_) => self.message(&message[..length]),
+                Some(_) => self.message(&message[..length], pid),
             }
         }
         stopped
     }
 
-    /// Answers all calls that wait.
-    fn supervise(&mut self) {
-        while let Some(listener) = &self.listener {
-            let listener = listener.as_fd();
+    /// Answers all calls that wait on a listener.
+    fn supervise(&mut self, at: usize) {
+        loop {
+            let listener = self.listeners[at].as_fd();
             match sys::caller::waiting(listener) {
                 Some(true) => {
                     let Ok(call) = sys::notify::receive(listener) else { continue };
@@ -255,12 +287,35 @@ impl Watch<'_> {
                     }
                 }
                 Some(false) => return,
-                None => self.listener = None,
+                None => {
+                    self.listeners.remove(at);
+                    return;
+                }
             }
         }
     }
 
-    fn message(&mut self, message: &[u8]) {
+    /// Somebody knocks: from now on the warden answers by itself.
+    fn open_door(&mut self) {
+        if let Some(door) = self.door.take() {
+            let pass = [door.as_fd()];
+            let _ = sys::socket::send_with(self.child.control.as_fd(), &[live::LISTEN], &pass);
+            // A simple warden reads nothing, it waits for signals.
+            self.send(sys::image::SERVICE);
+        }
+    }
+
+    /// Completes the record, once, as soon as it is known how the command ended: the kernel takes
+    /// the sandbox apart meanwhile.
+    fn record(&mut self, code: u8) {
+        self.outcome.code = if self.outcome.timed_out { 124 } else { code };
+        if let Some(keeper) = self.duties.keeper.filter(|_| !self.recorded) {
+            self.recorded = true;
+            keeper.ended(&self.outcome);
+        }
+    }
+
+    fn message(&mut self, message: &[u8], pid: i32) {
         if let Some((tag, step, errno)) = crate::launch::read_failure(message) {
             // A sentence that came before says more.
             let explain = self.duties.explain;
@@ -271,16 +326,42 @@ impl Watch<'_> {
         match message[0] {
             b'E' => self.failure = Some(LaunchError::Setup(text())),
             b'K' => self.outcome.signal = message.get(1).map(|&signal| i32::from(signal)),
-            b'R' => (self.duties.started)(),
+            b'R' => {
+                self.executes = true;
+                let path = PathBuf::from(OsStr::from_bytes(&message[1..]));
+                let parent = self.child.pid;
+                self.executed(Executed { pid, parent, path, ..Executed::default() });
+                (self.duties.started)();
+            }
+            live::STARTED => self.executed(executed(message, pid, self.child.pid)),
+            live::ENDED => self.finished(message),
             b'W' => {
                 self.outcome.restored = (self.duties.enforce)();
                 self.put_right = true;
                 let _ = sys::fd::send(self.child.control.as_fd(), b"w");
+                self.record(exit_code(message));
             }
             b'D' => {
                 let _ = sys::signal::kill(std::process::id() as i32, SIGKILL);
             }
             _ => {}
+        }
+    }
+
+    fn executed(&self, command: Executed) {
+        if let Some(keeper) = self.duties.keeper {
+            keeper.executed(command);
+        }
+    }
+
+    fn finished(&self, message: &[u8]) {
+        let end = match message[1..] {
+            [_, _, _, _, b'x', code] => End::Code(code),
+            [_, _, _, _, b'k', signal] => End::Signal(signal),
+            _ => return,
+        };
+        if let Some(keeper) = self.duties.keeper {
+            keeper.finished(number(message), end);
         }
     }
 
@@ -297,5 +378,32 @@ impl Watch<'_> {
             }
         }
         None
+    }
+}
+
+/// The number of a command of `exec` in a message about it.
+fn number(message: &[u8]) -> u32 {
+    let bytes = message.get(1..5).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u32::from_ne_bytes)
+}
+
+/// A command of `exec`: its file, its directory, its arguments, each with its NUL but for what was
+/// cut off.
+fn executed(message: &[u8], pid: i32, parent: i32) -> Executed {
+    let words = message.get(5..).unwrap_or_default();
+    let words = words.strip_suffix(b"\0").unwrap_or(words);
+    let mut words = words.split(|&byte| byte == 0).map(|word| OsStr::from_bytes(word).to_owned());
+    let mut path = || words.next().map(PathBuf::from).unwrap_or_default();
+    let (path, workdir) = (path(), path());
+    let argv: Vec<OsString> = words.collect();
+    Executed { number: number(message), pid, parent, path, workdir, argv }
+}
+
+/// The exit code of a command in the message about its end.
+fn exit_code(message: &[u8]) -> u8 {
+    match message {
+        [_, b'k', signal] => signal.saturating_add(128),
+        [_, _, code] => *code,
+        _ => 0,
     }
 }

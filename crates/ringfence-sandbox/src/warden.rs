@@ -1,17 +1,19 @@
 //! The process that stays with the command inside: PID 1 of the namespace tier, the subreaper
 //! of the process tier. It reaps, passes signals on, reports stops to the launcher, and ends
-//! everything when the launcher is gone.
+//! everything when the launcher is gone. It starts further commands, for `exec`.
 
 use crate::descendants;
 use crate::guard::Guarding;
+use crate::live::{self, Service, Spawner};
 use crate::plan::Tier;
 use ringfence_sys as sys;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
-use sys::image::{Carrier, Wanted, Words};
+use sys::Errno;
+use sys::image::Wanted;
 use sys::process::Change;
-use sys::signal::SignalSet;
+use sys::signal::{Arrived, SignalSet};
 
 const SIGCHLD: i32 = 17;
 const SIGKILL: i32 = 9;
@@ -20,6 +22,8 @@ const SIGKILL: i32 = 9;
 pub(crate) struct Warden<'a> {
     /// The command's PID, as seen here.
     pub command: i32,
+    /// The command as it was started, for more of its kind.
+    pub spawner: Spawner,
     /// The way to the launcher.
     pub control: OwnedFd,
     /// How far its sandbox reaches.
@@ -28,51 +32,109 @@ pub(crate) struct Warden<'a> {
     pub guarding: &'a Guarding,
     /// The process tier's directory, likewise.
     pub private: Option<PathBuf>,
-    /// The command as it was started.
-    pub words: Words,
-    /// What confines further commands like it.
-    pub carrier: Carrier,
 }
 
 impl Warden<'_> {
-    /// Goes on where a simple warden (`ringfence-start`) stopped.
+    /// Goes on where a simple warden (`ringfence-start`) stopped: waits for the command's end,
+    /// then ends everything else and exits with its code.
     pub fn go_on(self, wanted: Wanted) -> ! {
+        let Warden { command, spawner, control, tier, guarding, private } = self;
+        let mut service = Service::new(spawner, tier);
+        let watch = Watch { command, control, tier, guarding, private };
         match wanted {
-            Wanted::Orphaned => self.orphaned(),
-            Wanted::Finish(code) => self.end(code),
-            Wanted::Service => self.watch(),
+            Wanted::Orphaned => watch.orphaned(),
+            Wanted::Finish(kind, value) => watch.end(kind, value),
+            Wanted::Service => {}
         }
-    }
-
-    /// Waits for the command's end, then ends everything else and exits with its code.
-    pub fn watch(self) -> ! {
+        // Without it (no descriptor is left) signals are waited for, and nothing else.
+        let signals = sys::signal::descriptor(SignalSet::ALL);
         loop {
-            self.reap();
-            let Ok(arrived) = sys::signal::wait(SignalSet::ALL, None) else { continue };
-            match arrived.signal {
-                SIGCHLD => {}
-                signal if signal == sys::signal::parent_death() => self.orphaned(),
-                // A terminal's signals reach the command by themselves.
-                signal if arrived.by_process => {
-                    let _ = sys::signal::kill(self.command, signal);
+            watch.reap(&mut service);
+            match &signals {
+                Ok(signals) => watch.wait(signals.as_fd(), &mut service),
+                Err(_) => {
+                    if let Ok(arrived) = sys::signal::wait(SignalSet::ALL, None) {
+                        watch.signal(arrived);
+                    }
                 }
-                _ => {}
             }
         }
     }
+}
 
-    fn reap(&self) {
+struct Watch<'a> {
+    command: i32,
+    control: OwnedFd,
+    tier: Tier,
+    guarding: &'a Guarding,
+    private: Option<PathBuf>,
+}
+
+impl Watch<'_> {
+    /// Waits for something to happen, and does what it asks for.
+    fn wait(&self, signals: BorrowedFd<'_>, service: &mut Service) {
+        let mut watched = vec![signals, self.control.as_fd()];
+        watched.extend(service.descriptors());
+        let Ok(ready) = sys::fd::poll_readable(&watched, -1) else { return };
+        if ready[0] {
+            while let Ok(arrived) = sys::signal::take(signals) {
+                self.signal(arrived);
+            }
+            // First those that ended: who asks to signal one must not hit another.
+            self.reap(service);
+            if ready[2..].contains(&true) {
+                // The list may be another one now; what waits is told again.
+                return;
+            }
+        }
+        service.serve(&ready[2..], self.control.as_fd());
+        if ready[1] {
+            self.message(service);
+        }
+    }
+
+    fn signal(&self, arrived: Arrived) {
+        match arrived.signal {
+            SIGCHLD => {}
+            signal if signal == sys::signal::parent_death() => self.orphaned(),
+            // The launcher's knock; what it is about is in its message.
+            sys::image::SERVICE => {}
+            // A terminal's signals reach the command by themselves.
+            signal if arrived.by_process => {
+                let _ = sys::signal::kill(self.command, signal);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes one message of the launcher's.
+    fn message(&self, service: &mut Service) {
+        let mut message = [0; 16];
+        match sys::socket::receive_with(self.control.as_fd(), &mut message, false) {
+            Ok((1.., descriptors)) if message[0] == live::LISTEN => {
+                if let Some(listener) = descriptors.into_iter().next() {
+                    service.listen(listener);
+                }
+            }
+            Ok((1.., _)) | Err(Errno::EAGAIN) => {}
+            // Its end of the socket is closed.
+            _ => self.orphaned(),
+        }
+    }
+
+    fn reap(&self, service: &mut Service) {
         while let Ok(Some((pid, change))) = sys::process::wait_any(false) {
             if pid != self.command {
+                service.changed(pid, change, self.control.as_fd());
                 continue;
             }
             match change {
-                Change::Exited(code) => self.end(code),
+                Change::Exited(code) => self.end(b'x', code),
                 Change::Killed(signal) => {
                     // Told apart from an exit with the same number: the launcher dies of a
                     // terminal's SIGINT as the command did.
                     self.tell(b'K', signal);
-                    self.end(128 + signal)
+                    self.end(b'k', signal)
                 }
                 Change::Stopped(signal) => self.tell(b'S', signal),
                 Change::Continued => self.tell(b'C', 0),
@@ -86,15 +148,18 @@ impl Warden<'_> {
 
     /// The command has ended: ends the rest, and sees to it that protected paths are put right
     /// before anything else can happen, by the launcher or, if that dies, here.
-    fn end(&self, code: i32) -> ! {
+    fn end(&self, kind: u8, value: i32) -> ! {
         self.end_everything();
-        let _ = sys::fd::send(self.control.as_fd(), b"W");
-        // Only a reply means that it was done: the socket of a launcher that died with our
-        // message unread says ECONNRESET before it says that it is closed.
-        if !matches!(sys::fd::receive(self.control.as_fd(), &mut [0; 16], true), Ok(1..)) {
-            self.orphaned();
+        let _ = sys::fd::send(self.control.as_fd(), &[b'W', kind, value as u8]);
+        let mut reply = [0; 16];
+        while reply[0] != b'w' {
+            // Only a reply means that it was done: the socket of a launcher that died with our
+            // message unread says ECONNRESET before it says that it is closed.
+            if !matches!(sys::fd::receive(self.control.as_fd(), &mut reply, true), Ok(1..)) {
+                self.orphaned();
+            }
         }
-        sys::process::exit_now(code)
+        sys::process::exit_now(if kind == b'k' { 128 + value } else { value })
     }
 
     /// The launcher died: end everything, put right what it would have put right, and go.

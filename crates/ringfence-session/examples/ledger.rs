@@ -5,7 +5,6 @@
 
 use ringfence_session::ledger::{Ended, Event, Ledger, Process, Start, Verdict};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const EVENTS: u64 = 1_000_000;
@@ -18,6 +17,7 @@ fn main() {
         argv: vec!["true".into()],
         cwd: "/".into(),
         tier: "namespace",
+        record: true,
     };
     let mut lives: Vec<f64> = (0..200)
         .map(|round| {
@@ -42,13 +42,13 @@ fn main() {
     assert!(ledger.flush(Duration::from_secs(60)));
     let ready = begin.elapsed();
     println!("started in {started:?}, the file is ready after {ready:?}");
-    let recorder = ledger.recorder().unwrap();
-    let process = Arc::new(Process::new(1, 0, "/usr/bin/x".into(), &[]));
+    let recorder = ledger.recorder();
+    let process = Process::new(1, 0, "/usr/bin/x".into(), &[]);
     let begin = Instant::now();
     for number in 0..EVENTS {
         recorder.record(
             Some(&process),
-            Event::Decision {
+            &Event::Decision {
                 verdict: Verdict::Allow,
                 act: "read".into(),
                 object: format!("/a/file/of/the/workspace/{number}"),

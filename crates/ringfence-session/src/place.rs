@@ -27,6 +27,56 @@ pub fn sessions() -> Result<PathBuf> {
     Ok(state()?.join("sessions"))
 }
 
+/// The directory, among those of sessions, that holds a link for each name.
+pub(crate) const NAMES: &str = "by-name";
+
+/// A name that is one harmless file name, and cannot be taken for an option.
+///
+/// # Errors
+/// It is none.
+pub fn check_name(name: &str) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if begins && name.len() <= 64 && name.chars().all(plain) && name != "latest" {
+        return Ok(());
+    }
+    Err(SessionError::usage(format!(
+        "--name {name:?}: a name is up to 64 letters, digits, '-', '_' and '.', begins with a letter \
+         or a digit, and is not \"latest\""
+    )))
+}
+
+/// Names a session: from now on the name leads to its directory. Returns the link.
+pub(crate) fn name(sessions: &Path, name: &str, directory: &Path) -> Result<PathBuf> {
+    check_name(name)?;
+    let names = sessions.join(NAMES);
+    let link = names.join(name);
+    let id = directory.file_name().unwrap_or_default();
+    let target = Path::new("..").join(id);
+    let mut beside = std::ffi::OsString::from(".");
+    beside.push(id);
+    let beside = names.join(beside);
+    let failed = |error| SessionError::call("symlink", &link, error);
+    match std::os::unix::fs::symlink(&target, &beside) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            private_directory(&names)?;
+            std::os::unix::fs::symlink(&target, &beside).map_err(failed)?;
+        }
+        other => other.map_err(failed)?,
+    }
+    // In place of an ended session's, in one step.
+    std::fs::rename(&beside, &link).map_err(failed)?;
+    Ok(link)
+}
+
+/// Removes a name, unless it leads to another session by now.
+pub(crate) fn forget_name(link: &Path, directory: &Path) {
+    let id = directory.file_name().unwrap_or_default();
+    if std::fs::read_link(link).is_ok_and(|target| target == Path::new("..").join(id)) {
+        let _ = std::fs::remove_file(link);
+    }
+}
+
 /// The directory that holds the snapshots of a workspace. Its name holds a hash of the
 /// workspace's path, so that two workspaces never share one.
 ///

@@ -3,9 +3,9 @@
 
 use crate::Errno;
 use crate::bytes::{Text, string};
-use crate::call::{exit, send, sys};
+use crate::call::{exit, sys};
 use crate::image::{ANNOUNCED, PROCESS_TIER, register};
-use crate::machine::{Failed, Machine, orphaned, report};
+use crate::machine::{Failed, Machine, orphaned, report, send_about};
 use crate::spawn::{Command, MOST_PATH, Refused, find, spawn};
 use crate::trace::PARENT_DEATH;
 use crate::warden::{Wanted, Warden};
@@ -13,6 +13,8 @@ use crate::warden::{Wanted, Warden};
 /// What the child says on the control socket when no command runs. Each is followed by the step
 /// (where it has one) and the error, as four bytes each.
 pub mod said {
+    /// The command executes; its path follows.
+    pub const EXECUTES: u8 = b'R';
     /// A step of building the boundary failed.
     pub const BUILD: u8 = b'b';
     /// A step of confining the command failed.
@@ -74,9 +76,6 @@ pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
             exit(125)
         }
     };
-    if flags & ANNOUNCED != 0 {
-        let _ = send(control, b"R");
-    }
     let warden = Warden { command: pid, control, process_tier };
     let wanted = warden.watch();
     (warden, wanted)
@@ -85,6 +84,8 @@ pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
 /// Starts the command; nothing when the launcher died before.
 unsafe fn command(start: Start<'_>) -> Result<Option<i32>, Refused> {
     let Start { machine, command, shell, search, stack, path } = start;
+    let announced =
+        machine.image.is_some_and(|image| image.header().flags & ANNOUNCED != 0);
     let control = machine.control();
     let mut text = Text::new(path);
     // SAFETY: the arguments are a list of strings, the directory is a string.
@@ -115,7 +116,11 @@ unsafe fn command(start: Start<'_>) -> Result<Option<i32>, Refused> {
         // SAFETY: as above.
         result = unsafe { spawn(machine, &command, c"/bin/sh".as_ptr().cast(), stack) };
     }
-    if result.is_ok() {
+    if let Ok(pid) = result {
+        if announced {
+            // SAFETY: the path ends with a zero byte.
+            let _ = send_about(control, said::EXECUTES, unsafe { string(path) }, pid);
+        }
         machine.trace.mark_child(b"executed", control);
     }
     result.map(Some)

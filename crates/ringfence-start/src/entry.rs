@@ -228,9 +228,8 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     let image = open(file.terminated()?)?;
     let header = *image.header();
     trace.mark(b"image");
-    // SAFETY: the caller's environment is a null-terminated list.
     if !equal(image.bytes(header.key), key)
-        || !unsafe { crate::stamp::all_hold(&image, caller.environment) }
+        || !crate::stamp::all_hold(&image, caller, command)
     {
         return None;
     }
@@ -283,6 +282,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
                 workdir,
                 streams: [-1; 3],
                 session: false,
+                terminal: false,
             };
             let shell = core::ptr::null_mut();
             let start = Start { machine, command, shell, search, stack, path };

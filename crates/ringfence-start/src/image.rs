@@ -126,6 +126,8 @@ pub mod special {
     pub const HAND_OUT: u32 = FIRST + 9;
     /// Ends here, with the launcher's: the launcher is gone.
     pub const LEAVE_IF_ORPHANED: u32 = FIRST + 10;
+    /// Writes a number in decimal digits, with a zero byte: data offset, number.
+    pub const NUMBER: u32 = FIRST + 12;
     /// Reads the answer to a netlink message: socket. An error in it is the step's.
     pub const ACKNOWLEDGED: u32 = FIRST + 11;
 }
@@ -197,6 +199,11 @@ pub mod stamp_kind {
     pub const DIRECTORY: u32 = 6;
     /// Neither a directory nor a symbolic link.
     pub const FILE: u32 = 7;
+    /// The command has this argument; its place is the first word of the identity, the name has
+    /// place 0.
+    pub const ARGUMENT: u32 = 8;
+    /// The command has so many words (the first word of the identity).
+    pub const WORDS: u32 = 9;
 }
 
 /// A checksum, eight bytes at a time: against torn and rotten files, not against forgers (the

@@ -167,6 +167,15 @@ impl Machine {
                     Ok(0)
                 }
             }
+            special::NUMBER => {
+                const ROOM: u64 = 11;
+                let place = self.pointer(op.arguments[0], ROOM)?;
+                // SAFETY: the range was checked.
+                let place = unsafe { core::slice::from_raw_parts_mut(place, ROOM as usize) };
+                let mut text = crate::bytes::Text::new(place);
+                text.push_number(second as u64);
+                text.terminated().map(|_| 0).ok_or(Errno::EOVERFLOW)
+            }
             special::ACKNOWLEDGED => acknowledged(first as i32).map(|()| 0),
             _ => Err(Errno::ENOSYS),
         }
@@ -314,13 +323,30 @@ fn owned(fd: i32) -> Result<()> {
     if stat.uid as usize == user && stat.is_directory() { Ok(()) } else { Err(Errno::EPERM) }
 }
 
+/// `struct iovec`.
+#[repr(C)]
+struct Part {
+    base: *const u8,
+    length: usize,
+}
+
+/// `struct msghdr`.
+#[repr(C)]
+struct Message {
+    name: usize,
+    name_length: usize,
+    parts: *const Part,
+    count: usize,
+    control: *const c_void,
+    control_length: usize,
+    flags: usize,
+}
+
+const SOL_SOCKET: i32 = 1;
+const MSG_NOSIGNAL: usize = 0x4000;
+
 /// Sends one byte and one descriptor (`SCM_RIGHTS`, unix(7)).
 fn hand_out(control: i32, byte: u8, fd: i32) -> Result<()> {
-    #[repr(C)]
-    struct Part {
-        base: *const u8,
-        length: usize,
-    }
     #[repr(C)]
     struct Rights {
         length: usize,
@@ -329,19 +355,7 @@ fn hand_out(control: i32, byte: u8, fd: i32) -> Result<()> {
         fd: i32,
         padding: i32,
     }
-    #[repr(C)]
-    struct Message {
-        name: usize,
-        name_length: usize,
-        parts: *const Part,
-        count: usize,
-        rights: *const Rights,
-        rights_length: usize,
-        flags: usize,
-    }
-    const SOL_SOCKET: i32 = 1;
     const SCM_RIGHTS: i32 = 1;
-    const MSG_NOSIGNAL: usize = 0x4000;
     let part = Part { base: &raw const byte, length: 1 };
     let rights = Rights { length: 20, level: SOL_SOCKET, kind: SCM_RIGHTS, fd, padding: 0 };
     let message = Message {
@@ -349,12 +363,56 @@ fn hand_out(control: i32, byte: u8, fd: i32) -> Result<()> {
         name_length: 0,
         parts: &raw const part,
         count: 1,
-        rights: &raw const rights,
-        rights_length: size_of::<Rights>(),
+        control: (&raw const rights).cast(),
+        control_length: size_of::<Rights>(),
         flags: 0,
     };
     // SAFETY: the structures are laid out as the kernel reads them and outlive the call.
     unsafe { sys!(sendmsg, control, &raw const message, MSG_NOSIGNAL) }.map(drop)
+}
+
+/// Sends one message about a process of the caller's PID namespace: the receiver gets its number
+/// as its own namespace has it (`SCM_CREDENTIALS`, unix(7)). Without the right to say so
+/// (`CAP_SYS_ADMIN` over the namespace) it is sent as from the caller.
+pub(crate) fn send_about(control: i32, tag: u8, text: &[u8], pid: i32) -> Result<()> {
+    #[repr(C)]
+    struct Credentials {
+        length: usize,
+        level: i32,
+        kind: i32,
+        pid: i32,
+        user: u32,
+        group: u32,
+        padding: u32,
+    }
+    const SCM_CREDENTIALS: i32 = 2;
+    // SAFETY: both take nothing.
+    let (user, group) = unsafe { (sys!(geteuid)?, sys!(getegid)?) };
+    let (user, group) = (user as u32, group as u32);
+    let (level, kind) = (SOL_SOCKET, SCM_CREDENTIALS);
+    let about = Credentials { length: 28, level, kind, pid, user, group, padding: 0 };
+    let parts = [
+        Part { base: &raw const tag, length: 1 },
+        Part { base: text.as_ptr(), length: text.len() },
+    ];
+    let mut message = Message {
+        name: 0,
+        name_length: 0,
+        parts: parts.as_ptr(),
+        count: 2,
+        control: (&raw const about).cast(),
+        control_length: size_of::<Credentials>(),
+        flags: 0,
+    };
+    // SAFETY: the structures are laid out as the kernel reads them and outlive the call.
+    match unsafe { sys!(sendmsg, control, &raw const message, MSG_NOSIGNAL) } {
+        Err(Errno::EPERM) => {
+            message.control_length = 0;
+            // SAFETY: as above.
+            unsafe { sys!(sendmsg, control, &raw const message, MSG_NOSIGNAL) }.map(drop)
+        }
+        other => other.map(drop),
+    }
 }
 
 /// Takes the answer to a netlink message that asked for one (netlink(7)).

@@ -24,8 +24,10 @@ pub struct Command {
     pub workdir: *const u8,
     /// Descriptors for the standard streams, or -1 each to leave them.
     pub streams: [i32; 3],
-    /// The child leads a session of its own, with its standard input as terminal if it is one.
+    /// The child leads a session of its own (setsid(2)).
     pub session: bool,
+    /// Its standard input is the session's terminal.
+    pub terminal: bool,
 }
 
 /// Why nothing could be started.
@@ -155,9 +157,17 @@ unsafe fn enter(shared: &mut Shared<'_>) -> Refused {
         fd += 1;
     }
     if command.session {
+        // SAFETY: takes nothing.
+        if let Err(errno) = unsafe { sys!(setsid) } {
+            return Refused::Clone(errno);
+        }
+    }
+    if command.terminal {
         const TIOCSCTTY: usize = 0x540E;
-        // SAFETY: take numbers; a stream that is no terminal stays what it is.
-        let _ = unsafe { (sys!(setsid), sys!(ioctl, 0, TIOCSCTTY, 0)) };
+        // SAFETY: takes numbers.
+        if let Err(errno) = unsafe { sys!(ioctl, 0, TIOCSCTTY, 0) } {
+            return Refused::Clone(errno);
+        }
     }
     let Some(image) = shared.machine.image else { return Refused::Clone(Errno::EINVAL) };
     // SAFETY: by the promise of `spawn`'s caller.

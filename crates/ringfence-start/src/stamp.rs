@@ -3,6 +3,7 @@
 use crate::bytes::{equal, string};
 use crate::call::sys;
 use crate::image::{Image, Stamp, stamp_kind};
+use crate::key::Caller;
 use crate::{Errno, Result};
 use core::mem::MaybeUninit;
 
@@ -133,16 +134,13 @@ pub unsafe fn variable<'a>(environment: *const *const u8, name: &[u8]) -> Option
     }
 }
 
-/// Whether everything is as the stamps say.
-///
-/// # Safety
-/// `environment` must be a null-terminated list of strings.
-pub unsafe fn all_hold(image: &Image, environment: *const *const u8) -> bool {
+/// Whether everything is as the stamps say, for a command that stands at this place among the
+/// arguments.
+pub fn all_hold(image: &Image, caller: &Caller, command: usize) -> bool {
     let stamps = image.stamps();
     let mut at = 0;
     while at < stamps.len() {
-        // SAFETY: by the caller's promise.
-        if unsafe { holds(image, &stamps[at], environment) } != Some(true) {
+        if holds(image, &stamps[at], caller, command) != Some(true) {
             return false;
         }
         at += 1;
@@ -150,7 +148,7 @@ pub unsafe fn all_hold(image: &Image, environment: *const *const u8) -> bool {
     true
 }
 
-unsafe fn holds(image: &Image, stamp: &Stamp, environment: *const *const u8) -> Option<bool> {
+fn holds(image: &Image, stamp: &Stamp, caller: &Caller, command: usize) -> Option<bool> {
     let name = image.pointer(u64::from(stamp.name), 1)?.cast_const();
     let text = image.pointer(u64::from(stamp.text), 1)?.cast_const();
     // SAFETY: strings in the data end within it.
@@ -185,11 +183,15 @@ unsafe fn holds(image: &Image, stamp: &Stamp, environment: *const *const u8) -> 
             }
             at == now.len()
         }),
-        // SAFETY: by the caller's promise.
-        stamp_kind::VARIABLE => unsafe { variable(environment, name_bytes) }
-            .is_some_and(|value| equal(value, text_bytes)),
-        // SAFETY: as above.
-        stamp_kind::UNSET => unsafe { variable(environment, name_bytes) }.is_none(),
+        stamp_kind::VARIABLE => {
+            caller.variable(name_bytes).is_some_and(|value| equal(value, text_bytes))
+        }
+        stamp_kind::UNSET => caller.variable(name_bytes).is_none(),
+        stamp_kind::ARGUMENT => {
+            let place = command.checked_add(stamp.identity[0] as usize)?;
+            caller.argument(place).is_some_and(|word| equal(word, text_bytes))
+        }
+        stamp_kind::WORDS => caller.count - command == stamp.identity[0] as usize,
         _ => false,
     })
 }

@@ -12,6 +12,7 @@ use crate::trace::PARENT_DEATH;
 /// The launcher asks for a service: ours, which nobody else sends.
 pub const SERVICE: i32 = 63;
 
+const SI_USER: i32 = 0;
 const SIGKILL: i32 = 9;
 const SIGCHLD: i32 = 17;
 
@@ -22,8 +23,9 @@ pub enum Wanted {
     Orphaned,
     /// The launcher asks for something.
     Service,
-    /// The command ended with this code, and in the process tier something of it still runs.
-    Finish(i32),
+    /// The command ended, by exit (`x`) with this code or by this signal (`k`), and in the
+    /// process tier something of it still runs.
+    Finish(u8, i32),
 }
 
 /// What it watches over.
@@ -49,12 +51,14 @@ impl Warden {
             // SAFETY: the pointers are to the set and to room for a siginfo_t.
             let arrived = unsafe { sys!(rt_sigtimedwait, &raw const all, info.as_mut_ptr(), 0, 8) };
             let Ok(signal) = arrived else { continue };
+            // si_code and si_pid: sent by kill(2), and from outside of the PID namespace, where
+            // numbers of senders are 0. A terminal's signals reach the command by themselves.
+            let sent = info[2] == SI_USER && (self.process_tier || info[4] == 0);
             match signal as i32 {
                 SIGCHLD => {}
-                PARENT_DEATH => return Wanted::Orphaned,
-                SERVICE => return Wanted::Service,
-                // A terminal's signals reach the command by themselves: si_code tells.
-                signal if info[2] <= 0 => {
+                PARENT_DEATH if sent => return Wanted::Orphaned,
+                SERVICE if sent => return Wanted::Service,
+                signal if sent => {
                     // SAFETY: takes numbers.
                     let _ = unsafe { sys!(kill, self.command, signal) };
                 }
@@ -84,12 +88,12 @@ impl Warden {
             } else if status & 0xff == 0x7f {
                 self.tell(b'S', (status >> 8) as u8);
             } else if signal == 0 {
-                return self.end(status >> 8 & 0xff);
+                return self.end(b'x', status >> 8 & 0xff);
             } else {
                 // Told apart from an exit with the same number: the launcher dies of a
                 // terminal's SIGINT as the command did.
                 self.tell(b'K', signal as u8);
-                return self.end(128 + signal);
+                return self.end(b'k', signal);
             }
         }
     }
@@ -100,18 +104,20 @@ impl Warden {
 
     /// The command has ended: ends the rest, and sees to it that protected paths are put right
     /// before anything else can happen.
-    fn end(&self, code: i32) -> Option<Wanted> {
+    fn end(&self, kind: u8, value: i32) -> Option<Wanted> {
         if !self.end_everything() {
-            return Some(Wanted::Finish(code));
+            return Some(Wanted::Finish(kind, value));
         }
-        self.tell(b'W', code as u8);
-        // Only a reply means that it was done: the socket of a launcher that died with our
-        // message unread says ECONNRESET before it says that it is closed.
+        let _ = send(self.control, &[b'W', kind, value as u8]);
         let mut reply = [0u8; 16];
-        if receive(self.control, &mut reply, true).unwrap_or(0) == 0 {
-            return Some(Wanted::Orphaned);
+        while reply[0] != b'w' {
+            // Only a reply means that it was done: the socket of a launcher that died with our
+            // message unread says ECONNRESET before it says that it is closed.
+            if receive(self.control, &mut reply, true).unwrap_or(0) == 0 {
+                return Some(Wanted::Orphaned);
+            }
         }
-        exit(code)
+        exit(if kind == b'k' { 128 + value } else { value })
     }
 
     /// In a PID namespace one signal reaches all. Without one, nothing may be left already.

@@ -156,6 +156,133 @@ pub fn poll_readable(fds: &[BorrowedFd<'_>], timeout_ms: i32) -> Result<Vec<bool
     }
 }
 
+/// What to wait for on a descriptor, and whether it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Watched<'a> {
+    /// The descriptor.
+    pub fd: BorrowedFd<'a>,
+    /// Wait until it can be read, or its peer is gone.
+    pub read: bool,
+    /// Wait until it can be written.
+    pub write: bool,
+}
+
+/// What a descriptor is ready for; both when its peer is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// To be read, or ended.
+    pub read: bool,
+    /// To be written.
+    pub write: bool,
+}
+
+/// [`poll_readable`], for writing as well.
+///
+/// # Errors
+/// As [`poll_readable`].
+pub fn poll(watched: &[Watched<'_>], timeout_ms: i32) -> Result<Vec<Ready>> {
+    let events = |one: &Watched<'_>| {
+        (if one.read { libc::POLLIN } else { 0 }) | if one.write { libc::POLLOUT } else { 0 }
+    };
+    let entry = |one: &Watched<'_>| {
+        // One that waits for nothing is left out: its peer's end would be told again and again.
+        let fd = if one.read || one.write { one.fd.as_raw_fd() } else { -1 };
+        libc::pollfd { fd, events: events(one), revents: 0 }
+    };
+    let mut list: Vec<libc::pollfd> = watched.iter().map(entry).collect();
+    let time = libc::timespec {
+        tv_sec: i64::from(timeout_ms / 1000),
+        tv_nsec: i64::from(timeout_ms % 1000) * 1_000_000,
+    };
+    let limit = if timeout_ms < 0 { std::ptr::null() } else { &raw const time };
+    loop {
+        let (at, length) = (list.as_mut_ptr(), list.len());
+        // SAFETY: the pointers describe `list` and an optional timespec; no mask is given.
+        match unsafe { sys!(ppoll, at, length, limit, std::ptr::null::<u8>(), 0) } {
+            Err(crate::Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(_) => break,
+        }
+    }
+    let ended = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+    let ready = |entry: &libc::pollfd| Ready {
+        read: entry.revents & (libc::POLLIN | ended) != 0,
+        write: entry.revents & (libc::POLLOUT | ended) != 0,
+    };
+    Ok(list.iter().map(ready).collect())
+}
+
+/// Lets calls on an open file return instead of waiting (`O_NONBLOCK`), for all who hold it.
+///
+/// # Errors
+/// The kernel's.
+pub fn never_wait(fd: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: takes numbers only.
+    let flags = unsafe { sys!(fcntl, fd.as_raw_fd(), libc::F_GETFL) }?;
+    // SAFETY: takes numbers only.
+    unsafe { sys!(fcntl, fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK as usize) }
+        .map(drop)
+}
+
+/// One `write(2)`.
+///
+/// # Errors
+/// The kernel's (`EINTR` is retried); `EAGAIN` where it would wait and must not.
+pub fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize> {
+    loop {
+        // SAFETY: the pointer and length describe `bytes`.
+        match unsafe { sys!(write, fd.as_raw_fd(), bytes.as_ptr(), bytes.len()) } {
+            Err(crate::Errno::EINTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// A file in memory that holds these bytes (`memfd_create(2)`).
+///
+/// # Errors
+/// `ENOMEM`, `EMFILE`.
+pub fn in_memory(bytes: &[u8]) -> Result<OwnedFd> {
+    // SAFETY: the name is a NUL-terminated literal.
+    let file = unsafe { sys!(memfd_create, c"ringfence".as_ptr(), libc::MFD_CLOEXEC) }?;
+    let file = owned(file);
+    write_all(std::os::fd::AsFd::as_fd(&file), bytes)?;
+    Ok(file)
+}
+
+/// The whole of a regular file of at most `most` bytes, wherever it was read to; never waits for
+/// anybody to write.
+///
+/// # Errors
+/// `EINVAL` for what is no regular file, `EFBIG` for one that is longer; the kernel's.
+pub fn content(file: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
+    // SAFETY: stat is plain numbers, for which all zeroes are valid.
+    let mut data: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `data` is room for the answer.
+    unsafe { sys!(fstat, file.as_raw_fd(), &raw mut data) }?;
+    if data.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return Err(crate::Errno::EINVAL);
+    }
+    let length = usize::try_from(data.st_size).unwrap_or(usize::MAX);
+    if length > most {
+        return Err(crate::Errno::EFBIG);
+    }
+    let mut bytes = vec![0; length];
+    let mut at = 0;
+    while at < length {
+        let rest = &mut bytes[at..];
+        // SAFETY: the pointer and length describe `rest`, which is writable.
+        match unsafe { sys!(pread64, file.as_raw_fd(), rest.as_mut_ptr(), rest.len(), at) } {
+            Ok(0) => break,
+            Ok(count) => at += count,
+            Err(crate::Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    bytes.truncate(at);
+    Ok(bytes)
+}
+
 /// Marks every descriptor from `first` up close-on-exec (`close_range(2)`, Linux 5.11), so
 /// that nothing the caller had open is inherited by the command.
 ///

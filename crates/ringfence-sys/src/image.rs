@@ -9,6 +9,7 @@ use ringfence_start::thread::Network;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+pub use ringfence_start::machine::Failed;
 pub use ringfence_start::spawn::Refused;
 pub use ringfence_start::trace::Trace;
 pub use ringfence_start::warden::{SERVICE, Wanted, Warden};
@@ -39,9 +40,10 @@ pub enum Session {
     /// The caller's.
     #[default]
     Kept,
-    /// One of its own, so that it is signalled and stopped apart; its standard input becomes its
-    /// terminal if it is one.
+    /// One of its own, so that it is signalled and stopped apart.
     Own,
+    /// One of its own, whose terminal is its standard input.
+    OwnTerminal,
 }
 
 const STACK: usize = 64 << 10;
@@ -109,6 +111,7 @@ pub fn carry_out(
             workdir: words.workdir.as_ptr().cast(),
             streams: [-1; 3],
             session: false,
+            terminal: false,
         },
         shell: shell.as_mut_ptr(),
         search: words.search(),
@@ -178,7 +181,8 @@ impl Carrier {
             environment: environment.as_ptr(),
             workdir: words.workdir.as_ptr().cast(),
             streams: streams.unwrap_or([-1; 3]),
-            session: session == Session::Own,
+            session: session != Session::Kept,
+            terminal: session == Session::OwnTerminal,
         };
         // SAFETY: as for `carry_out`; the warden is single-threaded and blocks all signals.
         unsafe {

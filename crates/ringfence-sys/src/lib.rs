@@ -25,6 +25,8 @@ pub mod route;
 pub mod seccomp;
 pub mod signal;
 pub mod socket;
+pub mod terminal;
+pub mod unix;
 
 pub use syscalls::{Errno, Sysno};
 

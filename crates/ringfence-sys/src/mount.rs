@@ -151,6 +151,16 @@ pub fn change_root(root: BorrowedFd<'_>) -> Result<()> {
     unsafe { sys!(chdir, c"/".as_ptr()) }.map(drop)
 }
 
+/// Takes a mount out of the tree (`MNT_DETACH`); copies of it stay.
+///
+/// # Errors
+/// `EINVAL` when there is no mount.
+pub fn detach(mount: BorrowedFd<'_>) -> Result<()> {
+    let path = format!("/proc/self/fd/{}\0", mount.as_raw_fd());
+    // SAFETY: a NUL-terminated string.
+    unsafe { sys!(umount2, path.as_ptr(), libc::MNT_DETACH) }.map(drop)
+}
+
 /// `mkdirat(2)`.
 ///
 /// # Errors

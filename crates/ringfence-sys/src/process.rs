@@ -1,11 +1,9 @@
 //! Processes: made, confined on their way to `execve`, waited for.
 
 use crate::fd::owned;
-use crate::seccomp::Program;
-use crate::signal::SignalSet;
-use crate::{Errno, Result, caps, fd, landlock, limit, sys};
-use std::ffi::{CStr, CString, c_char, c_void};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use crate::{Errno, Result, sys};
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// Which namespaces a new process gets (`CLONE_NEW*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -203,172 +201,8 @@ pub fn wait_any(wait: bool) -> Result<Option<(i32, Change)>> {
     }
 }
 
-/// All that a confined command needs, made before the process that becomes it, so that
-/// between `clone` and `execve` nothing is allocated or decided.
-#[derive(Debug)]
-pub struct Command {
-    /// The file to execute, as found in the sandbox's own view.
-    pub path: CString,
-    /// Arguments, the name first.
-    pub argv: Vec<CString>,
-    /// `NAME=value` strings.
-    pub environment: Vec<CString>,
-    /// The directory to start in.
-    pub workdir: CString,
-    /// The signal mask to start with.
-    pub mask: SignalSet,
-    /// The file creation mask to start with.
-    pub umask: u32,
-    /// Limits, in order.
-    pub limits: Vec<(limit::Resource, u64)>,
-    /// The Landlock domain to enter.
-    pub landlock: Option<landlock::Ruleset>,
-    /// Filters to install, in order.
-    pub filters: Vec<Program>,
-    /// A socket on which the supervisor gets the last filter's listener, if it wants it.
-    pub listener_to: Option<RawFd>,
-}
-
 /// The message that a listener comes with.
 pub const LISTENER: u8 = b'F';
-
-/// The step that failed between `clone` and `execve`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Making the process.
-    Clone,
-    /// Entering the working directory.
-    Workdir,
-    /// A resource limit.
-    Limit,
-    /// `PR_SET_NO_NEW_PRIVS`.
-    NoNewPrivileges,
-    /// `landlock_restrict_self`.
-    Landlock,
-    /// Giving up capabilities.
-    Capabilities,
-    /// Closing inherited descriptors.
-    Descriptors,
-    /// Installing a seccomp filter.
-    Filter,
-    /// `execve`.
-    Execute,
-}
-
-/// What the child tells its parent through the memory they share.
-struct Shared<'a> {
-    command: &'a Command,
-    argv: *const *const c_char,
-    environment: *const *const c_char,
-    failed: Option<(Step, Errno)>,
-}
-
-/// Starts the command, confined; returns its PID once it executes.
-///
-/// # Errors
-/// The step that failed, and why; no process is left then.
-pub fn spawn(command: &Command) -> std::result::Result<i32, (Step, Errno)> {
-    let pointers = |list: &[CString]| {
-        list.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
-    };
-    let argv = pointers(&command.argv);
-    let environment = pointers(&command.environment);
-    let mut shared =
-        Shared { command, argv: argv.as_ptr(), environment: environment.as_ptr(), failed: None };
-    // Enough for the few frames below; execve needs none of it.
-    let mut stack = vec![0u8; 64 * 1024];
-    let top = stack.as_mut_ptr_range().end;
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: with CLONE_VFORK the caller sleeps until the child has executed or exited, so
-    // that the child may use the caller's memory, thread-local errno included, and a stack
-    // that the caller owns; `confine_and_execute` gets the pointer to `shared` and never
-    // returns to a frame of the caller's.
-    let pid = unsafe {
-        let top = top.sub(top as usize % 16).cast::<c_void>();
-        libc::clone(confine_and_execute, top, flags, (&raw mut shared).cast())
-    };
-    if pid < 0 {
-        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EAGAIN);
-        return Err((Step::Clone, Errno::new(errno)));
-    }
-    match shared.failed {
-        None => Ok(pid),
-        Some(failure) => {
-            let mut status = 0;
-            // SAFETY: `status` is room for the answer. The child has exited: collect it.
-            let _ = unsafe { sys!(wait4, pid, &raw mut status, 0, std::ptr::null::<u8>()) };
-            Err(failure)
-        }
-    }
-}
-
-extern "C" fn confine_and_execute(argument: *mut c_void) -> i32 {
-    // SAFETY: `spawn` passes a pointer to its `Shared`, and sleeps meanwhile.
-    let shared = unsafe { &mut *argument.cast::<Shared<'_>>() };
-    shared.failed = Some(confine(shared.command).err().unwrap_or_else(|| {
-        let path = shared.command.path.as_ptr();
-        // SAFETY: both lists are null-terminated arrays of NUL-terminated strings.
-        let result = unsafe { sys!(execve, path, shared.argv, shared.environment) };
-        (Step::Execute, result.err().unwrap_or(Errno::EINVAL))
-    }));
-    exit_now(0)
-}
-
-/// The steps from an ordinary process to a confined one. The order matters: what needs a
-/// right comes before the step that gives the right up, and the filter, which forbids most,
-/// comes last.
-fn confine(command: &Command) -> std::result::Result<(), (Step, Errno)> {
-    let at = |step: Step| move |errno: Errno| (step, errno);
-    let workdir = command.workdir.as_ptr();
-    // SAFETY: a NUL-terminated string.
-    unsafe { sys!(chdir, workdir) }.map_err(at(Step::Workdir))?;
-    set_umask(command.umask);
-    for &(resource, value) in &command.limits {
-        limit::set(resource, value).map_err(at(Step::Limit))?;
-    }
-    // SAFETY: takes numbers only.
-    unsafe { sys!(prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }
-        .map_err(at(Step::NoNewPrivileges))?;
-    fd::close_from_on_exec(3).map_err(at(Step::Descriptors))?;
-    // Rust's runtime ignores SIGPIPE; programs expect its default action.
-    // SAFETY: SIG_DFL installs no handler.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    if let Some(ruleset) = &command.landlock {
-        ruleset.restrict_self().map_err(at(Step::Landlock))?;
-    }
-    caps::drop_all().map_err(at(Step::Capabilities))?;
-    let _ = crate::signal::set_mask(command.mask);
-    let Some((last, others)) = command.filters.split_last() else { return Ok(()) };
-    for filter in others {
-        filter.install().map_err(at(Step::Filter))?;
-    }
-    match command.listener_to {
-        None => last.install().map_err(at(Step::Filter)),
-        Some(socket) => install_supervised(last, socket).map_err(at(Step::Filter)),
-    }
-}
-
-/// Installs a filter and hands its listener to the supervisor.
-fn install_supervised(filter: &Program, socket: RawFd) -> Result<()> {
-    let listener = match filter.install_with_listener() {
-        Ok(listener) => listener,
-        // A sandbox in a sandbox: the outer one listens already. The calls fail with ENOSYS then.
-        Err(Errno::EBUSY) => return filter.install(),
-        Err(errno) => return Err(errno),
-    };
-    // SAFETY: the socket is the warden's, which sleeps until this process has executed.
-    let socket = unsafe { BorrowedFd::borrow_raw(socket) };
-    crate::socket::send_with(socket, &[LISTENER], &[listener.as_fd()])
-}
-
-/// Whether the caller may execute this path, as the kernel sees it now (`faccessat(2)`).
-///
-/// # Errors
-/// `ENOENT`, `EACCES`, …
-pub fn may_execute(path: &CStr) -> Result<()> {
-    // SAFETY: a NUL-terminated string.
-    unsafe { sys!(faccessat, fd::CWD, path.as_ptr(), libc::X_OK) }.map(drop)
-}
 
 /// A pidfd for a process.
 ///

@@ -10,9 +10,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 /// The most descriptors that one message carries (`SCM_MAX_FD` is 253; we need few).
 pub const MOST_DESCRIPTORS: usize = 64;
 
-/// Room for the control message of [`MOST_DESCRIPTORS`], aligned as `struct cmsghdr` wants it.
+/// Room for the control messages of [`MOST_DESCRIPTORS`] and of credentials, aligned as `struct
+/// cmsghdr` wants it.
 #[repr(align(8))]
-struct Control([u8; 16 + MOST_DESCRIPTORS * 4]);
+struct Control([u8; CONTROL]);
+
+const CONTROL: usize = 16 + MOST_DESCRIPTORS * 4 + 32;
 
 /// Sends one message with descriptors (`SCM_RIGHTS`, unix(7)); the receiver gets copies.
 ///
@@ -25,7 +28,7 @@ pub fn send_with(fd: BorrowedFd<'_>, bytes: &[u8], pass: &[BorrowedFd<'_>]) -> R
     if pass.len() > MOST_DESCRIPTORS {
         return Err(Errno::EINVAL);
     }
-    let mut control = Control([0; 16 + MOST_DESCRIPTORS * 4]);
+    let mut control = Control([0; CONTROL]);
     let length = 16 + pass.len() * 4;
     control.0[..8].copy_from_slice(&length.to_ne_bytes());
     control.0[8..12].copy_from_slice(&libc::SOL_SOCKET.to_ne_bytes());
@@ -56,7 +59,26 @@ pub fn receive_with(
     buffer: &mut [u8],
     wait: bool,
 ) -> Result<(usize, Vec<OwnedFd>)> {
-    let mut control = Control([0; 16 + MOST_DESCRIPTORS * 4]);
+    receive_about(fd, buffer, wait).map(|message| (message.length, message.descriptors))
+}
+
+/// What came with one message.
+#[derive(Debug)]
+pub struct Message {
+    /// Its bytes, at the buffer's start; 0 means that the other side is gone.
+    pub length: usize,
+    /// Descriptors, close-on-exec.
+    pub descriptors: Vec<OwnedFd>,
+    /// The process it is about, where [`crate::unix::ask_for_processes`] asked for it.
+    pub pid: Option<i32>,
+}
+
+/// [`receive_with`], and the number of the process that the message is about.
+///
+/// # Errors
+/// As [`receive_with`].
+pub fn receive_about(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: bool) -> Result<Message> {
+    let mut control = Control([0; CONTROL]);
     let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: msghdr is plain data, for which all zeroes are valid.
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -73,19 +95,20 @@ pub fn receive_with(
             Ok(count) => break count,
         }
     };
-    let fds = take_descriptors(&control.0[..message.msg_controllen.min(control.0.len())]);
+    let control = &control.0[..message.msg_controllen.min(control.0.len())];
+    let (descriptors, pid) = take_control(control);
     if message.msg_flags & libc::MSG_CTRUNC != 0 {
         return Err(Errno::EMSGSIZE);
     }
-    Ok((count, fds))
+    Ok(Message { length: count, descriptors, pid })
 }
 
 /// Takes ownership of the descriptors that the kernel wrote into control messages.
-fn take_descriptors(mut control: &[u8]) -> Vec<OwnedFd> {
+fn take_control(mut control: &[u8]) -> (Vec<OwnedFd>, Option<i32>) {
     let word = |bytes: &[u8], at: usize| {
         bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map_or(0, i32::from_ne_bytes)
     };
-    let mut fds = Vec::new();
+    let (mut fds, mut pid) = (Vec::new(), None);
     while control.len() >= 16 {
         let length = (word(control, 0) as usize).min(control.len());
         if length < 16 {
@@ -97,9 +120,12 @@ fn take_descriptors(mut control: &[u8]) -> Vec<OwnedFd> {
                 owned(raw as usize)
             }));
         }
+        if word(control, 8) == libc::SOL_SOCKET && word(control, 12) == libc::SCM_CREDENTIALS {
+            pid = Some(word(control, 16)).filter(|_| length >= 20);
+        }
         control = &control[length.next_multiple_of(8).min(control.len())..];
     }
-    fds
+    (fds, pid)
 }
 
 /// One option of a socket, read into `value`; returns how many bytes it has.

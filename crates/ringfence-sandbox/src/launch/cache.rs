@@ -11,7 +11,7 @@ use ringfence_start::bytes::Text;
 use ringfence_start::entry;
 use ringfence_start::image::{Stamp, stamp_kind};
 use ringfence_start::key;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -41,8 +41,18 @@ pub(super) fn place(command: usize) -> Option<(Vec<u8>, PathBuf)> {
 }
 
 /// What the inputs say, as stamps. Only for [`checkable`] inputs.
-pub(super) fn stamps(script: &mut Script, inputs: &Inputs) -> Vec<Stamp> {
+pub(super) fn stamps(script: &mut Script, inputs: &Inputs, words: &[OsString]) -> Vec<Stamp> {
     let mut stamps = Vec::new();
+    if inputs.arguments_count() {
+        let identity = |number: usize| [number as u64, 0, 0, 0, 0];
+        let count = identity(words.len());
+        stamps.push(Stamp { kind: stamp_kind::WORDS, identity: count, ..Stamp::default() });
+        for (place, word) in words.iter().enumerate() {
+            let text = script.text_at(word.as_bytes());
+            let (kind, identity) = (stamp_kind::ARGUMENT, identity(place));
+            stamps.push(Stamp { kind, text, identity, ..Stamp::default() });
+        }
+    }
     for (path, found) in inputs.paths() {
         let name = script.text_at(path.as_os_str().as_bytes());
         let mut stamp = Stamp { name, ..Stamp::default() };

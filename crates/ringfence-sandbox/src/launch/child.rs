@@ -5,6 +5,7 @@ use super::Order;
 use super::compile::assistance;
 use super::environment::Environment;
 use crate::guard::Guarding;
+use crate::live::Spawner;
 use crate::plan::Plan;
 use crate::state::{PID_MARK, SESSION_MARK};
 use crate::trace::Trace;
@@ -66,12 +67,11 @@ impl Child<'_> {
         );
         Warden {
             command: warden.command,
+            spawner: Spawner { words: self.words, carrier },
             control: self.control,
             tier: plan.tier,
             guarding: self.guarding,
             private: self.private,
-            words: self.words,
-            carrier,
         }
         .go_on(wanted)
     }

@@ -9,6 +9,7 @@ use crate::state;
 use ringfence_policy::NetworkMode;
 use ringfence_start::Sysno;
 use ringfence_start::image::{self, Header, Image, Op, Patch, Span, Stamp, register, special};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,8 @@ pub(super) struct Extras<'a> {
 pub(super) struct Filed<'a> {
     pub key: &'a [u8],
     pub inputs: &'a crate::inputs::Inputs,
+    /// The command's words.
+    pub words: &'a [OsString],
     /// Directories whose change times are noted.
     pub notes: &'a [PathBuf],
     /// What the user is told before the command runs.
@@ -149,7 +152,7 @@ pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
             .flat_map(|path| path.as_os_str().as_bytes().iter().copied().chain([0]))
             .collect();
         header.notes = span(&mut script, &notes);
-        stamps = super::cache::stamps(&mut script, filed.inputs);
+        stamps = super::cache::stamps(&mut script, filed.inputs, filed.words);
         extra = filed.extra;
     }
     let patches: Vec<u8> = personal

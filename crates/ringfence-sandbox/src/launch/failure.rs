@@ -8,6 +8,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+/// What the note of an overlay's steps says.
+pub(super) const KEEP_APART: &str = "keep writes apart to";
+
 /// What is known about the steps of an image.
 pub(super) struct Explaining<'a> {
     pub build: &'a [Note],
@@ -78,6 +81,9 @@ impl Explaining<'_> {
 }
 
 fn build(note: &Note, errno: Errno) -> LaunchError {
+    if let (KEEP_APART, Some(path)) = (note.what, &note.path) {
+        return LaunchError::Setup(super::overlay::failure(path, errno));
+    }
     let hint = match errno {
         Errno::ELOOP => "; a component became a symbolic link after the policy was resolved",
         Errno::ENOENT => "; it vanished after the policy was resolved",

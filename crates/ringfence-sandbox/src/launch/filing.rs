@@ -6,6 +6,7 @@ use crate::guard::{Guarding, Saved};
 use crate::inputs::Inputs;
 use crate::plan::{LimitStep, MountOp, Plan, Tier};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// What the launcher needs of a plan while the command runs.
@@ -25,6 +26,7 @@ pub(super) struct Filing<'a> {
     key: Vec<u8>,
     path: PathBuf,
     inputs: &'a Inputs,
+    words: &'a [OsString],
     notes: Vec<PathBuf>,
     announce: String,
     extra: Vec<u8>,
@@ -33,7 +35,7 @@ pub(super) struct Filing<'a> {
 /// A place for this start, if its plan can be used again.
 pub(super) fn filing<'a>(
     plan: &Plan,
-    order: &Order,
+    order: &'a Order,
     inputs: &'a Inputs,
     guarding: &Guarding,
 ) -> Option<Filing<'a>> {
@@ -42,6 +44,10 @@ pub(super) fn filing<'a>(
     let assisted =
         |limit: &LimitStep| matches!(limit, LimitStep::Cgroup { .. } | LimitStep::CgroupV1 { .. });
     if plan.limits.iter().any(assisted) || plan.capture.is_some() {
+        return None;
+    }
+    // Layers are the session's own.
+    if plan.mounts.iter().any(|step| matches!(step.op, MountOp::Overlay { .. })) {
         return None;
     }
     let (saved, notes) = guarding.kept();
@@ -62,7 +68,7 @@ pub(super) fn filing<'a>(
     let extra = serde_json::to_vec(&Kept { plan: lean, saved }).ok()?;
     // A launcher that finds it unreadable cannot go back: its command runs already.
     let readable = extra.len() <= LARGEST && serde_json::from_slice::<Kept>(&extra).is_ok();
-    readable.then(|| Filing { key, path, inputs, notes, announce: plan.announcement(), extra })
+    readable.then(|| Filing { key, path, inputs, words: &order.argv, notes, announce: plan.announcement(), extra })
 }
 
 /// What was saved must be what is there at a later start.
@@ -84,6 +90,7 @@ impl Filing<'_> {
         Filed {
             key: &self.key,
             inputs: self.inputs,
+            words: self.words,
             notes: &self.notes,
             announce: &self.announce,
             extra: &self.extra,

@@ -6,6 +6,7 @@ use super::filing::Kept;
 use super::{Order, cache, timeout};
 use crate::error::LaunchError;
 use crate::guard::Guarding;
+use crate::live::Spawner;
 use crate::network::Network;
 use crate::plan::{Plan, Tier};
 use crate::supervise::{self, Outcome};
@@ -126,6 +127,8 @@ pub fn resume(
         metadata: crate::metadata::of(plan, private.as_ref()),
         publish: Handler::new(plan.publish.clone()),
         explain: &|_, _, _| LaunchError::Stale,
+        keeper: order.keeper.as_deref(),
+        plan,
     };
     let network = Network::new(order.filter.clone());
     let outcome = supervise::until_end(supervised, network, timeout(plan), trace, &duties);
@@ -175,8 +178,7 @@ pub fn become_warden() {
         tier: kept.plan.tier,
         guarding: &guarding,
         private,
-        words,
-        carrier,
+        spawner: Spawner { words, carrier },
     }
     .go_on(wanted)
 }

@@ -19,6 +19,7 @@ mod environment;
 mod failure;
 mod filing;
 mod hot;
+mod overlay;
 mod probe;
 mod script;
 mod view;
@@ -31,6 +32,7 @@ pub use probe::probe;
 use crate::error::LaunchError;
 use crate::guard::Guarding;
 use crate::inputs::Inputs;
+use crate::live::Keeper;
 use crate::network::{Filter, Network};
 use crate::plan::{LimitStep, MountOp, Plan, Tier};
 use crate::supervise::{self, Outcome};
@@ -43,6 +45,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 use sys::Errno;
 use sys::process::{Forked, Namespaces};
@@ -61,6 +64,8 @@ pub struct Order {
     pub announce: bool,
     /// By what a filtered network is filtered.
     pub filter: Option<Filter>,
+    /// Keeps the session's record, and lets others in.
+    pub keeper: Option<Rc<dyn Keeper>>,
 }
 
 impl Order {
@@ -70,7 +75,7 @@ impl Order {
     }
 
     fn announced(&self) -> bool {
-        self.announce
+        self.announce || self.keeper.is_some()
     }
 }
 
@@ -206,6 +211,8 @@ fn run_under_our_umask(
         metadata: crate::metadata::of(plan, private.as_ref()),
         publish: Handler::new(plan.publish.clone()),
         explain: &|tag, step, errno| explaining.explain(tag, step, errno),
+        keeper: order.keeper.as_deref(),
+        plan,
     };
     let outcome = supervise::until_end(supervised, network, timeout(plan), trace, &duties);
     trace.mark("ended");

@@ -2,6 +2,8 @@
 //! mount API of Linux 5.2 (`fsopen`, `open_tree`, `move_mount`, `mount_setattr`), descriptors
 //! instead of paths, a whole tree made read-only in one call.
 
+use super::failure::KEEP_APART;
+use super::overlay;
 use super::script::{Arg, CWD, Script};
 use crate::plan::{MountOp, MountStep};
 use ringfence_start::Sysno;
@@ -9,7 +11,7 @@ use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 
 /// Attributes of a mount (`MOUNT_ATTR_*`).
-mod attribute {
+pub(super) mod attribute {
     pub const READ_ONLY: u64 = 0x1;
     pub const NO_SUID: u64 = 0x2;
     pub const NO_DEVICES: u64 = 0x4;
@@ -124,6 +126,13 @@ impl<'a> Building<'a> {
                     attributes |= NO_DEVICES;
                 }
                 self.bind(path, path, *directory, attributes);
+                self.bound.push(path.to_owned());
+            }
+            MountOp::Overlay { directory, apart } => {
+                self.script.note(KEEP_APART, Some(path));
+                let tree = overlay::tree(self.script, path, *directory, apart, self.memory);
+                self.make_target(path, *directory);
+                self.attach(tree, path);
                 self.bound.push(path.to_owned());
             }
             MountOp::NamedHome { from } => self.bind(from, path, true, NO_SUID | NO_DEVICES),
@@ -317,6 +326,20 @@ fn new_file_system(
     options: &[(&CStr, Option<&CStr>)],
     attributes: u64,
 ) -> u8 {
+    let mut set = Vec::new();
+    for (key, value) in options {
+        set.push((*key, value.map(|value| script.text(value))));
+    }
+    new_file_system_with(script, kind, &set, attributes)
+}
+
+/// The same, with values that are in the data already.
+pub(super) fn new_file_system_with(
+    script: &mut Script,
+    kind: &CStr,
+    options: &[(&CStr, Option<Arg>)],
+    attributes: u64,
+) -> u8 {
     const CLOEXEC: u32 = 1; // FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC
     const SET_FLAG: u32 = 0;
     const SET_STRING: u32 = 1;
@@ -327,7 +350,7 @@ fn new_file_system(
     for (key, value) in options {
         let key = script.text(key);
         let (command, value) = match value {
-            Some(value) => (SET_STRING, script.text(value)),
+            Some(value) => (SET_STRING, *value),
             None => (SET_FLAG, 0_u32.into()),
         };
         script.call(Sysno::fsconfig, &[configure, command.into(), key, value]);
@@ -340,7 +363,7 @@ fn new_file_system(
 
 /// A private copy of what is mounted at a path (with everything mounted below it), attached
 /// nowhere yet, its attributes set on the whole of it.
-fn copy_tree(
+pub(super) fn copy_tree(
     script: &mut Script,
     directory: u8,
     path: &Path,
@@ -373,7 +396,7 @@ fn set_attributes(script: &mut Script, mount: u8, attributes: u64, recursive: bo
 }
 
 /// Attaches a mount at a path, which is not followed when it is a symbolic link.
-fn attach(script: &mut Script, mount: u8, directory: u8, path: &Path) {
+pub(super) fn attach(script: &mut Script, mount: u8, directory: u8, path: &Path) {
     let mut flags = MOVE_MOUNT_F_EMPTY_PATH;
     if path.as_os_str().is_empty() {
         flags |= MOVE_MOUNT_T_EMPTY_PATH;
@@ -396,7 +419,7 @@ fn change_root(script: &mut Script, root: u8) {
     script.call(Sysno::chdir, &[slash]);
 }
 
-fn make_directory(script: &mut Script, directory: u8, path: &Path, mode: u32) {
+pub(super) fn make_directory(script: &mut Script, directory: u8, path: &Path, mode: u32) {
     let path = script.path(path);
     let arguments = [Arg::Register(directory), path, mode.into()];
     script.call(Sysno::mkdirat, &arguments).tolerated[0] = EEXIST;
@@ -410,7 +433,7 @@ fn make_file(script: &mut Script, directory: u8, path: &Path, mode: u32) {
     script.close(file);
 }
 
-fn remove(script: &mut Script, directory: u8, path: &Path, is_directory: bool) {
+pub(super) fn remove(script: &mut Script, directory: u8, path: &Path, is_directory: bool) {
     const AT_REMOVEDIR: u32 = 0x200;
     let flags = if is_directory { AT_REMOVEDIR } else { 0 };
     let path = script.path(path);

@@ -27,6 +27,8 @@ pub(super) struct Denial {
 pub(super) struct Grants {
     pub trees: BTreeMap<PathBuf, Grant>,
     pub denials: Vec<Denial>,
+    /// Symbolic links of trees that are granted by their parts.
+    pub links: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl Grants {

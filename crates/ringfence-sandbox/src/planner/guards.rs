@@ -8,7 +8,7 @@
 use super::grants::{Grants, expand, glob};
 use super::{PlanError, Planning};
 use crate::facts::{Kind, PathFacts};
-use crate::plan::{Found, GuardStep, GuardedTree, Tier};
+use crate::plan::{Apart, Found, GuardStep, GuardedTree, Tier};
 use ringfence_policy::gitconfig::parse;
 use ringfence_policy::path::normal;
 use ringfence_policy::{Access, Guarded, Source};
@@ -31,6 +31,22 @@ pub(super) struct Guards {
     pub held: Vec<Held>,
     pub steps: Vec<GuardStep>,
     pub trees: Vec<GuardedTree>,
+}
+
+impl Guards {
+    /// Takes what is put right at the end: with writes kept apart the real trees are not written
+    /// to, and what would be put right is not committed instead. Mounts hold what they hold.
+    pub fn apart(&mut self, end: ringfence_policy::Overlay) -> Apart {
+        let mut guards = std::mem::take(&mut self.steps);
+        let held = self.held.iter().map(|held| GuardStep {
+            path: held.path.clone(),
+            found: Found::Present,
+            guarded: Guarded::Plain,
+            rule: held.rule.clone(),
+        });
+        guards.extend(held);
+        Apart { end, guards, guarded_trees: std::mem::take(&mut self.trees) }
+    }
 }
 
 pub(super) fn guards(

@@ -8,6 +8,7 @@ mod environment;
 mod files;
 mod grants;
 mod guards;
+mod libraries;
 mod limits;
 mod view;
 
@@ -40,6 +41,11 @@ pub enum PlanError {
         /// The reason and the way out.
         why: String,
     },
+    /// The libraries of which command?
+    #[error(
+        "--libs exact shows what a command needs, and none is named: ringfence plan --libs exact -- CMD"
+    )]
+    NoCommand,
     /// A part of ringfence that this build does not have.
     #[error("{what} is not available in this build")]
     NotBuilt {
@@ -116,12 +122,6 @@ fn refuse_unbuilt(policy: &Policy) -> Result<(), PlanError> {
     if !network.http.is_empty() || !network.inject.is_empty() {
         return unbuilt("inspection of requests (--http, --inject)");
     }
-    if policy.overlay.is_some() {
-        return unbuilt("--overlay");
-    }
-    if policy.exact_libraries {
-        return unbuilt("--libs exact");
-    }
     Ok(())
 }
 
@@ -164,8 +164,14 @@ fn plan_tier(
         let remedy = "use --tier namespace".to_owned();
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
-    let grants = grants::Grants::of(&planning);
-    let guards = guards::guards(&mut planning, &grants, tier)?;
+    if tier == Tier::Process && policy.overlay.is_some() {
+        let what = "--overlay needs mounts of its own, which the process tier has not".to_owned();
+        let remedy = "use --tier namespace, or leave --overlay away".to_owned();
+        return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
+    }
+    let mut grants = grants::Grants::of(&planning);
+    libraries::narrow(&mut grants, &planning)?;
+    let mut guards = guards::guards(&mut planning, &grants, tier)?;
     let mounts = match tier {
         Tier::Namespace => view::steps(&planning, &grants, &guards),
         Tier::Process => Vec::new(),
@@ -174,6 +180,7 @@ fn plan_tier(
         Tier::Namespace => Vec::new(),
         Tier::Process => view::home_links(&planning, &grants),
     };
+    let overlay = policy.overlay.map(|end| guards.apart(end));
     let landlock = files::domain(&mut planning, &grants, tier)?;
     let limits = limits::steps(&mut planning, tier)?;
     Ok(Plan {
@@ -194,6 +201,7 @@ fn plan_tier(
         limits,
         guards: guards.steps,
         guarded_trees: guards.trees,
+        overlay,
         network: policy.network.mode,
         publish: policy.network.publish.clone(),
         capture: ringfence_net::Capture::of(policy),

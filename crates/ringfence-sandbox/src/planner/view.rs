@@ -167,7 +167,11 @@ impl View<'_> {
                 continue;
             }
             let devices = path.starts_with("/dev");
-            let op = MountOp::Bind { directory: grant.directory, read_only: !grant.write, devices };
+            let op = if self.planning.policy.overlay.is_some() && grant.write && !devices {
+                MountOp::Overlay { directory: grant.directory, apart: PathBuf::new() }
+            } else {
+                MountOp::Bind { directory: grant.directory, read_only: !grant.write, devices }
+            };
             self.steps.push(MountStep { path: path.clone(), op, rule: grant.rule.clone() });
         }
     }
@@ -176,6 +180,10 @@ impl View<'_> {
     fn links(&mut self) {
         for link in USUAL_LINKS {
             self.link(Path::new(link));
+        }
+        for (link, target) in &self.grants.links {
+            let op = MountOp::Symlink { target: target.clone() };
+            self.add(link.clone(), op, built_in("as on the host"));
         }
         for (link, target) in &self.planning.policy.links {
             if self.grants.covering(link).is_none() {

@@ -53,29 +53,26 @@ pub fn logs(args: Vec<OsString>) -> Result<u8, String> {
     text::print(lines.as_bytes())
 }
 
-/// The kernel tells when the database was written, and when the launcher's lock was closed,
-/// however that came.
+/// The kernel tells when the journal was written, and when its launcher closed it, however that
+/// came.
 fn follow(directory: &Path, kinds: &[&str], denied: bool, as_json: bool) -> Told<u8> {
     let failed = |error: rustix::io::Errno| SessionError::call("inotify", directory, error);
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC).map_err(failed)?;
     let events = inotify::WatchFlags::MODIFY
-        | inotify::WatchFlags::CREATE
         | inotify::WatchFlags::CLOSE_WRITE
+        | inotify::WatchFlags::ATTRIB
         | inotify::WatchFlags::DELETE_SELF;
-    inotify::add_watch(&watch, directory, events).map_err(failed)?;
+    inotify::add_watch(&watch, directory.join(ledger::JOURNAL), events).map_err(failed)?;
+    let reader = Reader::open(directory)?;
     let mut last = 0;
     let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
     loop {
         // First whether it lives, then what there is: else the last rows could be missed.
         let live = ledger::live(directory);
-        if let Ok(reader) = Reader::open(directory) {
-            for row in reader.events(last, kinds, denied)? {
-                last = row.event;
-                let line = if as_json { format!("{}\n", row.json()) } else { line(&row) };
-                text::print(line.as_bytes()).map_err(SessionError::usage)?;
-            }
-        } else if !live {
-            return Reader::open(directory).map(|_| 0);
+        for row in reader.events(last, kinds, denied)? {
+            last = row.event;
+            let line = if as_json { format!("{}\n", row.json()) } else { line(&row) };
+            text::print(line.as_bytes()).map_err(SessionError::usage)?;
         }
         if !live {
             return Ok(0);

@@ -3,12 +3,14 @@
 
 mod arguments;
 mod diff;
+mod kill;
 mod logs;
 mod report;
 mod sessions;
 mod snapshot;
 mod text;
 
+pub use kill::kill;
 pub use logs::logs;
 pub use report::report;
 pub use sessions::{find, gc, ps, rm, sessions, show};

@@ -2,7 +2,7 @@
 
 use super::arguments::{Known, parse};
 use super::text;
-use crate::ledger::{Reader, Session};
+use crate::ledger::{JOURNAL, Reader, Session};
 use crate::{Result as Told, SessionError, ledger, place};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -23,6 +23,7 @@ fn directories() -> Told<Vec<PathBuf>> {
     let found = std::fs::read_dir(&sessions).into_iter().flatten().flatten();
     let mut all: Vec<PathBuf> = found
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter(|entry| entry.file_name() != place::NAMES)
         .map(|entry| entry.path())
         .collect();
     all.sort();
@@ -35,7 +36,7 @@ fn directories() -> Told<Vec<PathBuf>> {
 /// There is no home directory.
 pub fn sessions() -> Told<Vec<(PathBuf, Session)>> {
     let read = |directory: PathBuf| {
-        let session = Reader::open(&directory).and_then(|reader| reader.session()).ok()?;
+        let session = ledger::session(&directory).ok()?;
         Some((directory, session))
     };
     let mut all: Vec<(PathBuf, Session)> = directories()?.into_iter().filter_map(read).collect();
@@ -43,38 +44,56 @@ pub fn sessions() -> Told<Vec<(PathBuf, Session)>> {
     Ok(all)
 }
 
-/// The directory of the session that a word names: an identifier, the beginning of one, a name
-/// (the newest that has it), or `latest`.
+/// The directory of the session that a word names: an identifier, a name (the newest that has
+/// it), the beginning of an identifier, or `latest`.
 ///
 /// # Errors
 /// There is none, or several begin so.
 pub fn find(word: &str) -> Told<PathBuf> {
-    let exact = place::sessions()?.join(word);
+    let place = place::sessions()?;
+    let exact = place.join(word);
     if ledger::check_id(word).is_ok() && exact.is_dir() {
         return Ok(exact);
     }
-    let all = sessions()?;
-    if let Some((directory, _)) = all
-        .iter()
-        .rev()
-        .find(|(_, session)| word == "latest" || session.name.as_deref() == Some(word))
+    if place::check_name(word).is_ok()
+        && let Ok(target) = std::fs::read_link(place.join(place::NAMES).join(word))
+        && let Some(id) = target.file_name()
+        && place.join(id).is_dir()
     {
+        return Ok(place.join(id));
+    }
+    let all = sessions()?;
+    let called = |session: &Session| word == "latest" || session.name.as_deref() == Some(word);
+    if let Some((directory, _)) = all.iter().rev().find(|(_, session)| called(session)) {
         return Ok(directory.clone());
     }
     let begin: Vec<&(PathBuf, Session)> =
         all.iter().filter(|(_, session)| session.id.starts_with(word)).collect();
     match begin[..] {
         [(directory, _)] if !word.is_empty() => Ok(directory.clone()),
-        [] => Err(SessionError::usage(format!(
-            "there is no session {}; `ringfence ps --all` lists them",
-            text::safe(word.as_bytes())
-        ))),
+        [] => Err(SessionError::usage(unknown(word, &all))),
         _ => Err(SessionError::usage(format!(
             "{} sessions begin with {}; give more of it",
             begin.len(),
             text::safe(word.as_bytes())
         ))),
     }
+}
+
+/// There is no such session, but maybe one that is called much like it.
+fn unknown(word: &str, all: &[(PathBuf, Session)]) -> String {
+    let known = all.iter().flat_map(|(_, session)| {
+        [Some(session.id.as_str()), session.name.as_deref()].into_iter().flatten()
+    });
+    let near = known
+        .map(|known| (strsim::damerau_levenshtein(word, known), known))
+        .min()
+        .filter(|(distance, known)| *distance <= 2.max(known.len() / 3));
+    let meant = match near {
+        Some((_, near)) => format!("did you mean {}?", text::safe(near.as_bytes())),
+        None => "`ringfence ps --all` lists them".to_owned(),
+    };
+    format!("there is no session {}; {meant}", text::safe(word.as_bytes()))
 }
 
 /// Runs `ringfence ps [--all] [--json]`.
@@ -189,7 +208,7 @@ pub fn gc(args: Vec<OsString>) -> Result<u8, String> {
     let given = parse(&Known { switches: &["all", "json"], valued: &[] }, args)?;
     let mut removed = Vec::new();
     for directory in directories().map_err(told)? {
-        let changed = std::fs::metadata(directory.join("session.db"))
+        let changed = std::fs::metadata(directory.join(JOURNAL))
             .or_else(|_| std::fs::metadata(&directory))
             .and_then(|found| found.modified());
         let age = changed.ok().and_then(|at| SystemTime::now().duration_since(at).ok());

@@ -1,13 +1,18 @@
 //! What a ledger holds: one type for each kind of row.
 
+use super::text;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
+/// One of a few words.
+pub type Word = &'static str;
+
 /// What was decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It went through.
     Allow,
@@ -26,15 +31,17 @@ impl Verdict {
 }
 
 /// The process a row belongs to, as the kernel told us (never as the process did).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Process {
     /// Its number, in the namespace of the host.
     pub pid: i32,
     /// Its parent's.
     pub parent: i32,
     /// What it executes.
+    #[serde(with = "text::path")]
     pub exe: PathBuf,
     /// blake3 of its arguments, each with its NUL.
+    #[serde(with = "text::hash")]
     pub argv: [u8; 32],
 }
 
@@ -51,7 +58,8 @@ impl Process {
 }
 
 /// What happened to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum FileChange {
     /// It is new.
     Created,
@@ -79,7 +87,8 @@ impl FileChange {
 }
 
 /// How something ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Ended {
     /// With an exit code.
     Code(u8),
@@ -98,13 +107,16 @@ impl Ended {
 }
 
 /// One thing that happened.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Event {
     /// A program was executed.
     Exec {
         /// Its arguments, the first its name.
+        #[serde(with = "text::words")]
         argv: Vec<OsString>,
         /// Where.
+        #[serde(with = "text::path")]
         cwd: PathBuf,
     },
     /// The process ended; completes its `Exec`.
@@ -112,12 +124,14 @@ pub enum Event {
         /// How.
         ended: Ended,
         /// After what time.
+        #[serde(with = "text::micros")]
         duration: Duration,
     },
     /// A connection, at its end.
     Network {
         /// `tcp`, `udp` or `unix`.
-        protocol: &'static str,
+        #[serde(deserialize_with = "text::protocol")]
+        protocol: Word,
         /// The name, where one was known.
         host: Option<String>,
         /// The address that was dialled.
@@ -129,6 +143,7 @@ pub enum Event {
         /// Bytes that came in.
         received: u64,
         /// From the first byte to the last.
+        #[serde(with = "text::micros")]
         duration: Duration,
         /// What was decided.
         verdict: Verdict,
@@ -146,6 +161,7 @@ pub enum Event {
         /// What was decided.
         verdict: Verdict,
         /// The time the resolver took.
+        #[serde(with = "text::micros")]
         duration: Duration,
     },
     /// An inspected request.
@@ -163,6 +179,7 @@ pub enum Event {
         /// Bytes of the answer's body.
         received: u64,
         /// From the request to the end of the answer.
+        #[serde(with = "text::micros")]
         duration: Duration,
         /// What was decided.
         verdict: Verdict,
@@ -172,8 +189,10 @@ pub enum Event {
         /// How.
         change: FileChange,
         /// Which.
+        #[serde(with = "text::path")]
         path: PathBuf,
         /// What it was called before.
+        #[serde(with = "text::maybe_path")]
         from: Option<PathBuf>,
         /// Its bytes now.
         size: Option<u64>,
@@ -204,12 +223,14 @@ pub enum Event {
         /// What was decided.
         verdict: Verdict,
         /// How long it took.
+        #[serde(with = "text::micros")]
         duration: Duration,
     },
     /// Something was done with a snapshot.
     Snapshot {
         /// `create`, `revert`, `delete` or `compact`.
-        verb: &'static str,
+        #[serde(deserialize_with = "text::verb")]
+        verb: Word,
         /// Its number.
         snapshot: i64,
         /// Its name.
@@ -241,15 +262,7 @@ pub enum Event {
         /// The answer's status.
         status: Option<u16>,
         /// From the request to the end of the answer.
+        #[serde(with = "text::micros")]
         duration: Duration,
     },
-}
-
-/// A row to be written.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
-    /// Microseconds since the epoch.
-    pub at: i64,
-    pub process: Option<Arc<Process>>,
-    pub event: Event,
 }

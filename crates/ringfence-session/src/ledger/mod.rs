@@ -1,40 +1,33 @@
-//! The ledger of a session: `session.db`, written by one thread beside everything else.
+//! The ledger of a session: a journal, written by the launcher beside everything else, and
+//! `session.db`, made from it by whoever reads.
 //!
-//! Recording an event is one push into a queue; the file is made, filled and flushed by the
-//! writer's thread. A full disk or a damaged file ends the record, never the command: the
-//! reason comes with [`Ledger::end`].
+//! Recording an event is one push into a queue; a thread, started with the first event that does
+//! not come from the launcher itself, writes what has gathered. A full disk or a lost directory
+//! ends the record, never the command: the reason comes with [`Ledger::end`].
 //!
-//! Whether a session lives is told by a lock on its `lock` file, which ends with the launcher
+//! Whether a session lives is told by a lock on its journal, which ends with the launcher
 //! however that ends.
 
 mod event;
+mod ingest;
+mod journal;
+mod queue;
 mod read;
 mod schema;
-mod writer;
+mod text;
 
-pub use event::{Ended, Event, FileChange, Process, Verdict};
-pub(crate) use read::live;
+pub use event::{Ended, Event, FileChange, Process, Verdict, Word};
+pub(crate) use journal::{NAME as JOURNAL, live};
+pub use queue::Recorder;
+pub(crate) use read::session;
 pub use read::{Reader, Row, Session};
 
 use crate::error::{Result, SessionError};
 use crate::place;
-use event::Entry;
-use rustix::fs::{FlockOperation, flock};
+use journal::{Head, Line, Tail};
 use std::ffi::OsString;
-use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Events that wait for the disk; more than this are counted, not kept.
-const MOST: usize = 1 << 20;
-
-/// How long the end waits for the disk.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a session is, at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,55 +42,25 @@ pub struct Start {
     pub cwd: PathBuf,
     /// The tier: `process`, `namespace`, `vm`.
     pub tier: &'static str,
-}
-
-enum Message {
-    Entry(Entry),
-    Flush(Sender<()>),
-    /// The end of the session, or of the record only.
-    End(Option<Ended>),
+    /// What it does is recorded; else the session is only known while it lives.
+    pub record: bool,
 }
 
 /// A session being recorded.
+#[derive(Debug)]
 pub struct Ledger {
-    sender: Option<Sender<Message>>,
-    thread: Option<JoinHandle<Result<()>>>,
-    finished: Receiver<()>,
-    waiting: Arc<AtomicUsize>,
-    lost: Arc<AtomicUsize>,
+    recorder: Recorder,
     directory: PathBuf,
-    _lock: File,
-}
-
-/// A handle for recording, one for each thread that does.
-#[derive(Clone)]
-pub struct Recorder {
-    sender: Sender<Message>,
-    waiting: Arc<AtomicUsize>,
-    lost: Arc<AtomicUsize>,
-}
-
-impl Recorder {
-    /// Records an event of a process, without waiting for anything.
-    pub fn record(&self, process: Option<&Arc<Process>>, event: Event) {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MOST {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            self.lost.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        let entry = Entry { at: now(), process: process.cloned(), event };
-        if self.sender.send(Message::Entry(entry)).is_err() {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
+    name: Option<PathBuf>,
+    record: bool,
 }
 
 impl Ledger {
     /// Begins the record of a session under the user's state directory.
     ///
     /// # Errors
-    /// The session's directory cannot be made, or is another session's. Troubles with the
-    /// database come with [`Ledger::end`].
+    /// The session's directory cannot be made, or is another session's. Troubles with later
+    /// writes come with [`Ledger::end`].
     pub fn start(start: Start) -> Result<Ledger> {
         Ledger::start_in(&place::sessions()?, start)
     }
@@ -110,27 +73,23 @@ impl Ledger {
         check_id(&start.id)?;
         let directory = sessions.join(&start.id);
         place::private_directory(&directory)?;
-        let path = directory.join("lock");
-        let failed = |error| SessionError::call("open", &path, error);
-        let mut options = File::options();
-        options.write(true).create_new(true).mode(0o600);
-        let lock = options.open(&path).map_err(failed)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|error| SessionError::call("flock", &path, error))?;
-        let (sender, receiver) = channel();
-        let (done, finished) = channel();
-        let (waiting, lost) = <(Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
-        let counters = (Arc::clone(&waiting), Arc::clone(&lost));
-        let database = directory.join("session.db");
-        let thread = std::thread::Builder::new()
-            .name("ledger".to_owned())
-            .spawn(move || {
-                let _done: Sender<()> = done;
-                work(&database, &start, &receiver, &counters.0, &counters.1)
-            })
-            .map_err(|error| SessionError::call("clone", &directory, error))?;
-        let (sender, thread) = (Some(sender), Some(thread));
-        Ok(Ledger { sender, thread, finished, waiting, lost, directory, _lock: lock })
+        let (file, path) = journal::create(&directory)?;
+        let text = |text: &OsString| text.to_string_lossy().into_owned();
+        let head = Line::Start(Head {
+            version: journal::VERSION,
+            id: start.id,
+            name: start.name.clone(),
+            argv: start.argv.iter().map(text).collect(),
+            cwd: start.cwd.to_string_lossy().into_owned(),
+            tier: start.tier.to_owned(),
+            pid: std::process::id() as i32,
+            at: now(),
+            record: start.record,
+        });
+        journal::append(&file, &path, &head.encode())?;
+        let name = start.name.map(|name| place::name(sessions, &name, &directory)).transpose()?;
+        let recorder = Recorder::new(file, path, start.record);
+        Ok(Ledger { recorder, directory, name, record: start.record })
     }
 
     /// The session's directory.
@@ -138,65 +97,61 @@ impl Ledger {
         &self.directory
     }
 
-    /// A handle for recording. `None` after the end.
-    pub fn recorder(&self) -> Option<Recorder> {
-        let (waiting, lost) = (Arc::clone(&self.waiting), Arc::clone(&self.lost));
-        self.sender.clone().map(|sender| Recorder { sender, waiting, lost })
+    /// A handle for recording.
+    pub fn recorder(&self) -> Recorder {
+        self.recorder.clone()
     }
 
     /// Waits until all that was recorded so far is written, at most for a given time. False: it
     /// is not, or the record has ended.
     pub fn flush(&self, most: Duration) -> bool {
-        let (done, written) = channel();
-        let sent = self.sender.as_ref().is_some_and(|s| s.send(Message::Flush(done)).is_ok());
-        sent && written.recv_timeout(most).is_ok()
+        self.recorder.flush(most)
     }
 
     /// Ends the record. Handles that are still in use are of no use from now on.
     ///
     /// # Errors
-    /// Why the record is not whole: a full disk, a damaged file.
-    pub fn end(mut self, ended: Ended) -> Result<()> {
-        self.close(Some(ended))
+    /// Why the record is not whole: a full disk, a lost directory.
+    pub fn end(self, ended: Ended) -> Result<()> {
+        if !self.record {
+            self.remove();
+            return Ok(());
+        }
+        // Nobody answers any more.
+        let _ = std::fs::remove_file(self.directory.join(crate::live::SOCKET));
+        self.recorder.end(|lost| Line::End(Tail { at: now(), ended, lost }).encode())
     }
 
-    fn close(&mut self, ended: Option<Ended>) -> Result<()> {
-        let Some(sender) = self.sender.take() else { return Ok(()) };
-        let _ = sender.send(Message::End(ended));
-        // The thread drops its end when it has written all; a disk that does not answer cannot
-        // hold the command's end up for ever.
-        match (self.finished.recv_timeout(PATIENCE), self.thread.take()) {
-            (Err(RecvTimeoutError::Disconnected), Some(thread)) => thread.join().unwrap_or(Ok(())),
-            _ => Err(SessionError::usage(format!(
-                "the record of this session was not written within {} s",
-                PATIENCE.as_secs()
-            ))),
+    /// Removes what there is of the session: nothing ran, or nothing is to be kept.
+    pub fn remove(&self) {
+        if let Some(name) = &self.name {
+            place::forget_name(name, &self.directory);
         }
+        // Links are removed, not followed.
+        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
-impl Drop for Ledger {
-    fn drop(&mut self) {
-        if self.sender.is_some() {
-            let _ = self.close(None);
-        }
-    }
+/// Records an event of a session from another process than its launcher.
+///
+/// # Errors
+/// There is no such session; the disk is full.
+pub fn append(directory: &Path, process: Option<&Process>, what: &Event) -> Result<()> {
+    let (file, path) = journal::open_to_append(directory)?;
+    journal::append(&file, &path, &journal::event(now(), process, what))
 }
 
-fn work(
-    path: &Path,
-    start: &Start,
-    receiver: &Receiver<Message>,
-    waiting: &AtomicUsize,
-    lost: &AtomicUsize,
-) -> Result<()> {
-    writer::Writer::create(path, start)?.run(receiver, waiting, lost)
+/// Completes the journal of a session whose launcher was killed.
+pub(crate) fn append_end(directory: &Path, signal: i32) -> Result<()> {
+    let (file, path) = journal::open_to_append(directory)?;
+    let (at, ended) = (now(), Ended::Signal(signal));
+    journal::append(&file, &path, &Line::End(Tail { at, ended, lost: 0 }).encode())
 }
 
 /// An identifier that is one harmless name.
 pub(crate) fn check_id(id: &str) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if (1..=64).contains(&id.len()) && id.chars().all(plain) {
+    if (1..=64).contains(&id.len()) && id.chars().all(plain) && id != place::NAMES {
         return Ok(());
     }
     Err(SessionError::usage(format!("{id:?} is no session's identifier")))

@@ -1,10 +1,10 @@
 //! Reading ledgers, also those that are being written.
 
-use super::schema::{self, TABLES};
+use super::schema::TABLES;
+use super::{ingest, journal};
 use crate::error::{Result, SessionError};
+use rusqlite::Connection;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{FlockOperation, flock};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
@@ -33,6 +33,8 @@ pub struct Session {
     pub signal: Option<i32>,
     /// Events that were too many to be kept.
     pub lost: u64,
+    /// What it does is recorded.
+    pub recorded: bool,
     /// Its launcher lives.
     pub live: bool,
 }
@@ -52,7 +54,7 @@ impl Session {
         json!({
             "id": self.id, "name": self.name, "argv": self.argv, "cwd": self.cwd,
             "tier": self.tier, "pid": self.pid, "started_us": self.started,
-            "ended_us": self.ended, "code": self.code, "signal": self.signal, "lost": self.lost,
+            "ended_us": self.ended, "code": self.code, "signal": self.signal, "lost": self.lost, "recorded": self.recorded,
             "status": self.status(),
         })
     }
@@ -97,7 +99,30 @@ impl Row {
     }
 }
 
-/// An open ledger. It sees what is committed, and holds nobody up.
+/// What is known of the session in a directory. Needs no database.
+///
+/// # Errors
+/// There is none, or it is of a later version.
+pub(crate) fn session(directory: &Path) -> Result<Session> {
+    let (head, tail, live) = journal::ends(directory)?;
+    Ok(Session {
+        id: head.id,
+        name: head.name,
+        argv: head.argv,
+        cwd: head.cwd,
+        tier: head.tier,
+        pid: head.pid,
+        started: head.at,
+        ended: tail.map(|tail| tail.at),
+        code: tail.and_then(|tail| tail.ended.code()),
+        signal: tail.and_then(|tail| tail.ended.signal()),
+        lost: tail.map_or(0, |tail| tail.lost),
+        recorded: head.record,
+        live,
+    })
+}
+
+/// An open ledger. It sees what was written, and holds nobody up.
 pub struct Reader {
     connection: Connection,
     path: PathBuf,
@@ -110,49 +135,24 @@ impl Reader {
     /// # Errors
     /// There is none; it is damaged; it is of a later version.
     pub fn open(directory: &Path) -> Result<Reader> {
-        let path = directory.join("session.db");
-        let failed = |error| SessionError::database(&path, error);
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX
-            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-        let connection = Connection::open_with_flags(&path, flags).map_err(failed)?;
-        connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(failed)?;
-        schema::version(&connection, &path)?;
-        Ok(Reader { connection, path, directory: directory.to_owned() })
+        // Nothing is made where no session is.
+        journal::ends(directory)?;
+        let (connection, path) = ingest::open(directory)?;
+        let reader = Reader { connection, path, directory: directory.to_owned() };
+        reader.catch_up()?;
+        Ok(reader)
+    }
+
+    fn catch_up(&self) -> Result<()> {
+        ingest::catch_up(&self.connection, &self.path, &self.directory)
     }
 
     /// What is known of the session.
     ///
     /// # Errors
-    /// The file is damaged.
+    /// The journal is gone or damaged.
     pub fn session(&self) -> Result<Session> {
-        let live = live(&self.directory);
-        let lost = if self.version()? >= 2 { "lost" } else { "0" };
-        let sql = format!(
-            "SELECT id, name, argv, cwd, tier, pid, started, ended, code, signal, {lost} FROM session"
-        );
-        let session = self.connection.query_row(&sql, [], |row| {
-            let argv: String = row.get(2)?;
-            Ok(Session {
-                id: row.get(0)?,
-                name: row.get(1)?,
-                argv: serde_json::from_str(&argv).unwrap_or_default(),
-                cwd: row.get(3)?,
-                tier: row.get(4)?,
-                pid: row.get(5)?,
-                started: row.get(6)?,
-                ended: row.get(7)?,
-                code: row.get(8)?,
-                signal: row.get(9)?,
-                lost: row.get::<_, i64>(10)? as u64,
-                live,
-            })
-        });
-        session.map_err(|error| SessionError::database(&self.path, error))
-    }
-
-    fn version(&self) -> Result<usize> {
-        schema::version(&self.connection, &self.path)
+        session(&self.directory)
     }
 
     /// All events after one, in their order; only some kinds where some are named.
@@ -160,6 +160,7 @@ impl Reader {
     /// # Errors
     /// The file is damaged.
     pub fn events(&self, after: i64, kinds: &[&str], denied: bool) -> Result<Vec<Row>> {
+        self.catch_up()?;
         // One state of all tables.
         let failed = |error| SessionError::database(&self.path, error);
         let transaction = self.connection.unchecked_transaction().map_err(failed)?;
@@ -218,10 +219,4 @@ impl Reader {
         }
         Ok(())
     }
-}
-
-/// A session's launcher lives: it holds the lock.
-pub(crate) fn live(directory: &Path) -> bool {
-    let lock = std::fs::File::open(directory.join("lock"));
-    lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
 }

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use std::path::Path;
 
 /// One step for each version. A step that was published is never changed.
-pub(super) const MIGRATIONS: [&str; 2] = [
+pub(super) const MIGRATIONS: [&str; 3] = [
     "
 CREATE TABLE session (
   one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -75,6 +75,15 @@ CREATE TABLE model_call (
 ",
     // Events that were too many to be kept are at least counted.
     "ALTER TABLE session ADD COLUMN lost INTEGER NOT NULL DEFAULT 0 CHECK (lost >= 0);",
+    // How far the journal was taken, the number of the next event, and lines that were no lines.
+    "
+CREATE TABLE taken (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  offset INTEGER NOT NULL, next INTEGER NOT NULL, skipped INTEGER NOT NULL
+);
+INSERT INTO taken VALUES (1, 0, 1, 0);
+CREATE INDEX process_pid ON process (pid);
+",
 ];
 
 /// The tables of events.

@@ -1,0 +1,236 @@
+//! The record of a run: what `run` tells the ledger.
+
+use crate::error::Fault;
+use crate::options::Parsed;
+use ringfence_net::{Event as Happened, NetDecision, Way};
+use ringfence_sandbox::live::{End, Executed, Keeper, client};
+use ringfence_sandbox::network::Filter;
+use ringfence_sandbox::plan::{LimitStep, Plan};
+use ringfence_sandbox::supervise::Outcome;
+use ringfence_session::ledger::{Ended, Event, Ledger, Process, Recorder, Start, Verdict};
+use ringfence_session::place;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Keeps the record of one run. Trouble with it is told once, and is never the command's.
+#[derive(Debug)]
+pub struct Record {
+    id: String,
+    name: Option<String>,
+    argv: Vec<OsString>,
+    record: bool,
+    workdir: RefCell<PathBuf>,
+    ledger: RefCell<Option<Ledger>>,
+    /// For the gateway's thread.
+    recorder: Arc<OnceLock<Recorder>>,
+    /// Commands that execute, by number.
+    running: RefCell<HashMap<u32, (Process, Instant)>>,
+    told: Cell<bool>,
+    /// Processes are counted or memory is, by the kernel.
+    limited: Cell<bool>,
+}
+
+impl Record {
+    /// What the command line says about the record.
+    ///
+    /// # Errors
+    /// A name that is none, or that another running session has.
+    pub fn of(parsed: &Parsed, id: &str, argv: &[OsString]) -> Result<Rc<Record>, Fault> {
+        let name = parsed.last("name").map(|name| name.to_string_lossy().into_owned());
+        if let Some(name) = &name {
+            place::check_name(name).map_err(Fault::of)?;
+            if let Some(id) = ringfence_session::live::named(name) {
+                return Err(Fault::usage(format!(
+                    "--name {name}: the running session {id} has this name; \
+                     `ringfence kill {name}` ends it"
+                )));
+            }
+        }
+        Ok(Rc::new(Record {
+            id: id.to_owned(),
+            name,
+            argv: argv.to_vec(),
+            record: !parsed.has("no-record"),
+            workdir: RefCell::default(),
+            ledger: RefCell::default(),
+            recorder: Arc::default(),
+            running: RefCell::default(),
+            told: Cell::default(),
+            limited: Cell::default(),
+        }))
+    }
+
+    /// A filter whose decisions are recorded as well.
+    pub fn listen(&self, filter: Option<Filter>) -> Option<Filter> {
+        let filter = filter?;
+        if !self.record {
+            return Some(filter);
+        }
+        let (recorder, sink) = (Arc::clone(&self.recorder), filter.sink.clone());
+        let sink = Arc::new(move |decision: &NetDecision| {
+            sink(decision);
+            if let (Some(recorder), Some(event)) = (recorder.get(), network(decision)) {
+                recorder.record(None, &event);
+            }
+        });
+        Some(Filter { sink, ..filter })
+    }
+
+    /// Records a decision of another layer.
+    fn decision(&self, act: &str, object: String, rule: &str, layer: &str) {
+        if let Some(recorder) = self.recorder.get() {
+            let (act, rule, layer) = (act.to_owned(), rule.to_owned(), layer.to_owned());
+            let verdict = Verdict::Deny;
+            recorder.record_here(None, &Event::Decision { verdict, act, object, rule, layer });
+        }
+    }
+
+    fn warn(&self, why: impl std::fmt::Display) {
+        if !self.told.replace(true) {
+            eprintln!("ringfence: this session's record is not kept: {why}");
+        }
+    }
+
+    /// No command ran: there is nothing to keep.
+    pub fn discard(&self) {
+        if let Some(ledger) = self.ledger.borrow_mut().take() {
+            ledger.remove();
+        }
+    }
+
+    /// The session is over; limits that were reached are known by now.
+    pub fn close(&self, outcome: &Outcome) {
+        if let Some(ledger) = self.ledger.borrow_mut().take() {
+            self.finish(ledger, outcome);
+        }
+    }
+
+    fn finish(&self, ledger: Ledger, outcome: &Outcome) {
+        for sentence in &outcome.restored {
+            self.decision("write", sentence.clone(), "protected names", "guard");
+        }
+        for sentence in &outcome.limits_hit {
+            self.decision("use", sentence.clone(), "limits", "limits");
+        }
+        if outcome.timed_out {
+            self.decision("run", "the time ran out".to_owned(), "--timeout", "supervisor");
+        }
+        let ended = match outcome.signal {
+            Some(signal) if !outcome.timed_out => Ended::Signal(signal),
+            _ => Ended::Code(outcome.code),
+        };
+        self.exit(0, ended);
+        if let Err(error) = ledger.end(ended) {
+            self.warn(error);
+        }
+    }
+
+    fn exit(&self, number: u32, ended: Ended) {
+        let command = self.running.borrow_mut().remove(&number);
+        if let (Some((process, since)), Some(recorder)) = (command, self.recorder.get()) {
+            let duration = since.elapsed();
+            recorder.record_here(Some(&process), &Event::Exit { ended, duration });
+        }
+    }
+}
+
+impl Keeper for Record {
+    fn begin(&self, plan: &Plan) -> Option<OwnedFd> {
+        let counted = |limit: &LimitStep| {
+            matches!(limit, LimitStep::Cgroup { .. } | LimitStep::CgroupV1 { .. })
+        };
+        self.limited.set(plan.limits.iter().any(counted));
+        let start = Start {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            argv: self.argv.clone(),
+            cwd: plan.workdir.clone(),
+            tier: plan.tier.name(),
+            record: self.record,
+        };
+        *self.workdir.borrow_mut() = plan.workdir.clone();
+        let ledger = match Ledger::start(start) {
+            Ok(ledger) => ledger,
+            Err(error) => {
+                self.warn(error);
+                return None;
+            }
+        };
+        // Where sockets are refused (a sandbox in a sandbox), there is no exec; `exec` says so.
+        let socket = client::listen(&ledger.directory().join(ringfence_session::live::SOCKET));
+        if self.record {
+            let _ = self.recorder.set(ledger.recorder());
+        }
+        *self.ledger.borrow_mut() = Some(ledger);
+        socket.ok()
+    }
+
+    fn executed(&self, command: Executed) {
+        let Some(recorder) = self.recorder.get() else { return };
+        let own = command.number == 0;
+        let argv = if own { &self.argv } else { &command.argv };
+        let cwd = if own { self.workdir.borrow().clone() } else { command.workdir };
+        let process = Process::new(command.pid, command.parent, command.path, argv);
+        let exec = Event::Exec { argv: argv.clone(), cwd };
+        recorder.record_here(Some(&process), &exec);
+        self.running.borrow_mut().insert(command.number, (process, Instant::now()));
+    }
+
+    fn finished(&self, number: u32, end: End) {
+        self.exit(
+            number,
+            match end {
+                End::Code(code) => Ended::Code(code),
+                End::Signal(signal) => Ended::Signal(i32::from(signal)),
+            },
+        );
+    }
+
+    fn ended(&self, outcome: &Outcome) {
+        // Some limits are looked up only after the end; then the record waits for that.
+        if !self.limited.get() {
+            self.close(outcome);
+        }
+    }
+}
+
+/// The row that a decision about the network makes, if it makes one: an allowed connection makes
+/// its own when it ends.
+fn network(decision: &NetDecision) -> Option<Event> {
+    let host = decision.host.to_string();
+    let (verdict, sent, received, duration) = match &decision.event {
+        Happened::Closed { sent, received, duration } => {
+            (Verdict::Allow, *sent, *received, *duration)
+        }
+        Happened::Allowed if decision.way != Way::Dns => return None,
+        Happened::Allowed | Happened::Failed(_) => (Verdict::Allow, 0, 0, Duration::ZERO),
+        Happened::Denied(_) => (Verdict::Deny, 0, 0, Duration::ZERO),
+        #[allow(unreachable_patterns)] // more kinds come with inspection
+        _ => return None,
+    };
+    if decision.way == Way::Dns {
+        let code = match &decision.event {
+            Happened::Denied(_) => 3,
+            Happened::Failed(_) => 2,
+            _ => 0,
+        };
+        let (record, answer) = ("A".to_owned(), decision.address);
+        return Some(Event::Dns { name: host, record, code, answer, verdict, duration });
+    }
+    Some(Event::Network {
+        protocol: "tcp",
+        host: Some(host),
+        address: decision.address,
+        port: decision.port,
+        sent,
+        received,
+        duration,
+        verdict,
+    })
+}

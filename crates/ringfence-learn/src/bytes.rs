@@ -1,0 +1,59 @@
+//! Reading parts of a file, bounded: what a header claims is never believed.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Something of which parts can be read.
+pub trait Bytes {
+    /// Reads into `buffer` from `offset` on; how much was there (0: nothing, or an error).
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> usize;
+
+    /// At most `length` bytes from `offset` on. Memory is taken for what is there only.
+    fn part(&self, offset: u64, length: u64, most: usize) -> Vec<u8> {
+        const STEP: usize = 64 << 10;
+        let wanted = usize::try_from(length).unwrap_or(usize::MAX).min(most);
+        let mut part = Vec::new();
+        while part.len() < wanted {
+            let start = part.len();
+            part.resize(wanted.min(start + STEP), 0);
+            let got = self.read(offset.saturating_add(start as u64), &mut part[start..]);
+            if start + got < part.len() {
+                part.truncate(start + got);
+                break;
+            }
+        }
+        part
+    }
+}
+
+impl Bytes for File {
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let mut got = 0;
+        while got < buffer.len() {
+            match self.read_at(&mut buffer[got..], offset.saturating_add(got as u64)) {
+                Ok(0) => break,
+                Ok(more) => got += more,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        got
+    }
+}
+
+impl Bytes for [u8] {
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let Some(rest) = usize::try_from(offset).ok().and_then(|offset| self.get(offset..)) else {
+            return 0;
+        };
+        let got = rest.len().min(buffer.len());
+        buffer[..got].copy_from_slice(&rest[..got]);
+        got
+    }
+}
+
+impl Bytes for Vec<u8> {
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        self.as_slice().read(offset, buffer)
+    }
+}

@@ -1,0 +1,191 @@
+//! What an object may open while it runs, as far as its constants say: paths of libraries and
+//! their directories, names for `dlopen(3)`, and functions that open libraries by themselves.
+
+use crate::bytes::Bytes;
+use crate::elf::Object;
+use memchr::memmem::Finder;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The most that is read of one object's constants.
+const MOST_BYTES: u64 = 64 << 20;
+/// Read at a time; a text that crosses the border is read again with the next part.
+const STEP: usize = 256 << 10;
+const OVERLAP: usize = 4096;
+/// The most that is read of its table of names.
+const MOST_NAMES: usize = 8 << 20;
+/// The most hints that are taken from one object.
+const MOST_HINTS: usize = 512;
+
+/// What an object may open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// Absolute paths that hold a directory of libraries.
+    pub paths: BTreeSet<PathBuf>,
+    /// Names like those of libraries.
+    pub libraries: BTreeSet<Vec<u8>>,
+    /// Databases of `nsswitch.conf(5)` that it asks.
+    pub databases: BTreeSet<&'static str>,
+    /// It converts between character sets (`iconv(3)`).
+    pub converts: bool,
+    /// It opens libraries (`dlopen(3)`).
+    pub opens: bool,
+    /// It unwinds its stack: cancelled threads, backtraces.
+    pub unwinds: bool,
+}
+
+/// Beginnings of functions' names, and the database that they ask.
+const DATABASES: [(&[u8], &str); 16] = [
+    (b"\0getpw", "passwd"),
+    (b"\0getgr", "group"),
+    (b"\0initgroups", "group"),
+    (b"\0getaddrinfo", "hosts"),
+    (b"\0getnameinfo", "hosts"),
+    (b"\0gethostby", "hosts"),
+    (b"\0getservby", "services"),
+    (b"\0getservent", "services"),
+    (b"\0getprotoby", "protocols"),
+    (b"\0getnetby", "networks"),
+    (b"\0getnetgr", "netgroup"),
+    (b"\0innetgr", "netgroup"),
+    (b"\0getrpcby", "rpc"),
+    (b"\0getsp", "shadow"),
+    (b"\0ether_", "ethers"),
+    (b"\0getalias", "aliases"),
+];
+
+/// Reads the hints of an object. Those of the C library itself are about what it could do for
+/// others, and are left out.
+pub fn of(bytes: &dyn Bytes, object: &Object) -> Hints {
+    let mut hints = Hints::default();
+    if is_c_library(object) {
+        return hints;
+    }
+    hints.functions(bytes, object);
+    let mut left = MOST_BYTES;
+    let any = object.segments.iter().any(|segment| segment.constant);
+    for segment in object.segments.iter().filter(|segment| segment.constant || !any) {
+        let length = segment.length.min(left);
+        left -= length;
+        let mut at = 0;
+        while at < length {
+            let part = bytes.part(segment.offset.saturating_add(at), length - at, STEP);
+            hints.texts(&part);
+            if part.len() < STEP {
+                break;
+            }
+            at += (STEP - OVERLAP) as u64;
+        }
+    }
+    if !hints.opens {
+        hints.libraries.clear();
+    }
+    // What is needed anyway says nothing about opening.
+    for name in object.needed.iter().chain(&object.soname) {
+        hints.libraries.remove(name);
+    }
+    hints
+}
+
+/// The parts of the C library.
+fn is_c_library(object: &Object) -> bool {
+    const PARTS: [&[u8]; 10] = [
+        b"libc.so.",
+        b"ld-linux",
+        b"ld-musl",
+        b"libm.so.",
+        b"libpthread.so.",
+        b"libdl.so.",
+        b"librt.so.",
+        b"libresolv.so.",
+        b"libutil.so.",
+        b"libnss_",
+    ];
+    let name = object.soname.as_deref().unwrap_or_default();
+    PARTS.iter().any(|part| name.starts_with(part))
+}
+
+impl Hints {
+    fn functions(&mut self, bytes: &dyn Bytes, object: &Object) {
+        let Some((offset, length)) = object.strings else { return };
+        let table = bytes.part(offset, length, MOST_NAMES);
+        let has = |name: &[u8]| memchr::memmem::find(&table, name).is_some();
+        for (beginning, database) in DATABASES {
+            if has(beginning) {
+                self.databases.insert(database);
+            }
+        }
+        self.converts = has(b"\0iconv_open\0");
+        self.opens = has(b"\0dlopen\0") || has(b"\0dlmopen\0");
+        self.unwinds =
+            has(b"\0pthread_exit\0") || has(b"\0pthread_cancel\0") || has(b"\0backtrace\0");
+    }
+
+    fn texts(&mut self, part: &[u8]) {
+        self.paths.extend(paths(part));
+        for at in Finder::new(b".so").find_iter(part) {
+            if self.libraries.len() >= MOST_HINTS {
+                return;
+            }
+            let name =
+                around(part, at, |byte| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte));
+            let end = at - (name.as_ptr() as usize - part.as_ptr() as usize) + 3;
+            let version = name.get(end..).unwrap_or_default();
+            if name.starts_with(b"lib") && (version.is_empty() || version[0] == b'.') {
+                self.libraries.insert(name.to_vec());
+            }
+        }
+    }
+}
+
+/// The text around a place whose bytes all fit.
+fn around(part: &[u8], at: usize, fits: impl Fn(u8) -> bool) -> &[u8] {
+    let longest = 1024;
+    let before = part[..at].iter().rev().take(longest).take_while(|byte| fits(**byte)).count();
+    let after = part[at..].iter().take(longest).take_while(|byte| fits(**byte)).count();
+    &part[at - before..at + after]
+}
+
+/// The absolute paths below directories called `lib…` that a text holds.
+pub fn paths(text: &[u8]) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for at in Finder::new(b"/lib").find_iter(text) {
+        if found.len() >= MOST_HINTS {
+            break;
+        }
+        let path =
+            around(text, at, |byte| byte.is_ascii_alphanumeric() || b"/._+-@".contains(&byte));
+        let path = Path::new(OsStr::from_bytes(path));
+        let known = ["/lib", "/usr/lib", "/usr/local/lib"];
+        let known =
+            path.to_str().is_some_and(|text| known.iter().any(|known| text.starts_with(known)));
+        if known && !path.starts_with("/usr/lib/debug") {
+            found.insert(path.components().collect());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_cut_out_of_texts() {
+        let text =
+            b"x\0/usr/lib/git-core\0PATH=/usr/lib/a:/lib/b/\0/opt/lib/c\0 /usr/local/lib/d\"";
+        let found: Vec<_> = paths(text).into_iter().collect();
+        let wanted = ["/lib/b", "/usr/lib/a", "/usr/lib/git-core", "/usr/local/lib/d"];
+        assert_eq!(found, wanted.map(PathBuf::from));
+    }
+
+    #[test]
+    fn names_of_libraries_are_cut_out_of_texts() {
+        let mut hints = Hints::default();
+        hints.texts(b"\0libx.so.1\0liby.so\0notlib.so\0libz.source\0libv.so.1.2 not found\0.so");
+        let found: Vec<_> = hints.libraries.iter().map(Vec::as_slice).collect();
+        assert_eq!(found, [b"libv.so.1.2".as_slice(), b"libx.so.1", b"liby.so"]);
+    }
+}

@@ -1,0 +1,213 @@
+//! Looking at the host, with a record of everything that was looked at, so that whoever keeps
+//! an answer knows when it does not hold any more. Nothing is executed, nothing is changed.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+/// `O_NONBLOCK`: a FIFO that somebody put in a library's place must not hold us.
+const NON_BLOCKING: i32 = 0o4000;
+/// Links followed on one path, as the kernel does (`path_resolution(7)`).
+const MOST_LINKS: usize = 40;
+
+/// What an answer depends on, about one path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Look {
+    /// It is a file, and it was read.
+    File,
+    /// Nothing is there.
+    Absent,
+    /// It is a symbolic link, and it was followed.
+    Link,
+    /// It is a directory, and its names were read.
+    Names,
+}
+
+/// What a path is, its last link not followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing, or nothing that may be looked at.
+    Absent,
+    /// A regular file; whether anybody may execute it.
+    File(bool),
+    /// A directory.
+    Directory,
+    /// A symbolic link, with its text.
+    Link(PathBuf),
+    /// Something else.
+    Other,
+}
+
+/// What a name in a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Entry {
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// Anything else.
+    File,
+}
+
+/// Where a path leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// Without links.
+    pub real: PathBuf,
+    /// The links on the way: where they are, and what they say.
+    pub links: Vec<(PathBuf, PathBuf)>,
+}
+
+/// Who is told what was looked at.
+type Looked<'a> = &'a mut dyn FnMut(&Path, Look);
+
+/// The host's files. Each path is looked at once: what changes meanwhile is not seen.
+pub struct Host<'a> {
+    looked: RefCell<Looked<'a>>,
+    kinds: RefCell<HashMap<PathBuf, Kind>>,
+}
+
+impl<'a> Host<'a> {
+    /// The host; `looked` is told every path that answers depend on.
+    pub fn new(looked: &'a mut dyn FnMut(&Path, Look)) -> Host<'a> {
+        Host { looked: RefCell::new(looked), kinds: RefCell::default() }
+    }
+
+    fn tell(&self, path: &Path, look: Look) {
+        (self.looked.borrow_mut())(path, look);
+    }
+
+    /// What a path is, its last link not followed.
+    pub fn kind(&self, path: &Path) -> Kind {
+        if let Some(known) = self.kinds.borrow().get(path) {
+            return known.clone();
+        }
+        let kind = match path.symlink_metadata() {
+            Err(_) => Kind::Absent,
+            Ok(data) if data.is_dir() => Kind::Directory,
+            Ok(data) if data.is_symlink() => path.read_link().map_or(Kind::Absent, Kind::Link),
+            Ok(data) if data.is_file() => Kind::File(data.mode() & 0o111 != 0),
+            Ok(_) => Kind::Other,
+        };
+        match &kind {
+            Kind::Absent => self.tell(path, Look::Absent),
+            Kind::Link(_) => self.tell(path, Look::Link),
+            Kind::File(_) | Kind::Directory | Kind::Other => {}
+        }
+        self.kinds.borrow_mut().insert(path.to_owned(), kind.clone());
+        kind
+    }
+
+    /// Where an absolute path leads; unset when that does not exist.
+    pub fn resolve(&self, path: &Path) -> Option<Resolved> {
+        let mut real = PathBuf::from("/");
+        let mut links = Vec::new();
+        let mut rest: Vec<OsString> = reversed(path);
+        while let Some(name) = rest.pop() {
+            if name == ".." {
+                real.pop();
+                continue;
+            }
+            real.push(&name);
+            match self.kind(&real) {
+                Kind::Absent => return None,
+                Kind::Link(target) => {
+                    if links.len() >= MOST_LINKS {
+                        return None;
+                    }
+                    links.push((real.clone(), target.clone()));
+                    real.pop();
+                    if target.is_absolute() {
+                        real = PathBuf::from("/");
+                    }
+                    rest.extend(reversed(&target));
+                }
+                Kind::Directory => {}
+                Kind::File(_) | Kind::Other if rest.is_empty() => {}
+                Kind::File(_) | Kind::Other => return None,
+            }
+        }
+        Some(Resolved { real, links })
+    }
+
+    /// Opens a regular file for reading.
+    pub fn open(&self, path: &Path) -> Option<File> {
+        let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path).ok()?;
+        let kind = file.metadata().ok()?.file_type();
+        if !kind.is_file() || kind.is_fifo() {
+            return None;
+        }
+        self.tell(path, Look::File);
+        Some(file)
+    }
+
+    /// At most `most` bytes of a file's beginning.
+    pub fn beginning(&self, path: &Path, most: usize) -> Option<Vec<u8>> {
+        use crate::bytes::Bytes;
+        Some(self.open(path)?.part(0, u64::MAX, most))
+    }
+
+    /// The names in a directory, sorted, at most `most`.
+    pub fn names(&self, path: &Path, most: usize) -> Vec<OsString> {
+        self.entries(path, most).into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// The names in a directory and what they are (a directory, a link, anything else), sorted.
+    pub fn entries(&self, path: &Path, most: usize) -> Vec<(OsString, Entry)> {
+        let Ok(entries) = path.read_dir() else { return Vec::new() };
+        self.tell(path, Look::Names);
+        let mut found: Vec<(OsString, Entry)> = entries
+            .flatten()
+            .take(most)
+            .filter_map(|entry| {
+                let kind = match entry.file_type().ok()? {
+                    kind if kind.is_dir() => Entry::Directory,
+                    kind if kind.is_symlink() => Entry::Link,
+                    _ => Entry::File,
+                };
+                Some((entry.file_name(), kind))
+            })
+            .collect();
+        found.sort();
+        found
+    }
+}
+
+/// The names of a path, last first.
+fn reversed(path: &Path) -> Vec<OsString> {
+    let name = |component: Component<'_>| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    };
+    path.components().rev().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_are_followed_and_told() {
+        let place = tempfile::tempdir().expect("a directory");
+        let root = place.path().canonicalize().expect("a path");
+        std::fs::create_dir(root.join("real")).expect("a directory");
+        std::fs::write(root.join("real/file"), "").expect("a file");
+        symlink("real", root.join("link")).expect("a link");
+        symlink("loop", root.join("loop")).expect("a link");
+        let mut told = Vec::new();
+        let mut looked = |path: &Path, look| told.push((path.to_owned(), look));
+        let host = Host::new(&mut looked);
+        let found = host.resolve(&root.join("link/../link/file")).expect("it is there");
+        assert_eq!(found.real, root.join("real/file"));
+        assert_eq!(host.resolve(&root.join("loop")), None);
+        assert_eq!(host.resolve(&root.join("real/file/below")), None);
+        assert_eq!(host.resolve(&root.join("absent")), None);
+        assert!(told.contains(&(root.join("link"), Look::Link)));
+        assert!(told.contains(&(root.join("absent"), Look::Absent)));
+    }
+}

@@ -1,0 +1,23 @@
+//! What a program needs, found out without running it, and what a watched run used.
+//!
+//! - [`elf`], [`cache`], [`search`], [`closure`]: the libraries of an ELF program, as its
+//!   loader would find them; [`hints`], [`nss`]: those that it may open while it runs.
+//! - [`shell`], [`words`]: the commands that a shell script names.
+//! - [`program`]: from a command line to the exact set of libraries, with the reasons;
+//!   [`supplies`] is the table of what nothing says.
+//!
+//! Discovery executes nothing. What it reads may be hostile: each number has a bound.
+
+pub mod bytes;
+pub mod cache;
+pub mod closure;
+mod collect;
+pub mod elf;
+pub mod hints;
+pub mod host;
+pub mod nss;
+pub mod program;
+pub mod search;
+pub mod shell;
+pub mod supplies;
+pub mod words;

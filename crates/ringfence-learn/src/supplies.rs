@@ -1,0 +1,150 @@
+//! What programs open that neither their text nor their libraries name: where interpreters keep
+//! their modules, what a compiler starts.
+
+/// What goes with some programs.
+pub struct Supply {
+    /// Names of the programs; `*` stands for anything.
+    pub programs: &'static [&'static str],
+    /// Directories and files below the directories of libraries. A component may hold `*`;
+    /// `TRIPLE` is the machine's directory.
+    pub places: &'static [&'static str],
+    /// Commands that they start.
+    pub commands: &'static [&'static str],
+}
+
+/// The table.
+pub const SUPPLIES: [Supply; 14] = [
+    Supply {
+        programs: &["python", "python2*", "python3*", "pypy3*"],
+        places: &["python2*", "python3*", "pypy3*"],
+        commands: &[],
+    },
+    Supply { programs: &["perl", "perl5*"], places: &["TRIPLE/perl*", "perl5"], commands: &[] },
+    Supply { programs: &["ruby*"], places: &["ruby", "TRIPLE/ruby"], commands: &[] },
+    Supply { programs: &["php*"], places: &["php"], commands: &[] },
+    Supply { programs: &["lua*"], places: &["lua", "TRIPLE/lua"], commands: &[] },
+    Supply { programs: &["tclsh*", "wish*"], places: &["tcltk", "tcl*", "tk*"], commands: &[] },
+    Supply { programs: &["R", "Rscript"], places: &["R"], commands: &["sh", "sed", "uname"] },
+    Supply { programs: &["node", "nodejs"], places: &["nodejs", "TRIPLE/nodejs"], commands: &[] },
+    Supply { programs: &["git"], places: &["git-core"], commands: &["sh", "ssh", "less"] },
+    Supply {
+        programs: &["cc", "c++", "gcc*", "g++*", "*-linux-gnu-gcc*", "*-linux-gnu-g++*", "clang*"],
+        places: &[
+            "gcc",
+            "gcc-cross",
+            "bfd-plugins",
+            "TRIPLE/*crt*.o",
+            "TRIPLE/bfd-plugins",
+            "TRIPLE/libc.*",
+            "TRIPLE/libc_nonshared.a",
+            "TRIPLE/libm.a",
+            "TRIPLE/libm-*.a",
+            "TRIPLE/libpthread.*",
+            "TRIPLE/libdl.*",
+            "TRIPLE/librt.*",
+            "TRIPLE/libutil.*",
+            "TRIPLE/libmvec.*",
+            "TRIPLE/libgcc_s.*",
+            "TRIPLE/libstdc++.*",
+        ],
+        commands: &["as", "ld", "ld.bfd", "ld.gold", "ar", "ranlib", "nm", "objcopy"],
+    },
+    Supply { programs: &["rustc", "cargo"], places: &[], commands: &["cc", "gcc", "ld"] },
+    Supply { programs: &["make", "gmake"], places: &[], commands: &["sh"] },
+    Supply { programs: &["npm", "npx", "yarn", "pnpm"], places: &[], commands: &["sh", "node"] },
+    Supply { programs: &["ssh", "scp", "sftp"], places: &["openssh"], commands: &["ssh"] },
+];
+
+/// Whether a name fits a pattern with `*`.
+pub fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
+            (0..=name.len())
+                .filter(|at| name.is_char_boundary(*at))
+                .any(|at| fits(rest, &name[at..]))
+        }),
+    }
+}
+
+/// Shells: what they are told by `-c` or in a file is a script.
+pub fn is_shell(name: &str) -> bool {
+    matches!(name, "sh" | "bash" | "rbash" | "dash" | "ash" | "zsh" | "ksh" | "mksh" | "busybox")
+}
+
+/// A command that starts the one behind its options: which options take a value, and how many
+/// operands come first.
+pub fn wrapper(name: &str) -> Option<(&'static str, usize)> {
+    Some(match name {
+        "env" => ("uCS", 0),
+        "nice" | "setsid" | "nohup" | "stdbuf" | "time" | "unbuffer" => ("nioef", 0),
+        "ionice" => ("cnp", 0),
+        "timeout" => ("ks", 1),
+        "xargs" => ("adEIiLlnPs", 0),
+        "sudo" | "doas" => ("ugCDhpRrTtU", 0),
+        "chrt" | "taskset" => ("TPD", 1),
+        "flock" => ("wE", 1),
+        "watch" => ("nd", 0),
+        "exec" => ("a", 0),
+        "command" | "builtin" | "xvfb-run" | "catchsegv" | "eatmydata" => ("", 0),
+        _ => return None,
+    })
+}
+
+/// What a shell does itself, without a program.
+pub fn is_builtin(name: &[u8]) -> bool {
+    const BUILTINS: [&str; 51] = [
+        ":",
+        "alias",
+        "bg",
+        "bind",
+        "break",
+        "cd",
+        "compgen",
+        "complete",
+        "continue",
+        "declare",
+        "dirs",
+        "disown",
+        "eval",
+        "exit",
+        "export",
+        "false",
+        "fc",
+        "fg",
+        "getopts",
+        "hash",
+        "help",
+        "history",
+        "jobs",
+        "let",
+        "local",
+        "logout",
+        "mapfile",
+        "popd",
+        "pushd",
+        "pwd",
+        "read",
+        "readarray",
+        "readonly",
+        "return",
+        "set",
+        "shift",
+        "shopt",
+        "suspend",
+        "times",
+        "trap",
+        "true",
+        "type",
+        "typeset",
+        "ulimit",
+        "umask",
+        "unalias",
+        "unset",
+        "wait",
+        ".",
+        "source",
+        "enable",
+    ];
+    BUILTINS.iter().any(|builtin| builtin.as_bytes() == name)
+}

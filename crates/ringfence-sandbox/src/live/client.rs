@@ -1,0 +1,267 @@
+//! `exec` from outside: asks a session's warden for a command, lends it the standard streams or
+//! a terminal, passes signals on, and waits for its end.
+
+use super::protocol::{INLINE, MOST, Reply, Request, Wish};
+use super::terminal::Relay;
+use crate::supervise::handled_signals;
+use ringfence_sys as sys;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use sys::Errno;
+use sys::fd::Watched;
+use sys::signal::Arrived;
+
+const SIGINT: i32 = 2;
+const SIGTERM: u8 = 15;
+const SIGCHLD: i32 = 17;
+const SIGCONT: i32 = 18;
+const SIGSTOP: i32 = 19;
+const SIGTSTP: i32 = 20;
+const SIGWINCH: i32 = 28;
+
+/// How long a command may take to end itself after a timeout's SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How a command of `exec` ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The exit code that stands for it.
+    pub code: u8,
+    /// A terminal's Ctrl-C ended it, and us.
+    pub interrupted: bool,
+    /// The time ran out.
+    pub timed_out: bool,
+}
+
+/// Why no command ran, or not to its end: the exit code that stands for it, and a sentence.
+pub type Failure = (u8, String);
+
+/// Connects to a session's socket.
+///
+/// # Errors
+/// `ENOENT` where there is none, `ECONNREFUSED` where the session has ended, and others.
+pub fn connect(socket: &Path) -> Result<OwnedFd, Errno> {
+    match sys::unix::connect(socket) {
+        // Too long for an address: by way of its directory, which has a number.
+        Err(Errno::ENAMETOOLONG) => short(socket, sys::unix::connect),
+        other => other,
+    }
+}
+
+/// Listens on a session's socket.
+///
+/// # Errors
+/// The file system's; those of a sandbox in which sockets are refused.
+pub fn listen(socket: &Path) -> Result<OwnedFd, Errno> {
+    match sys::unix::listen(socket) {
+        Err(Errno::ENAMETOOLONG) => short(socket, sys::unix::listen),
+        other => other,
+    }
+}
+
+/// Calls `f` with a short path to the same place.
+fn short<T>(path: &Path, f: impl FnOnce(&Path) -> Result<T, Errno>) -> Result<T, Errno> {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::ffi::OsStrExt;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::EINVAL);
+    };
+    let parent =
+        std::ffi::CString::new(parent.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+    let flags = sys::fd::PATH_ONLY;
+    let directory = sys::fd::open_at(sys::fd::CWD, &parent, flags, 0)?;
+    f(&Path::new(&format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name))
+}
+
+/// Whether the command should get a terminal of its own: input and output are one here.
+pub fn terminal_size() -> Option<[u16; 4]> {
+    if !(sys::fd::is_terminal(0) && sys::fd::is_terminal(1)) {
+        return None;
+    }
+    let input = std::io::stdin();
+    Some(sys::terminal::size(input.as_fd()).map(|size| size.0).unwrap_or_default())
+}
+
+/// Runs a command in the session behind a connection, to its end.
+///
+/// # Errors
+/// [`Failure`]: it cannot be executed, was not found, or its session ended.
+pub fn run(
+    connection: &OwnedFd,
+    request: &Request,
+    timeout: Option<Duration>,
+) -> Result<Finished, Failure> {
+    let failed =
+        |call: &str, errno: Errno| (125, format!("{call}: {} ({errno:?})", sys::describe(errno)));
+    sys::fd::ensure_standard_streams().map_err(|errno| failed("open(/dev/null)", errno))?;
+    let _ = sys::signal::set_mask(handled_signals());
+    let signals =
+        sys::signal::descriptor(handled_signals()).map_err(|errno| failed("signalfd", errno))?;
+    send(connection.as_fd(), request)?;
+    let mut exec = Exec {
+        connection: connection.as_fd(),
+        signals: signals.as_fd(),
+        relay: None,
+        deadline: timeout.map(|timeout| Instant::now() + timeout),
+        stopping: false,
+        interrupted: false,
+        timed_out: false,
+    };
+    loop {
+        if let Some(finished) = exec.turn()? {
+            return Ok(finished);
+        }
+    }
+}
+
+fn send(connection: BorrowedFd<'_>, request: &Request) -> Result<(), Failure> {
+    let bytes = request.encode();
+    if bytes.len() > MOST {
+        return Err((125, format!("the command line is too long ({} bytes)", bytes.len())));
+    }
+    let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let mut pass = vec![input.as_fd(), output.as_fd(), error.as_fd()];
+    if request.terminal.is_some() {
+        pass.clear();
+    }
+    let long = (bytes.len() > INLINE).then(|| sys::fd::in_memory(&bytes)).transpose();
+    let long = long.map_err(|errno| (125, format!("memfd_create: {}", sys::describe(errno))))?;
+    pass.extend(long.as_ref().map(AsFd::as_fd));
+    let message = if long.is_some() { b"M" } else { &bytes[..] };
+    sys::socket::send_with(connection, message, &pass).map_err(|errno| gone(Some(errno)))
+}
+
+fn gone(errno: Option<Errno>) -> Failure {
+    match errno {
+        None | Some(Errno::EPIPE | Errno::ECONNRESET) => {
+            (128 + 9, "the session ended, and the command with it".to_owned())
+        }
+        Some(errno) => (125, format!("the session cannot be asked: {}", sys::describe(errno))),
+    }
+}
+
+/// A command of `exec`, seen from outside.
+struct Exec<'a> {
+    connection: BorrowedFd<'a>,
+    signals: BorrowedFd<'a>,
+    relay: Option<Relay>,
+    deadline: Option<Instant>,
+    /// We asked for a stop: the report of it is no news.
+    stopping: bool,
+    interrupted: bool,
+    timed_out: bool,
+}
+
+impl Exec<'_> {
+    /// Waits once, and does what came; the end, if it came.
+    fn turn(&mut self) -> Result<Option<Finished>, Failure> {
+        let wait = self.deadline.map_or(-1, |deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
+        });
+        let read = |fd| Watched { fd, read: true, write: false };
+        let mut watched = vec![read(self.connection), read(self.signals)];
+        watched.extend(self.relay.iter().flat_map(Relay::watched));
+        let ready = sys::fd::poll(&watched, wait)
+            .map_err(|errno| (125, format!("ppoll: {}", sys::describe(errno))))?;
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            self.time_is_up();
+        }
+        if ready[1].read {
+            while let Ok(arrived) = sys::signal::take(self.signals) {
+                self.signal(arrived);
+            }
+        }
+        if let Some(relay) = self.relay.as_mut() {
+            relay.carry(&ready[2..]);
+        }
+        if ready[0].read { self.replies() } else { Ok(None) }
+    }
+
+    fn wish(&self, wish: Wish) {
+        // Without a session there will be no answer, and that is noticed.
+        let _ = sys::fd::send(self.connection, &wish.encode());
+    }
+
+    /// First SIGTERM, then after a grace the end.
+    fn time_is_up(&mut self) {
+        if self.timed_out {
+            self.deadline = None;
+            self.wish(Wish::Kill);
+            return;
+        }
+        self.timed_out = true;
+        self.deadline = Some(Instant::now() + GRACE);
+        self.wish(Wish::Signal(SIGTERM));
+        self.wish(Wish::Signal(SIGCONT as u8));
+    }
+
+    fn signal(&mut self, arrived: Arrived) {
+        match arrived.signal {
+            SIGCHLD => {}
+            SIGWINCH if self.relay.is_some() => {
+                if let Some(relay) = &self.relay {
+                    relay.resize();
+                }
+            }
+            SIGTSTP => {
+                self.stopping = true;
+                self.wish(Wish::Group(SIGSTOP as u8));
+                self.stop();
+            }
+            SIGCONT => self.wish(Wish::Group(SIGCONT as u8)),
+            signal if arrived.by_process => self.wish(Wish::Signal(signal as u8)),
+            signal => {
+                self.interrupted |= signal == SIGINT;
+                self.wish(Wish::Group(signal as u8));
+            }
+        }
+    }
+
+    /// Stops ourselves, with the terminal as it was; goes on when told to.
+    fn stop(&self) {
+        if let Some(relay) = &self.relay {
+            relay.restore();
+        }
+        sys::signal::raise_default(SIGSTOP);
+        if let Some(relay) = &self.relay {
+            relay.resume();
+        }
+    }
+
+    fn replies(&mut self) -> Result<Option<Finished>, Failure> {
+        let mut message = [0; 2048];
+        loop {
+            let received = sys::socket::receive_with(self.connection, &mut message, false);
+            let (length, descriptors) = match received {
+                Ok((length @ 1.., descriptors)) => (length, descriptors),
+                Err(Errno::EAGAIN) => return Ok(None),
+                Ok(_) => return Err(gone(None)),
+                Err(errno) => return Err(gone(Some(errno))),
+            };
+            match Reply::decode(&message[..length]) {
+                Some(Reply::Started) => {
+                    self.relay = descriptors.into_iter().next().map(Relay::new);
+                }
+                Some(Reply::Stopped(_)) if self.stopping => self.stopping = false,
+                Some(Reply::Stopped(_)) => self.stop(),
+                Some(Reply::Continued) | None => {}
+                Some(Reply::Failed(code, text)) => return Err((code, text)),
+                Some(Reply::Exited(code)) => return Ok(Some(self.finished(code, false))),
+                Some(Reply::Killed(signal)) => {
+                    let interrupted = self.interrupted && i32::from(signal) == SIGINT;
+                    return Ok(Some(self.finished(signal.saturating_add(128), interrupted)));
+                }
+            }
+        }
+    }
+
+    fn finished(&mut self, code: u8, interrupted: bool) -> Finished {
+        if let Some(mut relay) = self.relay.take() {
+            relay.print_rest();
+        }
+        let code = if self.timed_out { 124 } else { code };
+        Finished { code, interrupted, timed_out: self.timed_out }
+    }
+}

@@ -1,0 +1,251 @@
+//! The warden's half of `exec`: takes connections, starts what they ask for, says how it ended.
+//!
+//! Whoever connects is the session's own user, outside: the socket is in a directory of the
+//! user's alone that nothing inside can see. Both are checked here once more, for what a kernel
+//! or a policy could get wrong.
+
+use super::protocol::{INLINE, MOST, Reply, Request, Wish};
+use super::spawn::{Refusal, Spawner};
+use crate::descendants;
+use crate::plan::Tier;
+use ringfence_sys as sys;
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use sys::Errno;
+use sys::process::Change;
+
+/// Connections at once.
+const MOST_VISITS: usize = 512;
+/// What of a command's words fits into the message to the launcher.
+const REPORTED: usize = 3500;
+
+/// Message to the launcher: a command of `exec` executes.
+pub(crate) const STARTED: u8 = b'Q';
+/// Message to the launcher: a command of `exec` has ended.
+pub(crate) const ENDED: u8 = b'q';
+/// Message from the launcher: the socket to listen on.
+pub(crate) const LISTEN: u8 = b'L';
+
+const SIGKILL: i32 = 9;
+const SIGSTOP: i32 = 19;
+
+/// Somebody who is connected.
+struct Visit {
+    connection: OwnedFd,
+    /// The command that it asked for, while that runs: its number in the session, its process.
+    command: Option<(u32, i32)>,
+}
+
+/// Serves `exec`.
+pub(crate) struct Service {
+    listener: Option<OwnedFd>,
+    visits: Vec<Visit>,
+    spawner: Spawner,
+    tier: Tier,
+    /// Commands started so far.
+    started: u32,
+}
+
+impl Service {
+    pub fn new(spawner: Spawner, tier: Tier) -> Service {
+        Service { listener: None, visits: Vec::new(), spawner, tier, started: 0 }
+    }
+
+    /// The socket to take connections from.
+    pub fn listen(&mut self, listener: OwnedFd) {
+        self.listener = Some(listener);
+    }
+
+    /// What to watch.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let visits = self.visits.iter().map(|visit| visit.connection.as_fd());
+        self.listener.iter().map(AsFd::as_fd).chain(visits)
+    }
+
+    /// Does what the descriptors that are ready (in the order of [`Service::descriptors`]) ask for.
+    pub fn serve(&mut self, ready: &[bool], launcher: BorrowedFd<'_>) {
+        let (knocked, ready) = match (&self.listener, ready.split_first()) {
+            (Some(_), Some((knocked, rest))) => (*knocked, rest),
+            _ => (false, ready),
+        };
+        // From behind, so that leaving ones do not move those still to be looked at.
+        for at in (0..self.visits.len()).rev() {
+            if ready.get(at).copied().unwrap_or(false) && !self.hear(at, launcher) {
+                self.leave(at);
+            }
+        }
+        if knocked {
+            self.welcome(launcher);
+        }
+    }
+
+    /// Takes the waiting connections.
+    fn welcome(&mut self, launcher: BorrowedFd<'_>) {
+        while let Some(listener) = &self.listener
+            && let Ok(connection) = sys::unix::accept(listener.as_fd())
+        {
+            if !self.known(connection.as_fd()) || self.visits.len() >= MOST_VISITS {
+                // Closed: the client says so.
+                continue;
+            }
+            self.visits.push(Visit { connection, command: None });
+            // The request is usually there already.
+            let at = self.visits.len() - 1;
+            if !self.hear(at, launcher) {
+                self.leave(at);
+            }
+        }
+    }
+
+    /// The user's own process, and none of those inside: a namespace's numbers are its own, and a
+    /// process outside has none.
+    fn known(&self, connection: BorrowedFd<'_>) -> bool {
+        let Ok((pid, user, _)) = sys::socket::peer_credentials(connection) else { return false };
+        user == sys::identity::user() && (self.tier == Tier::Process || pid == 0)
+    }
+
+    /// Takes all messages of a visit; false: it is over.
+    fn hear(&mut self, at: usize, launcher: BorrowedFd<'_>) -> bool {
+        loop {
+            let visit = &self.visits[at];
+            // A request comes once; what follows is two bytes long.
+            let mut buffer = vec![0; if visit.command.is_none() { INLINE } else { 16 }];
+            let received = sys::socket::receive_with(visit.connection.as_fd(), &mut buffer, false);
+            let (length, descriptors) = match received {
+                Ok((length @ 1.., descriptors)) => (length, descriptors),
+                Err(Errno::EAGAIN) => return true,
+                _ => return false,
+            };
+            match visit.command {
+                Some((_, pid)) => wish(pid, &buffer[..length]),
+                None => {
+                    if let Err((code, text)) =
+                        self.begin(at, &buffer[..length], descriptors, launcher)
+                    {
+                        self.tell(at, &Reply::Failed(code, text), &[]);
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        at: usize,
+        message: &[u8],
+        descriptors: Vec<OwnedFd>,
+        launcher: BorrowedFd<'_>,
+    ) -> Result<(), Refusal> {
+        let refused = |why: &str| (125, why.to_owned());
+        let mut descriptors = descriptors.into_iter();
+        let long;
+        let message = match message {
+            // Nothing but descriptors: the last one is the request.
+            b"M" => {
+                let file = descriptors.next_back().ok_or_else(|| refused("no request came"))?;
+                long = sys::fd::content(file.as_fd(), MOST)
+                    .map_err(|_| refused("the command line is too long"))?;
+                &long[..]
+            }
+            message => message,
+        };
+        let request = Request::decode(message)
+            .ok_or_else(|| refused("the session was started by another version of ringfence"))?;
+        let mut master = None;
+        let streams: Vec<OwnedFd> = if let Some(size) = request.terminal {
+            let opened = sys::terminal::open(c"/dev/ptmx").and_then(|(ours, theirs)| {
+                sys::terminal::set_size(ours.as_fd(), sys::terminal::Size(size))?;
+                Ok((ours, theirs))
+            });
+            let (ours, theirs) = opened.map_err(|errno| {
+                let why = sys::describe(errno);
+                (125, format!("cannot open a terminal inside: {why} ({errno:?})"))
+            })?;
+            master = Some(ours);
+            vec![theirs]
+        } else {
+            descriptors.collect()
+        };
+        let streams = match &streams[..] {
+            [terminal] => [terminal.as_fd(); 3],
+            [input, output, error] => [input.as_fd(), output.as_fd(), error.as_fd()],
+            _ => return Err(refused("the standard streams did not come")),
+        };
+        let spawned = self.spawner.spawn(&request, &streams)?;
+        self.started += 1;
+        self.visits[at].command = Some((self.started, spawned.pid));
+        self.tell(at, &Reply::Started, &master.iter().map(AsFd::as_fd).collect::<Vec<_>>());
+        let words = [&spawned.path, &spawned.workdir].into_iter().chain(&request.argv);
+        let _ = sys::unix::send_about(launcher, &report(self.started, words), spawned.pid);
+        Ok(())
+    }
+
+    fn tell(&self, at: usize, reply: &Reply, pass: &[BorrowedFd<'_>]) {
+        // A client that is gone is noticed when it is listened to.
+        let _ = sys::socket::send_with(self.visits[at].connection.as_fd(), &reply.encode(), pass);
+    }
+
+    /// The client is gone, or was refused: so is its command.
+    fn leave(&mut self, at: usize) {
+        if let Some((_, pid)) = self.visits.remove(at).command {
+            end(pid);
+        }
+    }
+
+    /// Hears of a child's change; false when it is nobody's command.
+    pub fn changed(&mut self, pid: i32, change: Change, launcher: BorrowedFd<'_>) -> bool {
+        let own = |visit: &Visit| visit.command.is_some_and(|(_, own)| own == pid);
+        let Some(at) = self.visits.iter().position(own) else { return false };
+        let reply = match change {
+            Change::Exited(code) => Reply::Exited(code as u8),
+            Change::Killed(signal) => Reply::Killed(signal as u8),
+            Change::Stopped(signal) => Reply::Stopped(signal as u8),
+            Change::Continued => Reply::Continued,
+        };
+        self.tell(at, &reply, &[]);
+        if let (Some((number, _)), Reply::Exited(_) | Reply::Killed(_)) =
+            (self.visits[at].command, &reply)
+        {
+            self.visits.remove(at);
+            let message = [&[ENDED][..], &number.to_ne_bytes(), &reply.encode()].concat();
+            let _ = sys::fd::send(launcher, &message);
+        }
+        true
+    }
+}
+
+/// What the client wants done with its command, which has not been waited for: its number is its
+/// own.
+fn wish(pid: i32, message: &[u8]) {
+    let _ = match Wish::decode(message) {
+        Some(Wish::Signal(signal)) => sys::signal::kill(pid, i32::from(signal)),
+        // It began a session: its group has its number.
+        Some(Wish::Group(signal)) => sys::signal::kill(-pid, i32::from(signal)),
+        Some(Wish::Kill) => {
+            end(pid);
+            Ok(())
+        }
+        None => Ok(()),
+    };
+}
+
+/// Ends a command and what descends from it, as far as it did not leave its parents.
+fn end(pid: i32) {
+    let _ = sys::signal::kill(pid, SIGSTOP);
+    descendants::kill_all(pid);
+    let _ = sys::signal::kill(-pid, SIGKILL);
+    let _ = sys::signal::kill(pid, SIGKILL);
+}
+
+fn report<'a>(number: u32, words: impl Iterator<Item = &'a CString>) -> Vec<u8> {
+    let mut message = [&[STARTED][..], &number.to_ne_bytes()].concat();
+    for word in words {
+        message.extend_from_slice(word.as_bytes_with_nul());
+        if message.len() > REPORTED {
+            message.truncate(REPORTED);
+            break;
+        }
+    }
+    message
+}

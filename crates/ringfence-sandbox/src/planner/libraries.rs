@@ -1,0 +1,113 @@
+//! `--libs exact`: in directories of libraries, only what the command needs.
+//!
+//! What that is comes with the facts, found by reading the command's files. It narrows: nothing
+//! is granted here that the policy does not grant. Trees that hold a directory of libraries are
+//! granted by their other parts, and in its place its files one by one; each is a mount of its
+//! own, which costs some ten microseconds, holds no copy, and is never stale.
+
+use super::grants::{Grant, Grants};
+use super::{PlanError, Planning, built_in};
+use crate::facts::Kind;
+use ringfence_policy::{Access, Source};
+use std::path::{Path, PathBuf};
+
+fn exact() -> Source {
+    built_in("the command needs it (--libs exact)")
+}
+
+/// Narrows the grants, if the policy asks for it.
+pub(super) fn narrow(grants: &mut Grants, planning: &Planning<'_>) -> Result<(), PlanError> {
+    if !planning.policy.exact_libraries {
+        return Ok(());
+    }
+    let Some(libraries) = &planning.facts.libraries else {
+        return Err(PlanError::NoCommand);
+    };
+    let mut trees: Vec<(PathBuf, Grant)> = Vec::new();
+    let mut narrowed: Vec<&PathBuf> = Vec::new();
+    for root in &libraries.roots {
+        let Some((tree, grant)) = grants.covering(root) else { continue };
+        if grant.write || tree == Path::new("/") {
+            let why = "--libs exact cannot narrow it: name what is needed of it, read-only";
+            return Err(PlanError::unenforceable(&grant.rule, why));
+        }
+        narrowed.push(root);
+        if !trees.iter().any(|(known, _)| known == tree) {
+            trees.push((tree.to_owned(), grant.clone()));
+        }
+    }
+    for (tree, grant) in trees {
+        grants.trees.remove(&tree);
+        split(grants, planning, &tree, &grant, &libraries.roots);
+    }
+    let inside = |path: &Path| narrowed.iter().any(|root| path != **root && path.starts_with(root));
+    for rule in &planning.policy.paths {
+        let write = match rule.access {
+            Access::Write => true,
+            Access::Read => false,
+            Access::Deny | Access::Protect => continue,
+        };
+        if inside(&rule.path) {
+            add(grants, planning, &rule.path, write, &rule.source);
+        }
+    }
+    for path in libraries.directories.iter().chain(&libraries.files) {
+        if inside(path) && grants.covering(path).is_none() {
+            add(grants, planning, path, false, &exact());
+        }
+    }
+    for (link, target) in &libraries.links {
+        if inside(link) && grants.covering(link).is_none() {
+            grants.links.insert(link.clone(), target.clone());
+        }
+    }
+    let denials = std::mem::take(&mut grants.denials);
+    grants.denials =
+        denials.into_iter().filter(|denial| grants.covering(&denial.path).is_some()).collect();
+    Ok(())
+}
+
+/// Grants one path, unless it is denied or gone.
+fn add(grants: &mut Grants, planning: &Planning<'_>, path: &Path, write: bool, rule: &Source) {
+    if grants.denials.iter().any(|denial| path.starts_with(&denial.path)) {
+        return;
+    }
+    let directory = match planning.paths.kind(path) {
+        Kind::Absent | Kind::Symlink(_) => return,
+        Kind::File => false,
+        Kind::Directory => true,
+    };
+    let grant = Grant { write, directory, rule: rule.clone() };
+    grants.trees.insert(path.to_owned(), grant);
+}
+
+/// Grants a tree by its parts, without the roots in it.
+fn split(
+    grants: &mut Grants,
+    planning: &Planning<'_>,
+    tree: &Path,
+    grant: &Grant,
+    roots: &[PathBuf],
+) {
+    if roots.iter().any(|root| root == tree) {
+        return;
+    }
+    for name in planning.paths.list(tree) {
+        let path = tree.join(name);
+        if roots.iter().any(|root| root.starts_with(&path)) {
+            split(grants, planning, &path, grant, roots);
+            continue;
+        }
+        let directory = match planning.paths.kind(&path) {
+            Kind::Absent => continue,
+            Kind::Symlink(target) => {
+                grants.links.insert(path, target);
+                continue;
+            }
+            Kind::File => false,
+            Kind::Directory => true,
+        };
+        let grant = Grant { directory, ..grant.clone() };
+        grants.trees.entry(path).or_insert(grant);
+    }
+}

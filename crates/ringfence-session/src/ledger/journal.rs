@@ -1,0 +1,165 @@
+//! The journal: what a session's launcher writes, one line of JSON for each thing that happened.
+//!
+//! It is all that the record needs while the session lives: appending is one `write(2)`, which a
+//! kill cannot take back, and no database has to be made before a command that runs for a
+//! millisecond has ended. Readers fill `session.db` from it ([`super::ingest`]).
+
+use super::event::{Ended, Event, Process};
+use crate::error::{Result, SessionError};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The journal's name in a session's directory.
+pub(crate) const NAME: &str = "journal";
+/// The layout of its lines.
+pub(super) const VERSION: i64 = 1;
+/// A line of an end is far shorter than this.
+const TAIL: u64 = 4096;
+/// No line of ours is longer.
+const LONGEST: u64 = 16 * 1024 * 1024;
+
+/// The first line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Head {
+    pub version: i64,
+    pub id: String,
+    pub name: Option<String>,
+    pub argv: Vec<String>,
+    pub cwd: String,
+    pub tier: String,
+    /// The launcher's.
+    pub pid: i32,
+    /// Microseconds since the epoch.
+    pub at: i64,
+    /// The session is recorded; else it is only known while it lives.
+    pub record: bool,
+}
+
+/// The last line, if the launcher lived to write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Tail {
+    pub at: i64,
+    pub ended: Ended,
+    /// Events that were too many to be kept.
+    pub lost: u64,
+}
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Line {
+    Start(Head),
+    Event { at: i64, by: Option<Process>, what: Event },
+    End(Tail),
+}
+
+impl Line {
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+}
+
+/// An event's line, without copying what it says.
+pub(super) fn event(at: i64, by: Option<&Process>, what: &Event) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Borrowed<'a> {
+        Event { at: i64, by: Option<&'a Process>, what: &'a Event },
+    }
+    encode(&Borrowed::Event { at, by, what })
+}
+
+fn encode(line: &impl Serialize) -> Vec<u8> {
+    // Nothing in a line can fail to be written.
+    let mut bytes = serde_json::to_vec(line).unwrap_or_default();
+    bytes.push(b'\n');
+    bytes
+}
+
+/// Makes a journal, locked for as long as the file is open.
+pub(super) fn create(directory: &Path) -> Result<(File, PathBuf)> {
+    let path = directory.join(NAME);
+    let mut options = File::options();
+    options.append(true).create_new(true).mode(0o600);
+    let file = options.open(&path).map_err(|error| SessionError::call("open", &path, error))?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|error| SessionError::call("flock", &path, error))?;
+    Ok((file, path))
+}
+
+/// Opens the journal of a session for one more line, from another process.
+pub(super) fn open_to_append(directory: &Path) -> Result<(File, PathBuf)> {
+    let path = directory.join(NAME);
+    let file = File::options().append(true).open(&path);
+    Ok((file.map_err(|error| SessionError::call("open", &path, error))?, path))
+}
+
+/// Writes lines, whole. A line that a full disk cut off is ended by the next writer's.
+pub(super) fn append(mut file: &File, path: &Path, lines: &[u8]) -> Result<()> {
+    file.write_all(lines).map_err(|error| SessionError::call("write", path, error))
+}
+
+/// A session's launcher lives: it holds the lock.
+pub(crate) fn live(directory: &Path) -> bool {
+    let file = File::open(directory.join(NAME));
+    file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+}
+
+/// The first line and the last one, and whether the launcher lives.
+pub(super) fn ends(directory: &Path) -> Result<(Head, Option<Tail>, bool)> {
+    let path = directory.join(NAME);
+    let failed = |error| SessionError::call("read", &path, error);
+    let file = File::open(&path).map_err(|error| SessionError::call("open", &path, error))?;
+    // First whether it lives, then what it wrote last: else an end between could be missed.
+    let live = flock(&file, FlockOperation::NonBlockingLockShared).is_err();
+    let mut reader = BufReader::new(&file);
+    let head = head(&mut reader, &path)?;
+    let length = file.metadata().map_err(failed)?.len();
+    reader.seek(SeekFrom::Start(length.saturating_sub(TAIL))).map_err(failed)?;
+    let mut last = Vec::new();
+    reader.take(TAIL).read_to_end(&mut last).map_err(failed)?;
+    let tail = last.split(|&byte| byte == b'\n').rev().find_map(|line| {
+        if !line.starts_with(b"{\"end\"") {
+            return None;
+        }
+        let Ok(Line::End(tail)) = serde_json::from_slice(line) else { return None };
+        Some(tail)
+    });
+    Ok((head, tail, live))
+}
+
+/// Reads the first line.
+pub(super) fn head(reader: &mut impl BufRead, path: &Path) -> Result<Head> {
+    #[derive(Deserialize)]
+    struct Version {
+        start: Number,
+    }
+    #[derive(Deserialize)]
+    struct Number {
+        version: i64,
+    }
+    let corrupt = |what: &str| SessionError::Corrupt { path: path.to_owned(), what: what.into() };
+    let mut line = Vec::new();
+    next_line(reader, &mut line).map_err(|error| SessionError::call("read", path, error))?;
+    let version: Version =
+        serde_json::from_slice(&line).map_err(|_| corrupt("it does not begin with a start"))?;
+    if version.start.version > VERSION {
+        let (found, known) = (version.start.version, VERSION);
+        return Err(SessionError::Newer { path: path.to_owned(), found, known });
+    }
+    match serde_json::from_slice(&line) {
+        Ok(Line::Start(head)) => Ok(head),
+        _ => Err(corrupt("its first line is no start")),
+    }
+}
+
+/// Reads one whole line; false at the end, where the last line may not be whole yet.
+pub(super) fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
+    line.clear();
+    reader.take(LONGEST).read_until(b'\n', line)?;
+    Ok(line.last() == Some(&b'\n'))
+}

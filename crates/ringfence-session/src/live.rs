@@ -1,0 +1,43 @@
+//! Sessions that run: found without a database, since `exec` is made of microseconds.
+
+use crate::ledger::{self, Session};
+use crate::place;
+use std::path::PathBuf;
+
+/// The socket of `exec` in a session's directory.
+pub const SOCKET: &str = "control.sock";
+
+/// The identifier of the running session that has a name.
+pub fn named(name: &str) -> Option<String> {
+    let sessions = place::sessions().ok()?;
+    let target = std::fs::read_link(sessions.join(place::NAMES).join(name)).ok()?;
+    let directory = sessions.join(target.file_name()?);
+    ledger::live(&directory)
+        .then(|| target.file_name().unwrap_or_default().to_string_lossy().into())
+}
+
+/// Where the socket of a session is, if the word is its identifier or its name: in the order in
+/// which they are to be tried.
+pub fn sockets(word: &str) -> Vec<PathBuf> {
+    let Ok(sessions) = place::sessions() else { return Vec::new() };
+    let mut places = Vec::new();
+    if ledger::check_id(word).is_ok() {
+        places.push(sessions.join(word).join(SOCKET));
+    }
+    if place::check_name(word).is_ok() {
+        let named = sessions.join(place::NAMES).join(word).join(SOCKET);
+        // Nobody calls a session by eight digits.
+        let at = if word.len() == 8 { places.len() } else { 0 };
+        places.insert(at, named);
+    }
+    places
+}
+
+/// The session that a word names by any of its ways, and where its socket is.
+///
+/// # Errors
+/// There is none, with the nearest that there is; several begin so.
+pub fn find(word: &str) -> crate::Result<(Session, PathBuf)> {
+    let directory = crate::cli::find(word)?;
+    Ok((ledger::session(&directory)?, directory.join(SOCKET)))
+}

@@ -1,0 +1,113 @@
+//! Pseudo terminals (pty(7)) and the mode and size of terminals (tty_ioctl(2)).
+
+use crate::fd::owned;
+use crate::{Result, sys};
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+/// Rows, columns, and pixels across and down (`struct winsize`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Size(pub [u16; 4]);
+
+/// How a terminal treats what is typed and printed.
+#[derive(Clone, Copy)]
+pub struct Mode(libc::termios);
+
+impl std::fmt::Debug for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mode").finish_non_exhaustive()
+    }
+}
+
+/// A new pseudo terminal of the devpts file system behind `multiplexer` (`/dev/ptmx`): (master,
+/// slave). The slave is opened by the master, not by a path that could lead elsewhere
+/// (`TIOCGPTPEER`, Linux 4.13); it is nobody's controlling terminal yet.
+///
+/// # Errors
+/// `ENOENT`, `ENOSPC` past the limit of terminals.
+pub fn open(multiplexer: &CStr) -> Result<(OwnedFd, OwnedFd)> {
+    let flags = libc::O_RDWR | libc::O_NOCTTY;
+    let master = crate::fd::open_at(crate::fd::CWD, multiplexer, flags, 0)?;
+    let unlocked = 0i32;
+    // SAFETY: the operation reads the four bytes of `unlocked`.
+    unsafe { sys!(ioctl, master.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked) }?;
+    let flags = flags | libc::O_CLOEXEC;
+    // SAFETY: takes numbers only.
+    let slave = unsafe { sys!(ioctl, master.as_raw_fd(), libc::TIOCGPTPEER, flags) }?;
+    Ok((master, owned(slave)))
+}
+
+/// The size of a terminal.
+///
+/// # Errors
+/// `ENOTTY`.
+pub fn size(terminal: BorrowedFd<'_>) -> Result<Size> {
+    let mut size = Size::default();
+    // SAFETY: the operation fills a `struct winsize`, whose layout `Size` has.
+    unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) }?;
+    Ok(size)
+}
+
+/// Sets the size of a terminal; of a master, that of its slave, whose programs are told.
+///
+/// # Errors
+/// `ENOTTY`.
+pub fn set_size(terminal: BorrowedFd<'_>, size: Size) -> Result<()> {
+    // SAFETY: the operation reads a `struct winsize`, whose layout `Size` has.
+    unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) }.map(drop)
+}
+
+/// The mode of a terminal.
+///
+/// # Errors
+/// `ENOTTY`.
+pub fn mode(terminal: BorrowedFd<'_>) -> Result<Mode> {
+    // SAFETY: termios is plain numbers, for which all zeroes are valid.
+    let mut mode: libc::termios = unsafe { MaybeUninit::zeroed().assume_init() };
+    // SAFETY: the operation fills the kernel's shorter structure, which libc's begins with.
+    unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TCGETS, &raw mut mode) }?;
+    Ok(Mode(mode))
+}
+
+/// Sets the mode of a terminal, after what was written has been printed.
+///
+/// # Errors
+/// `ENOTTY`.
+pub fn set_mode(terminal: BorrowedFd<'_>, mode: &Mode) -> Result<()> {
+    // SAFETY: the operation reads the kernel's shorter structure, which libc's begins with.
+    unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TCSETSW, &raw const mode.0) }.map(drop)
+}
+
+impl Mode {
+    /// As cfmakeraw(3): every byte goes through as it is.
+    #[must_use]
+    pub fn raw(mut self) -> Mode {
+        // SAFETY: the pointer is to a termios.
+        unsafe { libc::cfmakeraw(&raw mut self.0) };
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_raw_terminal_passes_every_byte_and_has_a_size() {
+        let (master, slave) = open(c"/dev/ptmx").expect("a pseudo terminal");
+        assert!(crate::fd::is_terminal(slave.as_raw_fd()));
+        let former = mode(slave.as_fd()).expect("a terminal");
+        set_mode(slave.as_fd(), &former.raw()).expect("a terminal");
+        crate::fd::write_all(master.as_fd(), b"\x03\x04\x1a\r").expect("written");
+        let mut buffer = [0; 16];
+        assert_eq!(crate::fd::read(slave.as_fd(), &mut buffer), Ok(4));
+        assert_eq!(&buffer[..4], b"\x03\x04\x1a\r");
+        set_size(master.as_fd(), Size([30, 100, 0, 0])).expect("a terminal");
+        assert_eq!(size(slave.as_fd()), Ok(Size([30, 100, 0, 0])));
+        let (read, _write) = crate::fd::pipe().expect("a pipe");
+        assert!(size(read.as_fd()).is_err() && mode(read.as_fd()).is_err());
+    }
+}
