@@ -70,7 +70,6 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     trace.mark("policy");
     let mut facts = Facts::quick(limits_wanted(&policy));
     crate::libraries::find(&policy, &argv, &mut facts);
-    crate::libraries::find(&policy, &argv, &mut facts);
     trace.mark("facts");
     let session = session_id();
     let record = Record::of(parsed, &session, &argv)?;
@@ -79,6 +78,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let announce_start = status.wanted();
     let order = Order { argv, session, announce: announce_start, filter, keeper: Some(keeper) };
     let mut plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
+    let layers = crate::overlay::begin(&mut plan, &order.session, parsed.has("dry-run"))?;
     trace.mark("plan");
     announce(&plan);
     let started = |plan: &Plan| status.started(&order.session, plan);
@@ -104,7 +104,8 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
             status.failed(&order.session, fault);
         }
     }
-    Ok(finish(&outcome?, &plan, &status, &order.session))
+    let code = finish(&outcome?, &plan, &status, &order.session);
+    Ok(layers.map_or(code, |layers| layers.end(code)))
 }
 
 /// Where a command that the sandbox cannot see is on the host, and what would grant it.
