@@ -20,6 +20,7 @@ pub mod dns;
 pub mod first;
 mod flow;
 pub mod gateway;
+pub mod inspect;
 pub mod listeners;
 pub mod names;
 mod proxy;
@@ -32,6 +33,7 @@ mod serve;
 pub mod upstream;
 
 pub use capture::Capture;
-pub use decision::{Event, NetDecision, Sink, Way};
+pub use decision::{Event, Exchange, NetDecision, Sink, Way};
 pub use gateway::Gateway;
+pub use inspect::Inspection;
 pub use listeners::Listeners;
