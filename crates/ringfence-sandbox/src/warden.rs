@@ -95,6 +95,8 @@ impl Watch<'_> {
     fn signal(&self, arrived: Arrived) {
         match arrived.signal {
             SIGCHLD => {}
+            // What is inside has no business with us; it can signal the command itself.
+            _ if self.tier == Tier::Namespace && !arrived.from_outside => {}
             signal if signal == sys::signal::parent_death() => self.orphaned(),
             // A terminal's signals reach the command by themselves.
             signal if arrived.by_process => {
