@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod calls;
 pub mod capture;
 pub mod decision;
 pub mod dns;
@@ -21,6 +22,7 @@ pub mod first;
 mod flow;
 pub mod gateway;
 pub mod inspect;
+mod inward;
 pub mod listeners;
 pub mod names;
 mod proxy;
@@ -30,6 +32,7 @@ mod requests;
 pub mod resolver;
 pub mod rules;
 mod serve;
+mod unix;
 pub mod upstream;
 
 pub use capture::Capture;

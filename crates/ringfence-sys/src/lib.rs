@@ -7,6 +7,7 @@
 
 pub mod caller;
 pub mod caps;
+pub mod diag;
 pub mod fd;
 pub mod file;
 pub mod identity;

@@ -227,7 +227,8 @@ fn ruleset(plan: &Landlock, prepared: &Prepared<'_>) -> Result<landlock::Ruleset
             Err(Errno::ENOENT | Errno::ELOOP) => continue,
             Err(errno) => return Err(at(errno)),
         };
-        let wanted = rights(group, plan.abi);
+        let sockets = if plan.ports.is_some() { access::MAKE_SOCK } else { 0 };
+        let wanted = rights(group, plan.abi) & !sockets;
         match ruleset.allow(handle.as_fd(), wanted) {
             // Directory rights on a file: the kernel's word is EINVAL.
             Err(Errno::EINVAL) => {

@@ -23,7 +23,6 @@ use crate::network::{Filter, Network};
 use crate::plan::{EnvironmentStep, LimitStep, MountOp, Plan, Tier};
 use crate::supervise::{self, Outcome};
 use crate::trace::Trace;
-use ringfence_net::publish::Handler;
 use ringfence_policy::NetworkMode;
 use ringfence_sys as sys;
 use std::ffi::{CString, OsString};
@@ -166,7 +165,7 @@ fn run_under_our_umask(
         started: &|| started(plan),
         enforce: &|| guarding.enforce(Some(&order.session)),
         metadata: crate::metadata::of(plan, private.as_ref()),
-        publish: Handler::new(plan.publish.clone()),
+        publish: crate::network::handler(plan),
         keeper: order.keeper.as_deref(),
         plan,
     };
