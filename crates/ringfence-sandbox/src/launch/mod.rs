@@ -165,7 +165,7 @@ fn run_under_our_umask(
         started: &|| started(plan),
         enforce: &|| guarding.enforce(Some(&order.session)),
         metadata: crate::metadata::of(plan, private.as_ref()),
-        publish: crate::network::handler(plan),
+        publish: crate::sockets::handler(plan),
         keeper: order.keeper.as_deref(),
         plan,
     };
