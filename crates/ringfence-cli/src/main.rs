@@ -12,6 +12,7 @@ mod import;
 mod libraries;
 mod monitor;
 mod options;
+mod overlay;
 mod plan;
 mod profiles;
 mod record;

@@ -1,6 +1,6 @@
 //! `--monitor`: decisions about the network, a line each, as they are made.
 
-use ringfence_net::{Event, NetDecision, Way};
+use ringfence_net::{Event, Exchange, NetDecision, Way};
 use ringfence_policy::{NetworkMode, Policy};
 use ringfence_sandbox::network::Filter;
 use std::sync::Arc;
@@ -35,8 +35,35 @@ fn line(decision: &NetDecision) -> String {
             }
         }
         Event::Failed(why) => format!("failed {place}: {why}"),
+        Event::Request(exchange) => {
+            let ringfence_net::Exchange { method, path, status, refused, .. } = &**exchange;
+            let verdict = if refused.is_some() { "denied" } else { "allowed" };
+            let why = refused.as_ref().map_or(String::new(), |why| format!(": {why}"));
+            let status = status.map_or(String::new(), |status| format!(" ({status})"));
+            format!("{verdict} {method} {}{path}{status}{why}", decision.host)
+        }
         Event::Closed { sent, received, duration } => {
             format!("closed {place}: {sent} bytes sent, {received} received, {duration:.1?}")
         }
+        Event::Request(exchange) => request(&place, exchange, decision),
     }
+}
+
+fn request(place: &str, exchange: &Exchange, decision: &NetDecision) -> String {
+    let Exchange { method, path, sent, received, duration, .. } = exchange;
+    let asked = format!("{method} {place}{path}");
+    if let Some(why) = &exchange.refused {
+        let remedy = decision.decision.as_ref().and_then(|decision| decision.remedy.as_ref());
+        return match remedy {
+            Some(remedy) => format!("denied {asked}: {why}; to allow it: {remedy}"),
+            None => format!("denied {asked}: {why}"),
+        };
+    }
+    let status =
+        exchange.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
+    let injected = match exchange.injected.join(", ") {
+        names if names.is_empty() => names,
+        names => format!(", with {names}"),
+    };
+    format!("{status} {asked}{injected}: {sent} bytes sent, {received} received, {duration:.1?}")
 }

@@ -97,6 +97,8 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     trace.mark("facts");
     order.filter = record.listen(crate::monitor::filter(&policy, parsed.has("monitor")));
     let mut plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
+    let dry_run = parsed.has("dry-run");
+    let layers = crate::overlay::begin(&mut plan, &order.session_name(), dry_run)?;
     trace.mark("plan");
     announce(&plan);
     let started = |plan: &Plan| status.started(&order.session_name(), plan);
@@ -111,7 +113,8 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         }
         other => other,
     };
-    conclude(result, &plan, &order, &status, &record)
+    let code = conclude(result, &plan, &order, &status, &record)?;
+    Ok(layers.map_or(code, |layers| layers.end(code)))
 }
 
 /// What the user is told of the end, and the exit code.

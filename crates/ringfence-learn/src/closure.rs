@@ -78,6 +78,9 @@ pub struct Closure {
 /// A file that the loader would take, and what it says.
 type Fitting = (PathBuf, Rc<Object>);
 
+/// The file for a name, and its variants for some processors.
+type Found = (Option<Fitting>, Vec<Fitting>);
+
 /// Finds closures; remembers what it read.
 pub struct Finder<'h, 'a> {
     host: &'h Host<'a>,
@@ -86,6 +89,8 @@ pub struct Finder<'h, 'a> {
     cache: Option<Cache>,
     objects: HashMap<PathBuf, Option<Rc<Object>>>,
     hwcaps: HashMap<PathBuf, Vec<PathBuf>>,
+    /// What names lead to where no object says otherwise.
+    usual: HashMap<(Vec<u8>, Machine), Found>,
 }
 
 impl<'h, 'a> Finder<'h, 'a> {
@@ -98,6 +103,7 @@ impl<'h, 'a> Finder<'h, 'a> {
             cache: None,
             objects: HashMap::new(),
             hwcaps: HashMap::new(),
+            usual: HashMap::new(),
         }
     }
 
@@ -122,8 +128,8 @@ impl<'h, 'a> Finder<'h, 'a> {
             Kind::Absent | Kind::Directory | Kind::Other => None,
             Kind::File(_) => self.host.open(path).and_then(|file| elf::parse(&file)).map(Rc::new),
             Kind::Link(_) => {
-                let real = self.host.resolve(path)?.real;
-                self.object(&real)
+                let found = self.host.resolve(path)?;
+                self.object(&found.real)
             }
         };
         self.objects.insert(path.to_owned(), object.clone());
@@ -221,28 +227,39 @@ impl<'h, 'a> Finder<'h, 'a> {
     }
 
     /// The file for a name, and its variants.
-    fn find(
-        &mut self,
-        closure: &Closure,
-        name: &[u8],
-        by: usize,
-        machine: Machine,
-    ) -> (Option<Fitting>, Vec<Fitting>) {
-        let origin = self.origin(closure, by);
+    fn find(&mut self, closure: &Closure, name: &[u8], by: usize, machine: Machine) -> Found {
         if name.contains(&b'/') {
-            let paths = search::expand(name, &origin, machine);
+            let paths = search::expand(name, &self.origin(closure, by), machine);
             let mut paths = paths.iter().map(|path| PathBuf::from(OsStr::from_bytes(path)));
             let found = paths.find_map(|path| self.fitting(&path, machine));
             return (found, Vec::new());
         }
         let file = Path::new(OsStr::from_bytes(name));
         let mut variants = Vec::new();
-        for directory in self.before_cache(closure, by, &origin, machine) {
+        for directory in self.before_cache(closure, by, machine) {
             let found = self.look_in(&directory, file, machine, &mut variants);
             if found.is_some() || !variants.is_empty() {
                 return (found, variants);
             }
         }
+        let musl = closure.loader == Some(Loader::Musl);
+        if musl || closure.objects[by].object.no_default {
+            return self.find_last(closure, name, by, machine);
+        }
+        // For most, this depends on the name alone, and many need the same.
+        let key = (name.to_vec(), machine);
+        if let Some(known) = self.usual.get(&key) {
+            return known.clone();
+        }
+        let found = self.find_last(closure, name, by, machine);
+        self.usual.insert(key, found.clone());
+        found
+    }
+
+    /// The cache, and the directories of the system.
+    fn find_last(&mut self, closure: &Closure, name: &[u8], by: usize, machine: Machine) -> Found {
+        let file = Path::new(OsStr::from_bytes(name));
+        let mut variants = Vec::new();
         let loader = closure.loader.unwrap_or(Loader::Glibc);
         let defaults = if loader == Loader::Musl {
             closure.musl.clone()
@@ -262,32 +279,26 @@ impl<'h, 'a> Finder<'h, 'a> {
                 return (found, variants);
             }
         }
-        if !no_default {
-            for directory in defaults {
-                let found = self.look_in(&directory, file, machine, &mut variants);
-                if found.is_some() || !variants.is_empty() {
-                    return (found, variants);
-                }
+        for directory in defaults.into_iter().filter(|_| !no_default) {
+            let found = self.look_in(&directory, file, machine, &mut variants);
+            if found.is_some() || !variants.is_empty() {
+                return (found, variants);
             }
         }
         (None, variants)
     }
 
     /// The directories that come before the cache.
-    fn before_cache(
-        &self,
-        closure: &Closure,
-        by: usize,
-        origin: &Path,
-        machine: Machine,
-    ) -> Vec<PathBuf> {
+    fn before_cache(&self, closure: &Closure, by: usize, machine: Machine) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let library_path = self.surroundings.library_path.as_slice();
         // `;` separates as well (ld.so(8)).
         let library_path: Vec<u8> =
             library_path.iter().map(|byte| if *byte == b';' { b':' } else { *byte }).collect();
-        let from_environment =
-            || search::directories(&library_path, &self.origin(closure, 0), machine);
+        let from_environment = || match library_path.is_empty() {
+            true => Vec::new(),
+            false => search::directories(&library_path, &self.origin(closure, 0), machine),
+        };
         let chain = std::iter::successors(Some(by), |at| closure.objects[*at].parent);
         if closure.loader == Some(Loader::Musl) {
             found.extend(from_environment());
@@ -313,7 +324,7 @@ impl<'h, 'a> Finder<'h, 'a> {
         }
         found.extend(from_environment());
         if let Some(path) = &closure.objects[by].object.runpath {
-            found.extend(search::directories(path, origin, machine));
+            found.extend(search::directories(path, &self.origin(closure, by), machine));
         }
         found
     }
@@ -322,7 +333,7 @@ impl<'h, 'a> Finder<'h, 'a> {
     fn origin(&self, closure: &Closure, at: usize) -> PathBuf {
         let path = &closure.objects[at].path;
         let resolved = (at == 0).then(|| self.host.resolve(path)).flatten();
-        let path = resolved.map_or_else(|| path.clone(), |resolved| resolved.real);
+        let path = resolved.as_ref().map_or(path, |resolved| &resolved.real);
         path.parent().unwrap_or(Path::new("/")).to_owned()
     }
 

@@ -6,7 +6,7 @@ use crate::host::{Entry, Host, Kind};
 use crate::nss;
 use crate::supplies::{self, fits};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -32,6 +32,9 @@ const DATA: [&str; 4] = ["locale", "os-release", "ssl", "terminfo"];
 /// nobody looks for libraries in them.
 const LEAVES: [&str; 7] =
     ["dist-packages", "gconv", "locale", "node_modules", "site-packages", "ssl", "terminfo"];
+
+/// Where Perl and Python keep their modules that are libraries: nobody looks beside them.
+const COMPILED: [&str; 2] = ["auto", "lib-dynload"];
 
 /// Bounds of looking into a directory.
 const MOST_NAMES: usize = 8192;
@@ -71,7 +74,7 @@ pub struct Answer {
 pub(crate) struct Collector<'h, 'a> {
     pub(crate) finder: Finder<'h, 'a>,
     pub(crate) answer: Answer,
-    hints: HashMap<PathBuf, Rc<Hints>>,
+    hints: HashMap<(PathBuf, bool), Rc<Hints>>,
     closed: HashSet<PathBuf>,
     objects: usize,
     nsswitch: Option<Vec<u8>>,
@@ -95,7 +98,7 @@ impl<'h, 'a> Collector<'h, 'a> {
             if let Some(found) = host.resolve(&directory)
                 && host.kind(&found.real) == Kind::Directory
             {
-                collector.answer.roots.insert(found.real);
+                collector.answer.roots.insert(found.real.clone());
             }
         }
         let roots = collector.answer.roots.clone();
@@ -135,9 +138,9 @@ impl<'h, 'a> Collector<'h, 'a> {
     /// without links.
     pub(crate) fn place(&mut self, path: &Path, how: &str, by: Option<&Path>) -> Option<PathBuf> {
         let found = self.host().resolve(path)?;
-        for (link, target) in found.links {
-            if self.in_root(&link) {
-                self.answer.links.insert(link, target);
+        for (link, target) in &found.links {
+            if self.in_root(link) {
+                self.answer.links.insert(link.clone(), target.clone());
             }
         }
         self.reason(&found.real, how, by);
@@ -154,7 +157,7 @@ impl<'h, 'a> Collector<'h, 'a> {
                 _ => _ = self.answer.files.insert(found.real.clone()),
             }
         }
-        Some(found.real)
+        Some(found.real.clone())
     }
 
     /// Looks for programs and libraries in a directory of the set: what they need is needed.
@@ -163,20 +166,23 @@ impl<'h, 'a> Collector<'h, 'a> {
         while let Some((directory, depth)) = waiting.pop() {
             let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
             let commands = matches!(name, "bin" | "sbin" | "libexec") || name.ends_with("-core");
-            for (name, kind) in self.host().entries(&directory, MOST_NAMES) {
+            let entries = self.host().entries(&directory, MOST_NAMES);
+            let compiled = entries.iter().any(|(name, _)| COMPILED.iter().any(|one| one == name));
+            for (name, kind) in entries {
                 let path = directory.join(&name);
                 let name = name.as_bytes();
                 let library = memchr::memmem::find(name, b".so").is_some();
                 let program = !name.contains(&b'.');
                 match kind {
                     Entry::Directory if depth < DEEPEST => {
-                        if !LEAVES.iter().any(|leaf| leaf.as_bytes() == name) {
+                        let known = |list: &[&str]| list.iter().any(|one| one.as_bytes() == name);
+                        if !known(&LEAVES) && (!compiled || known(&COMPILED)) {
                             waiting.push((path, depth + 1));
                         }
                     }
                     Entry::Directory => {}
                     Entry::Link if library || program => {
-                        let target = self.host().resolve(&path).map(|found| found.real);
+                        let target = self.host().resolve(&path).map(|found| found.real.clone());
                         if target.is_some_and(|real| self.in_root(&real) && !real.starts_with(top))
                         {
                             self.place(&path, "a link leads to it", Some(&directory));
@@ -225,13 +231,13 @@ impl<'h, 'a> Collector<'h, 'a> {
             if let Some(real) = real
                 && (whole || matches!(loaded.cause, Cause::Program))
             {
-                let hints = self.hints(&real);
+                let hints = self.hints(&real, whole);
                 self.opened(&mut closure, at, &hints, whole);
                 if whole {
                     // Libraries name places for all kinds of programs: modules of their own are
                     // in a machine's directory.
                     let own = |path: &&PathBuf| {
-                        at == 0 || path.ancestors().nth(1).is_some_and(|above| is_machine(above))
+                        at == 0 || path.ancestors().nth(1).is_some_and(is_machine)
                     };
                     let named = hints.paths.iter().filter(own);
                     paths.extend(named.map(|path| (path.clone(), real.clone())));
@@ -285,22 +291,26 @@ impl<'h, 'a> Collector<'h, 'a> {
         }
     }
 
-    fn hints(&mut self, path: &Path) -> Rc<Hints> {
-        if let Some(known) = self.hints.get(path) {
+    fn hints(&mut self, path: &Path, whole: bool) -> Rc<Hints> {
+        let key = (path.to_owned(), whole);
+        if let Some(known) = self.hints.get(&key) {
             return Rc::clone(known);
         }
         let object = self.finder.object(path);
         let file = object.as_ref().and_then(|_| self.host().open(path));
         let hints = object.zip(file).map(|(object, file)| {
-            // One that says itself what it opens need not be guessed at.
+            if !whole {
+                return hints::functions(&file, &object);
+            }
             let mut hints = hints::of(&file, &object);
+            // One that says itself what it opens need not be guessed at.
             if !object.dlopen.is_empty() {
                 hints.libraries.clear();
             }
             hints
         });
         let hints = Rc::new(hints.unwrap_or_default());
-        self.hints.insert(path.to_owned(), Rc::clone(&hints));
+        self.hints.insert(key, Rc::clone(&hints));
         hints
     }
 
@@ -308,7 +318,7 @@ impl<'h, 'a> Collector<'h, 'a> {
     pub(crate) fn belongings(&mut self, name: &str, real: &Path) {
         let roots: Vec<PathBuf> = self.answer.roots.iter().cloned().collect();
         let common: Vec<PathBuf> = roots.iter().flat_map(|root| self.machines(root)).collect();
-        for directory in roots.iter().chain(&common) {
+        for directory in roots.iter().chain(&common).filter(|_| own_prefix(real).is_none()) {
             let own = directory.join(name);
             if self.host().kind(&own) != Kind::Absent {
                 self.place(&own, "it has the name of", Some(real));
@@ -324,12 +334,14 @@ impl<'h, 'a> Collector<'h, 'a> {
                 continue;
             }
             for place in supply.places {
-                let (directories, pattern) = match place.strip_prefix("TRIPLE/") {
-                    Some(pattern) => (&common, pattern),
-                    None => (&roots, *place),
+                let (directories, pattern) = match (own_prefix(real), place.strip_prefix("TRIPLE/"))
+                {
+                    (Some(prefix), _) => (vec![prefix], *place),
+                    (None, Some(pattern)) => (common.clone(), pattern),
+                    (None, None) => (roots.clone(), *place),
                 };
                 for directory in directories {
-                    self.matching(directory, pattern, real);
+                    self.matching(&directory, pattern, real);
                 }
             }
         }
@@ -345,16 +357,27 @@ impl<'h, 'a> Collector<'h, 'a> {
 
     fn matching(&mut self, directory: &Path, pattern: &str, real: &Path) {
         let how = "kept for";
-        if !pattern.contains('*') {
-            let path = directory.join(pattern);
-            if self.host().kind(&path) != Kind::Absent {
-                self.place(&path, how, Some(real));
+        let names = if pattern.contains('*') {
+            if self.host().kind(directory) != Kind::Directory {
+                return;
             }
-            return;
-        }
-        for name in self.host().names(directory, MOST_NAMES) {
-            if name.to_str().is_some_and(|name| fits(pattern, name)) {
-                self.place(&directory.join(name), how, Some(real));
+            self.host().names(directory, MOST_NAMES)
+        } else {
+            vec![pattern.into()]
+        };
+        let fitting = |name: &OsString| name.to_str().is_some_and(|name| fits(pattern, name));
+        for path in names.iter().filter(|name| fitting(name)).map(|name| directory.join(name)) {
+            if self.host().kind(&path) == Kind::Absent {
+                continue;
+            }
+            // An installation of its own is shown by a grant or not: here only what its modules
+            // need of the system counts.
+            if let Some(found) = self.place(&path, how, Some(real))
+                && !self.in_root(&found)
+                && self.host().kind(&found) == Kind::Directory
+                && self.closed.insert(found.clone())
+            {
+                self.inside(&found);
             }
         }
     }
@@ -376,6 +399,16 @@ impl<'h, 'a> Collector<'h, 'a> {
         let home = if programs { parent.parent()? } else { parent };
         (!self.is_common(home)).then(|| home.to_owned())
     }
+}
+
+/// The directory of libraries of an installation of its own: `~/x/lib` for `~/x/bin/program`;
+/// unset for the system's.
+fn own_prefix(real: &Path) -> Option<PathBuf> {
+    let system = ["/usr", "/bin", "/sbin", "/lib"];
+    if system.iter().any(|above| real.starts_with(above)) {
+        return None;
+    }
+    Some(real.parent()?.parent()?.join("lib"))
 }
 
 /// A machine's directory in a root, by its name.

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The most that is read of one object's constants.
-const MOST_BYTES: u64 = 64 << 20;
+const MOST_BYTES: u64 = 16 << 20;
 /// Read at a time; a text that crosses the border is read again with the next part.
 const STEP: usize = 256 << 10;
 const OVERLAP: usize = 4096;
@@ -59,11 +59,10 @@ const DATABASES: [(&[u8], &str); 16] = [
 /// Reads the hints of an object. Those of the C library itself are about what it could do for
 /// others, and are left out.
 pub fn of(bytes: &dyn Bytes, object: &Object) -> Hints {
-    let mut hints = Hints::default();
+    let mut hints = functions(bytes, object);
     if is_c_library(object) {
         return hints;
     }
-    hints.functions(bytes, object);
     let mut left = MOST_BYTES;
     let any = object.segments.iter().any(|segment| segment.constant);
     for segment in object.segments.iter().filter(|segment| segment.constant || !any) {
@@ -85,6 +84,15 @@ pub fn of(bytes: &dyn Bytes, object: &Object) -> Hints {
     // What is needed anyway says nothing about opening.
     for name in object.needed.iter().chain(&object.soname) {
         hints.libraries.remove(name);
+    }
+    hints
+}
+
+/// Only which functions an object calls, without what its constants name.
+pub fn functions(bytes: &dyn Bytes, object: &Object) -> Hints {
+    let mut hints = Hints::default();
+    if !is_c_library(object) {
+        hints.functions(bytes, object);
     }
     hints
 }

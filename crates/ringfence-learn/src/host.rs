@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 /// `O_NONBLOCK`: a FIFO that somebody put in a library's place must not hold us.
 const NON_BLOCKING: i32 = 0o4000;
@@ -68,12 +69,17 @@ type Looked<'a> = &'a mut dyn FnMut(&Path, Look);
 pub struct Host<'a> {
     looked: RefCell<Looked<'a>>,
     kinds: RefCell<HashMap<PathBuf, Kind>>,
+    resolved: RefCell<HashMap<PathBuf, Option<Rc<Resolved>>>>,
 }
 
 impl<'a> Host<'a> {
     /// The host; `looked` is told every path that answers depend on.
     pub fn new(looked: &'a mut dyn FnMut(&Path, Look)) -> Host<'a> {
-        Host { looked: RefCell::new(looked), kinds: RefCell::default() }
+        Host {
+            looked: RefCell::new(looked),
+            kinds: RefCell::default(),
+            resolved: RefCell::default(),
+        }
     }
 
     fn tell(&self, path: &Path, look: Look) {
@@ -102,7 +108,16 @@ impl<'a> Host<'a> {
     }
 
     /// Where an absolute path leads; unset when that does not exist.
-    pub fn resolve(&self, path: &Path) -> Option<Resolved> {
+    pub fn resolve(&self, path: &Path) -> Option<Rc<Resolved>> {
+        if let Some(known) = self.resolved.borrow().get(path) {
+            return known.clone();
+        }
+        let resolved = self.walk(path).map(Rc::new);
+        self.resolved.borrow_mut().insert(path.to_owned(), resolved.clone());
+        resolved
+    }
+
+    fn walk(&self, path: &Path) -> Option<Resolved> {
         let mut real = PathBuf::from("/");
         let mut links = Vec::new();
         let mut rest: Vec<OsString> = reversed(path);

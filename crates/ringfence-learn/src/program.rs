@@ -8,7 +8,7 @@ use crate::host::{Host, Kind, Look};
 use crate::shell;
 use crate::supplies::{self, SUPPLIES, fits};
 use crate::words::{Variables, Word};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -44,6 +44,8 @@ pub fn libraries(question: &Question, looked: &mut dyn FnMut(&Path, Look)) -> An
         collector: Collector::new(&host, question.surroundings.clone()),
         seen: HashSet::new(),
         texts: HashSet::new(),
+        aside: false,
+        found: HashMap::new(),
     };
     let words: Vec<Word> = question.argv.iter().map(|word| Word::text(word.as_bytes())).collect();
     programs.command(&words, None, 0);
@@ -64,6 +66,11 @@ struct Programs<'q, 'h, 'a> {
     seen: HashSet<PathBuf>,
     /// Scripts that were read.
     texts: HashSet<PathBuf>,
+    /// In scripts that lie in a directory of the set: one of them may start an interpreter, but
+    /// the command as a whole is not about that.
+    aside: bool,
+    /// Where commands are.
+    found: HashMap<Vec<u8>, Option<PathBuf>>,
 }
 
 impl Programs<'_, '_, '_> {
@@ -98,6 +105,9 @@ impl Programs<'_, '_, '_> {
     fn named(&mut self, name: &[u8], rest: &[Word], by: Option<&Path>, depth: usize) {
         let text = String::from_utf8_lossy(name).into_owned();
         let base = text.rsplit('/').next().unwrap_or_default().to_owned();
+        if self.aside && is_interpreter(&base) {
+            return;
+        }
         if let Some(path) = self.find(name) {
             let how = if by.is_some() { "a command in" } else { "the command" };
             self.program(&path, how, by, depth);
@@ -111,7 +121,16 @@ impl Programs<'_, '_, '_> {
     }
 
     /// Where a command is.
-    fn find(&self, name: &[u8]) -> Option<PathBuf> {
+    fn find(&mut self, name: &[u8]) -> Option<PathBuf> {
+        if let Some(known) = self.found.get(name) {
+            return known.clone();
+        }
+        let found = self.search(name);
+        self.found.insert(name.to_vec(), found.clone());
+        found
+    }
+
+    fn search(&self, name: &[u8]) -> Option<PathBuf> {
         let file = Path::new(OsStr::from_bytes(name));
         if name.is_empty() || name.contains(&0) {
             return None;
@@ -260,15 +279,17 @@ impl Programs<'_, '_, '_> {
     /// A program's file.
     fn program(&mut self, path: &Path, how: &str, by: Option<&Path>, depth: usize) {
         let Some(found) = self.host.resolve(path) else { return };
-        let real = found.real;
-        self.collector.place(path, how, by);
+        let real = found.real.clone();
         if self.seen.len() >= MOST_PROGRAMS || !self.seen.insert(path.to_owned()) {
             return;
         }
+        self.collector.place(path, how, by);
         let name =
             |path: &Path| path.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
         let names: HashSet<String> = [name(path), name(&real)].into();
-        for name in &names {
+        // A shim has the name of what it stands for, and nothing of it.
+        let shim = real.parent().and_then(Path::file_name) == Some(OsStr::new("shims"));
+        for name in names.iter().filter(|_| !shim) {
             self.collector.belongings(name, &real);
         }
         if self.collector.finder.object(&real).is_some() {
@@ -282,11 +303,14 @@ impl Programs<'_, '_, '_> {
         for command in commands.flat_map(|supply| supply.commands) {
             self.command(&[Word::text(command.as_bytes())], Some(&real), depth + 1);
         }
+        let aside = self.aside;
         for script in std::mem::take(&mut self.collector.scripts) {
+            self.aside = true;
             if depth < DEEPEST && self.is_shell_script(&script) {
                 self.program(&script, "a program in the directory", script.parent(), depth + 1);
             }
         }
+        self.aside = aside;
     }
 
     /// A script: its interpreter by its first line (`execve(2)`), and what it starts.
@@ -348,12 +372,29 @@ impl Programs<'_, '_, '_> {
         }
         let Some(home) = directory.parent().filter(|_| within("shims")) else { return };
         let versions = home.join("versions");
-        for version in self.host.names(&versions, 256) {
+        for version in self.versions(home, &versions) {
             let path = versions.join(version).join("bin").join(name);
             if self.host.kind(&path) != Kind::Absent {
                 self.program(&path, "started by name from", Some(real), depth + 1);
             }
         }
+    }
+}
+
+impl Programs<'_, '_, '_> {
+    /// The versions that a shim chooses from: those that the project or the user set, else all.
+    fn versions(&self, home: &Path, versions: &Path) -> Vec<OsString> {
+        let language = if home.ends_with(".rbenv") { "ruby" } else { "python" };
+        let own = format!(".{language}-version");
+        let project = self.question.workdir.ancestors().map(|above| above.join(&own));
+        let chosen = project.chain([home.join("version")]).find_map(|file| {
+            let text = (self.host.kind(&file) != Kind::Absent)
+                .then(|| self.host.beginning(&file, 4096))?;
+            let text = String::from_utf8(text?).ok()?;
+            let names = text.split_whitespace().filter(|name| !name.contains(['/', '#']));
+            Some(names.map(OsString::from).collect::<Vec<_>>())
+        });
+        chosen.unwrap_or_else(|| self.host.names(versions, 256))
     }
 }
 

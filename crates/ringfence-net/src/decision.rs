@@ -35,6 +35,29 @@ pub enum Event {
         /// How long it lasted.
         duration: Duration,
     },
+    /// A request of an inspected connection has been answered, by its server or by a refusal.
+    Request(Box<Exchange>),
+}
+
+/// One request and its answer. Queries and header values are not kept: they hold credentials.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exchange {
+    /// The method.
+    pub method: String,
+    /// The path, in the spelling that was sent, without its query.
+    pub path: String,
+    /// The answer's status; none when it never came.
+    pub status: Option<u16>,
+    /// Why it was refused, or could not be sent.
+    pub refused: Option<String>,
+    /// Bytes of the request's body.
+    pub sent: u64,
+    /// Bytes of the answer's body.
+    pub received: u64,
+    /// From the request's head to the answer's end.
+    pub duration: Duration,
+    /// Names of the headers that were put in.
+    pub injected: Vec<String>,
 }
 
 /// One decision about the network, or the end of what it allowed.

@@ -3,6 +3,8 @@
 mod hello;
 mod http;
 
+pub(crate) use http::authority;
+
 use ringfence_policy::Host;
 
 /// The most bytes of a first flight that are kept: a ClientHello or the head of a request.

@@ -3,11 +3,13 @@
 use crate::decision::{Event, Way};
 use crate::first::{self, First};
 use crate::gateway::{Shared, Subject};
+use crate::inspect::{self, Inspection};
 use crate::relay::{self, Counts, Gate, Verdict};
 use crate::rules;
 use ringfence_policy::Host;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
@@ -25,7 +27,7 @@ pub(crate) fn reset(client: &TcpStream) {
 
 /// Puts the question to the policy.
 pub(crate) fn ask(shared: &Shared, way: Way, host: Host, port: u16) -> Subject {
-    let decision = rules::connect(&shared.policy, &host, port);
+    let decision = rules::connect(&shared.policy(), &host, port);
     Subject { id: shared.id(), way, host, port, address: None, decision: Some(decision) }
 }
 
@@ -38,7 +40,10 @@ pub(crate) enum Refusal {
 }
 
 /// Serves a redirected connection from its beginning to its end.
-pub(crate) async fn run(shared: &Shared, mut subject: Subject, client: TcpStream) {
+pub(crate) async fn run(shared: &Arc<Shared>, mut subject: Subject, client: TcpStream) {
+    if let Some(inspection) = inspected(shared, &subject) {
+        return inspect::connection(shared, inspection, subject, client, Vec::new()).await;
+    }
     match dial(shared, &mut subject).await {
         Ok(server) => carry(shared, &subject, client, server, Vec::new()).await,
         Err(refusal) => {
@@ -46,6 +51,22 @@ pub(crate) async fn run(shared: &Shared, mut subject: Subject, client: TcpStream
             reset(&client);
         }
     }
+}
+
+/// Whether rules about requests or credentials name a host.
+fn concerned(shared: &Shared, host: &Host, port: u16) -> bool {
+    let policy = shared.policy();
+    let network = &policy.network;
+    let rules = network.http.iter().map(|rule| &rule.host);
+    rules.chain(network.inject.iter().map(|rule| &rule.host)).any(|rule| rule.matches(host, port))
+}
+
+/// What looks at the requests of an allowed connection, where rules about requests or credentials
+/// name its host.
+pub(crate) fn inspected<'a>(shared: &'a Shared, subject: &Subject) -> Option<&'a Arc<Inspection>> {
+    let allowed = subject.decision.as_ref().is_some_and(|decision| decision.allowed);
+    let inspection = shared.inspection.as_ref().filter(|_| allowed)?;
+    concerned(shared, &subject.host, subject.port).then_some(inspection)
 }
 
 /// Tells a refusal; returns its sentence.
@@ -66,10 +87,8 @@ pub(crate) async fn dial(shared: &Shared, subject: &mut Subject) -> Result<TcpSt
     if subject.decision.is_none() {
         return Err(Refusal::Denied("nothing was asked".to_owned()));
     }
-    let inspected = shared.policy.network.http.iter().map(|rule| &rule.host);
-    let injected = shared.policy.network.inject.iter().map(|rule| &rule.host);
-    if inspected.chain(injected).any(|rule| rule.matches(&subject.host, subject.port)) {
-        let what = "rules about its requests need inspection, which this build does not have";
+    if shared.inspection.is_none() && concerned(shared, &subject.host, subject.port) {
+        let what = "rules about its requests need inspection, which this gateway does not have";
         return Err(Refusal::Denied(what.to_owned()));
     }
     if let Some(proxy) = shared.upstream.proxy(&subject.host, subject.port) {
@@ -110,7 +129,7 @@ async fn addresses(shared: &Shared, subject: &Subject) -> Result<Vec<IpAddr>, Re
     let mut refused = None;
     let mut good = Vec::new();
     for address in found {
-        match rules::address(&shared.policy, name, address, subject.port) {
+        match rules::address(&shared.policy(), name, address, subject.port) {
             Ok(()) => good.push(address),
             Err(reason) => refused = Some(reason),
         }
@@ -176,13 +195,23 @@ fn by_name(subject: &Subject) -> bool {
 fn fits(shared: &Shared, subject: &Subject, first: &First) -> Result<(), String> {
     match (&subject.host, first) {
         (Host::Name(name), _) if by_name(subject) => {
-            first::fits(first, name, rules::every_name(&shared.policy, subject.port))
+            first::fits(first, name, rules::every_name(&shared.policy(), subject.port))
         }
         // The address is what was granted; a name that is denied stays so.
         (_, First::Tls { name: Some(host), .. } | First::Http { host: Some(host) })
-            if rules::denied(&shared.policy, host, subject.port) =>
+            if rules::denied(&shared.policy(), host, subject.port) =>
         {
             Err(format!("the client connected to {} and asked for {host}", subject.host))
+        }
+        // By its name its requests would be looked at.
+        (_, First::Tls { name: Some(host), .. } | First::Http { host: Some(host) })
+            if *host != subject.host && concerned(shared, host, subject.port) =>
+        {
+            Err(format!(
+                "the client connected to {} and asked for {host}, whose requests are looked at; \
+                 connect to it by its name",
+                subject.host
+            ))
         }
         _ => Ok(()),
     }

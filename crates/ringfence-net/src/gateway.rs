@@ -1,6 +1,7 @@
 //! [`Gateway`]: the launcher's side. Holds the listeners, and does nothing until somebody knocks.
 
 use crate::decision::{Event, NetDecision, Sink, Way};
+use crate::inspect::Inspection;
 use crate::listeners::Listeners;
 use crate::names::Names;
 use crate::resolver::Resolver;
@@ -11,13 +12,15 @@ use ringfence_sys::limit::{self, Resource};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// What all connections of a session share.
 pub(crate) struct Shared {
-    pub policy: Arc<Policy>,
+    policy: RwLock<Arc<Policy>>,
     pub resolver: Resolver,
     pub upstream: Upstream,
+    /// For hosts whose requests are looked at.
+    pub inspection: Option<Arc<Inspection>>,
     pub ipv6: bool,
     names: Mutex<Names>,
     sink: Sink,
@@ -25,6 +28,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The rules as they stand: they can change while the session lives.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -83,6 +91,16 @@ impl Gateway {
         Gateway::with(policy, listeners, sink, Resolver::default(), upstream)
     }
 
+    /// The same, with what inspection needs, where the policy needs it. Without it, connections to
+    /// hosts that rules about requests name are refused.
+    #[must_use]
+    pub fn inspecting(mut self, inspection: Option<Arc<Inspection>>) -> Gateway {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.inspection = inspection;
+        }
+        self
+    }
+
     /// The same, with a resolver and an upstream proxy of the caller's.
     pub fn with(
         policy: Arc<Policy>,
@@ -92,9 +110,10 @@ impl Gateway {
         upstream: Upstream,
     ) -> Gateway {
         let shared = Shared {
-            policy,
+            policy: RwLock::new(policy),
             resolver,
             upstream,
+            inspection: None,
             ipv6: listeners.ipv6,
             names: Mutex::default(),
             sink,

@@ -14,12 +14,15 @@
 
 #![forbid(unsafe_code)]
 
+mod calls;
 pub mod capture;
 pub mod decision;
 pub mod dns;
 pub mod first;
 mod flow;
 pub mod gateway;
+pub mod inspect;
+mod inward;
 pub mod listeners;
 pub mod names;
 mod proxy;
@@ -29,9 +32,11 @@ mod requests;
 pub mod resolver;
 pub mod rules;
 mod serve;
+mod unix;
 pub mod upstream;
 
 pub use capture::Capture;
-pub use decision::{Event, NetDecision, Sink, Way};
+pub use decision::{Event, Exchange, NetDecision, Sink, Way};
 pub use gateway::Gateway;
+pub use inspect::Inspection;
 pub use listeners::Listeners;

@@ -5,8 +5,10 @@ use crate::decision::Way;
 use crate::first::{self, First};
 use crate::flow::{self, Refusal};
 use crate::gateway::{Shared, Subject};
+use crate::inspect;
 use ringfence_policy::Host;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -18,14 +20,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a client may take to read a refusal.
 const LINGER: Duration = Duration::from_secs(2);
 const SOCKS5: u8 = 5;
+const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// Serves one client of the proxy.
-pub(crate) async fn serve(mut client: TcpStream, shared: &Shared) {
+pub(crate) async fn serve(mut client: TcpStream, shared: &Arc<Shared>) {
     let asked = tokio::time::timeout(PATIENCE, request(&mut client)).await;
     let Ok(Ok(asked)) = asked else { return };
     let (subject, result) = match asked {
         Asked::Socks(host, port) => {
             let mut subject = flow::ask(shared, Way::Socks, host, port);
+            if let Some(inspection) = flow::inspected(shared, &subject) {
+                let _ = client.write_all(&[SOCKS5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await;
+                return inspect::connection(shared, inspection, subject, client, Vec::new()).await;
+            }
             let result = flow::dial(shared, &mut subject).await;
             (subject, socks_answer(&mut client, result, Vec::new()).await)
         }
@@ -35,6 +42,12 @@ pub(crate) async fn serve(mut client: TcpStream, shared: &Shared) {
         }
         Asked::Http { host, port, early, tunnel } => {
             let mut subject = flow::ask(shared, Way::HttpProxy, host, port);
+            if let Some(inspection) = flow::inspected(shared, &subject) {
+                if tunnel {
+                    let _ = client.write_all(ESTABLISHED).await;
+                }
+                return inspect::connection(shared, inspection, subject, client, early).await;
+            }
             let result = flow::dial(shared, &mut subject).await;
             (subject, http_answer(&mut client, result, tunnel, early).await)
         }
@@ -82,7 +95,7 @@ async fn http_answer(
 ) -> Dialled {
     let server = result?;
     if tunnel {
-        let _ = client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await;
+        let _ = client.write_all(ESTABLISHED).await;
     }
     Ok((server, early))
 }

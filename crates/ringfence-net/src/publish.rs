@@ -1,104 +1,103 @@
 //! `--publish`: when a program inside binds a published port, it gets a listening socket of the
 //! *host* in place of its own. Connections then cross no namespace: nothing is relayed.
 //!
-//! The call comes here by seccomp user notification, and only `bind` does: it is rare. What is not
-//! a TCP bind to a published port goes on in the kernel as it was made. There the program may have
-//! changed what it names in between (another thread, `dup2`): that is no danger, since the sockets
-//! that it can have are those of its own network namespace, which it may bind as it likes, and
-//! those given to it here, which serve their one port and nothing else whatever is done with them
-//! (see [`ringfence_sys::listener`]). A published bind itself is decided and carried out on copies:
-//! of the address, and of the socket.
+//! Its own socket is bound where it wanted, and relayed from by the launcher, so that programs
+//! inside reach the published port as well.
 
+pub use crate::calls::{Handler, Reach};
+
+use crate::calls::{Answer, Caller};
+use crate::inward;
 use ringfence_policy::Publish;
-use ringfence_sys::notify::{self, Notification};
-use ringfence_sys::{Errno, describe, listener, process, socket};
-use std::fs::{self, File};
+use ringfence_sys::listener::{self, Lock, behalf};
+use ringfence_sys::{Errno, describe, notify, socket};
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// The most bytes of an address that are looked at: an IPv6 one.
-const MOST: usize = 28;
-/// `O_CLOEXEC`, as `/proc/PID/fdinfo` shows it.
-const CLOSE_ON_EXEC: u32 = 0o2_000_000;
-
-/// Answers the binds of one sandbox.
+/// The published ports of one sandbox.
 #[derive(Clone, Debug)]
-pub struct Handler {
-    published: Vec<Publish>,
+pub(crate) struct Published {
+    ports: Vec<Publish>,
+    /// Where programs inside are served already.
+    inward: Arc<Mutex<HashSet<SocketAddr>>>,
 }
 
-/// What becomes of a bind.
-enum Answer {
-    /// It is none of ours.
-    GoOn,
-    /// It is done.
-    Done,
-    /// It failed, for the program and in a sentence for its user.
-    Failed(Errno, String),
-}
-
-impl Handler {
-    /// A handler for these ports.
-    pub fn new(published: Vec<Publish>) -> Handler {
-        Handler { published }
+impl Published {
+    pub fn new(ports: Vec<Publish>) -> Published {
+        Published { ports, inward: Arc::default() }
     }
 
-    /// Answers a `bind` that waits. Returns a sentence when a published port could not be had.
-    ///
-    /// Takes no longer than a few system calls, none of which waits for anybody.
-    pub fn answer(&self, listener: BorrowedFd<'_>, call: &Notification) -> Option<String> {
-        let (result, sentence) = match self.judge(listener, call) {
-            Answer::GoOn => {
-                let _ = notify::go_on(listener, call.id);
-                return None;
-            }
-            Answer::Done => (Ok(()), None),
-            Answer::Failed(errno, sentence) => (Err(errno), Some(sentence)),
-        };
-        // A caller that was killed meanwhile needs no answer.
-        let _ = notify::finish(listener, call.id, result);
-        sentence
-    }
-
-    fn judge(&self, listener: BorrowedFd<'_>, call: &Notification) -> Answer {
-        let [descriptor, at, length, ..] = call.arguments;
-        let descriptor = descriptor as i32;
-        let Some(wanted) = address(call.thread, at, length) else { return Answer::GoOn };
-        let Some(publish) = self.published.iter().find(|publish| publish.port == wanted.port())
-        else {
-            return Answer::GoOn;
-        };
-        let Some((theirs, close_on_exec)) = theirs(call.thread, descriptor) else {
-            return Answer::GoOn;
-        };
-        // Until here the number may have been another process's.
-        if !notify::waits(listener, call.id) {
+    /// Answers a bind where published sockets are locked. What is not a TCP bind to a published
+    /// port goes on in the kernel as it was made: the sockets that the program can have are those
+    /// of its own network namespace, which it may bind as it likes, and those given to it here.
+    pub fn bind(&self, caller: &Caller<'_>) -> Answer {
+        let Ok(raw) = caller.address() else { return Answer::GoOn };
+        if self.wanted(&raw).is_none() {
             return Answer::GoOn;
         }
-        let Some(kind) = listener::kind(theirs.as_fd()).filter(|kind| fits(kind, publish.address))
-        else {
-            return Answer::GoOn;
-        };
+        let Ok(copy) = caller.socket() else { return Answer::GoOn };
+        self.put(caller, &raw, &copy, Lock::Socket).unwrap_or(Answer::GoOn)
+    }
+
+    fn wanted(&self, raw: &[u8]) -> Option<(&Publish, SocketAddr)> {
+        let wanted = socket::address(raw)?;
+        let mut ports = self.ports.iter();
+        ports.find(|publish| publish.port == wanted.port()).map(|publish| (publish, wanted))
+    }
+
+    /// Puts a listener of the host in the place of a socket that wants to be bound to a published
+    /// port; nothing when it is not one.
+    pub fn put(
+        &self,
+        caller: &Caller<'_>,
+        raw: &[u8],
+        theirs: &OwnedFd,
+        lock: Lock,
+    ) -> Option<Answer> {
+        let (publish, wanted) = self.wanted(raw)?;
+        let kind = listener::kind(theirs.as_fd()).filter(|kind| fits(kind, publish.address))?;
         let place = SocketAddr::new(publish.address, publish.host_port);
-        let given = listener::publish(place, kind).and_then(|ours| {
-            notify::place(listener, call.id, ours.as_fd(), descriptor, close_on_exec)
+        let close_on_exec = caller.closes_on_exec();
+        let given = listener::publish(place, kind, lock).and_then(|ours| {
+            let (number, id) = (caller.descriptor(), caller.call.id);
+            notify::place(caller.listener, id, ours.as_fd(), number, close_on_exec)
         });
-        match given {
-            Ok(()) | Err(Errno::ENOENT) => Answer::Done,
+        Some(match given {
+            Ok(()) => {
+                self.serve_inside(wanted, place, theirs, raw);
+                Answer::Done(Ok(()))
+            }
+            Err(Errno::ENOENT) => Answer::Done(Ok(())),
             Err(errno) => {
                 let why = match errno {
                     Errno::EPERM => {
-                        "this kernel lets only CAP_NET_ADMIN lock a socket to its port, \
-                                     without which it would open the host's network to the \
-                                     sandbox; run as root, or use --network host"
+                        "this kernel lets only CAP_NET_ADMIN lock a socket to its port, and has no \
+                         Landlock that rules ports (Linux 6.7), without which it would open the \
+                         host's network to the sandbox; run as root, or use --network host"
                             .to_owned()
                     }
                     _ => describe(errno),
                 };
                 let text = &publish.source.text;
-                Answer::Failed(errno, format!("cannot publish {place} (--publish {text}): {why}"))
+                let sentence = format!("cannot publish {place} (--publish {text}): {why}");
+                Answer::Told(errno, sentence)
             }
+        })
+    }
+
+    /// The program's own socket serves the others inside. When it cannot be had (the port is in use
+    /// inside), they do without.
+    fn serve_inside(&self, wanted: SocketAddr, host: SocketAddr, theirs: &OwnedFd, raw: &[u8]) {
+        let mut served = self.inward.lock().unwrap_or_else(PoisonError::into_inner);
+        if served.contains(&wanted) || behalf::bind(theirs.as_fd(), raw).is_err() {
+            return;
+        }
+        if let Ok(socket) = theirs.try_clone()
+            && inward::serve(socket, host).is_ok()
+        {
+            served.insert(wanted);
         }
     }
 }
@@ -110,25 +109,4 @@ fn fits(kind: &listener::Kind, address: IpAddr) -> bool {
         IpAddr::V4(_) => !kind.only_ipv6,
         IpAddr::V6(_) => kind.ipv6,
     }
-}
-
-/// The address that a call names, if it is one of IP.
-fn address(thread: u32, at: u64, length: u64) -> Option<SocketAddr> {
-    let mut raw = [0; MOST];
-    let length = usize::try_from(length).ok()?.min(MOST);
-    let memory = File::open(format!("/proc/{thread}/mem")).ok()?;
-    memory.read_exact_at(&mut raw[..length], at).ok()?;
-    socket::address(&raw[..length])
-}
-
-/// A copy of the caller's socket, and whether its own closes on exec.
-fn theirs(thread: u32, descriptor: i32) -> Option<(OwnedFd, bool)> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    let pidfd = process::pidfd(process.trim().parse().ok()?).ok()?;
-    let copy = notify::copy_of(pidfd.as_fd(), descriptor).ok()?;
-    let info = fs::read_to_string(format!("/proc/{thread}/fdinfo/{descriptor}")).ok()?;
-    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
-    let flags = u32::from_str_radix(flags.trim(), 8).ok()?;
-    Some((copy, flags & CLOSE_ON_EXEC != 0))
 }

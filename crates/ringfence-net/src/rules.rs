@@ -63,17 +63,20 @@ pub fn denied(policy: &Policy, host: &Host, port: u16) -> bool {
     policy.network.deny.iter().any(|rule| rule.host.matches(host, port))
 }
 
-/// Whether every name is allowed on this port and none denied: then it does not matter which name
-/// a client hides (ECH).
+/// Whether every name is allowed on this port, none denied, and none looked at more closely: then
+/// it does not matter which name a client hides (ECH).
 pub fn every_name(policy: &Policy, port: u16) -> bool {
     let network = &policy.network;
     let any =
         |rule: &ringfence_policy::HostRule| rule.target == Target::Any && rule.ports.contains(port);
-    network.allow.iter().any(|rule| any(&rule.host)) && network.deny.is_empty()
+    network.allow.iter().any(|rule| any(&rule.host))
+        && network.deny.is_empty()
+        && network.http.is_empty()
+        && network.inject.is_empty()
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use ringfence_policy::{HostRule, NetworkMode, NetworkRule, Source};
 

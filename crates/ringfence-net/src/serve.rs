@@ -95,8 +95,9 @@ fn destination(role: Role, client: &TcpStream) -> Option<SocketAddr> {
 
 /// Answers a query and tells what was refused.
 fn resolve(query: &[u8], shared: &Shared) -> Vec<u8> {
+    let policy = shared.policy();
     let mut names = shared.names();
-    let allowed = &mut |host: &Host| rules::some_port(&shared.policy, host);
+    let allowed = &mut |host: &Host| rules::some_port(&policy, host);
     let (answer, asked) = dns::answer(query, &mut names, shared.ipv6, allowed);
     drop(names);
     if let Asked::Name(host, false) = asked {
@@ -104,7 +105,7 @@ fn resolve(query: &[u8], shared: &Shared) -> Vec<u8> {
         shared.tell(NetDecision {
             id: shared.id(),
             way: Way::Dns,
-            decision: Some(rules::connect(&shared.policy, &host, 443)),
+            decision: Some(rules::connect(&policy, &host, 443)),
             host,
             port: 0,
             address: None,

@@ -13,8 +13,9 @@ pub struct Url {
     pub host: Host,
     /// Its port, 443 or 80 when it names none.
     pub port: u16,
-    /// Its path, normalised, without query.
-    pub path: String,
+    /// Its path, normalised, without query; `None` when servers read it differently
+    /// ([`normal_path`]).
+    pub path: Option<String>,
 }
 
 impl Url {
@@ -38,8 +39,7 @@ impl Url {
         };
         let host = Host::parse(host).map_err(|error| error.to_string())?;
         let path = path.split(['?', '#']).next().unwrap_or(path);
-        let path = normal_path(path).ok_or_else(|| format!("the path `{path}` is ambiguous"))?;
-        Ok(Url { secure, host, port, path })
+        Ok(Url { secure, host, port, path: normal_path(path) })
     }
 }
 
@@ -47,7 +47,7 @@ impl Url {
 ///
 /// `None` for what servers understand differently: an escaped slash, backslash, dot segment
 /// hidden twice, NUL or other control character, or a broken escape. Such a request matches no
-/// rule that names a path.
+/// rule that names a path, only those for all of a host (`HOST/*`).
 pub fn normal_path(path: &str) -> Option<String> {
     let mut decoded = String::with_capacity(path.len());
     let mut rest = path.bytes();
@@ -96,14 +96,60 @@ pub fn normal_path(path: &str) -> Option<String> {
     Some(out)
 }
 
-/// Whether a rule allows a request, its host apart.
-pub fn matches(rule: &HttpRule, method: &str, path: &str) -> bool {
+/// Whether a rule allows a request, its host apart. A path of `None` is one that servers read
+/// differently.
+pub fn matches(rule: &HttpRule, method: &str, path: Option<&str>) -> bool {
     let method = rule.methods.is_empty() || rule.methods.iter().any(|known| known == method);
-    let path = match rule.path.strip_suffix('*') {
-        Some(prefix) => path.starts_with(prefix),
-        None => path == rule.path,
+    let path = match (rule.path.strip_suffix('*'), path) {
+        (Some("/"), _) => true,
+        (_, None) => false,
+        (Some(prefix), Some(path)) => path.starts_with(prefix),
+        (None, Some(path)) => path == rule.path,
     };
     method && path
+}
+
+/// Where the text of an `--inject` rule says that its secret comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretSource<'a> {
+    /// A variable of the caller's environment.
+    Variable(&'a str),
+    /// A file.
+    File(&'a str),
+    /// A descriptor that the caller left open.
+    Descriptor(u16),
+    /// What a command prints.
+    Command(&'a str),
+}
+
+/// The parts of an `--inject` rule's value: the text before the secret, where the secret comes
+/// from, the text after it.
+///
+/// # Errors
+/// A sentence that says what is wrong; the text itself is not repeated: it may be the secret,
+/// typed where its source belongs.
+pub fn secret_parts(text: &str) -> Result<(&str, SecretSource<'_>, &str), String> {
+    let (before, inside, after) = match (text.find('{'), text.rfind('}')) {
+        (Some(start), Some(end)) if start < end => {
+            (&text[..start], &text[start + 1..end], &text[end + 1..])
+        }
+        (None, None) => ("", text, ""),
+        _ => return Err("a `{` needs its `}`".to_owned()),
+    };
+    if text.chars().any(char::is_control) {
+        return Err("it holds a control character".to_owned());
+    }
+    let known = "write `env:NAME`, `file:PATH`, `fd:N` or `cmd:COMMAND`";
+    let wrong = || format!("the secret is not written here but named: {known}");
+    let source = match inside.split_once(':') {
+        Some((_, "")) => return Err(format!("after the colon of `{inside}` comes what it names")),
+        Some(("env", name)) => SecretSource::Variable(name),
+        Some(("file", path)) => SecretSource::File(path),
+        Some(("cmd", command)) => SecretSource::Command(command),
+        Some(("fd", number)) => SecretSource::Descriptor(number.parse().map_err(|_| wrong())?),
+        _ => return Err(wrong()),
+    };
+    Ok((before, source, after))
 }
 
 /// Reads `METHOD[,METHOD] HOST/PATH`.
@@ -162,28 +208,8 @@ pub(crate) fn inject(source: Source) -> Result<InjectRule, PolicyError> {
         return Err(wrong("this header belongs to the connection and cannot be set"));
     }
     let host = HostRule::parse(host).map_err(|error| PolicyError::value(&source, error))?;
-    secret_source(secret).map_err(|reason| wrong(&reason))?;
-    Ok(InjectRule { host, header, secret: secret.to_owned(), source })
-}
-
-/// Checks `env:NAME`, `file:PATH`, `fd:N`, `cmd:…`, alone or once in braces within a text.
-fn secret_source(text: &str) -> Result<(), String> {
-    let inside = match (text.find('{'), text.rfind('}')) {
-        (Some(start), Some(end)) if start < end => &text[start + 1..end],
-        (None, None) => text,
-        _ => return Err("a `{` needs its `}`".to_owned()),
-    };
-    let known = "write `env:NAME`, `file:PATH`, `fd:N` or `cmd:COMMAND`";
-    if text.chars().any(char::is_control) {
-        return Err("it holds a control character".to_owned());
-    }
-    match inside.split_once(':') {
-        Some((_, "")) => Err(format!("after the colon of `{inside}` comes what it names")),
-        Some(("env" | "file" | "cmd", _)) => Ok(()),
-        Some(("fd", number)) if number.parse::<u16>().is_ok() => Ok(()),
-        // The text itself is not repeated: it may be the secret, typed where its source belongs.
-        _ => Err(format!("the secret is not written here but named: {known}")),
-    }
+    secret_parts(secret).map_err(|reason| wrong(&reason))?;
+    Ok(InjectRule { host, header, secret: secret.to_owned(), file: None, source })
 }
 
 #[cfg(test)]
@@ -224,10 +250,14 @@ mod tests {
     fn rules_match_their_requests_only() {
         let rule = read("get,HEAD api.example.org/repos/*").expect("a rule");
         assert_eq!(rule.methods, ["GET", "HEAD"]);
-        assert!(matches(&rule, "GET", "/repos/x") && matches(&rule, "HEAD", "/repos/"));
-        assert!(!matches(&rule, "POST", "/repos/x") && !matches(&rule, "GET", "/repo"));
+        assert!(matches(&rule, "GET", Some("/repos/x")));
+        assert!(matches(&rule, "HEAD", Some("/repos/")));
+        assert!(!matches(&rule, "POST", Some("/repos/x")) && !matches(&rule, "GET", Some("/repo")));
+        assert!(!matches(&rule, "GET", None), "an ambiguous path is in no tree");
         let exact = read("* example.org/a").expect("a rule");
-        assert!(matches(&exact, "DELETE", "/a") && !matches(&exact, "GET", "/a/b"));
+        assert!(matches(&exact, "DELETE", Some("/a")) && !matches(&exact, "GET", Some("/a/b")));
+        let whole = read("GET example.org").expect("a rule");
+        assert!(matches(&whole, "GET", None) && !matches(&whole, "PUT", None));
         for wrong in [
             "GET",
             "G3T example.org/",
@@ -267,7 +297,7 @@ mod tests {
     fn urls_are_taken_apart() {
         let url = Url::parse("https://API.Example.org.:8443/a/../b?q#f").expect("a URL");
         assert_eq!(url.host, Host::Name("api.example.org".into()));
-        assert_eq!((url.port, url.path.as_str(), url.secure), (8443, "/b", true));
+        assert_eq!((url.port, url.path.as_deref(), url.secure), (8443, Some("/b"), true));
         assert_eq!(Url::parse("http://[::1]/").expect("a URL").port, 80);
         assert!(Url::parse("ftp://example.org").is_err());
         assert!(Url::parse("https://user@example.org/").is_err());

@@ -82,15 +82,31 @@ pub(crate) fn http(policy: &Policy, method: &str, url: &str) -> Verdict {
     if rules.is_empty() {
         return connect;
     }
-    let request = format!("{method} {}{}", destination(&url.host, url.port), url.path);
-    match rules.iter().find(|rule| http::matches(rule, &method, &url.path)) {
+    let place = destination(&url.host, url.port);
+    let Some(path) = url.path.as_deref() else {
+        return match rules.iter().find(|rule| http::matches(rule, &method, None)) {
+            Some(rule) => {
+                let explanation = format!("{method} of anything at {place} is allowed");
+                Verdict::new(true, "http", explanation).rule(&rule.source)
+            }
+            None => {
+                let explanation = format!(
+                    "servers read this path differently, so that no rule for a part of {place} \
+                     allows {method} of it"
+                );
+                let grant = format!("--http '{method} {place}/*'");
+                Verdict::new(false, "http", explanation).rule(&rules[0].source).remedy(grant)
+            }
+        };
+    };
+    let request = format!("{method} {place}{path}");
+    match rules.iter().find(|rule| http::matches(rule, &method, Some(path))) {
         Some(rule) => {
             Verdict::new(true, "http", format!("{request} is allowed")).rule(&rule.source)
         }
         None => {
             let explanation = format!("rules for this host allow other requests, not {request}");
-            let grant =
-                format!("--http '{method} {}{}'", destination(&url.host, url.port), url.path);
+            let grant = format!("--http '{request}'");
             Verdict::new(false, "http", explanation).rule(&rules[0].source).remedy(grant)
         }
     }

@@ -1,8 +1,9 @@
 //! The network part of a policy.
 
 use crate::error::{Planted, PolicyError};
-use crate::files::Resolver;
+use crate::files::{Real, Resolver};
 use crate::host::HostRule;
+use crate::http::SecretSource;
 use crate::key::Key;
 use crate::merge::{Entry, Merged};
 use crate::path::{Bases, PathError, anchor};
@@ -11,6 +12,7 @@ use crate::policy::{
 };
 use crate::resolve::{Context, choice, pick};
 use crate::rules::planted;
+use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
@@ -51,7 +53,13 @@ pub(crate) fn resolve(
     }
     for entry in merged.of_key(Key::Inject) {
         let source = merged.source(entry);
-        network.inject.push(crate::http::inject(source)?);
+        let mut rule = crate::http::inject(source)?;
+        if let Ok((_, SecretSource::File(path), _)) = crate::http::secret_parts(&rule.secret) {
+            let denied = secret_file(path, &rule.source, bases, resolver, &policy.paths)?;
+            rule.file = Some(denied.path.clone());
+            policy.paths.push(denied);
+        }
+        network.inject.push(rule);
     }
     for entry in merged.of_key(Key::Sockets) {
         network.sockets.extend(socket(merged, entry, bases, resolver, &policy.paths)?);
@@ -110,6 +118,56 @@ pub(crate) fn publish(text: &str) -> Result<(IpAddr, u16, u16), String> {
     Ok((address, crate::port::port(outside)?, crate::port::port(inside)?))
 }
 
+/// Refuses what a link in a writable tree leads out of it: the program could have left it there.
+fn not_planted(real: &Real, source: &Source, paths: &[PathRule]) -> Result<(), PolicyError> {
+    let writable = paths.iter().filter(|rule| rule.access == Access::Write);
+    let trees: Vec<PathBuf> = writable.map(|rule| rule.path.clone()).collect();
+    match planted(&real.links, &real.path, &trees) {
+        Some((link, tree)) => Err(PolicyError::Planted(Box::new(Planted {
+            rule: source.clone(),
+            link: link.to_owned(),
+            tree: tree.to_owned(),
+            target: real.path.clone(),
+        }))),
+        None => Ok(()),
+    }
+}
+
+/// A file that holds a secret is denied inside, whatever grants it.
+fn secret_file(
+    path: &str,
+    source: &Source,
+    bases: &Bases<'_>,
+    resolver: &mut Resolver<'_>,
+    paths: &[PathRule],
+) -> Result<PathRule, PolicyError> {
+    let anchored = match anchor(OsStr::new(path), bases) {
+        Ok(anchored) => anchored,
+        Err(PathError::Unset(name)) => {
+            return Err(PolicyError::value(source, format!("{name} is not set")));
+        }
+        Err(PathError::Wrong(reason)) => return Err(PolicyError::value(source, reason)),
+    };
+    if anchored.pattern.is_some() {
+        return Err(PolicyError::value(source, "a file is named, not matched by a pattern"));
+    }
+    let real = resolver.real(&anchored.path).map_err(|error| PolicyError::value(source, error))?;
+    if !real.exists {
+        return Err(PolicyError::Missing { rule: source.clone(), path: anchored.path });
+    }
+    // A link that the program could have left would choose which file is sent.
+    not_planted(&real, source, paths)?;
+    Ok(PathRule {
+        access: Access::Deny,
+        path: real.path,
+        pattern: None,
+        optional: false,
+        guarded: Guarded::Plain,
+        reason: Some("it holds a secret that is injected".to_owned()),
+        source: source.clone(),
+    })
+}
+
 fn socket(
     merged: &Merged,
     entry: &Entry,
@@ -127,17 +185,7 @@ fn socket(
         return Err(PolicyError::value(&source, "a socket is named, not matched by a pattern"));
     }
     let real = resolver.real(&anchored.path).map_err(|error| PolicyError::value(&source, error))?;
-    let writable = paths.iter().filter(|rule| rule.access == Access::Write);
-    let trees: Vec<PathBuf> = writable.map(|rule| rule.path.clone()).collect();
-    if let Some((link, tree)) = planted(&real.links, &real.path, &trees) {
-        let (link, tree) = (link.to_owned(), tree.to_owned());
-        return Err(PolicyError::Planted(Box::new(Planted {
-            rule: source,
-            link,
-            tree,
-            target: real.path,
-        })));
-    }
+    not_planted(&real, &source, paths)?;
     match (real.exists, anchored.optional) {
         (false, true) => Ok(None),
         (false, false) => Err(PolicyError::Missing { rule: source, path: anchored.path }),

@@ -161,6 +161,9 @@ pub struct InjectRule {
     pub header: String,
     /// `env:NAME`, `file:PATH`, `fd:N`, `cmd:…`, possibly within a template; never the secret itself.
     pub secret: String,
+    /// The file that `file:PATH` means; nothing inside can read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
     /// Where it stands.
     pub source: Source,
 }

@@ -27,6 +27,7 @@ mod cgroup;
 mod descendants;
 mod guard;
 mod metadata;
+mod sockets;
 mod warden;
 
 pub use error::LaunchError;

@@ -150,7 +150,8 @@ pub struct Landlock {
     pub abi: u32,
     /// Paths.
     pub files: Vec<FileRule>,
-    /// TCP ports; unset: TCP is not Landlock's business here.
+    /// TCP ports; unset: TCP is not Landlock's business here. Set: nor can the program make files
+    /// of Unix sockets by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<PortRule>>,
     /// Abstract Unix sockets and signals stay within.

@@ -279,7 +279,8 @@ impl Watch<'_> {
             match sys::caller::waiting(listener) {
                 Some(true) => {
                     let Ok(call) = sys::notify::receive(listener) else { continue };
-                    if Sysno::new(call.call as usize) == Some(Sysno::bind) {
+                    let call_is = Sysno::new(call.call as usize);
+                    if let Some(Sysno::bind | Sysno::connect | Sysno::listen) = call_is {
                         let failed = self.duties.publish.answer(listener, &call);
                         self.outcome.limits_hit.extend(failed);
                     } else {

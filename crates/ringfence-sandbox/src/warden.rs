@@ -96,6 +96,8 @@ impl Watch<'_> {
     fn signal(&self, arrived: Arrived) {
         match arrived.signal {
             SIGCHLD => {}
+            // What is inside has no business with us; it can signal the command itself.
+            _ if self.tier == Tier::Namespace && !arrived.from_outside => {}
             signal if signal == sys::signal::parent_death() => self.orphaned(),
             // The launcher's knock; what it is about is in its message.
             sys::image::SERVICE => {}

@@ -8,6 +8,7 @@
 
 pub mod caller;
 pub mod caps;
+pub mod diag;
 pub mod fd;
 pub mod file;
 pub mod identity;

@@ -10,12 +10,17 @@
 //!   established, and no other port can be served;
 //! - for a loopback address, the interface `lo` (`SO_BINDTOIFINDEX`): nothing, not one packet,
 //!   leaves the machine.
+//!
+//! Where only `CAP_NET_ADMIN` may attach filters, the lock must be around the program instead: it
+//! may then not connect, bind or listen by itself, whatever the socket ([`Lock::Program`]).
+
+pub mod behalf;
 
 use crate::fd::owned;
 use crate::seccomp::Instruction;
 use crate::{Errno, Result, sys};
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 const SO_BINDTOIFINDEX: i32 = 62;
 const SO_LOCK_FILTER: i32 = 44;
@@ -34,6 +39,16 @@ pub struct Kind {
     pub reuse_port: bool,
     /// `O_NONBLOCK`.
     pub nonblocking: bool,
+}
+
+/// What keeps a program from using a socket of the host for more than its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// The socket itself.
+    Socket,
+    /// The program holds a filter and a Landlock domain in which it cannot connect, bind or listen
+    /// but through its supervisor; the socket is locked too where that is possible.
+    Program,
 }
 
 /// Looks at a socket; nothing when it is no TCP socket.
@@ -58,10 +73,10 @@ pub fn kind(socket: BorrowedFd<'_>) -> Option<Kind> {
 /// Makes a socket of that kind that listens at an address in the caller's network namespace.
 ///
 /// # Errors
-/// `EPERM` where the kernel lets only `CAP_NET_ADMIN` over the namespace attach filters to sockets
+/// With [`Lock::Socket`], `EPERM` where the kernel lets only `CAP_NET_ADMIN` over the namespace attach filters to sockets
 /// (Linux 6.18 does here); `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES`; `EAFNOSUPPORT` when an IPv4 socket is wanted for an
 /// IPv6 address.
-pub fn publish(address: SocketAddr, kind: Kind) -> Result<OwnedFd> {
+pub fn publish(address: SocketAddr, kind: Kind, lock: Lock) -> Result<OwnedFd> {
     let family = if kind.ipv6 { libc::AF_INET6 } else { libc::AF_INET };
     let blocking = if kind.nonblocking { libc::SOCK_NONBLOCK } else { 0 };
     let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | blocking;
@@ -77,11 +92,15 @@ pub fn publish(address: SocketAddr, kind: Kind) -> Result<OwnedFd> {
     if address.ip().is_loopback() {
         set(&socket, libc::SOL_SOCKET, SO_BINDTOIFINDEX, LOOPBACK)?;
     }
-    attach(&socket, address.port())?;
-    set(&socket, libc::SOL_SOCKET, SO_LOCK_FILTER, 1)?;
+    match attach(&socket, address.port()) {
+        Err(Errno::EPERM) if lock == Lock::Program => {}
+        attached => {
+            attached?;
+            set(&socket, libc::SOL_SOCKET, SO_LOCK_FILTER, 1)?;
+        }
+    }
     bind(&socket, address, kind.ipv6)?;
-    // SAFETY: takes numbers only.
-    unsafe { sys!(listen, socket.as_raw_fd(), BACKLOG) }?;
+    behalf::listen(socket.as_fd(), BACKLOG)?;
     Ok(socket)
 }
 
@@ -114,28 +133,11 @@ fn attach(socket: &OwnedFd, port: u16) -> Result<()> {
 }
 
 fn bind(socket: &OwnedFd, address: SocketAddr, ipv6: bool) -> Result<()> {
-    let mut raw = [0u8; 28];
-    raw[2..4].copy_from_slice(&address.port().to_be_bytes());
-    let length = match (address.ip(), ipv6) {
-        (IpAddr::V4(ip), false) => {
-            raw[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
-            raw[4..8].copy_from_slice(&ip.octets());
-            16
-        }
-        (ip, true) => {
-            let ip = match ip {
-                // `::` of a socket for both families covers 0.0.0.0.
-                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-                IpAddr::V6(ip) => ip,
-            };
-            raw[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
-            raw[8..24].copy_from_slice(&ip.octets());
-            28
-        }
-        (IpAddr::V6(_), false) => return Err(Errno::EAFNOSUPPORT),
-    };
-    // SAFETY: the pointer and length describe a part of `raw`.
-    unsafe { sys!(bind, socket.as_raw_fd(), raw.as_ptr(), length) }.map(drop)
+    if address.is_ipv6() && !ipv6 {
+        return Err(Errno::EAFNOSUPPORT);
+    }
+    // `::` of a socket for both families covers 0.0.0.0.
+    behalf::bind(socket.as_fd(), &behalf::raw(address, ipv6))
 }
 
 fn get(socket: BorrowedFd<'_>, level: i32, name: i32) -> Result<i32> {
@@ -158,14 +160,13 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsFd;
 
     const KIND: Kind =
         Kind { ipv6: false, only_ipv6: false, reuse_port: false, nonblocking: false };
 
     /// Whether this kernel lets this user attach filters to sockets.
     fn possible() -> bool {
-        let possible = !matches!(publish(free(), KIND), Err(Errno::EPERM));
+        let possible = !matches!(publish(free(), KIND, Lock::Socket), Err(Errno::EPERM));
         if !possible {
             println!("skipped: this kernel lets only CAP_NET_ADMIN attach filters to sockets");
         }
@@ -200,7 +201,8 @@ mod tests {
         }
         for ipv6 in [false, true] {
             let address = free();
-            let listener = publish(address, Kind { ipv6, ..KIND }).expect("published");
+            let listener =
+                publish(address, Kind { ipv6, ..KIND }, Lock::Socket).expect("published");
             assert_eq!(kind(listener.as_fd()).map(|kind| kind.ipv6), Some(ipv6));
             let listener = TcpListener::from(listener);
             let mut client = TcpStream::connect(address).expect("connected");
@@ -218,7 +220,7 @@ mod tests {
         if !possible() {
             return;
         }
-        let socket = publish(free(), KIND).expect("published");
+        let socket = publish(free(), KIND, Lock::Socket).expect("published");
         let detach = set(&socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
         assert_eq!(detach, Err(Errno::EPERM));
         assert_eq!(set(&socket, libc::SOL_SOCKET, SO_LOCK_FILTER, 0), Err(Errno::EPERM));
@@ -243,7 +245,7 @@ mod tests {
         let other = TcpListener::bind("127.0.0.1:0").expect("bound");
         let other_address = other.local_addr().expect("an address");
         let address = free();
-        let listener = publish(address, KIND).expect("published");
+        let listener = publish(address, KIND, Lock::Socket).expect("published");
         let client = TcpStream::connect(address).expect("connected");
         let listener = TcpListener::from(listener);
         let accepted = OwnedFd::from(listener.accept().expect("accepted").0);
@@ -265,7 +267,7 @@ mod tests {
         if !possible() {
             return;
         }
-        let listener = publish(free(), KIND).expect("published");
+        let listener = publish(free(), KIND, Lock::Socket).expect("published");
         let other = free();
         assert_eq!(connect(listener.as_fd(), None), Ok(()));
         // Bound to its port for good; only an accepted socket could be bound anew.

@@ -55,6 +55,18 @@ pub struct Arrived {
     /// Sent by a process (`kill(2)`), not by the kernel (a terminal's Ctrl-C reaches the
     /// command by itself).
     pub by_process: bool,
+    /// Sent by `kill(2)` from outside the receiver's PID namespace, or because the parent there
+    /// died. A process inside cannot make it look so: the number of who calls `kill` is the
+    /// kernel's, and what `sigqueue(3)` says of itself does not count.
+    pub from_outside: bool,
+}
+
+impl Arrived {
+    fn new(signal: i32, code: i32, sender: i32) -> Arrived {
+        const SI_USER: i32 = 0;
+        let from_outside = code == SI_USER && sender == 0;
+        Arrived { signal, by_process: code <= 0, from_outside }
+    }
 }
 
 /// Takes one blocked signal of `set`, waiting at most `timeout` (without one, for ever).
@@ -73,7 +85,9 @@ pub fn wait(set: SignalSet, timeout: Option<Duration>) -> Result<Arrived> {
         // SAFETY: the pointers are to the set, room for the answer, and an optional timespec.
         match unsafe { sys!(rt_sigtimedwait, &raw const set.0, &raw mut info, limit, 8) } {
             Ok(signal) => {
-                return Ok(Arrived { signal: signal as i32, by_process: info.si_code <= 0 });
+                // SAFETY: every code up to 0 comes with a number of a process; of others it is not used.
+                let sender = unsafe { info.si_pid() };
+                return Ok(Arrived::new(signal as i32, info.si_code, sender));
             }
             Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
@@ -101,7 +115,7 @@ pub fn take(fd: BorrowedFd<'_>) -> Result<Arrived> {
     let size = size_of::<libc::signalfd_siginfo>();
     // SAFETY: the pointer and size describe `info`.
     unsafe { sys!(read, fd.as_raw_fd(), &raw mut info, size) }?;
-    Ok(Arrived { signal: info.ssi_signo as i32, by_process: info.ssi_code <= 0 })
+    Ok(Arrived::new(info.ssi_signo as i32, info.ssi_code, info.ssi_pid as i32))
 }
 
 /// `kill(2)`: 0 as signal only asks whether the process is there; -1 as pid means all that

@@ -48,10 +48,11 @@ pub(super) fn write_ruleset(script: &mut Script, plan: &Landlock, private: Optio
     let handled = Arg::Data(script.constant(&handled));
     script.call(Sysno::landlock_create_ruleset, &[handled, size, 0_u32.into()]).result =
         register::RULESET;
+    let sockets = if plan.ports.is_some() { access::MAKE_SOCK } else { 0 };
     for rule in &plan.files {
         script.note("grant by Landlock", Some(&rule.path));
         let path = script.path(&rule.path);
-        write_rule(script, path, rights(rule.rights, plan.abi));
+        write_rule(script, path, rights(rule.rights, plan.abi) & !sockets);
     }
     if let Some(private) = private {
         script.note("grant by Landlock", Some(Path::new("the private directory")));

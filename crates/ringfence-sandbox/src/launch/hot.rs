@@ -12,7 +12,6 @@ use crate::plan::{Plan, Tier};
 use crate::supervise::{self, Outcome};
 use crate::trace::Trace;
 use crate::warden::Warden;
-use ringfence_net::publish::Handler;
 use ringfence_start::entry::{self, Launched, Role};
 use ringfence_sys as sys;
 use std::ffi::{CString, OsStr};
@@ -125,7 +124,7 @@ pub fn resume(
         started: &|| started(plan),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         metadata: crate::metadata::of(plan, private.as_ref()),
-        publish: Handler::new(plan.publish.clone()),
+        publish: crate::sockets::handler(plan),
         explain: &|_, _, _| LaunchError::Stale,
         keeper: order.keeper.as_deref(),
         plan,

@@ -39,7 +39,6 @@ use crate::supervise::{self, Outcome};
 use crate::trace::Trace;
 use compile::Extras;
 use failure::Explaining;
-use ringfence_net::publish::Handler;
 use ringfence_sys as sys;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -209,7 +208,7 @@ fn run_under_our_umask(
         started: &|| started(plan),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         metadata: crate::metadata::of(plan, private.as_ref()),
-        publish: Handler::new(plan.publish.clone()),
+        publish: crate::sockets::handler(plan),
         explain: &|tag, step, errno| explaining.explain(tag, step, errno),
         keeper: order.keeper.as_deref(),
         plan,

@@ -190,7 +190,7 @@ const METADATA: [&str; 21] = [
 ];
 
 /// The rules, in order: the first that holds decides.
-pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool) -> Vec<CallRule> {
+pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -> Vec<CallRule> {
     let mut rules = Vec::with_capacity(128);
     let mut add = |call, verdict, tests: &[(u8, Test)], reason| {
         rules.push(CallRule { call, verdict, tests: tests.to_vec(), reason });
@@ -205,7 +205,7 @@ pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool) -> Vec<CallRule> 
     add("clone3", Verdict::NotImplemented, &[], unseen);
     add("clone", Verdict::Refuse, &[(0, Test::AnyBit(CLONE_NEW))], "makes namespaces");
     terminal(&mut add);
-    sockets(&mut add, tier, policy.network.mode, !policy.network.publish.is_empty());
+    sockets(&mut add, tier, policy.network.mode, !policy.network.publish.is_empty(), confined);
     let handle = "executes a file that has no path";
     add("execveat", Verdict::Refuse, &[(4, Test::AnyBit(AT_EMPTY_PATH))], handle);
     for (call, mode) in [("mknod", 1), ("mknodat", 2)] {
@@ -263,6 +263,7 @@ fn sockets(
     tier: Tier,
     network: NetworkMode,
     publishes: bool,
+    confined: bool,
 ) {
     let other: Vec<_> = [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]
         .iter()
@@ -304,6 +305,11 @@ fn sockets(
     let published = tier == Tier::Namespace && publishes && network != NetworkMode::Host;
     if published {
         add("bind", Verdict::Supervise, &[], "published ports get a socket of the host");
+    }
+    if published && confined {
+        for call in ["connect", "listen"] {
+            add(call, Verdict::Supervise, &[], "a socket of the host serves its port alone");
+        }
     }
     // A socket of the host must not be used to connect out past the namespace.
     if !published && (tier == Tier::Namespace || network == NetworkMode::None) {

@@ -50,7 +50,24 @@ pub(super) fn domain(
         Tier::Namespace => namespace_rules(planning, grants),
         Tier::Process => process_rules(planning, grants)?,
     };
-    Ok(Some(Landlock { abi, files, ports: None, scoped: abi >= 6 }))
+    // Where namespaces hold signals and sockets, the commands of one session (`exec`), each in a
+    // domain of its own, are to reach each other as they would without a sandbox.
+    let scoped = abi >= 6 && relied_on(Layer::LandlockScope);
+        let ports = confined(planning, tier).then(Vec::new);
+    Ok(Some(Landlock { abi, files, ports, scoped }))
+}
+
+/// Whether the program's sockets are held by what confines the program: it may connect, bind and
+/// listen only through the launcher. So it is where it gets sockets of the host that an ordinary
+/// user may not be able to lock.
+pub(super) fn confined(planning: &Planning<'_>, tier: Tier) -> bool {
+    let network = &planning.policy.network;
+    tier == Tier::Namespace
+        && network.mode != NetworkMode::Host
+        && !network.publish.is_empty()
+        && planning.facts.user.0 != 0
+        && planning.facts.landlock_abi >= 4
+        && planning.facts.seccomp_notify.yes()
 }
 
 fn rule(path: impl Into<PathBuf>, rights: Rights, rule: Source) -> FileRule {
@@ -120,6 +137,9 @@ fn process_rules(planning: &mut Planning<'_>, grants: &Grants) -> Result<Vec<Fil
 
 /// Grants a tree but for holes in it: every sibling on the way to them. One directory listing
 /// for each directory that holds a hole; what is created beside them later is not granted.
+///
+/// The directory itself can be listed when all its holes are files: Landlock's right to list
+/// holds for everything below, and the names in a denied directory are not to be seen.
 fn around(
     planning: &Planning<'_>,
     tree: &Path,
@@ -127,6 +147,10 @@ fn around(
     source: &Source,
     rules: &mut Vec<FileRule>,
 ) {
+    let file = |hole: &&Path| planning.paths.kind(hole) == Kind::File;
+    if holes.iter().all(file) {
+        rules.push(rule(tree, Rights::List, source.clone()));
+    }
     for name in planning.paths.list(tree) {
         let path = tree.join(name);
         if holes.contains(&path.as_path()) {

@@ -193,7 +193,7 @@ fn plan_tier(
         home_links,
         landlock,
         seccomp: if facts.seccomp.yes() {
-            calls::rules(tier, policy, facts.seccomp_notify.yes())
+            calls::rules(tier, policy, facts.seccomp_notify.yes(), files::confined(&planning, tier))
         } else {
             Vec::new()
         },

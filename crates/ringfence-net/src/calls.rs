@@ -1,0 +1,308 @@
+//! Socket calls that come here by seccomp user notification: `bind`, and, where the program may not
+//! do them itself, `connect` and `listen`. They are rare.
+//!
+//! What is judged is what is done: the address is read once, the socket is copied, and the call is
+//! made on the copy ([`ringfence_sys::listener::behalf`]). The kernel carries a call out as it was
+//! made ([`notify::go_on`]) only where nothing that the program may swap meanwhile matters:
+//!
+//! | | supervised | a call that goes on in the kernel could be at worst |
+//! |---|---|---|
+//! | [`Reach::Own`] | `bind` | a bind of a socket of its own namespace, or of one locked to its port |
+//! | [`Reach::Confined`] | `bind`, `connect`, `listen` | a bind that Landlock refuses: no TCP port, no Unix socket |
+
+use crate::publish::Published;
+use crate::unix;
+use ringfence_policy::Publish;
+use ringfence_sys::listener::behalf;
+use ringfence_sys::notify::{self, Notification};
+use ringfence_sys::{Errno, Sysno, process};
+use std::fs::{self, File};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The most bytes of an address: `struct sockaddr_storage`.
+const MOST: usize = 128;
+/// The most calls that wait for a connection at the same time.
+const MOST_WAITING: usize = 64;
+/// How long they do, in milliseconds: longer than the kernel tries.
+const PATIENCE: i32 = 150_000;
+/// `O_CLOEXEC`, as `/proc/PID/fdinfo` shows it.
+const CLOSE_ON_EXEC: u32 = 0o2_000_000;
+const AF_UNIX: i32 = 1;
+const AF_INET: i32 = 2;
+const AF_INET6: i32 = 10;
+const SOCK_STREAM: i32 = 1;
+
+/// What the program's sockets reach by themselves.
+#[derive(Clone, Debug, Default)]
+pub enum Reach {
+    /// Their own network namespace; a published socket is locked to its port.
+    #[default]
+    Own,
+    /// The same, but published sockets are not locked: the program may neither connect nor listen
+    /// but through here, and sockets that could leave the sandbox are refused.
+    Confined {
+        /// Unix sockets of the host that are granted.
+        granted: Vec<PathBuf>,
+    },
+}
+
+/// Answers the socket calls of one sandbox.
+#[derive(Clone, Debug)]
+pub struct Handler {
+    published: Published,
+    reach: Reach,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// What becomes of a call.
+pub(crate) enum Answer {
+    /// The kernel carries it out as it was made.
+    GoOn,
+    /// It is done, or failed.
+    Done(Result<(), Errno>),
+    /// It failed, and its user should know why.
+    Told(Errno, String),
+    /// Answered elsewhere, or later.
+    Later,
+}
+
+/// A call that waits, and who made it.
+pub(crate) struct Caller<'a> {
+    pub listener: BorrowedFd<'a>,
+    pub call: &'a Notification,
+}
+
+impl Caller<'_> {
+    /// The address that the call names, once.
+    pub fn address(&self) -> Result<Vec<u8>, Errno> {
+        let [_, at, length, ..] = self.call.arguments;
+        let length = length as u32 as usize;
+        if length > MOST {
+            return Err(Errno::EINVAL);
+        }
+        let mut raw = vec![0; length];
+        let memory = File::open(format!("/proc/{}/mem", self.call.thread));
+        let memory = memory.map_err(|_| Errno::EPERM)?;
+        memory.read_exact_at(&mut raw, at).map_err(|_| Errno::EFAULT)?;
+        Ok(raw)
+    }
+
+    /// The number of the socket's descriptor.
+    pub fn descriptor(&self) -> i32 {
+        self.call.arguments[0] as i32
+    }
+
+    /// The process that made the call.
+    pub fn process(&self) -> Option<i32> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.call.thread)).ok()?;
+        let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+        process.trim().parse().ok()
+    }
+
+    /// A copy of its socket.
+    pub fn socket(&self) -> Result<OwnedFd, Errno> {
+        let process = self.process().ok_or(Errno::ESRCH)?;
+        let pidfd = process::pidfd(process)?;
+        let copy = notify::copy_of(pidfd.as_fd(), self.descriptor())?;
+        // Until here the number may have been another process's.
+        if notify::waits(self.listener, self.call.id) { Ok(copy) } else { Err(Errno::ENOENT) }
+    }
+
+    /// Whether its descriptor closes on exec.
+    pub fn closes_on_exec(&self) -> bool {
+        let path = format!("/proc/{}/fdinfo/{}", self.call.thread, self.descriptor());
+        let info = fs::read_to_string(path).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        flags
+            .and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok())
+            .is_some_and(|flags| flags & CLOSE_ON_EXEC != 0)
+    }
+
+    /// Opens a file below the caller's `/proc` directory.
+    pub fn place(&self, what: &str) -> Result<OwnedFd, Errno> {
+        let path = format!("/proc/{}/{what}", self.call.thread);
+        let path = std::ffi::CString::new(path).map_err(|_| Errno::EINVAL)?;
+        let place = ringfence_sys::fd::open_at(
+            ringfence_sys::fd::CWD,
+            &path,
+            ringfence_sys::fd::PATH_ONLY,
+            0,
+        )?;
+        if notify::waits(self.listener, self.call.id) { Ok(place) } else { Err(Errno::ENOENT) }
+    }
+}
+
+impl Handler {
+    /// A handler for these published ports.
+    pub fn new(published: Vec<Publish>) -> Handler {
+        let published = Published::new(published);
+        Handler { published, reach: Reach::Own, waiting: Arc::default() }
+    }
+
+    /// The same for programs whose sockets reach that far.
+    #[must_use]
+    pub fn with(self, reach: Reach) -> Handler {
+        Handler { reach, ..self }
+    }
+
+    /// Answers a call that waits. Returns a sentence when a published port could not be had.
+    ///
+    /// Takes no longer than a few system calls, none of which waits for anybody.
+    pub fn answer(&self, listener: BorrowedFd<'_>, call: &Notification) -> Option<String> {
+        let caller = Caller { listener, call };
+        let answer = match (Sysno::new(call.call as usize), &self.reach) {
+            (Some(Sysno::bind), Reach::Own) => self.published.bind(&caller),
+            (Some(Sysno::bind), Reach::Confined { .. }) => self.bind(&caller),
+            (Some(Sysno::connect), Reach::Confined { granted }) => self.connect(&caller, granted),
+            (Some(Sysno::listen), Reach::Confined { .. }) => listen(&caller),
+            _ => Answer::Done(Err(Errno::ENOSYS)),
+        };
+        let (result, sentence) = match answer {
+            Answer::GoOn => {
+                let _ = notify::go_on(listener, call.id);
+                return None;
+            }
+            Answer::Later => return None,
+            Answer::Done(result) => (result, None),
+            Answer::Told(errno, sentence) => (Err(errno), Some(sentence)),
+        };
+        // A caller that was killed meanwhile needs no answer.
+        let _ = notify::finish(listener, call.id, result);
+        sentence
+    }
+
+    fn bind(&self, caller: &Caller<'_>) -> Answer {
+        let judged = || {
+            let raw = caller.address()?;
+            let copy = caller.socket()?;
+            Ok((raw, behalf::family_and_type(copy.as_fd())?, copy))
+        };
+        match judged() {
+            Err(errno) => Answer::Done(Err(errno)),
+            Ok((raw, (AF_UNIX, _), copy)) => Answer::Done(unix::bind(caller, &copy, &raw)),
+            Ok((raw, (AF_INET | AF_INET6, SOCK_STREAM), copy)) => {
+                if !own(copy.as_fd()) {
+                    return Answer::Done(Err(Errno::EINVAL));
+                }
+                self.published
+                    .put(caller, &raw, &copy, ringfence_sys::listener::Lock::Program)
+                    .unwrap_or_else(|| Answer::Done(behalf::bind(copy.as_fd(), &raw)))
+            }
+            // Whatever it is by now, Landlock refuses TCP ports and Unix sockets.
+            Ok(_) => Answer::GoOn,
+        }
+    }
+
+    fn connect(&self, caller: &Caller<'_>, granted: &[PathBuf]) -> Answer {
+        let judged = || {
+            let raw = caller.address()?;
+            let copy = caller.socket()?;
+            let (family, _) = behalf::family_and_type(copy.as_fd())?;
+            if family == AF_UNIX {
+                return Ok((unix::address(caller, &raw, granted)?, copy));
+            }
+            if own(copy.as_fd()) { Ok((To::from(raw), copy)) } else { Err(Errno::EACCES) }
+        };
+        match judged() {
+            Err(errno) => Answer::Done(Err(errno)),
+            Ok((to, copy)) => connect(caller, copy, to, &self.waiting),
+        }
+    }
+}
+
+/// An address to connect to, and what keeps it meaning what it means.
+pub(crate) struct To {
+    pub raw: Vec<u8>,
+    pub place: Option<OwnedFd>,
+}
+
+impl From<Vec<u8>> for To {
+    fn from(raw: Vec<u8>) -> To {
+        To { raw, place: None }
+    }
+}
+
+/// Whether a socket belongs to a network namespace that is not ours; when in doubt it does not.
+fn own(socket: BorrowedFd<'_>) -> bool {
+    static HOST: OnceLock<Option<u64>> = OnceLock::new();
+    let host = HOST.get_or_init(|| {
+        let ours = std::os::unix::net::UnixDatagram::unbound().ok()?;
+        behalf::namespace(ours.as_fd()).ok()
+    });
+    let theirs = behalf::namespace(socket).ok();
+    host.is_some() && theirs.is_some() && theirs != *host
+}
+
+/// A listener of the host listens already; whatever else is of the host was accepted by it, and
+/// would listen at some port of the host's.
+fn listen(caller: &Caller<'_>) -> Answer {
+    let listened = || {
+        let copy = caller.socket()?;
+        let (family, _) = behalf::family_and_type(copy.as_fd())?;
+        if family != AF_UNIX && !own(copy.as_fd()) && !behalf::listens(copy.as_fd()) {
+            return Err(Errno::EACCES);
+        }
+        behalf::listen(copy.as_fd(), caller.call.arguments[1] as i32)
+    };
+    Answer::Done(listened())
+}
+
+/// Connects a copy; what takes time is waited for on a thread of its own.
+pub(crate) fn connect(
+    caller: &Caller<'_>,
+    copy: OwnedFd,
+    to: To,
+    waiting: &Arc<AtomicUsize>,
+) -> Answer {
+    let To { raw, place } = to;
+    let again = move |copy: &OwnedFd| {
+        // The address may name the place by its descriptor.
+        let _open = &place;
+        behalf::connect(copy.as_fd(), &raw)
+    };
+    let tried = behalf::set_nonblocking(copy.as_fd(), true).map(|was| {
+        let result = again(&copy);
+        if !was {
+            let _ = behalf::set_nonblocking(copy.as_fd(), false);
+        }
+        (was, result)
+    });
+    let begun = match tried {
+        Ok((false, Err(Errno::EINPROGRESS))) => true,
+        Ok((false, Err(Errno::EAGAIN))) => false,
+        Ok((_, result)) => return Answer::Done(result),
+        Err(errno) => return Answer::Done(Err(errno)),
+    };
+    if begun && behalf::writable(copy.as_fd(), 0) {
+        // A second time tells how the first one ended.
+        return Answer::Done(again(&copy));
+    }
+    let Ok(listener) = caller.listener.try_clone_to_owned() else {
+        return Answer::Done(Err(Errno::EMFILE));
+    };
+    if waiting.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
+        waiting.fetch_sub(1, Ordering::Relaxed);
+        return Answer::Done(Err(Errno::EAGAIN));
+    }
+    let (id, waits) = (caller.call.id, waiting.clone());
+    let wait = move || {
+        if begun {
+            behalf::writable(copy.as_fd(), PATIENCE);
+        }
+        let result = again(&copy);
+        waits.fetch_sub(1, Ordering::Relaxed);
+        let _ = notify::finish(listener.as_fd(), id, result);
+    };
+    match std::thread::Builder::new().name("ringfence-wait".to_owned()).spawn(wait) {
+        Ok(_) => Answer::Later,
+        Err(_) => {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            Answer::Done(Err(Errno::EAGAIN))
+        }
+    }
+}

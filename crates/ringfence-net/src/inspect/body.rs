@@ -1,0 +1,93 @@
+//! Bodies on their way: passed on frame by frame, counted, their end told.
+
+use super::exchange::Ending;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Incoming};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+/// What a program gets: a server's body, or a sentence of ours.
+pub(super) type Answer = Either<Received, Full<Bytes>>;
+
+/// A program's body.
+pub(super) struct Sent {
+    body: Incoming,
+    count: Arc<AtomicU64>,
+}
+
+impl Sent {
+    pub fn new(body: Incoming, count: Arc<AtomicU64>) -> Sent {
+        Sent { body, count }
+    }
+}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            self.count.fetch_add(data.len() as u64, Relaxed);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A server's body. When it is dropped, at its end or before, the exchange is told.
+pub(super) struct Received {
+    body: Incoming,
+    ending: Ending,
+}
+
+impl Received {
+    pub fn new(body: Incoming, ending: Ending) -> Received {
+        Received { body, ending }
+    }
+}
+
+impl Body for Received {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let mut polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &mut polled {
+            if let Some(data) = frame.data_ref() {
+                self.ending.received(data);
+            }
+            if let Some(trailers) = frame.trailers_mut() {
+                self.ending.redact(trailers);
+            }
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

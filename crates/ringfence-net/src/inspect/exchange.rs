@@ -1,0 +1,72 @@
+//! What became of one request, told once, when its answer has ended.
+
+use super::serve::Link;
+use crate::decision::{Event, Exchange};
+use hyper::HeaderMap;
+use ringfence_policy::Decision;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+/// Tells an exchange when it is dropped.
+pub(super) struct Ending {
+    link: Arc<Link>,
+    begun: Instant,
+    sent: Arc<AtomicU64>,
+    received: u64,
+    /// Taken when it is told.
+    exchange: Option<Box<Exchange>>,
+    decision: Option<Decision>,
+}
+
+impl Ending {
+    pub fn new(link: Arc<Link>, method: String, path: String) -> Ending {
+        let exchange = Some(Box::new(Exchange { method, path, ..Exchange::default() }));
+        let (begun, sent) = (Instant::now(), Arc::default());
+        Ending { link, begun, sent, received: 0, exchange, decision: None }
+    }
+
+    /// Counts the bytes of the request's body.
+    pub fn sent(&self) -> Arc<AtomicU64> {
+        self.sent.clone()
+    }
+
+    /// Bytes of the answer's body.
+    pub fn received(&mut self, data: &[u8]) {
+        self.received += data.len() as u64;
+    }
+
+    /// Bytes of what followed the answer.
+    pub fn more(&mut self, count: u64) {
+        self.received += count;
+    }
+
+    pub fn exchange(&mut self) -> Option<&mut Exchange> {
+        self.exchange.as_deref_mut()
+    }
+
+    /// It was refused.
+    pub fn refused(&mut self, status: u16, why: &str, decision: Option<Decision>) {
+        self.decision = decision;
+        if let Some(exchange) = self.exchange() {
+            exchange.status = Some(status);
+            exchange.refused = Some(why.to_owned());
+        }
+    }
+
+    /// Takes the secrets out of an answer's headers or trailers.
+    pub fn redact(&self, headers: &mut HeaderMap) {
+        self.link.redact(headers);
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let Some(mut exchange) = self.exchange.take() else { return };
+        exchange.sent = self.sent.load(Relaxed);
+        exchange.received = self.received;
+        exchange.duration = self.begun.elapsed();
+        self.link.count(exchange.sent, exchange.received);
+        self.link.tell(Event::Request(exchange), self.decision.take());
+    }
+}

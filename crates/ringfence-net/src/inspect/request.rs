@@ -1,0 +1,399 @@
+//! Whether one request may pass, and in which spelling: the path that was judged is the path that
+//! is sent, so that no server reads it differently.
+
+use crate::first::authority;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Uri};
+use ringfence_policy::decide::Request;
+use ringfence_policy::http::normal_path;
+use ringfence_policy::{Decision, Host, Policy, decide};
+
+/// Where a connection leads.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub host: Host,
+    pub port: u16,
+    /// By TLS.
+    pub secure: bool,
+}
+
+/// Why a request does not pass.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// A sentence.
+    pub why: String,
+    /// The policy's answer, when it is the policy's.
+    pub decision: Option<Decision>,
+}
+
+/// Headers by which programs ask a server to take another method than the one they send.
+const OTHER_METHOD: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+/// Headers by which some servers take another path.
+const OTHER_PATH: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-override-url"];
+/// Headers that concern one connection, not the request (RFC 9110 §7.6.1).
+const OF_THE_CONNECTION: [&str; 7] = [
+    "connection",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+impl Place {
+    /// `HOST`, with the port where it is not the scheme's own.
+    pub fn authority(&self) -> String {
+        let usual = if self.secure { 443 } else { 80 };
+        if self.port == usual { self.host.to_string() } else { self.whole() }
+    }
+
+    fn whole(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// Whether a host that a request names is this one. Loopback goes by several names.
+    fn is(&self, host: &Host) -> bool {
+        *host == self.host || host.is_loopback() && self.host.is_loopback()
+    }
+
+    fn url(&self, path: &str) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        format!("{scheme}://{}{path}", self.whole())
+    }
+}
+
+/// Judges a request, and makes of it what is sent on: addressed to the one host, by the path that
+/// was judged, without what concerns the client's connection only. Returns the path without its
+/// query.
+///
+/// # Errors
+/// [`Refused`].
+pub(super) fn judge(policy: &Policy, place: &Place, parts: &mut Parts) -> Result<String, Refused> {
+    let refused = |why: String| Err(Refused { why, decision: None });
+    let method = parts.method.clone();
+    if method == Method::CONNECT || method == Method::TRACE || method == "TRACK" {
+        // TRACE gives back what was sent, credentials included.
+        return refused(format!("{method} has no place in an inspected connection"));
+    }
+    let named = same_host(place, parts)?;
+    let path = parts.uri.path();
+    if !path.starts_with('/') {
+        return refused(format!("{method} {path} concerns no path"));
+    }
+    let ask = |method: &str, path: &str| {
+        let request = Request::Http { method: method.to_owned(), url: place.url(path) };
+        let decision = decide(policy, &request);
+        match decision.allowed {
+            true => Ok(()),
+            false => Err(Refused { why: decision.explanation.clone(), decision: Some(decision) }),
+        }
+    };
+    ask(method.as_str(), path)?;
+    if policy.network.http.iter().any(|rule| rule.host.matches(&place.host, place.port)) {
+        overridden(&parts.headers, method.as_str(), path, &ask)?;
+    }
+    // One spelling for us and for the server; a path without one is allowed as all of a host only.
+    let spelled = normal_path(path).unwrap_or_else(|| path.to_owned());
+    let target = match parts.uri.query() {
+        Some(query) => format!("{spelled}?{query}"),
+        None => spelled.clone(),
+    };
+    parts.uri = target.parse::<Uri>().map_err(|_| Refused {
+        why: format!("the path of {method} {path} is none"),
+        decision: None,
+    })?;
+    clean(&mut parts.headers);
+    parts.headers.remove(header::EXPECT);
+    let place = Place { host: named.unwrap_or_else(|| place.host.clone()), ..place.clone() };
+    if let Ok(host) = HeaderValue::try_from(place.authority()) {
+        parts.headers.insert(header::HOST, host);
+    }
+    Ok(spelled)
+}
+
+/// All that a request names as its host must be where the connection leads. Returns it as named:
+/// loopback goes by several names, between which servers may distinguish.
+fn same_host(place: &Place, parts: &Parts) -> Result<Option<Host>, Refused> {
+    let wrong = |named: &str| Refused {
+        why: format!("a request over the connection to {} asks for {named}", place.whole()),
+        decision: None,
+    };
+    if let Some(scheme) = parts.uri.scheme_str()
+        && scheme != if place.secure { "https" } else { "http" }
+    {
+        return Err(wrong(scheme));
+    }
+    let fields = parts.headers.get_all(header::HOST).iter().map(HeaderValue::as_bytes);
+    let target = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let usual = if place.secure { 443 } else { 80 };
+    let mut found = None;
+    for named in fields.chain(target) {
+        let text = String::from_utf8_lossy(named);
+        let port = text
+            .rsplit_once(':')
+            .filter(|(_, port)| !port.contains(']'))
+            .map_or(Some(usual), |(_, port)| port.parse().ok());
+        let host = authority(named);
+        match host {
+            Some(host)
+                if place.is(&host)
+                    && port == Some(place.port)
+                    && found.as_ref().is_none_or(|other| *other == host) =>
+            {
+                found = Some(host);
+            }
+            _ => return Err(wrong(&text.escape_debug().to_string())),
+        }
+    }
+    // HTTP/1.0 needs none; then it is the connection's.
+    if found.is_none() && parts.version != hyper::Version::HTTP_10 {
+        return Err(wrong("no host"));
+    }
+    Ok(found)
+}
+
+/// What a request asks for besides its request line must be allowed too.
+fn overridden(
+    headers: &HeaderMap,
+    method: &str,
+    path: &str,
+    ask: &dyn Fn(&str, &str) -> Result<(), Refused>,
+) -> Result<(), Refused> {
+    let unreadable = |name: &str| Refused {
+        why: format!("the request's header {name} cannot be read"),
+        decision: None,
+    };
+    for name in OTHER_METHOD {
+        for value in headers.get_all(name) {
+            let other = value.to_str().map_err(|_| unreadable(name))?.trim().to_ascii_uppercase();
+            ask(&other, path)?;
+        }
+    }
+    for name in OTHER_PATH {
+        for value in headers.get_all(name) {
+            let other = value.to_str().map_err(|_| unreadable(name))?.trim();
+            let other = other.split(['?', '#']).next().unwrap_or(other);
+            if !other.starts_with('/') {
+                return Err(unreadable(name));
+            }
+            ask(method, other)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes out what concerns the connection that a message came by.
+pub(super) fn clean(headers: &mut HeaderMap) {
+    if let Some(value) = headers.get(header::CONNECTION) {
+        // A client could name anything here, to have it vanish on the way.
+        let named: Vec<HeaderName> = value
+            .to_str()
+            .unwrap_or_default()
+            .split(',')
+            .filter_map(|name| name.trim().parse().ok())
+            .filter(|name: &HeaderName| name.as_str().starts_with("x-"))
+            .collect();
+        named.iter().for_each(|name| {
+            headers.remove(name);
+        });
+    }
+    let trailers = headers
+        .get_all("te")
+        .iter()
+        .any(|value| value.as_bytes().eq_ignore_ascii_case(b"trailers"));
+    for name in OF_THE_CONNECTION {
+        headers.remove(name);
+    }
+    if trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// Whether a request asks for a WebSocket (RFC 6455 §4.1).
+pub(super) fn websocket(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::UPGRADE)
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::tests::policy;
+    use proptest::prelude::*;
+    use ringfence_policy::{HttpRule, Source};
+
+    fn rules(list: &[&str]) -> Policy {
+        let mut policy = policy(&[], &[]);
+        for text in list {
+            let (methods, rest) = text.split_once(' ').expect("a rule");
+            let at = rest.find('/').expect("a path");
+            policy.network.http.push(HttpRule {
+                methods: methods.split(',').filter(|m| *m != "*").map(str::to_owned).collect(),
+                host: rest[..at].parse().expect("a host"),
+                path: rest[at..].to_owned(),
+                source: Source {
+                    origin: "option --http".to_owned(),
+                    key: String::new(),
+                    text: (*text).to_owned(),
+                },
+            });
+        }
+        policy
+    }
+
+    fn place(host: &str) -> Place {
+        Place { host: Host::parse(host).expect("a host"), port: 443, secure: true }
+    }
+
+    fn ask(
+        policy: &Policy,
+        method: &str,
+        uri: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Parts, String> {
+        let mut request = hyper::Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (mut parts, ()) = request.body(()).map_err(|error| error.to_string())?.into_parts();
+        judge(policy, &place("a.org"), &mut parts).map_err(|refused| refused.why)?;
+        Ok(parts)
+    }
+
+    const HOST: (&str, &str) = ("host", "a.org");
+
+    #[test]
+    fn what_is_sent_is_what_was_judged() {
+        let policy = rules(&["GET a.org/open/*", "POST a.org/exact"]);
+        for (written, sent) in [
+            ("/open/x?q=/../y", "/open/x?q=/../y"),
+            ("/open//a/./b", "/open/a/b"),
+            ("/%6fpen/x", "/open/x"),
+            ("/shut/../open/", "/open/"),
+            ("https://A.org:443/open/x", "/open/x"),
+        ] {
+            let parts = ask(&policy, "GET", written, &[HOST]).expect(written);
+            assert_eq!(parts.uri.to_string(), sent, "{written}");
+        }
+        for (method, wrong) in [
+            ("POST", "/open/x"),
+            ("GET", "/exact"),
+            ("POST", "/exact/more"),
+            ("GET", "/open/../shut"),
+            ("GET", "/open/%2e%2e/shut"),
+            ("GET", "/open/..;/shut"),
+            ("GET", "/open%2fx"),
+            ("GET", "/Open/x"),
+            ("get", "/open/x%00"),
+            ("GET", "/open"),
+        ] {
+            assert!(ask(&policy, method, wrong, &[HOST]).is_err(), "{method} {wrong}");
+        }
+    }
+
+    #[test]
+    fn no_other_host_is_asked_for() {
+        let policy = rules(&["* a.org/*"]);
+        let good =
+            [("A.ORG", "/"), ("a.org.", "/"), ("a.org:443", "/"), ("a.org", "https://a.org/")];
+        for (host, uri) in good {
+            assert!(ask(&policy, "GET", uri, &[("host", host)]).is_ok(), "{host} {uri}");
+        }
+        for (host, uri) in [
+            ("b.org", "/"),
+            ("a.org:80", "/"),
+            ("a.org:x", "/"),
+            ("", "/"),
+            ("a.org", "https://b.org/"),
+            ("a.org", "http://a.org/"),
+            ("a.org", "https://a.org:8443/"),
+            ("u@a.org", "/"),
+            ("a.org, b.org", "/"),
+        ] {
+            assert!(ask(&policy, "GET", uri, &[("host", host)]).is_err(), "{host} {uri}");
+        }
+        assert!(ask(&policy, "GET", "/", &[HOST, ("host", "b.org")]).is_err());
+        assert!(ask(&policy, "GET", "/", &[]).is_err());
+    }
+
+    #[test]
+    fn methods_and_paths_in_headers_are_judged_too() {
+        let policy = rules(&["GET,POST a.org/open/*", "DELETE a.org/trash/*"]);
+        let with = |name, value| ask(&policy, "POST", "/open/x", &[HOST, (name, value)]).is_ok();
+        assert!(with("x-http-method-override", "get") && with("x-original-url", "/open/y?z"));
+        for (name, value) in [
+            ("X-HTTP-Method-Override", "DELETE"),
+            ("X-Method-Override", "delete"),
+            ("X-HTTP-Method", "PUT"),
+            ("X-Original-URL", "/shut"),
+            ("X-Rewrite-URL", "/open/../shut"),
+            ("X-Rewrite-URL", "https://a.org/shut"),
+        ] {
+            assert!(!with(name, value), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn what_gives_back_or_tunnels_is_refused_whatever_the_rules() {
+        let policy = rules(&["* a.org/*"]);
+        for method in ["TRACE", "TRACK"] {
+            assert!(ask(&policy, method, "/", &[HOST]).is_err(), "{method}");
+        }
+        assert!(ask(&policy, "CONNECT", "a.org:443", &[HOST]).is_err());
+        assert!(ask(&policy, "OPTIONS", "*", &[HOST]).is_err());
+    }
+
+    #[test]
+    fn what_concerns_the_connection_stays_behind() {
+        let policy = rules(&["* a.org/*"]);
+        let parts = ask(
+            &policy,
+            "GET",
+            "/",
+            &[
+                HOST,
+                ("connection", "keep-alive, x-hop, authorization"),
+                ("x-hop", "1"),
+                ("authorization", "kept"),
+                ("te", "trailers"),
+                ("proxy-authorization", "secret"),
+                ("expect", "100-continue"),
+                ("upgrade", "h2c"),
+            ],
+        )
+        .expect("allowed");
+        let mut names: Vec<_> = parts.headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["authorization", "host", "te"]);
+    }
+
+    proptest! {
+        /// The proxy and `why` say the same, whatever the path.
+        #[test]
+        fn agrees_with_decide(path in "/[a-c%2eEfF5C./;?A-Z~ -]{0,24}", method in "GET|POST|DELETE") {
+            let policy = rules(&["GET a.org/a/*", "POST a.org/b", "DELETE a.org/*"]);
+            let request = Request::Http {
+                method: method.clone(),
+                url: format!("https://a.org{path}"),
+            };
+            let said = decide(&policy, &request).allowed;
+            if path.parse::<Uri>().is_ok() {
+                prop_assert_eq!(ask(&policy, &method, &path, &[HOST]).is_ok(), said);
+            }
+        }
+
+        /// What passes is judged the same once more: one spelling is enough.
+        #[test]
+        fn what_passed_would_pass_again(path in "/[a-c%2e./]{0,24}") {
+            let policy = rules(&["GET a.org/a/*"]);
+            if let Ok(parts) = ask(&policy, "GET", &path, &[HOST]) {
+                let sent = parts.uri.to_string();
+                let again = ask(&policy, "GET", &sent, &[HOST]).expect("it passes again");
+                prop_assert_eq!(again.uri.to_string(), sent);
+            }
+        }
+    }
+}

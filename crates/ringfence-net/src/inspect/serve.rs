@@ -1,0 +1,508 @@
+//! One inspected connection: the program on one side, the real server on the other, HTTP/1.1 on
+//! both or HTTP/2 on both, and each request judged in between.
+
+use super::Inspection;
+use super::body::{Answer, Received, Sent};
+use super::exchange::Ending;
+use super::request::{self, Place, Refused};
+use super::tls::{Protocol, Tls, server_name};
+use super::wire::{Prefixed, Strict};
+use crate::decision::{Event, NetDecision};
+use crate::first::{self, First};
+use crate::flow::{self, Refusal};
+use crate::gateway::{Shared, Subject};
+use bytes::Bytes;
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode, Uri, Version, client, server};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use ringfence_policy::{Decision, Host};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio_rustls::{LazyConfigAcceptor, TlsConnector};
+
+/// How long a program may take to say what it wants, and a server to speak TLS.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What one stream and all streams of an HTTP/2 connection may have under way.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+/// The most bytes of an HTTP/2 request's headers.
+const HEADERS: u32 = 64 * 1024;
+
+/// The way to the real server.
+enum Upstream {
+    Http1(client::conn::http1::SendRequest<Sent>),
+    Http2(client::conn::http2::SendRequest<Sent>),
+    /// There is none, and why.
+    Absent(StatusCode, String, Option<Decision>),
+}
+
+/// A connection that is looked at.
+pub(super) struct Link {
+    shared: Arc<Shared>,
+    inspection: Arc<Inspection>,
+    subject: Subject,
+    place: Place,
+    /// What the program's TLS offered; nothing without TLS.
+    offered: Option<Vec<Protocol>>,
+    upstream: Mutex<Upstream>,
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+/// Serves a connection from its beginning to its end. `early` holds what was read from the client
+/// already.
+pub(crate) async fn connection(
+    shared: &Arc<Shared>,
+    inspection: &Arc<Inspection>,
+    mut subject: Subject,
+    mut client: TcpStream,
+    early: Vec<u8>,
+) {
+    let begun = Instant::now();
+    let heard = tokio::time::timeout(PATIENCE, hear(&mut client, early)).await;
+    let (first, early) = match heard {
+        Ok(Ok(heard)) => heard,
+        // It went away, or never said what it wanted.
+        Ok(Err(_)) | Err(_) => return,
+    };
+    let named = match fits(shared, &subject, &first) {
+        Ok(named) => named,
+        Err(why) => {
+            flow::tell(shared, &subject, Refusal::Denied(why));
+            flow::reset(&client);
+            return;
+        }
+    };
+    let client = Prefixed::new(client, early);
+    let secure = matches!(first, First::Tls { .. });
+    let place = Place { host: named, port: subject.port, secure };
+    let link = |upstream, offered, subject| {
+        Arc::new(Link {
+            shared: shared.clone(),
+            inspection: inspection.clone(),
+            subject,
+            place: place.clone(),
+            offered,
+            upstream: Mutex::new(upstream),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+        })
+    };
+    let link = if secure {
+        let Some(tls) = inspection.tls.get() else { return };
+        let accepted = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), client);
+        let Ok(Ok(started)) = tokio::time::timeout(PATIENCE, accepted).await else { return };
+        let names = started.client_hello().alpn().map(Iterator::collect::<Vec<_>>);
+        let offered = Protocol::offered(names.iter().flatten().copied());
+        let connected = connect(shared, Some((tls, &offered)), &place.host, &mut subject).await;
+        let (upstream, protocol) = reached(shared, &subject, connected, &offered);
+        let config = match tls.server(&place.host, protocol) {
+            Ok(config) => config,
+            Err(why) => {
+                flow::tell(shared, &subject, Refusal::Failed(why));
+                return;
+            }
+        };
+        let accepted = tokio::time::timeout(PATIENCE, started.into_stream(config)).await;
+        let client = match accepted {
+            Ok(Ok(client)) => client,
+            Ok(Err(error)) => {
+                let why = format!(
+                    "the program does not take the session's certificate for {}: {error}",
+                    place.host
+                );
+                flow::tell(shared, &subject, Refusal::Failed(why));
+                return;
+            }
+            Err(_) => return,
+        };
+        let link = link(upstream, Some(offered), subject);
+        match protocol {
+            Some(Protocol::Http2) => http2(&link, client).await,
+            _ => http1(&link, client).await,
+        }
+        link
+    } else {
+        let connected = connect(shared, None, &place.host, &mut subject).await;
+        let (upstream, _) = reached(shared, &subject, connected, &[]);
+        let link = link(upstream, None, subject);
+        http1(&link, client).await;
+        link
+    };
+    let event = Event::Closed {
+        sent: link.sent.load(Relaxed),
+        received: link.received.load(Relaxed),
+        duration: begun.elapsed(),
+    };
+    link.subject.tell(shared, event);
+}
+
+/// Reads until it is clear what the program speaks.
+async fn hear(client: &mut TcpStream, mut early: Vec<u8>) -> std::io::Result<(First, Vec<u8>)> {
+    let mut buffer = [0; 4096];
+    loop {
+        match first::first(&early) {
+            First::More | First::Word if early.len() < first::MOST => {}
+            first => return Ok((first, early)),
+        }
+        match client.read(&mut buffer).await? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            count => early.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+/// Whether what the program says fits what was granted; as which host it is meant.
+fn fits(shared: &Shared, subject: &Subject, first: &First) -> Result<Host, String> {
+    let host = &subject.host;
+    let named = match first {
+        // Behind an encrypted name anything may be meant: no rule about every name helps here,
+        // where this one host is looked at.
+        First::Tls { hidden: true, .. } => {
+            return Err(format!(
+                "the TLS client of {host} uses Encrypted Client Hello, and its requests are to \
+                 be looked at; switch it off"
+            ));
+        }
+        First::Tls { name, .. } | First::Http { host: name } => name,
+        First::Broken(what) => return Err(format!("the client of {host} sent {what}")),
+        First::More | First::Word | First::Other => {
+            return Err(format!(
+                "the client of {host} speaks neither TLS nor HTTP, and rules allow requests only; \
+                 to allow anything: --allow-host {host}:{} without --http and --inject",
+                subject.port
+            ));
+        }
+    };
+    match (host, named) {
+        (Host::Name(name), None) if name != "localhost" && matches!(first, First::Tls { .. }) => {
+            Err(format!(
+                "the TLS client of {host} names no server (SNI), so that it cannot be checked"
+            ))
+        }
+        (_, None) => Ok(host.clone()),
+        (_, Some(named)) if named == host => Ok(host.clone()),
+        (_, Some(named)) if named.is_loopback() && host.is_loopback() => Ok(named.clone()),
+        (_, Some(named)) => {
+            let _ = shared;
+            Err(format!("the client connected to {host} and then asked for {named}"))
+        }
+    }
+}
+
+type Connected = Result<(Upstream, Option<Protocol>), Refusal>;
+
+/// Connects to the real server.
+async fn connect(
+    shared: &Shared,
+    tls: Option<(&Tls, &[Protocol])>,
+    host: &Host,
+    subject: &mut Subject,
+) -> Connected {
+    let stream = flow::dial(shared, subject).await?;
+    let Some((tls, offered)) = tls else {
+        return Ok((speak(Protocol::Http1, stream).await?, None));
+    };
+    let name = server_name(host).map_err(Refusal::Failed)?;
+    let failed =
+        |why: String| Refusal::Failed(format!("no TLS with {host}:{}: {why}", subject.port));
+    let connector = TlsConnector::from(tls.client(offered));
+    let stream = tokio::time::timeout(PATIENCE, connector.connect(name, stream))
+        .await
+        .map_err(|_| failed("no answer".to_owned()))?
+        .map_err(|error| failed(flow::io_text(&error)))?;
+    let protocol = stream.get_ref().1.alpn_protocol().map(|name| Protocol::of(Some(name)));
+    let upstream = speak(protocol.unwrap_or(Protocol::Http1), stream).await?;
+    Ok((upstream, protocol))
+}
+
+/// Begins to speak HTTP with the real server.
+async fn speak<S>(protocol: Protocol, stream: S) -> Result<Upstream, Refusal>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let failed = |error: hyper::Error| Refusal::Failed(format!("no HTTP: {error}"));
+    let stream = TokioIo::new(stream);
+    match protocol {
+        Protocol::Http1 => {
+            let builder = client::conn::http1::Builder::new();
+            let (sender, driver) = builder.handshake(stream).await.map_err(failed)?;
+            tokio::spawn(driver.with_upgrades());
+            Ok(Upstream::Http1(sender))
+        }
+        Protocol::Http2 => {
+            let mut builder = client::conn::http2::Builder::new(TokioExecutor::new());
+            builder
+                .initial_stream_window_size(STREAM_WINDOW)
+                .initial_connection_window_size(CONNECTION_WINDOW)
+                .max_header_list_size(HEADERS);
+            let (sender, driver) = builder.handshake(stream).await.map_err(failed)?;
+            tokio::spawn(driver);
+            Ok(Upstream::Http2(sender))
+        }
+    }
+}
+
+/// Tells how connecting went. Without a server the program is still answered, readably, in a
+/// protocol that it offers.
+fn reached(
+    shared: &Shared,
+    subject: &Subject,
+    connected: Connected,
+    offered: &[Protocol],
+) -> (Upstream, Option<Protocol>) {
+    match connected {
+        Ok(connected) => {
+            subject.tell(shared, Event::Allowed);
+            connected
+        }
+        Err(refusal) => {
+            let (status, decision) = match &refusal {
+                Refusal::Denied(_) => (StatusCode::FORBIDDEN, subject.decision.clone()),
+                Refusal::Failed(_) => (StatusCode::BAD_GATEWAY, None),
+            };
+            let why = flow::tell(shared, subject, refusal);
+            let protocol = offered.iter().copied().min_by_key(|one| *one != Protocol::Http1);
+            (Upstream::Absent(status, why, decision), protocol)
+        }
+    }
+}
+
+async fn http1<S>(link: &Arc<Link>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = server::conn::http1::Builder::new();
+    builder.half_close(true).auto_date_header(false);
+    let service = service_fn(|request| answer(link.clone(), request));
+    let stream = TokioIo::new(Strict::new(stream));
+    let _ = builder.serve_connection(stream, service).with_upgrades().await;
+}
+
+async fn http2<S>(link: &Arc<Link>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = server::conn::http2::Builder::new(TokioExecutor::new());
+    builder
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(HEADERS)
+        .auto_date_header(false);
+    let own = link.clone();
+    let service = service_fn(move |request| answer(own.clone(), request));
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// Judges a request, sends it on, and passes the answer back.
+async fn answer(
+    link: Arc<Link>,
+    request: Request<Incoming>,
+) -> Result<Response<Answer>, Infallible> {
+    let path = request.uri().path().to_owned();
+    let mut ending = Ending::new(link.clone(), request.method().to_string(), path);
+    match link.exchange(request, &mut ending).await {
+        Ok(Passed::Answer(parts, body)) => {
+            Ok(Response::from_parts(parts, Either::Left(Received::new(body, ending))))
+        }
+        Ok(Passed::Switched(parts, program, server)) => {
+            tokio::spawn(tunnel(program, server, ending));
+            Ok(Response::from_parts(parts, Either::Right(Full::default())))
+        }
+        Err((status, refused)) => Ok(refusal(status, refused, &mut ending)),
+    }
+}
+
+/// What came of a request that was sent on.
+enum Passed {
+    Answer(hyper::http::response::Parts, Incoming),
+    /// Another protocol from here on.
+    Switched(hyper::http::response::Parts, hyper::upgrade::OnUpgrade, hyper::upgrade::OnUpgrade),
+}
+
+/// A readable refusal.
+fn refusal(status: StatusCode, refused: Refused, ending: &mut Ending) -> Response<Answer> {
+    let remedy = refused.decision.as_ref().and_then(|decision| decision.remedy.as_ref());
+    let text = match remedy {
+        Some(remedy) => format!("ringfence: {}; to allow it: {remedy}\n", refused.why),
+        None => format!("ringfence: {}\n", refused.why),
+    };
+    ending.refused(status.as_u16(), &refused.why, refused.decision);
+    let mut response = Response::new(Either::Right(Full::new(Bytes::from(text))));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+/// Bytes both ways, until one side ends.
+async fn tunnel(
+    program: hyper::upgrade::OnUpgrade,
+    server: hyper::upgrade::OnUpgrade,
+    mut ending: Ending,
+) {
+    let (Ok(program), Ok(server)) = (program.await, server.await) else { return };
+    let (mut program, mut server) = (TokioIo::new(program), TokioIo::new(server));
+    if let Ok((sent, received)) = tokio::io::copy_bidirectional(&mut program, &mut server).await {
+        ending.sent().fetch_add(sent, Relaxed);
+        ending.more(received);
+    }
+}
+
+impl Link {
+    async fn exchange(
+        &self,
+        request: Request<Incoming>,
+        ending: &mut Ending,
+    ) -> Result<Passed, (StatusCode, Refused)> {
+        let (mut parts, body) = request.into_parts();
+        let websocket = parts.version == Version::HTTP_11 && request::websocket(&parts.headers);
+        let path = request::judge(&self.shared.policy(), &self.place, &mut parts)
+            .map_err(|refused| (StatusCode::FORBIDDEN, refused))?;
+        let Place { host, port, secure } = &self.place;
+        let injected = self.inspection.secrets.inject(host, *port, *secure, &mut parts.headers);
+        if let Some(exchange) = ending.exchange() {
+            exchange.path = path;
+            exchange.injected = injected.iter().map(|name| name.as_str().to_owned()).collect();
+        }
+        let switch = websocket.then(|| {
+            parts.headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+            parts.headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+            parts.extensions.remove::<hyper::upgrade::OnUpgrade>()
+        });
+        parts.version = Version::HTTP_11;
+        let request = Request::from_parts(parts, Sent::new(body, ending.sent()));
+        let mut response = self.send(request).await?;
+        if let Some(exchange) = ending.exchange() {
+            exchange.status = Some(response.status().as_u16());
+        }
+        self.redact(response.headers_mut());
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let server = hyper::upgrade::on(&mut response);
+            let Some(Some(program)) = switch else {
+                let why = "the server changes to a protocol that was not asked for".to_owned();
+                return Err((StatusCode::BAD_GATEWAY, Refused { why, decision: None }));
+            };
+            return Ok(Passed::Switched(response.into_parts().0, program, server));
+        }
+        request::clean(response.headers_mut());
+        let (mut parts, body) = response.into_parts();
+        parts.version = Version::HTTP_11;
+        Ok(Passed::Answer(parts, body))
+    }
+
+    /// Sends a request to the real server; over a new connection, when the server has closed the
+    /// one there was before it could take anything of it.
+    async fn send(
+        &self,
+        mut request: Request<Sent>,
+    ) -> Result<Response<Incoming>, (StatusCode, Refused)> {
+        let failed = |why: String| {
+            let why = format!("{}: {why}", self.place.authority());
+            (StatusCode::BAD_GATEWAY, Refused { why, decision: None })
+        };
+        for again in [true, false] {
+            let mut upstream = self.upstream.lock().await;
+            if again && upstream.ended().await {
+                self.reconnect(&mut upstream).await.map_err(failed)?;
+            }
+            let sent = match &mut *upstream {
+                Upstream::Absent(status, why, decision) => {
+                    let refused = Refused { why: why.clone(), decision: decision.clone() };
+                    return Err((*status, refused));
+                }
+                Upstream::Http1(sender) => sender.try_send_request(request).await,
+                Upstream::Http2(sender) => {
+                    let mut sender = sender.clone();
+                    drop(upstream);
+                    let request = self.absolute(request).map_err(failed)?;
+                    sender.try_send_request(request).await
+                }
+            };
+            let mut error = match sent {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            match error.take_message().filter(|_| again) {
+                Some(unsent) => request = unsent,
+                None => return Err(failed(reason(&error.into_error()))),
+            }
+            let mut upstream = self.upstream.lock().await;
+            self.reconnect(&mut upstream).await.map_err(failed)?;
+        }
+        Err(failed("the server closes every connection".to_owned()))
+    }
+
+    /// HTTP/2 names the host in the target (RFC 9113 §8.3.1).
+    fn absolute(&self, request: Request<Sent>) -> Result<Request<Sent>, String> {
+        let (mut parts, body) = request.into_parts();
+        let host = parts.headers.remove(header::HOST);
+        if let Some(host) = host.as_ref().and_then(|host| host.to_str().ok()) {
+            let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+            let uri = Uri::builder().scheme("https").authority(host).path_and_query(path);
+            parts.uri = uri.build().map_err(|error| error.to_string())?;
+        }
+        parts.version = Version::HTTP_2;
+        Ok(Request::from_parts(parts, body))
+    }
+
+    async fn reconnect(&self, upstream: &mut Upstream) -> Result<(), String> {
+        let mut subject = self.subject.clone();
+        let tls = self.inspection.tls.get();
+        let tls = self.offered.as_deref().and_then(|offered| Some((tls?, offered)));
+        let connected = connect(&self.shared, tls, &self.place.host, &mut subject).await;
+        let (new, _) = connected.map_err(|refusal| match refusal {
+            Refusal::Denied(why) | Refusal::Failed(why) => why,
+        })?;
+        *upstream = new;
+        Ok(())
+    }
+
+    pub fn redact(&self, headers: &mut HeaderMap) {
+        self.inspection.secrets.redact(&self.place.host, self.place.port, headers);
+    }
+
+    pub fn count(&self, sent: u64, received: u64) {
+        self.sent.fetch_add(sent, Relaxed);
+        self.received.fetch_add(received, Relaxed);
+    }
+
+    pub fn tell(&self, event: Event, decision: Option<Decision>) {
+        self.shared.tell(NetDecision {
+            id: self.subject.id,
+            way: self.subject.way,
+            host: self.subject.host.clone(),
+            port: self.subject.port,
+            address: self.subject.address,
+            event,
+            decision: decision.or_else(|| self.subject.decision.clone()),
+        });
+    }
+}
+
+impl Upstream {
+    /// Whether the server has closed it.
+    async fn ended(&mut self) -> bool {
+        match self {
+            Upstream::Http1(sender) => sender.ready().await.is_err(),
+            Upstream::Http2(sender) => sender.ready().await.is_err(),
+            Upstream::Absent(..) => false,
+        }
+    }
+}
+
+/// An engine's error, with what is behind it.
+fn reason(error: &hyper::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,163 @@
+//! What stands between a connection and the HTTP engine: bytes that were read already, and the
+//! strict look at HTTP/1 requests.
+
+use crate::first::First;
+use crate::requests::Requests;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection of which some bytes were read already.
+pub(super) struct Prefixed<S> {
+    stream: S,
+    early: Vec<u8>,
+    at: usize,
+}
+
+impl<S> Prefixed<S> {
+    pub fn new(stream: S, early: Vec<u8>) -> Prefixed<S> {
+        Prefixed { stream, early, at: 0 }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.at < self.early.len() {
+            let count = (self.early.len() - self.at).min(buffer.remaining());
+            buffer.put_slice(&self.early[self.at..self.at + count]);
+            self.at += count;
+            if self.at == self.early.len() {
+                self.early = Vec::new();
+                self.at = 0;
+            }
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+/// HTTP/1 requests as they come from a program: what several servers would read differently (two
+/// lengths, a length and chunks, folded fields, …) never reaches the engine, which is more lenient
+/// than that. In place of such a head it gets one that it refuses with 400.
+pub(super) struct Strict<S> {
+    stream: S,
+    requests: Requests,
+    /// What is read into.
+    raw: Vec<u8>,
+    /// Looked at and not yet taken.
+    good: Vec<u8>,
+    at: usize,
+    refused: bool,
+}
+
+/// No request: the engine's word is 400.
+const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
+/// How much is read at once: a TLS record.
+const STEP: usize = 16 * 1024;
+
+impl<S> Strict<S> {
+    pub fn new(stream: S) -> Strict<S> {
+        let (raw, good) = (Vec::new(), Vec::new());
+        Strict { stream, requests: Requests::default(), raw, good, at: 0, refused: false }
+    }
+
+    /// Looks at what was read.
+    fn look(&mut self, count: usize) -> io::Result<()> {
+        let judge = |first: &First| match first {
+            First::Http { .. } => Ok(()),
+            First::Broken(what) => Err((*what).to_owned()),
+            _ => Err("no request".to_owned()),
+        };
+        let between = matches!(&self.requests, Requests::Head(_));
+        self.good.clear();
+        self.at = 0;
+        if let Err(why) = self.requests.feed(&self.raw[..count], &judge, &mut self.good) {
+            self.refused = true;
+            if !between && !matches!(self.requests, Requests::Head(_)) {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
+            self.good.extend_from_slice(NO_REQUEST);
+        }
+        Ok(())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let this = &mut *self;
+            if this.at < this.good.len() {
+                let count = (this.good.len() - this.at).min(buffer.remaining());
+                buffer.put_slice(&this.good[this.at..this.at + count]);
+                this.at += count;
+                return Poll::Ready(Ok(()));
+            }
+            if this.refused {
+                return Poll::Ready(Ok(()));
+            }
+            if matches!(this.requests, Requests::Free) {
+                return Pin::new(&mut this.stream).poll_read(context, buffer);
+            }
+            if this.raw.is_empty() {
+                this.raw.resize(STEP, 0);
+            }
+            let mut raw = ReadBuf::new(&mut this.raw);
+            let result = ready!(Pin::new(&mut this.stream).poll_read(context, &mut raw));
+            let count = raw.filled().len();
+            result?;
+            if count == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            this.look(count)?;
+        }
+    }
+}
+
+/// Writing is the stream's own in both.
+macro_rules! writes {
+    ($kind:ident) => {
+        impl<S: AsyncWrite + Unpin> AsyncWrite for $kind<S> {
+            fn poll_write(
+                mut self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                Pin::new(&mut self.stream).poll_write(context, bytes)
+            }
+            fn poll_flush(
+                mut self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+            ) -> Poll<io::Result<()>> {
+                Pin::new(&mut self.stream).poll_flush(context)
+            }
+            fn poll_shutdown(
+                mut self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+            ) -> Poll<io::Result<()>> {
+                Pin::new(&mut self.stream).poll_shutdown(context)
+            }
+            fn poll_write_vectored(
+                mut self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                parts: &[io::IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+            }
+            fn is_write_vectored(&self) -> bool {
+                self.stream.is_write_vectored()
+            }
+        }
+    };
+}
+
+writes!(Prefixed);
+writes!(Strict);

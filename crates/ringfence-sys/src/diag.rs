@@ -1,0 +1,176 @@
+//! Whose a connection is (sock_diag(7)): from addresses to the inode of the socket, in the network
+//! namespace that the asking socket was made in.
+
+use crate::fd::owned;
+use crate::{Errno, Result, sys};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+const NETLINK_SOCK_DIAG: i32 = 4;
+/// `SOCK_DIAG_BY_FAMILY`.
+const BY_FAMILY: u16 = 20;
+/// `NLM_F_REQUEST`, `NLM_F_DUMP`.
+const REQUEST: u16 = 1;
+const DUMP: u16 = 0x300;
+/// `NLMSG_ERROR`, `NLMSG_DONE`.
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+const HEADER: usize = 16;
+/// Bytes of `struct inet_diag_sockid`, `inet_diag_req_v2` and `inet_diag_msg`.
+const IDENTITY: usize = 48;
+const QUESTION: usize = 8 + IDENTITY;
+const ANSWER: usize = 72;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// A socket to ask by, of the caller's network namespace whoever holds it later.
+///
+/// # Errors
+/// The kernel's; `EPROTONOSUPPORT` without CONFIG_INET_DIAG.
+pub fn open() -> Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes numbers only.
+    unsafe { sys!(socket, libc::AF_NETLINK, kind, NETLINK_SOCK_DIAG) }.map(owned)
+}
+
+/// The inode of the TCP socket at `local` that is connected to `remote`, or else listens at `local`.
+///
+/// # Errors
+/// `ENOENT` when there is none.
+pub fn tcp(by: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr) -> Result<u64> {
+    ask(by, &question(TCP, local, remote, 0))?;
+    let mut found = Err(Errno::ENOENT);
+    receive(by, |answer| found = found.or(inode(answer).ok_or(Errno::EBADMSG)))?;
+    found
+}
+
+/// The inode of a UDP socket that is bound to that port.
+///
+/// # Errors
+/// `ENOENT` when there is none.
+pub fn udp(by: BorrowedFd<'_>, ipv6: bool, port: u16) -> Result<u64> {
+    let any = if ipv6 { IpAddr::from([0u8; 16]) } else { IpAddr::from([0u8; 4]) };
+    let any = SocketAddr::new(any, 0);
+    ask(by, &question(UDP, any, any, DUMP))?;
+    let mut found = Err(Errno::ENOENT);
+    receive(by, |answer| {
+        if answer.get(4..6) == Some(&port.to_be_bytes()[..]) {
+            found = found.or(inode(answer).ok_or(Errno::EBADMSG));
+        }
+    })?;
+    found
+}
+
+/// One `inet_diag_req_v2` with its header.
+fn question(protocol: u8, local: SocketAddr, remote: SocketAddr, flags: u16) -> Vec<u8> {
+    let mut bytes = ((HEADER + QUESTION) as u32).to_ne_bytes().to_vec();
+    bytes.extend_from_slice(&BY_FAMILY.to_ne_bytes());
+    bytes.extend_from_slice(&(REQUEST | flags).to_ne_bytes());
+    bytes.extend_from_slice(&[0; 8]);
+    let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    bytes.extend_from_slice(&[family as u8, protocol, 0, 0]);
+    bytes.extend_from_slice(&u32::MAX.to_ne_bytes());
+    bytes.extend_from_slice(&local.port().to_be_bytes());
+    bytes.extend_from_slice(&remote.port().to_be_bytes());
+    for address in [local.ip(), remote.ip()] {
+        let mut field = [0; 16];
+        match address {
+            IpAddr::V4(ip) => field[..4].copy_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => field = ip.octets(),
+        }
+        bytes.extend_from_slice(&field);
+    }
+    // Any interface, any cookie.
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&[0xFF; 8]);
+    bytes
+}
+
+fn ask(by: BorrowedFd<'_>, question: &[u8]) -> Result<()> {
+    // What an earlier question left behind.
+    let mut rest = [0; 4096];
+    while take(by, &mut rest).is_ok() {}
+    crate::fd::write_all(by, question)
+}
+
+fn take(by: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
+    let null = std::ptr::null::<u8>();
+    let (at, length) = (buffer.as_mut_ptr(), buffer.len());
+    // SAFETY: the pointer and length describe `buffer`; no address is asked for.
+    unsafe { sys!(recvfrom, by.as_raw_fd(), at, length, libc::MSG_DONTWAIT, null, null) }
+}
+
+/// Gives each answer to `each`. The kernel has answered by the time that the question was written,
+/// and continues a long list with each part that is taken.
+fn receive(by: BorrowedFd<'_>, mut each: impl FnMut(&[u8])) -> Result<()> {
+    let mut buffer = [0u8; 16 * 1024];
+    loop {
+        let count = match take(by, &mut buffer) {
+            Ok(count) => count,
+            Err(Errno::EAGAIN) => return Ok(()),
+            Err(errno) => return Err(errno),
+        };
+        let mut bytes = &buffer[..count];
+        while bytes.len() >= HEADER {
+            let word = |at: usize| {
+                u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+            };
+            let (length, kind) = (word(0) as usize, word(4) as u16);
+            if length < HEADER || length > bytes.len() {
+                return Err(Errno::EBADMSG);
+            }
+            match kind {
+                DONE => return Ok(()),
+                ERROR if length >= HEADER + 4 => match word(HEADER) as i32 {
+                    0 => return Ok(()),
+                    code => return Err(Errno::new(-code)),
+                },
+                _ => each(&bytes[HEADER..length]),
+            }
+            bytes = &bytes[length.next_multiple_of(4).min(bytes.len())..];
+        }
+    }
+}
+
+/// The last field of `struct inet_diag_msg`.
+fn inode(answer: &[u8]) -> Option<u64> {
+    let bytes = answer.get(ANSWER - 4..ANSWER)?;
+    Some(u64::from(u32::from_ne_bytes(bytes.try_into().ok()?))).filter(|&inode| inode != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+
+    fn inode_of(socket: &impl AsRawFd) -> u64 {
+        std::fs::metadata(format!("/proc/self/fd/{}", socket.as_raw_fd())).expect("a file").ino()
+    }
+
+    #[test]
+    fn both_ends_of_a_connection_and_its_listener_are_found() {
+        let by = open().expect("a socket");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let to = listener.local_addr().expect("an address");
+        let client = TcpStream::connect(to).expect("connected");
+        let from = client.local_addr().expect("an address");
+        let (server, _) = listener.accept().expect("accepted");
+        assert_eq!(tcp(by.as_fd(), from, to), Ok(inode_of(&client)));
+        assert_eq!(tcp(by.as_fd(), to, from), Ok(inode_of(&server)));
+        let nobody = SocketAddr::new([127, 0, 0, 9].into(), 1);
+        assert_eq!(tcp(by.as_fd(), to, nobody), Ok(inode_of(&listener)));
+        assert_eq!(tcp(by.as_fd(), nobody, to), Err(Errno::ENOENT));
+    }
+
+    #[test]
+    fn a_datagram_socket_is_found_by_its_port() {
+        let by = open().expect("a socket");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("bound");
+        let port = socket.local_addr().expect("an address").port();
+        assert_eq!(udp(by.as_fd(), false, port), Ok(inode_of(&socket)));
+        drop(socket);
+        assert_eq!(udp(by.as_fd(), false, port), Err(Errno::ENOENT));
+    }
+}
