@@ -13,6 +13,7 @@ mod libraries;
 mod monitor;
 mod options;
 mod overlay;
+mod overlay;
 mod plan;
 mod profiles;
 mod record;

@@ -53,6 +53,7 @@ pub fn request(parsed: &Parsed, command: Option<&OsStr>) -> Request {
             ("overlay", Some(key)) if value.is_empty() => {
                 request.options.push(Setting::new(key, "ask"));
             }
+            ("dry-run", _) => request.options.push(Setting::new(Key::Overlay, "discard")),
             (_, Some(key)) => request.options.push(Setting::new(key, value.clone())),
             _ => {}
         }

@@ -79,6 +79,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let order = Order { argv, session, announce: announce_start, filter, keeper: Some(keeper) };
     let mut plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
     let layers = crate::overlay::begin(&mut plan, &order.session, parsed.has("dry-run"))?;
+    let layers = crate::overlay::begin(&mut plan, &order.session, parsed.has("dry-run"))?;
     trace.mark("plan");
     announce(&plan);
     let started = |plan: &Plan| status.started(&order.session, plan);
