@@ -35,7 +35,7 @@ const fn command(
 }
 
 /// All commands of this build.
-pub const COMMANDS: [Command; 23] = [
+pub const COMMANDS: [Command; 24] = [
     command("run", "[OPTIONS] [--] CMD [ARG...]", "Run a command in a sandbox", &POLICY, |a| {
         run::run(a)
     }),
@@ -135,6 +135,16 @@ pub const COMMANDS: [Command; 23] = [
     command("gc", "[--all] [--json]", "Remove the records of old sessions", &[], |a| {
         session(cli::gc, a)
     }),
+    Command {
+        subcommands: &["diff", "commit", "discard"],
+        ..command(
+            "overlay",
+            "diff|commit|discard SESSION [PATH...]",
+            "Look at changes that were kept apart, commit or drop them",
+            &[],
+            crate::overlay::overlay,
+        )
+    },
     command("version", "", "Print the version", &PLAIN, |_| {
         println!("ringfence {}", env!("CARGO_PKG_VERSION"));
         Ok(0)
@@ -142,7 +152,7 @@ pub const COMMANDS: [Command; 23] = [
 ];
 
 /// Commands of the interface that come with their own parts.
-const UNBUILT: [&str; 7] = ["learn", "overlay", "mcp", "allow", "watch", "fork", "hooks"];
+const UNBUILT: [&str; 6] = ["learn", "mcp", "allow", "watch", "fork", "hooks"];
 
 /// `ringfence bench`: the suite drives this very program from outside.
 fn bench(arguments: Vec<OsString>) -> Result<u8, Fault> {

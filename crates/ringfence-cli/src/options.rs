@@ -44,8 +44,9 @@ const fn many(
 }
 
 /// Options that say what a sandbox may do: `run`, `shell`, `plan`, `why`, `learn`.
-pub const POLICY: [Spec; 33] = [
+pub const POLICY: [Spec; 35] = [
     many("profile", Some('p'), "NAME|FILE", "Use this profile; several are merged left to right"),
+    many("feature", None, "NAME|FILE", "Add this feature (ringfence feature list)"),
     many("read", Some('r'), "PATH", "Show PATH, readable and executable (?PATH: if it exists)"),
     many("write", Some('w'), "PATH", "Show PATH, writable (?PATH: if it exists)"),
     many("deny", None, "PATH", "Hide PATH, whatever else grants it"),
@@ -85,6 +86,7 @@ pub const POLICY: [Spec; 33] = [
         repeatable: false,
         help: "Keep writes apart; what happens to them at the end",
     },
+    flag("dry-run", None, "Run, show what would have changed, and drop it"),
     one("tier", "auto|process|namespace|vm", "How strong the boundary is (default: auto)"),
     many("allow-degraded", None, "LAYER", "Go on although LAYER is missing on this host"),
     one("libs", "exact", "Show only the libraries that the program needs"),

@@ -6,7 +6,7 @@ use crate::record::Record;
 use crate::status::Status;
 use crate::{help, request};
 use ringfence_policy::{Policy, TierChoice};
-use ringfence_sandbox::facts::{Availability, Facts};
+use ringfence_sandbox::facts::{Availability, Facts, PathFacts};
 use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::launch::{self, Order, Resumed};
 use ringfence_sandbox::live::Keeper;
@@ -91,17 +91,20 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let inputs = Inputs::new();
     let request = request::request(parsed, order.argv.first().map(OsString::as_os_str));
     let policy = request::policy_from(&request, &inputs)?;
+    let mut hooks = crate::hooks::begin(&policy)?;
+    note(&policy, parsed, &inputs);
     trace.mark("policy");
     let mut facts = Facts::quick(limits_wanted(&policy));
     crate::libraries::find(&policy, &order.argv, &mut facts, &inputs);
     trace.mark("facts");
-    order.filter = record.listen(crate::monitor::filter(&policy, parsed.has("monitor")));
+    order.filter = record.listen(crate::monitor::filter(&policy, parsed.has("monitor"))?);
     let mut plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
     let dry_run = parsed.has("dry-run");
     let layers = crate::overlay::begin(&mut plan, &order.session_name(), dry_run)?;
     trace.mark("plan");
     announce(&plan);
     let started = |plan: &Plan| status.started(&order.session_name(), plan);
+    record.prepare(&plan);
     let result = launch::run(&plan, &order, &inputs, trace, &started);
     let result = match result {
         // The launch itself was the probe: the next best tier, or the reason why not.
@@ -109,12 +112,32 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
             facts.namespaces = Availability::No(reason);
             plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
             announce(&plan);
+            record.prepare(&plan);
             launch::run(&plan, &order, &inputs, trace, &started)
         }
         other => other,
     };
-    let code = conclude(result, &plan, &order, &status, &record)?;
+    let code = conclude(result, &plan, &order, &status, &record);
+    hooks.end();
+    let code = code?;
     Ok(layers.map_or(code, |layers| layers.end(code)))
+}
+
+/// What the plan depends on beside what the policy looked at.
+fn note(policy: &Policy, parsed: &Parsed, inputs: &Inputs) {
+    if parsed.has("name") {
+        inputs.fleeting("a session with a name is there before its command");
+    }
+    if !policy.before.is_empty() || !policy.after.is_empty() {
+        inputs.fleeting("hooks are run outside");
+    }
+    if policy.arguments.is_some() {
+        inputs.arguments();
+    }
+    // They were made just now; where they are gone, they are made again.
+    for made in &policy.made {
+        PathFacts::kind(inputs, &made.path);
+    }
 }
 
 /// What the user is told of the end, and the exit code.

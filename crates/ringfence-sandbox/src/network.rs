@@ -1,7 +1,7 @@
 //! The launcher's part of a filtered network: takes the listeners that the child hands out, and
 //! starts the gateway when the first program knocks.
 
-use ringfence_net::{Gateway, Listeners, NetDecision};
+use ringfence_net::{Gateway, Inspection, Listeners, NetDecision};
 use ringfence_policy::Policy;
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,6 +14,8 @@ pub struct Filter {
     pub policy: Arc<Policy>,
     /// Hears every decision, on the gateway's thread; must not block.
     pub sink: Arc<dyn Fn(&NetDecision) + Send + Sync>,
+    /// For hosts whose requests are looked at.
+    pub inspection: Option<Arc<Inspection>>,
 }
 
 impl fmt::Debug for Filter {
@@ -29,7 +31,13 @@ pub(crate) struct Network {
 }
 
 impl Network {
+    /// To be made once the sandbox has been cloned: it waits for what is made here.
     pub fn new(filter: Option<Filter>) -> Network {
+        let inspection = filter.as_ref().and_then(|filter| filter.inspection.as_ref());
+        if let Some(Err(why)) = inspection.map(|inspection| inspection.begin()) {
+            // The sandbox sees it too, and does not start.
+            eprintln!("ringfence: {why}");
+        }
         Network { filter, gateway: None }
     }
 
@@ -45,7 +53,8 @@ impl Network {
         {
             let sink = filter.sink.clone();
             let sink = Box::new(move |decision| sink(&decision));
-            self.gateway = Some(Gateway::new(filter.policy.clone(), listeners, sink));
+            let gateway = Gateway::new(filter.policy.clone(), listeners, sink);
+            self.gateway = Some(gateway.inspecting(filter.inspection.clone()));
         }
     }
 

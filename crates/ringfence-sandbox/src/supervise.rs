@@ -253,7 +253,7 @@ impl Watch<'_> {
             sys::socket::receive_about(child.control.as_fd(), &mut message, false)
         {
             // Sent by the warden as about itself: the kernel would not say more.
-            let pid = pid.filter(|&pid| pid != child.pid).unwrap_or_default();
+            let pid = pid.filter(|&pid| pid != child.pid);
             match message[..length].first() {
                 None => break,
                 Some(b'S') => {
@@ -316,7 +316,7 @@ impl Watch<'_> {
         }
     }
 
-    fn message(&mut self, message: &[u8], pid: i32) {
+    fn message(&mut self, message: &[u8], pid: Option<i32>) {
         if let Some((tag, step, errno)) = crate::launch::read_failure(message) {
             // A sentence that came before says more.
             let explain = self.duties.explain;
@@ -329,12 +329,16 @@ impl Watch<'_> {
             b'K' => self.outcome.signal = message.get(1).map(|&signal| i32::from(signal)),
             b'R' => {
                 self.executes = true;
-                let path = PathBuf::from(OsStr::from_bytes(&message[1..]));
-                let parent = self.child.pid;
+                let path = message.get(5..).unwrap_or_default();
+                let path = PathBuf::from(OsStr::from_bytes(path));
+                let (pid, parent) = (self.on_host(pid, message, 1), self.child.pid);
                 self.executed(Executed { pid, parent, path, ..Executed::default() });
                 (self.duties.started)();
             }
-            live::STARTED => self.executed(executed(message, pid, self.child.pid)),
+            live::STARTED => {
+                let pid = self.on_host(pid, message, 5);
+                self.executed(executed(message, pid, self.child.pid));
+            }
             live::ENDED => self.finished(message),
             b'W' => {
                 self.outcome.restored = (self.duties.enforce)();
@@ -346,6 +350,15 @@ impl Watch<'_> {
                 let _ = sys::signal::kill(std::process::id() as i32, SIGKILL);
             }
             _ => {}
+        }
+    }
+
+    /// A process's number on the host: the kernel's word, or the warden's where its numbers are
+    /// the host's too.
+    fn on_host(&self, told: Option<i32>, message: &[u8], at: usize) -> i32 {
+        match self.child.tier {
+            Tier::Namespace => told.unwrap_or_default(),
+            Tier::Process => number(message, at) as i32,
         }
     }
 
@@ -362,7 +375,7 @@ impl Watch<'_> {
             _ => return,
         };
         if let Some(keeper) = self.duties.keeper {
-            keeper.finished(number(message), end);
+            keeper.finished(number(message, 1), end);
         }
     }
 
@@ -382,22 +395,22 @@ impl Watch<'_> {
     }
 }
 
-/// The number of a command of `exec` in a message about it.
-fn number(message: &[u8]) -> u32 {
-    let bytes = message.get(1..5).and_then(|bytes| bytes.try_into().ok());
+/// A number in a message.
+fn number(message: &[u8], at: usize) -> u32 {
+    let bytes = message.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
     bytes.map_or(0, u32::from_ne_bytes)
 }
 
 /// A command of `exec`: its file, its directory, its arguments, each with its NUL but for what was
 /// cut off.
 fn executed(message: &[u8], pid: i32, parent: i32) -> Executed {
-    let words = message.get(5..).unwrap_or_default();
+    let words = message.get(9..).unwrap_or_default();
     let words = words.strip_suffix(b"\0").unwrap_or(words);
     let mut words = words.split(|&byte| byte == 0).map(|word| OsStr::from_bytes(word).to_owned());
     let mut path = || words.next().map(PathBuf::from).unwrap_or_default();
     let (path, workdir) = (path(), path());
     let argv: Vec<OsString> = words.collect();
-    Executed { number: number(message), pid, parent, path, workdir, argv }
+    Executed { number: number(message, 1), pid, parent, path, workdir, argv }
 }
 
 /// The exit code of a command in the message about its end.

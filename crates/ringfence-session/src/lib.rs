@@ -7,6 +7,7 @@ pub mod cli;
 pub mod error;
 pub mod ledger;
 pub mod live;
+pub mod overlay;
 pub mod place;
 pub mod snapshot;
 

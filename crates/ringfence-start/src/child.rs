@@ -13,7 +13,7 @@ use crate::warden::{Wanted, Warden};
 /// What the child says on the control socket when no command runs. Each is followed by the step
 /// (where it has one) and the error, as four bytes each.
 pub mod said {
-    /// The command executes; its path follows.
+    /// The command executes; its number inside and its path follow.
     pub const EXECUTES: u8 = b'R';
     /// A step of building the boundary failed.
     pub const BUILD: u8 = b'b';

@@ -17,7 +17,7 @@ pub struct Failed {
 }
 
 /// What a launcher with libc does for [`special::ASSIST`]; 0, or an error number.
-pub type Assist = unsafe extern "C" fn(context: *mut c_void, number: u64) -> i32;
+pub type Assist = unsafe extern "C" fn(context: *mut c_void, number: u64, operand: usize) -> i32;
 
 /// The state while an image is carried out.
 pub struct Machine {
@@ -152,7 +152,7 @@ impl Machine {
             }
             special::ASSIST => match self.assist {
                 // SAFETY: the launcher set both.
-                Some((assist, context)) => match unsafe { assist(context, first as u64) } {
+                Some((assist, context)) => match unsafe { assist(context, first as u64, second) } {
                     0 => Ok(0),
                     errno => Err(Errno::new(errno)),
                 },
@@ -375,6 +375,7 @@ fn hand_out(control: i32, byte: u8, fd: i32) -> Result<()> {
 /// as its own namespace has it (`SCM_CREDENTIALS`, unix(7)). Without the right to say so
 /// (`CAP_SYS_ADMIN` over the namespace) it is sent as from the caller.
 pub(crate) fn send_about(control: i32, tag: u8, text: &[u8], pid: i32) -> Result<()> {
+    let number = pid.to_ne_bytes();
     #[repr(C)]
     struct Credentials {
         length: usize,
@@ -393,13 +394,14 @@ pub(crate) fn send_about(control: i32, tag: u8, text: &[u8], pid: i32) -> Result
     let about = Credentials { length: 28, level, kind, pid, user, group, padding: 0 };
     let parts = [
         Part { base: &raw const tag, length: 1 },
+        Part { base: number.as_ptr(), length: number.len() },
         Part { base: text.as_ptr(), length: text.len() },
     ];
     let mut message = Message {
         name: 0,
         name_length: 0,
         parts: parts.as_ptr(),
-        count: 2,
+        count: 3,
         control: (&raw const about).cast(),
         control_length: size_of::<Credentials>(),
         flags: 0,

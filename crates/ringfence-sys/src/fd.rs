@@ -84,6 +84,15 @@ pub fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// The same for a descriptor by its number, which somebody else owns.
+///
+/// # Errors
+/// The kernel's.
+pub fn write_to(fd: RawFd, bytes: &[u8]) -> Result<()> {
+    // SAFETY: borrowed for this call; a number that is no descriptor is EBADF.
+    write_all(unsafe { BorrowedFd::borrow_raw(fd) }, bytes)
+}
+
 /// One `read(2)`.
 ///
 /// # Errors

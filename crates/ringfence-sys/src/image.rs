@@ -86,7 +86,7 @@ pub fn carry_out(
     umask: u32,
     mask: SignalSet,
     trace: Trace,
-    assist: &mut dyn FnMut(u64) -> i32,
+    assist: &mut dyn FnMut(u64, usize) -> i32,
 ) -> (Warden, Wanted, Carrier) {
     let machine = Box::leak(Box::new(Machine::NEW));
     let network = Box::leak(Box::new(Network::NEW));
@@ -127,11 +127,11 @@ pub fn carry_out(
 }
 
 /// Calls the closure behind the context.
-unsafe extern "C" fn help(context: *mut std::ffi::c_void, number: u64) -> i32 {
+unsafe extern "C" fn help(context: *mut std::ffi::c_void, number: u64, operand: usize) -> i32 {
     // SAFETY: `carry_out` passes a pointer to its reference, which lives until the child is done
     // with the image.
-    let assist = unsafe { &mut *context.cast::<&mut dyn FnMut(u64) -> i32>() };
-    assist(number)
+    let assist = unsafe { &mut *context.cast::<&mut dyn FnMut(u64, usize) -> i32>() };
+    assist(number, operand)
 }
 
 /// Takes over what the entry began in this process, which has become more than a simple warden.

@@ -10,6 +10,8 @@ use crate::plan::Plan;
 use crate::state::{PID_MARK, SESSION_MARK};
 use crate::trace::Trace;
 use crate::warden::Warden;
+use ringfence_net::Inspection;
+use ringfence_net::inspect::Content;
 use ringfence_start::image::Image;
 use ringfence_sys as sys;
 use std::ffi::CString;
@@ -23,6 +25,7 @@ use sys::signal::SignalSet;
 /// What the child has of its launcher.
 pub(super) struct Child<'a> {
     pub plan: &'a Plan,
+    pub inspection: Option<&'a Inspection>,
     pub image: Image,
     pub words: Words,
     pub control: OwnedFd,
@@ -39,8 +42,12 @@ impl Child<'_> {
     pub fn live(self) -> ! {
         let control = self.control.as_fd();
         let (plan, groups) = (self.plan, self.groups);
-        let mut assist = |number: u64| {
+        if let Some(inspection) = self.inspection {
+            inspection.forget();
+        }
+        let mut assist = |number: u64, file: usize| {
             let result = match (number, &plan.capture) {
+                (assistance::DATA.., _) => self.data(number - assistance::DATA, file),
                 (assistance::GROUPS, _) => groups.join_v1(),
                 (assistance::CAPTURE, Some(capture)) => {
                     ringfence_net::capture::inside(control, capture)
@@ -74,6 +81,23 @@ impl Child<'_> {
             private: self.private,
         }
         .go_on(wanted)
+    }
+}
+
+impl Child<'_> {
+    /// Writes a public file of the session's own.
+    fn data(&self, content: u64, file: usize) -> Result<(), String> {
+        /// The most bytes of one.
+        const MOST: usize = 64 << 20;
+        let contents = [Content::Bundle, Content::Truststore];
+        let content = contents.into_iter().find(|known| *known as u64 == content);
+        let (Some(inspection), Some(content)) = (self.inspection, content) else {
+            return Err("the plan inspects requests, and the launcher does not".to_owned());
+        };
+        inspection.wait()?;
+        let failed = |errno| format!("cannot write the session's certificates: {errno}");
+        let bytes = sys::fd::content(inspection.content(content), MOST).map_err(failed)?;
+        sys::fd::write_to(file as i32, &bytes).map_err(failed)
     }
 }
 

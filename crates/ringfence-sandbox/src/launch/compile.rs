@@ -19,6 +19,8 @@ pub(super) mod assistance {
     pub const GROUPS: u64 = 0;
     /// Captures the network.
     pub const CAPTURE: u64 = 1;
+    /// From here on: writes a file of the session's own, by its content's number.
+    pub const DATA: u64 = 16;
 }
 
 /// What an image is made of beside the plan.

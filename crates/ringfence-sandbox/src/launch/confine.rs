@@ -25,6 +25,7 @@ fn rights(rights: Rights, abi: u32) -> u64 {
     let known = access::known(abi);
     known
         & match rights {
+            Rights::List => access::READ_DIR,
             Rights::Read => access::EXECUTE | access::READ_FILE | access::READ_DIR,
             Rights::Use => access::WRITE_FILE | access::TRUNCATE | access::IOCTL_DEV,
             Rights::Write => !0,

@@ -176,6 +176,7 @@ fn run_under_our_umask(
             drop(ours);
             let child = child::Child {
                 plan,
+                inspection: order.filter.as_ref().and_then(|filter| filter.inspection.as_deref()),
                 image,
                 words,
                 control: theirs,

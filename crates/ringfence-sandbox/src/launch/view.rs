@@ -2,11 +2,14 @@
 //! mount API of Linux 5.2 (`fsopen`, `open_tree`, `move_mount`, `mount_setattr`), descriptors
 //! instead of paths, a whole tree made read-only in one call.
 
+use super::compile::assistance;
 use super::failure::KEEP_APART;
 use super::overlay;
 use super::script::{Arg, CWD, Script};
 use crate::plan::{MountOp, MountStep};
+use ringfence_net::inspect::Content;
 use ringfence_start::Sysno;
+use ringfence_start::image::special;
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 
@@ -152,6 +155,7 @@ impl<'a> Building<'a> {
             MountOp::Pin => self.hold(path, 0),
             MountOp::Protect => self.hold(path, READ_ONLY),
             MountOp::Mask { directory } => self.mask(path, *directory),
+            MountOp::Data { content } => self.data(path, *content),
         }
     }
 
@@ -297,6 +301,28 @@ impl<'a> Building<'a> {
         attach(self.script, tree, target, Path::new(""));
         self.script.close(target);
         self.script.close(tree);
+    }
+
+    /// A file of the session's own, made on the side and bound read-only to its place.
+    fn data(&mut self, path: &Path, content: Content) {
+        const O_WRONLY_CLOEXEC: u32 = 0o1 | O_CLOEXEC;
+        self.script.note("put the session's certificates at", Some(path));
+        let name = Path::new(".data");
+        make_file(self.script, self.memory, name, 0o444);
+        let text = self.script.path(name);
+        let memory = Arg::Register(self.memory);
+        let file = self.script.open(Sysno::openat, &[memory, text, O_WRONLY_CLOEXEC.into()]);
+        let what = assistance::DATA + content as u64;
+        self.script.step(special::ASSIST, &[what.into(), Arg::Register(file)]);
+        self.script.close(file);
+        let attributes = READ_ONLY | NO_SUID | NO_DEVICES;
+        let tree = copy_tree(self.script, self.memory, name, false, attributes);
+        self.make_target(path, false);
+        let target = self.open_in_view(path);
+        attach(self.script, tree, target, Path::new(""));
+        self.script.close(target);
+        self.script.close(tree);
+        remove(self.script, self.memory, name, false);
     }
 
     fn finish(self) {

@@ -10,6 +10,7 @@ mod grants;
 mod guards;
 mod libraries;
 mod limits;
+mod trust;
 mod view;
 
 pub(crate) use grants::{expand, glob};
@@ -91,7 +92,6 @@ impl Planning<'_> {
 /// # Errors
 /// [`PlanError`] names the missing layer or the rule, and what to do.
 pub fn plan(policy: &Policy, facts: &Facts, paths: &dyn PathFacts) -> Result<Plan, PlanError> {
-    refuse_unbuilt(policy)?;
     match (policy.tier, &facts.namespaces) {
         (TierChoice::Vm, _) => Err(PlanError::NotBuilt { what: "the vm tier".to_owned() }),
         (TierChoice::Process, _) => plan_tier(Tier::Process, policy, facts, paths),
@@ -113,16 +113,6 @@ pub fn plan(policy: &Policy, facts: &Facts, paths: &dyn PathFacts) -> Result<Pla
             Ok(plan)
         }
     }
-}
-
-/// The seam for what comes with its own crate: named, never quietly ignored.
-fn refuse_unbuilt(policy: &Policy) -> Result<(), PlanError> {
-    let unbuilt = |what: &str| Err(PlanError::NotBuilt { what: what.to_owned() });
-    let network = &policy.network;
-    if !network.http.is_empty() || !network.inject.is_empty() {
-        return unbuilt("inspection of requests (--http, --inject)");
-    }
-    Ok(())
 }
 
 fn plan_tier(

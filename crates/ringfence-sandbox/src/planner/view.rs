@@ -49,6 +49,7 @@ pub(super) fn steps(planning: &Planning<'_>, grants: &Grants, guards: &Guards) -
     view.links();
     view.held(guards);
     view.masks();
+    view.steps.extend(super::trust::mounts(planning.policy, grants, planning.paths));
     // Parents before children; at one path, what is put there before what holds it.
     view.steps.sort_by_cached_key(|step| (sort_key(&step.path), order(&step.op)));
     view.steps.dedup_by(|b, a| a.path == b.path && order(&a.op) == order(&b.op));
@@ -66,6 +67,7 @@ fn order(op: &MountOp) -> u8 {
     match op {
         MountOp::Pin | MountOp::Protect => 1,
         MountOp::Mask { .. } => 2,
+        MountOp::Data { .. } => 3,
         _ => 0,
     }
 }
@@ -206,6 +208,10 @@ impl View<'_> {
         for ancestor in path.ancestors().skip(1) {
             if ancestor == tree || !ancestor.starts_with(tree) {
                 break;
+            }
+            // What is not there takes nothing along; what is made there is judged at the end.
+            if self.planning.paths.kind(ancestor) == Kind::Absent {
+                continue;
             }
             self.add(ancestor, MountOp::Pin, rule.clone());
         }

@@ -5,6 +5,7 @@ mod arguments;
 mod diff;
 mod kill;
 mod logs;
+mod overlay;
 mod report;
 mod sessions;
 mod snapshot;
@@ -12,6 +13,7 @@ mod text;
 
 pub use kill::kill;
 pub use logs::logs;
+pub use overlay::{differences, overlay, summary, tell};
 pub use report::report;
 pub use sessions::{find, gc, ps, rm, sessions, show};
 pub use snapshot::snapshot;

@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 const TRIES: usize = 64;
 
 /// Opens the workspace itself.
-pub(super) fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Opens a directory by its path relative to the root; empty is the root.
-pub(super) fn open_directory(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_directory(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH
         | ResolveFlags::NO_SYMLINKS
@@ -39,7 +39,7 @@ pub(super) fn open_directory(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedF
 
 /// Opens a file for reading. A pipe that took its place does not block us, a link is not
 /// followed.
-pub(super) fn open_file(directory: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_file(directory: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::openat(directory, name, flags, Mode::empty())
@@ -47,7 +47,7 @@ pub(super) fn open_file(directory: impl AsFd, name: &[u8]) -> Result<OwnedFd, Er
 
 /// What the kernel says of a name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub stamp: Stamp,
     pub file_type: FileType,
     /// 512-byte units. No part of the stamp: it changes when the system gets to writing.
@@ -57,7 +57,7 @@ pub(super) struct Found {
 }
 
 /// One `statx`; an empty name asks for the descriptor itself.
-pub(super) fn stat(directory: impl AsFd, name: &[u8]) -> Result<Found, Errno> {
+pub(crate) fn stat(directory: impl AsFd, name: &[u8]) -> Result<Found, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
     let found = rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS)?;
     let nanos = |seconds: i64, nanos: u32| seconds.wrapping_mul(1_000_000_000) + i64::from(nanos);
@@ -79,13 +79,13 @@ pub(super) fn stat(directory: impl AsFd, name: &[u8]) -> Result<Found, Errno> {
 }
 
 /// Now, by the clock that stamps files.
-pub(super) fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     now.tv_sec.wrapping_mul(1_000_000_000) + now.tv_nsec
 }
 
 /// `directory/name`, relative to the workspace.
-pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(directory.len() + name.len() + 1);
     path.extend_from_slice(directory);
     if !directory.is_empty() {
@@ -96,7 +96,7 @@ pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// The directory and the name of a relative path.
-pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (b"", path),
@@ -104,6 +104,6 @@ pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// For messages and results.
-pub(super) fn shown(path: &[u8]) -> PathBuf {
+pub(crate) fn shown(path: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path))
 }

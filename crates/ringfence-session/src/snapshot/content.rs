@@ -240,7 +240,7 @@ pub(super) fn whole(database: &Database, entry: &Entry, limit: u64) -> Result<Op
 }
 
 /// Names and values, sorted.
-pub(super) type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
+pub(crate) type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Attributes worth keeping: the user's own, access lists, and file capabilities.
 fn kept(name: &[u8]) -> bool {
@@ -251,7 +251,7 @@ fn kept(name: &[u8]) -> bool {
 
 /// The extended attributes of an open file, name and value, sorted. None where the file system
 /// has none.
-pub(super) fn attributes(file: impl AsFd) -> std::result::Result<Attributes, Errno> {
+pub(crate) fn attributes(file: impl AsFd) -> std::result::Result<Attributes, Errno> {
     // Most have none; no list is longer than the second (xattr(7)).
     let mut names = vec![0u8; 512];
     let mut size = rustix::fs::flistxattr(&file, &mut names[..]);

@@ -12,7 +12,7 @@ pub fn install(hook: impl Fn(&str) + Send + Sync + 'static) {
 }
 
 /// Such a step.
-pub(super) fn point(name: &str) {
+pub(crate) fn point(name: &str) {
     if let Some(hook) = HOOK.get() {
         hook(name);
     }

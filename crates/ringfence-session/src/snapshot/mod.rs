@@ -16,15 +16,15 @@
 //!   extended attributes, access lists and capabilities, names of any bytes. Not kept: times (so
 //!   that `make` sees a reverted file as new), sockets, devices, and what is mounted.
 
-mod beneath;
+pub(crate) mod beneath;
 mod codec;
 mod compare;
-mod content;
+pub(crate) mod content;
 mod database;
-mod entry;
+pub(crate) mod entry;
 pub mod fault;
 mod ignored;
-mod lock;
+pub(crate) mod lock;
 mod query;
 mod record;
 mod retain;

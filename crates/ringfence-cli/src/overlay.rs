@@ -1,0 +1,190 @@
+//! `run --overlay`: layers made before the run, and what becomes of them after it.
+
+use crate::error::Fault;
+use ringfence_policy as policy;
+use ringfence_sandbox::plan::{Apart, Found, Plan};
+use ringfence_sandbox::text;
+use ringfence_session::overlay::{self, End, Guard, InUse, Names, Overlay, Record, Select, Tree};
+use ringfence_session::{SessionError, cli, place};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// The layers of a run that goes on.
+#[derive(Debug)]
+pub struct Layers {
+    session: PathBuf,
+    id: String,
+    end: End,
+    /// The differences are shown in full, and dropped.
+    dry: bool,
+    in_use: Option<InUse>,
+}
+
+/// Makes the layers, if the plan wants some, and tells the plan where they are.
+///
+/// # Errors
+/// They cannot be made; a tree holds them.
+pub fn begin(plan: &mut Plan, id: &str, dry: bool) -> Result<Option<Layers>, Fault> {
+    let Some(apart) = &plan.overlay else { return Ok(None) };
+    let session = place::sessions().map_err(Fault::of)?.join(id);
+    let mut trees = Vec::new();
+    for (path, directory) in plan.overlaid() {
+        if session.starts_with(path) {
+            return Err(Fault::usage(format!(
+                "--overlay cannot keep writes to {} apart: ringfence's own state is in it ({}); \
+                 make a smaller tree writable, or move the state with XDG_STATE_HOME",
+                path.display(),
+                session.display()
+            )));
+        }
+        trees.push(Tree::of(path, directory).map_err(Fault::of)?);
+    }
+    let end = match apart.end {
+        policy::Overlay::Ask => End::Ask,
+        policy::Overlay::Commit => End::Commit,
+        policy::Overlay::Discard => End::Discard,
+        policy::Overlay::Keep => End::Keep,
+    };
+    let mut record = Record::new(id, end, trees);
+    protect(&mut record, apart);
+    let in_use = Some(overlay::begin(&session, &record).map_err(Fault::of)?);
+    plan.keep_apart(&overlay::directory(&session));
+    Ok(Some(Layers { session, id: id.to_owned(), end, dry, in_use }))
+}
+
+/// Notes what no commit changes.
+fn protect(record: &mut Record, apart: &Apart) {
+    let word = |guarded: &policy::Guarded| {
+        let value = serde_json::to_value(guarded).unwrap_or_default();
+        value.as_str().unwrap_or("plain").to_owned()
+    };
+    record.guards = apart
+        .guards
+        .iter()
+        .map(|step| Guard {
+            path: step.path.clone(),
+            guarded: word(&step.guarded),
+            present: step.found != Found::Absent,
+            rule: text::source(&step.rule),
+        })
+        .collect();
+    record.names = apart
+        .guarded_trees
+        .iter()
+        .map(|tree| {
+            let names = |list: &[(std::borrow::Cow<'static, str>, policy::Guarded)]| {
+                list.iter().map(|(name, guarded)| (name.to_string(), word(guarded))).collect()
+            };
+            let (top, nested) = (names(&tree.absent), names(&tree.nested));
+            Names { tree: tree.tree.clone(), top, nested }
+        })
+        .collect();
+}
+
+impl Layers {
+    /// Does with the changes what was asked for; the exit code is the command's, but for a commit
+    /// that failed.
+    pub fn end(mut self, code: u8) -> u8 {
+        drop(self.in_use.take());
+        match self.settle() {
+            Ok(()) => code,
+            Err(error) => {
+                eprintln!("ringfence: {error}");
+                eprintln!(
+                    "ringfence: the changes are kept: ringfence overlay diff|commit|discard {}",
+                    self.id
+                );
+                if code == 0 { 125 } else { code }
+            }
+        }
+    }
+
+    fn settle(&self) -> Result<(), SessionError> {
+        if overlay::remove_if_empty(&self.session)? {
+            return Ok(());
+        }
+        let found = Overlay::open(&self.session)?;
+        let changes = match self.end {
+            End::Discard if !self.dry => return found.discard(false),
+            End::Commit => return self.commit(&found),
+            _ => found.changes()?,
+        };
+        if changes.is_empty() {
+            return found.discard(false);
+        }
+        if self.dry {
+            eprint!("{}", cli::differences(&found, &changes));
+            return found.discard(false);
+        }
+        eprint!("{}", cli::summary(&changes));
+        if self.end == End::Ask && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+        {
+            return self.ask(found);
+        }
+        self.say_kept();
+        Ok(())
+    }
+
+    fn say_kept(&self) {
+        eprintln!(
+            "ringfence: these changes were kept apart: ringfence overlay diff|commit|discard {}",
+            self.id
+        );
+    }
+
+    fn commit(&self, found: &Overlay) -> Result<(), SessionError> {
+        let done = found.commit(&Select::default())?;
+        cli::tell(&done, &self.id);
+        if done.conflicts.is_empty() {
+            return Ok(());
+        }
+        Err(SessionError::Usage("the changes were not committed".to_owned()))
+    }
+
+    fn ask(&self, found: Overlay) -> Result<(), SessionError> {
+        loop {
+            eprint!("ringfence: commit these changes? [y]es, [n]o: drop them, [d]iff, [k]eep: ");
+            let _ = std::io::stderr().flush();
+            let mut answer = String::new();
+            let read = std::io::stdin().read_line(&mut answer).unwrap_or(0);
+            match answer.trim() {
+                "y" | "yes" => return self.commit(&found),
+                "n" | "no" => return found.discard(false),
+                "d" | "diff" => eprint!("{}", cli::differences(&found, &found.changes()?)),
+                "k" | "keep" => {
+                    self.say_kept();
+                    return Ok(());
+                }
+                _ if read == 0 => {
+                    eprintln!();
+                    self.say_kept();
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for Layers {
+    /// A launch that failed leaves nothing; what was written is kept all the same.
+    fn drop(&mut self) {
+        if self.in_use.take().is_some() {
+            let _ = overlay::remove_if_empty(&self.session);
+            remove_directory(&self.session);
+        }
+    }
+}
+
+/// Nothing but the overlay was in it.
+fn remove_directory(session: &Path) {
+    let _ = std::fs::remove_dir(session);
+}
+
+/// `ringfence overlay diff|commit|discard SESSION [PATH...]`
+///
+/// # Errors
+/// One sentence.
+pub fn overlay(arguments: Vec<std::ffi::OsString>) -> Result<u8, Fault> {
+    cli::overlay(arguments).map_err(Fault::usage)
+}
