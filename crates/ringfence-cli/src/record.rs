@@ -27,6 +27,8 @@ pub struct Record {
     record: bool,
     workdir: RefCell<PathBuf>,
     ledger: RefCell<Option<Ledger>>,
+    /// Made before the launch.
+    door: RefCell<Option<OwnedFd>>,
     /// For the gateway's thread.
     recorder: Arc<OnceLock<Recorder>>,
     /// Commands that execute, by number.
@@ -59,6 +61,7 @@ impl Record {
             record: !parsed.has("no-record"),
             workdir: RefCell::default(),
             ledger: RefCell::default(),
+            door: RefCell::default(),
             recorder: Arc::default(),
             running: RefCell::default(),
             told: Cell::default(),
@@ -140,8 +143,17 @@ impl Record {
     }
 }
 
-impl Keeper for Record {
-    fn begin(&self, plan: &Plan) -> Option<OwnedFd> {
+impl Record {
+    /// A session with a name is there before its command can run: whoever waits for something
+    /// that the command does can reach it then. One without a name costs its start nothing.
+    pub fn prepare(&self, plan: &Plan) {
+        if self.name.is_some() {
+            self.discard();
+            *self.door.borrow_mut() = self.open(plan);
+        }
+    }
+
+    fn open(&self, plan: &Plan) -> Option<OwnedFd> {
         let counted = |limit: &LimitStep| {
             matches!(limit, LimitStep::Cgroup { .. } | LimitStep::CgroupV1 { .. })
         };
@@ -169,6 +181,15 @@ impl Keeper for Record {
         }
         *self.ledger.borrow_mut() = Some(ledger);
         socket.ok()
+    }
+}
+
+impl Keeper for Record {
+    fn begin(&self, plan: &Plan) -> Option<OwnedFd> {
+        if self.ledger.borrow().is_some() {
+            return self.door.borrow_mut().take();
+        }
+        self.open(plan)
     }
 
     fn executed(&self, command: Executed) {

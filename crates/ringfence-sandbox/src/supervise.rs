@@ -251,7 +251,7 @@ impl Watch<'_> {
             sys::socket::receive_about(child.control.as_fd(), &mut message, false)
         {
             // Sent by the warden as about itself: the kernel would not say more.
-            let pid = pid.filter(|&pid| pid != child.pid).unwrap_or_default();
+            let pid = pid.filter(|&pid| pid != child.pid);
             match message[..length].first() {
                 None => break,
                 Some(b'S') => {
@@ -312,7 +312,7 @@ impl Watch<'_> {
         }
     }
 
-    fn message(&mut self, message: &[u8], pid: i32) {
+    fn message(&mut self, message: &[u8], pid: Option<i32>) {
         let text = || String::from_utf8_lossy(&message[1..]).into_owned();
         match message[0] {
             b'E' => self.failure = Some(LaunchError::Setup(text())),
@@ -321,12 +321,16 @@ impl Watch<'_> {
             b'K' => self.outcome.signal = message.get(1).map(|&signal| i32::from(signal)),
             b'R' => {
                 self.executes = true;
-                let path = PathBuf::from(OsStr::from_bytes(&message[1..]));
-                let parent = self.child.pid;
+                let path = message.get(5..).unwrap_or_default();
+                let path = PathBuf::from(OsStr::from_bytes(path));
+                let (pid, parent) = (self.on_host(pid, message, 1), self.child.pid);
                 self.executed(Executed { pid, parent, path, ..Executed::default() });
                 (self.duties.started)();
             }
-            live::STARTED => self.executed(executed(message, pid, self.child.pid)),
+            live::STARTED => {
+                let pid = self.on_host(pid, message, 5);
+                self.executed(executed(message, pid, self.child.pid));
+            }
             live::ENDED => self.finished(message),
             b'G' => {
                 self.put_right = true;
@@ -345,6 +349,15 @@ impl Watch<'_> {
         }
     }
 
+    /// A process's number on the host: the kernel's word, or the warden's where its numbers are
+    /// the host's too.
+    fn on_host(&self, told: Option<i32>, message: &[u8], at: usize) -> i32 {
+        match self.child.tier {
+            Tier::Namespace => told.unwrap_or_default(),
+            Tier::Process => number(message, at) as i32,
+        }
+    }
+
     fn executed(&self, command: Executed) {
         if let Some(keeper) = self.duties.keeper {
             keeper.executed(command);
@@ -358,7 +371,7 @@ impl Watch<'_> {
             _ => return,
         };
         if let Some(keeper) = self.duties.keeper {
-            keeper.finished(number(message), end);
+            keeper.finished(number(message, 1), end);
         }
     }
 
@@ -378,22 +391,22 @@ impl Watch<'_> {
     }
 }
 
-/// The number of a command of `exec` in a message about it.
-fn number(message: &[u8]) -> u32 {
-    let bytes = message.get(1..5).and_then(|bytes| bytes.try_into().ok());
+/// A number in a message.
+fn number(message: &[u8], at: usize) -> u32 {
+    let bytes = message.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
     bytes.map_or(0, u32::from_ne_bytes)
 }
 
 /// A command of `exec`: its file, its directory, its arguments, each with its NUL but for what was
 /// cut off.
 fn executed(message: &[u8], pid: i32, parent: i32) -> Executed {
-    let words = message.get(5..).unwrap_or_default();
+    let words = message.get(9..).unwrap_or_default();
     let words = words.strip_suffix(b"\0").unwrap_or(words);
     let mut words = words.split(|&byte| byte == 0).map(|word| OsStr::from_bytes(word).to_owned());
     let mut path = || words.next().map(PathBuf::from).unwrap_or_default();
     let (path, workdir) = (path(), path());
     let argv: Vec<OsString> = words.collect();
-    Executed { number: number(message), pid, parent, path, workdir, argv }
+    Executed { number: number(message, 1), pid, parent, path, workdir, argv }
 }
 
 /// The exit code of a command in the message about its end.

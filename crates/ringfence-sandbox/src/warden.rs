@@ -40,7 +40,8 @@ impl Warden<'_> {
     pub fn watch(self) -> ! {
         let Warden { command, spawner, announce, control, tier, guarding, private } = self;
         if announce {
-            let message = [b"R", spawner.template.path.as_bytes()].concat();
+            let path = spawner.template.path.as_bytes();
+            let message = [b"R", &command.to_ne_bytes()[..], path].concat();
             let _ = sys::unix::send_about(control.as_fd(), &message, command);
         }
         let mut service = Service::new(spawner, tier);

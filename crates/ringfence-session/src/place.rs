@@ -14,9 +14,11 @@ pub fn state() -> Result<PathBuf> {
     if let Some(state) = given.filter(|state| state.is_absolute()) {
         return Ok(state.join("ringfence"));
     }
-    let home = std::env::home_dir().filter(|home| home.is_absolute());
-    home.map(|home| home.join(".local/state/ringfence"))
-        .ok_or_else(|| SessionError::usage("there is no home directory; set HOME"))
+    // A home that does not exist is not ours to make.
+    let home = std::env::home_dir().filter(|home| home.is_absolute() && home.is_dir());
+    home.map(|home| home.join(".local/state/ringfence")).ok_or_else(|| {
+        SessionError::usage("there is no home directory; set HOME, or XDG_STATE_HOME")
+    })
 }
 
 /// The directory of all sessions.

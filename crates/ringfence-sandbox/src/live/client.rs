@@ -250,7 +250,9 @@ impl Exec<'_> {
                 Some(Reply::Failed(code, text)) => return Err((code, text)),
                 Some(Reply::Exited(code)) => return Ok(Some(self.finished(code, false))),
                 Some(Reply::Killed(signal)) => {
-                    let interrupted = self.interrupted && i32::from(signal) == SIGINT;
+                    // A terminal of the command's own makes the signal itself.
+                    let interrupted = self.interrupted || self.relay.is_some();
+                    let interrupted = interrupted && i32::from(signal) == SIGINT;
                     return Ok(Some(self.finished(signal.saturating_add(128), interrupted)));
                 }
             }

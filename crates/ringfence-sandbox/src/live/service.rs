@@ -177,7 +177,7 @@ impl Service {
         self.visits[at].command = Some((self.started, spawned.pid));
         self.tell(at, &Reply::Started, &master.iter().map(AsFd::as_fd).collect::<Vec<_>>());
         let words = [&spawned.path, &spawned.workdir].into_iter().chain(&request.argv);
-        let _ = sys::unix::send_about(launcher, &report(self.started, words), spawned.pid);
+        let _ = sys::unix::send_about(launcher, &report(self.started, spawned.pid, words), spawned.pid);
         Ok(())
     }
 
@@ -238,8 +238,8 @@ fn end(pid: i32) {
     let _ = sys::signal::kill(pid, SIGKILL);
 }
 
-fn report<'a>(number: u32, words: impl Iterator<Item = &'a CString>) -> Vec<u8> {
-    let mut message = [&[STARTED][..], &number.to_ne_bytes()].concat();
+fn report<'a>(number: u32, pid: i32, words: impl Iterator<Item = &'a CString>) -> Vec<u8> {
+    let mut message = [&[STARTED][..], &number.to_ne_bytes(), &pid.to_ne_bytes()].concat();
     for word in words {
         message.extend_from_slice(word.as_bytes_with_nul());
         if message.len() > REPORTED {

@@ -2,18 +2,22 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod environment;
+mod exec;
 mod exit_codes;
 mod faults;
 mod files;
 mod hostile;
 mod information;
 mod kernel_calls;
+mod libraries;
 mod lifetime;
 mod limits;
 mod metadata;
 mod network;
 mod programs;
 mod protected;
+mod publish;
+mod sessions;
 mod streams;
 mod terminal;
 mod truth;

@@ -1,0 +1,238 @@
+//! The record of sessions: what `ps`, `show`, `logs`, `kill`, `rm` and `gc` say of real runs.
+
+use ringfence_tests::{Place, Tier, everybody, everywhere};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+
+fn json(place: &Place, words: &[&str]) -> Value {
+    let mut all = words.to_vec();
+    all.push("--json");
+    serde_json::from_str(&place.ringfence(all).quiet()).unwrap()
+}
+
+/// What is in the directory of sessions.
+fn kept(place: &Place) -> Vec<String> {
+    let sessions = place.at("home/.local/state/ringfence/sessions");
+    let mut all: Vec<String> = std::fs::read_dir(sessions)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "by-name")
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_run_is_on_record() {
+    everywhere(|place| {
+        place.run(&["--name", "first"], &["sh", "-c", "exit 3"]).ends(3);
+        let session = &json(place, &["show", "first"])["session"];
+        assert_eq!((&session["status"], &session["code"]), (&"exited".into(), &3.into()));
+        assert_eq!(session["tier"], place.tier_name());
+        assert_eq!(session["argv"], serde_json::json!(["sh", "-c", "exit 3"]));
+        assert_eq!(session["cwd"], place.text("home/project"));
+        assert!(session["ended_us"].as_i64() >= session["started_us"].as_i64());
+        let logs = json(place, &["logs", "first"]);
+        let row = &logs["events"][0];
+        assert_eq!((&row["kind"], &row["code"]), (&"exec".into(), &3.into()));
+        assert!(row["pid"].as_i64() > Some(1) && row["duration"].as_i64() > Some(0), "{row}");
+        assert!(row["exe"].as_str().unwrap().ends_with("sh"), "{row}");
+        // By any of its names.
+        let id = session["id"].as_str().unwrap();
+        for word in [id, &id[..5], "first", "latest"] {
+            assert_eq!(json(place, &["show", word])["session"]["id"], id, "{word}");
+        }
+        place.ringfence(["show", "frist"]).ends(125).says("did you mean first?");
+        // Signals are told apart from codes.
+        place.sh(&[], "kill -TERM $$").ends(143);
+        let session = &json(place, &["show", "latest"])["session"];
+        assert_eq!((&session["code"], &session["signal"]), (&Value::Null, &15.into()));
+        place.sh(&["--timeout", "100ms"], "sleep 1000").ends(124);
+        assert_eq!(json(place, &["show", "latest"])["session"]["code"], 124);
+        let denied = place.ringfence(["logs", "latest", "--denied"]).quiet();
+        assert!(denied.contains("the time ran out"), "{denied}");
+        // The page.
+        let page = place.ringfence(["report", "first"]).quiet();
+        assert!(page.starts_with("<!doctype html>") && page.contains("exit code 3"));
+        for entry in kept(place) {
+            let at = place.at("home/.local/state/ringfence/sessions").join(entry);
+            assert_eq!(at.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+            for file in std::fs::read_dir(&at).unwrap() {
+                let mode = file.unwrap().metadata().unwrap().permissions().mode();
+                assert_eq!(mode & 0o777, 0o600);
+            }
+        }
+    });
+}
+
+#[test]
+fn what_runs_is_listed_and_can_be_ended() {
+    everywhere(|place| {
+        let command = ["sh", "-c", "echo up; exec sleep 1000"];
+        let mut running = place.start(&["--name", "server"], &command);
+        running.printed("up\n");
+        let listed = json(place, &["ps"]);
+        let session = &listed["sessions"][0];
+        assert_eq!((&session["name"], &session["status"]), (&"server".into(), &"running".into()));
+        assert_eq!(session["pid"], running.pid());
+        place.ringfence(["rm", "server"]).ends(125).says("is running; end it first");
+        place.ringfence(["gc", "--all"]).quiet();
+        assert_eq!(kept(place).len(), 1, "gc leaves it alone");
+        // Its name is its own.
+        let twice = place.run(&["--name", "server"], &["true"]);
+        twice.ends(125).says("--name server: the running session").says("ringfence kill server");
+        place.ringfence(["kill", "server"]).quiet();
+        running.finish().ends(143);
+        assert_eq!(json(place, &["ps"])["sessions"], serde_json::json!([]));
+        assert_eq!(json(place, &["show", "server"])["session"]["signal"], 15);
+        place.ringfence(["kill", "server"]).ends(125).says("does not run");
+        // The name is free again, and means the newer one.
+        place.run(&["--name", "server"], &["true"]).quiet();
+        assert_eq!(json(place, &["show", "server"])["session"]["code"], 0);
+        place.ringfence(["rm", "server", "latest"]).quiet();
+        assert_eq!(kept(place), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn what_ignores_its_end_is_ended() {
+    everywhere(|place| {
+        let script = "trap '' TERM; echo up; while :; do sleep 1000; done";
+        let mut running = place.start(&["--name", "deaf"], &["sh", "-c", script]);
+        running.printed("up\n");
+        place.ringfence(["kill", "--signal", "KILL", "deaf"]).quiet();
+        running.finish().ends(137);
+        assert_eq!(json(place, &["show", "deaf"])["session"]["status"], "exited");
+        assert_eq!(place.left_behind(), Vec::<String>::new());
+        // Other signals are sent, and that is all.
+        let script = "trap 'echo heard; exit 5' USR1; echo up; while :; do sleep 1000 & wait; done";
+        let mut running = place.start(&["--name", "deaf"], &["sh", "-c", script]);
+        running.printed("up\n");
+        place.ringfence(["kill", "--signal", "sigusr1", "deaf"]).quiet();
+        assert_eq!(running.finish().ends(5).text(), "up\nheard");
+        place.ringfence(["kill", "--signal", "SEGV", "deaf"]).ends(125).says("--signal SEGV");
+    });
+}
+
+#[test]
+fn a_killed_launcher_is_seen_as_dead() {
+    everywhere(|place| {
+        let command = ["sh", "-c", "echo up; exec sleep 1000"];
+        let mut running = place.start(&["--name", "gone"], &command);
+        running.printed("up\n");
+        // The launcher has taken note of the command when it lets others in.
+        place.ringfence(["exec", "gone", "true"]).quiet();
+        running.signal(Signal::KILL);
+        running.finish().ends(137);
+        let session = &json(place, &["show", "gone"])["session"];
+        assert_eq!((&session["status"], &session["code"]), (&"killed".into(), &Value::Null));
+        // What happened before is there.
+        assert_eq!(json(place, &["logs", "gone"])["events"][0]["argv"][0], "sh");
+        assert_eq!(json(place, &["ps"])["sessions"], serde_json::json!([]));
+        place.run(&["--name", "gone"], &["true"]).quiet();
+        place.ringfence(["gc", "--all"]).quiet();
+        assert_eq!(kept(place), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn without_a_record_a_session_is_known_only_while_it_lives() {
+    everywhere(|place| {
+        let command = ["sh", "-c", "echo up; read line; exit 4"];
+        let mut run = place.ringfence_run();
+        run.args(["--no-record", "--name", "quiet", "--"]).args(command);
+        run.stdin(std::process::Stdio::piped());
+        let mut running = ringfence_tests::Running::start(run);
+        running.printed("up\n");
+        let ended = running.finish();
+        ended.ends(4);
+        assert_eq!(kept(place), Vec::<String>::new());
+        let command = ["sh", "-c", "echo up; exec sleep 1000"];
+        let mut running = place.start(&["--no-record", "--name", "quiet"], &command);
+        running.printed("up\n");
+        assert_eq!(place.ringfence(["exec", "quiet", "echo", "in"]).quiet(), "in");
+        let logs = json(place, &["logs", "quiet"]);
+        assert_eq!(logs["events"], serde_json::json!([]));
+        place.ringfence(["kill", "quiet"]).quiet();
+        running.finish().ends(143);
+        assert_eq!(kept(place), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn names_that_are_none_are_refused() {
+    everybody(Tier::Namespace, |place| {
+        for name in ["", "..", "a/b", "-x", ".hidden", "a b", "latest", &"x".repeat(65)] {
+            let run = place.run(&[&format!("--name={name}")], &["true"]);
+            run.ends(125).says("--name").says("a name is up to 64");
+        }
+        assert_eq!(kept(place), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_run_that_did_not_start_leaves_no_record() {
+    everywhere(|place| {
+        place.run(&["--name", "none"], &["no-such-command"]).ends(127);
+        place.run(&["--name", "none"], &["/etc/passwd"]).ends(126);
+        assert_eq!(kept(place), Vec::<String>::new());
+        place.ringfence(["show", "none"]).ends(125).says("there is no session none");
+    });
+}
+
+#[test]
+fn a_record_that_cannot_be_kept_is_no_matter_of_the_commands() {
+    everywhere(|place| {
+        // Somebody's file is where the directory should be.
+        place.file("home/.local/state/ringfence/sessions", "mine\n");
+        let run = place.sh(&[], "echo out; exit 6");
+        assert_eq!(run.ends(6).says("this session's record is not kept").text(), "out");
+        assert_eq!(run.err.lines().count(), 1, "{}", run.err);
+        let file = place.at("home/.local/state/ringfence/sessions");
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "mine\n");
+        // The disk is full (a limit of the file's size is told like one).
+        let place = &Place::new(place.person, place.tier);
+        place.directory("home/.local/state/ringfence/sessions");
+        let run = place.shell("trap '' XFSZ; ulimit -f 0; exec $RF -- sh -c 'exit 6'");
+        run.ends(6).says("this session's record is not kept");
+        assert_eq!(run.err.lines().count(), 1, "{}", run.err);
+    });
+}
+
+#[test]
+fn refused_names_are_on_record() {
+    everybody(Tier::Namespace, |place| {
+        let run = place.sh(
+            &["-n", "allowed.test"],
+            "getent hosts refused.test; getent hosts refused.test; exit 0",
+        );
+        run.ends(0);
+        let denied = json(place, &["logs", "latest", "--denied"]);
+        let rows = denied["events"].as_array().unwrap();
+        assert!(!rows.is_empty(), "{denied}");
+        for row in rows {
+            let told = (&row["kind"], &row["name"], &row["verdict"]);
+            assert_eq!(told, (&"dns".into(), &"refused.test".into(), &"deny".into()));
+        }
+        let lines = place.ringfence(["logs", "--denied"]).quiet();
+        assert!(lines.contains("DENIED A") && lines.contains("refused.test"), "{lines}");
+    });
+}
+
+/// Two sessions of two people: neither sees the other's, whoever asks.
+#[test]
+fn sessions_are_their_users_own() {
+    everybody(Tier::Namespace, |place| {
+        place.run(&["--name", "mine"], &["true"]).quiet();
+        let state = place.at("home/.local/state");
+        let mode = |name: &str| state.join(name).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode("ringfence/sessions"), 0o700);
+        assert_eq!(mode("ringfence/sessions/by-name"), 0o700);
+        // The same, by a home of one's own.
+        let other = Place::new(place.person, place.tier);
+        other.ringfence(["show", "mine"]).ends(125).says("there is no session mine");
+        assert_eq!(json(&other, &["ps", "--all"])["sessions"], serde_json::json!([]));
+    });
+}
