@@ -1,16 +1,24 @@
 //! `--monitor`: decisions about the network, a line each, as they are made.
 
-use ringfence_net::{Event, Exchange, NetDecision, Way};
+use crate::error::Fault;
+use ringfence_net::{Event, Exchange, Inspection, NetDecision, Way};
 use ringfence_policy::{NetworkMode, Policy};
 use ringfence_sandbox::network::Filter;
 use std::sync::Arc;
 
 /// By what the run's network is filtered; nothing where it is not.
-pub fn filter(policy: &Policy, monitor: bool) -> Option<Filter> {
-    (policy.network.mode == NetworkMode::Filtered).then(|| Filter {
+///
+/// # Errors
+/// A credential that a rule names cannot be had.
+pub fn filter(policy: &Policy, monitor: bool) -> Result<Option<Filter>, Fault> {
+    if policy.network.mode != NetworkMode::Filtered {
+        return Ok(None);
+    }
+    Ok(Some(Filter {
         policy: Arc::new(policy.clone()),
         sink: if monitor { Arc::new(print) } else { Arc::new(|_| {}) },
-    })
+        inspection: Inspection::prepare(policy).map_err(Fault::of)?.map(Arc::new),
+    }))
 }
 
 fn print(decision: &NetDecision) {
@@ -35,13 +43,6 @@ fn line(decision: &NetDecision) -> String {
             }
         }
         Event::Failed(why) => format!("failed {place}: {why}"),
-        Event::Request(exchange) => {
-            let ringfence_net::Exchange { method, path, status, refused, .. } = &**exchange;
-            let verdict = if refused.is_some() { "denied" } else { "allowed" };
-            let why = refused.as_ref().map_or(String::new(), |why| format!(": {why}"));
-            let status = status.map_or(String::new(), |status| format!(" ({status})"));
-            format!("{verdict} {method} {}{path}{status}{why}", decision.host)
-        }
         Event::Closed { sent, received, duration } => {
             format!("closed {place}: {sent} bytes sent, {received} received, {duration:.1?}")
         }

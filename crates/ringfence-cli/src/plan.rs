@@ -55,6 +55,7 @@ fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
             if landlock.scoped { "; abstract sockets and signals stay inside" } else { "" };
         let rules = landlock.files.iter().map(|rule| {
             let rights = match rule.rights {
+                Rights::List => "list",
                 Rights::Read => "read",
                 Rights::Use => "use",
                 Rights::Write => "write",
@@ -146,6 +147,7 @@ fn mount(step: &MountStep) -> String {
         MountOp::Pin => format!("pin      {path}"),
         MountOp::Protect => format!("protect  {path}"),
         MountOp::Mask { .. } => format!("mask     {path}"),
+        MountOp::Data { .. } => format!("trust    {path}"),
     }
 }
 

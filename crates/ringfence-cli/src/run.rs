@@ -67,22 +67,23 @@ pub fn command(parsed: &Parsed) -> Result<Vec<OsString>, Fault> {
 fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Fault> {
     let status = Status::of(parsed)?;
     let policy = request::policy(&request::request(parsed, argv.first().map(OsString::as_os_str)))?;
+    let mut hooks = crate::hooks::begin(&policy)?;
     trace.mark("policy");
     let mut facts = Facts::quick(limits_wanted(&policy));
     crate::libraries::find(&policy, &argv, &mut facts);
     trace.mark("facts");
     let session = session_id();
     let record = Record::of(parsed, &session, &argv)?;
-    let filter = record.listen(crate::monitor::filter(&policy, parsed.has("monitor")));
+    let filter = record.listen(crate::monitor::filter(&policy, parsed.has("monitor"))?);
     let keeper: Rc<dyn Keeper> = record.clone();
     let announce_start = status.wanted();
     let order = Order { argv, session, announce: announce_start, filter, keeper: Some(keeper) };
     let mut plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
     let layers = crate::overlay::begin(&mut plan, &order.session, parsed.has("dry-run"))?;
-    let layers = crate::overlay::begin(&mut plan, &order.session, parsed.has("dry-run"))?;
     trace.mark("plan");
     announce(&plan);
     let started = |plan: &Plan| status.started(&order.session, plan);
+    record.prepare(&plan);
     let result = launch::run(&plan, &order, trace, &started);
     let result = match result {
         // The launch itself was the probe: the next best tier, or the reason why not.
@@ -90,6 +91,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
             facts.namespaces = Availability::No(reason);
             plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
             announce(&plan);
+            record.prepare(&plan);
             launch::run(&plan, &order, trace, &started)
         }
         other => other,
@@ -105,6 +107,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
             status.failed(&order.session, fault);
         }
     }
+    hooks.end();
     let code = finish(&outcome?, &plan, &status, &order.session);
     Ok(layers.map_or(code, |layers| layers.end(code)))
 }

@@ -1,7 +1,7 @@
 //! The launcher's part of a filtered network: takes the listeners that the child hands out, and
 //! starts the gateway when the first program knocks.
 
-use ringfence_net::{Gateway, Listeners, NetDecision};
+use ringfence_net::{Gateway, Inspection, Listeners, NetDecision};
 use ringfence_policy::Policy;
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,6 +14,18 @@ pub struct Filter {
     pub policy: Arc<Policy>,
     /// Hears every decision, on the gateway's thread; must not block.
     pub sink: Arc<dyn Fn(&NetDecision) + Send + Sync>,
+    /// For hosts whose requests are looked at.
+    pub inspection: Option<Arc<Inspection>>,
+}
+
+impl Filter {
+    /// A gateway that decides by it.
+    pub(crate) fn gateway(&self, listeners: Listeners) -> Gateway {
+        let sink = self.sink.clone();
+        let sink = Box::new(move |decision| sink(&decision));
+        let gateway = Gateway::new(self.policy.clone(), listeners, sink);
+        gateway.inspecting(self.inspection.clone())
+    }
 }
 
 impl fmt::Debug for Filter {
@@ -29,7 +41,13 @@ pub(crate) struct Network {
 }
 
 impl Network {
+    /// To be made once the sandbox has been cloned: it waits for what is made here.
     pub fn new(filter: Option<Filter>) -> Network {
+        let inspection = filter.as_ref().and_then(|filter| filter.inspection.as_ref());
+        if let Some(Err(why)) = inspection.map(|inspection| inspection.begin()) {
+            // The sandbox sees it too, and does not start.
+            eprintln!("ringfence: {why}");
+        }
         Network { filter, gateway: None }
     }
 
@@ -43,9 +61,7 @@ impl Network {
         if let Some(filter) = &self.filter
             && let Some(listeners) = Listeners::of_message(message, descriptors)
         {
-            let sink = filter.sink.clone();
-            let sink = Box::new(move |decision| sink(&decision));
-            self.gateway = Some(Gateway::new(filter.policy.clone(), listeners, sink));
+            self.gateway = Some(filter.gateway(listeners));
         }
     }
 

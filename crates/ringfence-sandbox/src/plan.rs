@@ -86,6 +86,12 @@ pub enum MountOp {
         #[serde(skip_serializing_if = "is_empty")]
         apart: PathBuf,
     },
+    /// A public file of this session's, read-only; what is in it is known once the session has
+    /// begun, and handed over by its launcher.
+    Data {
+        /// Which.
+        content: ringfence_net::inspect::Content,
+    },
     /// Bound onto itself, so that it cannot be renamed away with what it protects.
     Pin,
     /// Bound onto itself read-only.
@@ -113,6 +119,8 @@ pub struct MountStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rights {
+    /// List directories.
+    List,
     /// Read files, list directories, execute.
     Read,
     /// Open existing files for writing, and control devices.

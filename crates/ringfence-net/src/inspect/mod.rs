@@ -6,7 +6,7 @@
 //! launcher                                          sandbox
 //! Inspection::prepare: secrets read, roots read
 //! clone ─────────────────────────────────────────►  Inspection::forget: its copy of them wiped
-//! Inspection::begin: authority made ──certificate►  Inspection::files: put where programs look
+//! Inspection::begin: authority made ──public files►  Inspection::wait: put where programs look
 //! a program connects to such a host:
 //!   TLS from it, TLS to the server, the same protocol (HTTP/1.1 or HTTP/2) on both
 //!   each request: host, method and path judged; headers put in; sent by the path that was judged
@@ -27,25 +27,37 @@ mod truststore;
 mod wire;
 
 pub(crate) use serve::connection;
-pub use trust::Files;
 
 use authority::Authority;
 use ringfence_policy::Policy;
+use ringfence_sys::fd;
 use rustls::pki_types::CertificateDer;
 use secret::Secrets;
-use std::io::{PipeReader, PipeWriter, Read, Write};
+use serde::Serialize;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tls::Tls;
+use trust::Files;
 
-/// The most bytes of an authority's certificate.
-const CERTIFICATE: u64 = 16 * 1024;
+/// A public file of a session, for those inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Content {
+    /// All that this host trusts and the session's authority, as PEM.
+    Bundle,
+    /// The same for Java, as PKCS#12 without a password.
+    Truststore,
+}
 
 /// What inspection needs for the length of a session.
 pub struct Inspection {
     secrets: Secrets,
     roots: Vec<CertificateDer<'static>>,
-    /// By which the certificate gets into the sandbox.
-    pipe: Mutex<(Option<PipeReader>, Option<PipeWriter>)>,
+    /// In memory: empty until [`Inspection::begin`].
+    bundle: OwnedFd,
+    truststore: OwnedFd,
+    /// Tells the sandbox that they are not empty any more.
+    ready: Mutex<(Option<OwnedFd>, Option<OwnedFd>)>,
     tls: OnceLock<Tls>,
 }
 
@@ -64,26 +76,35 @@ impl Inspection {
         }
         let secrets = Secrets::read(policy)?;
         let roots = trust::roots(&|name| std::env::var_os(name));
-        let (reader, writer) =
-            std::io::pipe().map_err(|error| format!("cannot make a pipe: {error}"))?;
-        let pipe = Mutex::new((Some(reader), Some(writer)));
-        Ok(Some(Inspection { secrets, roots, pipe, tls: OnceLock::new() }))
+        let failed = |errno| format!("cannot prepare the inspection of requests: {errno:?}");
+        let (reader, writer) = fd::pipe().map_err(failed)?;
+        Ok(Some(Inspection {
+            secrets,
+            roots,
+            bundle: fd::in_memory(&[]).map_err(failed)?,
+            truststore: fd::in_memory(&[]).map_err(failed)?,
+            ready: Mutex::new((Some(reader), Some(writer))),
+            tls: OnceLock::new(),
+        }))
     }
 
-    /// In the launcher, once the sandbox has been cloned: makes the authority, and gives its
-    /// certificate to the sandbox. Later calls do nothing.
+    /// In the launcher, once the sandbox has been cloned: makes the authority, and the public
+    /// files for those inside. Later calls do nothing.
     ///
     /// # Errors
     /// A sentence. The sandbox then waits for nothing and refuses to start.
     pub fn begin(&self) -> Result<(), String> {
-        let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(pipe.0.take());
-        let Some(mut writer) = pipe.1.take() else { return Ok(()) };
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(ready.0.take());
+        let Some(writer) = ready.1.take() else { return Ok(()) };
         let authority = Authority::new()?;
-        // It fits into the pipe. A sandbox that has died does not read it.
-        let _ = writer.write_all(authority.certificate());
-        let tls = Tls::new(authority, &self.roots)?;
-        let _ = self.tls.set(tls);
+        let files = Files::of(&self.roots, authority.certificate());
+        let failed = |errno| format!("cannot write the session's certificates: {errno:?}");
+        fd::write_all(self.bundle.as_fd(), &files.bundle).map_err(failed)?;
+        fd::write_all(self.truststore.as_fd(), &files.truststore).map_err(failed)?;
+        // A sandbox that has died does not read it.
+        let _ = fd::write(writer.as_fd(), &[1]);
+        let _ = self.tls.set(Tls::new(authority, &self.roots)?);
         Ok(())
     }
 
@@ -92,24 +113,28 @@ impl Inspection {
         self.secrets.forget();
     }
 
-    /// In the sandbox's first process: the public files for those inside. Waits for the
-    /// authority's certificate, which the launcher is about to send.
+    /// In the sandbox's first process: waits until the public files are there, which the launcher
+    /// is about to make.
     ///
     /// # Errors
-    /// A sentence: it did not come.
-    pub fn files(&self) -> Result<Files, String> {
-        let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
+    /// A sentence: they do not come.
+    pub fn wait(&self) -> Result<(), String> {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         // With it open here the end would not be seen.
-        drop(pipe.1.take());
-        let mut certificate = Vec::new();
-        if let Some(reader) = pipe.0.take() {
-            let read = reader.take(CERTIFICATE).read_to_end(&mut certificate);
-            read.map_err(|error| format!("cannot read the session's certificate: {error}"))?;
+        drop(ready.1.take());
+        let Some(reader) = ready.0.take() else { return Ok(()) };
+        match fd::read(reader.as_fd(), &mut [0]) {
+            Ok(1) => Ok(()),
+            _ => Err("the launcher made no certificate authority for inspection".to_owned()),
         }
-        if certificate.is_empty() {
-            return Err("the launcher made no certificate authority for inspection".to_owned());
+    }
+
+    /// One of the public files.
+    pub fn content(&self, content: Content) -> BorrowedFd<'_> {
+        match content {
+            Content::Bundle => self.bundle.as_fd(),
+            Content::Truststore => self.truststore.as_fd(),
         }
-        Ok(Files::of(&self.roots, &certificate.into()))
     }
 }
 
@@ -131,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_certificate_comes_to_the_other_side_and_the_key_does_not() {
+    fn the_public_files_come_to_the_other_side_and_the_key_does_not() {
         let mut policy = policy(&["a.org"], &[]);
         policy.network.http.push(ringfence_policy::HttpRule {
             methods: Vec::new(),
@@ -140,16 +165,29 @@ mod tests {
             source: policy.network.allow[0].source.clone(),
         });
         let inspection = Inspection::prepare(&policy).expect("prepared").expect("needed");
-        let reader = {
-            let mut pipe = inspection.pipe.lock().expect("alone");
-            pipe.0.take().expect("a reader")
-        };
+        let reader = inspection.ready.lock().expect("alone").0.take().expect("a reader");
+        let read = |content| fd::content(inspection.content(content), 1 << 24).expect("read");
+        assert_eq!(read(Content::Bundle), b"");
         inspection.begin().expect("begun");
         inspection.begin().expect("nothing is done twice");
-        let mut sent = Vec::new();
-        (&reader).read_to_end(&mut sent).expect("read");
-        let tls = inspection.tls.get().expect("made");
-        assert!(!sent.is_empty() && tls.authority_certificate() == &sent[..]);
-        assert!(inspection.files().is_err(), "nothing more comes");
+        assert_eq!(fd::read(reader.as_fd(), &mut [0; 2]), Ok(1));
+        assert_eq!(fd::read(reader.as_fd(), &mut [0; 2]), Ok(0), "and its end is seen");
+        let bundle = String::from_utf8(read(Content::Bundle)).expect("PEM");
+        assert!(bundle.contains("BEGIN CERTIFICATE") && !bundle.contains("KEY"));
+        assert!(!read(Content::Truststore).is_empty());
+    }
+
+    #[test]
+    fn without_a_launcher_nothing_is_waited_for() {
+        let mut policy = policy(&["a.org"], &[]);
+        policy.network.inject.push(ringfence_policy::InjectRule {
+            host: "a.org".parse().expect("a host"),
+            header: "x-key".to_owned(),
+            secret: "cmd:echo secret".to_owned(),
+            file: None,
+            source: policy.network.allow[0].source.clone(),
+        });
+        let inspection = Inspection::prepare(&policy).expect("prepared").expect("needed");
+        assert!(inspection.wait().is_err());
     }
 }

@@ -476,15 +476,17 @@ impl Link {
     }
 
     pub fn tell(&self, event: Event, decision: Option<Decision>) {
-        self.shared.tell(NetDecision {
+        let decision = NetDecision {
             id: self.subject.id,
             way: self.subject.way,
             host: self.subject.host.clone(),
             port: self.subject.port,
             address: self.subject.address,
+            process: None,
             event,
             decision: decision.or_else(|| self.subject.decision.clone()),
-        });
+        };
+        self.subject.process.tell(&self.shared, decision);
     }
 }
 

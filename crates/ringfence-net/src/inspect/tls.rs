@@ -77,12 +77,6 @@ impl Tls {
         Ok(Tls { authority, provider, client, servers: Mutex::default() })
     }
 
-    /// The authority's certificate.
-    #[cfg(test)]
-    pub fn authority_certificate(&self) -> &[u8] {
-        self.authority.certificate()
-    }
-
     /// How we speak to a real server, offering what the program offered.
     pub fn client(&self, offered: &[Protocol]) -> Arc<ClientConfig> {
         let mut config = self.client.clone();

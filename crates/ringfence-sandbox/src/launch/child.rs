@@ -61,8 +61,15 @@ pub(super) fn main(prepared: Prepared<'_>) -> ! {
     sys::process::exit_now(125)
 }
 
+fn inspection<'a>(prepared: &'a Prepared<'_>) -> Option<&'a ringfence_net::Inspection> {
+    prepared.order.filter.as_ref()?.inspection.as_deref()
+}
+
 fn start(prepared: &Prepared<'_>) -> Result<(i32, Command), (Report, String)> {
     let setup = |text: String| (Report::Setup, text);
+    if let Some(inspection) = inspection(prepared) {
+        inspection.forget();
+    }
     let plan = prepared.plan;
     if plan.tier == Tier::Process {
         // Its directory must go when the launcher dies: the death is a signal that waits.
@@ -95,7 +102,7 @@ fn start(prepared: &Prepared<'_>) -> Result<(i32, Command), (Report, String)> {
     };
     prepared.mark("network-started");
     if plan.tier == Tier::Namespace {
-        view::build(&plan.mounts).map_err(setup)?;
+        view::build(&plan.mounts, inspection(prepared)).map_err(setup)?;
     }
     prepared.mark("view");
     if let Some(network) = network {
@@ -202,6 +209,7 @@ fn rights(rights: Rights, abi: u32) -> u64 {
     let known = access::known(abi);
     known
         & match rights {
+            Rights::List => access::READ_DIR,
             Rights::Read => access::EXECUTE | access::READ_FILE | access::READ_DIR,
             Rights::Use => access::WRITE_FILE | access::TRUNCATE | access::IOCTL_DEV,
             Rights::Write => !0,

@@ -4,6 +4,8 @@
 mod overlay;
 
 use crate::plan::{MountOp, MountStep};
+use ringfence_net::Inspection;
+use ringfence_net::inspect::Content;
 use ringfence_sys as sys;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -41,7 +43,7 @@ fn relative(path: &Path) -> Result<CString, Failure> {
 }
 
 /// The new root while it is built.
-struct Building {
+struct Building<'a> {
     /// The memory-backed file system from which everything private is taken.
     memory: OwnedFd,
     /// The root of the view: the same, or the host's tree on it.
@@ -56,23 +58,34 @@ struct Building {
     masks: Option<(OwnedFd, OwnedFd)>,
     /// Private directories made on the side of a host root.
     aside: u32,
+    /// Makes the files of the session's own.
+    inspection: Option<&'a Inspection>,
 }
 
+/// The most bytes of a file of the session's own.
+const DATA: usize = 64 << 20;
+
 /// Builds the view and makes it the root directory.
-pub(super) fn build(steps: &[MountStep]) -> Result<(), Failure> {
+pub(super) fn build(
+    steps: &[MountStep],
+    inspection: Option<&Inspection>,
+) -> Result<(), Failure> {
     sys::mount::make_private().map_err(failed("separate mounts from", Path::new("/")))?;
     let Some((first, rest)) = steps.split_first() else {
         return Err("the plan has no root".to_owned());
     };
-    let mut building = Building::new(&first.op)?;
+    let mut building = Building::new(&first.op, inspection)?;
     for step in rest {
         building.step(step)?;
     }
     building.finish()
 }
 
-impl Building {
-    fn new(root: &MountOp) -> Result<Building, Failure> {
+impl<'a> Building<'a> {
+    fn new(
+        root: &MountOp,
+        inspection: Option<&'a Inspection>,
+    ) -> Result<Building<'a>, Failure> {
         let size = match root {
             MountOp::Root { size: Some(bytes) } => format!("{bytes}"),
             _ => "50%".to_owned(),
@@ -111,6 +124,7 @@ impl Building {
             made: PathBuf::from("/"),
             masks: None,
             aside: 0,
+            inspection,
         })
     }
 
@@ -162,6 +176,7 @@ impl Building {
             MountOp::Pin => self.hold(path, Attributes::NONE),
             MountOp::Protect => self.hold(path, Attributes::READ_ONLY),
             MountOp::Mask { directory } => self.mask(path, *directory),
+            MountOp::Data { content } => self.data(path, *content),
         }
     }
 
@@ -315,6 +330,26 @@ impl Building {
                 .map_err(&at)?;
         let target = self.open_in_view(&relative(path)?).map_err(&at)?;
         sys::mount::attach(&tree, target.as_fd(), c"").map_err(at)
+    }
+
+    /// A file of the session's own, made on the side and bound read-only to its place.
+    fn data(&mut self, path: &Path, content: Content) -> Result<(), Failure> {
+        let at = failed("put the session's certificates at", path);
+        let Some(inspection) = self.inspection else {
+            return Err("the plan inspects requests, and the launcher does not".to_owned());
+        };
+        inspection.wait()?;
+        let bytes = sys::fd::content(inspection.content(content), DATA).map_err(&at)?;
+        let memory = self.memory.as_fd();
+        sys::mount::make_file(memory, c".data", 0o444).map_err(&at)?;
+        let file = sys::fd::open_at(memory.as_raw_fd(), c".data", sys::fd::WRITE_ONLY, 0);
+        sys::fd::write_all(file.map_err(&at)?.as_fd(), &bytes).map_err(&at)?;
+        let attributes = Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEVICES);
+        let tree = sys::mount::copy_tree(memory, c".data", false, attributes).map_err(&at)?;
+        self.make_target(path, false)?;
+        let target = self.open_in_view(&relative(path)?).map_err(&at)?;
+        sys::mount::attach(&tree, target.as_fd(), c"").map_err(&at)?;
+        sys::mount::remove(self.memory.as_fd(), c".data", false).map_err(at)
     }
 
     fn finish(self) -> Result<(), Failure> {

@@ -29,9 +29,9 @@ pub(super) fn steps(policy: &Policy, facts: &Facts, tier: Tier) -> Vec<Environme
                 steps.push(EnvironmentStep::Hide { name: name.clone(), rule: rule.clone() });
             }
             None if environment.clean || environment.pass.contains_key(name) => {
-                if let Some(rule) = environment.passed(name) {
-                    steps.push(EnvironmentStep::Pass { name: name.clone(), rule: rule.clone() });
-                }
+                let rule = environment.passed(name).cloned();
+                let rule = rule.unwrap_or_else(|| built_in("kept by --clean-env"));
+                steps.push(EnvironmentStep::Pass { name: name.clone(), rule });
             }
             None if tier == Tier::Namespace && POINTING_OUTSIDE.contains(&name.as_str()) => {
                 let rule = built_in("names a directory of the host");
@@ -55,5 +55,6 @@ pub(super) fn steps(policy: &Policy, facts: &Facts, tier: Tier) -> Vec<Environme
     for (name, (value, rule)) in &environment.set {
         set(name, value, rule.clone());
     }
+    super::trust::environment(policy, &facts.environment, &mut steps);
     steps
 }
