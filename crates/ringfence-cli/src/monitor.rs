@@ -43,6 +43,9 @@ fn line(decision: &NetDecision) -> String {
             }
         }
         Event::Failed(why) => format!("failed {place}: {why}"),
+        Event::Closed { sent, received, duration } => {
+            format!("closed {place}: {sent} bytes sent, {received} received, {duration:.1?}")
+        }
         Event::Request(exchange) => request(&place, exchange, decision),
     }
 }

@@ -26,6 +26,7 @@ use tokio::net::TcpStream;
 
 const AF_INET: i32 = 2;
 const AF_INET6: i32 = 10;
+const AF_NETLINK: i32 = 16;
 const AF_UNSPEC: u16 = 0;
 const SOCK_STREAM: i32 = 1;
 const HERE4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -93,8 +94,7 @@ struct Copy {
 impl Copy {
     /// # Errors
     /// `EACCES` for any other socket: it was not made here.
-    fn of(caller: &Caller<'_>) -> Result<Copy, Errno> {
-        let socket = caller.socket()?;
+    fn of(socket: OwnedFd) -> Result<Copy, Errno> {
         match behalf::family_and_type(socket.as_fd())? {
             (family @ (AF_INET | AF_INET6), SOCK_STREAM) => {
                 Ok(Copy { socket, ipv6: family == AF_INET6 })
@@ -142,7 +142,7 @@ impl Redirect {
     pub(crate) fn connect(&self, caller: &Caller<'_>) -> Answer {
         let judged = || {
             let raw = caller.address()?;
-            let copy = Copy::of(caller)?;
+            let copy = Copy::of(caller.socket()?)?;
             if raw.get(..2) == Some(&AF_UNSPEC.to_ne_bytes()) {
                 return Ok((copy, To::from(raw), None));
             }
@@ -168,12 +168,28 @@ impl Redirect {
         };
         match judged() {
             Err(errno) => Answer::Done(Err(errno)),
-            Ok((copy, to, from)) => {
+            Ok((copy, to, Some(from))) => {
                 let answer = calls::connect(caller, copy.socket, to, &self.0.waiting);
-                if let (Answer::Done(Err(errno)), Some(from)) = (&answer, from)
+                if let Answer::Done(Err(errno)) = &answer
                     && *errno != Errno::EINPROGRESS
                 {
                     self.0.wanted.forget(from);
+                }
+                answer
+            }
+            Ok((copy, to, None)) => {
+                let server = socket::address(&to.raw);
+                let Ok(again) = copy.socket.try_clone() else {
+                    return Answer::Done(Err(Errno::EMFILE));
+                };
+                let answer = calls::connect(caller, copy.socket, to, &self.0.waiting);
+                let place = server.map(|to| SocketAddr::new(to.ip().to_canonical(), to.port()));
+                if place.is_some_and(|place| self.server(place).is_none()) {
+                    // Its port may have been another's by the time that it was connected to.
+                    let _ = behalf::connect(again.as_fd(), &[0; 16]);
+                    if matches!(answer, Answer::Done(_)) {
+                        return Answer::Done(Err(Errno::ECONNREFUSED));
+                    }
                 }
                 answer
             }
@@ -183,7 +199,12 @@ impl Redirect {
     pub(crate) fn bind(&self, caller: &Caller<'_>) -> Answer {
         let bound = || {
             let raw = caller.address()?;
-            let copy = Copy::of(caller)?;
+            let any = caller.socket()?;
+            if matches!(behalf::family_and_type(any.as_fd()), Ok((AF_NETLINK, _))) {
+                // Routing queries, the only ones that the filter lets be made.
+                return behalf::bind(any.as_fd(), &raw);
+            }
+            let copy = Copy::of(any)?;
             let wanted = socket::address(&raw).ok_or(Errno::EAFNOSUPPORT)?;
             let ip = wanted.ip().to_canonical();
             if !ip.is_unspecified() && !ip.is_loopback() {
@@ -199,7 +220,7 @@ impl Redirect {
 
     pub(crate) fn listen(&self, caller: &Caller<'_>) -> Answer {
         let listened = || {
-            let copy = Copy::of(caller)?;
+            let copy = Copy::of(caller.socket()?)?;
             let place = match copy.bound() {
                 Some(place) => place,
                 None => copy.bind(0)?,

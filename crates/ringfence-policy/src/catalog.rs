@@ -297,7 +297,12 @@ impl<'a> Catalog<'a> {
     }
 
     fn unknown(&self, kind: Kind, name: &str, by: Option<&str>) -> PolicyError {
-        let known: Vec<String> = self.list(kind).into_iter().map(|listed| listed.name).collect();
+        let mut known: Vec<String> =
+            self.list(kind).into_iter().map(|listed| listed.name).collect();
+        if kind == Kind::Profile && by.is_none() {
+            // Whoever names a profile may name a feature as well.
+            known.extend(self.list(Kind::Feature).into_iter().map(|listed| listed.name));
+        }
         PolicyError::Unknown {
             kind: kind.word(),
             name: name.to_owned(),

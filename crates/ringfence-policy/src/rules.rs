@@ -108,9 +108,11 @@ impl Rules<'_, '_> {
             let directory = anchored.path.display();
             let option = entry.key.option();
             let text = entry.text.to_string_lossy();
+            let own = self.within_own(&anchored.path).is_some();
+            let grant = if own { String::new() } else { format!("; say {option} {text} to grant it") };
             policy.warnings.push(format!(
-                    "{directory} is not granted as the workspace, because {reason}; say {option} {text} to grant it"
-                ));
+                "{directory} is not granted as the workspace, because {reason}{grant}"
+            ));
             return Ok(());
         }
         match &anchored.pattern {
@@ -193,16 +195,21 @@ impl Rules<'_, '_> {
 
     /// Why a profile's `.` does not make a directory writable, if it does not.
     fn no_workspace(&self, path: &Path, policy: &Policy) -> Option<String> {
-        match self.own.iter().any(|(_, own)| path.starts_with(own)) {
-            true => Some("what is there decides about sandboxes".to_owned()),
-            false => workspace::no_workspace(path, &policy.home_dir),
+        match self.within_own(path) {
+            Some(_) => Some("what is there decides about sandboxes".to_owned()),
+            None => workspace::no_workspace(path, &policy.home_dir),
         }
+    }
+
+    /// The directory of ringfence's own that a path is in.
+    fn within_own(&self, path: &Path) -> Option<&Own> {
+        self.own.iter().find(|(_, real)| path.starts_with(real)).map(|(own, _)| own)
     }
 
     /// What decides about sandboxes is never writable in one, whoever says so.
     fn not_own(&self, entry: &Entry, path: &Path) -> Result<(), PolicyError> {
-        match self.own.iter().find(|(_, own)| path.starts_with(own)) {
-            Some((own, _)) => {
+        match self.within_own(path) {
+            Some(own) => {
                 let reason = format!("{} is ringfence's own, and never writable inside: {}", own.path.display(), own.reason);
                 Err(PolicyError::value(&self.merged.source(entry), reason))
             }

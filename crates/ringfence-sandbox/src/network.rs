@@ -18,6 +18,16 @@ pub struct Filter {
     pub inspection: Option<Arc<Inspection>>,
 }
 
+impl Filter {
+    /// A gateway that decides by it.
+    pub(crate) fn gateway(&self, listeners: Listeners) -> Gateway {
+        let sink = self.sink.clone();
+        let sink = Box::new(move |decision| sink(&decision));
+        let gateway = Gateway::new(self.policy.clone(), listeners, sink);
+        gateway.inspecting(self.inspection.clone())
+    }
+}
+
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Filter").finish_non_exhaustive()
@@ -51,10 +61,7 @@ impl Network {
         if let Some(filter) = &self.filter
             && let Some(listeners) = Listeners::of_message(message, descriptors)
         {
-            let sink = filter.sink.clone();
-            let sink = Box::new(move |decision| sink(&decision));
-            let gateway = Gateway::new(filter.policy.clone(), listeners, sink);
-            self.gateway = Some(gateway.inspecting(filter.inspection.clone()));
+            self.gateway = Some(filter.gateway(listeners));
         }
     }
 

@@ -5,6 +5,7 @@ use super::{Order, cache};
 use crate::guard::{Guarding, Saved};
 use crate::inputs::Inputs;
 use crate::plan::{LimitStep, MountOp, Plan, Tier};
+use ringfence_policy::NetworkMode;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -43,7 +44,7 @@ pub(super) fn filing<'a>(
     // Groups are made for each run, and a captured network needs more than calls.
     let assisted =
         |limit: &LimitStep| matches!(limit, LimitStep::Cgroup { .. } | LimitStep::CgroupV1 { .. });
-    if plan.limits.iter().any(assisted) || plan.capture.is_some() {
+    if plan.limits.iter().any(assisted) || plan.network == NetworkMode::Filtered {
         return None;
     }
     // Layers are the session's own.
@@ -61,9 +62,10 @@ pub(super) fn filing<'a>(
     }
     let mut lean = plan.clone();
     lean.seccomp.clear();
-    lean.mounts.retain(|step| matches!(step.op, MountOp::NamedHome { .. }));
-    if plan.tier == Tier::Namespace {
-        lean.landlock = None;
+    // What is published needs to know which sockets are shown by name.
+    lean.mounts.retain(|step| matches!(step.op, MountOp::Bind { directory: false, .. }));
+    if let Some(landlock) = lean.landlock.as_mut().filter(|_| plan.tier == Tier::Namespace) {
+        landlock.files.clear();
     }
     let extra = serde_json::to_vec(&Kept { plan: lean, saved }).ok()?;
     // A launcher that finds it unreadable cannot go back: its command runs already.

@@ -124,7 +124,7 @@ pub fn resume(
         started: &|| started(plan),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         metadata: crate::metadata::of(plan, private.as_ref()),
-        publish: crate::sockets::handler(plan),
+        publish: crate::sockets::handler(plan, order.filter.as_ref()),
         explain: &|_, _, _| LaunchError::Stale,
         keeper: order.keeper.as_deref(),
         plan,

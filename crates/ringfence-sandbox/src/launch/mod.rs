@@ -209,7 +209,7 @@ fn run_under_our_umask(
         started: &|| started(plan),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         metadata: crate::metadata::of(plan, private.as_ref()),
-        publish: crate::sockets::handler(plan),
+        publish: crate::sockets::handler(plan, order.filter.as_ref()),
         explain: &|tag, step, errno| explaining.explain(tag, step, errno),
         keeper: order.keeper.as_deref(),
         plan,

@@ -16,7 +16,7 @@ mod view;
 pub(crate) use grants::{expand, glob};
 
 use crate::facts::{Availability, Facts, PathFacts};
-use crate::plan::{Degraded, Plan, SCHEMA, Tier};
+use crate::plan::{Degraded, EnvironmentStep, Plan, SCHEMA, Tier};
 use ringfence_policy::{Layer, NetworkMode, Policy, Source, TierChoice};
 use std::borrow::Cow;
 use thiserror::Error;
@@ -140,12 +140,14 @@ fn plan_tier(
         let remedy = "use a newer kernel, or --network host".to_owned();
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
-    if tier == Tier::Process && policy.network.mode == NetworkMode::Filtered {
-        let asked = policy.network.allow.first().map(|rule| crate::text::source(&rule.source));
-        let asked = asked.unwrap_or_else(|| "--network filtered".to_owned());
-        let what = format!("the network filter, which {asked} needs, has no process tier");
-        let remedy = "use --tier namespace, or --network none or host".to_owned();
-        return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
+    if tier == Tier::Process
+        && policy.network.mode == NetworkMode::Filtered
+        && !facts.seccomp_notify.yes()
+    {
+        let what = "the network filter of the process tier needs seccomp notification (Linux 5.9)";
+        let remedy = "use a newer kernel, --tier namespace, or --network none or host".to_owned();
+        let what = what.to_owned();
+        return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
     if tier == Tier::Process && !policy.network.sockets.is_empty() {
         let what = "--allow-socket needs the namespace tier: the process tier refuses all local \
@@ -187,18 +189,41 @@ fn plan_tier(
         } else {
             Vec::new()
         },
-        environment: environment::steps(policy, facts, tier),
+        environment: resolving(environment::steps(policy, facts, tier), policy, tier),
         limits,
         guards: guards.steps,
         guarded_trees: guards.trees,
         overlay,
         network: policy.network.mode,
         publish: policy.network.publish.clone(),
-        capture: ringfence_net::Capture::of(policy),
+        capture: if tier == Tier::Namespace { ringfence_net::Capture::of(policy) } else { None },
         workdir: policy.workdir.clone(),
         degraded: planning.degraded,
         warnings: policy.warnings.clone(),
     })
+}
+
+/// In the process tier there are no datagrams, so that names must be asked for over TCP
+/// (resolv.conf(5), `RES_OPTIONS`).
+fn resolving(
+    mut steps: Vec<EnvironmentStep>,
+    policy: &Policy,
+    tier: Tier,
+) -> Vec<EnvironmentStep> {
+    if tier == Tier::Process && policy.network.mode == NetworkMode::Filtered {
+        let name = "RES_OPTIONS";
+        let mine = |step: &EnvironmentStep| match step {
+            EnvironmentStep::Set { name: other, .. }
+            | EnvironmentStep::Hide { name: other, .. }
+            | EnvironmentStep::Pass { name: other, .. } => other == name,
+            EnvironmentStep::Clean { .. } => false,
+        };
+        steps.retain(|step| !mine(step));
+        let (name, value) = (name.to_owned(), "use-vc".to_owned());
+        let rule = built_in("names are asked for over TCP");
+        steps.push(EnvironmentStep::Set { name, value, rule });
+    }
+    steps
 }
 
 fn namespaces(tier: Tier, network: NetworkMode) -> Vec<Cow<'static, str>> {

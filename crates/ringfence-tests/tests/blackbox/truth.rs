@@ -244,16 +244,19 @@ fn listing_a_directory_that_holds_a_denied_path_is_as_why_says() {
         place.file("outside/open/file", "");
         place.file("outside/open/secret", "");
         let at = |name: &str| place.text(name);
-        let options = ["-r", &at("outside"), "--deny", &at("outside/secret")];
+        let (outside, file) = (at("outside"), at("outside/secret"));
+        let options = ["-r", &outside, "--deny", &file];
         let questions = ["outside", "outside/open", "outside/denied"].map(at);
         let questions = questions.each_ref().map(|path| ("read", path.as_str()));
         agree(place, &options, &questions);
         // Among files only: it can be listed. Above a denied directory: not in that tier.
         let open = at("outside/open");
-        let options = [&options[..], &["--deny", &at("outside/open/secret")]].concat();
+        let secret = at("outside/open/secret");
+        let options = [&options[..], &["--deny", &secret]].concat();
         assert!(why(place, &options, &["read", &open]).0);
         agree(place, &options, &questions);
-        let options = [&options[..], &["--deny", &at("outside/denied")]].concat();
+        let denied = at("outside/denied");
+        let options = [&options[..], &["--deny", &denied]].concat();
         let listed = place.tier == ringfence_tests::Tier::Namespace;
         assert_eq!(why(place, &options, &["read", &at("outside")]).0, listed);
         assert!(why(place, &options, &["read", &open]).0);
