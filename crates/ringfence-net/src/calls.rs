@@ -9,8 +9,10 @@
 //! |---|---|---|
 //! | [`Reach::Own`] | `bind` | a bind of a socket of its own namespace, or of one locked to its port |
 //! | [`Reach::Confined`] | `bind`, `connect`, `listen` | a bind that Landlock refuses: no TCP port, no Unix socket |
+//! | [`Reach::Redirected`] | the same | nothing: none goes on |
 
 use crate::publish::Published;
+use crate::redirect::Redirect;
 use crate::unix;
 use ringfence_policy::Publish;
 use ringfence_sys::listener::behalf;
@@ -49,6 +51,8 @@ pub enum Reach {
         /// Unix sockets of the host that are granted.
         granted: Vec<PathBuf>,
     },
+    /// The host's network namespace, in which they may connect to nothing but the gateway.
+    Redirected(Redirect),
 }
 
 /// Answers the socket calls of one sandbox.
@@ -160,6 +164,9 @@ impl Handler {
             (Some(Sysno::bind), Reach::Confined { .. }) => self.bind(&caller),
             (Some(Sysno::connect), Reach::Confined { granted }) => self.connect(&caller, granted),
             (Some(Sysno::listen), Reach::Confined { .. }) => listen(&caller),
+            (Some(Sysno::bind), Reach::Redirected(redirect)) => redirect.bind(&caller),
+            (Some(Sysno::connect), Reach::Redirected(redirect)) => redirect.connect(&caller),
+            (Some(Sysno::listen), Reach::Redirected(redirect)) => redirect.listen(&caller),
             _ => Answer::Done(Err(Errno::ENOSYS)),
         };
         let (result, sentence) = match answer {

@@ -18,7 +18,7 @@ use crate::listeners::{Listeners, Role};
 use ringfence_policy::host::Target;
 use ringfence_policy::{NetworkMode, Policy};
 use ringfence_sys::nft::{Act, Match, Rule};
-use ringfence_sys::{Errno, describe, nft, route};
+use ringfence_sys::{Errno, describe, diag, nft, route};
 use serde::Serialize;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -130,7 +130,7 @@ fn listen(
     ipv6: bool,
     redirected: bool,
 ) -> Result<(), String> {
-    let mut listeners = Listeners { ipv6, sockets: Vec::with_capacity(8) };
+    let mut listeners = Listeners { ipv6, sockets: Vec::with_capacity(8), ..Listeners::default() };
     let mut add = |role, socket: io::Result<OwnedFd>, port: u16| match socket {
         Ok(socket) => {
             listeners.sockets.push((role, socket));
@@ -148,6 +148,8 @@ fn listen(
             add(Role::AnyAddress, bind(ipv6, port, TcpListener::bind), port)?;
         }
     }
+    // Without it (CONFIG_INET_DIAG) decisions do not name processes.
+    listeners.sockets.extend(diag::open().ok().map(|socket| (Role::Diag, socket)));
     listeners.send(control).map_err(|errno| failure("hand out the listeners", errno))
 }
 

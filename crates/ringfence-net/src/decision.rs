@@ -1,7 +1,11 @@
 //! What the gateway decided, for the monitor and the ledger.
 
 use ringfence_policy::{Decision, Host};
+use std::ffi::OsString;
+use std::io::Read;
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How a program asked.
@@ -60,6 +64,34 @@ pub struct Exchange {
     pub injected: Vec<String>,
 }
 
+/// A process inside, as the host sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number on the host.
+    pub pid: i32,
+    /// The program that it runs, by its name in the sandbox's view; none when it ended before it
+    /// could be looked at.
+    pub exe: Option<PathBuf>,
+    /// Its arguments, cut off after 4 KiB.
+    pub argv: Vec<OsString>,
+}
+
+impl Process {
+    /// What a process is now.
+    pub fn of(pid: i32) -> Process {
+        const MOST: u64 = 4096;
+        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let mut words = Vec::new();
+        if let Ok(file) = std::fs::File::open(format!("/proc/{pid}/cmdline")) {
+            let _ = file.take(MOST).read_to_end(&mut words);
+        }
+        let words = words.strip_suffix(b"\0").unwrap_or(&words);
+        let word = |word: &[u8]| std::ffi::OsStr::from_bytes(word).to_owned();
+        let argv = words.split(|&byte| byte == 0).map(word).collect();
+        Process { pid, exe, argv }
+    }
+}
+
 /// One decision about the network, or the end of what it allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetDecision {
@@ -73,6 +105,8 @@ pub struct NetDecision {
     pub port: u16,
     /// The address that was dialled.
     pub address: Option<IpAddr>,
+    /// Who asked, where that could be found.
+    pub process: Option<Process>,
     /// What became of it.
     pub event: Event,
     /// The policy's answer, with its rule and its remedy.

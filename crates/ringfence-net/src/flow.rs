@@ -28,7 +28,15 @@ pub(crate) fn reset(client: &TcpStream) {
 /// Puts the question to the policy.
 pub(crate) fn ask(shared: &Shared, way: Way, host: Host, port: u16) -> Subject {
     let decision = rules::connect(&shared.policy(), &host, port);
-    Subject { id: shared.id(), way, host, port, address: None, decision: Some(decision) }
+    Subject {
+        id: shared.id(),
+        way,
+        host,
+        port,
+        address: None,
+        decision: Some(decision),
+        process: Arc::default(),
+    }
 }
 
 /// Why there is no connection.
@@ -48,6 +56,8 @@ pub(crate) async fn run(shared: &Arc<Shared>, mut subject: Subject, client: TcpS
         Ok(server) => carry(shared, &subject, client, server, Vec::new()).await,
         Err(refusal) => {
             tell(shared, &subject, refusal);
+            // Until then it is there to be found.
+            subject.process.settled().await;
             reset(&client);
         }
     }

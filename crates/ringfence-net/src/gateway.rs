@@ -2,11 +2,13 @@
 
 use crate::decision::{Event, NetDecision, Sink, Way};
 use crate::inspect::Inspection;
-use crate::listeners::Listeners;
+use crate::listeners::{Listeners, Role};
 use crate::names::Names;
+use crate::redirect::Wanted;
 use crate::resolver::Resolver;
 use crate::serve;
 use crate::upstream::Upstream;
+use crate::who::{Finding, Who};
 use ringfence_policy::{Decision, Host, Policy};
 use ringfence_sys::limit::{self, Resource};
 use std::net::IpAddr;
@@ -23,6 +25,9 @@ pub(crate) struct Shared {
     pub inspection: Option<Arc<Inspection>>,
     pub ipv6: bool,
     names: Mutex<Names>,
+    pub who: Who,
+    /// Where the connections of the process tier were going.
+    pub wanted: Wanted,
     sink: Sink,
     next: AtomicU64,
 }
@@ -56,19 +61,23 @@ pub(crate) struct Subject {
     pub port: u16,
     pub address: Option<IpAddr>,
     pub decision: Option<Decision>,
+    /// Who asks, as soon as that is known.
+    pub process: Arc<Finding>,
 }
 
 impl Subject {
     pub fn tell(&self, shared: &Shared, event: Event) {
-        shared.tell(NetDecision {
+        let decision = NetDecision {
             id: self.id,
             way: self.way,
             host: self.host.clone(),
             port: self.port,
             address: self.address,
+            process: None,
             event,
             decision: self.decision.clone(),
-        });
+        };
+        self.process.tell(shared, decision);
     }
 }
 
@@ -104,7 +113,7 @@ impl Gateway {
     /// The same, with a resolver and an upstream proxy of the caller's.
     pub fn with(
         policy: Arc<Policy>,
-        listeners: Listeners,
+        mut listeners: Listeners,
         sink: Sink,
         resolver: Resolver,
         upstream: Upstream,
@@ -116,6 +125,8 @@ impl Gateway {
             inspection: None,
             ipv6: listeners.ipv6,
             names: Mutex::default(),
+            who: Who::new(listeners.take(Role::Diag)),
+            wanted: listeners.wanted.clone(),
             sink,
             next: AtomicU64::new(1),
         };

@@ -1,5 +1,6 @@
 //! The sockets made inside the sandbox and handed out to the launcher, in one message.
 
+use crate::redirect::Wanted;
 use ringfence_sys::{Result, socket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -19,6 +20,10 @@ pub enum Role {
     DnsTcp,
     /// Programs that insist on a proxy: HTTP and SOCKS5.
     Proxy,
+    /// No listener: sock_diag(7) of the sandbox's network namespace.
+    Diag,
+    /// TCP of the process tier, made by the launcher itself: it noted where each was going.
+    Wanted,
 }
 
 impl Role {
@@ -29,12 +34,21 @@ impl Role {
             Role::DnsUdp => b'u',
             Role::DnsTcp => b't',
             Role::Proxy => b'P',
+            Role::Diag => b'd',
+            Role::Wanted => b'W',
         }
     }
 
     fn of(tag: u8) -> Option<Role> {
-        let all = [Role::Redirected, Role::AnyAddress, Role::DnsUdp, Role::DnsTcp, Role::Proxy];
-        all.into_iter().find(|role| role.tag() == tag)
+        let inside = [
+            Role::Redirected,
+            Role::AnyAddress,
+            Role::DnsUdp,
+            Role::DnsTcp,
+            Role::Proxy,
+            Role::Diag,
+        ];
+        inside.into_iter().find(|role| role.tag() == tag)
     }
 }
 
@@ -45,9 +59,17 @@ pub struct Listeners {
     pub ipv6: bool,
     /// What they are for, and the sockets.
     pub sockets: Vec<(Role, OwnedFd)>,
+    /// Where connections to [`Role::Wanted`] were going.
+    pub wanted: Wanted,
 }
 
 impl Listeners {
+    /// Takes out the socket for one purpose.
+    pub fn take(&mut self, wanted: Role) -> Option<OwnedFd> {
+        let at = self.sockets.iter().position(|(role, _)| *role == wanted)?;
+        Some(self.sockets.remove(at).1)
+    }
+
     /// Sends all in one message over the control socket: [`TAG`], `6` or `4`, a byte for each.
     ///
     /// # Errors
@@ -66,7 +88,8 @@ impl Listeners {
             return None;
         }
         let roles = roles.iter().map(|&tag| Role::of(tag)).collect::<Option<Vec<_>>>()?;
-        Some(Listeners { ipv6: family == b'6', sockets: roles.into_iter().zip(fds).collect() })
+        let sockets = roles.into_iter().zip(fds).collect();
+        Some(Listeners { ipv6: family == b'6', sockets, wanted: Wanted::default() })
     }
 }
 
@@ -79,7 +102,9 @@ mod tests {
         let (ours, theirs) = ringfence_sys::fd::socket_pair().expect("a pair");
         let (read, write) = ringfence_sys::fd::pipe().expect("a pipe");
         let sockets = vec![(Role::DnsUdp, read), (Role::Redirected, write)];
-        Listeners { ipv6: true, sockets }.send(theirs.as_fd()).expect("sent");
+        Listeners { ipv6: true, sockets, ..Listeners::default() }
+            .send(theirs.as_fd())
+            .expect("sent");
         let mut buffer = [0; 64];
         let (count, fds) = socket::receive_with(ours.as_fd(), &mut buffer, true).expect("received");
         let listeners = Listeners::of_message(&buffer[..count], fds).expect("listeners");

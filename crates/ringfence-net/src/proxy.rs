@@ -6,8 +6,10 @@ use crate::first::{self, First};
 use crate::flow::{self, Refusal};
 use crate::gateway::{Shared, Subject};
 use crate::inspect;
+use crate::who;
 use ringfence_policy::Host;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,6 +31,7 @@ pub(crate) async fn serve(mut client: TcpStream, shared: &Arc<Shared>) {
     let (subject, result) = match asked {
         Asked::Socks(host, port) => {
             let mut subject = flow::ask(shared, Way::Socks, host, port);
+            seek(shared, &mut subject, &client);
             if let Some(inspection) = flow::inspected(shared, &subject) {
                 let _ = client.write_all(&[SOCKS5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await;
                 return inspect::connection(shared, inspection, subject, client, Vec::new()).await;
@@ -42,6 +45,7 @@ pub(crate) async fn serve(mut client: TcpStream, shared: &Arc<Shared>) {
         }
         Asked::Http { host, port, early, tunnel } => {
             let mut subject = flow::ask(shared, Way::HttpProxy, host, port);
+            seek(shared, &mut subject, &client);
             if let Some(inspection) = flow::inspected(shared, &subject) {
                 if tunnel {
                     let _ = client.write_all(ESTABLISHED).await;
@@ -59,6 +63,13 @@ pub(crate) async fn serve(mut client: TcpStream, shared: &Arc<Shared>) {
     match result {
         Ok((server, early)) => flow::carry(shared, &subject, client, server, early).await,
         Err(refusal) => refused(shared, &subject, client, refusal).await,
+    }
+}
+
+/// Begins to look for the process that asks.
+fn seek(shared: &Arc<Shared>, subject: &mut Subject, client: &TcpStream) {
+    if let Ok(to) = client.local_addr() {
+        who::seek(shared, subject, client, SocketAddr::new(to.ip().to_canonical(), to.port()));
     }
 }
 
@@ -107,6 +118,7 @@ async fn refused(shared: &Shared, subject: &Subject, mut client: TcpStream, refu
     };
     let denied = matches!(refusal, Refusal::Denied(_));
     let mut text = flow::tell(shared, subject, refusal);
+    subject.process.settled().await;
     let remedy = subject.decision.as_ref().and_then(|decision| decision.remedy.as_ref());
     if let Some(remedy) = remedy.filter(|_| denied) {
         text = format!("{text}; to allow it: {remedy}");

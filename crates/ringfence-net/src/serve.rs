@@ -1,12 +1,13 @@
 //! The gateway's thread: accepts, answers DNS, and gives each connection a task of its own, so
 //! that a slow one holds up nobody.
 
-use crate::decision::{Event, NetDecision, Way};
+use crate::decision::{Event, Process, Way};
 use crate::dns::{self, Asked};
 use crate::flow;
-use crate::gateway::Shared;
+use crate::gateway::{Shared, Subject};
 use crate::listeners::{Listeners, Role};
-use crate::{proxy, rules};
+use crate::who::{self, Finding};
+use crate::{capture, proxy, rules};
 use ringfence_policy::Host;
 use ringfence_sys::socket;
 use std::io;
@@ -65,18 +66,34 @@ async fn accept(role: Role, listener: TcpListener, shared: Arc<Shared>) {
 }
 
 async fn connection(role: Role, client: TcpStream, shared: Arc<Shared>) {
-    match role {
-        Role::DnsTcp => {
-            let _ = dns_tcp(client, &shared).await;
+    let known = (role == Role::Wanted).then(|| shared.wanted.take(&client));
+    let (to, process) = match known {
+        // Nobody of the sandbox's.
+        Some(None) => return flow::reset(&client),
+        Some(Some((to, process))) => (Some(to), Some(Finding::known(process.map(Process::of)))),
+        None if role == Role::Proxy => (client.local_addr().ok(), None),
+        // One that asks 127.0.0.1 itself was not redirected.
+        None if role == Role::DnsTcp => {
+            (destination(role, &client).or_else(|| client.local_addr().ok()), None)
         }
-        Role::Proxy => proxy::serve(client, &shared).await,
-        Role::Redirected | Role::AnyAddress | Role::DnsUdp => {
-            let Some(to) = destination(role, &client) else {
-                flow::reset(&client);
-                return;
-            };
+        None => (destination(role, &client), None),
+    };
+    let Some(to) = to else { return flow::reset(&client) };
+    match (role, to.port()) {
+        (Role::DnsTcp, _) | (Role::Wanted, capture::DNS_PORT) => {
+            let _ = dns_tcp(client, &shared, to, process).await;
+        }
+        (Role::Proxy, _) => proxy::serve(client, &shared).await,
+        (Role::Wanted, capture::PROXY_PORT) if to.ip().is_loopback() => {
+            proxy::serve(client, &shared).await;
+        }
+        _ => {
             let host = shared.names().host(to.ip());
-            let subject = flow::ask(&shared, Way::Connect, host, to.port());
+            let mut subject = flow::ask(&shared, Way::Connect, host, to.port());
+            match process {
+                Some(process) => subject.process = process,
+                None => who::seek(&shared, &mut subject, &client, to),
+            }
             flow::run(&shared, subject, client).await;
         }
     }
@@ -93,48 +110,75 @@ fn destination(role: Role, client: &TcpStream) -> Option<SocketAddr> {
     Some(SocketAddr::new(to.ip().to_canonical(), to.port()))
 }
 
-/// Answers a query and tells what was refused.
-fn resolve(query: &[u8], shared: &Shared) -> Vec<u8> {
+/// Answers a query. What was refused is to be told by the second.
+fn resolve(query: &[u8], shared: &Shared) -> (Vec<u8>, Option<Subject>) {
     let policy = shared.policy();
     let mut names = shared.names();
     let allowed = &mut |host: &Host| rules::some_port(&policy, host);
     let (answer, asked) = dns::answer(query, &mut names, shared.ipv6, allowed);
     drop(names);
-    if let Asked::Name(host, false) = asked {
-        let event = Event::Denied(format!("no rule allows {host}, so its name is not resolved"));
-        shared.tell(NetDecision {
-            id: shared.id(),
-            way: Way::Dns,
-            decision: Some(rules::connect(&policy, &host, 443)),
-            host,
-            port: 0,
-            address: None,
-            event,
-        });
-    }
-    answer
+    let Asked::Name(host, false) = asked else { return (answer, None) };
+    let mut subject = flow::ask(shared, Way::Dns, host, 443);
+    subject.port = 0;
+    (answer, Some(subject))
+}
+
+fn refused(shared: &Shared, subject: &Subject) {
+    let why = format!("no rule allows {}, so its name is not resolved", subject.host);
+    subject.tell(shared, Event::Denied(why));
 }
 
 async fn dns_udp(socket: UdpSocket, shared: Arc<Shared>) {
+    let socket = Arc::new(socket);
     // Larger queries than this ask nothing that we answer.
     let mut buffer = [0u8; 1500];
     loop {
         // An error is a client's that went away (ICMP), not the socket's.
         let Ok((count, from)) = socket.recv_from(&mut buffer).await else { continue };
-        let answer = resolve(&buffer[..count], &shared);
-        if !answer.is_empty() {
+        let (answer, denied) = resolve(&buffer[..count], &shared);
+        let Some(mut subject) = denied else {
+            if !answer.is_empty() {
+                let _ = socket.try_send_to(&answer, from);
+            }
+            continue;
+        };
+        let client = SocketAddr::new(from.ip().to_canonical(), from.port());
+        let Some(finding) = who::look(&shared, move |who| who.udp(client)) else {
+            refused(&shared, &subject);
             let _ = socket.try_send_to(&answer, from);
-        }
+            continue;
+        };
+        subject.process = finding;
+        refused(&shared, &subject);
+        // While it waits for its answer it is there to be found.
+        let socket = socket.clone();
+        tokio::spawn(async move {
+            subject.process.settled().await;
+            let _ = socket.try_send_to(&answer, from);
+        });
     }
 }
 
-async fn dns_tcp(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
+async fn dns_tcp(
+    mut client: TcpStream,
+    shared: &Arc<Shared>,
+    to: SocketAddr,
+    process: Option<Arc<Finding>>,
+) -> io::Result<()> {
     let mut query = Vec::new();
     loop {
         let length = tokio::time::timeout(DNS_IDLE, client.read_u16()).await??;
         query.resize(usize::from(length), 0);
         tokio::time::timeout(DNS_IDLE, client.read_exact(&mut query)).await??;
-        let answer = resolve(&query, shared);
+        let (answer, denied) = resolve(&query, shared);
+        if let Some(mut subject) = denied {
+            match &process {
+                Some(process) => subject.process = process.clone(),
+                None => who::seek(shared, &mut subject, &client, to),
+            }
+            refused(shared, &subject);
+            subject.process.settled().await;
+        }
         if answer.is_empty() {
             return Ok(());
         }

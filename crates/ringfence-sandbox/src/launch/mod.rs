@@ -165,7 +165,7 @@ fn run_under_our_umask(
         started: &|| started(plan),
         enforce: &|| guarding.enforce(Some(&order.session)),
         metadata: crate::metadata::of(plan, private.as_ref()),
-        publish: crate::sockets::handler(plan),
+        publish: crate::sockets::handler(plan, order.filter.as_ref()),
         keeper: order.keeper.as_deref(),
         plan,
     };

@@ -292,6 +292,11 @@ fn sockets(
             add("socket", Verdict::AccessDenied, &[of], "network none");
             continue;
         }
+        if tier == Tier::Process && network == NetworkMode::Filtered {
+            let other = [of, (1, Test::MaskDiffers(SOCK_TYPE_MASK, SOCK_STREAM))];
+            let reason = "datagrams are addressed one by one, past the network filter";
+            add("socket", Verdict::AccessDenied, &other, reason);
+        }
         let streams_and_datagrams =
             [SOCK_STREAM, SOCK_DGRAM].map(|kind| (1, Test::MaskDiffers(SOCK_TYPE_MASK, kind)));
         let tests: Vec<_> = [of].into_iter().chain(streams_and_datagrams).collect();
@@ -309,6 +314,11 @@ fn sockets(
     if published && confined {
         for call in ["connect", "listen"] {
             add(call, Verdict::Supervise, &[], "a socket of the host serves its port alone");
+        }
+    }
+    if tier == Tier::Process && network == NetworkMode::Filtered {
+        for call in ["connect", "bind", "listen"] {
+            add(call, Verdict::Supervise, &[], "the network filter connects in its place");
         }
     }
     // A socket of the host must not be used to connect out past the namespace.

@@ -53,21 +53,25 @@ pub(super) fn domain(
     // Where namespaces hold signals and sockets, the commands of one session (`exec`), each in a
     // domain of its own, are to reach each other as they would without a sandbox.
     let scoped = abi >= 6 && relied_on(Layer::LandlockScope);
-        let ports = confined(planning, tier).then(Vec::new);
+    let ports = confined(planning, tier).then(Vec::new);
     Ok(Some(Landlock { abi, files, ports, scoped }))
 }
 
 /// Whether the program's sockets are held by what confines the program: it may connect, bind and
 /// listen only through the launcher. So it is where it gets sockets of the host that an ordinary
-/// user may not be able to lock.
+/// user may not be able to lock, and where all its sockets are the host's.
 pub(super) fn confined(planning: &Planning<'_>, tier: Tier) -> bool {
     let network = &planning.policy.network;
-    tier == Tier::Namespace
-        && network.mode != NetworkMode::Host
-        && !network.publish.is_empty()
-        && planning.facts.user.0 != 0
-        && planning.facts.landlock_abi >= 4
-        && planning.facts.seccomp_notify.yes()
+    let notify = planning.facts.seccomp_notify.yes() && planning.facts.landlock_abi >= 4;
+    match tier {
+        Tier::Process => network.mode == NetworkMode::Filtered && notify,
+        Tier::Namespace => {
+            network.mode != NetworkMode::Host
+                && !network.publish.is_empty()
+                && planning.facts.user.0 != 0
+                && notify
+        }
+    }
 }
 
 fn rule(path: impl Into<PathBuf>, rights: Rights, rule: Source) -> FileRule {

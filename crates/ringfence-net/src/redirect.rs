@@ -1,0 +1,271 @@
+//! The process tier's network filter: there is no network namespace to hold the program's sockets, so
+//! that it may neither connect nor bind nor listen by itself (the calls come here), and has no sockets
+//! but TCP ones. The launcher connects in its place, to the gateway, which decides and dials as it
+//! does in the namespace tier.
+//!
+//! ```text
+//! connect(203.0.113.7:443) ─► noted: 127.0.0.1:40001 was going there ─► connect(gateway) on a copy
+//! connect(127.0.0.1:3000)  ─► a server of the sandbox's own: connected on a copy
+//! bind(0.0.0.0:3000)       ─► bind(127.0.0.1:3000) on a copy: its servers are for the loopback
+//! ```
+//!
+//! Nothing goes on in the kernel as it was made: what was judged is what is done.
+
+use crate::calls::{self, Answer, Caller, To};
+use crate::listeners::{Listeners, Role};
+use ringfence_sys::listener::behalf;
+use ringfence_sys::{Errno, diag, socket};
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::net::TcpStream;
+
+const AF_INET: i32 = 2;
+const AF_INET6: i32 = 10;
+const AF_NETLINK: i32 = 16;
+const AF_UNSPEC: u16 = 0;
+const SOCK_STREAM: i32 = 1;
+const HERE4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const HERE6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+
+/// Starts the gateway with listeners of the launcher's.
+pub type Start = Box<dyn Fn(Listeners) -> Result<(), String> + Send + Sync>;
+
+/// Where connections to the gateway were going, and whose they are, by their own addresses.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted(Arc<Mutex<HashMap<SocketAddr, (SocketAddr, Option<i32>)>>>);
+
+impl Wanted {
+    fn note(&self, from: SocketAddr, to: SocketAddr, process: Option<i32>) {
+        locked(&self.0).insert(from, (to, process));
+    }
+
+    fn forget(&self, from: SocketAddr) {
+        locked(&self.0).remove(&from);
+    }
+
+    /// Where this client was going; nothing for one that is none of the sandbox's.
+    pub(crate) fn take(&self, client: &TcpStream) -> Option<(SocketAddr, Option<i32>)> {
+        let from = client.peer_addr().ok()?;
+        locked(&self.0).remove(&SocketAddr::new(from.ip().to_canonical(), from.port()))
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes the socket calls of a program in the process tier.
+#[derive(Clone)]
+pub struct Redirect(Arc<Inner>);
+
+struct Inner {
+    start: Start,
+    gateway: Mutex<Option<Gateway>>,
+    wanted: Wanted,
+    /// Servers of the sandbox's own: by port, where they listen, and the inode of the socket.
+    servers: Mutex<HashMap<u16, (SocketAddr, u64)>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Where the gateway listens.
+#[derive(Clone, Copy)]
+struct Gateway {
+    four: SocketAddr,
+    six: Option<SocketAddr>,
+}
+
+impl fmt::Debug for Redirect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redirect").finish_non_exhaustive()
+    }
+}
+
+/// A copy of a TCP socket of the caller's.
+struct Copy {
+    socket: OwnedFd,
+    ipv6: bool,
+}
+
+impl Copy {
+    /// # Errors
+    /// `EACCES` for any other socket: it was not made here.
+    fn of(socket: OwnedFd) -> Result<Copy, Errno> {
+        match behalf::family_and_type(socket.as_fd())? {
+            (family @ (AF_INET | AF_INET6), SOCK_STREAM) => {
+                Ok(Copy { socket, ipv6: family == AF_INET6 })
+            }
+            _ => Err(Errno::EACCES),
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Where it is bound; nothing while its port is 0.
+    fn bound(&self) -> Option<SocketAddr> {
+        let local = behalf::local(self.fd())?;
+        let local = SocketAddr::new(local.ip().to_canonical(), local.port());
+        (local.port() != 0).then_some(local)
+    }
+
+    /// Binds it to a port of the loopback, any one if it is not bound.
+    fn bind(&self, port: u16) -> Result<SocketAddr, Errno> {
+        let here = if self.ipv6 && behalf::only_ipv6(self.fd()) { HERE6 } else { HERE4 };
+        behalf::bind(self.fd(), &behalf::raw(SocketAddr::new(here, port), self.ipv6))?;
+        self.bound().ok_or(Errno::EADDRNOTAVAIL)
+    }
+
+    fn inode(&self) -> Option<u64> {
+        let path = format!("/proc/self/fd/{}", self.socket.as_raw_fd());
+        std::fs::metadata(path).ok().map(|data| data.ino())
+    }
+}
+
+impl Redirect {
+    /// A filter whose gateway is started by `start`, when a program first connects.
+    pub fn new(start: Start) -> Redirect {
+        Redirect(Arc::new(Inner {
+            start,
+            gateway: Mutex::default(),
+            wanted: Wanted::default(),
+            servers: Mutex::default(),
+            waiting: Arc::default(),
+        }))
+    }
+
+    pub(crate) fn connect(&self, caller: &Caller<'_>) -> Answer {
+        let judged = || {
+            let raw = caller.address()?;
+            let copy = Copy::of(caller.socket()?)?;
+            if raw.get(..2) == Some(&AF_UNSPEC.to_ne_bytes()) {
+                return Ok((copy, To::from(raw), None));
+            }
+            let to = socket::address(&raw).ok_or(Errno::EAFNOSUPPORT)?;
+            let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+            if let Some(server) = self.server(to) {
+                let raw = behalf::raw(server, copy.ipv6);
+                return Ok((copy, To::from(raw), None));
+            }
+            let gateway = self.gateway()?;
+            let gateway = match gateway.six {
+                _ if !copy.ipv6 || !behalf::only_ipv6(copy.fd()) => gateway.four,
+                Some(six) => six,
+                None => return Err(Errno::ENETUNREACH),
+            };
+            let from = match copy.bound() {
+                Some(from) => from,
+                None => copy.bind(0)?,
+            };
+            self.0.wanted.note(from, to, caller.process());
+            let raw = behalf::raw(gateway, copy.ipv6);
+            Ok((copy, To::from(raw), Some(from)))
+        };
+        match judged() {
+            Err(errno) => Answer::Done(Err(errno)),
+            Ok((copy, to, Some(from))) => {
+                let answer = calls::connect(caller, copy.socket, to, &self.0.waiting);
+                if let Answer::Done(Err(errno)) = &answer
+                    && *errno != Errno::EINPROGRESS
+                {
+                    self.0.wanted.forget(from);
+                }
+                answer
+            }
+            Ok((copy, to, None)) => {
+                let server = socket::address(&to.raw);
+                let Ok(again) = copy.socket.try_clone() else {
+                    return Answer::Done(Err(Errno::EMFILE));
+                };
+                let answer = calls::connect(caller, copy.socket, to, &self.0.waiting);
+                let place = server.map(|to| SocketAddr::new(to.ip().to_canonical(), to.port()));
+                if place.is_some_and(|place| self.server(place).is_none()) {
+                    // Its port may have been another's by the time that it was connected to.
+                    let _ = behalf::connect(again.as_fd(), &[0; 16]);
+                    if matches!(answer, Answer::Done(_)) {
+                        return Answer::Done(Err(Errno::ECONNREFUSED));
+                    }
+                }
+                answer
+            }
+        }
+    }
+
+    pub(crate) fn bind(&self, caller: &Caller<'_>) -> Answer {
+        let bound = || {
+            let raw = caller.address()?;
+            let any = caller.socket()?;
+            if matches!(behalf::family_and_type(any.as_fd()), Ok((AF_NETLINK, _))) {
+                // Routing queries, the only ones that the filter lets be made.
+                return behalf::bind(any.as_fd(), &raw);
+            }
+            let copy = Copy::of(any)?;
+            let wanted = socket::address(&raw).ok_or(Errno::EAFNOSUPPORT)?;
+            let ip = wanted.ip().to_canonical();
+            if !ip.is_unspecified() && !ip.is_loopback() {
+                return Err(Errno::EADDRNOTAVAIL);
+            }
+            if ip.is_loopback() {
+                return behalf::bind(copy.fd(), &raw);
+            }
+            copy.bind(wanted.port()).map(drop)
+        };
+        Answer::Done(bound())
+    }
+
+    pub(crate) fn listen(&self, caller: &Caller<'_>) -> Answer {
+        let listened = || {
+            let copy = Copy::of(caller.socket()?)?;
+            let place = match copy.bound() {
+                Some(place) => place,
+                None => copy.bind(0)?,
+            };
+            behalf::listen(copy.fd(), caller.call.arguments[1] as i32)?;
+            let inode = copy.inode().ok_or(Errno::EBADF)?;
+            locked(&self.0.servers).insert(place.port(), (place, inode));
+            Ok(())
+        };
+        Answer::Done(listened())
+    }
+
+    /// Where a server of the sandbox's own listens, if that is what is wanted: another one may have
+    /// taken its port since.
+    fn server(&self, wanted: SocketAddr) -> Option<SocketAddr> {
+        if !wanted.ip().is_loopback() && !wanted.ip().is_unspecified() {
+            return None;
+        }
+        let (place, inode) = *locked(&self.0.servers).get(&wanted.port())?;
+        let nobody = match place.ip() {
+            IpAddr::V4(_) => SocketAddr::new(HERE4, 0),
+            IpAddr::V6(_) => SocketAddr::new(HERE6, 0),
+        };
+        let by = diag::open().ok()?;
+        (diag::tcp(by.as_fd(), place, nobody) == Ok(inode)).then_some(place)
+    }
+
+    /// The gateway, started if it was not.
+    fn gateway(&self) -> Result<Gateway, Errno> {
+        let mut started = locked(&self.0.gateway);
+        if let Some(gateway) = *started {
+            return Ok(gateway);
+        }
+        let at = |ip| {
+            let listener = TcpListener::bind((ip, 0)).ok()?;
+            Some((listener.local_addr().ok()?, OwnedFd::from(listener)))
+        };
+        let (four, socket) = at(HERE4).ok_or(Errno::ENETDOWN)?;
+        let six = at(HERE6);
+        let mut sockets = vec![(Role::Wanted, socket)];
+        let place = six.as_ref().map(|(place, _)| *place);
+        sockets.extend(six.map(|(_, socket)| (Role::Wanted, socket)));
+        let wanted = self.0.wanted.clone();
+        let listeners = Listeners { ipv6: place.is_some(), sockets, wanted };
+        (self.0.start)(listeners).map_err(|_| Errno::ENETDOWN)?;
+        Ok(*started.insert(Gateway { four, six: place }))
+    }
+}
