@@ -8,6 +8,7 @@ mod error;
 mod exec;
 mod generate;
 mod help;
+mod hooks;
 mod import;
 mod libraries;
 mod monitor;

@@ -44,8 +44,9 @@ const fn many(
 }
 
 /// Options that say what a sandbox may do: `run`, `shell`, `plan`, `why`, `learn`.
-pub const POLICY: [Spec; 34] = [
+pub const POLICY: [Spec; 35] = [
     many("profile", Some('p'), "NAME|FILE", "Use this profile; several are merged left to right"),
+    many("feature", None, "NAME|FILE", "Add this feature (ringfence feature list)"),
     many("read", Some('r'), "PATH", "Show PATH, readable and executable (?PATH: if it exists)"),
     many("write", Some('w'), "PATH", "Show PATH, writable (?PATH: if it exists)"),
     many("deny", None, "PATH", "Hide PATH, whatever else grants it"),

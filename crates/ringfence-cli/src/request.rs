@@ -5,8 +5,11 @@ use crate::options::Parsed;
 use crate::trust::{self, Found};
 use ringfence_policy::catalog::Catalog;
 use ringfence_policy::{Context, HostFiles, Key, Policy, Request, Setting, resolve};
+use ringfence_sandbox::state;
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 /// The profile key that an option stands for.
 fn key(option: &str) -> Option<Key> {
@@ -48,6 +51,7 @@ pub fn request(parsed: &Parsed, command: Option<&OsStr>) -> Request {
     for (name, value) in &parsed.options {
         match (*name, key(name)) {
             ("profile", _) => request.profiles.push(value.to_string_lossy().into_owned()),
+            ("feature", _) => request.features.push(value.to_string_lossy().into_owned()),
             ("env", _) => request.options.push(Setting::env(value.clone())),
             ("clean-env", Some(key)) => request.options.push(Setting::new(key, "true")),
             ("overlay", Some(key)) if value.is_empty() => {
@@ -58,12 +62,8 @@ pub fn request(parsed: &Parsed, command: Option<&OsStr>) -> Request {
             _ => {}
         }
     }
-    // What decides about sandboxes is protected wherever the user keeps it.
-    for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
-        let directory = std::env::var_os(variable).map(PathBuf::from);
-        if let Some(directory) = directory.filter(|directory| directory.is_absolute()) {
-            request.options.push(Setting::new(Key::Protect, directory.join("ringfence")));
-        }
+    if command.is_some() && parsed.last("command").is_none() {
+        request.arguments = parsed.rest.get(1..).unwrap_or_default().to_vec();
     }
     request
 }
@@ -101,6 +101,37 @@ pub fn policy(request: &Request) -> Result<Policy, Fault> {
     Ok(policy)
 }
 
+/// Makes what a policy wants to be there before the run.
+///
+/// # Errors
+/// It cannot be made: what the run would write to it would be lost, or what is to be held by it
+/// would be open.
+pub fn prepare(policy: &Policy) -> Result<(), Fault> {
+    for made in &policy.made {
+        let done = match &made.text {
+            None => state::make_directory(&made.path),
+            Some(text) => make_file(&made.path, text),
+        };
+        done.map_err(|error| {
+            Fault::usage(format!("cannot make {}: {error}", made.path.display()))
+        })?;
+    }
+    Ok(())
+}
+
+fn make_file(path: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(parent) = path.parent() {
+        state::make_directory(parent)?;
+    }
+    let mut options = std::fs::OpenOptions::new();
+    match options.write(true).create_new(true).mode(0o600).open(path) {
+        Ok(mut file) => file.write_all(text.as_bytes()),
+        // Another run was first.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Calls `f` with who asks, and where.
 ///
 /// # Errors
@@ -119,8 +150,7 @@ pub fn with_context<T>(f: impl FnOnce(&Context<'_>) -> Result<T, Fault>) -> Resu
 /// Those of `f`; a current directory that is gone.
 pub fn with_catalog<T>(f: impl FnOnce(&Catalog<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
     with_context(|context| {
-        let xdg = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-        f(&Catalog::new(context.files, &context.home, &context.cwd, xdg.as_deref()))
+        f(&Catalog::new(context.files, &context.home, &context.cwd, context.env))
     })
 }
 

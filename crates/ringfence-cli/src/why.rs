@@ -5,8 +5,12 @@ use crate::generate::print;
 use crate::options::{POLICY, parse};
 use crate::{help, request};
 use ringfence_policy::decide::Request;
-use ringfence_policy::{Decision, Host, HostFiles, Subject, decide};
-use ringfence_sandbox::text;
+use ringfence_policy::{
+    Access, Decision, Host, HostFiles, PathRule, Policy, Subject, TierChoice, decide,
+};
+use ringfence_sandbox::facts::{Facts, HostPaths};
+use ringfence_sandbox::plan::{FileRule, Rights, Tier};
+use ringfence_sandbox::{planner, text};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -23,7 +27,7 @@ pub fn why(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     let policy = request::policy(&request::request(&parsed, None))?;
     let question = question(&parsed.rest, &policy.workdir)?;
-    let decision = decide(&policy, &question);
+    let decision = as_carried_out(decide(&policy, &question), &policy);
     let text = if parsed.has("json") {
         serde_json::to_string_pretty(&decision).map_err(Fault::of)?
     } else {
@@ -31,6 +35,44 @@ pub fn why(arguments: Vec<OsString>) -> Result<u8, Fault> {
     };
     print(format!("{text}\n").as_bytes())?;
     Ok(u8::from(!decision.allowed))
+}
+
+/// Where the tier cannot carry out what the policy allows, that is the answer: Landlock grants
+/// whole trees, so that in the process tier a directory cannot be listed without what is in a
+/// denied one below it.
+fn as_carried_out(decision: Decision, policy: &Policy) -> Decision {
+    let Request::Read(subject) = &decision.request else { return decision };
+    let path = subject.real.as_deref().unwrap_or(&subject.path).to_path_buf();
+    if !decision.allowed || policy.tier == TierChoice::Namespace || !path.is_dir() {
+        return decision;
+    }
+    let Ok(plan) = planner::plan(policy, &Facts::probed(), &HostPaths) else { return decision };
+    let Some(landlock) = plan.landlock.filter(|_| plan.tier == Tier::Process) else {
+        return decision;
+    };
+    let lists = |rule: &FileRule| rule.rights != Rights::Use && path.starts_with(&rule.path);
+    if landlock.files.iter().any(lists) {
+        return decision;
+    }
+    let below = |rule: &&PathRule| rule.access == Access::Deny && rule.path.starts_with(&path);
+    let denied = policy.paths.iter().find(|rule| below(rule) && rule.path.is_dir());
+    let denied = denied.or_else(|| policy.paths.iter().find(below));
+    let holds = denied.map_or_else(
+        || "something that is denied".to_owned(),
+        |rule| format!("{}, which is denied", rule.path.display()),
+    );
+    Decision {
+        allowed: false,
+        explanation: format!(
+            "{} cannot be listed in the process tier, because it holds {holds}; what else is in \
+             it can be read by name",
+            path.display()
+        ),
+        rule: denied.map(|rule| rule.source.clone()),
+        remedy: Some("--tier namespace".to_owned()),
+        effect: None,
+        ..decision
+    }
 }
 
 fn words(decision: &Decision) -> String {

@@ -4,9 +4,10 @@ use crate::builtin::Builtin;
 use crate::error::PolicyError;
 use crate::files::FileView;
 use crate::key::Key;
-use crate::path::normal;
+use crate::path::{Bases, PathError, anchor, normal};
 use crate::profile::{Profile, Text};
 use crate::suggest::nearest;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -72,7 +73,9 @@ pub struct Listed {
 /// Finds profiles and features by name.
 pub struct Catalog<'a> {
     files: &'a dyn FileView,
+    home: &'a Path,
     workdir: &'a Path,
+    env: &'a dyn Fn(&str) -> Option<OsString>,
     user: PathBuf,
     /// Directories that hold `profiles/` and `features/`, the user's before the system's, as
     /// far as they exist.
@@ -90,19 +93,20 @@ struct Found {
 impl<'a> Catalog<'a> {
     /// A catalogue of the user's directory (`$XDG_CONFIG_HOME/ringfence` or
     /// `~/.config/ringfence`), the system's (`/etc/ringfence`), and what is built in.
-    /// Names that are files are relative to `workdir`.
+    /// Names that are files are relative to `workdir`; `env` is the caller's environment.
     pub fn new(
         files: &'a dyn FileView,
-        home: &Path,
+        home: &'a Path,
         workdir: &'a Path,
-        xdg_config_home: Option<&Path>,
+        env: &'a dyn Fn(&str) -> Option<OsString>,
     ) -> Catalog<'a> {
-        let xdg = xdg_config_home.filter(|path| path.is_absolute());
-        let user = xdg.map_or_else(|| home.join(".config"), Path::to_path_buf).join("ringfence");
+        let xdg = env("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let user = xdg.unwrap_or_else(|| home.join(".config")).join("ringfence");
         let roots = vec![user.clone(), PathBuf::from("/etc/ringfence")];
         // Asking once for each directory saves asking for each name in it.
         let there = |root: &PathBuf| files.link(root).is_ok();
-        Catalog { files, workdir, user, roots: roots.into_iter().filter(there).collect() }
+        let roots = roots.into_iter().filter(there).collect();
+        Catalog { files, home, workdir, env, user, roots }
     }
 
     /// The directory for the user's own, whether it exists or not.
@@ -112,20 +116,27 @@ impl<'a> Catalog<'a> {
 
     /// The profiles of these names, all they extend and their features, in the order in which
     /// they count: what is extended first, then features, then the profile. None counts twice.
-    /// Those of `inline` (what messages call them, and their text) come after.
+    /// The name of a feature stands for it on top of `default`, where no profile has the name.
+    /// Those of `inline` (what messages call them, and their text) come after, then `features`.
     ///
     /// # Errors
-    /// An unknown name, a file that cannot be read, a circle.
+    /// An unknown name, a file that cannot be read, a circle, features that exclude each other.
     pub fn chain(
         &self,
         names: &[String],
         inline: &[(String, String)],
+        features: &[String],
     ) -> Result<Vec<Profile>, PolicyError> {
         let mut chain =
             Chain { catalog: self, done: Vec::new(), stack: Vec::new(), out: Vec::new() };
         for name in names {
-            let found = self.find(Kind::Profile, name, 0, None, self.workdir)?;
-            chain.add(Kind::Profile, name, found)?;
+            match self.find(Kind::Profile, name, 0, None, self.workdir) {
+                Err(PolicyError::Unknown { .. }) if self.has(Kind::Feature, name) => {
+                    chain.named(Kind::Profile, "default")?;
+                    chain.named(Kind::Feature, name)?;
+                }
+                found => chain.add(Kind::Profile, name, found?)?,
+            }
         }
         for (origin, text) in inline {
             let profile = Profile::from_toml(text, origin)?;
@@ -134,7 +145,62 @@ impl<'a> Catalog<'a> {
             let name = format!("./{origin}");
             chain.add(Kind::Profile, &name, Found { profile, place, level: 0 })?;
         }
+        for name in features {
+            chain.named(Kind::Feature, name)?;
+        }
+        chain.conflicts()?;
         Ok(chain.out)
+    }
+
+    /// Whether there is a profile or feature of this name.
+    pub fn has(&self, kind: Kind, name: &str) -> bool {
+        let file = || self.candidates(kind, name, 0, self.workdir).into_iter();
+        let builtin = kind.builtins().iter().any(|builtin| builtin.name == name);
+        builtin || file().any(|path| self.files.link(&path).is_ok())
+    }
+
+    /// The profile that a command gets without being told: the user's own of the command's name,
+    /// when its `programs` names the command, else the one of those built in that names it.
+    pub fn preset(&self, program: &str) -> Option<String> {
+        let own = !is_file(program) && !program.starts_with('.') && !self.roots.is_empty();
+        let own = own.then(|| self.find(Kind::Profile, program, 0, None, self.workdir).ok());
+        if let Some(found) = own.flatten() {
+            let programs = found.profile.list(Key::Programs).unwrap_or_default();
+            if programs.iter().any(|name| name == program) {
+                return Some(program.to_owned());
+            }
+        }
+        Builtin::for_program(program).map(|preset| preset.name.to_owned())
+    }
+
+    /// Whether all that a feature's `when` asks for is there.
+    fn holds(&self, profile: &Profile) -> bool {
+        let conditions = profile.list(Key::When).unwrap_or_default();
+        conditions
+            .iter()
+            .all(|one| one.split('|').any(|alternative| self.there(alternative.trim())))
+    }
+
+    /// A command in the caller's `PATH`, a path, or `$VAR` for a variable that is set.
+    fn there(&self, what: &str) -> bool {
+        let variable = what.strip_prefix('$').filter(|name| !name.contains(['/', '{']));
+        if let Some(name) = variable {
+            return (self.env)(name).is_some_and(|value| !value.is_empty());
+        }
+        if what.contains(['/', '~', '$']) {
+            let bases = Bases { home: self.home, workdir: self.workdir, env: self.env };
+            return match anchor(OsStr::new(what), &bases) {
+                Ok(anchored) => self.exists(&anchored.path),
+                Err(PathError::Unset(_) | PathError::Wrong(_)) => false,
+            };
+        }
+        let search = (self.env)("PATH").unwrap_or_default();
+        let absolute = |path: &PathBuf| path.is_absolute();
+        std::env::split_paths(&search).filter(absolute).any(|path| self.exists(&path.join(what)))
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        crate::files::Resolver::new(self.files).exists(path)
     }
 
     /// The text of a profile or feature, and where it stands.
@@ -233,7 +299,12 @@ impl<'a> Catalog<'a> {
     }
 
     fn unknown(&self, kind: Kind, name: &str, by: Option<&str>) -> PolicyError {
-        let known: Vec<String> = self.list(kind).into_iter().map(|listed| listed.name).collect();
+        let mut known: Vec<String> =
+            self.list(kind).into_iter().map(|listed| listed.name).collect();
+        if kind == Kind::Profile && by.is_none() {
+            // Whoever names a profile may name a feature as well.
+            known.extend(self.list(Kind::Feature).into_iter().map(|listed| listed.name));
+        }
         PolicyError::Unknown {
             kind: kind.word(),
             name: name.to_owned(),
@@ -254,6 +325,26 @@ struct Chain<'c, 'a> {
 }
 
 impl Chain<'_, '_> {
+    fn named(&mut self, kind: Kind, name: &str) -> Result<(), PolicyError> {
+        let found = self.catalog.find(kind, name, 0, None, self.catalog.workdir)?;
+        self.add(kind, name, found)
+    }
+
+    /// Features that exclude each other.
+    fn conflicts(&self) -> Result<(), PolicyError> {
+        let there = |name: &str| {
+            self.done.iter().any(|(kind, _, known)| *kind == Kind::Feature && known == name)
+        };
+        for profile in &self.out {
+            let against = profile.list(Key::Conflicts).unwrap_or_default();
+            if let Some(other) = against.iter().find(|other| there(other)) {
+                let (one, other) = (profile.origin.to_string(), other.to_string());
+                return Err(PolicyError::Conflict { one, other });
+            }
+        }
+        Ok(())
+    }
+
     fn add(&mut self, kind: Kind, name: &str, found: Found) -> Result<(), PolicyError> {
         let identity = (kind, found.place.clone(), name.to_owned());
         if self.done.contains(&identity) {
@@ -276,7 +367,15 @@ impl Chain<'_, '_> {
             Place::BuiltIn => None,
         };
         let base = folder.as_deref().unwrap_or(self.catalog.workdir);
-        let parts = [(Kind::Profile, Key::Extends), (Kind::Feature, Key::Features)];
+        if kind == Kind::Feature && !self.catalog.holds(&found.profile) {
+            self.stack.pop();
+            return Ok(());
+        }
+        let parts = [
+            (Kind::Profile, Key::Extends),
+            (Kind::Feature, Key::Requires),
+            (Kind::Feature, Key::Features),
+        ];
         for (part, key) in parts {
             for name_of_part in found.profile.list(key).unwrap_or_default() {
                 // Whoever trusts or names a file has seen that file, and no other.

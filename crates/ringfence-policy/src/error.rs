@@ -43,6 +43,14 @@ pub enum PolicyError {
         /// The file it names.
         name: String,
     },
+    /// Two features cannot be used together.
+    #[error("{one} and feature {other} exclude each other; leave one of them out")]
+    Conflict {
+        /// What says so, with its kind.
+        one: String,
+        /// The feature.
+        other: String,
+    },
     /// Profiles extend each other too deeply.
     #[error("profile `{name}` is extended more than {limit} levels deep")]
     TooDeep {

@@ -2,7 +2,7 @@
 
 use crate::glob;
 use crate::policy::{Access, Guarded, PathRule, Policy, ProtectedName, Source};
-use crate::protect::{HOME, NAMES};
+use crate::protect::{HOME, JUDGED, NAMES};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -48,6 +48,13 @@ fn home(policy: &mut Policy, trees: &[PathBuf], may_appear: &[PathBuf]) {
         let inside = tree.strip_prefix(&policy.home_dir).ok();
         if inside.is_none() && !policy.home_dir.starts_with(tree) {
             continue;
+        }
+        for (name, guarded, reason) in JUDGED {
+            // Granted by exactly its name it is judged as well: other keys may change.
+            let path = policy.home_dir.join(name);
+            if path.starts_with(tree) {
+                protect(policy, path, *guarded, reason);
+            }
         }
         let inside = inside.map(|inside| inside.as_os_str().as_bytes());
         // Names count from the tree's top, which is the home's only when the tree is the home.

@@ -3,7 +3,7 @@
 use crate::decide::Verdict;
 use crate::glob::name_ignoring_case;
 use crate::policy::{Environment, Policy, Source};
-use crate::secrets::HIDDEN;
+use crate::secrets::{HIDDEN, KEPT};
 
 impl Environment {
     /// The rule by which a variable of the caller's is not passed on; `None` when it is.
@@ -16,9 +16,9 @@ impl Environment {
         };
         match (self.passed(name).is_some() && !harmless, self.clean) {
             (true, _) => None,
-            (false, true) => Some(Hidden::Clean),
-            (false, false) if harmless => None,
-            (false, false) => {
+            (false, true) if !KEPT.contains(&name) => Some(Hidden::Clean),
+            (false, _) if harmless => None,
+            (false, _) => {
                 let hides = |(pattern, _): &&(String, Source)| name_ignoring_case(pattern, name);
                 let (pattern, source) = self.hide.iter().find(hides)?;
                 Some(Hidden::Pattern(pattern, source))
@@ -54,6 +54,10 @@ pub(crate) fn variable(policy: &Policy, name: &str) -> Verdict {
     match (environment.hides(name), environment.passed(name)) {
         (None, Some(source)) => {
             Verdict::new(true, "environment", format!("{name} is passed on")).rule(source)
+        }
+        (None, None) if environment.clean => {
+            let explanation = format!("{name} is kept in an environment that starts empty");
+            Verdict::new(true, "environment", explanation)
         }
         (None, None) => {
             Verdict::new(true, "environment", format!("{name} is an ordinary variable"))

@@ -168,6 +168,9 @@ fn new_ones(verdict: Verdict, guarded: Guarded) -> Verdict {
             verdict.effect("a new one survives the run when it makes git run nothing")
         }
         Guarded::ExistingOnly => verdict.effect("a new one is the program's own"),
+        Guarded::Settings => Verdict { allowed: true, remedy: None, ..verdict }
+            .effect("keys that run or trust something keep the value they had before the run"),
+        Guarded::Skills => verdict.effect("a new one does not survive the run"),
     }
 }
 

@@ -7,8 +7,14 @@
 pub enum Key {
     Description,
     Extends,
+    Requires,
     Features,
+    Conflicts,
+    When,
     Programs,
+    Caveats,
+    Dangers,
+    Arguments,
     Home,
     Tier,
     AllowDegraded,
@@ -16,8 +22,10 @@ pub enum Key {
     Libs,
     Read,
     Write,
+    State,
     Deny,
     Protect,
+    Judged,
     Mode,
     AllowHost,
     DenyHost,
@@ -36,6 +44,8 @@ pub enum Key {
     OpenFiles,
     Disk,
     Timeout,
+    Before,
+    After,
 }
 
 /// What kind of value a key takes, which also says how two values merge.
@@ -73,7 +83,7 @@ pub struct KeyInfo {
 }
 
 /// The tables of a profile file.
-pub const TABLES: [(&str, &str); 4] = [
+pub const TABLES: [(&str, &str); 5] = [
     (
         "filesystem",
         "What is seen and written. Paths: `~`, `$VAR`, `.` for the directory of the \
@@ -86,6 +96,10 @@ pub const TABLES: [(&str, &str); 4] = [
     ),
     ("environment", "Which variables are passed on."),
     ("limits", "What a run may use; a limit left out is the host's own."),
+    (
+        "hooks",
+        "Shell commands that run outside, before and after; only in a profile of the user's own.",
+    ),
 ];
 
 const fn row(
@@ -109,18 +123,38 @@ const fn choice(
 }
 
 /// All keys, in the order of [`Key`], which is also the order in which files are written.
-pub const KEYS: [KeyInfo; 31] = {
+pub const KEYS: [KeyInfo; 41] = {
     use Key::*;
     use Shape::*;
     const FS: &str = "filesystem";
     const NET: &str = "network";
     const ENV: &str = "environment";
     const LIM: &str = "limits";
+    const HOOKS: &str = "hooks";
     [
         row(Description, "", "description", Text, "One sentence on what the profile is for."),
         row(Extends, "", "extends", Adds, "Profiles that this one builds on, names or files."),
+        row(Requires, "", "requires", Adds, "Features that this one cannot do without."),
         row(Features, "", "features", Adds, "Features to add, names or files."),
+        row(Conflicts, "", "conflicts", Adds, "Features that cannot be used with this one."),
+        row(
+            When,
+            "",
+            "when",
+            Adds,
+            "Counts only where all of this is there: commands, paths, `$VAR` for a variable that is \
+            set; `a|b` for either.",
+        ),
         row(Programs, "", "programs", Adds, "Commands that use this profile without being told."),
+        row(Caveats, "", "caveats", Adds, "What one should know before using it."),
+        row(Dangers, "", "dangers", Adds, "What it opens; said before each run."),
+        choice(
+            Arguments,
+            "",
+            "arguments",
+            &["none", "read", "write"],
+            "Whether files and directories that the command's arguments name are granted.",
+        ),
         row(
             Home,
             "",
@@ -146,8 +180,24 @@ pub const KEYS: [KeyInfo; 31] = {
         choice(Libs, "", "libs", &["all", "exact"], "Which libraries are visible."),
         row(Read, FS, "read", Grants, "Seen, read and executed."),
         row(Write, FS, "write", Grants, "Read and written."),
+        row(
+            State,
+            FS,
+            "state",
+            Grants,
+            "Read and written, and made for the user alone when missing: a directory, or with \
+            `={}` a file that holds `{}`.",
+        ),
         row(Deny, FS, "deny", Adds, "Neither seen nor touched, whatever else grants it."),
         row(Protect, FS, "protect", Adds, "Never written, inside a writable tree too."),
+        row(
+            Judged,
+            FS,
+            "judged",
+            Adds,
+            "Judged by content after the run: in settings (JSON), what runs or trusts something \
+            keeps its value; in `skills`, the agent's own go without a word.",
+        ),
         choice(
             Mode,
             NET,
@@ -190,6 +240,8 @@ pub const KEYS: [KeyInfo; 31] = {
             Quantity,
             "Time after which everything is ended, as in `1h30m`.",
         ),
+        row(Before, HOOKS, "before", Adds, "Run outside by `sh -c` before the command."),
+        row(After, HOOKS, "after", Adds, "Run outside by `sh -c` when nothing lives inside."),
     ]
 };
 

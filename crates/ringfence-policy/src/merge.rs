@@ -65,15 +65,20 @@ impl Merged {
             merged.profile(profile);
         }
         for option in options {
-            let list = matches!(option.key.info().shape, Shape::Grants | Shape::Adds);
-            let text = Cow::Owned(option.value.clone());
-            match option.key {
-                Key::Set => merged.pair(text, None),
-                key if list => merged.push(key, text, None),
-                key => merged.replace(key, text, None),
-            }
+            merged.option(option);
         }
         merged
+    }
+
+    /// Adds an option.
+    pub fn option(&mut self, option: &Setting) {
+        let list = matches!(option.key.info().shape, Shape::Grants | Shape::Adds);
+        let text = Cow::Owned(option.value.clone());
+        match option.key {
+            Key::Set => self.pair(text, None),
+            key if list => self.push(key, text, None),
+            key => self.replace(key, text, None),
+        }
     }
 
     /// The entries of a key.
@@ -164,16 +169,18 @@ impl Key {
     /// The option of the command line that sets this key.
     pub fn option(self) -> &'static str {
         match self {
-            Key::Extends | Key::Description | Key::Features | Key::Programs => "--profile",
+            Key::Extends | Key::Description | Key::Programs | Key::Arguments => "--profile",
+            Key::Requires | Key::Features | Key::Conflicts | Key::When => "--feature",
+            Key::Caveats | Key::Dangers | Key::Before | Key::After => "--profile",
             Key::Home => "--home",
             Key::Tier => "--tier",
             Key::AllowDegraded => "--allow-degraded",
             Key::Overlay => "--overlay",
             Key::Libs => "--libs",
             Key::Read => "--read",
-            Key::Write => "--write",
+            Key::Write | Key::State => "--write",
             Key::Deny => "--deny",
-            Key::Protect => "--protect",
+            Key::Protect | Key::Judged => "--protect",
             Key::Mode => "--network",
             Key::AllowHost | Key::Registries => "--allow-host",
             Key::DenyHost => "--deny-host",

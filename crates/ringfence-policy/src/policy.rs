@@ -53,6 +53,12 @@ pub enum Guarded {
     /// An existing one is protected, a new one is the program's own business
     /// (`pyvenv.cfg` of a virtual environment made inside).
     ExistingOnly,
+    /// Settings in JSON: keys that run or trust something keep their value, others may change
+    /// ([`crate::settings`]).
+    Settings,
+    /// A directory of an agent's skills: the agent's own (`.system`), which it makes anew at each
+    /// start, goes without a word; others do not survive.
+    Skills,
 }
 
 /// One rule about a path.
@@ -76,6 +82,16 @@ pub struct PathRule {
     pub reason: Option<String>,
     /// Where it stands.
     pub source: Source,
+}
+
+/// Something that is made before a run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Made {
+    /// An absolute path, its links followed as far as it exists.
+    pub path: PathBuf,
+    /// It is a file with this text, else a directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 /// A name that is protected at any depth of a writable tree (`.git/hooks`, `.vscode`).
@@ -299,6 +315,19 @@ pub struct Policy {
     /// Paths that the built-in list would guard, had not a write rule named exactly them: there
     /// the rule holds.
     pub unprotected: BTreeSet<PathBuf>,
+    /// What is made before the run, for the user alone, where it does not exist: state of the
+    /// program's that would be lost otherwise, and directories that must be there to be held.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub made: Vec<Made>,
+    /// Files and directories that the command's arguments name are granted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Access>,
+    /// Shell commands that run outside before the command, with the profile that has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<Source>,
+    /// The same after it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Source>,
     /// What home is.
     pub home: Home,
     /// The caller's home directory on the host.

@@ -304,16 +304,28 @@ pub const HOME: &[(&str, &str)] = &[
     (".local/share/keyrings", "credentials"),
     // Agents' own settings, beside those of projects above.
     (".claude/local", "shells find claude there"),
+    (".claude/.config.json", "Claude Code takes it in place of ~/.claude.json"),
+    (".claude/CLAUDE.md", "Claude Code follows it in every project"),
+    (".claude/rules", "Claude Code follows them in every project"),
+    (".claude/output-styles", "Claude Code follows them"),
+    (".claude/keybindings.json", "Claude Code runs what it binds"),
+    (".claude/remote-settings.json", "Claude Code runs its hooks and follows its permissions"),
     (".codex/config.toml", "Codex starts the servers and notifiers it names"),
     (".codex/hooks", "Codex runs them"),
     (".codex/hooks.json", "Codex runs what it names"),
     (".codex/rules", "Codex runs what they allow without asking"),
-    (".codex/skills", "Codex follows them, scripts included"),
     (".codex/prompts", "Codex follows them"),
-    (".gemini/settings.json", "Gemini CLI runs its hooks and starts the servers it names"),
+    (".codex/AGENTS.md", "Codex follows it in every project"),
+    (".codex/AGENTS.override.md", "Codex follows it in every project"),
+    (".codex/.env", "Codex takes variables from it"),
     (".gemini/commands", "Gemini CLI follows them, shell commands included"),
     (".gemini/extensions", "Gemini CLI runs them"),
     (".gemini/trustedFolders.json", "Gemini CLI trusts the folders it names"),
+    (".gemini/.env", "Gemini CLI takes variables from it"),
+    (".gemini/GEMINI.md", "Gemini CLI follows it in every project"),
+    (".gemini/skills", "Gemini CLI follows them, scripts included"),
+    (".gemini/agents", "Gemini CLI follows them"),
+    (".gemini/hooks", "Gemini CLI runs them"),
     (".gemini/policies", "Gemini CLI runs what they allow without asking"),
     (".cursor/mcp.json", "Cursor starts the servers it names"),
     (".cursor/hooks.json", "Cursor runs them"),
@@ -325,9 +337,21 @@ pub const HOME: &[(&str, &str)] = &[
     (".copilot/mcp-config.json", "Copilot starts the servers it names"),
     (".copilot/config.json", "Copilot follows its permissions"),
     (".copilot/agents", "Copilot starts the servers they name"),
-    // What decides about sandboxes.
-    (".config/ringfence", "profiles decide what a sandbox may do"),
-    (".local/state/ringfence", "the records of sandboxes"),
+];
+
+/// Below the home as well: what is judged by its content, whoever grants it.
+pub const JUDGED: &[(&str, Guarded, &str)] = &[
+    (
+        ".claude.json",
+        Guarded::Settings,
+        "Claude Code starts the servers and trusts the projects it names",
+    ),
+    (
+        ".gemini/settings.json",
+        Guarded::Settings,
+        "Gemini CLI runs its hooks and starts the servers it names",
+    ),
+    (".codex/skills", Guarded::Skills, "Codex follows them, scripts included"),
 ];
 
 /// Whether a `.git` that is a file (`gitdir: TARGET`) or a symbolic link to TARGET may appear in

@@ -1,15 +1,16 @@
 //! From profiles and options to a [`Policy`], for one user and one directory.
 
-use crate::builtin::Builtin;
 use crate::catalog::Catalog;
 use crate::error::PolicyError;
 use crate::files::{FileView, Resolver};
 use crate::key::Key;
 use crate::merge::{Merged, Setting};
-use crate::path::{Bases, normal};
-use crate::policy::{Home, Layer, Overlay, Policy, Source, TierChoice};
+use crate::path::{Bases, normal, quote};
+use crate::policy::{Access, Home, Layer, Overlay, Policy, Source, TierChoice};
+use crate::profile::Profile;
 use crate::{environment, limits, network, rules};
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// What a user asks for.
@@ -20,12 +21,16 @@ pub struct Request {
     /// Profiles whose text is at hand already, after those: what they are called in messages,
     /// and the text. For a project's own file, so that what was found to be trusted is what counts.
     pub inline: Vec<(String, String)>,
+    /// Features, after the profiles.
+    pub features: Vec<String>,
     /// Options, in order.
     pub options: Vec<Setting>,
     /// The directory the command starts in; without one, the caller's.
     pub workdir: Option<PathBuf>,
     /// The command, to find its preset by.
     pub command: Option<OsString>,
+    /// Its arguments, for profiles that grant what they name.
+    pub arguments: Vec<OsString>,
 }
 
 /// Who asks, and where.
@@ -50,18 +55,26 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     let mut resolver = Resolver::new(context.files);
     let home = real_or_normal(&mut resolver, &context.home);
     let workdir = workdir(request, context, &mut resolver)?;
-    let xdg = (context.env)("XDG_CONFIG_HOME").map(PathBuf::from);
-    let catalog = Catalog::new(context.files, &home, &context.cwd, xdg.as_deref());
-    let profiles = catalog.chain(&names(request), &request.inline)?;
+    let catalog = Catalog::new(context.files, &home, &context.cwd, context.env);
+    let names = names(request, &catalog, &workdir);
+    let profiles = catalog.chain(&names, &request.inline, &request.features)?;
+    let dangers = said(&profiles);
     let mut policy = Policy {
         profiles: profiles.iter().map(|profile| profile.origin.to_string()).collect(),
-        home_dir: home,
+        home_dir: home.clone(),
         workdir,
+        warnings: dangers,
         ..Policy::default()
     };
-    let merged = Merged::of(profiles, &request.options);
+    let mut merged = Merged::of(profiles, &request.options);
     singles(&merged, &mut policy)?;
     let workdir = policy.workdir.clone();
+    if let Some(access) = policy.arguments {
+        let key = if access == Access::Write { Key::Write } else { Key::Read };
+        for path in named(&request.arguments, &mut resolver, &mut policy) {
+            merged.option(&Setting::new(key, path));
+        }
+    }
     let bases = Bases { home: &context.home, workdir: &workdir, env: context.env };
     rules::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     policy.network = network::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
@@ -71,15 +84,94 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
 }
 
 /// The names of the profiles that a request stands for.
-pub fn names(request: &Request) -> Vec<String> {
+pub fn names(request: &Request, catalog: &Catalog<'_>, workdir: &Path) -> Vec<String> {
     if !request.profiles.is_empty() {
         return request.profiles.clone();
     }
     let mut names = vec!["default".to_owned()];
-    let program = request.command.as_deref().map(Path::new).and_then(Path::file_name);
-    let preset = program.and_then(OsStr::to_str).and_then(Builtin::for_program);
-    names.extend(preset.map(|preset| preset.name.to_owned()));
+    let command = request.command.as_deref().map(Path::new);
+    // What a project calls `claude` is not Claude Code: it gets nothing for its name.
+    let own = |path: &&Path| {
+        path.components().count() == 1 || !normal(&workdir.join(path)).starts_with(workdir)
+    };
+    let program = command.filter(own).and_then(Path::file_name).and_then(OsStr::to_str);
+    names.extend(program.and_then(|program| catalog.preset(program)));
     names
+}
+
+/// The files and directories that arguments name, as rules; the home and what many programs share
+/// are not granted for being named.
+fn named(
+    arguments: &[OsString],
+    resolver: &mut Resolver<'_>,
+    policy: &mut Policy,
+) -> Vec<OsString> {
+    let mut rules = Vec::new();
+    for argument in arguments {
+        let bytes = argument.as_bytes();
+        let url = bytes.strip_prefix(b"file://").map(decoded);
+        if url.is_none() && (bytes.is_empty() || bytes.starts_with(b"-")) {
+            continue;
+        }
+        let path = match &url {
+            Some(path) => Path::new(path),
+            None => Path::new(argument),
+        };
+        let path = normal(&policy.workdir.join(path));
+        match resolver.real(&path) {
+            Ok(real) if real.exists => {
+                if let Some(reason) = crate::workspace::no_workspace(&real.path, &policy.home_dir) {
+                    if !covered_anyhow(&real.path) {
+                        let path = path.display();
+                        policy.warnings.push(format!(
+                            "{path} is not granted for being an argument, because {reason}; say -r {path} to grant it"
+                        ));
+                    }
+                    continue;
+                }
+                rules.push(quote(&path));
+            }
+            _ => {}
+        }
+    }
+    rules
+}
+
+/// Whether every profile shows it: then there is nothing to say.
+fn covered_anyhow(path: &Path) -> bool {
+    ["/usr", "/etc", "/bin", "/lib", "/opt", "/dev", "/proc"]
+        .iter()
+        .any(|tree| path.starts_with(tree))
+}
+
+/// The path of a `file:` address, its percent signs decoded.
+fn decoded(text: &[u8]) -> OsString {
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        let digits = text.get(at + 1..at + 3).and_then(|two| std::str::from_utf8(two).ok());
+        match digits.filter(|_| text[at] == b'%').and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(text[at]);
+                at += 1;
+            }
+        }
+    }
+    OsString::from_vec(out)
+}
+
+/// What profiles and features open, for the user to know before the run.
+fn said(profiles: &[Profile]) -> Vec<String> {
+    let dangers = |profile: &Profile| {
+        let dangers = profile.list(Key::Dangers).unwrap_or_default();
+        let sentences = dangers.iter().map(|danger| format!("{}: {danger}", profile.origin));
+        sentences.collect::<Vec<_>>()
+    };
+    profiles.iter().flat_map(dangers).collect()
 }
 
 fn workdir(
@@ -121,12 +213,33 @@ fn singles(merged: &Merged, policy: &mut Policy) -> Result<(), PolicyError> {
     if let Some((value, source)) = choice(merged, Key::Libs) {
         policy.exact_libraries = pick(&value, &source, &[("all", false), ("exact", true)])?;
     }
+    if let Some((value, source)) = choice(merged, Key::Arguments) {
+        policy.arguments = pick(&value, &source, &ARGUMENTS)?;
+    }
+    policy.before = hooks(merged, Key::Before)?;
+    policy.after = hooks(merged, Key::After)?;
     for entry in merged.of_key(Key::AllowDegraded) {
         let source = merged.source(entry);
         let layer = pick(&entry.text.to_string_lossy(), &source, &LAYERS)?;
         policy.allow_degraded.insert(layer);
     }
     Ok(())
+}
+
+/// Hooks run outside: only what stands in ringfence's own directories may have them.
+fn hooks(merged: &Merged, key: Key) -> Result<Vec<Source>, PolicyError> {
+    let source = |entry| {
+        let source = merged.source(entry);
+        match source.origin.starts_with("file ") {
+            true => Err(PolicyError::value(
+                &source,
+                "hooks run outside of the sandbox; they count only in a profile of your own \
+                 (ringfence profile path)",
+            )),
+            false => Ok(source),
+        }
+    };
+    merged.of_key(key).map(source).collect()
 }
 
 /// The value of a single key, with where it stands.
@@ -167,6 +280,9 @@ fn home(text: &str) -> Result<Home, String> {
         )),
     }
 }
+
+const ARGUMENTS: [(&str, Option<Access>); 3] =
+    [("none", None), ("read", Some(Access::Read)), ("write", Some(Access::Write))];
 
 const TIERS: [(&str, TierChoice); 4] = [
     ("auto", TierChoice::Auto),

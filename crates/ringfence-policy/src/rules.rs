@@ -5,8 +5,9 @@ use crate::files::{Real, Resolver};
 use crate::glob;
 use crate::key::Key;
 use crate::merge::{Entry, Merged};
+use crate::own::{self, Own};
 use crate::path::{Anchored, Bases, PathError, anchor};
-use crate::policy::{Access, Guarded, PathRule, Policy, Source};
+use crate::policy::{Access, Guarded, Made, PathRule, Policy, Source};
 use crate::resolve::Context;
 use crate::{guard, secrets, workspace};
 use std::collections::BTreeSet;
@@ -34,6 +35,8 @@ struct Rules<'r, 'f> {
     may_appear: Vec<PathBuf>,
     /// `deny` and `protect`.
     others: Vec<Grant>,
+    /// ringfence's own directories, their links followed too.
+    own: Vec<(Own, PathBuf)>,
 }
 
 pub(crate) fn resolve(
@@ -50,16 +53,25 @@ pub(crate) fn resolve(
         grants: Vec::with_capacity(64),
         may_appear: Vec::new(),
         others: Vec::new(),
+        own: Vec::new(),
     };
+    for own in own::directories(&context.home, context.env) {
+        let real =
+            rules.resolver.real(&own.path).map_or_else(|_| own.path.clone(), |real| real.path);
+        rules.own.push((own, real));
+    }
     for entry in &merged.entries {
         match entry.key {
             Key::Read => rules.grant(entry, Access::Read, policy)?,
             Key::Write => rules.grant(entry, Access::Write, policy)?,
-            Key::Deny => rules.refuse(entry, Access::Deny)?,
-            Key::Protect => rules.refuse(entry, Access::Protect)?,
+            Key::State => rules.state(entry, policy)?,
+            Key::Deny => rules.refuse(entry, Access::Deny, Guarded::Plain)?,
+            Key::Protect => rules.refuse(entry, Access::Protect, Guarded::Plain)?,
+            Key::Judged => rules.refuse(entry, Access::Protect, judged(&entry.text))?,
             _ => {}
         }
     }
+    rules.own(policy);
     if context.uid == 0 {
         rules.root_only();
     }
@@ -92,14 +104,17 @@ impl Rules<'_, '_> {
         if anchored.pattern.is_none()
             && !entry.is_option()
             && is_relative(&entry.text)
-            && let Some(reason) = workspace::no_workspace(&anchored.path, &policy.home_dir)
+            && let Some(reason) = self.no_workspace(&anchored.path, policy)
         {
             let directory = anchored.path.display();
             let option = entry.key.option();
             let text = entry.text.to_string_lossy();
+            let own = self.within_own(&anchored.path).is_some();
+            let grant =
+                if own { String::new() } else { format!("; say {option} {text} to grant it") };
             policy.warnings.push(format!(
-                    "{directory} is not granted as the workspace, because {reason}; say {option} {text} to grant it"
-                ));
+                "{directory} is not granted as the workspace, because {reason}{grant}"
+            ));
             return Ok(());
         }
         match &anchored.pattern {
@@ -127,6 +142,9 @@ impl Rules<'_, '_> {
             Err(_) if anchored.optional => return Ok(()),
             Err(error) => return Err(PolicyError::value(&self.merged.source(entry), error)),
         };
+        if access == Access::Write {
+            self.not_own(entry, &real.path)?;
+        }
         match (real.exists, anchored.optional) {
             (true, optional) => {
                 let source = self.merged.source(entry);
@@ -144,6 +162,91 @@ impl Rules<'_, '_> {
                 let path = path.to_path_buf();
                 Err(PolicyError::Missing { rule: self.merged.source(entry), path })
             }
+        }
+    }
+
+    /// State of a program's own: written, and made when it is missing.
+    fn state(&mut self, entry: &Entry, policy: &mut Policy) -> Result<(), PolicyError> {
+        let (path, text) = match entry.text.as_bytes().strip_suffix(b"={}") {
+            Some(path) => (OsStr::from_bytes(path), Some("{}\n".to_owned())),
+            None => (entry.text.as_ref(), None),
+        };
+        let source = || self.merged.source(entry);
+        let wrong = |reason: String| PolicyError::value(&source(), reason);
+        let anchored = match anchor(path, self.bases) {
+            Ok(anchored) => anchored,
+            Err(PathError::Unset(_)) => return Ok(()),
+            Err(PathError::Wrong(reason)) => return Err(wrong(reason)),
+        };
+        if anchored.pattern.is_some() {
+            return Err(wrong("what is made is named, not matched by a pattern".to_owned()));
+        }
+        let real = self.resolver.real(&anchored.path).map_err(|error| wrong(error.to_string()))?;
+        self.not_own(entry, &real.path)?;
+        if !real.exists {
+            // Elsewhere it is not a program's state, and not ringfence's to make.
+            if !real.path.starts_with(&policy.home_dir) || policy.home_dir.parent().is_none() {
+                return Ok(());
+            }
+            policy.made.push(Made { path: real.path.clone(), text });
+        }
+        let rule = plain(Access::Write, real.path, true, self.merged.source(entry));
+        self.grants.push(Grant { rule, links: real.links });
+        Ok(())
+    }
+
+    /// Why a profile's `.` does not make a directory writable, if it does not.
+    fn no_workspace(&self, path: &Path, policy: &Policy) -> Option<String> {
+        match self.within_own(path) {
+            Some(_) => Some("what is there decides about sandboxes".to_owned()),
+            None => workspace::no_workspace(path, &policy.home_dir),
+        }
+    }
+
+    /// The directory of ringfence's own that a path is in.
+    fn within_own(&self, path: &Path) -> Option<&Own> {
+        self.own.iter().find(|(_, real)| path.starts_with(real)).map(|(own, _)| own)
+    }
+
+    /// What decides about sandboxes is never writable in one, whoever says so.
+    fn not_own(&self, entry: &Entry, path: &Path) -> Result<(), PolicyError> {
+        match self.within_own(path) {
+            Some(own) => {
+                let reason = format!(
+                    "{} is ringfence's own, and never writable inside: {}",
+                    own.path.display(),
+                    own.reason
+                );
+                Err(PolicyError::value(&self.merged.source(entry), reason))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Protects ringfence's own directories; those in a writable tree are made, so that there is
+    /// something to hold.
+    fn own(&mut self, policy: &mut Policy) {
+        for (own, real) in std::mem::take(&mut self.own) {
+            let within = |grant: &&Grant| real.starts_with(&grant.rule.path);
+            let Some(writable) = self
+                .grants
+                .iter()
+                .filter(within)
+                .map(|grant| grant.rule.access == Access::Write)
+                .max()
+            else {
+                continue;
+            };
+            if writable && !self.resolver.exists(&real) {
+                policy.made.push(Made { path: real, text: None });
+            }
+            let source = Source {
+                origin: "built in".to_owned(),
+                key: String::new(),
+                text: "ringfence's own".to_owned(),
+            };
+            let reason = Some(own.reason.to_owned());
+            self.refuse_both(own.access, &own.path, None, source, reason, Guarded::Plain);
         }
     }
 
@@ -185,10 +288,15 @@ impl Rules<'_, '_> {
     }
 
     /// A `deny` or `protect`: both where it stands and where that leads.
-    fn refuse(&mut self, entry: &Entry, access: Access) -> Result<(), PolicyError> {
+    fn refuse(
+        &mut self,
+        entry: &Entry,
+        access: Access,
+        guarded: Guarded,
+    ) -> Result<(), PolicyError> {
         if let Some(anchored) = self.anchor(entry)? {
             let source = self.merged.source(entry);
-            self.refuse_both(access, &anchored.path, anchored.pattern, source, None);
+            self.refuse_both(access, &anchored.path, anchored.pattern, source, None, guarded);
         }
         Ok(())
     }
@@ -200,9 +308,11 @@ impl Rules<'_, '_> {
         pattern: Option<String>,
         source: Source,
         reason: Option<String>,
+        guarded: Guarded,
     ) {
         let real = self.resolver.real(path);
         let rule = |path: PathBuf| PathRule {
+            guarded,
             pattern: pattern.clone(),
             reason: reason.clone(),
             ..plain(access, path, true, source.clone())
@@ -236,6 +346,7 @@ impl Rules<'_, '_> {
                 pattern,
                 source,
                 Some((*reason).to_owned()),
+                Guarded::Plain,
             );
         }
     }
@@ -305,6 +416,12 @@ pub(crate) fn planted<'a>(
         let tree = trees.iter().find(|tree| inside(tree) && !target.starts_with(tree))?;
         Some((link.as_path(), tree.as_path()))
     })
+}
+
+/// How something that its content decides about is judged.
+fn judged(text: &OsStr) -> Guarded {
+    let skills = Path::new(text).file_name().is_some_and(|name| name == "skills");
+    if skills { Guarded::Skills } else { Guarded::Settings }
 }
 
 /// Whether a rule stands on the directory of the run.

@@ -82,6 +82,10 @@ pub const HARMLESS: &[&str] = &[
     "VAULT_SKIP_VERIFY",
 ];
 
+/// What an empty environment (`--clean-env`) still holds: without these, programs find neither
+/// each other nor their terminal. A rule that hides one of them by name holds.
+pub const KEPT: [&str; 6] = ["PATH", "HOME", "TERM", "LANG", "USER", "LOGNAME"];
+
 /// Variables that name a socket; granting the socket passes the variable on.
 pub const SOCKET_VARIABLES: &[&str] =
     &["SSH_AUTH_SOCK", "DOCKER_HOST", "CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS"];

@@ -257,7 +257,7 @@ fn files_hide_built_in_ones_of_their_name() {
             .file("/home/u/.config/ringfence/profiles/claude.toml", "description = \"mine\"")
             .file("/etc/ringfence/profiles/site.toml", "description = \"ours\"")
     });
-    let catalog = Catalog::new(&host.files, &host.home, &host.cwd, None);
+    let catalog = Catalog::new(&host.files, &host.home, &host.cwd, &|_| None);
     let list = catalog.list(Kind::Profile);
     let found = |name: &str| list.iter().find(|listed| listed.name == name).unwrap();
     assert_eq!(found("claude").description, "mine");
@@ -270,7 +270,8 @@ fn files_hide_built_in_ones_of_their_name() {
         catalog.user_directory(Kind::Profile),
         Path::new("/home/u/.config/ringfence/profiles")
     );
-    let moved = Catalog::new(&host.files, &host.home, &host.cwd, Some(Path::new("/cfg")));
+    let env = |name: &str| (name == "XDG_CONFIG_HOME").then(|| "/cfg".into());
+    let moved = Catalog::new(&host.files, &host.home, &host.cwd, &env);
     assert_eq!(moved.user_directory(Kind::Feature), Path::new("/cfg/ringfence/features"));
     assert!(moved.list(Kind::Profile).iter().all(|listed| listed.description != "mine"));
 }

@@ -14,10 +14,11 @@ use crate::plan::{Found, GuardStep, GuardedTree, Plan};
 use quarantine::Quarantine;
 use ringfence_policy::Guarded;
 use ringfence_policy::gitconfig::executes_in;
+use ringfence_policy::settings::{self, Judged};
 use ringfence_sys as sys;
 use saved::Saved;
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -187,6 +188,14 @@ impl Work<'_> {
         if now == *saved || harmless(step.guarded, &step.path, &now, saved) {
             return;
         }
+        if step.guarded == Guarded::Settings && self.settings(&directory, step, saved, &now) {
+            return;
+        }
+        if let (Guarded::Skills, Saved::Nothing, Saved::Directory(entries)) =
+            (step.guarded, saved, &now)
+        {
+            return self.skills(&at, &step.path, entries);
+        }
         if let (Guarded::GitHooks, Saved::Nothing, Saved::Directory(entries)) =
             (step.guarded, saved, &now)
         {
@@ -216,6 +225,68 @@ impl Work<'_> {
                 }
             }
         }
+    }
+
+    /// Settings whose harmless part may change; whether that settles it.
+    fn settings(
+        &mut self,
+        directory: &Directory,
+        step: &GuardStep,
+        saved: &Saved,
+        now: &Saved,
+    ) -> bool {
+        let before = match saved {
+            Saved::Nothing => None,
+            Saved::File { bytes, .. } => Some(bytes.as_slice()),
+            _ => return false,
+        };
+        let (Saved::File { bytes, mode }, Some(name)) = (now, step.path.file_name()) else {
+            return false;
+        };
+        let (text, kept) = match settings::judge(before, bytes) {
+            Judged::Harmless => return true,
+            Judged::Unreadable => return false,
+            Judged::Merged { text, kept } => (text, kept),
+        };
+        if self.only_look {
+            self.said.push(String::new());
+            return true;
+        }
+        // Written beside and put in place at once: a reader sees the old or the new.
+        let mut beside = OsStr::new(".ringfence-").to_owned();
+        beside.push(name);
+        let beside = directory.at(beside);
+        let _ = fs::remove_file(&beside);
+        let merged = Saved::File { bytes: text.into_bytes(), mode: *mode };
+        let put = merged.restore(&beside).and_then(|()| fs::rename(&beside, directory.at(name)));
+        if put.is_err() {
+            let _ = fs::remove_file(&beside);
+            return false;
+        }
+        let mut shown: Vec<&str> = kept.iter().take(4).map(String::as_str).collect();
+        if kept.len() > shown.len() {
+            shown.push("…");
+        }
+        let (path, shown) = (step.path.display(), shown.join(", "));
+        self.said.push(format!("{path} was changed inside where it runs or trusts something, and has there what it had: {shown}"));
+        true
+    }
+
+    /// A directory of skills that was not there: the agent's own, made anew at each start, are
+    /// not worth keeping, and not worth a word.
+    fn skills(&mut self, at: &Path, shown: &Path, entries: &BTreeMap<OsString, Saved>) {
+        if self.only_look {
+            self.said.push(String::new());
+            return;
+        }
+        for name in entries.keys() {
+            if name == ".system" {
+                quarantine::discard(&at.join(name));
+            } else {
+                self.take_away(&at.join(name), &shown.join(name), "created");
+            }
+        }
+        let _ = fs::remove_dir(at);
     }
 
     /// Names of the built-in list that were not at the top of a tree.

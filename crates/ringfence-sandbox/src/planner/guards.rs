@@ -55,7 +55,7 @@ pub(super) fn guards(
     tier: Tier,
 ) -> Result<Guards, PlanError> {
     let mut wanted = Wanted { planning, grants, rules: BTreeMap::new() };
-    wanted.named_paths()?;
+    wanted.named_paths(tier)?;
     let trees = wanted.known_names();
     let wanted = wanted.rules;
     let mut guards = Guards { trees, ..Guards::default() };
@@ -66,7 +66,8 @@ pub(super) fn guards(
             Kind::Symlink(_) => Found::Symlink,
             Kind::File | Kind::Directory => Found::Present,
         };
-        if found == Found::Present && tier == Tier::Namespace {
+        // What is judged by its content stays writable.
+        if found == Found::Present && tier == Tier::Namespace && guarded != Guarded::Settings {
             guards.held.push(Held { path, tree, rule });
         } else {
             guards.steps.push(GuardStep { path, found, guarded, rule });
@@ -101,7 +102,7 @@ impl Wanted<'_, '_> {
     }
 
     /// `protect` rules, and `deny` rules about what does not exist yet.
-    fn named_paths(&mut self) -> Result<(), PlanError> {
+    fn named_paths(&mut self, tier: Tier) -> Result<(), PlanError> {
         for rule in &self.planning.policy.paths {
             match (rule.access, &rule.pattern) {
                 (Access::Protect, None) => self.add(rule.path.clone(), rule.guarded, &rule.source),
@@ -117,7 +118,12 @@ impl Wanted<'_, '_> {
                         self.add(path, rule.guarded, &rule.source);
                     }
                 }
-                (Access::Deny, None) if self.planning.paths.kind(&rule.path) == Kind::Absent => {
+                // What a mount covers needs nothing else; Landlock, told to go without, covers
+                // nothing inside a writable tree.
+                (Access::Deny, None)
+                    if tier == Tier::Process
+                        || self.planning.paths.kind(&rule.path) == Kind::Absent =>
+                {
                     self.add(rule.path.clone(), Guarded::Plain, &rule.source);
                 }
                 _ => {}

@@ -1,0 +1,51 @@
+//! ringfence's own directories: what is in them decides about later sandboxes.
+//!
+//! A program inside that could write a profile, a trusted hash or a compiled plan would choose its
+//! next boundary itself. So they are protected whatever grants them, also where they do not exist
+//! yet: then they are made before the run ([`crate::Policy::made`]), so that a mount can hold them.
+//! Compiled plans are not even read: they name what other sandboxes show.
+
+use crate::policy::Access;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// One of the directories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Own {
+    pub path: PathBuf,
+    pub access: Access,
+    pub reason: &'static str,
+}
+
+/// Variable, directory below the home without it, what rules say, and the reason.
+const BASES: [(&str, &str, Access, &str); 3] = [
+    (
+        "XDG_CONFIG_HOME",
+        ".config",
+        Access::Protect,
+        "profiles decide what a sandbox may do, and hooks in them run outside",
+    ),
+    (
+        "XDG_STATE_HOME",
+        ".local/state",
+        Access::Protect,
+        "the records of sandboxes, and what is trusted",
+    ),
+    ("XDG_CACHE_HOME", ".cache", Access::Deny, "compiled plans are carried out as they are"),
+];
+
+/// The directories of this user, by the XDG base directory rules, those without the variables too
+/// (another program of the user's may run without them), and the system's.
+pub(crate) fn directories(home: &Path, env: &dyn Fn(&str) -> Option<OsString>) -> Vec<Own> {
+    let mut all = Vec::with_capacity(4);
+    for (variable, usual, access, reason) in BASES {
+        let named = env(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+        let usual = home.join(usual);
+        for base in named.into_iter().filter(|named| *named != usual).chain([usual.clone()]) {
+            all.push(Own { path: base.join("ringfence"), access, reason });
+        }
+    }
+    let reason = "profiles decide what a sandbox may do";
+    all.push(Own { path: PathBuf::from("/etc/ringfence"), access: Access::Protect, reason });
+    all
+}
