@@ -30,6 +30,7 @@ fn line(decision: &NetDecision) -> String {
         Way::Dns => format!("name {}", decision.host),
         _ => format!("{}:{}", decision.host, decision.port),
     };
+    let place = place + &by(decision);
     match &decision.event {
         Event::Allowed => match decision.address {
             Some(address) => format!("allowed {place} ({address})"),
@@ -46,8 +47,18 @@ fn line(decision: &NetDecision) -> String {
         Event::Closed { sent, received, duration } => {
             format!("closed {place}: {sent} bytes sent, {received} received, {duration:.1?}")
         }
-        Event::Request(exchange) => request(&place, exchange, decision),
+        Event::Request(exchange) => {
+            request(&format!("{}:{}", decision.host, decision.port), exchange, decision)
+        }
     }
+}
+
+/// Who asked, where that is known.
+fn by(decision: &NetDecision) -> String {
+    let Some(process) = &decision.process else { return String::new() };
+    let name = process.exe.as_ref().and_then(|exe| exe.file_name());
+    let name = name.map_or_else(|| "a process".into(), |name| name.to_string_lossy());
+    format!(" by {}[{}]", name.escape_debug(), process.pid)
 }
 
 fn request(place: &str, exchange: &Exchange, decision: &NetDecision) -> String {

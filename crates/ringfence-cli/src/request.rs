@@ -122,7 +122,9 @@ pub fn prepare(policy: &Policy) -> Result<(), Fault> {
             None => state::make_directory(&made.path),
             Some(text) => make_file(&made.path, text),
         };
-        done.map_err(|error| Fault::usage(format!("cannot make {}: {error}", made.path.display())))?;
+        done.map_err(|error| {
+            Fault::usage(format!("cannot make {}: {error}", made.path.display()))
+        })?;
     }
     Ok(())
 }

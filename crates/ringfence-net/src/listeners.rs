@@ -102,7 +102,9 @@ mod tests {
         let (ours, theirs) = ringfence_sys::fd::socket_pair().expect("a pair");
         let (read, write) = ringfence_sys::fd::pipe().expect("a pipe");
         let sockets = vec![(Role::DnsUdp, read), (Role::Redirected, write)];
-        Listeners { ipv6: true, sockets, ..Listeners::default() }.send(theirs.as_fd()).expect("sent");
+        Listeners { ipv6: true, sockets, ..Listeners::default() }
+            .send(theirs.as_fd())
+            .expect("sent");
         let mut buffer = [0; 64];
         let (count, fds) = socket::receive_with(ours.as_fd(), &mut buffer, true).expect("received");
         let listeners = Listeners::of_message(&buffer[..count], fds).expect("listeners");

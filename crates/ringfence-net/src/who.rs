@@ -164,7 +164,12 @@ impl Finding {
 }
 
 /// Begins to look for the process of a TCP connection that was going to `to`.
-pub(crate) fn seek(shared: &Arc<Shared>, subject: &mut Subject, client: &TcpStream, to: SocketAddr) {
+pub(crate) fn seek(
+    shared: &Arc<Shared>,
+    subject: &mut Subject,
+    client: &TcpStream,
+    to: SocketAddr,
+) {
     let Ok(peer) = client.peer_addr() else { return };
     let (peer, to) = (SocketAddr::new(peer.ip().to_canonical(), peer.port()), to);
     if let Some(finding) = look(shared, move |who| who.tcp(peer, to)) {

@@ -176,7 +176,9 @@ impl<'a> Catalog<'a> {
     /// Whether all that a feature's `when` asks for is there.
     fn holds(&self, profile: &Profile) -> bool {
         let conditions = profile.list(Key::When).unwrap_or_default();
-        conditions.iter().all(|one| one.split('|').any(|alternative| self.there(alternative.trim())))
+        conditions
+            .iter()
+            .all(|one| one.split('|').any(|alternative| self.there(alternative.trim())))
     }
 
     /// A command in the caller's `PATH`, a path, or `$VAR` for a variable that is set.

@@ -25,7 +25,12 @@ const BASES: [(&str, &str, Access, &str); 3] = [
         Access::Protect,
         "profiles decide what a sandbox may do, and hooks in them run outside",
     ),
-    ("XDG_STATE_HOME", ".local/state", Access::Protect, "the records of sandboxes, and what is trusted"),
+    (
+        "XDG_STATE_HOME",
+        ".local/state",
+        Access::Protect,
+        "the records of sandboxes, and what is trusted",
+    ),
     ("XDG_CACHE_HOME", ".cache", Access::Deny, "compiled plans are carried out as they are"),
 ];
 

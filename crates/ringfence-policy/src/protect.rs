@@ -341,8 +341,16 @@ pub const HOME: &[(&str, &str)] = &[
 
 /// Below the home as well: what is judged by its content, whoever grants it.
 pub const JUDGED: &[(&str, Guarded, &str)] = &[
-    (".claude.json", Guarded::Settings, "Claude Code starts the servers and trusts the projects it names"),
-    (".gemini/settings.json", Guarded::Settings, "Gemini CLI runs its hooks and starts the servers it names"),
+    (
+        ".claude.json",
+        Guarded::Settings,
+        "Claude Code starts the servers and trusts the projects it names",
+    ),
+    (
+        ".gemini/settings.json",
+        Guarded::Settings,
+        "Gemini CLI runs its hooks and starts the servers it names",
+    ),
     (".codex/skills", Guarded::Skills, "Codex follows them, scripts included"),
 ];
 

@@ -139,7 +139,9 @@ fn named(
 
 /// Whether every profile shows it: then there is nothing to say.
 fn covered_anyhow(path: &Path) -> bool {
-    ["/usr", "/etc", "/bin", "/lib", "/opt", "/dev", "/proc"].iter().any(|tree| path.starts_with(tree))
+    ["/usr", "/etc", "/bin", "/lib", "/opt", "/dev", "/proc"]
+        .iter()
+        .any(|tree| path.starts_with(tree))
 }
 
 /// The path of a `file:` address, its percent signs decoded.

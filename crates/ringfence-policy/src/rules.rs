@@ -5,8 +5,8 @@ use crate::files::{Real, Resolver};
 use crate::glob;
 use crate::key::Key;
 use crate::merge::{Entry, Merged};
-use crate::path::{Anchored, Bases, PathError, anchor};
 use crate::own::{self, Own};
+use crate::path::{Anchored, Bases, PathError, anchor};
 use crate::policy::{Access, Guarded, Made, PathRule, Policy, Source};
 use crate::resolve::Context;
 use crate::{guard, secrets, workspace};
@@ -56,7 +56,8 @@ pub(crate) fn resolve(
         own: Vec::new(),
     };
     for own in own::directories(&context.home, context.env) {
-        let real = rules.resolver.real(&own.path).map_or_else(|_| own.path.clone(), |real| real.path);
+        let real =
+            rules.resolver.real(&own.path).map_or_else(|_| own.path.clone(), |real| real.path);
         rules.own.push((own, real));
     }
     for entry in &merged.entries {
@@ -109,7 +110,8 @@ impl Rules<'_, '_> {
             let option = entry.key.option();
             let text = entry.text.to_string_lossy();
             let own = self.within_own(&anchored.path).is_some();
-            let grant = if own { String::new() } else { format!("; say {option} {text} to grant it") };
+            let grant =
+                if own { String::new() } else { format!("; say {option} {text} to grant it") };
             policy.warnings.push(format!(
                 "{directory} is not granted as the workspace, because {reason}{grant}"
             ));
@@ -210,7 +212,11 @@ impl Rules<'_, '_> {
     fn not_own(&self, entry: &Entry, path: &Path) -> Result<(), PolicyError> {
         match self.within_own(path) {
             Some(own) => {
-                let reason = format!("{} is ringfence's own, and never writable inside: {}", own.path.display(), own.reason);
+                let reason = format!(
+                    "{} is ringfence's own, and never writable inside: {}",
+                    own.path.display(),
+                    own.reason
+                );
                 Err(PolicyError::value(&self.merged.source(entry), reason))
             }
             None => Ok(()),

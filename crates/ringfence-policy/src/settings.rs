@@ -9,7 +9,62 @@
 use serde_json::{Map, Value};
 
 /// Words in the names of keys that make an agent run, trust, load or contact something.
-const WORDS: [&str; 54] = ["accept", "accepted", "agent", "agents", "allow", "allowed", "allowlist", "approval", "approvals", "approve", "approved", "autoapprove", "bypass", "cmd", "command", "commands", "dangerously", "directories", "endpoint", "env", "environment", "exec", "executable", "export", "extension", "extensions", "helper", "hook", "hooks", "host", "include", "marketplace", "marketplaces", "mcp", "mcpjson", "permission", "permissions", "plugin", "plugins", "program", "proxy", "refresh", "sandbox", "script", "server", "servers", "shell", "skill", "skills", "tool", "tools", "trust", "trusted", "url"];
+const WORDS: [&str; 54] = [
+    "accept",
+    "accepted",
+    "agent",
+    "agents",
+    "allow",
+    "allowed",
+    "allowlist",
+    "approval",
+    "approvals",
+    "approve",
+    "approved",
+    "autoapprove",
+    "bypass",
+    "cmd",
+    "command",
+    "commands",
+    "dangerously",
+    "directories",
+    "endpoint",
+    "env",
+    "environment",
+    "exec",
+    "executable",
+    "export",
+    "extension",
+    "extensions",
+    "helper",
+    "hook",
+    "hooks",
+    "host",
+    "include",
+    "marketplace",
+    "marketplaces",
+    "mcp",
+    "mcpjson",
+    "permission",
+    "permissions",
+    "plugin",
+    "plugins",
+    "program",
+    "proxy",
+    "refresh",
+    "sandbox",
+    "script",
+    "server",
+    "servers",
+    "shell",
+    "skill",
+    "skills",
+    "tool",
+    "tools",
+    "trust",
+    "trusted",
+    "url",
+];
 
 /// Parts that the agent fetches and throws away by itself.
 const CACHES: [&str; 4] =
@@ -50,9 +105,15 @@ pub fn judge(before: Option<&[u8]>, now: &[u8]) -> Judged {
     }
 }
 
-fn object(before: &Map<String, Value>, now: &mut Map<String, Value>, at: &str, kept: &mut Vec<String>) {
+fn object(
+    before: &Map<String, Value>,
+    now: &mut Map<String, Value>,
+    at: &str,
+    kept: &mut Vec<String>,
+) {
     let name = |key: &str| if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") };
-    let guarded: Vec<String> = now.keys().chain(before.keys()).filter(|key| runs(key)).cloned().collect();
+    let guarded: Vec<String> =
+        now.keys().chain(before.keys()).filter(|key| runs(key)).cloned().collect();
     for key in guarded {
         match (before.get(&key), now.get(&key)) {
             (Some(old), Some(new)) if old == new => {}
@@ -85,7 +146,13 @@ fn object(before: &Map<String, Value>, now: &mut Map<String, Value>, at: &str, k
     }
 }
 
-fn value(before: &Value, now: &mut Value, at: &str, kept: &mut Vec<String>, empty: &Map<String, Value>) {
+fn value(
+    before: &Value,
+    now: &mut Value,
+    at: &str,
+    kept: &mut Vec<String>,
+    empty: &Map<String, Value>,
+) {
     if !now.is_object() && holds_guarded(before) && !before.is_array() {
         kept.push(at.to_owned());
         *now = before.clone();
@@ -106,9 +173,9 @@ fn value(before: &Value, now: &mut Value, at: &str, kept: &mut Vec<String>, empt
 /// Whether a guarded key with something in it stands anywhere below.
 fn holds_guarded(value: &Value) -> bool {
     match value {
-        Value::Object(map) => {
-            map.iter().any(|(key, value)| runs(key) && !names_nothing(value) || holds_guarded(value))
-        }
+        Value::Object(map) => map
+            .iter()
+            .any(|(key, value)| runs(key) && !names_nothing(value) || holds_guarded(value)),
         _ => false,
     }
 }
@@ -171,7 +238,9 @@ mod tests {
 
     #[test]
     fn what_runs_nothing_may_change() {
-        let now = BEFORE.replace("3", "4").replace("\"history\": []", "\"history\": [{\"display\": \"hi\"}]");
+        let now = BEFORE
+            .replace("3", "4")
+            .replace("\"history\": []", "\"history\": [{\"display\": \"hi\"}]");
         assert_eq!(judge(Some(BEFORE.as_bytes()), now.as_bytes()), Judged::Harmless);
         let now = r#"{"oauthAccount": {"emailAddress": "ada@example.org"}, "mcpServers": {}, "theme": "dark"}"#;
         assert_eq!(judge(None, now.as_bytes()), Judged::Harmless);
@@ -221,7 +290,9 @@ mod tests {
     #[test]
     fn what_was_taken_out_comes_back() {
         let before = r#"{"permissions": {"deny": ["Read(.env)"]}, "projects": {"/a": {"mcpServers": {"x": {"command": "y"}}}}}"#;
-        for now in ["{}", r#"{"projects": {}}"#, r#"{"projects": 1}"#, r#"{"projects": {"/a": {}}}"#] {
+        for now in
+            ["{}", r#"{"projects": {}}"#, r#"{"projects": 1}"#, r#"{"projects": {"/a": {}}}"#]
+        {
             let (value, kept) = merged(before, now);
             assert_eq!(value["permissions"]["deny"][0], "Read(.env)", "{kept:?}");
             assert_eq!(value["projects"]["/a"]["mcpServers"]["x"]["command"], "y", "{now}");

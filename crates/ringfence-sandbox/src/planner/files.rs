@@ -53,7 +53,7 @@ pub(super) fn domain(
     // Where namespaces hold signals and sockets, the commands of one session (`exec`), each in a
     // domain of its own, are to reach each other as they would without a sandbox.
     let scoped = abi >= 6 && relied_on(Layer::LandlockScope);
-        let ports = confined(planning, tier).then(Vec::new);
+    let ports = confined(planning, tier).then(Vec::new);
     Ok(Some(Landlock { abi, files, ports, scoped }))
 }
 

@@ -16,7 +16,7 @@ mod metadata;
 mod network;
 mod programs;
 mod protected;
-mod publish;
+
 mod sessions;
 mod streams;
 mod terminal;
