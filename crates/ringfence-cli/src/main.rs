@@ -14,7 +14,6 @@ mod libraries;
 mod monitor;
 mod options;
 mod overlay;
-mod overlay;
 mod plan;
 mod profiles;
 mod record;
