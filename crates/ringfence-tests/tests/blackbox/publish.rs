@@ -1,0 +1,180 @@
+//! `--publish`: the host connects in, and what the program was given for it opens nothing else.
+
+use ringfence_tests::{Person, Place, Tier, everybody};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+/// A port of the host's loopback that nobody uses.
+fn free() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Serves one connection, and says `ready` when it can.
+const SERVER: &str = "
+import socket, sys
+server = socket.socket()
+server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+server.bind(('127.0.0.1', int(sys.argv[1])))
+server.listen()
+print('ready', server.getsockname()[0], flush=True)
+client, _ = server.accept()
+client.sendall(b'served ' + client.recv(16))
+client.close()
+";
+
+fn asks(port: u16) -> String {
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.write_all(b"host").unwrap();
+    let mut text = String::new();
+    client.read_to_string(&mut text).unwrap();
+    text
+}
+
+fn python(place: &Place) -> bool {
+    place.has("python3", "--version")
+}
+
+#[test]
+fn the_host_connects_in_to_what_is_published_and_to_nothing_else() {
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        let (host, inside) = (free(), 7001);
+        let publish = format!("{host}:{inside}");
+        let argv = ["python3", "-c", SERVER, &inside.to_string()];
+        let mut running = place.start(&["--publish", &publish], &argv);
+        running.printed("ready");
+        assert_eq!(asks(host), "served host");
+        running.finish().ends(0);
+        // Without it the same server is the sandbox's own.
+        let mut running = place.start(&[], &argv);
+        running.printed("ready");
+        assert!(TcpStream::connect(("127.0.0.1", host)).is_err());
+        assert!(TcpStream::connect(("127.0.0.1", inside)).is_err());
+        drop(running);
+    });
+}
+
+#[test]
+fn programs_inside_reach_the_published_port_too() {
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        let publish = format!("{}:7002", free());
+        let script = format!(
+            "import threading\n{}",
+            SERVER.replace(
+                "client, _ = server.accept()",
+                "
+def ask():
+    own = socket.create_connection(('127.0.0.1', 7002)); own.sendall(b'inside')
+    print(own.recv(32).decode())
+asking = threading.Thread(target=ask); asking.start()
+client, _ = server.accept()"
+            )
+        ) + "asking.join()";
+        let ended = place.run(&["--publish", &publish], &["python3", "-c", &script, "7002"]);
+        ended.ends(0).prints("served inside");
+    });
+}
+
+/// Tries to use the listener, and a connection that it accepted, for something else. The last line
+/// tells what the tries came to.
+const ESCAPES: &str = "
+import errno, socket, sys, threading, os
+port, witness = int(sys.argv[1]), ('127.0.0.1', int(sys.argv[2]))
+AF_UNSPEC = bytes(16)
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+def unspec(s): return libc.connect(s.fileno(), AF_UNSPEC, 16)
+def serve():
+    s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(('127.0.0.1', port)); s.listen(); return s
+ended = []
+def attempt(name, act):
+    try: act(); ended.append(name + ' done')
+    except OSError as e: ended.append(name + ' ' + errno.errorcode[e.errno])
+listener = serve()
+print('ready', flush=True)
+accepted, _ = listener.accept()
+accepted.setblocking(False)
+unspec(accepted); accepted.close
+attempt('accepted-connect', lambda: accepted.connect(witness))
+attempt('accepted-fastopen', lambda: accepted.sendto(b'x', socket.MSG_FASTOPEN, witness))
+attempt('accepted-bind', lambda: accepted.bind(('127.0.0.1', 0)))
+attempt('accepted-listen', lambda: accepted.listen())
+listener.setblocking(False)
+try: listener.shutdown(socket.SHUT_RDWR)
+except OSError: pass
+attempt('listener-connect', lambda: listener.connect(witness))
+unspec(listener)
+attempt('unspec-connect', lambda: listener.connect(witness))
+# The number changes under the call.
+mine, going = socket.socket(), True
+def swap():
+    other = socket.socket(); spare = os.dup(mine.fileno())
+    while going:
+        os.dup2(listener.fileno(), mine.fileno()); os.dup2(spare, mine.fileno())
+thread = threading.Thread(target=swap); thread.start()
+for _ in range(300):
+    try: mine.connect(witness)
+    except OSError: pass
+going = False; thread.join()
+shared = socket.socket(socket.AF_UNIX)
+attempt('shared-bind', lambda: shared.bind('shared.sock'))
+attempt('shared-connect', lambda: shared.connect('host.sock'))
+private = socket.socket(socket.AF_UNIX)
+attempt('private-bind', lambda: private.bind('/tmp/private.sock'))
+print(' '.join(ended), flush=True)
+";
+
+#[test]
+fn a_socket_of_the_host_serves_its_port_alone() {
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        let witness = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = witness.local_addr().unwrap();
+        let port = free();
+        let _host = std::os::unix::net::UnixListener::bind(place.project("host.sock")).unwrap();
+        place.person.owns(&place.project("host.sock"));
+        let (port_text, to_text) = (port.to_string(), to.port().to_string());
+        let argv = ["python3", "-c", ESCAPES, &port_text, &to_text];
+        let mut running = place.start(&["-w", ".", "--publish", &port_text], &argv);
+        running.printed("ready");
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let ended = running.finish();
+        ended.ends(0).prints("private-bind done");
+        // Whoever comes later is the first whom the witness sees.
+        let control = TcpStream::connect(to).unwrap();
+        assert_eq!(witness.accept().unwrap().1, control.local_addr().unwrap());
+        if place.person != Person::Root {
+            for refused in [
+                "accepted-connect EACCES",
+                "accepted-fastopen EPERM",
+                "accepted-listen EACCES",
+                "listener-connect EACCES",
+                "unspec-connect EACCES",
+                "shared-bind EACCES",
+                "shared-connect EACCES",
+            ] {
+                ended.prints(refused);
+            }
+        }
+        drop(client);
+        // The control: without a sandbox the same ways lead to the witness.
+        let words: Vec<String> =
+            argv.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
+        let mut outside = place.shell_start(&words.join(" "));
+        outside.printed("ready");
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let peer = witness.accept().unwrap().1;
+        assert_ne!(peer, control.local_addr().unwrap());
+        outside.finish().prints("shared-connect done");
+        drop(client);
+        let _ = std::fs::remove_file(place.project("shared.sock"));
+    });
+}
