@@ -21,4 +21,5 @@ pub mod program;
 pub mod search;
 pub mod shell;
 pub mod supplies;
+pub mod watch;
 pub mod words;

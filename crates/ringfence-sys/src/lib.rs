@@ -26,6 +26,7 @@ pub mod signal;
 pub mod socket;
 pub mod terminal;
 pub mod unix;
+pub mod watch;
 
 pub use syscalls::{Errno, Sysno};
 

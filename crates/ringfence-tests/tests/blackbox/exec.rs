@@ -281,18 +281,23 @@ fn a_terminal_is_one_inside_too() {
             "{rf} exec one -- sh -c 'test -t 0 && test -t 1 && stty size && echo al''l'"
         ));
         assert!(terminal.shows("\nall").contains("24 80"));
+        terminal.shows("ready> ");
         // Ctrl-C ends the command, and the shell's list with it.
         terminal
             .line(&format!("{rf} exec one -- sh -c 'echo star''ted; exec sleep 1000'; echo never"));
         terminal.shows("\nstarted");
         terminal.types("\x03");
+        // What is typed before the prompt is back is still the command's.
+        terminal.shows("ready> ");
         terminal.line("echo co''de $?");
         assert!(!terminal.shows("\ncode 130").contains("\nnever"));
+        terminal.shows("ready> ");
         // An interactive shell has job control.
         terminal.line(&format!("{rf} exec one -- bash --norc -i"));
         terminal.line("PS1='in''side> '");
         terminal.shows("inside> ");
-        terminal.line("sleep 1000");
+        terminal.line("sh -c 'echo sle''eps; exec sleep 1000'");
+        terminal.shows("\nsleeps");
         terminal.types("\x1a");
         terminal.shows("Stopped");
         terminal.line("kill %1; echo ji''bs");

@@ -8,6 +8,7 @@ mod faults;
 mod files;
 mod hostile;
 mod information;
+mod inspection;
 mod kernel_calls;
 mod libraries;
 mod lifetime;

@@ -1,0 +1,169 @@
+//! Watching a run: which files, programs and sockets it names.
+//!
+//! The calls that name something are announced to us before the kernel carries them out, and go
+//! on as they were made: nothing is decided here, the sandbox around the run does that. So what
+//! is recorded is what the program asked for, whether or not it got it.
+
+mod observed;
+mod process;
+
+pub use observed::{Act, Observed, Use};
+
+use process::Processes;
+use ringfence_sys as sys;
+use std::os::fd::AsFd;
+use std::process::{Command, ExitStatus};
+use sys::notify::{self, Notification};
+use sys::{Errno, Sysno, caller};
+
+/// The calls that name a file, a program or a socket, and where: the argument that is the
+/// directory (none: the current one), the one that is the path, and what is done.
+const CALLS: [(&str, Option<usize>, usize, Act); 31] = [
+    ("execve", None, 0, Act::Execute),
+    ("execveat", Some(0), 1, Act::Execute),
+    ("open", None, 0, Act::Read),
+    ("openat", Some(0), 1, Act::Read),
+    ("openat2", Some(0), 1, Act::Read),
+    ("creat", None, 0, Act::Write),
+    ("truncate", None, 0, Act::Write),
+    ("mkdir", None, 0, Act::Write),
+    ("mkdirat", Some(0), 1, Act::Write),
+    ("mknod", None, 0, Act::Write),
+    ("mknodat", Some(0), 1, Act::Write),
+    ("rmdir", None, 0, Act::Write),
+    ("unlink", None, 0, Act::Write),
+    ("unlinkat", Some(0), 1, Act::Write),
+    ("symlink", None, 1, Act::Write),
+    ("symlinkat", Some(1), 2, Act::Write),
+    ("link", None, 1, Act::Write),
+    ("linkat", Some(2), 3, Act::Write),
+    ("rename", None, 1, Act::Write),
+    ("renameat", Some(2), 3, Act::Write),
+    ("renameat2", Some(2), 3, Act::Write),
+    ("chmod", None, 0, Act::Write),
+    ("fchmodat", Some(0), 1, Act::Write),
+    ("fchmodat2", Some(0), 1, Act::Write),
+    ("chown", None, 0, Act::Write),
+    ("lchown", None, 0, Act::Write),
+    ("fchownat", Some(0), 1, Act::Write),
+    ("setxattr", None, 0, Act::Write),
+    ("lsetxattr", None, 0, Act::Write),
+    ("connect", None, 1, Act::Connect),
+    ("bind", None, 1, Act::Bind),
+];
+
+/// Runs a command to its end and watches what runs in the sandbox that it makes.
+///
+/// # Errors
+/// The kernel has no notification; the command cannot be started.
+pub fn run(command: Command) -> std::io::Result<(ExitStatus, Observed)> {
+    let error = |errno: Errno| std::io::Error::from_raw_os_error(errno.into_raw());
+    let known = CALLS.iter().filter_map(|call| Some((call.0.parse::<Sysno>().ok()?, call)));
+    let known: Vec<_> = known.collect();
+    let calls: Vec<Sysno> = known.iter().map(|(call, _)| *call).collect();
+    let watched = sys::watch::start(command, &calls).map_err(error)?;
+    let listener = watched.listener.as_fd();
+    let mut observed = Observed::default();
+    let mut processes = Processes::default();
+    while let Some(waits) = next(listener).map_err(error)? {
+        let call = known.iter().find(|(call, _)| *call as i32 == waits.call);
+        if let Some((_, (name, directory, path, act))) = call {
+            let named = Named { name, directory: *directory, path: *path, act: *act };
+            record(listener, &waits, &named, &mut processes, &mut observed);
+        }
+        // Killed meanwhile: nobody waits for the answer.
+        let _ = notify::go_on(listener, waits.id);
+    }
+    observed.processes = processes.count();
+    let end = watched.end.join().map_err(|_| std::io::Error::other("the watcher broke"))?;
+    Ok((end?, observed))
+}
+
+/// The next call; nothing when no process is watched any more.
+fn next(listener: std::os::fd::BorrowedFd<'_>) -> sys::Result<Option<Notification>> {
+    loop {
+        match sys::watch::wait(listener) {
+            Err(Errno::EINTR) => continue,
+            Err(errno) => return Err(errno),
+            Ok(false) => return Ok(None),
+            Ok(true) => {}
+        }
+        match notify::receive(listener) {
+            Err(Errno::ENOENT | Errno::EINTR) => {}
+            other => return other.map(Some),
+        }
+    }
+}
+
+struct Named {
+    name: &'static str,
+    directory: Option<usize>,
+    path: usize,
+    act: Act,
+}
+
+fn record(
+    listener: std::os::fd::BorrowedFd<'_>,
+    call: &Notification,
+    named: &Named,
+    processes: &mut Processes,
+    observed: &mut Observed,
+) {
+    let thread = call.thread;
+    if !processes.is_inside(thread, named.act == Act::Execute) {
+        return;
+    }
+    if matches!(named.act, Act::Connect | Act::Bind) {
+        let length = (call.arguments[2] as usize).min(128);
+        let mut bytes = vec![0; length];
+        let read = caller::read_memory(listener, call, call.arguments[1], &mut bytes);
+        if let Ok(length) = read {
+            let by = processes.name(thread);
+            observed.address(named.act, &bytes[..length], by);
+        }
+        return;
+    }
+    let Ok(text) = caller::read_text(listener, call, call.arguments[named.path]) else { return };
+    let directory = named.directory.map(|at| call.arguments[at] as i32);
+    let Some(path) = process::path(thread, directory, text.as_bytes()) else { return };
+    let act = match named.name {
+        "open" => opened(call.arguments[1]),
+        "openat" => opened(call.arguments[2]),
+        "openat2" => {
+            let mut flags = [0; 8];
+            match caller::read_memory(listener, call, call.arguments[2], &mut flags) {
+                Ok(8) => opened(u64::from_ne_bytes(flags)),
+                _ => Act::Read,
+            }
+        }
+        _ => named.act,
+    };
+    let by = processes.name(thread);
+    observed.path(act, &path, by);
+    if named.name.starts_with("rename")
+        && let Ok(old) = caller::read_text(
+            listener,
+            call,
+            call.arguments[named.path - named.directory.map_or(1, |_| 2)],
+        )
+        && let Some(old) = process::path(
+            thread,
+            named.directory.map(|at| call.arguments[at - 2] as i32),
+            old.as_bytes(),
+        )
+    {
+        observed.path(Act::Write, &old, by);
+    }
+    if named.act == Act::Execute {
+        processes.executes(thread, &path);
+    }
+}
+
+/// Whether flags of `open(2)` ask for writing.
+fn opened(flags: u64) -> Act {
+    const WRITE_ONLY: u64 = 1;
+    const READ_WRITE: u64 = 2;
+    const CREATE: u64 = 0o100;
+    const TRUNCATE: u64 = 0o1000;
+    if flags & (WRITE_ONLY | READ_WRITE | CREATE | TRUNCATE) == 0 { Act::Read } else { Act::Write }
+}

@@ -1,0 +1,131 @@
+//! What was seen: each thing once, with how often and by which programs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The most different things that are kept; more are counted as lost.
+const MOST: usize = 200_000;
+
+/// What is done with a thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Act {
+    /// Opened for reading, or listed.
+    Read,
+    /// Opened for writing, made, changed or removed.
+    Write,
+    /// Executed.
+    Execute,
+    /// Connected to.
+    Connect,
+    /// Bound.
+    Bind,
+}
+
+/// How often, and by whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// How often.
+    pub count: u64,
+    /// By which programs.
+    pub by: BTreeSet<String>,
+}
+
+impl Use {
+    /// Once more.
+    pub fn add(&mut self, by: &str) {
+        self.count += 1;
+        if !self.by.contains(by) {
+            self.by.insert(by.to_owned());
+        }
+    }
+
+    /// Takes another one in.
+    pub fn join(&mut self, other: &Use) {
+        self.count += other.count;
+        self.by.extend(other.by.iter().cloned());
+    }
+}
+
+/// Everything that was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Files and directories.
+    pub paths: BTreeMap<(PathBuf, Act), Use>,
+    /// Unix sockets that were connected to, by path.
+    pub sockets: BTreeMap<PathBuf, Use>,
+    /// Addresses that were connected to, or bound.
+    pub addresses: BTreeMap<(Act, IpAddr, u16), Use>,
+    /// Programs that were executed.
+    pub processes: u64,
+    /// Things that were too many.
+    pub lost: u64,
+}
+
+impl Observed {
+    /// A file was named.
+    pub fn path(&mut self, act: Act, path: &Path, by: &str) {
+        if self.paths.len() >= MOST {
+            self.lost += 1;
+            return;
+        }
+        self.paths.entry((path.to_owned(), act)).or_default().add(by);
+    }
+
+    /// An address was named, in the kernel's form (`struct sockaddr`).
+    pub fn address(&mut self, act: Act, bytes: &[u8], by: &str) {
+        const UNIX: u16 = 1;
+        const INET: u16 = 2;
+        const INET6: u16 = 10;
+        let Some((family, rest)) = bytes.split_first_chunk::<2>() else { return };
+        let port = rest.first_chunk::<2>().map(|port| u16::from_be_bytes(*port));
+        let address: Option<IpAddr> = match u16::from_ne_bytes(*family) {
+            UNIX => {
+                let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
+                let path = Path::new(OsStr::from_bytes(&rest[..end]));
+                // Abstract ones have no path; they stay inside.
+                if act == Act::Connect && path.is_absolute() && self.sockets.len() < MOST {
+                    self.sockets.entry(path.to_owned()).or_default().add(by);
+                }
+                None
+            }
+            INET => rest.get(2..6).and_then(|ip| <[u8; 4]>::try_from(ip).ok()).map(Into::into),
+            INET6 => rest.get(6..22).and_then(|ip| <[u8; 16]>::try_from(ip).ok()).map(Into::into),
+            _ => None,
+        };
+        if let (Some(address), Some(port)) = (address, port)
+            && self.addresses.len() < MOST
+        {
+            self.addresses.entry((act, address.to_canonical(), port)).or_default().add(by);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_in_the_kernels_form() {
+        let mut observed = Observed::default();
+        let mut bytes = 2u16.to_ne_bytes().to_vec();
+        bytes.extend([1, 187, 192, 0, 2, 1]);
+        bytes.extend([0; 8]);
+        observed.address(Act::Connect, &bytes, "a");
+        let mut unix = 1u16.to_ne_bytes().to_vec();
+        unix.extend(b"/run/x.sock\0junk");
+        observed.address(Act::Connect, &unix, "b");
+        for length in 0..8 {
+            observed.address(Act::Bind, &bytes[..length], "short");
+        }
+        let found: Vec<_> =
+            observed.addresses.keys().map(|(_, ip, port)| (ip.to_string(), *port)).collect();
+        assert_eq!(found, [("192.0.2.1".to_owned(), 443)]);
+        assert_eq!(
+            observed.sockets.keys().next().map(PathBuf::as_path),
+            Some(Path::new("/run/x.sock"))
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! Who made a call, and what the names in it stand for.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+const AT_FDCWD: i32 = -100;
+
+/// The processes that were seen.
+#[derive(Debug, Default)]
+pub(super) struct Processes {
+    known: HashMap<u32, Known>,
+    /// How deep our own PID namespace is.
+    depth: Option<usize>,
+    /// The command has been executed: what was before is the sandbox being built.
+    started: bool,
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    inside: bool,
+    name: String,
+}
+
+impl Processes {
+    /// Whether a thread belongs to what runs in the sandbox, and not to the sandbox itself.
+    pub fn is_inside(&mut self, thread: u32, executes: bool) -> bool {
+        let own = *self.depth.get_or_insert_with(|| numbers(std::process::id()).len());
+        let known = self.known.entry(thread).or_insert_with(|| {
+            let numbers = numbers(thread);
+            let inside = numbers.len() > own && numbers.last() != Some(&1);
+            Known { inside, name: String::new() }
+        });
+        if known.inside && executes && !self.started {
+            self.started = true;
+        }
+        known.inside && self.started
+    }
+
+    /// The name of the program that a thread runs.
+    pub fn name(&mut self, thread: u32) -> &str {
+        let known = self.known.entry(thread).or_insert(Known { inside: true, name: String::new() });
+        if known.name.is_empty() {
+            let text = std::fs::read_to_string(format!("/proc/{thread}/comm")).unwrap_or_default();
+            known.name = text.trim_end().to_owned();
+        }
+        &known.name
+    }
+
+    /// A thread executes a program.
+    pub fn executes(&mut self, thread: u32, path: &Path) {
+        self.count += 1;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.known.insert(thread, Known { inside: true, name });
+    }
+
+    /// How many programs were executed.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+/// The numbers of a process in each PID namespace, ours first.
+fn numbers(thread: u32) -> Vec<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    line.unwrap_or_default().split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// The absolute path that a thread names, without `.` and `..`.
+pub(super) fn path(thread: u32, directory: Option<i32>, text: &[u8]) -> Option<PathBuf> {
+    let named = Path::new(OsStr::from_bytes(text));
+    if text.is_empty() {
+        return None;
+    }
+    if named.is_absolute() {
+        return Some(normal(named));
+    }
+    let base = match directory {
+        None | Some(AT_FDCWD) => format!("/proc/{thread}/cwd"),
+        Some(number) => format!("/proc/{thread}/fd/{number}"),
+    };
+    let base = std::fs::read_link(base).ok().filter(|base| base.is_absolute())?;
+    Some(normal(&base.join(named)))
+}
+
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => normal.push(name),
+            Component::ParentDir => _ = normal.pop(),
+            _ => {}
+        }
+    }
+    normal
+}

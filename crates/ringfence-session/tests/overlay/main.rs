@@ -1,0 +1,7 @@
+//! Layers made by hand, as the kernel makes them, and what a commit does with them.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod commit;
+mod conflict;
+mod killed;
+mod world;

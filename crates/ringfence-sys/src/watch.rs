@@ -1,0 +1,96 @@
+//! Starts a program of which some calls are announced to a watcher before the kernel carries
+//! them out (seccomp_unotify(2)): for learning, where everything goes on as it was made.
+
+use crate::fd::socket_pair;
+use crate::seccomp::{Instruction, Program};
+use crate::socket::{receive_with, send_with};
+use crate::{Errno, Result, Sysno, sys};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus};
+use std::thread::{self, JoinHandle};
+
+/// `SECCOMP_IOCTL_NOTIF_SET_FLAGS` and `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP` (Linux 6.6).
+const SET_FLAGS: u32 = 0x4008_2104;
+const SYNC_WAKE_UP: u64 = 1;
+
+const RETURN_ALLOW: u32 = 0x7fff_0000;
+const RETURN_NOTIFY: u32 = 0x7fc0_0000;
+
+/// A program that is watched.
+#[derive(Debug)]
+pub struct Watched {
+    /// Where its calls are announced; hung up when nothing runs under the filter any more.
+    pub listener: OwnedFd,
+    /// Waits for its end.
+    pub end: JoinHandle<std::io::Result<ExitStatus>>,
+}
+
+/// The filter that announces these calls and lets all others through by their number alone.
+fn filter(calls: &[Sysno]) -> Program {
+    let load = |offset| Instruction { code: 0x20, jump_true: 0, jump_false: 0, operand: offset };
+    let equal =
+        |operand, jump_true, jump_false| Instruction { code: 0x15, jump_true, jump_false, operand };
+    let give = |operand| Instruction { code: 0x06, jump_true: 0, jump_false: 0, operand };
+    // Programs of another architecture are not watched: the sandbox's own filter refuses them.
+    let mut program =
+        vec![load(4), equal(crate::seccomp::AUDIT_ARCH, 1, 0), give(RETURN_ALLOW), load(0)];
+    for call in calls {
+        program.push(equal(*call as u32, 0, 1));
+        program.push(give(RETURN_NOTIFY));
+    }
+    program.push(give(RETURN_ALLOW));
+    Program(program)
+}
+
+/// Starts a command; each of these calls, of it and of all that it starts, waits on the listener
+/// for an answer.
+///
+/// # Errors
+/// The kernel has no notification, or a filter with a listener is in force already (`EBUSY`).
+pub fn start(mut command: Command, calls: &[Sysno]) -> Result<Watched> {
+    let program = filter(calls);
+    let (ours, theirs) = socket_pair()?;
+    let child_end = theirs.as_raw_fd();
+    let confine = move || {
+        // SAFETY: takes numbers only.
+        unsafe { sys!(prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.map_err(io)?;
+        let listener = program.install_with_listener().map_err(io)?;
+        // SAFETY: the socket is open in the child until it executes.
+        let socket = unsafe { BorrowedFd::borrow_raw(child_end) };
+        send_with(socket, b"L", &[listener.as_fd()]).map_err(io)
+    };
+    // SAFETY: between fork and exec only system calls are made, on memory made before.
+    unsafe { command.pre_exec(confine) };
+    // Executing is a watched call itself: it waits for the answers that our caller gives.
+    let end = thread::spawn(move || {
+        let started = command.spawn();
+        drop(theirs);
+        started?.wait()
+    });
+    let mut letter = [0; 1];
+    let received = receive_with(ours.as_fd(), &mut letter, true);
+    let (_, mut passed) = received?;
+    let listener = passed.pop().ok_or(Errno::EPERM)?;
+    // The waiting side runs where the calling one was: no other processor must be woken. Older
+    // kernels do without.
+    // SAFETY: the flags are passed by value.
+    let _ = unsafe { sys!(ioctl, listener.as_raw_fd(), SET_FLAGS, SYNC_WAKE_UP) };
+    Ok(Watched { listener, end })
+}
+
+fn io(errno: Errno) -> std::io::Error {
+    std::io::Error::from_raw_os_error(errno.into_raw())
+}
+
+/// Waits for a call to be announced; false when nothing is watched any more.
+///
+/// # Errors
+/// `EINTR`, and the kernel's.
+pub fn wait(listener: BorrowedFd<'_>) -> Result<bool> {
+    let mut entry = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let (entry_at, none) = (&raw mut entry, std::ptr::null::<u8>());
+    // SAFETY: the pointer is to one entry; no time and no mask are given.
+    unsafe { sys!(ppoll, entry_at, 1, none, none, 0) }?;
+    Ok(entry.revents & libc::POLLIN != 0)
+}
