@@ -150,7 +150,10 @@ pub(super) fn of(layer: &Layer<'_>, changes: &[&Change]) -> Result<Vec<Step>> {
         }
         make.push(step(act, before, false, mode));
     }
-    dress.reverse();
+    // Changes come by path; what is in a directory goes before it.
+    for backwards in [&mut way, &mut remove, &mut dress] {
+        backwards.reverse();
+    }
     way.extend(make);
     way.extend(remove);
     way.extend(dress);

@@ -307,7 +307,6 @@ fn a_terminal_is_one_inside_too() {
         assert!(terminal.shows("\ndone").contains("40 132"));
         terminal.line("exit 9");
         terminal.code(9);
-        terminal.shows("ready> ");
         // The terminal is as before.
         terminal.line("stty -a; echo e''nd");
         let settings = terminal.shows("\nend");

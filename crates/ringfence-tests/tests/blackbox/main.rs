@@ -8,6 +8,7 @@ mod faults;
 mod files;
 mod hostile;
 mod information;
+mod inspection;
 mod kernel_calls;
 mod libraries;
 mod lifetime;
@@ -16,7 +17,7 @@ mod metadata;
 mod network;
 mod programs;
 mod protected;
-
+mod publish;
 mod sessions;
 mod streams;
 mod terminal;

@@ -1,0 +1,288 @@
+//! Which requests pass, and what becomes of credentials.
+
+use super::{SECRET, Server, host, inject, rule, run, script};
+use ringfence_tests::{Place, Tier, everybody};
+
+/// The status that curl got for each of its arguments' requests.
+const STATUS: &str = "curl -sS -o /dev/null -w '%{http_code} %{http_version}\\n'";
+
+#[test]
+fn only_the_requests_that_rules_name_pass() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::secure();
+        let (get, post) = (rule(&server, "GET,HEAD", "/echo/*"), rule(&server, "POST", "/echo/in"));
+        let options = ["--http", get.as_str(), "--http", post.as_str()];
+        let asked = format!(
+            "set -e; for v in --http1.1 --http2; do
+             {STATUS} $v $U/echo/a; {STATUS} $v -I $U/echo/a; {STATUS} $v -d x $U/echo/in
+             {STATUS} $v $U/other; {STATUS} $v -d x $U/echo/a; {STATUS} $v -X DELETE $U/echo/a
+             {STATUS} $v --path-as-is $U/echo/../other; {STATUS} $v $U/echo/%2e%2e/other
+             {STATUS} $v $U/echo%2fa; {STATUS} $v -H 'X-HTTP-Method-Override: DELETE' -d x $U/echo/in
+             {STATUS} $v -H 'X-Original-URL: /other' $U/echo/a
+             {STATUS} $v -H 'Host: example.org' $U/echo/a; {STATUS} $v -X TRACE $U/echo/a; done"
+        );
+        let seen = script(place, &server, &options, &asked).well();
+        let versions = |version| {
+            let good = format!("200 {version}\n").repeat(3);
+            let bad = format!("403 {version}\n").repeat(10);
+            good + &bad
+        };
+        assert_eq!(seen + "\n", versions("1.1") + &versions("2"));
+    });
+}
+
+#[test]
+fn every_request_of_a_connection_is_looked_at() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::secure();
+        let get = rule(&server, "GET", "/echo/*");
+        // One curl, one connection: `num_connects` is 0 from the second request on.
+        let asked = "curl -sS -o /dev/null -w '%{http_code} %{num_connects}\\n' --http1.1 \
+                     $U/echo/1 -o /dev/null $U/other -o /dev/null $U/echo/2";
+        let seen = script(place, &server, &["--http", &get], asked).well();
+        assert_eq!(seen, "200 1\n403 0\n200 0");
+    });
+}
+
+#[test]
+fn a_refusal_says_what_to_type_and_why_says_the_same() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::secure();
+        let get = rule(&server, "GET", "/echo/*");
+        let seen = script(place, &server, &["--http", &get], "curl -sS -X PUT $U/echo/a/../b");
+        let remedy = format!("--http 'PUT localhost:{}/echo/b'", server.port);
+        let text = seen.well();
+        assert!(text.starts_with("ringfence: ") && text.contains(&remedy), "{text}");
+        let url = format!("https://localhost:{}/echo/a/../b", server.port);
+        for (method, code) in [("PUT", 1), ("GET", 0)] {
+            let why = ["why", "--http", &get, "--", "http", method, &url];
+            place.ringfence(why).ends(code);
+        }
+        let both = ["--http", get.as_str(), "--http", &remedy[8..remedy.len() - 1]];
+        script(place, &server, &both, "curl -sSf -X PUT $U/echo/a/../b").ends(0);
+    });
+}
+
+#[test]
+fn the_path_that_was_judged_is_the_path_that_is_sent() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::secure();
+        let get = rule(&server, "GET", "/echo/*");
+        let asked = "curl -sSf --path-as-is \"$U/x/..//echo/./%61?q=/../%2e\" | head -1";
+        let seen = script(place, &server, &["--http", &get], asked).well();
+        assert_eq!(seen, "GET /echo/a?q=/../%2e HTTP/1.1".replace("1.1", "2.0"));
+    });
+}
+
+#[test]
+fn plain_http_is_looked_at_too() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::plain();
+        let get = rule(&server, "GET", "/echo/*");
+        let asked = format!("U=http${{U#https}}; {STATUS} $U/echo/a $U/x; curl -sS -d x $U/echo/a");
+        let asked = asked.replace("$U/x;", "-o /dev/null $U/x;");
+        let seen = script(place, &server, &["--http", &get], &asked).well();
+        assert!(seen.starts_with("200 1.1\n403 1.1\nringfence: "), "{seen}");
+    });
+}
+
+#[test]
+fn a_credential_is_put_in_and_never_seen_inside() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::secure();
+        let rule = inject(&server, "Authorization=Bearer {env:TOKEN}");
+        let host = host(&server);
+        let options = ["-n", host.as_str(), "--inject", rule.as_str(), "-e", "TOKEN"];
+        // What the program sends by this name is replaced, however often it is there.
+        let asked = "curl -sSf -H 'Authorization: mine' -H 'authorization: too' $U/echo/x";
+        let seen = script(place, &server, &options, asked).well();
+        let sent: Vec<_> = seen.lines().filter(|line| line.starts_with("auth")).collect();
+        assert_eq!(sent, [format!("authorization: Bearer {SECRET}")]);
+        // The body of an echo is the server's to send; headers come without it.
+        let asked = "curl -sSi $U/redirect; env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null \
+                     | tr '\\0' '\\n'; set";
+        let ended = script(place, &server, &options, asked);
+        let seen = ended.well();
+        assert!(seen.contains("[redacted by ringfence]") && seen.contains("RINGFENCE=1"), "{seen}");
+        assert!(!seen.contains(SECRET) && !ended.err.contains(SECRET), "{seen}");
+        // The control: it is in the caller's environment, and a program finds it there.
+        let control = place.command("env").env("TOKEN", SECRET).output().unwrap();
+        assert!(String::from_utf8_lossy(&control.stdout).contains(SECRET));
+    });
+}
+
+#[test]
+fn credentials_come_from_files_commands_and_descriptors() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::secure();
+        let file = place.file("home/project/token", format!("{SECRET}\n"));
+        let host = host(&server);
+        let file_rule = inject(&server, &format!("X-File=file:{}", file.display()));
+        let command_rule = inject(&server, "X-Command={cmd:printf from-a-command} suffix");
+        let options =
+            ["-n", host.as_str(), "--inject", file_rule.as_str(), "--inject", &command_rule];
+        let asked = "curl -sSf $U/echo/x | grep '^x-'; cat token; echo $?; ls token; \
+                     echo changed > token; echo $?";
+        let ended = script(place, &server, &options, asked);
+        let seen = ended.text();
+        assert!(
+            seen.starts_with(&format!("x-command: from-a-command suffix\nx-file: {SECRET}\n1\n")),
+            "{seen}"
+        );
+        assert!(seen.ends_with('1') && ended.err.contains("denied"), "{seen}{}", ended.err);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{SECRET}\n"));
+        let text = format!(
+            "U=https://localhost:{port}; export SSL_CERT_FILE={ca}; exec 7<{file}
+             $RF -n localhost:{port} --inject 'localhost:{port} X-Open=fd:7' -- \
+             sh -c \"curl -sSf $U/echo/x | grep x-open; cat <&7\"",
+            port = server.port,
+            ca = place.text("authority.pem"),
+            file = file.display()
+        );
+        let ended = place.shell(&text);
+        assert_eq!(ended.text(), format!("x-open: {SECRET}"), "{}", ended.err);
+        assert!(
+            ended.err.contains("Bad file descriptor") || ended.err.contains("7"),
+            "{}",
+            ended.err
+        );
+    });
+}
+
+#[test]
+fn a_credential_that_cannot_be_had_is_a_refusal_before_anything_runs() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::secure();
+        let host = host(&server);
+        for (source, word) in [
+            ("env:RINGFENCE_UNSET", "RINGFENCE_UNSET is not set"),
+            ("file:/nonexistent/token", "/nonexistent/token"),
+            ("cmd:exit 3", "exit status: 3"),
+            ("cmd:true", "empty"),
+            ("fd:99", "descriptor 99 is not open"),
+        ] {
+            let rule = inject(&server, &format!("X-Key={source}"));
+            let made = place.project("made");
+            let ended = run(
+                place,
+                &server,
+                &["-n", &host, "--inject", &rule],
+                &["touch", made.to_str().unwrap()],
+            );
+            ended.ends(125).says(word);
+            assert!(!made.exists(), "{source}");
+        }
+    });
+}
+
+#[test]
+fn credentials_do_not_go_to_other_hosts_nor_in_the_clear() {
+    everybody(Tier::Namespace, |place| {
+        let (server, plain) = (Server::secure(), Server::plain());
+        let rules = [inject(&server, "Authorization=env:TOKEN"), host(&server), host(&plain)];
+        let options = ["--inject", &rules[0], "-n", &rules[1], "-n", &rules[2]];
+        let asked = format!("curl -sSf http://localhost:{}/echo/x", plain.port);
+        let seen = script(place, &server, &options, &asked).well();
+        assert!(seen.starts_with("GET /echo/x") && !seen.contains(SECRET), "{seen}");
+        // Named with its port it is the user's own word.
+        let own = inject(&plain, "Authorization=env:TOKEN");
+        let options = ["--inject", &own, "-n", &rules[2]];
+        let seen = script(place, &server, &options, &asked).well();
+        assert!(seen.contains(&format!("authorization: {SECRET}")), "{seen}");
+    });
+}
+
+#[test]
+fn what_several_servers_would_read_differently_is_refused() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::plain();
+        let any = rule(&server, "GET,POST", "/echo/*");
+        let ask = |request: &str| {
+            let text = format!(
+                "exec 3<>/dev/tcp/127.0.0.1/{port}; printf '{request}' >&3; cat <&3",
+                port = server.port
+            );
+            run(place, &server, &["--http", &any], &["bash", "-c", &text]).text()
+        };
+        let host = format!("Host: localhost:{}\\r\\n", server.port);
+        let good = ask(&format!("GET /echo/x HTTP/1.1\\r\\n{host}Connection: close\\r\\n\\r\\n"));
+        assert!(good.starts_with("HTTP/1.1 200 OK"), "{good}");
+        for fields in [
+            "Content-Length: 5\\r\\nTransfer-Encoding: chunked\\r\\n",
+            "Transfer-Encoding: chunked\\r\\nContent-Length: 5\\r\\n",
+            "Content-Length: 5\\r\\nContent-Length: 6\\r\\n",
+            "Content-Length: +5\\r\\n",
+            "Transfer-Encoding: xchunked\\r\\n",
+            "Transfer-Encoding : chunked\\r\\n",
+            "X: y\\r\\n folded: z\\r\\n",
+            "Host: localhost\\r\\n",
+        ] {
+            let seen = ask(&format!(
+                "POST /echo/x HTTP/1.1\\r\\n{host}{fields}\\r\\n0\\r\\n\\r\\nGET /other HTTP/1.1\\r\\n{host}\\r\\n"
+            ));
+            let refused = seen.is_empty() || seen.starts_with("HTTP/1.1 400");
+            assert!(refused && !seen.contains("200"), "{fields}: {seen}");
+        }
+    });
+}
+
+#[test]
+fn a_server_that_nobody_vouches_for_is_not_spoken_to() {
+    everybody(Tier::Namespace, |place| {
+        let (server, other) = (Server::secure(), Server::secure());
+        let get = rule(&server, "GET", "/*");
+        // The caller trusts another authority: what the program sees is a readable 502.
+        let ended = script(
+            place,
+            &Server { port: server.port, ..other },
+            &["-m", "--http", &get],
+            "curl -sS -o - -w '%{http_code}' $U/echo/x",
+        );
+        let seen = ended.well();
+        assert!(seen.ends_with("502") && seen.contains("certificate"), "{seen}");
+        assert!(ended.err.contains("failed") && ended.err.contains("certificate"), "{}", ended.err);
+    });
+}
+
+#[test]
+fn other_protocols_do_not_pass_where_requests_are_looked_at() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::plain();
+        let any = rule(&server, "GET", "/*");
+        let text = format!(
+            "exec 3<>/dev/tcp/127.0.0.1/{}; printf 'SSH-2.0-x\\r\\n' >&3; cat <&3",
+            server.port
+        );
+        let ended = run(place, &server, &["-m", "--http", &any], &["bash", "-c", &text]);
+        ended.says("neither TLS nor HTTP");
+        assert_eq!(ended.text(), "");
+    });
+}
+
+#[test]
+fn requests_are_told() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::secure();
+        let get = rule(&server, "GET", "/echo/*");
+        let key = inject(&server, "X-Key=env:TOKEN");
+        let options = ["-m", "--http", get.as_str(), "--inject", key.as_str()];
+        let ended =
+            script(place, &server, &options, "curl -sS $U/echo/a?query=1 $U/x; echo $TOKEN");
+        ended.ends(0);
+        let port = server.port;
+        ended.says(&format!("200 GET 127.0.0.1:{port}/echo/a, with x-key: 0 bytes sent"));
+        ended.says(&format!("denied GET 127.0.0.1:{port}/x: "));
+        for hidden in [SECRET, "query=1"] {
+            assert!(!ended.err.contains(hidden), "{}", ended.err);
+        }
+    });
+}
+
+#[test]
+fn nothing_of_it_is_there_when_no_rule_needs_it() {
+    everybody(Tier::Namespace, |place: &Place| {
+        let asked = "ls -d /run/ringfence; env | grep -c -e CAINFO -e trustStore; true";
+        let seen = place.sh(&["-n", "example.org"], asked);
+        assert_eq!(seen.well(), "0");
+    });
+}
