@@ -1,23 +1,31 @@
 //! `--monitor`: decisions about the network, a line each, as they are made.
 
 use crate::error::Fault;
-use ringfence_net::{Event, Exchange, Inspection, NetDecision, Way};
+use ringfence_net::{Control, Event, Exchange, Inspection, NetDecision, Way};
 use ringfence_policy::{NetworkMode, Policy};
 use ringfence_sandbox::network::Filter;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// By what the run's network is filtered; nothing where it is not.
 ///
 /// # Errors
 /// A credential that a rule names cannot be had.
-pub fn filter(policy: &Policy, monitor: bool) -> Result<Option<Filter>, Fault> {
+pub fn filter(
+    policy: &Policy,
+    monitor: bool,
+    ask: Option<Duration>,
+) -> Result<Option<Filter>, Fault> {
     if policy.network.mode != NetworkMode::Filtered {
         return Ok(None);
     }
+    let policy = Arc::new(policy.clone());
+    let notice = Box::new(|sentence: &str| eprintln!("ringfence: {sentence}"));
     Ok(Some(Filter {
-        policy: Arc::new(policy.clone()),
+        control: Control::new(policy.clone(), ask, notice),
         sink: if monitor { Arc::new(print) } else { Arc::new(|_| {}) },
-        inspection: Inspection::prepare(policy).map_err(Fault::of)?.map(Arc::new),
+        inspection: Inspection::prepare(&policy).map_err(Fault::of)?.map(Arc::new),
+        policy,
     }))
 }
 

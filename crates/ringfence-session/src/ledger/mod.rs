@@ -127,6 +127,13 @@ impl Ledger {
         if let Some(name) = &self.name {
             place::forget_name(name, &self.directory);
         }
+        if crate::overlay::kept(&self.directory) {
+            // What was written waits there, whether there is a record or not.
+            for name in [JOURNAL, crate::live::SOCKET] {
+                let _ = std::fs::remove_file(self.directory.join(name));
+            }
+            return;
+        }
         // Links are removed, not followed.
         let _ = std::fs::remove_dir_all(&self.directory);
     }

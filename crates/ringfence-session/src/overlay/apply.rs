@@ -353,6 +353,11 @@ impl Apply<'_> {
 
     fn remove(&mut self, step: &Step) -> Result<()> {
         let path = step.path();
+        match beneath::open_directory(self.lower.as_fd(), split(path).0) {
+            // With all that was in it.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            result => drop(result.map_err(self.failed("open", path))?),
+        }
         let Some(found) = self.current(path)? else { return Ok(()) };
         let is_directory = found.file_type == FileType::Directory;
         if is_directory != step.directory {

@@ -197,7 +197,7 @@ fn whatever_the_layer_holds_can_be_dropped() {
         at = rustix::fs::openat(&parent, "d", rustix::fs::OFlags::DIRECTORY, Mode::empty());
     }
     world.put("closed/file", "x");
-    fs::set_permissions(world.layer("closed"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(world.layer("closed"), fs::Permissions::from_mode(0o000)).unwrap();
     let error = world.open().discard(false).unwrap_err().to_string();
     assert!(error.contains("still running"), "{error}");
     drop((run, at));

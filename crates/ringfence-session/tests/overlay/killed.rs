@@ -122,7 +122,7 @@ fn what_the_host_writes_during_the_commit_is_never_lost() {
                 let forced = Select { paths: Vec::new(), force: true };
                 assert!(world.open().commit(&forced).unwrap().empty);
             }
-            if !overlay::kept(&world.session()) && !stopped && step > 40 {
+            if !overlay::kept(&world.session()) && !stopped && step > 30 {
                 break;
             }
         }
