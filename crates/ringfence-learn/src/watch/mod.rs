@@ -62,6 +62,7 @@ pub fn run(command: Command) -> std::io::Result<(ExitStatus, Observed)> {
     let known: Vec<_> = known.collect();
     let calls: Vec<Sysno> = known.iter().map(|(call, _)| *call).collect();
     let watched = sys::watch::start(command, &calls).map_err(error)?;
+    sys::watch::leave_interrupts_to_it();
     let listener = watched.listener.as_fd();
     let mut observed = Observed::default();
     let mut processes = Processes::default();

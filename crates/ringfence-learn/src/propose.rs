@@ -1,0 +1,236 @@
+//! From what was seen to the rules that a policy lacks for it.
+//!
+//! Only what the policy refuses is proposed, so that a second run under the proposal has nothing
+//! left to propose. What leads to credentials, or out of the sandbox, is named and left to the
+//! user: it is never among the rules.
+
+use crate::units::{secret, unit};
+use crate::watch::{Act, Observed, Use};
+use ringfence_policy::decide::Request;
+use ringfence_policy::{Host, HostFiles, Policy, Subject, decide};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A host that was asked for, by the record of the session.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked {
+    /// Its name, or its address where it had none.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The connection was let through.
+    pub allowed: bool,
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Where it stands in a profile: table and key.
+    pub key: (&'static str, &'static str),
+    /// Its text.
+    pub text: String,
+    /// What it is for.
+    pub uses: Use,
+    /// Why it is withheld; empty for one that is proposed.
+    pub reason: String,
+}
+
+/// What is proposed, and what is left to the user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proposal {
+    /// Rules to add.
+    pub rules: Vec<Rule>,
+    /// Rules that only the user should add, with reasons.
+    pub withheld: Vec<Rule>,
+}
+
+const READ: (&str, &str) = ("filesystem", "read");
+const WRITE: (&str, &str) = ("filesystem", "write");
+const SOCKETS: (&str, &str) = ("network", "sockets");
+const ALLOW: (&str, &str) = ("network", "allow");
+const PUBLISH: (&str, &str) = ("network", "publish");
+
+/// What of one unit was used.
+#[derive(Default)]
+struct Wanted {
+    read: Use,
+    write: Use,
+    reason: Option<String>,
+}
+
+/// Proposes what a policy lacks.
+pub fn propose(policy: &Policy, observed: &Observed, asked: &BTreeMap<Asked, Use>) -> Proposal {
+    let mut proposal = Proposal::default();
+    proposal.files(policy, observed);
+    proposal.sockets(policy, observed);
+    proposal.network(policy, observed, asked);
+    proposal
+}
+
+impl Proposal {
+    fn add(
+        &mut self,
+        key: (&'static str, &'static str),
+        text: String,
+        uses: Use,
+        reason: Option<String>,
+    ) {
+        let reason = reason.unwrap_or_default();
+        let rule = Rule { key, text, uses, reason };
+        if rule.reason.is_empty() { self.rules.push(rule) } else { self.withheld.push(rule) }
+    }
+
+    fn files(&mut self, policy: &Policy, observed: &Observed) {
+        let home = &policy.home_dir;
+        let mut units: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
+        for ((path, act), uses) in &observed.paths {
+            if is_its_own(path) || leads_to(policy, path) {
+                continue;
+            }
+            let subject = Subject::on_host(path, &HostFiles);
+            let decision = match act {
+                Act::Write => decide(policy, &Request::Write(subject)),
+                // What the host has not is not there either way.
+                _ if path.symlink_metadata().is_err() => continue,
+                Act::Execute => decide(policy, &Request::Exec(subject)),
+                _ => decide(policy, &Request::Read(subject)),
+            };
+            let credential = secret(path, home);
+            let secret = credential.map(|reason| format!("credentials: {reason}"));
+            // A private home takes writes; what is secret is told even then.
+            let passing = decision.allowed && (secret.is_none() || *act != Act::Write);
+            if passing && (decision.layer != "private" || *act != Act::Write) {
+                continue;
+            }
+            let unit = if secret.is_some() { path.clone() } else { unit(path, home) };
+            let wanted = units.entry(unit).or_default();
+            match act {
+                Act::Write => wanted.write.join(uses),
+                _ => wanted.read.join(uses),
+            }
+            let refused = decision.rule.as_ref().filter(|_| !decision.allowed);
+            let refused = refused.filter(|_| {
+                matches!(decision.layer, "protect" | "protected")
+                    || decision.explanation.contains("denied by")
+                    || decision.explanation.contains("is denied")
+            });
+            let refused = refused.map(|_| decision.explanation.clone());
+            let outside = (*act == Act::Write && !path.starts_with(home) && !decision.allowed)
+                .then(|| "it is written outside the home and the project".to_owned());
+            wanted.reason = wanted.reason.take().or(secret).or(refused).or(outside);
+        }
+        for (unit, wanted) in units {
+            let Wanted { read, write, reason } = wanted;
+            // Written only, in a home that is private: that works without a rule.
+            let private = read.count == 0 && reason.is_none() && {
+                let subject = Subject::on_host(&unit, &HostFiles);
+                decide(policy, &Request::Write(subject)).layer == "private"
+            };
+            if private {
+                continue;
+            }
+            let Some(text) = text(&unit, home) else {
+                let reason = Some("its name cannot be written as a rule".to_owned());
+                self.add(READ, unit.display().to_string(), read, reason);
+                continue;
+            };
+            let key = if write.count > 0 { WRITE } else { READ };
+            let mut uses = read;
+            uses.join(&write);
+            self.add(key, text, uses, reason);
+        }
+    }
+
+    fn sockets(&mut self, policy: &Policy, observed: &Observed) {
+        for (path, uses) in &observed.sockets {
+            let subject = Subject::on_host(path, &HostFiles);
+            let there = path.symlink_metadata().is_ok();
+            if there && !is_its_own(path) && !decide(policy, &Request::Socket(subject)).allowed {
+                let reason = "a service of the host's acts for whoever connects to it".to_owned();
+                let text =
+                    text(path, &policy.home_dir).unwrap_or_else(|| path.display().to_string());
+                self.add(SOCKETS, text, uses.clone(), Some(reason));
+            }
+        }
+    }
+
+    fn network(&mut self, policy: &Policy, observed: &Observed, asked: &BTreeMap<Asked, Use>) {
+        for (asked, uses) in asked {
+            let Ok(host) = asked.host.parse::<Host>() else { continue };
+            if decide(policy, &Request::Connect { host, port: asked.port }).allowed {
+                continue;
+            }
+            let shown = if asked.host.contains(':') {
+                format!("[{}]", asked.host)
+            } else {
+                asked.host.clone()
+            };
+            let reason =
+                (!asked.allowed).then(|| "an address of the host's own networks".to_owned());
+            self.add(ALLOW, format!("{shown}:{}", asked.port), uses.clone(), reason);
+        }
+        let served: Vec<u16> = observed
+            .addresses
+            .keys()
+            .filter(|(act, _, port)| *act == Act::Bind && *port != 0)
+            .map(|(_, _, port)| *port)
+            .collect();
+        for ((act, address, port), uses) in &observed.addresses {
+            let published = policy.network.publish.iter().any(|rule| rule.port == *port);
+            match act {
+                Act::Bind if *port != 0 && !published => {
+                    let reason =
+                        "it is served inside; this would let the host connect to it".to_owned();
+                    self.add(PUBLISH, port.to_string(), uses.clone(), Some(reason));
+                }
+                Act::Connect if address.is_loopback() && *port != 53 && !served.contains(port) => {
+                    let host = "localhost".parse::<Host>();
+                    let allowed = host.is_ok_and(|host| {
+                        decide(policy, &Request::Connect { host, port: *port }).allowed
+                    });
+                    if !allowed && *port != 0 {
+                        let reason = "a service of the host's own, on its loopback".to_owned();
+                        self.add(ALLOW, format!("localhost:{port}"), uses.clone(), Some(reason));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What each sandbox has for itself.
+fn is_its_own(path: &Path) -> bool {
+    const OWN: [&str; 5] = ["/proc", "/tmp", "/var/tmp", "/dev/shm", "/dev/pts"];
+    const DEVICES: [&str; 8] = [
+        "/dev",
+        "/dev/null",
+        "/dev/zero",
+        "/dev/full",
+        "/dev/random",
+        "/dev/urandom",
+        "/dev/tty",
+        "/dev/console",
+    ];
+    OWN.iter().any(|own| path.starts_with(own))
+        || DEVICES.iter().any(|device| path == Path::new(device))
+}
+
+/// Directories on the way to what is granted are there anyway.
+fn leads_to(policy: &Policy, path: &Path) -> bool {
+    let granted = policy.paths.iter().map(|rule| rule.path.as_path());
+    let places = granted.chain([policy.workdir.as_path(), policy.home_dir.as_path()]);
+    places.into_iter().any(|place| place.starts_with(path) && place != path)
+        || path == policy.home_dir
+        || path == policy.workdir
+}
+
+/// A path as a rule; unset for one that would be read as a pattern.
+fn text(path: &Path, home: &Path) -> Option<String> {
+    let text = match path.strip_prefix(home) {
+        Ok(rest) if !rest.as_os_str().is_empty() => format!("~/{}", rest.to_str()?),
+        _ => path.to_str()?.to_owned(),
+    };
+    let odd = |c: char| matches!(c, '$' | '*' | '?' | '[' | ']' | '{' | '}') || c.is_control();
+    (!text.contains(odd)).then(|| format!("{text}?"))
+}

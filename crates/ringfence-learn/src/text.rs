@@ -1,0 +1,202 @@
+//! A proposal as a profile file, and its additions to one that is there.
+
+use crate::propose::{Proposal, Rule};
+use std::fmt::Write;
+
+/// The order in which tables and keys are written.
+const ORDER: [(&str, &str); 5] = [
+    ("filesystem", "read"),
+    ("filesystem", "write"),
+    ("network", "allow"),
+    ("network", "sockets"),
+    ("network", "publish"),
+];
+
+/// A new profile. `head` is put in front as comments; `base` are the profiles it builds on.
+pub fn profile(proposal: &Proposal, head: &[String], base: &[String]) -> String {
+    let mut text = String::new();
+    for line in head {
+        let _ = writeln!(text, "# {line}");
+    }
+    let names: Vec<String> = base.iter().map(|name| quoted(name)).collect();
+    let _ = writeln!(text, "extends = [{}]", names.join(", "));
+    let mut table = "";
+    for key in ORDER {
+        let proposed: Vec<&Rule> = proposal.rules.iter().filter(|rule| rule.key == key).collect();
+        let withheld: Vec<&Rule> =
+            proposal.withheld.iter().filter(|rule| rule.key == key).collect();
+        if proposed.is_empty() && withheld.is_empty() {
+            continue;
+        }
+        if table != key.0 {
+            table = key.0;
+            let _ = write!(text, "\n[{table}]\n");
+        }
+        let open = if proposed.is_empty() { "# " } else { "" };
+        let _ = writeln!(text, "{open}{} = [", key.1);
+        for rule in proposed {
+            let _ = writeln!(text, "    {}", entry(rule));
+        }
+        for rule in withheld {
+            let _ = writeln!(
+                text,
+                "    # NOT proposed, {}:\n    # {}",
+                one_line(&rule.reason),
+                entry(rule)
+            );
+        }
+        let _ = writeln!(text, "{open}]");
+    }
+    text
+}
+
+/// An entry of a list, with what it is for.
+fn entry(rule: &Rule) -> String {
+    let times =
+        if rule.uses.count == 1 { "once".to_owned() } else { format!("{} times", rule.uses.count) };
+    let by: Vec<&str> = rule.uses.by.iter().take(4).map(String::as_str).collect();
+    let more = rule.uses.by.len().saturating_sub(4);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let value = if rule.key.1 == "publish" { rule.text.clone() } else { quoted(&rule.text) };
+    format!("{value}, # {times}, by {}{more}", one_line(&by.join(", ")))
+}
+
+/// A comment must not break its line: names come from the program.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => _ = write!(quoted, "\\u{:04X}", c as u32),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// The proposal added to a profile's text: each list gets its new entries at its beginning.
+pub fn merged(profile: &str, proposal: &Proposal) -> String {
+    let mut lines: Vec<String> = profile.lines().map(str::to_owned).collect();
+    for (table, key) in ORDER {
+        let rules = proposal.rules.iter().filter(|rule| rule.key == (table, key));
+        let entries: Vec<String> = rules.map(|rule| format!("    {}", entry(rule))).collect();
+        if !entries.is_empty() {
+            insert(&mut lines, table, key, entries);
+        }
+    }
+    let mut text = lines.join("\n");
+    text.push('\n');
+    text
+}
+
+fn insert(lines: &mut Vec<String>, table: &str, key: &str, entries: Vec<String>) {
+    let header = |line: &str| {
+        line.trim()
+            .strip_prefix('[')
+            .and_then(|rest| rest.split(']').next().map(str::to_owned))
+            .filter(|_| !line.trim().starts_with("[["))
+    };
+    let is_list = |line: &str| {
+        let rest = line.trim_start().strip_prefix(key)?.trim_start().strip_prefix('=')?;
+        rest.trim_start().strip_prefix('[').map(str::to_owned)
+    };
+    let Some(start) = lines.iter().position(|line| header(line).as_deref() == Some(table)) else {
+        lines.extend([String::new(), format!("[{table}]"), format!("{key} = [")]);
+        lines.extend(entries);
+        lines.push("]".to_owned());
+        return;
+    };
+    let rest = &lines[start + 1..];
+    let end =
+        rest.iter().position(|line| line.starts_with('[')).map_or(lines.len(), |at| start + 1 + at);
+    let list = (start + 1..end).find_map(|at| is_list(&lines[at]).map(|rest| (at, rest)));
+    match list {
+        Some((at, rest)) => {
+            // What stood behind the bracket goes on behind the new entries.
+            let behind = (!rest.trim().is_empty()).then(|| format!("    {}", rest.trim_start()));
+            let new = [format!("{key} = [")].into_iter().chain(entries).chain(behind);
+            lines.splice(at..=at, new);
+        }
+        None => {
+            let new = [format!("{key} = [")].into_iter().chain(entries).chain(["]".to_owned()]);
+            lines.splice(start + 1..start + 1, new);
+        }
+    }
+}
+
+/// The lines that a change adds, in the form of `diff -u` without context.
+pub fn difference(old: &str, new: &str) -> String {
+    let old: Vec<&str> = old.lines().collect();
+    let mut at = 0;
+    let mut text = String::new();
+    for line in new.lines() {
+        if old.get(at) == Some(&line) {
+            at += 1;
+        } else if let Some(ahead) = old[at..].iter().position(|known| *known == line) {
+            for gone in &old[at..at + ahead] {
+                let _ = writeln!(text, "-{gone}");
+            }
+            at += ahead + 1;
+        } else {
+            let _ = writeln!(text, "+{line}");
+        }
+    }
+    for gone in &old[at..] {
+        let _ = writeln!(text, "-{gone}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::Use;
+
+    fn rule(key: (&'static str, &'static str), text: &str, reason: &str) -> Rule {
+        let mut uses = Use::default();
+        uses.add("git");
+        Rule { key, text: text.to_owned(), uses, reason: reason.to_owned() }
+    }
+
+    fn proposal() -> Proposal {
+        Proposal {
+            rules: vec![
+                rule(("filesystem", "read"), "~/.config/app?", ""),
+                rule(("network", "allow"), "example.org:443", ""),
+            ],
+            withheld: vec![rule(("filesystem", "read"), "~/.ssh/id?", "credentials:\nof ssh")],
+        }
+    }
+
+    #[test]
+    fn a_profile_says_what_each_rule_is_for_and_what_is_withheld() {
+        let text = profile(&proposal(), &["Learnt".to_owned()], &["default".to_owned()]);
+        assert!(text.contains("    \"~/.config/app?\", # once, by git\n"), "{text}");
+        assert!(
+            text.contains("    # NOT proposed, credentials:?of ssh:\n    # \"~/.ssh/id?\""),
+            "{text}"
+        );
+        ringfence_policy::Profile::from_toml(&text, "learnt").expect("it is a profile");
+    }
+
+    #[test]
+    fn additions_go_into_the_lists_that_are_there() {
+        let old = "description = \"x\"\n\n[filesystem]\nread = [\"/a\", \"/b\"]\nwrite = [\n    \".\",\n]\n";
+        let new = merged(old, &proposal());
+        ringfence_policy::Profile::from_toml(&new, "merged").expect("it is a profile");
+        assert!(new.contains("[network]\nallow = [\n    \"example.org:443\""), "{new}");
+        assert!(
+            new.contains("read = [\n    \"~/.config/app?\", # once, by git\n    \"/a\", \"/b\"]\n"),
+            "{new}"
+        );
+        let shown = difference(old, &new);
+        assert!(shown.contains("+    \"~/.config/app?\""), "{shown}");
+        assert_eq!(difference(old, old), "");
+    }
+}
