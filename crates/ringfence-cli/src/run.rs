@@ -97,7 +97,8 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let mut facts = Facts::quick(limits_wanted(&policy));
     crate::libraries::find(&policy, &order.argv, &mut facts, &inputs);
     trace.mark("facts");
-    order.filter = record.listen(crate::monitor::filter(&policy, parsed.has("monitor"))?);
+    let ask = crate::monitor::patience(parsed)?;
+    order.filter = record.listen(crate::monitor::filter(&policy, parsed.has("monitor"), ask)?);
     let mut plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
     let dry_run = parsed.has("dry-run");
     let layers = crate::overlay::begin(&mut plan, &order.session_name(), dry_run)?;

@@ -4,9 +4,10 @@ use crate::decision::{Event, Way};
 use crate::first::{self, First};
 use crate::gateway::{Shared, Subject};
 use crate::inspect::{self, Inspection};
+use crate::live::Answer;
 use crate::relay::{self, Counts, Gate, Verdict};
 use crate::rules;
-use ringfence_policy::Host;
+use ringfence_policy::{Decision, Host};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -91,9 +92,7 @@ pub(crate) fn tell(shared: &Shared, subject: &Subject, refusal: Refusal) -> Stri
 
 /// Connects to what the policy allows, by an address that was checked.
 pub(crate) async fn dial(shared: &Shared, subject: &mut Subject) -> Result<TcpStream, Refusal> {
-    if let Some(decision) = subject.decision.as_ref().filter(|decision| !decision.allowed) {
-        return Err(Refusal::Denied(decision.explanation.clone()));
-    }
+    consider(shared, subject).await?;
     if subject.decision.is_none() {
         return Err(Refusal::Denied("nothing was asked".to_owned()));
     }
@@ -121,6 +120,32 @@ pub(crate) async fn dial(shared: &Shared, subject: &mut Subject) -> Result<TcpSt
         }
     }
     Err(Refusal::Failed(format!("cannot connect to {}: {failure}", subject.host)))
+}
+
+/// What the policy said, or what a person says who is asked.
+async fn consider(shared: &Shared, subject: &mut Subject) -> Result<(), Refusal> {
+    let denied = subject.decision.as_ref().filter(|decision| !decision.allowed);
+    let Some(denied) = denied.cloned() else { return Ok(()) };
+    let refusal = Refusal::Denied(denied.explanation.clone());
+    if !shared.control.asks() {
+        return Err(refusal);
+    }
+    subject.process.settled().await;
+    let process = subject.process.get();
+    let (host, port) = (&subject.host, subject.port);
+    match shared.control.ask(host, port, process.as_ref(), &denied).await {
+        Some(Answer::Once) => {
+            subject.decision = Some(Decision { allowed: true, ..denied });
+            Ok(())
+        }
+        Some(Answer::Session) => {
+            let decision = rules::connect(&shared.policy(), host, port);
+            let allowed = decision.allowed;
+            subject.decision = Some(decision);
+            if allowed { Ok(()) } else { Err(refusal) }
+        }
+        Some(Answer::Deny) | None => Err(refusal),
+    }
 }
 
 /// The addresses to try, each allowed.

@@ -3,6 +3,7 @@
 use crate::decision::{Event, NetDecision, Sink, Way};
 use crate::inspect::Inspection;
 use crate::listeners::{Listeners, Role};
+use crate::live::Control;
 use crate::names::Names;
 use crate::redirect::Wanted;
 use crate::resolver::Resolver;
@@ -14,11 +15,11 @@ use ringfence_sys::limit::{self, Resource};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What all connections of a session share.
 pub(crate) struct Shared {
-    policy: RwLock<Arc<Policy>>,
+    pub control: Control,
     pub resolver: Resolver,
     pub upstream: Upstream,
     /// For hosts whose requests are looked at.
@@ -35,7 +36,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// The rules as they stand: they can change while the session lives.
     pub fn policy(&self) -> Arc<Policy> {
-        self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.control.policy()
     }
 
     pub fn names(&self) -> MutexGuard<'_, Names> {
@@ -48,6 +49,7 @@ impl Shared {
     }
 
     pub fn tell(&self, decision: NetDecision) {
+        self.control.hear(&decision);
         (self.sink)(decision);
     }
 }
@@ -110,6 +112,15 @@ impl Gateway {
         self
     }
 
+    /// The same, with rules that can be changed by others.
+    #[must_use]
+    pub fn controlled(mut self, control: Control) -> Gateway {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.control = control;
+        }
+        self
+    }
+
     /// The same, with a resolver and an upstream proxy of the caller's.
     pub fn with(
         policy: Arc<Policy>,
@@ -119,7 +130,7 @@ impl Gateway {
         upstream: Upstream,
     ) -> Gateway {
         let shared = Shared {
-            policy: RwLock::new(policy),
+            control: Control::new(policy, None, Box::new(|_| {})),
             resolver,
             upstream,
             inspection: None,

@@ -114,7 +114,7 @@ fn destination(role: Role, client: &TcpStream) -> Option<SocketAddr> {
 fn resolve(query: &[u8], shared: &Shared) -> (Vec<u8>, Option<Subject>) {
     let policy = shared.policy();
     let mut names = shared.names();
-    let allowed = &mut |host: &Host| rules::some_port(&policy, host);
+    let allowed = &mut |host: &Host| shared.control.asks() || rules::some_port(&policy, host);
     let (answer, asked) = dns::answer(query, &mut names, shared.ipv6, allowed);
     drop(names);
     let Asked::Name(host, false) = asked else { return (answer, None) };

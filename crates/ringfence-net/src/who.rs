@@ -151,6 +151,14 @@ impl Finding {
         self.settled.notify_waiters();
     }
 
+    /// The process, if it is known.
+    pub fn get(&self) -> Option<Process> {
+        match &*locked(&self.state) {
+            State::Known(process) => process.clone(),
+            State::Sought(_) => None,
+        }
+    }
+
     /// Waits until the process is known, or it is known that it will not be.
     pub async fn settled(&self) {
         let notified = self.settled.notified();

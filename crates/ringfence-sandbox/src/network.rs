@@ -1,7 +1,7 @@
 //! The launcher's part of a filtered network: takes the listeners that the child hands out, and
 //! starts the gateway when the first program knocks.
 
-use ringfence_net::{Gateway, Inspection, Listeners, NetDecision};
+use ringfence_net::{Control, Gateway, Inspection, Listeners, NetDecision};
 use ringfence_policy::Policy;
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,6 +14,8 @@ pub struct Filter {
     pub policy: Arc<Policy>,
     /// Hears every decision, on the gateway's thread; must not block.
     pub sink: Arc<dyn Fn(&NetDecision) + Send + Sync>,
+    /// The rules as they stand, for those who change them.
+    pub control: Control,
     /// For hosts whose requests are looked at.
     pub inspection: Option<Arc<Inspection>>,
 }
@@ -24,7 +26,7 @@ impl Filter {
         let sink = self.sink.clone();
         let sink = Box::new(move |decision| sink(&decision));
         let gateway = Gateway::new(self.policy.clone(), listeners, sink);
-        gateway.inspecting(self.inspection.clone())
+        gateway.inspecting(self.inspection.clone()).controlled(self.control.clone())
     }
 }
 
@@ -53,7 +55,9 @@ impl Network {
 
     /// What to watch: readable means that somebody inside wants something.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.gateway.as_ref().map(Gateway::fds).unwrap_or_default()
+        let mut watched = self.gateway.as_ref().map(Gateway::fds).unwrap_or_default();
+        watched.extend(self.filter.as_ref().and_then(|filter| filter.control.door()));
+        watched
     }
 
     /// Takes the child's listeners. Without a filter they close, and all is refused.
@@ -70,6 +74,9 @@ impl Network {
     /// # Errors
     /// A sentence; every connection is refused then.
     pub fn serve(&mut self) -> Result<(), String> {
+        if let Some(filter) = &self.filter {
+            filter.control.serve();
+        }
         self.gateway.as_mut().map_or(Ok(()), Gateway::start)
     }
 }

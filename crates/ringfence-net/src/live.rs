@@ -1,0 +1,349 @@
+//! Rules that change while a session lives: who may change them, who hears of what was refused, and
+//! refusals that wait for an answer.
+//!
+//! ```text
+//! ringfence allow, watch ──connect──► rules.sock ──► launcher: Control ◄── gateway: policy(), ask()
+//! ```
+//!
+//! The socket lies in the session's directory, which nothing inside can see, and only its owner can
+//! connect to it. Messages are lines of words with tabs between them:
+//!
+//! | from the client | |
+//! |---|---|
+//! | `allow HOST[:PORT]` | allowed from now on, while the session lives |
+//! | `watch` | tell refusals, the latest ones first |
+//! | `once N`, `session N`, `deny N` | the answer to a refusal that waits, or to one that was |
+//!
+//! | from the session | |
+//! |---|---|
+//! | `ok TEXT`, `error TEXT` | the answer to a message |
+//! | `refused N WAITS PLACE PROCESS WHY` | refused, or, with WAITS seconds, about to be |
+//! | `settled N TEXT` | what became of one that waited |
+
+pub mod client;
+
+use crate::decision::{Event, NetDecision, Process, Way};
+use ringfence_policy::host::Target;
+use ringfence_policy::{Decision, Host, HostRule, NetworkRule, Policy, Source};
+use ringfence_sys::listener::behalf;
+use ringfence_sys::{fd, socket, unix};
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// The latest refusals that one who comes later is told.
+const REMEMBERED: usize = 32;
+/// The most that wait for an answer at the same time; others are refused at once.
+const MOST_WAITING: usize = 256;
+/// The longest message.
+const LONGEST: usize = 4096;
+
+/// The rules of a session, as they stand.
+#[derive(Clone)]
+pub struct Control(Arc<Inner>);
+
+struct Inner {
+    policy: RwLock<Arc<Policy>>,
+    ask: Option<Duration>,
+    next: AtomicU64,
+    /// Never closed: there is one for each attempt to launch.
+    door: Mutex<Option<&'static OwnedFd>>,
+    watchers: Mutex<Vec<Arc<OwnedFd>>>,
+    refused: Mutex<VecDeque<Refused>>,
+    waiting: Mutex<Vec<Waiting>>,
+    /// A person is told that somebody waits for an answer.
+    notice: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("ask", &self.0.ask).finish_non_exhaustive()
+    }
+}
+
+/// What was refused.
+#[derive(Clone)]
+struct Refused {
+    number: u64,
+    host: Host,
+    port: u16,
+    line: String,
+}
+
+struct Waiting {
+    refused: Refused,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// What a person says to a refusal that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// This connection may be made.
+    Once,
+    /// A rule allows it now.
+    Session,
+    /// It may not.
+    Deny,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Control {
+    /// The rules of a policy. With `ask`, a connection that no rule allows waits so long for an
+    /// answer; `notice` is told a sentence then.
+    pub fn new(
+        policy: Arc<Policy>,
+        ask: Option<Duration>,
+        notice: Box<dyn Fn(&str) + Send + Sync>,
+    ) -> Control {
+        Control(Arc::new(Inner {
+            policy: RwLock::new(policy),
+            ask,
+            next: AtomicU64::new(1),
+            door: Mutex::default(),
+            watchers: Mutex::default(),
+            refused: Mutex::default(),
+            waiting: Mutex::default(),
+            notice,
+        }))
+    }
+
+    /// The policy as it stands.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.0.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether refusals wait for an answer: names are resolved to synthetic addresses then, whatever
+    /// they are, so that there is a connection that can wait.
+    pub(crate) fn asks(&self) -> bool {
+        self.0.ask.is_some()
+    }
+
+    /// Takes the socket at which clients knock.
+    pub fn listen(&self, door: OwnedFd) {
+        *locked(&self.0.door) = Some(Box::leak(Box::new(door)));
+    }
+
+    /// The socket to watch for readability.
+    pub fn door(&self) -> Option<BorrowedFd<'static>> {
+        locked(&self.0.door).map(AsFd::as_fd)
+    }
+
+    /// Takes the clients that wait, each on a thread of its own.
+    pub fn serve(&self) {
+        let Some(door) = self.door() else { return };
+        while let Ok(client) = unix::accept(door) {
+            let ours = socket::peer_credentials(client.as_fd())
+                .is_ok_and(|(_, user, _)| user == ringfence_sys::identity::user());
+            if ours && behalf::set_nonblocking(client.as_fd(), true).is_ok() {
+                let control = self.clone();
+                let serve = move || control.client(&Arc::new(client));
+                let name = "ringfence-rules".to_owned();
+                let _ = std::thread::Builder::new().name(name).spawn(serve);
+            }
+        }
+    }
+
+    fn client(&self, client: &Arc<OwnedFd>) {
+        let mut buffer = [0; LONGEST];
+        while fd::poll_readable(&[client.as_fd()], -1).is_ok() {
+            let Ok(count @ 1..) = fd::receive(client.as_fd(), &mut buffer, false) else { break };
+            let text = String::from_utf8_lossy(&buffer[..count]);
+            let answer = match text.split_once('\t') {
+                Some(("allow", host)) => self.allow(host),
+                Some((word @ ("once" | "session" | "deny"), number)) => self.answer(word, number),
+                None if text == "watch" => self.watch(client),
+                _ => Err("this session does not understand that".to_owned()),
+            };
+            let line = match answer {
+                Ok(text) => format!("ok\t{text}"),
+                Err(text) => format!("error\t{text}"),
+            };
+            let _ = fd::send(client.as_fd(), line.as_bytes());
+        }
+        locked(&self.0.watchers).retain(|watcher| !Arc::ptr_eq(watcher, client));
+    }
+
+    fn watch(&self, client: &Arc<OwnedFd>) -> Result<String, String> {
+        for refused in locked(&self.0.refused).iter() {
+            let _ = fd::send(client.as_fd(), refused.line.as_bytes());
+        }
+        locked(&self.0.watchers).push(client.clone());
+        Ok(String::new())
+    }
+
+    /// Adds a rule. What waits and is allowed by it goes on.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn allow(&self, text: &str) -> Result<String, String> {
+        let host = HostRule::parse(text).map_err(|error| error.to_string())?;
+        if host.target == Target::Loopback {
+            return Err(format!(
+                "{text}: the host's own loopback can only be granted when a session starts: \
+                 ringfence run --allow-host {text}"
+            ));
+        }
+        let source = Source {
+            origin: "ringfence allow".to_owned(),
+            key: String::new(),
+            text: text.to_owned(),
+        };
+        let mut policy = self.0.policy.write().unwrap_or_else(PoisonError::into_inner);
+        let known = policy.network.allow.iter().any(|rule| rule.host == host);
+        if !known {
+            let mut changed = Policy::clone(&policy);
+            changed.network.allow.push(NetworkRule { host, source });
+            *policy = Arc::new(changed);
+        }
+        let now = policy.clone();
+        drop(policy);
+        let mut waiting = locked(&self.0.waiting);
+        let mut at = 0;
+        while at < waiting.len() {
+            let refused = &waiting[at].refused;
+            if crate::rules::connect(&now, &refused.host, refused.port).allowed {
+                let _ = waiting.remove(at).answer.send(Answer::Session);
+            } else {
+                at += 1;
+            }
+        }
+        Ok(format!("{text} is allowed while this session lives"))
+    }
+
+    fn answer(&self, word: &str, number: &str) -> Result<String, String> {
+        let number: u64 = number.parse().map_err(|_| format!("{number} is no number"))?;
+        let found = {
+            let mut waiting = locked(&self.0.waiting);
+            let at = waiting.iter().position(|waiting| waiting.refused.number == number);
+            at.map(|at| waiting.remove(at))
+        };
+        if word == "session" {
+            let refused = match &found {
+                Some(waiting) => Some(waiting.refused.clone()),
+                None => {
+                    let refused = locked(&self.0.refused);
+                    refused.iter().find(|refused| refused.number == number).cloned()
+                }
+            };
+            let refused = refused.ok_or("that refusal is forgotten")?;
+            let answer = self.allow(&place(&refused.host, refused.port));
+            if let Some(waiting) = found {
+                let answer = if answer.is_ok() { Answer::Session } else { Answer::Deny };
+                let _ = waiting.answer.send(answer);
+            }
+            return answer;
+        }
+        let waiting = found.ok_or("nobody waits for that answer any more")?;
+        let place = place(&waiting.refused.host, waiting.refused.port);
+        let (answer, text) = match word {
+            "once" => (Answer::Once, format!("{place} is allowed this once")),
+            _ => (Answer::Deny, format!("{place} stays refused")),
+        };
+        let _ = waiting.answer.send(answer);
+        Ok(text)
+    }
+
+    /// Waits for a person's answer to a refusal, if this session asks.
+    pub(crate) async fn ask(
+        &self,
+        host: &Host,
+        port: u16,
+        process: Option<&Process>,
+        decision: &Decision,
+    ) -> Option<Answer> {
+        let patience = self.0.ask?;
+        // What a rule denies is not asked about: deny beats allow.
+        if decision.allowed || decision.rule.is_some() {
+            return None;
+        }
+        let (answer, answered) = oneshot::channel();
+        let why = &decision.explanation;
+        let refused = self.refused(host, port, process, why, patience.as_secs().max(1));
+        let number = refused.number;
+        {
+            let mut waiting = locked(&self.0.waiting);
+            if waiting.len() >= MOST_WAITING {
+                return None;
+            }
+            waiting.push(Waiting { refused, answer });
+        }
+        let place = place(host, port);
+        (self.0.notice)(&format!(
+            "{place} is not allowed; it waits {patience:?} for an answer: ringfence watch, or \
+             ringfence allow SESSION {place}"
+        ));
+        let answered = tokio::time::timeout(patience, answered).await;
+        locked(&self.0.waiting).retain(|waiting| waiting.refused.number != number);
+        let answer = answered.ok().and_then(Result::ok);
+        let text = match answer {
+            Some(Answer::Once) => "allowed once",
+            Some(Answer::Session) => "allowed",
+            Some(Answer::Deny) => "refused",
+            None => "refused: no answer came",
+        };
+        self.tell_watchers(&format!("settled\t{number}\t{text}"));
+        answer.or(Some(Answer::Deny))
+    }
+
+    /// Hears of a decision, and tells those who watch of refusals.
+    pub(crate) fn hear(&self, decision: &NetDecision) {
+        let Event::Denied(why) = &decision.event else { return };
+        if self.asks() && decision.decision.as_ref().is_some_and(|decision| decision.rule.is_none())
+        {
+            // It was asked about.
+            return;
+        }
+        let port = if decision.way == Way::Dns { 443 } else { decision.port };
+        self.refused(&decision.host, port, decision.process.as_ref(), why, 0);
+    }
+
+    fn refused(
+        &self,
+        host: &Host,
+        port: u16,
+        process: Option<&Process>,
+        why: &str,
+        waits: u64,
+    ) -> Refused {
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let name = process.map_or(String::new(), |process| {
+            let exe = process.exe.as_deref().unwrap_or(std::path::Path::new("?"));
+            format!("{}[{}]", exe.display(), process.pid)
+        });
+        let line =
+            ["refused", &number.to_string(), &waits.to_string(), &place(host, port), &name, why]
+                .map(|word| word.replace(char::is_control, "?"))
+                .join("\t");
+        let refused = Refused { number, host: host.clone(), port, line };
+        let mut remembered = locked(&self.0.refused);
+        remembered.push_back(refused.clone());
+        while remembered.len() > REMEMBERED {
+            remembered.pop_front();
+        }
+        drop(remembered);
+        self.tell_watchers(&refused.line);
+        refused
+    }
+
+    /// One who does not read misses what he is told; nobody waits for him.
+    fn tell_watchers(&self, line: &str) {
+        let line = line.as_bytes();
+        for watcher in locked(&self.0.watchers).iter() {
+            let _ = fd::send(watcher.as_fd(), &line[..line.len().min(LONGEST)]);
+        }
+    }
+}
+
+fn place(host: &Host, port: u16) -> String {
+    match host {
+        Host::Address(address) if address.is_ipv6() => format!("[{address}]:{port}"),
+        _ => format!("{host}:{port}"),
+    }
+}
