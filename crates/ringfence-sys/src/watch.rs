@@ -94,3 +94,11 @@ pub fn wait(listener: BorrowedFd<'_>) -> Result<bool> {
     unsafe { sys!(ppoll, entry_at, 1, none, none, 0) }?;
     Ok(entry.revents & libc::POLLIN != 0)
 }
+
+/// From now on Ctrl-C and Ctrl-\ are for the program that is watched, and not for us.
+pub fn leave_interrupts_to_it() {
+    for signal in [libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: no handler of ours runs: the signal is ignored.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
