@@ -143,7 +143,7 @@ pub const KEYS: [KeyInfo; 41] = {
             "when",
             Adds,
             "Counts only where all of this is there: commands, paths, `$VAR` for a variable that is \
-            set; `a|b` for either.",
+            set; `a|b` for either, `!a` for what must not be there.",
         ),
         row(Programs, "", "programs", Adds, "Commands that use this profile without being told."),
         row(Caveats, "", "caveats", Adds, "What one should know before using it."),

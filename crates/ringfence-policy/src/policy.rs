@@ -40,7 +40,9 @@ pub enum Access {
 ///
 /// It says how a *new* one is judged at the end of a run: the plain kind never survives,
 /// the git kinds survive when nothing in them can be executed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guarded {
     /// A created one is removed.

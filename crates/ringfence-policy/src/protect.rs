@@ -169,6 +169,8 @@ pub const NAMES: &[Entry] = &[
     deep(".factory", Plain, "Droid runs its hooks and starts the servers it names"),
     deep(".copilot", Plain, "Copilot starts the servers it names"),
     deep(".github/hooks", Plain, "Copilot runs them"),
+    deep(".github/copilot", Plain, "Copilot runs the hooks its settings name"),
+    deep(".github/mcp.json", Plain, "Copilot starts the servers it names"),
     deep(".github/agents", Plain, "Copilot starts the servers they name"),
     // A shell's or a login's, where the tree is somebody's home or his dotfiles.
     top(".bashrc", Plain, "bash runs it"),
@@ -330,12 +332,17 @@ pub const HOME: &[(&str, &str)] = &[
     (".cursor/mcp.json", "Cursor starts the servers it names"),
     (".cursor/hooks.json", "Cursor runs them"),
     (".cursor/extensions", "Cursor runs them"),
-    (".cursor/cli-config.json", "Cursor follows its permissions"),
+    (".cursor/rules", "Cursor follows them in every project"),
+    (".cursor/commands", "Cursor follows them"),
+    (".cursor/skills", "Cursor follows them, scripts included"),
+    (".aider/oauth-keys.env", "aider takes its settings from it, commands included"),
     (".config/opencode", "opencode runs its plugins"),
     (".config/goose", "goose starts the extensions it names"),
     (".config/amp", "Amp follows its permissions and starts the servers it names"),
     (".copilot/mcp-config.json", "Copilot starts the servers it names"),
-    (".copilot/config.json", "Copilot follows its permissions"),
+    (".copilot/hooks", "Copilot runs them"),
+    (".copilot/skills", "Copilot follows them, scripts included"),
+    (".copilot/copilot-instructions.md", "Copilot follows it in every project"),
     (".copilot/agents", "Copilot starts the servers they name"),
 ];
 
@@ -351,6 +358,10 @@ pub const JUDGED: &[(&str, Guarded, &str)] = &[
         Guarded::Settings,
         "Gemini CLI runs its hooks and starts the servers it names",
     ),
+    (".cursor/cli-config.json", Guarded::Settings, "Cursor follows its permissions"),
+    (".config/cursor/cli-config.json", Guarded::Settings, "Cursor follows its permissions"),
+    (".copilot/config.json", Guarded::Settings, "Copilot trusts the folders it names"),
+    (".copilot/settings.json", Guarded::Settings, "Copilot runs its hooks"),
     (".codex/skills", Guarded::Skills, "Codex follows them, scripts included"),
 ];
 
