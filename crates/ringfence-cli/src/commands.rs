@@ -35,7 +35,7 @@ const fn command(
 }
 
 /// All commands of this build.
-pub const COMMANDS: [Command; 26] = [
+pub const COMMANDS: [Command; 28] = [
     command("run", "[OPTIONS] [--] CMD [ARG...]", "Run a command in a sandbox", &POLICY, |a| {
         run::run(a)
     }),
@@ -143,6 +143,20 @@ pub const COMMANDS: [Command; 26] = [
     command("kill", "[--signal SIGNAL] SESSION...", "End a session that runs", &[], |a| {
         session(cli::kill, a)
     }),
+    command(
+        "allow",
+        "[--always --profile NAME] SESSION HOST[:PORT]",
+        "Let a session that runs connect to one more host",
+        &crate::allow::ALLOW,
+        crate::allow::allow,
+    ),
+    command(
+        "watch",
+        "[--profile NAME] [SESSION]",
+        "Show refused connections as they come, and answer them",
+        &crate::watch::WATCH,
+        crate::watch::watch,
+    ),
     command("rm", "[--force] SESSION...", "Remove the record of sessions that ended", &[], |a| {
         session(cli::rm, a)
     }),
@@ -166,7 +180,7 @@ pub const COMMANDS: [Command; 26] = [
 ];
 
 /// Commands of the interface that come with their own parts.
-const UNBUILT: [&str; 5] = ["mcp", "allow", "watch", "fork", "hooks"];
+const UNBUILT: [&str; 3] = ["mcp", "fork", "hooks"];
 
 /// `ringfence bench`: the suite drives this very program from outside.
 fn bench(arguments: Vec<OsString>) -> Result<u8, Fault> {

@@ -267,6 +267,15 @@ fn shown(argv: &[OsString]) -> String {
     words.join(" ").chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// The profiles of a policy, as another one names them.
+fn names(policy: &Policy) -> Vec<String> {
+    let name = |profile: &String| {
+        let name = profile.strip_prefix("profile ").or_else(|| profile.strip_prefix("file "))?;
+        Some(name.to_owned())
+    };
+    policy.profiles.iter().filter_map(name).collect()
+}
+
 /// Shows the result, or writes it where the user said.
 fn finish(
     proposal: &Proposal,
@@ -277,7 +286,7 @@ fn finish(
 ) -> Result<(), Fault> {
     let result = match &base.file {
         Some((_, old)) => text::merged(old, proposal),
-        None => text::profile(proposal, head, &policy.profiles),
+        None => text::profile(proposal, head, &names(policy)),
     };
     let origin =
         output.map_or_else(|| "the proposal".to_owned(), |path| path.display().to_string());

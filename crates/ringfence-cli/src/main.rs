@@ -2,6 +2,7 @@
 //!
 //! This crate parses, calls and prints; nothing is decided here.
 
+mod allow;
 mod commands;
 mod doctor;
 mod error;
@@ -23,6 +24,7 @@ mod request;
 mod run;
 mod status;
 mod trust;
+mod watch;
 mod why;
 
 use error::Fault;

@@ -1,11 +1,15 @@
 //! `--monitor`: decisions about the network, a line each, as they are made.
 
 use crate::error::Fault;
+use crate::options::Parsed;
 use ringfence_net::{Control, Event, Exchange, Inspection, NetDecision, Way};
 use ringfence_policy::{NetworkMode, Policy};
 use ringfence_sandbox::network::Filter;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long a refusal waits for an answer, unless it is said.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// By what the run's network is filtered; nothing where it is not.
 ///
@@ -27,6 +31,20 @@ pub fn filter(
         inspection: Inspection::prepare(&policy).map_err(Fault::of)?.map(Arc::new),
         policy,
     }))
+}
+
+/// How long a refusal waits for an answer (`--ask`).
+///
+/// # Errors
+/// It is no duration.
+pub fn patience(parsed: &Parsed) -> Result<Option<Duration>, Fault> {
+    let Some(text) = parsed.last("ask") else { return Ok(None) };
+    if text.is_empty() {
+        return Ok(Some(PATIENCE));
+    }
+    let text = text.to_string_lossy();
+    let duration = ringfence_policy::size::duration(&text);
+    duration.map(Some).map_err(|why| Fault::usage(format!("--ask {text}: {why}")))
 }
 
 fn print(decision: &NetDecision) {

@@ -44,7 +44,7 @@ const fn many(
 }
 
 /// Options that say what a sandbox may do: `run`, `shell`, `plan`, `why`, `learn`.
-pub const POLICY: [Spec; 35] = [
+pub const POLICY: [Spec; 36] = [
     many("profile", Some('p'), "NAME|FILE", "Use this profile; several are merged left to right"),
     many("feature", None, "NAME|FILE", "Add this feature (ringfence feature list)"),
     many("read", Some('r'), "PATH", "Show PATH, readable and executable (?PATH: if it exists)"),
@@ -66,6 +66,14 @@ pub const POLICY: [Spec; 35] = [
         "Let the proxy add a header whose secret stays outside",
     ),
     one("network", "none|filtered|host", "How much network there is (default: none)"),
+    Spec {
+        long: "ask",
+        short: None,
+        value: Some("DURATION"),
+        value_optional: true,
+        repeatable: false,
+        help: "Let a connection that no rule allows wait for `ringfence watch` (default: 60s)",
+    },
     many("publish", None, "[ADDR:]PORT[:PORT]", "Let the host connect in to PORT"),
     many("allow-socket", None, "PATH", "Show a Unix socket of the host"),
     many("env", Some('e'), "NAME[=VALUE]", "Pass or set an environment variable"),

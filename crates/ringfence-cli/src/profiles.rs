@@ -137,7 +137,7 @@ fn lines(key: Key, value: &Value) -> Vec<String> {
 }
 
 /// Where the user's own profiles stand.
-fn user_directory() -> PathBuf {
+pub fn user_directory() -> PathBuf {
     let xdg = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
     let config = xdg.filter(|path| path.is_absolute());
     let config = config.or_else(|| Some(std::env::home_dir()?.join(".config")));

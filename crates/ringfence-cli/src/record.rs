@@ -3,13 +3,13 @@
 use crate::error::Fault;
 use crate::options::Parsed;
 use ringfence_net::decision::Exchange;
-use ringfence_net::{Event as Happened, NetDecision, Way};
+use ringfence_net::{Control, Event as Happened, NetDecision, Way};
 use ringfence_sandbox::live::{End, Executed, Keeper, client};
 use ringfence_sandbox::network::Filter;
 use ringfence_sandbox::plan::{LimitStep, Plan};
 use ringfence_sandbox::supervise::Outcome;
 use ringfence_session::ledger::{Ended, Event, Ledger, Process, Recorder, Start, Verdict};
-use ringfence_session::place;
+use ringfence_session::{live, place};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -30,6 +30,8 @@ pub struct Record {
     ledger: RefCell<Option<Ledger>>,
     /// Made before the launch.
     door: RefCell<Option<OwnedFd>>,
+    /// The rules of the network, which can be changed while the session lives.
+    control: RefCell<Option<Control>>,
     /// For the gateway's thread.
     recorder: Arc<OnceLock<Recorder>>,
     /// Commands that execute, by number.
@@ -48,7 +50,7 @@ impl Record {
         let name = parsed.last("name").map(|name| name.to_string_lossy().into_owned());
         if let Some(name) = &name {
             place::check_name(name).map_err(Fault::of)?;
-            if let Some(id) = ringfence_session::live::named(name) {
+            if let Some(id) = live::named(name) {
                 return Err(Fault::usage(format!(
                     "--name {name}: the running session {id} has this name; \
                      `ringfence kill {name}` ends it"
@@ -63,6 +65,7 @@ impl Record {
             workdir: RefCell::default(),
             ledger: RefCell::default(),
             door: RefCell::default(),
+            control: RefCell::default(),
             recorder: Arc::default(),
             running: RefCell::default(),
             told: Cell::default(),
@@ -73,6 +76,7 @@ impl Record {
     /// A filter whose decisions are recorded as well.
     pub fn listen(&self, filter: Option<Filter>) -> Option<Filter> {
         let filter = filter?;
+        *self.control.borrow_mut() = Some(filter.control.clone());
         if !self.record {
             return Some(filter);
         }
@@ -181,12 +185,18 @@ impl Record {
             }
         };
         // Where sockets are refused (a sandbox in a sandbox), there is no exec; `exec` says so.
-        let socket = client::listen(&ledger.directory().join(ringfence_session::live::SOCKET));
+        let socket = |name: &str| client::listen(&ledger.directory().join(name)).ok();
+        let door = socket(live::SOCKET);
+        if let Some(control) = &*self.control.borrow()
+            && let Some(rules) = socket(live::RULES)
+        {
+            control.listen(rules);
+        }
         if self.record {
             let _ = self.recorder.set(ledger.recorder());
         }
         *self.ledger.borrow_mut() = Some(ledger);
-        socket.ok()
+        door
     }
 }
 

@@ -175,14 +175,11 @@ impl Proposal {
             .filter(|(act, _, port)| *act == Act::Bind && *port != 0)
             .map(|(_, _, port)| *port)
             .collect();
+        let mut bound: BTreeMap<u16, Use> = BTreeMap::new();
         for ((act, address, port), uses) in &observed.addresses {
             let published = policy.network.publish.iter().any(|rule| rule.port == *port);
             match act {
-                Act::Bind if *port != 0 && !published => {
-                    let reason =
-                        "it is served inside; this would let the host connect to it".to_owned();
-                    self.add(PUBLISH, port.to_string(), uses.clone(), Some(reason));
-                }
+                Act::Bind if *port != 0 && !published => bound.entry(*port).or_default().join(uses),
                 Act::Connect if address.is_loopback() && *port != 53 && !served.contains(port) => {
                     let host = "localhost".parse::<Host>();
                     let allowed = host.is_ok_and(|host| {
@@ -196,13 +193,17 @@ impl Proposal {
                 _ => {}
             }
         }
+        for (port, uses) in bound {
+            let reason = "it is served inside; this would let the host connect to it".to_owned();
+            self.add(PUBLISH, port.to_string(), uses, Some(reason));
+        }
     }
 }
 
 /// What each sandbox has for itself.
 fn is_its_own(path: &Path) -> bool {
-    const OWN: [&str; 5] = ["/proc", "/tmp", "/var/tmp", "/dev/shm", "/dev/pts"];
-    const DEVICES: [&str; 8] = [
+    const OWN: [&str; 6] = ["/proc", "/tmp", "/var/tmp", "/dev/shm", "/dev/pts", "/dev/fd"];
+    const DEVICES: [&str; 11] = [
         "/dev",
         "/dev/null",
         "/dev/zero",
@@ -211,6 +212,9 @@ fn is_its_own(path: &Path) -> bool {
         "/dev/urandom",
         "/dev/tty",
         "/dev/console",
+        "/dev/stdin",
+        "/dev/stdout",
+        "/dev/stderr",
     ];
     OWN.iter().any(|own| path.starts_with(own))
         || DEVICES.iter().any(|device| path == Path::new(device))

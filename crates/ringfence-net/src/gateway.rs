@@ -2,8 +2,8 @@
 
 use crate::decision::{Event, NetDecision, Sink, Way};
 use crate::inspect::Inspection;
-use crate::live::Control;
 use crate::listeners::{Listeners, Role};
+use crate::live::Control;
 use crate::names::Names;
 use crate::redirect::Wanted;
 use crate::resolver::Resolver;

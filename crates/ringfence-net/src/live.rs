@@ -20,6 +20,8 @@
 //! | `refused N WAITS PLACE PROCESS WHY` | refused, or, with WAITS seconds, about to be |
 //! | `settled N TEXT` | what became of one that waited |
 
+pub mod client;
+
 use crate::decision::{Event, NetDecision, Process, Way};
 use ringfence_policy::host::Target;
 use ringfence_policy::{Decision, Host, HostRule, NetworkRule, Policy, Source};
@@ -33,8 +35,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// The socket's name in the session's directory.
-pub const SOCKET: &str = "rules.sock";
 /// The latest refusals that one who comes later is told.
 const REMEMBERED: usize = 32;
 /// The most that wait for an answer at the same time; others are refused at once.
@@ -317,9 +317,10 @@ impl Control {
             let exe = process.exe.as_deref().unwrap_or(std::path::Path::new("?"));
             format!("{}[{}]", exe.display(), process.pid)
         });
-        let line = ["refused", &number.to_string(), &waits.to_string(), &place(host, port), &name, why]
-            .map(|word| word.replace(char::is_control, "?"))
-            .join("\t");
+        let line =
+            ["refused", &number.to_string(), &waits.to_string(), &place(host, port), &name, why]
+                .map(|word| word.replace(char::is_control, "?"))
+                .join("\t");
         let refused = Refused { number, host: host.clone(), port, line };
         let mut remembered = locked(&self.0.refused);
         remembered.push_back(refused.clone());

@@ -181,8 +181,12 @@ impl<'a> Catalog<'a> {
             .all(|one| one.split('|').any(|alternative| self.there(alternative.trim())))
     }
 
-    /// A command in the caller's `PATH`, a path, or `$VAR` for a variable that is set.
+    /// A command in the caller's `PATH`, a path, or `$VAR` for a variable that is set; `!` before
+    /// it for the opposite.
     fn there(&self, what: &str) -> bool {
+        if let Some(absent) = what.strip_prefix('!') {
+            return !self.there(absent);
+        }
         let variable = what.strip_prefix('$').filter(|name| !name.contains(['/', '{']));
         if let Some(name) = variable {
             return (self.env)(name).is_some_and(|value| !value.is_empty());

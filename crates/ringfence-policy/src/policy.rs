@@ -40,7 +40,9 @@ pub enum Access {
 ///
 /// It says how a *new* one is judged at the end of a run: the plain kind never survives,
 /// the git kinds survive when nothing in them can be executed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guarded {
     /// A created one is removed.
@@ -142,6 +144,34 @@ pub struct Publish {
     pub host_port: u16,
     /// Port inside.
     pub port: u16,
+    /// Where it stands.
+    pub source: Source,
+}
+
+/// What may be done with a name of the session bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BusAccess {
+    /// See that it is there.
+    See,
+    /// Call it, and hear from it.
+    Talk,
+    /// Own it.
+    Own,
+    /// Make certain calls.
+    Call,
+}
+
+/// A rule of `[dbus]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BusRule {
+    /// What it grants.
+    pub access: BusAccess,
+    /// A well-known name, `NAME.*` for those below too.
+    pub name: String,
+    /// For [`BusAccess::Call`]: `INTERFACE.METHOD@/PATH`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// Where it stands.
     pub source: Source,
 }
@@ -336,6 +366,9 @@ pub struct Policy {
     pub workdir: PathBuf,
     /// The network part.
     pub network: Network,
+    /// Names of the session bus; none: there is no bus inside.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dbus: Vec<BusRule>,
     /// The environment part.
     pub environment: Environment,
     /// The limits.

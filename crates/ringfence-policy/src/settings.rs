@@ -226,7 +226,7 @@ mod tests {
 
     fn merged(before: &str, now: &str) -> (Value, Vec<String>) {
         match judge(Some(before.as_bytes()), now.as_bytes()) {
-            Judged::Merged { text, kept } => (serde_json::from_str(&text).unwrap(), kept),
+            Judged::Merged { text, kept } => (serde_json::from_str(&text).expect("JSON"), kept),
             other => panic!("{other:?}"),
         }
     }

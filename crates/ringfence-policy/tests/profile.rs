@@ -264,7 +264,7 @@ fn files_hide_built_in_ones_of_their_name() {
     assert_eq!(found("site").place, Place::File("/etc/ringfence/profiles/site.toml".into()));
     assert_eq!(found("default").place, Place::BuiltIn);
     assert!(
-        catalog.text(Kind::Feature, "git").is_ok() && catalog.text(Kind::Profile, "git").is_err()
+        catalog.text(Kind::Feature, "gcc").is_ok() && catalog.text(Kind::Profile, "gcc").is_err()
     );
     assert_eq!(
         catalog.user_directory(Kind::Profile),

@@ -88,6 +88,11 @@ impl Host {
         })
     }
 
+    /// Resolves another request than its own.
+    pub fn asked(&self, request: &Request) -> Result<Policy, PolicyError> {
+        self.context(|context| resolve(request, context))
+    }
+
     pub fn resolve(&self) -> Result<Policy, PolicyError> {
         self.context(|context| resolve(&self.request, context))
     }

@@ -159,7 +159,8 @@ impl Grants {
         // A read grant of the user's own: a read-only mount does not stop connecting to what
         // listens in it. Further down nobody looks: a start must not walk trees.
         let read = self.trees.iter().filter(|(_, grant)| !grant.write && grant.directory);
-        let own = read.filter(|(_, grant)| !grant.rule.origin.starts_with("profile default"));
+        let system = |origin: &str| matches!(origin, "profile default" | "profile program");
+        let own = read.filter(|(_, grant)| !system(&grant.rule.origin));
         let sockets = own.flat_map(|(tree, _)| planning.paths.sockets(tree, MOST_ENTRIES));
         let named =
             |path: &PathBuf| planning.policy.network.sockets.iter().any(|rule| rule.path == *path);

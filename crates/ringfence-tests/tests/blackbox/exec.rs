@@ -173,7 +173,7 @@ fn signals_reach_it() {
         for (name, signal) in [("TERM", Signal::TERM), ("INT", Signal::INT), ("USR2", Signal::USR2)]
         {
             let script = format!(
-                "trap 'echo got {name}; kill $!; exit 6' {name}; sleep 1000 & echo on; while :; do wait; done"
+                "trap 'echo got {name}; kill -9 $!; exit 6' {name}; sleep 1000 & echo on; while :; do wait; done"
             );
             let mut command = Running::start(exec(place, &["one", "sh", "-c", &script]));
             command.printed("on\n").signal(signal);

@@ -1,0 +1,207 @@
+//! `ringfence allow SESSION HOST[:PORT]`: one more host, while the session lives or for good.
+
+use crate::error::Fault;
+use crate::generate::print;
+use crate::help;
+use crate::options::{Spec, parse};
+use crate::request::with_catalog;
+use ringfence_net::live::client::Client;
+use ringfence_policy::HostRule;
+use ringfence_policy::catalog::{Kind, Place};
+use ringfence_session::live;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+const fn spec(long: &'static str, value: Option<&'static str>, help: &'static str) -> Spec {
+    Spec { long, short: None, value, value_optional: false, repeatable: false, help }
+}
+
+/// Its options.
+pub const ALLOW: [Spec; 4] = [
+    spec("always", None, "Write it to a profile as well, after showing the change"),
+    spec("profile", Some("NAME"), "The profile that --always changes"),
+    spec("yes", None, "Write the profile without asking"),
+    Spec { short: Some('h'), ..spec("help", None, "Print help") },
+];
+
+/// `ringfence allow [--always --profile NAME] SESSION HOST[:PORT]`
+///
+/// # Errors
+/// There is no such session, it has no network filter, or the host is none.
+pub fn allow(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&ALLOW, arguments, false)?;
+    if parsed.has("help") {
+        return help::command("allow");
+    }
+    let words: Vec<String> =
+        parsed.rest.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let [session, host] = &words[..] else {
+        return Err(Fault::usage(
+            "name a session and a host: ringfence allow SESSION HOST[:PORT]; ringfence ps lists \
+             the sessions",
+        ));
+    };
+    HostRule::parse(host).map_err(|error| Fault::usage(format!("{host}: {error}")))?;
+    let change = match (parsed.has("always"), parsed.last("profile")) {
+        (false, None) => None,
+        (true, Some(profile)) => Some(Change::of(&profile.to_string_lossy(), host)?),
+        (true, None) => {
+            return Err(Fault::usage("--always changes a profile: name it with --profile NAME"));
+        }
+        (false, Some(_)) => return Err(Fault::usage("--profile is for --always")),
+    };
+    let client = connect(session)?;
+    let answer = client.call(&["allow", host]).map_err(Fault::usage)?;
+    print(format!("{answer}\n").as_bytes())?;
+    if let Some(change) = change {
+        change.make(parsed.has("yes"))?;
+    }
+    Ok(0)
+}
+
+/// Connects to a session by one of its names.
+///
+/// # Errors
+/// A sentence.
+pub fn connect(session: &str) -> Result<Client, Fault> {
+    let (found, socket) = live::find(session).map_err(Fault::of)?;
+    Client::connect(&socket.with_file_name(live::RULES)).map_err(|errno| {
+        let why = if found.live {
+            "it has no network filter: start it with --allow-host or --network filtered".to_owned()
+        } else {
+            "it has ended".to_owned()
+        };
+        Fault::usage(format!("session {session} takes no rules: {why} ({errno:?})"))
+    })
+}
+
+/// One more host in a profile.
+#[derive(Debug)]
+pub struct Change {
+    file: PathBuf,
+    host: String,
+    text: String,
+}
+
+impl Change {
+    /// What the profile would be.
+    ///
+    /// # Errors
+    /// There is no such profile, or it cannot be changed by a program.
+    pub fn of(profile: &str, host: &str) -> Result<Change, Fault> {
+        let (place, text) =
+            with_catalog(|catalog| catalog.text(Kind::Profile, profile).map_err(Fault::of))?;
+        let file = match place {
+            Place::File(path) => path,
+            Place::BuiltIn => crate::profiles::user_directory().join(format!("{profile}.toml")),
+        };
+        let refuse = || {
+            Fault::usage(format!(
+                "{} cannot be changed here; add \"{host}\" to `allow` under [network]: ringfence \
+                 profile edit {profile}",
+                file.display()
+            ))
+        };
+        let text = with_host(&text, host).ok_or_else(refuse)?;
+        ringfence_policy::Profile::from_toml(&text, &file.display().to_string())
+            .map_err(|_| refuse())?;
+        Ok(Change { file, host: host.to_owned(), text })
+    }
+
+    /// Shows it, asks, and writes.
+    ///
+    /// # Errors
+    /// The file cannot be written, or nobody can be asked.
+    pub fn make(&self, sure: bool) -> Result<(), Fault> {
+        let file = self.file.display();
+        print(format!("{file}: [network] allow += \"{}\"\n", self.host).as_bytes())?;
+        if !sure {
+            if !std::io::stdin().is_terminal() {
+                return Err(Fault::usage(
+                    "nothing was written: without a terminal nobody can be asked (--yes)",
+                ));
+            }
+            eprint!("Write it? [y/N] ");
+            let mut answer = String::new();
+            let _ = std::io::stdin().read_line(&mut answer);
+            if !matches!(answer.trim(), "y" | "Y" | "yes") {
+                return print(b"nothing was written\n").map(drop);
+            }
+        }
+        let failed = |error: std::io::Error| Fault::usage(format!("cannot write {file}: {error}"));
+        let directory = self.file.parent().unwrap_or(&self.file);
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        // Whole or not at all, also when the disk is full.
+        let aside = self.file.with_extension(format!("toml.{}", std::process::id()));
+        let write = || {
+            let mut new = std::fs::File::create_new(&aside)?;
+            new.write_all(self.text.as_bytes())?;
+            new.sync_all()?;
+            std::fs::rename(&aside, &self.file)
+        };
+        write().map_err(|error| {
+            let _ = std::fs::remove_file(&aside);
+            failed(error)
+        })
+    }
+}
+
+/// The text of a profile with one more allowed host, all else as it was.
+fn with_host(text: &str, host: &str) -> Option<String> {
+    let entry = format!("\"{host}\"");
+    let mut lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
+    let header = lines.iter().position(|line| line.trim() == "[network]");
+    let Some(header) = header else {
+        if text.lines().any(|line| line.trim_start().starts_with("network")) {
+            return None;
+        }
+        let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        return Some(format!("{text}{gap}\n[network]\nallow = [{entry}]\n"));
+    };
+    let end = lines[header + 1..].iter().position(|line| line.trim_start().starts_with('['));
+    let end = end.map_or(lines.len(), |end| header + 1 + end);
+    let key = |line: &String| {
+        line.trim_start()
+            .strip_prefix("allow")
+            .is_some_and(|rest| rest.trim_start().starts_with('='))
+    };
+    match lines[header..end].iter().position(key).map(|at| header + at) {
+        None => lines.insert(header + 1, format!("allow = [{entry}]")),
+        Some(at) => {
+            let open = lines[at].find('[')?;
+            let rest = lines[at][open + 1..].trim_start().to_owned();
+            let comma = if rest.starts_with(']') { "" } else { ", " };
+            let comma = if rest.is_empty() || rest.starts_with('#') { "," } else { comma };
+            lines[at] = format!("{}[{entry}{comma}{rest}", &lines[at][..open]);
+        }
+    }
+    Some(lines.join("\n") + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_added_and_all_else_stays() {
+        let cases = [
+            ("", "\n[network]\nallow = [\"a.org\"]\n"),
+            ("extends = [\"x\"]", "extends = [\"x\"]\n\n[network]\nallow = [\"a.org\"]\n"),
+            ("[network]\n# why\ndeny = []\n", "[network]\nallow = [\"a.org\"]\n# why\ndeny = []\n"),
+            ("[network]\nallow = []\n", "[network]\nallow = [\"a.org\"]\n"),
+            (
+                "[network]\nallow = [\"b.org\"] # b\n[limits]\npids = 5\n",
+                "[network]\nallow = [\"a.org\", \"b.org\"] # b\n[limits]\npids = 5\n",
+            ),
+            (
+                "[network]\nallow = [\n    \"b.org\",\n]\n",
+                "[network]\nallow = [\"a.org\",\n    \"b.org\",\n]\n",
+            ),
+        ];
+        for (before, after) in cases {
+            assert_eq!(with_host(before, "a.org").as_deref(), Some(after), "{before}");
+        }
+        assert_eq!(with_host("network = { allow = [] }\n", "a.org"), None);
+    }
+}

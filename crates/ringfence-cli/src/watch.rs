@@ -1,0 +1,249 @@
+//! `ringfence watch [SESSION]`: refused connections as they come, and their answers by a key.
+
+use crate::allow::Change;
+use crate::error::Fault;
+use crate::help;
+use crate::options::{Spec, parse};
+use ringfence_net::live::client::{Client, Said};
+use ringfence_session::live::RULES;
+use ringfence_sys::{fd, terminal};
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Read, Write};
+use std::os::fd::AsFd;
+
+const INTERRUPT: u8 = 3;
+
+/// Its options.
+pub const WATCH: [Spec; 2] = [
+    Spec {
+        long: "profile",
+        short: None,
+        value: Some("NAME"),
+        value_optional: false,
+        repeatable: false,
+        help: "The profile that the key a (always) changes",
+    },
+    Spec {
+        long: "help",
+        short: Some('h'),
+        value: None,
+        value_optional: false,
+        repeatable: false,
+        help: "Print help",
+    },
+];
+
+/// One session that is watched.
+struct Watched {
+    name: String,
+    client: Client,
+}
+
+/// A refusal that was not answered yet.
+struct Open {
+    session: usize,
+    number: u64,
+    waits: bool,
+    place: String,
+}
+
+/// `ringfence watch [--profile NAME] [SESSION]`
+///
+/// # Errors
+/// There is no such session, or none that has a network filter.
+pub fn watch(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&WATCH, arguments, false)?;
+    if parsed.has("help") {
+        return help::command("watch");
+    }
+    let watched = match &parsed.rest[..] {
+        [] => all()?,
+        [session] => {
+            let name = session.to_string_lossy().into_owned();
+            vec![Watched { client: crate::allow::connect(&name)?, name }]
+        }
+        _ => {
+            return Err(Fault::usage("name one session, or none for all: ringfence watch SESSION"));
+        }
+    };
+    for session in &watched {
+        session.client.say(&["watch"]).map_err(Fault::usage)?;
+    }
+    let profile = parsed.last("profile").map(|name| name.to_string_lossy().into_owned());
+    let view = View { watched, open: VecDeque::new(), profile };
+    if std::io::stdin().is_terminal() { view.on_terminal() } else { view.as_lines() }
+}
+
+/// All sessions that run and have rules to change.
+fn all() -> Result<Vec<Watched>, Fault> {
+    let sessions = ringfence_session::cli::sessions().map_err(Fault::of)?;
+    let live = sessions.into_iter().filter(|(_, session)| session.live);
+    let watched = live.filter_map(|(directory, session)| {
+        let client = Client::connect(&directory.join(RULES)).ok()?;
+        Some(Watched { name: session.name.unwrap_or(session.id), client })
+    });
+    let watched: Vec<Watched> = watched.collect();
+    if watched.is_empty() {
+        return Err(Fault::usage(
+            "no session with a network filter runs: ringfence run --allow-host HOST -- CMD",
+        ));
+    }
+    Ok(watched)
+}
+
+struct View {
+    watched: Vec<Watched>,
+    open: VecDeque<Open>,
+    profile: Option<String>,
+}
+
+impl View {
+    /// Without a terminal: lines, until the sessions have ended.
+    fn as_lines(mut self) -> Result<u8, Fault> {
+        let mut out = std::io::stdout();
+        while self.hear(None, &mut |line| out.write_all(format!("{line}\n").as_bytes()).is_ok()) {}
+        Ok(0)
+    }
+
+    fn on_terminal(mut self) -> Result<u8, Fault> {
+        let input = std::io::stdin();
+        let failed = |errno| Fault::usage(format!("cannot use this terminal: {errno:?}"));
+        let mode = terminal::mode(input.as_fd()).map_err(failed)?;
+        let raw = mode.clone().raw();
+        terminal::set_mode(input.as_fd(), &raw).map_err(failed)?;
+        let mut key = [0];
+        let result = loop {
+            self.prompt();
+            let print = &mut |line: &str| {
+                let _ = write!(std::io::stdout(), "\r\x1b[K{line}\r\n");
+                true
+            };
+            if !self.hear(Some(()), print) {
+                break Ok(0);
+            }
+            let ready = fd::poll_readable(&[input.as_fd()], 0).unwrap_or_default();
+            if ready.first() != Some(&true) {
+                continue;
+            }
+            match input.lock().read(&mut key) {
+                Ok(1..) if !matches!(key[0], b'q' | INTERRUPT | 4) => {}
+                _ => break Ok(0),
+            }
+            if key[0] == b'a' {
+                let _ = terminal::set_mode(input.as_fd(), &mode);
+                let always = self.always();
+                let _ = terminal::set_mode(input.as_fd(), &raw);
+                if let Err(fault) = always {
+                    let _ = write!(std::io::stdout(), "\r\x1b[K{}\r\n", fault.message);
+                }
+            } else {
+                self.key(key[0]);
+            }
+        };
+        let _ = terminal::set_mode(input.as_fd(), &mode);
+        let _ = write!(std::io::stdout(), "\r\x1b[K");
+        result
+    }
+
+    fn prompt(&self) {
+        let mut out = std::io::stdout();
+        let _ = match self.open.front() {
+            None => write!(out, "\r\x1b[Kwatching; q quits"),
+            Some(open) => {
+                let once = if open.waits { "o once, " } else { "" };
+                let place = &open.place;
+                write!(out, "\r\x1b[K{place}: {once}s for the session, a always, d deny, q quit ")
+            }
+        };
+        let _ = out.flush();
+    }
+
+    /// Waits for the sessions (and, with `keys`, the terminal), and shows what they say. False:
+    /// all of them have ended, or nobody reads.
+    fn hear(&mut self, keys: Option<()>, show: &mut dyn FnMut(&str) -> bool) -> bool {
+        let input = std::io::stdin();
+        let mut fds: Vec<_> = self.watched.iter().map(|session| session.client.as_fd()).collect();
+        fds.extend(keys.map(|()| input.as_fd()));
+        let Ok(ready) = fd::poll_readable(&fds, -1) else { return false };
+        let mut ended = Vec::new();
+        for at in (0..self.watched.len()).filter(|&at| ready[at]) {
+            let Some(said) = self.watched[at].client.hear(false) else {
+                ended.push(at);
+                continue;
+            };
+            if self.said(at, said).is_some_and(|line| !show(&line)) {
+                return false;
+            }
+        }
+        for at in ended.into_iter().rev() {
+            let name = self.watched.remove(at).name;
+            self.open.retain(|open| open.session != at);
+            for open in self.open.iter_mut().filter(|open| open.session > at) {
+                open.session -= 1;
+            }
+            if !show(&format!("{name}: ended")) {
+                return false;
+            }
+        }
+        !self.watched.is_empty()
+    }
+
+    fn said(&mut self, at: usize, said: Said) -> Option<String> {
+        let name = self.watched[at].name.clone();
+        match said {
+            Said::Answer(Ok(text)) if text.is_empty() => None,
+            Said::Answer(Ok(text) | Err(text)) => Some(format!("{name}: {text}")),
+            Said::Settled { number, text } => {
+                let mine = |open: &Open| open.session == at && open.number == number;
+                let found = self.open.iter().position(mine);
+                let place = found.and_then(|found| self.open.remove(found)).map(|open| open.place);
+                Some(format!("{name}: {}{text}", place.map_or(String::new(), |place| place + " ")))
+            }
+            Said::Refused { number, waits, place, process, why } => {
+                let by = if process.is_empty() { process } else { format!(" by {process}") };
+                let line = if waits > 0 {
+                    format!("{name}: {place}{by} waits {waits} s: {why}")
+                } else {
+                    format!("{name}: refused {place}{by}: {why}")
+                };
+                let known = |open: &Open| open.session == at && open.place == place && !open.waits;
+                if waits > 0 || !self.open.iter().any(known) {
+                    self.open.push_back(Open { session: at, number, waits: waits > 0, place });
+                }
+                Some(line)
+            }
+        }
+    }
+
+    fn key(&mut self, key: u8) {
+        let word = match key {
+            b'o' => "once",
+            b's' => "session",
+            b'd' => "deny",
+            _ => return,
+        };
+        let Some(open) = self.open.front() else { return };
+        if word == "once" && !open.waits {
+            return;
+        }
+        if open.waits || word == "session" {
+            let _ = self.watched[open.session].client.say(&[word, &open.number.to_string()]);
+        }
+        self.open.pop_front();
+    }
+
+    fn always(&mut self) -> Result<(), Fault> {
+        let Some(open) = self.open.front() else { return Ok(()) };
+        let Some(profile) = &self.profile else {
+            return Err(Fault::usage(
+                "which profile? start ringfence watch with --profile NAME; s allows it for the \
+                 session",
+            ));
+        };
+        println!();
+        Change::of(profile, &open.place)?.make(false)?;
+        self.key(b's');
+        Ok(())
+    }
+}
