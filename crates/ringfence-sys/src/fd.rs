@@ -331,8 +331,12 @@ pub fn ensure_standard_streams() -> Result<()> {
 }
 
 /// Takes over a descriptor that the caller of the program left open under a known number,
-/// and marks it close-on-exec.
+/// and marks it close-on-exec. Of a standard stream it is a copy.
 pub fn adopt(fd: RawFd) -> Option<OwnedFd> {
+    if (0..3).contains(&fd) {
+        // SAFETY: takes numbers only.
+        return unsafe { sys!(fcntl, fd, libc::F_DUPFD_CLOEXEC, 3) }.ok().map(owned);
+    }
     // SAFETY: F_SETFD takes numbers only.
     unsafe { sys!(fcntl, fd, libc::F_SETFD, libc::FD_CLOEXEC) }.ok()?;
     // SAFETY: the descriptor is open; it was handed to us by number, so nothing else owns it.

@@ -8,14 +8,35 @@ use ringfence_tests::{Finished, Person, Place, Running, Tier, everybody, everywh
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// The stages of a launch, by the launcher and by its child, in the order in which they are
-/// reached; the last two only after the command's end.
+/// The stages of a launch whose plan is not compiled yet, by the launcher and by its child.
 fn stages(place: &Place) -> Vec<String> {
-    let trace = place.shell("RINGFENCE_TRACE_LAUNCH=9 $RF -- true 9>trace; cat trace").well();
+    forget_plans(place);
+    traced(place)
+}
+
+/// The stages of a launch whose plan is.
+fn hot_stages(place: &Place) -> Vec<String> {
+    place.clock_moves_on();
+    let stages = (0..20).map(|_| traced(place)).find(|stages| is_hot(stages));
+    stages.expect("a plan is used again")
+}
+
+fn is_hot(stages: &[String]) -> bool {
+    stages.iter().any(|stage| stage == "resumed")
+}
+
+fn traced(place: &Place) -> Vec<String> {
+    let mut command = place.ringfence_run();
+    command.env("RINGFENCE_FAULT", "none").env("RINGFENCE_TRACE_LAUNCH", "2");
+    command.args(["--", "sh", "-c", ":"]);
+    let trace = Running::start(command).finish().err;
     let names: BTreeSet<_> =
         trace.lines().filter_map(|line| line.split(' ').nth(1)).map(ToOwned::to_owned).collect();
-    std::fs::remove_file(place.project("trace")).unwrap();
     names.into_iter().collect()
+}
+
+fn forget_plans(place: &Place) {
+    let _ = std::fs::remove_dir_all(place.at("home/.cache/ringfence/plans"));
 }
 
 /// A run that dies at a stage. Its command leaves protected things behind, to be put right.
@@ -27,7 +48,9 @@ fn run_with_fault(place: &Place, stage: &str, options: &[&str]) -> Finished {
          echo ran; true"
     );
     let mut command = place.ringfence_run();
-    command.env("RINGFENCE_FAULT", stage).args(options).args(["--", "sh", "-c", &script]);
+    // Both variables, as where the stages were found: their names are part of a plan's key.
+    command.env("RINGFENCE_FAULT", stage).env("RINGFENCE_TRACE_LAUNCH", "2");
+    command.args(options).args(["--", "sh", "-c", &script]);
     Running::start(command).finish()
 }
 
@@ -40,13 +63,25 @@ fn the_stages_are_known() {
         {
             assert!(stages.iter().any(|other| other == stage), "{stage} is not in {stages:?}");
         }
+        let stages = hot_stages(place);
+        for stage in ["image", "stamps", "resumed", "child", "view", "rules", "executed", "ended"] {
+            assert!(stages.iter().any(|other| other == stage), "{stage} is not in {stages:?}");
+        }
+        assert!(!stages.iter().any(|stage| stage == "policy"), "{stages:?}");
     });
 }
 
 #[test]
 fn a_launcher_killed_at_any_stage_leaves_no_process_mount_or_ghost() {
     everywhere(|place| {
-        for stage in stages(place) {
+        let cold = stages(place).into_iter().map(|stage| (stage, false));
+        let hot = hot_stages(place).into_iter().map(|stage| (stage, true));
+        for (stage, hot) in cold.chain(hot) {
+            if hot {
+                hot_stages(place);
+            } else {
+                forget_plans(place);
+            }
             let ended = run_with_fault(place, &stage, &[]);
             assert_eq!(ended.signal, Some(9), "at {stage}: {} {}", ended.code, ended.err);
             let left: Vec<String> = place
@@ -72,6 +107,7 @@ fn a_launcher_killed_at_any_stage_leaves_no_process_mount_or_ghost() {
 fn a_launcher_killed_at_any_stage_leaves_no_directory_past_the_next_run() {
     everywhere(|place| {
         for stage in stages(place) {
+            forget_plans(place);
             run_with_fault(place, &stage, &[]);
             place.run(&[], &["true"]).ends(0);
             assert_eq!(place.left_behind(), [""; 0], "at {stage}");
@@ -134,6 +170,7 @@ fn what_was_there_before_a_killed_run_is_there_after_it() {
         place.file("home/project/.vscode/tasks.json", "host's");
         place.file("home/project/.envrc", "host's");
         for stage in stages(place) {
+            forget_plans(place);
             run_with_fault(place, &stage, &[]);
             for kept in [".vscode/tasks.json", ".envrc"] {
                 assert_eq!(

@@ -91,10 +91,10 @@ fn beside_the_project_nothing_is_seen() {
 fn home_is_private_and_ends_with_the_run() {
     everywhere(|place| {
         place.file("home/.bashrc", "host's");
-        let script = "test -w ~ && echo x > ~/.bashrc && cat ~/.bashrc && mkdir -p ~/.cache/x";
+        let script = "test -w ~ && echo x > ~/.bashrc && cat ~/.bashrc && mkdir -p ~/.config/x";
         assert_eq!(place.sh(&[], script).quiet(), "x");
         assert_eq!(fs::read_to_string(place.at("home/.bashrc")).unwrap(), "host's");
-        assert!(!place.at("home/.cache").exists());
+        assert!(!place.at("home/.config").exists());
         place.sh(&[], "test -e ~/.bashrc").ends(1);
     });
 }

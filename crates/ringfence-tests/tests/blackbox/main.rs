@@ -16,6 +16,7 @@ mod limits;
 mod metadata;
 mod network;
 mod programs;
+mod plans;
 mod protected;
 mod publish;
 mod sessions;

@@ -1,0 +1,264 @@
+//! Compiled plans that are used again: a start from the cache does what an ordinary one does, and
+//! whatever a plan was derived from makes it void.
+
+use ringfence_tests::{Finished, Person, Place, Running, Tier, everybody, everywhere};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+
+const PLANS: &str = "home/.cache/ringfence/plans";
+
+fn plans(place: &Place) -> Vec<PathBuf> {
+    let entries = fs::read_dir(place.at(PLANS)).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// Runs a script, and says whether it was started from the cache.
+fn traced(place: &Place, options: &str, script: &str) -> (Finished, bool) {
+    let mut command = place.ringfence_run();
+    command.env("RINGFENCE_TRACE_LAUNCH", "2").args(options.split_whitespace());
+    command.args(["--", "sh", "-c", script]);
+    let ended = Running::start(command).finish();
+    let hot = ended.err.lines().any(|line| line.ends_with(" resumed"));
+    (ended, hot)
+}
+
+/// Runs a script until it is started from the cache.
+fn hot(place: &Place, options: &str, script: &str) -> Finished {
+    place.clock_moves_on();
+    let started = (0..20).map(|_| traced(place, options, script)).find(|(_, hot)| *hot);
+    started.expect("a plan is used again").0
+}
+
+/// The same, which must not be started from the cache the next time.
+fn cold(place: &Place, options: &str, script: &str) -> Finished {
+    let (ended, hot) = traced(place, options, script);
+    assert!(!hot, "a plan was used that does not hold any more");
+    ended
+}
+
+#[test]
+fn a_start_from_the_cache_is_as_any_other() {
+    everywhere(|place| {
+        let script = "echo $0 $# $1; id -u; pwd; umask; echo $HOME | wc -l; exit 7";
+        let first = place.run(&[], &["sh", "-c", script, "a b", ""]);
+        let again = hot(place, "", ":");
+        assert_eq!(again.ends(0).text(), "");
+        let second = place.run(&[], &["sh", "-c", script, "a b", ""]);
+        assert_eq!((first.code, first.text()), (7, second.text()));
+        assert_eq!(second.code, 7);
+        assert_eq!(place.run(&[], &["sh", "-c", "kill -9 $$"]).code, 137);
+        assert_eq!(place.run(&[], &["sh", "-c", "exec cat <nowhere"]).code, 2);
+    });
+}
+
+#[test]
+fn arguments_share_a_plan_and_programs_do_not() {
+    everywhere(|place| {
+        place.clock_moves_on();
+        for argument in ["one", "two", "three"] {
+            assert_eq!(place.run(&[], &["echo", argument]).well(), argument);
+        }
+        assert_eq!(plans(place).len(), 1);
+        place.run(&[], &["true"]).ends(0);
+        assert_eq!(plans(place).len(), 2);
+        for plan in plans(place) {
+            let data = plan.metadata().unwrap();
+            assert_eq!((data.mode() & 0o7777, data.nlink()), (0o600, 1));
+        }
+        assert_eq!(place.at(PLANS).metadata().unwrap().mode() & 0o7777, 0o700);
+    });
+}
+
+#[test]
+fn what_is_protected_is_looked_at_each_time() {
+    everybody(Tier::Namespace, |place| {
+        let script = "echo x > .envrc";
+        hot(place, "", ":");
+        // Absent at the last start, and there now.
+        place.file("home/project/.envrc", "host's");
+        let refused = place.sh(&[], script);
+        assert!(refused.err.contains("Read-only file system"), "{}", refused.err);
+        assert_eq!(fs::read_to_string(place.project(".envrc")).unwrap(), "host's");
+        // And away again.
+        fs::remove_file(place.project(".envrc")).unwrap();
+        place.sh(&[], script).ends(0);
+        assert!(!place.project(".envrc").exists());
+    });
+}
+
+#[test]
+fn a_hot_start_guards_like_a_cold_one() {
+    everywhere(|place| {
+        place.file("home/project/.vscode/tasks.json", "host's");
+        for _ in 0..3 {
+            place.clock_moves_on();
+            place.sh(&[], "echo x > .vscode/tasks.json; echo x > .envrc; mkdir -p .idea; :");
+            let kept = fs::read_to_string(place.project(".vscode/tasks.json")).unwrap();
+            assert_eq!(kept, "host's");
+            for ghost in [".envrc", ".idea"] {
+                assert!(!place.project(ghost).exists(), "{ghost}");
+            }
+        }
+    });
+}
+
+#[test]
+fn profiles_links_and_variables_make_a_plan_void() {
+    everywhere(|place| {
+        let profile = "home/.config/ringfence/profiles/mine.toml";
+        place.file("home/shown/file", "shown");
+        place.file(profile, "extends = [\"default\"]\n");
+        let look = "cat ~/shown/file";
+        hot(place, "-p mine", "cat ~/shown/file || exit 5").ends(5);
+        place.file(profile, "extends = [\"default\"]\n[filesystem]\nread = [\"~/shown\"]\n");
+        assert_eq!(cold(place, "-p mine", look).text(), "shown");
+        place.clock_moves_on();
+        assert_eq!(hot(place, "-p mine", look).text(), "shown");
+        if place.tier == Tier::Process {
+            return; // Links of the home are not repeated there.
+        }
+        // The directory is a link to another one now.
+        fs::rename(place.at("home/shown"), place.at("home/away")).unwrap();
+        place.file("home/other/file", "other");
+        place.link("home/shown", "other");
+        assert_eq!(cold(place, "-p mine", look).text(), "other");
+        // A credential that was not there.
+        let mut command = place.ringfence_run();
+        command.env("API_TOKEN", "secret").args(["--", "sh", "-c", "echo ${API_TOKEN-hidden}"]);
+        assert_eq!(Running::start(command).finish().well(), "hidden");
+    });
+}
+
+#[test]
+fn a_projects_own_policy_counts_from_the_next_start_on() {
+    everywhere(|place| {
+        hot(place, "", ":");
+        place.file("home/project/ringfence.toml", "[environment]\nset = { X = \"1\" }\n");
+        let untrusted = cold(place, "", "echo ${X-unset}");
+        assert_eq!(untrusted.text(), "unset");
+        assert!(untrusted.err.contains("is not trusted"), "{}", untrusted.err);
+        place.ringfence(["trust", "ringfence.toml"]).ends(0);
+        assert_eq!(place.sh(&[], "echo ${X-unset}").well(), "1");
+        place.file("home/project/ringfence.toml", "[environment]\nset = { X = \"2\" }\n");
+        assert_eq!(place.sh(&[], "echo ${X-unset}").text(), "unset");
+    });
+}
+
+#[test]
+fn a_broken_file_is_written_anew() {
+    everywhere(|place| {
+        hot(place, "", "echo ran");
+        let plan = plans(place).pop().unwrap();
+        let whole = fs::read(&plan).unwrap();
+        let mut spoilt: Vec<Vec<u8>> = vec![
+            Vec::new(),
+            vec![0; 64],
+            whole[..whole.len() / 2].to_vec(),
+            [whole.as_slice(), b"12345678"].concat(),
+        ];
+        for at in (0..whole.len()).step_by(whole.len() / 23) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x41;
+            spoilt.push(bytes);
+        }
+        for bytes in spoilt {
+            fs::write(&plan, &bytes).unwrap();
+            let ended = cold(place, "", "echo ran");
+            assert_eq!(ended.ends(0).text(), "ran");
+            assert_ne!(fs::read(&plan).unwrap(), bytes);
+        }
+        assert_eq!(hot(place, "", "echo ran").text(), "ran");
+    });
+}
+
+#[test]
+fn only_a_file_of_ones_own_is_used() {
+    everybody(Tier::Namespace, |place| {
+        hot(place, "", "echo ran");
+        let plan = plans(place).pop().unwrap();
+        let whole = fs::read(&plan).unwrap();
+        // Others may write to it.
+        fs::set_permissions(&plan, fs::Permissions::from_mode(0o666)).unwrap();
+        cold(place, "", "echo ran").ends(0);
+        // It has another name.
+        hot(place, "", "echo ran");
+        fs::hard_link(&plan, place.at("home/other-name")).unwrap();
+        cold(place, "", "echo ran").ends(0);
+        // It is a link.
+        let aside = place.file("home/aside", &whole);
+        fs::set_permissions(&aside, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::remove_file(&plan).unwrap();
+        place.link(format!("{PLANS}/{}", plan.file_name().unwrap().display()), &aside);
+        cold(place, "", "echo ran").ends(0);
+        assert!(plan.symlink_metadata().unwrap().is_file());
+        // It is somebody else's.
+        if place.person == Person::Root {
+            hot(place, "", "echo ran");
+            std::os::unix::fs::chown(&plan, Some(12345), None).unwrap();
+            cold(place, "", "echo ran").ends(0);
+        }
+    });
+}
+
+#[test]
+fn a_directory_that_others_can_write_is_not_used() {
+    everybody(Tier::Namespace, |place| {
+        let directory = place.directory(PLANS);
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+        place.clock_moves_on();
+        place.run(&[], &["true"]).ends(0);
+        assert_eq!(plans(place), [""; 0].map(PathBuf::from));
+    });
+}
+
+#[test]
+fn nothing_inside_sees_or_makes_plans() {
+    everywhere(|place| {
+        hot(place, "", ":");
+        assert!(!plans(place).is_empty());
+        let home = place.text("home");
+        let script = format!("ls {home}/.cache/ringfence/plans");
+        assert_ne!(place.sh(&[], &script).code, 0);
+        if place.tier == Tier::Namespace {
+            let write = format!("echo x > {home}/.cache/ringfence/plans/x");
+            assert_ne!(place.sh(&["-w", &home], &write).code, 0);
+            assert_ne!(place.sh(&["-w", &home], &script).code, 0);
+        }
+        assert!(!plans(place).iter().any(|plan| plan.ends_with("x")));
+    });
+}
+
+#[test]
+fn many_starts_at_once_share_one_plan() {
+    everywhere(|place| {
+        place.clock_moves_on();
+        let running: Vec<_> = (0..12).map(|_| place.start(&[], &["echo", "ran"])).collect();
+        for one in running {
+            assert_eq!(one.finish().well(), "ran");
+        }
+        assert_eq!(plans(place).len(), 1);
+    });
+}
+
+#[test]
+fn a_command_that_cannot_start_is_told_as_ever() {
+    everywhere(|place| {
+        let program = place.script("program", "#!/bin/sh\necho ran\n");
+        let name = program.to_str().unwrap();
+        place.clock_moves_on();
+        for _ in 0..2 {
+            assert_eq!(place.run(&[], &[name]).well(), "ran");
+        }
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
+        place.run(&[], &[name]).ends(126).says("permission denied");
+        fs::remove_file(&program).unwrap();
+        place.run(&[], &[name]).ends(127).says("command not found");
+        // A text without an interpreter is the shell's, from the cache or not.
+        place.script("program", "echo as text\n");
+        place.clock_moves_on();
+        for _ in 0..3 {
+            assert_eq!(place.run(&[], &[name]).well(), "as text");
+        }
+    });
+}
