@@ -35,7 +35,7 @@ const fn command(
 }
 
 /// All commands of this build.
-pub const COMMANDS: [Command; 26] = [
+pub const COMMANDS: [Command; 28] = [
     command("run", "[OPTIONS] [--] CMD [ARG...]", "Run a command in a sandbox", &POLICY, |a| {
         run::run(a)
     }),
@@ -53,6 +53,20 @@ pub const COMMANDS: [Command; 26] = [
         "Print what run would do; changes nothing",
         &POLICY,
         plan::plan,
+    ),
+    command(
+        "explain",
+        "[OPTIONS] PATH [CMD...]",
+        "Why a file is in the view of a command, or why not",
+        &POLICY,
+        crate::explain::explain,
+    ),
+    command(
+        "learn",
+        "[OPTIONS] [-o FILE] [--merge FILE] -- CMD | --from SESSION",
+        "Run where nothing is changed, watch, propose a profile",
+        &crate::learn::LEARN,
+        crate::learn::learn,
     ),
     command(
         "why",
@@ -143,7 +157,7 @@ pub const COMMANDS: [Command; 26] = [
         &crate::watch::WATCH,
         crate::watch::watch,
     ),
-    command("rm", "SESSION...", "Remove the record of sessions that ended", &[], |a| {
+    command("rm", "[--force] SESSION...", "Remove the record of sessions that ended", &[], |a| {
         session(cli::rm, a)
     }),
     command("gc", "[--all] [--json]", "Remove the records of old sessions", &[], |a| {
@@ -166,7 +180,7 @@ pub const COMMANDS: [Command; 26] = [
 ];
 
 /// Commands of the interface that come with their own parts.
-const UNBUILT: [&str; 4] = ["learn", "mcp", "fork", "hooks"];
+const UNBUILT: [&str; 3] = ["mcp", "fork", "hooks"];
 
 /// `ringfence bench`: the suite drives this very program from outside.
 fn bench(arguments: Vec<OsString>) -> Result<u8, Fault> {

@@ -17,7 +17,7 @@ pub fn find(policy: &Policy, argv: &[OsString], facts: &mut Facts, inputs: &Inpu
         if answer.arguments {
             inputs.arguments();
         }
-        facts.libraries = Some(libraries(&answer));
+        facts.libraries = Some(of(&answer));
     }
 }
 
@@ -59,7 +59,8 @@ fn question(policy: &Policy, argv: &[OsString]) -> Question {
     }
 }
 
-fn libraries(answer: &Answer) -> Libraries {
+/// The same as facts.
+pub fn of(answer: &Answer) -> Libraries {
     let list = |paths: &std::collections::BTreeSet<PathBuf>| paths.iter().cloned().collect();
     Libraries {
         roots: list(&answer.roots),

@@ -1,0 +1,128 @@
+//! `ringfence explain`: why a file is in the view of a command, or why it is not.
+
+use crate::error::Fault;
+use crate::generate::print;
+use crate::options::{POLICY, parse};
+use crate::{help, libraries, request};
+use ringfence_learn::program::Answer;
+use ringfence_policy::decide::Request;
+use ringfence_policy::{HostFiles, Subject, decide};
+use ringfence_sandbox::facts::{Facts, HostPaths};
+use ringfence_sandbox::plan::{MountOp, Plan};
+use ringfence_sandbox::{planner, text};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The longest chain of reasons that is told.
+const LONGEST: usize = 32;
+
+/// `ringfence explain [OPTIONS] PATH [CMD...]`: exit 0 in the view, 1 not.
+///
+/// # Errors
+/// Bad input; a policy that this host cannot carry out.
+pub fn explain(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&POLICY, arguments, true)?;
+    if let Some(done) = help::asked("explain", &parsed) {
+        return done;
+    }
+    let Some((path, argv)) = parsed.rest.split_first() else {
+        return Err(Fault::usage("name a path: ringfence explain [OPTIONS] PATH [CMD...]"));
+    };
+    let command = argv.first().map(OsString::as_os_str);
+    let policy = request::policy(&request::request(&parsed, command))?;
+    let exact = policy.exact_libraries;
+    if exact && argv.is_empty() {
+        let path = path.display();
+        return Err(Fault::usage(format!(
+            "with --libs exact it depends on the command: ringfence explain --libs exact {path} CMD"
+        )));
+    }
+    let answer = if exact { libraries::answer(&policy, argv) } else { Answer::default() };
+    let mut facts = Facts::probed();
+    facts.libraries = exact.then(|| libraries::of(&answer));
+    let plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
+    let path = policy.workdir.join(path);
+    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let mut lines = Vec::new();
+    let seen = view(&plan, &path, &real, &mut lines);
+    reasons(&answer, &path, &real, &mut lines);
+    if !seen {
+        let narrowed = answer.roots.iter().any(|root| real.starts_with(root));
+        let granted = decide(&policy, &Request::Read(Subject::on_host(&path, &HostFiles)));
+        if narrowed && granted.allowed {
+            lines.push("the command was not found to need it: --libs exact hides it".to_owned());
+            lines.push(format!("to change it: --read {}", path.display()));
+        } else {
+            lines.push(granted.explanation);
+            lines.extend(granted.remedy.map(|remedy| format!("to change it: {remedy}")));
+        }
+    }
+    let verdict = if seen { "in the view" } else { "not in the view" };
+    print(format!("{}: {verdict}\n  {}\n", path.display(), lines.join("\n  ")).as_bytes())?;
+    Ok(u8::from(!seen))
+}
+
+/// Whether a path is in the view, and by which step.
+fn view(plan: &Plan, path: &Path, real: &Path, lines: &mut Vec<String>) -> bool {
+    if plan.mounts.is_empty() {
+        // The process tier has no view: what may be read is what there is.
+        let rules = plan.landlock.iter().flat_map(|landlock| &landlock.files);
+        let mut rules = rules.filter(|rule| real.starts_with(&rule.path));
+        let Some(rule) = rules.next() else { return false };
+        lines.push(format!("readable below {}: {}", rule.path.display(), text::source(&rule.rule)));
+        return true;
+    }
+    let covering = |at: &Path| {
+        let steps = plan.mounts.iter().filter(|step| at.starts_with(&step.path));
+        let shown = |op: &MountOp| !matches!(op, MountOp::Pin | MountOp::Protect);
+        steps.filter(|step| shown(&step.op)).max_by_key(|step| step.path.components().count())
+    };
+    for at in BTreeSet::from([path, real]) {
+        let Some(step) = covering(at) else { continue };
+        let source = text::source(&step.rule);
+        let exact = step.path == at;
+        match &step.op {
+            MountOp::Mask { .. } => {
+                lines.push(format!("hidden by {source}"));
+                return false;
+            }
+            MountOp::Symlink { target } if exact => {
+                lines.push(format!("{} is a link to {}", at.display(), target.display()));
+            }
+            MountOp::Root { .. } | MountOp::Symlink { .. } => {}
+            MountOp::Private { .. } => {
+                lines.push(format!("{} is the sandbox's own: {source}", step.path.display()));
+                return exact;
+            }
+            _ if at == real => {
+                lines.push(format!("shown with {}: {source}", step.path.display()));
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The chain that led to a file: by what it is needed, and by what that is.
+fn reasons(answer: &Answer, path: &Path, real: &Path, lines: &mut Vec<String>) {
+    let above = |path: &Path| {
+        path.ancestors().find(|above| answer.reasons.contains_key(*above)).map(Path::to_owned)
+    };
+    let mut at: Option<PathBuf> = above(real).or_else(|| above(path));
+    let mut told = BTreeSet::new();
+    while let Some(path) = at.take() {
+        if told.len() >= LONGEST || !told.insert(path.clone()) {
+            break;
+        }
+        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let reason = answer.reasons.get(&path).or_else(|| answer.reasons.get(&real));
+        let Some(reason) = reason else { break };
+        lines.push(match &reason.by {
+            Some(by) => format!("{}: {} {}", path.display(), reason.how, by.display()),
+            None => format!("{}: {}", path.display(), reason.how),
+        });
+        at.clone_from(&reason.by);
+    }
+}

@@ -1,0 +1,323 @@
+//! `ringfence learn`: runs a command where it changes nothing, watches it, proposes a profile.
+
+use crate::error::Fault;
+use crate::generate::print;
+use crate::options::{POLICY, Parsed, Spec, parse};
+use crate::{help, request};
+use ringfence_learn::propose::{Asked, Proposal, propose};
+use ringfence_learn::watch::{self, Observed, Use};
+use ringfence_learn::{text, units};
+use ringfence_policy::{NetworkMode, Policy, Profile};
+use ringfence_session::ledger::{Reader, Row};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+/// The options: those of `run`, and what is done with the result.
+pub const LEARN: [Spec; POLICY.len() + 3] = {
+    const fn value(
+        long: &'static str,
+        short: Option<char>,
+        value: &'static str,
+        help: &'static str,
+    ) -> Spec {
+        Spec { long, short, value: Some(value), value_optional: false, repeatable: false, help }
+    }
+    let output = value("output", Some('o'), "FILE", "Write the proposed profile to FILE");
+    let merge = value("merge", None, "FILE", "Show what the proposal adds to the profile in FILE");
+    let from = value("from", None, "SESSION", "Learn from what a recorded session was refused");
+    let mut all = [output; POLICY.len() + 3];
+    let mut at = 0;
+    while at < POLICY.len() {
+        all[at] = POLICY[at];
+        at += 1;
+    }
+    all[at] = output;
+    all[at + 1] = merge;
+    all[at + 2] = from;
+    all
+};
+
+/// `ringfence learn [OPTIONS] [-o FILE] [--merge FILE] -- CMD`
+///
+/// # Errors
+/// Bad input; a host without overlays or notification; a file that cannot be written.
+pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&LEARN, arguments, true)?;
+    if let Some(done) = help::asked("learn", &parsed) {
+        return done;
+    }
+    let output = parsed.last("output").map(PathBuf::from);
+    let merge = parsed.last("merge").map(PathBuf::from);
+    let base = Base::of(merge, output.as_deref())?;
+    if let Some(session) = parsed.last("from") {
+        return from_session(&parsed, session, &base, output.as_deref());
+    }
+    let argv = crate::run::command(&parsed)?;
+    let policy = policy(&parsed, argv.first().map(OsString::as_os_str), &base)?;
+    let scratch = Scratch::make()?;
+    let (status, observed) = watch::run(inner(&parsed, &argv, &policy, &scratch)?).map_err(|error| {
+        Fault::of(format!("the run cannot be watched: {error}; learning needs seccomp notification (Linux 5.9), and no filter around ringfence that uses it"))
+    })?;
+    let code = exit_code(status);
+    if observed.processes == 0 {
+        // The sandbox said why.
+        return Ok(code);
+    }
+    let asked = asked(&scratch.sessions());
+    let proposal = propose(&policy, &observed, &asked);
+    let mut head = vec![format!("Learnt by ringfence from: {}", shown(&argv))];
+    if code != 0 {
+        head.push(format!(
+            "The command ended with code {code}: what it would have done after that is not known."
+        ));
+    }
+    head.push(
+        "The environment is not observed: name credentials that it needs in [environment] pass."
+            .to_owned(),
+    );
+    if observed.lost > 0 {
+        head.push(format!("Too much to remember: {} uses are left out.", observed.lost));
+    }
+    finish(&proposal, &head, &policy, &base, output.as_deref())?;
+    Ok(code)
+}
+
+/// The profile that is added to.
+struct Base {
+    file: Option<(PathBuf, String)>,
+}
+
+impl Base {
+    fn of(merge: Option<PathBuf>, output: Option<&Path>) -> Result<Base, Fault> {
+        if let Some(output) =
+            output.filter(|output| output.exists() && Some(*output) != merge.as_deref())
+        {
+            let output = output.display();
+            return Err(Fault::usage(format!(
+                "{output} exists and is not overwritten: --merge {output} shows what would be added to it, and with -o {output} as well adds it"
+            )));
+        }
+        let Some(file) = merge else { return Ok(Base { file: None }) };
+        let text = std::fs::read_to_string(&file)
+            .map_err(|error| Fault::usage(format!("cannot read {}: {error}", file.display())))?;
+        Ok(Base { file: Some((file, text)) })
+    }
+}
+
+/// The policy that the proposal is about: the profile that is added to is part of it.
+fn policy(parsed: &Parsed, command: Option<&OsStr>, base: &Base) -> Result<Policy, Fault> {
+    let mut request = request::request(parsed, command);
+    if let Some((file, _)) = &base.file {
+        let file = std::path::absolute(file).map_err(Fault::of)?;
+        request.profiles.push(file.display().to_string());
+    }
+    request::policy(&request)
+}
+
+/// A directory of our own for the session and its overlay: removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn make() -> Result<Scratch, Fault> {
+        let name = format!("ringfence-learn-{:08x}", ringfence_sandbox::launch::random());
+        let path = std::env::temp_dir().join(name);
+        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| {
+            Fault::of(format!(
+                "cannot make {}: {error} (TMPDIR names another place)",
+                path.display()
+            ))
+        })?;
+        Ok(Scratch(path))
+    }
+
+    fn sessions(&self) -> PathBuf {
+        self.0.join("ringfence/sessions")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for session in std::fs::read_dir(self.sessions()).into_iter().flatten().flatten() {
+            let _ = ringfence_session::overlay::remove(&session.path());
+        }
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The run that is watched: it sees the host but for credentials, and writes nowhere real.
+fn inner(
+    parsed: &Parsed,
+    argv: &[OsString],
+    policy: &Policy,
+    scratch: &Scratch,
+) -> Result<Command, Fault> {
+    let mut command = Command::new(std::env::current_exe().map_err(Fault::of)?);
+    command.env("XDG_STATE_HOME", &scratch.0).arg("run");
+    const OURS: [&str; 10] =
+        ["output", "merge", "from", "json", "libs", "home", "overlay", "tier", "name", "command"];
+    for (name, value) in parsed.options.iter().filter(|(name, _)| !OURS.contains(name)) {
+        let mut option = OsString::from(format!("--{name}"));
+        if POLICY.iter().any(|spec| spec.long == *name && spec.value.is_some()) {
+            option.push("=");
+            option.push(value);
+        }
+        command.arg(option);
+    }
+    command.args(["--tier", "namespace", "--home", "host", "--overlay=discard", "--read", "/"]);
+    let home = &policy.home_dir;
+    if home.parent().is_some() {
+        command.arg("--write").arg(home);
+        for (secret, _) in units::SECRETS {
+            command.arg("--deny").arg(home.join(secret));
+        }
+    }
+    if policy.network.mode != NetworkMode::Host && !parsed.has("network") {
+        command.args(["--allow-host", "*:*"]);
+    }
+    command.arg("--").args(argv);
+    Ok(command)
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    u8::try_from(code).unwrap_or(125)
+}
+
+/// The hosts that sessions asked for.
+fn asked(sessions: &Path) -> BTreeMap<Asked, Use> {
+    let mut asked = BTreeMap::new();
+    for session in std::fs::read_dir(sessions).into_iter().flatten().flatten() {
+        let rows =
+            Reader::open(&session.path()).and_then(|reader| reader.events(0, &["network"], false));
+        rows.unwrap_or_default().iter().for_each(|row| connection(row, &mut asked));
+    }
+    asked
+}
+
+fn connection(row: &Row, asked: &mut BTreeMap<Asked, Use>) {
+    let host = if row.text("host").is_empty() { row.text("address") } else { row.text("host") };
+    let port = row.number("port").and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
+    if host.is_empty() || port == 0 || row.text("protocol") == "unix" {
+        return;
+    }
+    let key = Asked { host: host.to_owned(), port, allowed: !row.denied() };
+    let by =
+        row.text("exe").rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("the command");
+    asked.entry(key).or_default().add(by);
+}
+
+/// What a recorded session was refused, as rules.
+fn from_session(
+    parsed: &Parsed,
+    session: &OsStr,
+    base: &Base,
+    output: Option<&Path>,
+) -> Result<u8, Fault> {
+    let word = session.to_string_lossy();
+    let directory =
+        ringfence_session::cli::find(&word).map_err(|error| Fault::usage(error.to_string()))?;
+    let reader = Reader::open(&directory).map_err(Fault::of)?;
+    let argv = reader.session().map_err(Fault::of)?.argv;
+    let argv: Vec<OsString> = argv.into_iter().map(OsString::from).collect();
+    let policy = policy(parsed, argv.first().map(OsString::as_os_str), base)?;
+    let mut observed = Observed::default();
+    let mut refused = BTreeMap::new();
+    for row in reader.events(0, &["network", "decision"], true).map_err(Fault::of)? {
+        match row.kind {
+            "network" => {
+                let mut one = BTreeMap::new();
+                connection(&row, &mut one);
+                // It was the policy that refused: to allow it is what is asked here.
+                refused.extend(
+                    one.into_iter().map(|(asked, uses)| (Asked { allowed: true, ..asked }, uses)),
+                );
+            }
+            _ => {
+                let act = match row.text("act") {
+                    "read" => watch::Act::Read,
+                    "exec" => watch::Act::Execute,
+                    _ => watch::Act::Write,
+                };
+                let path = Path::new(row.text("object"));
+                if path.is_absolute() {
+                    observed.path(
+                        act,
+                        path,
+                        row.text("exe").rsplit('/').next().unwrap_or_default(),
+                    );
+                }
+            }
+        }
+    }
+    let proposal = propose(&policy, &observed, &refused);
+    let head = [
+        format!("Learnt by ringfence from what session {word} was refused: {}", shown(&argv)),
+        "What a private view does not show is not refused, and not recorded: ringfence learn -- CMD sees it.".to_owned(),
+    ];
+    finish(&proposal, &head, &policy, base, output)?;
+    Ok(0)
+}
+
+fn shown(argv: &[OsString]) -> String {
+    let words: Vec<String> = argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    words.join(" ").chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The profiles of a policy, as another one names them.
+fn names(policy: &Policy) -> Vec<String> {
+    let name = |profile: &String| {
+        let name = profile.strip_prefix("profile ").or_else(|| profile.strip_prefix("file "))?;
+        Some(name.to_owned())
+    };
+    policy.profiles.iter().filter_map(name).collect()
+}
+
+/// Shows the result, or writes it where the user said.
+fn finish(
+    proposal: &Proposal,
+    head: &[String],
+    policy: &Policy,
+    base: &Base,
+    output: Option<&Path>,
+) -> Result<(), Fault> {
+    let result = match &base.file {
+        Some((_, old)) => text::merged(old, proposal),
+        None => text::profile(proposal, head, &names(policy)),
+    };
+    let origin =
+        output.map_or_else(|| "the proposal".to_owned(), |path| path.display().to_string());
+    Profile::from_toml(&result, &origin).map_err(|error| {
+        Fault::of(format!("the additions do not fit into this profile, add them by hand: {error}"))
+    })?;
+    match (&base.file, output) {
+        (Some((_, old)), _) => _ = print(text::difference(old, &result).as_bytes())?,
+        (None, None) => _ = print(result.as_bytes())?,
+        (None, Some(_)) => {}
+    }
+    if let Some(output) = output {
+        std::fs::write(output, &result)
+            .map_err(|error| Fault::of(format!("cannot write {}: {error}", output.display())))?;
+    }
+    for rule in &proposal.withheld {
+        let (table, key) = rule.key;
+        eprintln!("ringfence: not proposed: {table}.{key} {}: {}", rule.text, rule.reason);
+    }
+    let count = proposal.rules.len();
+    let what = match count {
+        0 => "nothing to propose: the policy allows what it did".to_owned(),
+        1 => "1 rule proposed".to_owned(),
+        _ => format!("{count} rules proposed"),
+    };
+    match output {
+        Some(output) => eprintln!(
+            "ringfence: {what}; look at {0}, then: ringfence run -p {0} -- CMD",
+            output.display()
+        ),
+        None => eprintln!("ringfence: {what}"),
+    }
+    Ok(())
+}
