@@ -12,7 +12,7 @@ use crate::first::{self, First};
 use crate::flow::{self, Refusal};
 use crate::gateway::{Shared, Subject};
 use bytes::Bytes;
-use http_body_util::{Either, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
@@ -30,6 +30,8 @@ use tokio_rustls::{LazyConfigAcceptor, TlsConnector};
 
 /// How long a program may take to say what it wants, and a server to speak TLS.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The most bytes of a refused request's body that are taken.
+const DRAINED: usize = 1 << 20;
 /// What one stream and all streams of an HTTP/2 connection may have under way.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
@@ -321,6 +323,24 @@ async fn answer(
     }
 }
 
+/// Takes the body of a refused request, up to a measure: a client that is cut off while it sends
+/// may not look at the answer.
+async fn drain<B>(mut body: B)
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin + Send + 'static,
+{
+    let taken = async {
+        let mut left = DRAINED;
+        while let Some(Ok(frame)) = body.frame().await {
+            let Some(less) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else {
+                break;
+            };
+            left = less;
+        }
+    };
+    let _ = tokio::time::timeout(PATIENCE, taken).await;
+}
+
 /// What came of a request that was sent on.
 enum Passed {
     Answer(hyper::http::response::Parts, Incoming),
@@ -365,8 +385,13 @@ impl Link {
     ) -> Result<Passed, (StatusCode, Refused)> {
         let (mut parts, body) = request.into_parts();
         let websocket = parts.version == Version::HTTP_11 && request::websocket(&parts.headers);
-        let path = request::judge(&self.shared.policy(), &self.place, &mut parts)
-            .map_err(|refused| (StatusCode::FORBIDDEN, refused))?;
+        let path = match request::judge(&self.shared.policy(), &self.place, &mut parts) {
+            Ok(path) => path,
+            Err(refused) => {
+                tokio::spawn(drain(body));
+                return Err((StatusCode::FORBIDDEN, refused));
+            }
+        };
         let Place { host, port, secure } = &self.place;
         let injected = self.inspection.secrets.inject(host, *port, *secure, &mut parts.headers);
         if let Some(exchange) = ending.exchange() {
@@ -417,6 +442,7 @@ impl Link {
             let sent = match &mut *upstream {
                 Upstream::Absent(status, why, decision) => {
                     let refused = Refused { why: why.clone(), decision: decision.clone() };
+                    tokio::spawn(drain(request.into_body()));
                     return Err((*status, refused));
                 }
                 Upstream::Http1(sender) => sender.try_send_request(request).await,
