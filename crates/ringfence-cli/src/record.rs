@@ -2,13 +2,14 @@
 
 use crate::error::Fault;
 use crate::options::Parsed;
-use ringfence_net::{Event as Happened, NetDecision, Way};
+use ringfence_net::decision::Exchange;
+use ringfence_net::{Control, Event as Happened, NetDecision, Way};
 use ringfence_sandbox::live::{End, Executed, Keeper, client};
 use ringfence_sandbox::network::Filter;
 use ringfence_sandbox::plan::{LimitStep, Plan};
 use ringfence_sandbox::supervise::Outcome;
 use ringfence_session::ledger::{Ended, Event, Ledger, Process, Recorder, Start, Verdict};
-use ringfence_session::place;
+use ringfence_session::{live, place};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -29,6 +30,8 @@ pub struct Record {
     ledger: RefCell<Option<Ledger>>,
     /// Made before the launch.
     door: RefCell<Option<OwnedFd>>,
+    /// The rules of the network, which can be changed while the session lives.
+    control: RefCell<Option<Control>>,
     /// For the gateway's thread.
     recorder: Arc<OnceLock<Recorder>>,
     /// Commands that execute, by number.
@@ -47,7 +50,7 @@ impl Record {
         let name = parsed.last("name").map(|name| name.to_string_lossy().into_owned());
         if let Some(name) = &name {
             place::check_name(name).map_err(Fault::of)?;
-            if let Some(id) = ringfence_session::live::named(name) {
+            if let Some(id) = live::named(name) {
                 return Err(Fault::usage(format!(
                     "--name {name}: the running session {id} has this name; \
                      `ringfence kill {name}` ends it"
@@ -62,6 +65,7 @@ impl Record {
             workdir: RefCell::default(),
             ledger: RefCell::default(),
             door: RefCell::default(),
+            control: RefCell::default(),
             recorder: Arc::default(),
             running: RefCell::default(),
             told: Cell::default(),
@@ -72,14 +76,20 @@ impl Record {
     /// A filter whose decisions are recorded as well.
     pub fn listen(&self, filter: Option<Filter>) -> Option<Filter> {
         let filter = filter?;
+        *self.control.borrow_mut() = Some(filter.control.clone());
         if !self.record {
             return Some(filter);
         }
         let (recorder, sink) = (Arc::clone(&self.recorder), filter.sink.clone());
         let sink = Arc::new(move |decision: &NetDecision| {
             sink(decision);
-            if let (Some(recorder), Some(event)) = (recorder.get(), network(decision)) {
-                recorder.record(None, &event);
+            let Some(recorder) = recorder.get() else { return };
+            let process = decision.process.as_ref().map(|process| {
+                let exe = process.exe.clone().unwrap_or_default();
+                Process::new(process.pid, 0, exe, &process.argv)
+            });
+            for event in network(decision) {
+                recorder.record(process.as_ref(), &event);
             }
         });
         Some(Filter { sink, ..filter })
@@ -175,12 +185,18 @@ impl Record {
             }
         };
         // Where sockets are refused (a sandbox in a sandbox), there is no exec; `exec` says so.
-        let socket = client::listen(&ledger.directory().join(ringfence_session::live::SOCKET));
+        let socket = |name: &str| client::listen(&ledger.directory().join(name)).ok();
+        let door = socket(live::SOCKET);
+        if let Some(control) = &*self.control.borrow()
+            && let Some(rules) = socket(live::RULES)
+        {
+            control.listen(rules);
+        }
         if self.record {
             let _ = self.recorder.set(ledger.recorder());
         }
         *self.ledger.borrow_mut() = Some(ledger);
-        socket.ok()
+        door
     }
 }
 
@@ -221,30 +237,31 @@ impl Keeper for Record {
     }
 }
 
-/// The row that a decision about the network makes, if it makes one: an allowed connection makes
-/// its own when it ends.
-fn network(decision: &NetDecision) -> Option<Event> {
+/// The rows that a decision about the network makes: an allowed connection makes its own when it
+/// ends, an inspected request its own as well, with one for each credential put in.
+fn network(decision: &NetDecision) -> Vec<Event> {
     let host = decision.host.to_string();
     let (verdict, sent, received, duration) = match &decision.event {
         Happened::Closed { sent, received, duration } => {
             (Verdict::Allow, *sent, *received, *duration)
         }
-        Happened::Allowed if decision.way != Way::Dns => return None,
+        Happened::Allowed if decision.way != Way::Dns => return Vec::new(),
         Happened::Allowed | Happened::Failed(_) => (Verdict::Allow, 0, 0, Duration::ZERO),
         Happened::Denied(_) => (Verdict::Deny, 0, 0, Duration::ZERO),
-        #[allow(unreachable_patterns)] // more kinds come with inspection
-        _ => return None,
+        Happened::Request(exchange) => return request(host, exchange),
     };
     if decision.way == Way::Dns {
+        // RFC 1035, 4.1.1: no such name; the server failed; no error.
         let code = match &decision.event {
             Happened::Denied(_) => 3,
             Happened::Failed(_) => 2,
             _ => 0,
         };
-        let (record, answer) = ("A".to_owned(), decision.address);
-        return Some(Event::Dns { name: host, record, code, answer, verdict, duration });
+        let record = if decision.address.is_some_and(|a| a.is_ipv6()) { "AAAA" } else { "A" };
+        let (record, answer) = (record.to_owned(), decision.address);
+        return vec![Event::Dns { name: host, record, code, answer, verdict, duration }];
     }
-    Some(Event::Network {
+    vec![Event::Network {
         protocol: "tcp",
         host: Some(host),
         address: decision.address,
@@ -253,5 +270,25 @@ fn network(decision: &NetDecision) -> Option<Event> {
         received,
         duration,
         verdict,
-    })
+    }]
+}
+
+fn request(host: String, exchange: &Exchange) -> Vec<Event> {
+    let verdict = if exchange.refused.is_some() { Verdict::Deny } else { Verdict::Allow };
+    let substituted = |header: &String| {
+        let source = "a rule of --inject".to_owned();
+        Event::Substitution { host: host.clone(), header: header.clone(), source }
+    };
+    let mut rows: Vec<Event> = exchange.injected.iter().map(substituted).collect();
+    rows.push(Event::Http {
+        method: exchange.method.clone(),
+        host: host.clone(),
+        path: exchange.path.clone(),
+        status: exchange.status,
+        sent: exchange.sent,
+        received: exchange.received,
+        duration: exchange.duration,
+        verdict,
+    });
+    rows
 }

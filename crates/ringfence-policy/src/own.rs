@@ -3,7 +3,9 @@
 //! A program inside that could write a profile, a trusted hash or a compiled plan would choose its
 //! next boundary itself. So they are protected whatever grants them, also where they do not exist
 //! yet: then they are made before the run ([`crate::Policy::made`]), so that a mount can hold them.
-//! Compiled plans are not even read: they name what other sandboxes show.
+//! Compiled plans are not even read: they name what other sandboxes show; nor are the records of
+//! sessions, beside which are the sockets of those that run, and a read-only mount does not stop
+//! connecting to one.
 
 use crate::policy::Access;
 use std::ffi::OsString;
@@ -28,8 +30,8 @@ const BASES: [(&str, &str, Access, &str); 3] = [
     (
         "XDG_STATE_HOME",
         ".local/state",
-        Access::Protect,
-        "the records of sandboxes, and what is trusted",
+        Access::Deny,
+        "the sockets and records of sandboxes, and what is trusted",
     ),
     ("XDG_CACHE_HOME", ".cache", Access::Deny, "compiled plans are carried out as they are"),
 ];

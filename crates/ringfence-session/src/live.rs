@@ -7,6 +7,9 @@ use std::path::PathBuf;
 /// The socket of `exec` in a session's directory.
 pub const SOCKET: &str = "control.sock";
 
+/// The socket, beside it, of those who change the rules of the network.
+pub const RULES: &str = "rules.sock";
+
 /// The identifier of the running session that has a name.
 pub fn named(name: &str) -> Option<String> {
     let sessions = place::sessions().ok()?;

@@ -79,6 +79,14 @@ pub(crate) fn forget_name(link: &Path, directory: &Path) {
     }
 }
 
+/// Removes the names of a session that was removed.
+pub(crate) fn forget_names(directory: &Path) {
+    let Some(sessions) = directory.parent() else { return };
+    for link in std::fs::read_dir(sessions.join(NAMES)).into_iter().flatten().flatten() {
+        forget_name(&link.path(), directory);
+    }
+}
+
 /// The directory that holds the snapshots of a workspace. Its name holds a hash of the
 /// workspace's path, so that two workspaces never share one.
 ///

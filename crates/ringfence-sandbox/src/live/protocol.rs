@@ -72,7 +72,8 @@ impl Request {
 /// From the warden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The command executes.
+    /// The command executes, on the terminal that comes along. Without one nothing is said: who
+    /// waits for the end is not woken for the start.
     Started,
     /// It ended with this exit code.
     Exited(u8),

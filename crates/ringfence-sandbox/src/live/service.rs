@@ -175,7 +175,9 @@ impl Service {
         let spawned = self.spawner.spawn(&request, &streams)?;
         self.started += 1;
         self.visits[at].command = Some((self.started, spawned.pid));
-        self.tell(at, &Reply::Started, &master.iter().map(AsFd::as_fd).collect::<Vec<_>>());
+        if let Some(master) = &master {
+            self.tell(at, &Reply::Started, &[master.as_fd()]);
+        }
         let words = [&spawned.path, &spawned.workdir].into_iter().chain(&request.argv);
         let _ = sys::unix::send_about(launcher, &report(self.started, spawned.pid, words), spawned.pid);
         Ok(())

@@ -3,7 +3,7 @@
 use super::arguments::{Known, parse};
 use super::text;
 use crate::ledger::{JOURNAL, Reader, Session};
-use crate::{Result as Told, SessionError, ledger, place};
+use crate::{Result as Told, SessionError, ledger, overlay, place};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -180,18 +180,25 @@ pub fn show(args: Vec<OsString>) -> Result<u8, String> {
     text::print(out.as_bytes())
 }
 
-/// Runs `ringfence rm SESSION...`: removes the record of ended sessions.
+/// Runs `ringfence rm [--force] SESSION...`: removes the record of ended sessions. One whose
+/// writes wait to be committed is left, unless forced.
 ///
 /// # Errors
 /// One sentence for the user; the exit code is then 125.
 pub fn rm(args: Vec<OsString>) -> Result<u8, String> {
-    let given = parse(&Known { switches: &[], valued: &[] }, args)?;
+    let given = parse(&Known { switches: &["force"], valued: &[] }, args)?;
     if given.words.is_empty() {
         return Err("remove which session? ringfence rm SESSION...".to_owned());
     }
     for at in 0..given.words.len() {
         let word = given.word(at)?.unwrap_or_default();
         let directory = find(word).map_err(told)?;
+        if overlay::kept(&directory) && !given.has("force") {
+            return Err(format!(
+                "what session {word} wrote waits to be committed: ringfence overlay diff {word}, \
+                 then commit or discard; rm --force drops it"
+            ));
+        }
         if !remove(&directory).map_err(told)? {
             return Err(format!("session {word} is running; end it first: ringfence kill {word}"));
         }
@@ -213,7 +220,7 @@ pub fn gc(args: Vec<OsString>) -> Result<u8, String> {
             .and_then(|found| found.modified());
         let age = changed.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
         let old = given.has("all") || age.is_some_and(|age| age > KEPT);
-        if old && remove(&directory).map_err(told)? {
+        if old && !overlay::kept(&directory) && remove(&directory).map_err(told)? {
             removed.push(directory.file_name().unwrap_or_default().to_string_lossy().into_owned());
         }
     }
@@ -229,8 +236,10 @@ fn remove(directory: &Path) -> Told<bool> {
     if ledger::live(directory) {
         return Ok(false);
     }
+    overlay::remove(directory)?;
     // Links are removed, not followed.
     std::fs::remove_dir_all(directory)
-        .map(|()| true)
-        .map_err(|error| SessionError::call("rmdir", directory, error))
+        .map_err(|error| SessionError::call("rmdir", directory, error))?;
+    place::forget_names(directory);
+    Ok(true)
 }

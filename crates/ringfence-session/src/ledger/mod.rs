@@ -29,6 +29,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// What others knock at while the session lives.
+const SOCKETS: [&str; 2] = [crate::live::SOCKET, crate::live::RULES];
+
 /// What a session is, at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
@@ -118,7 +121,9 @@ impl Ledger {
             return Ok(());
         }
         // Nobody answers any more.
-        let _ = std::fs::remove_file(self.directory.join(crate::live::SOCKET));
+        for name in SOCKETS {
+            let _ = std::fs::remove_file(self.directory.join(name));
+        }
         self.recorder.end(|lost| Line::End(Tail { at: now(), ended, lost }).encode())
     }
 
@@ -126,6 +131,13 @@ impl Ledger {
     pub fn remove(&self) {
         if let Some(name) = &self.name {
             place::forget_name(name, &self.directory);
+        }
+        if crate::overlay::kept(&self.directory) {
+            // What was written waits there, whether there is a record or not.
+            for name in [JOURNAL].into_iter().chain(SOCKETS) {
+                let _ = std::fs::remove_file(self.directory.join(name));
+            }
+            return;
         }
         // Links are removed, not followed.
         let _ = std::fs::remove_dir_all(&self.directory);
