@@ -6,6 +6,7 @@ use crate::record::Record;
 use crate::status::Status;
 use crate::{help, request};
 use ringfence_policy::{Policy, TierChoice};
+use ringfence_sandbox::dbus::Bus;
 use ringfence_sandbox::facts::{Availability, Facts, PathFacts};
 use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::launch::{self, Order, Resumed};
@@ -90,7 +91,8 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     }
     let inputs = Inputs::new();
     let request = request::request(parsed, order.argv.first().map(OsString::as_os_str));
-    let policy = request::policy_from(&request, &inputs)?;
+    let mut policy = request::policy_from(&request, &inputs)?;
+    let mut bus = Bus::start(&policy).map_err(Fault::usage)?;
     let mut hooks = crate::hooks::begin(&policy)?;
     note(&policy, parsed, &inputs);
     trace.mark("policy");
@@ -99,12 +101,18 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     trace.mark("facts");
     let ask = crate::monitor::patience(parsed)?;
     order.filter = record.listen(crate::monitor::filter(&policy, parsed.has("monitor"), ask)?);
+    if let Some(bus) = &mut bus {
+        bus.show(&mut policy).map_err(Fault::usage)?;
+    }
     let mut plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
     let dry_run = parsed.has("dry-run");
     let layers = crate::overlay::begin(&mut plan, &order.session_name(), dry_run)?;
     trace.mark("plan");
     announce(&plan);
-    let started = |plan: &Plan| status.started(&order.session_name(), plan);
+    let started = |plan: &Plan| {
+        bus.iter().for_each(Bus::hide);
+        status.started(&order.session_name(), plan);
+    };
     record.prepare(&plan);
     let result = launch::run(&plan, &order, &inputs, trace, &started);
     let result = match result {
@@ -131,6 +139,9 @@ fn note(policy: &Policy, parsed: &Parsed, inputs: &Inputs) {
     }
     if !policy.before.is_empty() || !policy.after.is_empty() {
         inputs.fleeting("hooks are run outside");
+    }
+    if !policy.dbus.is_empty() {
+        inputs.fleeting("a session bus of its own");
     }
     if policy.arguments.is_some() {
         inputs.arguments();

@@ -34,6 +34,11 @@ pub enum Key {
     Inject,
     Sockets,
     Registries,
+    DbusTalk,
+    DbusOwn,
+    DbusSee,
+    DbusCall,
+    DbusPortals,
     Pass,
     Set,
     Hide,
@@ -83,7 +88,7 @@ pub struct KeyInfo {
 }
 
 /// The tables of a profile file.
-pub const TABLES: [(&str, &str); 5] = [
+pub const TABLES: [(&str, &str); 6] = [
     (
         "filesystem",
         "What is seen and written. Paths: `~`, `$VAR`, `.` for the directory of the \
@@ -94,6 +99,7 @@ pub const TABLES: [(&str, &str); 5] = [
         "What is reached. Hosts: a name, `*.name`, an address, a range, `[v6]`, \
         `localhost:PORT`; then ports, 80 and 443 without.",
     ),
+    ("dbus", "Names of the session bus, `org.example.App` or `org.example.*`; by xdg-dbus-proxy."),
     ("environment", "Which variables are passed on."),
     ("limits", "What a run may use; a limit left out is the host's own."),
     (
@@ -123,11 +129,12 @@ const fn choice(
 }
 
 /// All keys, in the order of [`Key`], which is also the order in which files are written.
-pub const KEYS: [KeyInfo; 41] = {
+pub const KEYS: [KeyInfo; 46] = {
     use Key::*;
     use Shape::*;
     const FS: &str = "filesystem";
     const NET: &str = "network";
+    const BUS: &str = "dbus";
     const ENV: &str = "environment";
     const LIM: &str = "limits";
     const HOOKS: &str = "hooks";
@@ -223,6 +230,23 @@ pub const KEYS: [KeyInfo; 41] = {
             "registries",
             Grants,
             "Package managers whose configured registries may be reached.",
+        ),
+        row(DbusTalk, BUS, "talk", Grants, "Names that may be called and that answer."),
+        row(DbusOwn, BUS, "own", Grants, "Names that may be owned."),
+        row(DbusSee, BUS, "see", Grants, "Names that are seen to be there."),
+        row(
+            DbusCall,
+            BUS,
+            "call",
+            Grants,
+            "The only calls to a name: `NAME=INTERFACE.METHOD@/PATH`.",
+        ),
+        row(
+            DbusPortals,
+            BUS,
+            "portals",
+            Flag,
+            "Desktop portals: the user is asked for each thing.",
         ),
         row(Pass, ENV, "pass", Grants, "Names passed on although they look like credentials."),
         row(Set, ENV, "set", Pairs, "Names with the value they have inside."),

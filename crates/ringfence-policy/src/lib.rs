@@ -10,6 +10,7 @@ pub mod address;
 pub mod builtin;
 pub mod catalog;
 mod compiled;
+mod dbus;
 pub mod decide;
 mod environment;
 pub mod error;

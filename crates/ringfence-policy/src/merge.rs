@@ -172,6 +172,9 @@ impl Key {
             Key::Extends | Key::Description | Key::Programs | Key::Arguments => "--profile",
             Key::Requires | Key::Features | Key::Conflicts | Key::When => "--feature",
             Key::Caveats | Key::Dangers | Key::Before | Key::After => "--profile",
+            Key::DbusTalk | Key::DbusOwn | Key::DbusSee | Key::DbusCall | Key::DbusPortals => {
+                "--profile"
+            }
             Key::Home => "--home",
             Key::Tier => "--tier",
             Key::AllowDegraded => "--allow-degraded",

@@ -148,6 +148,34 @@ pub struct Publish {
     pub source: Source,
 }
 
+/// What may be done with a name of the session bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BusAccess {
+    /// See that it is there.
+    See,
+    /// Call it, and hear from it.
+    Talk,
+    /// Own it.
+    Own,
+    /// Make certain calls.
+    Call,
+}
+
+/// A rule of `[dbus]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BusRule {
+    /// What it grants.
+    pub access: BusAccess,
+    /// A well-known name, `NAME.*` for those below too.
+    pub name: String,
+    /// For [`BusAccess::Call`]: `INTERFACE.METHOD@/PATH`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Where it stands.
+    pub source: Source,
+}
+
 /// A host rule with its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NetworkRule {
@@ -338,6 +366,9 @@ pub struct Policy {
     pub workdir: PathBuf,
     /// The network part.
     pub network: Network,
+    /// Names of the session bus; none: there is no bus inside.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dbus: Vec<BusRule>,
     /// The environment part.
     pub environment: Environment,
     /// The limits.

@@ -79,6 +79,7 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     rules::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     start_visibly(&mut policy);
     policy.network = network::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
+    policy.dbus = crate::dbus::resolve(&merged, &mut policy.warnings)?;
     policy.environment = environment::resolve(&merged, context, &policy.network)?;
     policy.limits = limits::resolve(&merged)?;
     Ok(policy)

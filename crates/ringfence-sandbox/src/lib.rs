@@ -8,6 +8,7 @@
 //!
 //! [`planner::plan`] is pure. [`launch::run`] is the only code that changes the kernel's mind.
 
+pub mod dbus;
 pub mod doctor;
 pub mod error;
 pub mod facts;
