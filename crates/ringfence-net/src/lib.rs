@@ -20,6 +20,8 @@ pub mod decision;
 pub mod dns;
 pub mod first;
 mod flow;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gateway;
 pub mod inspect;
 mod inward;
