@@ -1,11 +1,13 @@
 //! The real binary against the real kernel: one test program, one module for each subject.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod dbus;
 mod environment;
 mod exec;
 mod exit_codes;
 mod faults;
 mod files;
+mod filtered;
 mod hostile;
 mod information;
 mod inspection;
