@@ -18,6 +18,7 @@
 mod authority;
 mod body;
 mod exchange;
+mod model;
 mod request;
 mod secret;
 mod serve;

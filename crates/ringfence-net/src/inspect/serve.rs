@@ -4,6 +4,7 @@
 use super::Inspection;
 use super::body::{Answer, Received, Sent};
 use super::exchange::Ending;
+use super::model::Scanner;
 use super::request::{self, Place, Refused};
 use super::tls::Protocol;
 use super::upstream::{Connected, Upstream, connect};
@@ -334,6 +335,11 @@ impl Link {
         };
         let Place { host, port, secure } = &self.place;
         let injected = self.inspection.secrets.inject(host, *port, *secure, &mut parts.headers);
+        ending.model = Scanner::of(host, parts.method.as_str(), &path);
+        if ending.model.is_some() {
+            // What is compressed cannot be read along.
+            parts.headers.remove(header::ACCEPT_ENCODING);
+        }
         if let Some(exchange) = ending.exchange() {
             exchange.path = path;
             exchange.injected = injected.iter().map(|name| name.as_str().to_owned()).collect();
