@@ -26,11 +26,11 @@ pub struct Spec {
     pub help: &'static str,
 }
 
-const fn flag(long: &'static str, short: Option<char>, help: &'static str) -> Spec {
+pub const fn flag(long: &'static str, short: Option<char>, help: &'static str) -> Spec {
     Spec { long, short, value: None, value_optional: false, repeatable: false, help }
 }
 
-const fn one(long: &'static str, value: &'static str, help: &'static str) -> Spec {
+pub const fn one(long: &'static str, value: &'static str, help: &'static str) -> Spec {
     Spec { long, short: None, value: Some(value), value_optional: false, repeatable: false, help }
 }
 

@@ -290,7 +290,7 @@ pub(crate) fn shortened(arguments: &JsonObject) -> String {
 }
 
 fn noted(state: &State, verb: &'static str, snapshot: i64) {
-    state.sandbox.record(&Event::Snapshot { verb: verb.into(), snapshot });
+    state.sandbox.record(&Event::Snapshot { verb, snapshot, name: None, paths: 0 });
 }
 
 fn outcome(ran: &Ran) -> Value {
@@ -408,7 +408,8 @@ fn select(state: &State, given: &Given<'_>) -> Result<Select, String> {
         let relative = path.strip_prefix(workdir).map(Path::to_owned);
         relative.map_err(|_| format!("{} is not in {}", path.display(), workdir.display()))
     });
-    Ok(Select::paths(paths.collect::<Result<Vec<PathBuf>, String>>()?))
+    let only = paths.collect::<Result<Vec<PathBuf>, String>>()?;
+    Ok(Select { only, ..Select::default() })
 }
 
 fn texts(paths: &[PathBuf]) -> Vec<String> {

@@ -74,10 +74,6 @@ impl Sandbox {
         Ok(Sandbox { config, name, directory, launcher, stdin })
     }
 
-    /// What `ringfence` calls the session.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
 
     /// What it was started with.
     pub fn config(&self) -> &Config {

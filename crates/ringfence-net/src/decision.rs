@@ -62,6 +62,23 @@ pub struct Exchange {
     pub duration: Duration,
     /// Names of the headers that were put in.
     pub injected: Vec<String>,
+    /// What was read off a language model's answer.
+    pub model: Option<ModelCall>,
+}
+
+/// A call of a language model, as its answer tells of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelCall {
+    /// Whose interface it is: `anthropic`, `openai`, …
+    pub provider: String,
+    /// The model's name.
+    pub model: String,
+    /// Tokens of the question.
+    pub input: u64,
+    /// Tokens of the answer.
+    pub output: u64,
+    /// Calls of tools in the answer.
+    pub tool_calls: u32,
 }
 
 /// A process inside, as the host sees it.

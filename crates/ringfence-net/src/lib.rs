@@ -20,6 +20,8 @@ pub mod decision;
 pub mod dns;
 pub mod first;
 mod flow;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gateway;
 pub mod inspect;
 mod inward;
@@ -39,7 +41,7 @@ pub mod upstream;
 mod who;
 
 pub use capture::Capture;
-pub use decision::{Event, Exchange, NetDecision, Process, Sink, Way};
+pub use decision::{Event, Exchange, ModelCall, NetDecision, Process, Sink, Way};
 pub use gateway::Gateway;
 pub use inspect::Inspection;
 pub use listeners::Listeners;

@@ -1,5 +1,6 @@
 //! What became of one request, told once, when its answer has ended.
 
+use super::model::Scanner;
 use super::serve::Link;
 use crate::decision::{Event, Exchange};
 use hyper::HeaderMap;
@@ -14,6 +15,8 @@ pub(super) struct Ending {
     begun: Instant,
     sent: Arc<AtomicU64>,
     received: u64,
+    /// Reads a language model's answer along.
+    pub model: Option<Scanner>,
     /// Taken when it is told.
     exchange: Option<Box<Exchange>>,
     decision: Option<Decision>,
@@ -23,7 +26,7 @@ impl Ending {
     pub fn new(link: Arc<Link>, method: String, path: String) -> Ending {
         let exchange = Some(Box::new(Exchange { method, path, ..Exchange::default() }));
         let (begun, sent) = (Instant::now(), Arc::default());
-        Ending { link, begun, sent, received: 0, exchange, decision: None }
+        Ending { link, begun, sent, received: 0, model: None, exchange, decision: None }
     }
 
     /// Counts the bytes of the request's body.
@@ -34,6 +37,9 @@ impl Ending {
     /// Bytes of the answer's body.
     pub fn received(&mut self, data: &[u8]) {
         self.received += data.len() as u64;
+        if let Some(model) = &mut self.model {
+            model.feed(data);
+        }
     }
 
     /// Bytes of what followed the answer.
@@ -65,6 +71,7 @@ impl Drop for Ending {
         let Some(mut exchange) = self.exchange.take() else { return };
         exchange.sent = self.sent.load(Relaxed);
         exchange.received = self.received;
+        exchange.model = self.model.take().and_then(Scanner::found);
         exchange.duration = self.begun.elapsed();
         self.link.count(exchange.sent, exchange.received);
         self.link.tell(Event::Request(exchange), self.decision.take());

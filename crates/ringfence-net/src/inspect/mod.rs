@@ -18,14 +18,17 @@
 mod authority;
 mod body;
 mod exchange;
+mod model;
 mod request;
 mod secret;
 mod serve;
 mod tls;
 pub mod trust;
 mod truststore;
+mod upstream;
 mod wire;
 
+pub(crate) use request::judge_any;
 pub(crate) use serve::connection;
 
 use authority::Authority;
@@ -173,7 +176,7 @@ mod tests {
         assert_eq!(fd::read(reader.as_fd(), &mut [0; 2]), Ok(1));
         assert_eq!(fd::read(reader.as_fd(), &mut [0; 2]), Ok(0), "and its end is seen");
         let bundle = String::from_utf8(read(Content::Bundle)).expect("PEM");
-        assert!(bundle.contains("BEGIN CERTIFICATE") && !bundle.contains("KEY"));
+        assert!(bundle.contains("BEGIN CERTIFICATE") && !bundle.contains("PRIVATE KEY"));
         assert!(!read(Content::Truststore).is_empty());
     }
 

@@ -4,8 +4,10 @@
 use super::Inspection;
 use super::body::{Answer, Received, Sent};
 use super::exchange::Ending;
+use super::model::Scanner;
 use super::request::{self, Place, Refused};
-use super::tls::{Protocol, Tls, server_name};
+use super::tls::Protocol;
+use super::upstream::{Connected, Upstream, connect};
 use super::wire::{Prefixed, Strict};
 use crate::decision::{Event, NetDecision};
 use crate::first::{self, First};
@@ -16,7 +18,7 @@ use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode, Uri, Version, client, server};
+use hyper::{Request, Response, StatusCode, Uri, Version, server};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ringfence_policy::{Decision, Host};
 use std::convert::Infallible;
@@ -26,25 +28,17 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
-use tokio_rustls::{LazyConfigAcceptor, TlsConnector};
+use tokio_rustls::LazyConfigAcceptor;
 
 /// How long a program may take to say what it wants, and a server to speak TLS.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The most bytes of a refused request's body that are taken.
 const DRAINED: usize = 1 << 20;
 /// What one stream and all streams of an HTTP/2 connection may have under way.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 4 << 20;
+pub(super) const STREAM_WINDOW: u32 = 1 << 20;
+pub(super) const CONNECTION_WINDOW: u32 = 4 << 20;
 /// The most bytes of an HTTP/2 request's headers.
-const HEADERS: u32 = 64 * 1024;
-
-/// The way to the real server.
-enum Upstream {
-    Http1(client::conn::http1::SendRequest<Sent>),
-    Http2(client::conn::http2::SendRequest<Sent>),
-    /// There is none, and why.
-    Absent(StatusCode, String, Option<Decision>),
-}
+pub(super) const HEADERS: u32 = 64 * 1024;
 
 /// A connection that is looked at.
 pub(super) struct Link {
@@ -200,59 +194,6 @@ fn fits(shared: &Shared, subject: &Subject, first: &First) -> Result<Host, Strin
     }
 }
 
-type Connected = Result<(Upstream, Option<Protocol>), Refusal>;
-
-/// Connects to the real server.
-async fn connect(
-    shared: &Shared,
-    tls: Option<(&Tls, &[Protocol])>,
-    host: &Host,
-    subject: &mut Subject,
-) -> Connected {
-    let stream = flow::dial(shared, subject).await?;
-    let Some((tls, offered)) = tls else {
-        return Ok((speak(Protocol::Http1, stream).await?, None));
-    };
-    let name = server_name(host).map_err(Refusal::Failed)?;
-    let failed =
-        |why: String| Refusal::Failed(format!("no TLS with {host}:{}: {why}", subject.port));
-    let connector = TlsConnector::from(tls.client(offered));
-    let stream = tokio::time::timeout(PATIENCE, connector.connect(name, stream))
-        .await
-        .map_err(|_| failed("no answer".to_owned()))?
-        .map_err(|error| failed(flow::io_text(&error)))?;
-    let protocol = stream.get_ref().1.alpn_protocol().map(|name| Protocol::of(Some(name)));
-    let upstream = speak(protocol.unwrap_or(Protocol::Http1), stream).await?;
-    Ok((upstream, protocol))
-}
-
-/// Begins to speak HTTP with the real server.
-async fn speak<S>(protocol: Protocol, stream: S) -> Result<Upstream, Refusal>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let failed = |error: hyper::Error| Refusal::Failed(format!("no HTTP: {error}"));
-    let stream = TokioIo::new(stream);
-    match protocol {
-        Protocol::Http1 => {
-            let builder = client::conn::http1::Builder::new();
-            let (sender, driver) = builder.handshake(stream).await.map_err(failed)?;
-            tokio::spawn(driver.with_upgrades());
-            Ok(Upstream::Http1(sender))
-        }
-        Protocol::Http2 => {
-            let mut builder = client::conn::http2::Builder::new(TokioExecutor::new());
-            builder
-                .initial_stream_window_size(STREAM_WINDOW)
-                .initial_connection_window_size(CONNECTION_WINDOW)
-                .max_header_list_size(HEADERS);
-            let (sender, driver) = builder.handshake(stream).await.map_err(failed)?;
-            tokio::spawn(driver);
-            Ok(Upstream::Http2(sender))
-        }
-    }
-}
-
 /// Tells how connecting went. Without a server the program is still answered, readably, in a
 /// protocol that it offers.
 fn reached(
@@ -325,11 +266,16 @@ async fn answer(
 
 /// Takes the body of a refused request, up to a measure: a client that is cut off while it sends
 /// may not look at the answer.
-async fn drain(mut body: Incoming) {
+async fn drain<B>(mut body: B)
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin + Send + 'static,
+{
     let taken = async {
         let mut left = DRAINED;
         while let Some(Ok(frame)) = body.frame().await {
-            let Some(less) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else { break };
+            let Some(less) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else {
+                break;
+            };
             left = less;
         }
     };
@@ -389,6 +335,11 @@ impl Link {
         };
         let Place { host, port, secure } = &self.place;
         let injected = self.inspection.secrets.inject(host, *port, *secure, &mut parts.headers);
+        ending.model = Scanner::of(host, parts.method.as_str(), &path);
+        if ending.model.is_some() {
+            // What is compressed cannot be read along.
+            parts.headers.remove(header::ACCEPT_ENCODING);
+        }
         if let Some(exchange) = ending.exchange() {
             exchange.path = path;
             exchange.injected = injected.iter().map(|name| name.as_str().to_owned()).collect();
@@ -437,6 +388,7 @@ impl Link {
             let sent = match &mut *upstream {
                 Upstream::Absent(status, why, decision) => {
                     let refused = Refused { why: why.clone(), decision: decision.clone() };
+                    tokio::spawn(drain(request.into_body()));
                     return Err((*status, refused));
                 }
                 Upstream::Http1(sender) => sender.try_send_request(request).await,
@@ -507,17 +459,6 @@ impl Link {
             decision: decision.or_else(|| self.subject.decision.clone()),
         };
         self.subject.process.tell(&self.shared, decision);
-    }
-}
-
-impl Upstream {
-    /// Whether the server has closed it.
-    async fn ended(&mut self) -> bool {
-        match self {
-            Upstream::Http1(sender) => sender.ready().await.is_err(),
-            Upstream::Http2(sender) => sender.ready().await.is_err(),
-            Upstream::Absent(..) => false,
-        }
     }
 }
 

@@ -149,6 +149,12 @@ fn plan_tier(
         let what = what.to_owned();
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
+    if tier == Tier::Process && trust::wanted(policy) {
+        // Nothing could be put in the place of the system's certificates.
+        let what = "--http and --inject need the namespace tier".to_owned();
+        let remedy = "use --tier namespace".to_owned();
+        return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
+    }
     if tier == Tier::Process && !policy.network.sockets.is_empty() {
         let what = "--allow-socket needs the namespace tier: the process tier refuses all local \
                     sockets of the host"

@@ -112,9 +112,11 @@ pub(super) fn environment(policy: &Policy, host: &[String], steps: &mut Vec<Envi
         set(name, bundle.clone());
     }
     // Java's word for a truststore without a password is an empty one; the type is not guessed
-    // before Java 9.
+    // before Java 9. The user's own options stay: the other variable is added to them.
+    let own = "JAVA_TOOL_OPTIONS";
+    let taken = policy.environment.set.contains_key(own) || host.iter().any(|known| known == own);
     set(
-        "JAVA_TOOL_OPTIONS",
+        if taken { "JDK_JAVA_OPTIONS" } else { own },
         format!(
             "-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStoreType=PKCS12 \
              -Djavax.net.ssl.trustStorePassword="

@@ -287,3 +287,12 @@ fn nothing_of_it_is_there_when_no_rule_needs_it() {
         assert_eq!(seen.well(), "0");
     });
 }
+
+#[test]
+fn the_process_tier_refuses() {
+    everybody(Tier::Process, |place| {
+        for options in [["--http", "GET a.org/x"], ["--inject", "a.org X=env:HOME"]] {
+            place.run(&options, &["true"]).ends(125).says("--tier namespace");
+        }
+    });
+}

@@ -1,0 +1,108 @@
+//! What the fuzz targets run: each parser on any bytes, with what must hold of what it reads.
+//!
+//! They are here and not in `fuzz/`, so that an ordinary test runs them as well.
+
+use crate::dns;
+use crate::first::{First, first};
+use crate::inspect;
+use crate::names::Names;
+use crate::requests::Requests;
+use ringfence_policy::Host;
+
+/// A question is answered in its own name, or not at all; only an allowed one gets an address.
+pub fn dns(bytes: &[u8]) {
+    let mut names = Names::default();
+    let allowed = &mut |host: &Host| host.to_string().len() % 2 == 0;
+    let (answer, _) = dns::answer(bytes, &mut names, true, allowed);
+    if !answer.is_empty() {
+        assert_eq!(answer[..2], bytes[..2], "the same number");
+        assert!(answer.len() >= 12 && answer[2] & 0x80 != 0, "an answer");
+    }
+}
+
+/// A TLS or HTTP beginning: what was told of it stays true, however much more comes.
+pub fn beginning(bytes: &[u8]) {
+    let mut seen = First::More;
+    for length in 0..=bytes.len().min(512) {
+        let now = first(&bytes[..length]);
+        assert!(matches!(seen, First::More | First::Word) || now == seen);
+        seen = now;
+    }
+}
+
+/// A stream of requests passes or does not, however it is cut; what passes is a part of it.
+pub fn requests(bytes: &[u8]) {
+    let judge = |first: &First| match first {
+        First::Http { .. } => Ok(()),
+        _ => Err("no request".to_owned()),
+    };
+    let pass = |size: usize| {
+        let (mut requests, mut out) = (Requests::default(), Vec::new());
+        let parts = bytes.chunks(size.max(1));
+        let result = parts.into_iter().try_for_each(|part| requests.feed(part, &judge, &mut out));
+        (result.is_ok(), out)
+    };
+    let whole = pass(bytes.len());
+    let cut = pass(7);
+    assert_eq!(whole.0, cut.0);
+    if whole.0 {
+        assert_eq!(whole.1, cut.1);
+    }
+    assert!(whole.1.len() <= bytes.len());
+}
+
+/// A request to an inspected host: what passes is allowed by the policy in the spelling that is
+/// sent, and names the host that it goes to.
+pub fn request(bytes: &[u8]) {
+    inspect::judge_any(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            dns(&bytes);
+            beginning(&bytes);
+            requests(&bytes);
+            request(&bytes);
+        }
+
+        #[test]
+        fn requests_like_bytes(
+            method in "GET|POST|TRACE|get|CONNECT",
+            target in "(https?://)?(a.org|b.org)?(:443|:80)?/[a-c%2eEfF5C./;?]{0,16}",
+            lines in proptest::collection::vec(
+                "(Host|X-Original-URL|Content-Length|Transfer-Encoding|X-HTTP-Method): ?(a.org|b.org|/a/b|5|chunked|POST)",
+                0..4
+            ),
+            tail in "[0-9a-f]{0,3}\r\n",
+        ) {
+            let text = format!("{method} {target} HTTP/1.1\r\n{}\r\n\r\n{tail}", lines.join("\r\n"));
+            beginning(text.as_bytes());
+            requests(text.as_bytes());
+            request(text.as_bytes());
+        }
+
+        #[test]
+        fn questions_like_bytes(
+            id in any::<[u8; 2]>(),
+            flags in any::<[u8; 2]>(),
+            name in proptest::collection::vec("[a-z]{1,5}", 0..5),
+            kind in 0u16..60,
+        ) {
+            let mut query = [&id[..], &flags, &[0, 1, 0, 0, 0, 0, 0, 0]].concat();
+            for label in name {
+                query.push(label.len() as u8);
+                query.extend_from_slice(label.as_bytes());
+            }
+            query.push(0);
+            query.extend_from_slice(&kind.to_be_bytes());
+            query.extend_from_slice(&[0, 1]);
+            dns(&query);
+        }
+    }
+}
