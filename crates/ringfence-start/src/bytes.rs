@@ -34,7 +34,7 @@ pub fn starts_with(whole: &[u8], part: &[u8]) -> bool {
     }
     let mut at = 0;
     while at < part.len() {
-        if whole[at] != part[at] {
+        if whole.get(at) != part.get(at) {
             return false;
         }
         at += 1;
@@ -46,7 +46,7 @@ pub fn starts_with(whole: &[u8], part: &[u8]) -> bool {
 pub fn position(bytes: &[u8], wanted: u8) -> Option<usize> {
     let mut at = 0;
     while at < bytes.len() {
-        if bytes[at] == wanted {
+        if bytes.get(at) == Some(&wanted) {
             return Some(at);
         }
         at += 1;
@@ -71,11 +71,12 @@ impl<'a> Text<'a> {
     pub fn push(&mut self, bytes: &[u8]) {
         let mut at = 0;
         while at < bytes.len() {
-            if self.length == self.buffer.len() {
+            let (Some(place), Some(byte)) = (self.buffer.get_mut(self.length), bytes.get(at))
+            else {
                 self.whole = false;
                 return;
-            }
-            self.buffer[self.length] = bytes[at];
+            };
+            *place = *byte;
             self.length += 1;
             at += 1;
         }
@@ -88,18 +89,20 @@ impl<'a> Text<'a> {
         let mut left = number;
         loop {
             at -= 1;
-            digits[at] = b'0' + (left % 10) as u8;
+            if let Some(place) = digits.get_mut(at) {
+                *place = b'0' + (left % 10) as u8;
+            }
             left /= 10;
-            if left == 0 {
+            if left == 0 || at == 0 {
                 break;
             }
         }
-        self.push(&digits[at..]);
+        self.push(from(&digits, at));
     }
 
     /// The text so far, if all of it had room.
     pub fn get(&self) -> Option<&[u8]> {
-        self.whole.then(|| &self.buffer[..self.length])
+        if self.whole { self.buffer.get(..self.length) } else { None }
     }
 
     /// The text with a zero byte behind it, for the kernel.
@@ -115,14 +118,26 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Writes a number in digits of a base, padded with zeros to the whole of `place`.
-pub fn write_digits(place: &mut [u8], number: u64, base: u64) {
+/// The bytes from a place on; none behind the end.
+pub fn from(bytes: &[u8], start: usize) -> &[u8] {
+    bytes.get(start..).unwrap_or(&[])
+}
+
+/// The bytes before a place; all where that is behind the end.
+pub fn before(bytes: &[u8], end: usize) -> &[u8] {
+    bytes.get(..end).unwrap_or(bytes)
+}
+
+/// Writes a number in hexadecimal or decimal digits, padded with zeros to the whole of `place`.
+pub fn write_digits(place: &mut [u8], number: u64, hexadecimal: bool) {
     let mut left = number;
     let mut at = place.len();
     while at > 0 {
         at -= 1;
-        let digit = (left % base) as u8;
-        place[at] = if digit < 10 { b'0' + digit } else { b'a' + digit - 10 };
-        left /= base;
+        let digit = if hexadecimal { left % 16 } else { left % 10 } as u8;
+        if let Some(place) = place.get_mut(at) {
+            *place = if digit < 10 { b'0' + digit } else { b'a' + digit - 10 };
+        }
+        left = if hexadecimal { left / 16 } else { left / 10 };
     }
 }

@@ -49,7 +49,7 @@ pub(crate) use sys;
 /// Up to six words, the rest zero.
 #[inline(always)]
 pub(crate) fn words(given: &[usize]) -> [usize; 6] {
-    let word = |index: usize| if index < given.len() { given[index] } else { 0 };
+    let word = |index: usize| given.get(index).copied().unwrap_or(0);
     [word(0), word(1), word(2), word(3), word(4), word(5)]
 }
 

@@ -11,7 +11,7 @@
 //! The binary names `ringfence_entry` as its entry by a linker argument; in programs that do not
 //! (tests) all of this is dead code, and [`caller`] says so.
 
-use crate::bytes::{Text, equal};
+use crate::bytes::{Text, equal, from};
 use crate::call::{close, sys};
 use crate::child::{self, Start};
 use crate::image::{Image, PROCESS_TIER, Span};
@@ -321,8 +321,10 @@ fn trace(caller: &Caller) -> Trace {
     if let Some(out) = caller.variable(b"RINGFENCE_TRACE_LAUNCH") {
         let mut number = 0i32;
         let mut at = 0;
-        while at < out.len() && out[at].is_ascii_digit() && number < 100_000 {
-            number = number * 10 + i32::from(out[at] - b'0');
+        while let Some(digit) = out.get(at).filter(|byte| byte.is_ascii_digit())
+            && number < 100_000
+        {
+            number = number * 10 + i32::from(*digit) - i32::from(b'0');
             at += 1;
         }
         trace.out = number;
@@ -394,9 +396,9 @@ fn fill(list: &mut [*const u8; MOST_VARIABLES], image: &Image, caller: &Caller) 
     let set = image.bytes(image.header().set);
     let mut start = 0;
     while start < set.len() {
-        *list.get_mut(count)? = set[start..].as_ptr();
+        *list.get_mut(count)? = from(set, start).as_ptr();
         count += 1;
-        start += crate::bytes::position(&set[start..], 0)? + 1;
+        start += crate::bytes::position(from(set, start), 0)? + 1;
     }
     *list.get_mut(count)? = core::ptr::null();
     Some(())
@@ -408,12 +410,12 @@ fn note(notes: &mut [[u64; 3]; MOST_NOTES], image: &Image, span: Span) -> Option
     let (mut start, mut count) = (0, 0);
     while start < paths.len() {
         let mut looked = crate::stamp::Looked::new();
-        if let Ok(stat) = crate::stamp::look(&mut looked, -100, paths[start..].as_ptr(), 0) {
+        if let Ok(stat) = crate::stamp::look(&mut looked, -100, from(paths, start).as_ptr(), 0) {
             let identity = stat.identity();
             *notes.get_mut(count)? = [identity[0], identity[1], identity[4]];
         }
         count += 1;
-        start += crate::bytes::position(&paths[start..], 0)? + 1;
+        start += crate::bytes::position(from(paths, start), 0)? + 1;
     }
     Some(())
 }

@@ -212,22 +212,12 @@ pub fn sum(bytes: &[u8]) -> u64 {
     const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut sum = bytes.len() as u64 ^ PRIME;
     let mut at = 0;
-    while at + 8 <= bytes.len() {
-        let word = [
-            bytes[at],
-            bytes[at + 1],
-            bytes[at + 2],
-            bytes[at + 3],
-            bytes[at + 4],
-            bytes[at + 5],
-            bytes[at + 6],
-            bytes[at + 7],
-        ];
-        sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(PRIME).rotate_left(29);
+    while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        sum = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(PRIME).rotate_left(29);
         at += 8;
     }
-    while at < bytes.len() {
-        sum = (sum ^ u64::from(bytes[at])).wrapping_mul(PRIME).rotate_left(29);
+    while let Some(byte) = bytes.get(at) {
+        sum = (sum ^ u64::from(*byte)).wrapping_mul(PRIME).rotate_left(29);
         at += 1;
     }
     sum
@@ -349,12 +339,12 @@ impl Image {
             let offset = span.at + at * size_of::<Patch>() as u32;
             // SAFETY: the span was checked; it is not aligned.
             let patch = unsafe { self.data_at(offset).cast::<Patch>().read_unaligned() };
-            let (digits, number, base) =
-                if patch.what == SESSION { (8, session, 16) } else { (10, pid, 10) };
+            let hexadecimal = patch.what == SESSION;
+            let (digits, number) = if hexadecimal { (8, session) } else { (10, pid) };
             if let Some(place) = self.pointer(u64::from(patch.at), digits) {
                 // SAFETY: the range was checked, and nobody else looks at it now.
                 let place = unsafe { core::slice::from_raw_parts_mut(place, digits as usize) };
-                crate::bytes::write_digits(place, u64::from(number), base);
+                crate::bytes::write_digits(place, u64::from(number), hexadecimal);
             }
             at += 1;
         }

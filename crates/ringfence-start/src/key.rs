@@ -1,7 +1,7 @@
 //! What a compiled plan is filed under: everything the plan may depend on that is at hand
 //! without looking anything up. The rest is in the image's stamps.
 
-use crate::bytes::{Text, string, write_digits};
+use crate::bytes::{Text, before, from, string, write_digits};
 use crate::call::sys;
 use crate::image::sum;
 use crate::stamp::{Looked, look, variable};
@@ -99,16 +99,16 @@ pub fn write(key: &mut Text<'_>, caller: &Caller) -> Option<()> {
     let command = caller.command()?;
     let identity = binary().ok()?;
     let mut at = 0;
-    while at < identity.len() {
-        key.push_number(identity[at]);
+    while let Some(number) = identity.get(at) {
+        key.push_number(*number);
         key.push(b" ");
         at += 1;
     }
     // SAFETY: these calls take nothing.
     let ids = unsafe { [sys!(getuid), sys!(geteuid), sys!(getgid), sys!(getegid)] };
     at = 0;
-    while at < ids.len() {
-        key.push_number(ids[at].ok()? as u64);
+    while let Some(id) = ids.get(at) {
+        key.push_number((*id).ok()? as u64);
         key.push(b" ");
         at += 1;
     }
@@ -130,7 +130,7 @@ pub fn write(key: &mut Text<'_>, caller: &Caller) -> Option<()> {
     while !unsafe { *entry }.is_null() {
         // SAFETY: as above.
         let text = unsafe { string(*entry) };
-        key.push(&text[..crate::bytes::position(text, b'=').unwrap_or(text.len())]);
+        key.push(before(text, crate::bytes::position(text, b'=').unwrap_or(text.len())));
         key.push(b"\n");
         // SAFETY: as above.
         entry = unsafe { entry.add(1) };
@@ -237,12 +237,13 @@ pub fn write_path(path: &mut Text<'_>, caller: &Caller, key: &[u8]) -> Option<()
         }
     }
     path.push(b"/ringfence/plans/");
-    let mut name = [0u8; 32];
-    let first = sum(key);
-    write_digits(&mut name[..16], first, 16);
+    let (mut first, mut second) = ([0u8; 16], [0u8; 16]);
+    let whole = sum(key);
+    write_digits(&mut first, whole, true);
     // A second sum, of the key from its second byte on, makes it 128 bits: not against an
     // enemy (the whole key is compared), only so that two keys hardly ever share a file.
-    write_digits(&mut name[16..], sum(&key[key.len().min(1)..]) ^ first.rotate_left(17), 16);
-    path.push(&name);
+    write_digits(&mut second, sum(from(key, 1)) ^ whole.rotate_left(17), true);
+    path.push(&first);
+    path.push(&second);
     path.get().map(|_| ())
 }

@@ -65,24 +65,22 @@ impl Machine {
     /// not checked but for pointers, which stay within the image's data.
     pub unsafe fn run(&mut self, ops: &[Op]) -> core::result::Result<(), Failed> {
         let mut at = 0;
-        while at < ops.len() {
-            let op = &ops[at];
+        while let Some(op) = ops.get(at) {
             // SAFETY: by the caller's promise.
             let result = unsafe { self.step(op) };
             at += 1;
             match result {
                 Ok(value) => {
-                    if (op.result as usize) < register::COUNT {
-                        self.registers[op.result as usize] = value;
+                    if let Some(register) = self.registers.get_mut(op.result as usize) {
+                        *register = value;
                     }
                     at += op.then as usize;
                 }
                 Err(errno) => {
                     let raw = errno.into_raw();
-                    let tolerated = |index: usize| {
-                        op.tolerated[index] != 0 && i32::from(op.tolerated[index]) == raw
-                    };
-                    if !tolerated(0) && !tolerated(1) {
+                    let [first, second] = op.tolerated;
+                    let is = |tolerated: u8| tolerated != 0 && i32::from(tolerated) == raw;
+                    if !is(first) && !is(second) {
                         return Err(Failed { op: at as u32 - 1, errno });
                     }
                     at += op.otherwise as usize;
@@ -97,11 +95,11 @@ impl Machine {
     }
 
     fn argument(&self, op: &Op, index: usize) -> Result<usize> {
-        let value = op.arguments[index];
+        let value = op.arguments.get(index).copied().ok_or(Errno::EINVAL)?;
         match op.kinds >> (4 * index) & 0xf {
             0 => Ok(value as usize),
             1 => self.pointer(value, 1).map(|place| place as usize),
-            2 if (value as usize) < register::COUNT => Ok(self.registers[value as usize]),
+            2 => self.registers.get(value as usize).copied().ok_or(Errno::EINVAL),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -221,8 +219,8 @@ fn known(call: u32) -> bool {
         Sysno::sethostname,
     ];
     let mut at = 0;
-    while at < ALL.len() {
-        if ALL[at] as u32 == call {
+    while let Some(one) = ALL.get(at) {
+        if *one as u32 == call {
             return true;
         }
         at += 1;
@@ -300,10 +298,10 @@ fn restrict_processors(count: usize) -> Result<()> {
     let mask = unsafe { core::slice::from_raw_parts_mut(first, bytes) };
     let mut left = count;
     let mut bit = 0;
-    while bit < bytes * 8 {
-        if mask[bit / 8] & (1 << (bit % 8)) != 0 {
+    while let Some(byte) = mask.get_mut(bit / 8) {
+        if *byte & (1 << (bit % 8)) != 0 {
             if left == 0 {
-                mask[bit / 8] &= !(1 << (bit % 8));
+                *byte &= !(1 << (bit % 8));
             } else {
                 left -= 1;
             }

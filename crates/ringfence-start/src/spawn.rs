@@ -1,7 +1,7 @@
 //! Finds the command in the sandbox's own view and starts it, confined.
 
 use crate::Errno;
-use crate::bytes::Text;
+use crate::bytes::{Text, before, from};
 use crate::call::{exit, sys};
 use crate::image::register;
 use crate::machine::{Failed, Machine};
@@ -64,7 +64,7 @@ pub fn find(
     }
     loop {
         let end = crate::bytes::position(rest, b':').unwrap_or(rest.len());
-        let directory = &rest[..end];
+        let directory = before(rest, end);
         path.clear();
         let absolute = |text: &[u8]| text.first() == Some(&b'/');
         if !absolute(if named { name } else { directory }) {
@@ -88,7 +88,7 @@ pub fn find(
         if end == rest.len() {
             return Err(refused);
         }
-        rest = &rest[end + 1..];
+        rest = from(rest, end + 1);
     }
 }
 
@@ -147,10 +147,10 @@ extern "C" fn confine_and_execute(argument: *mut c_void) -> ! {
 unsafe fn enter(shared: &mut Shared<'_>) -> Refused {
     let command = shared.command;
     let mut fd = 0;
-    while fd < 3 {
-        if command.streams[fd] >= 0 {
+    while let Some(&stream) = command.streams.get(fd) {
+        if stream >= 0 {
             // SAFETY: takes numbers.
-            if let Err(errno) = unsafe { sys!(dup3, command.streams[fd], fd, 0) } {
+            if let Err(errno) = unsafe { sys!(dup3, stream, fd, 0) } {
                 return Refused::Clone(errno);
             }
         }

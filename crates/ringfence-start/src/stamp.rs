@@ -124,10 +124,10 @@ pub unsafe fn variable<'a>(environment: *const *const u8, name: &[u8]) -> Option
         // SAFETY: as above; strings end with a zero byte.
         let entry = unsafe { string(entry) };
         if entry.len() > name.len()
-            && entry[name.len()] == b'='
+            && entry.get(name.len()) == Some(&b'=')
             && crate::bytes::starts_with(entry, name)
         {
-            return Some(&entry[name.len() + 1..]);
+            return Some(crate::bytes::from(entry, name.len() + 1));
         }
         // SAFETY: as above.
         at = unsafe { at.add(1) };
@@ -139,8 +139,8 @@ pub unsafe fn variable<'a>(environment: *const *const u8, name: &[u8]) -> Option
 pub fn all_hold(image: &Image, caller: &Caller, command: usize) -> bool {
     let stamps = image.stamps();
     let mut at = 0;
-    while at < stamps.len() {
-        if holds(image, &stamps[at], caller, command) != Some(true) {
+    while let Some(stamp) = stamps.get(at) {
+        if holds(image, stamp, caller, command) != Some(true) {
             return false;
         }
         at += 1;
@@ -178,7 +178,7 @@ fn holds(image: &Image, stamp: &Stamp, caller: &Caller, command: usize) -> Optio
         stamp_kind::SAME => look(&mut looked, -100, name, 0).is_ok_and(|stat| {
             let now = stat.identity();
             let mut at = 0;
-            while at < now.len() && now[at] == stamp.identity[at] {
+            while at < now.len() && now.get(at) == stamp.identity.get(at) {
                 at += 1;
             }
             at == now.len()
