@@ -24,7 +24,7 @@ pub(super) struct Refused {
     /// A sentence.
     pub why: String,
     /// The policy's answer, when it is the policy's.
-    pub decision: Option<Decision>,
+    pub decision: Option<Box<Decision>>,
 }
 
 /// Headers by which programs ask a server to take another method than the one they send.
@@ -87,7 +87,10 @@ pub(super) fn judge(policy: &Policy, place: &Place, parts: &mut Parts) -> Result
         let decision = decide(policy, &request);
         match decision.allowed {
             true => Ok(()),
-            false => Err(Refused { why: decision.explanation.clone(), decision: Some(decision) }),
+            false => Err(Refused {
+                why: decision.explanation.clone(),
+                decision: Some(Box::new(decision)),
+            }),
         }
     };
     ask(method.as_str(), path)?;
