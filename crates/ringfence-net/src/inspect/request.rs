@@ -4,7 +4,7 @@
 use crate::first::authority;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Uri};
+use hyper::Uri;
 use ringfence_policy::decide::Request;
 use ringfence_policy::http::normal_path;
 use ringfence_policy::{Decision, Host, Policy, decide};
@@ -73,8 +73,9 @@ impl Place {
 pub(super) fn judge(policy: &Policy, place: &Place, parts: &mut Parts) -> Result<String, Refused> {
     let refused = |why: String| Err(Refused { why, decision: None });
     let method = parts.method.clone();
-    if method == Method::CONNECT || method == Method::TRACE || method == "TRACK" {
-        // TRACE gives back what was sent, credentials included.
+    let refuses = |name: &&str| method.as_str().eq_ignore_ascii_case(name);
+    if ["CONNECT", "TRACE", "TRACK"].iter().any(refuses) {
+        // TRACE gives back what was sent, credentials included; some servers read any case.
         return refused(format!("{method} has no place in an inspected connection"));
     }
     let named = same_host(place, parts)?;
@@ -385,7 +386,7 @@ mod tests {
     #[test]
     fn what_gives_back_or_tunnels_is_refused_whatever_the_rules() {
         let policy = rules(&["* a.org/*"]);
-        for method in ["TRACE", "TRACK"] {
+        for method in ["TRACE", "TRACK", "trace", "Connect"] {
             assert!(ask(&policy, method, "/", &[HOST]).is_err(), "{method}");
         }
         assert!(ask(&policy, "CONNECT", "a.org:443", &[HOST]).is_err());
