@@ -2,9 +2,9 @@
 //! is sent, so that no server reads it differently.
 
 use crate::first::authority;
+use hyper::Uri;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::Uri;
 use ringfence_policy::decide::Request;
 use ringfence_policy::http::normal_path;
 use ringfence_policy::{Decision, Host, Policy, decide};
