@@ -167,7 +167,10 @@ fn inner(
         }
         command.arg(option);
     }
-    command.args(["--tier", "namespace", "--home", "host", "--overlay=discard", "--read", "/"]);
+    command.args(["--tier", "namespace", "--home", "host", "--overlay=discard"]);
+    for place in places() {
+        command.arg("--read").arg(place);
+    }
     let home = &policy.home_dir;
     if home.parent().is_some() {
         command.arg("--write").arg(home);
@@ -180,6 +183,23 @@ fn inner(
     }
     command.arg("--").args(argv);
     Ok(command)
+}
+
+/// What of the host is shown: all but what is the sandbox's own, and `/run`, whose sockets act
+/// for whoever connects to them.
+fn places() -> Vec<PathBuf> {
+    let below = |directory: &str, without: &[&str]| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let kept = entries.filter(|entry| {
+            let directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            directory && !without.iter().any(|name| entry.file_name() == *name)
+        });
+        kept.map(|entry| entry.path()).collect()
+    };
+    let mut places = below("/", &["dev", "lost+found", "proc", "run", "tmp", "var"]);
+    places.extend(below("/var", &["tmp"]));
+    places.sort();
+    places
 }
 
 fn exit_code(status: ExitStatus) -> u8 {

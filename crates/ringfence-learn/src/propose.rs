@@ -84,7 +84,7 @@ impl Proposal {
         let home = &policy.home_dir;
         let mut units: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
         for ((path, act), uses) in &observed.paths {
-            if is_its_own(path) || leads_to(policy, path) {
+            if is_its_own(policy, path) || leads_to(policy, path) {
                 continue;
             }
             let subject = Subject::on_host(path, &HostFiles);
@@ -145,7 +145,10 @@ impl Proposal {
         for (path, uses) in &observed.sockets {
             let subject = Subject::on_host(path, &HostFiles);
             let there = path.symlink_metadata().is_ok();
-            if there && !is_its_own(path) && !decide(policy, &Request::Socket(subject)).allowed {
+            if there
+                && !is_its_own(policy, path)
+                && !decide(policy, &Request::Socket(subject)).allowed
+            {
                 let reason = "a service of the host's acts for whoever connects to it".to_owned();
                 let text =
                     text(path, &policy.home_dir).unwrap_or_else(|| path.display().to_string());
@@ -201,7 +204,7 @@ impl Proposal {
 }
 
 /// What each sandbox has for itself.
-fn is_its_own(path: &Path) -> bool {
+fn is_its_own(policy: &Policy, path: &Path) -> bool {
     const OWN: [&str; 6] = ["/proc", "/tmp", "/var/tmp", "/dev/shm", "/dev/pts", "/dev/fd"];
     const DEVICES: [&str; 11] = [
         "/dev",
@@ -216,7 +219,8 @@ fn is_its_own(path: &Path) -> bool {
         "/dev/stdout",
         "/dev/stderr",
     ];
-    OWN.iter().any(|own| path.starts_with(own))
+    let users = path.starts_with(&policy.home_dir) || path.starts_with(&policy.workdir);
+    !users && OWN.iter().any(|own| path.starts_with(own))
         || DEVICES.iter().any(|device| path == Path::new(device))
 }
 
