@@ -12,6 +12,7 @@ mod hostile;
 mod information;
 mod inspection;
 mod kernel_calls;
+mod learn;
 mod libraries;
 mod lifetime;
 mod limits;
