@@ -35,7 +35,7 @@ const fn command(
 }
 
 /// All commands of this build.
-pub const COMMANDS: [Command; 28] = [
+pub const COMMANDS: [Command; 30] = [
     command("run", "[OPTIONS] [--] CMD [ARG...]", "Run a command in a sandbox", &POLICY, |a| {
         run::run(a)
     }),
@@ -173,6 +173,26 @@ pub const COMMANDS: [Command; 28] = [
             crate::overlay::overlay,
         )
     },
+    Command {
+        subcommands: &["wrap"],
+        ..command(
+            "mcp",
+            "[OPTIONS] | wrap [--tool NAME] [--deny-tool NAME] [OPTIONS] -- SERVER [ARG...]",
+            "MCP server on stdio: commands, files and snapshots in a sandbox",
+            &POLICY,
+            crate::mcp::mcp,
+        )
+    },
+    Command {
+        subcommands: &["print", "install", "uninstall"],
+        ..command(
+            "hooks",
+            "print|install|uninstall --claude|--codex|--gemini|--cursor|--opencode [-- OPTIONS]",
+            "Let an agent run its shell commands in a sandbox",
+            &[],
+            crate::agents::hooks,
+        )
+    },
     command("version", "", "Print the version", &PLAIN, |_| {
         println!("ringfence {}", env!("CARGO_PKG_VERSION"));
         Ok(0)
@@ -180,7 +200,7 @@ pub const COMMANDS: [Command; 28] = [
 ];
 
 /// Commands of the interface that come with their own parts.
-const UNBUILT: [&str; 3] = ["mcp", "fork", "hooks"];
+const UNBUILT: [&str; 1] = ["fork"];
 
 /// `ringfence bench`: the suite drives this very program from outside.
 fn bench(arguments: Vec<OsString>) -> Result<u8, Fault> {

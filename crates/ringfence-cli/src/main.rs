@@ -2,6 +2,7 @@
 //!
 //! This crate parses, calls and prints; nothing is decided here.
 
+mod agents;
 mod allow;
 mod commands;
 mod doctor;
@@ -14,6 +15,7 @@ mod hooks;
 mod import;
 mod learn;
 mod libraries;
+mod mcp;
 mod monitor;
 mod options;
 mod overlay;

@@ -1,0 +1,258 @@
+//! The hook in the agent's settings: added, and taken out again.
+
+use super::{Agent, Hook};
+use crate::error::Fault;
+use ringfence_session::place;
+use serde_json::{Map, Value, json};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What is written below the state directory, to put back what was there.
+#[derive(Debug)]
+struct Kept {
+    /// What was there; nothing, if there was no file.
+    before: PathBuf,
+    /// What was written.
+    after: PathBuf,
+}
+
+impl Kept {
+    fn of(agent: Agent) -> Result<Kept, Fault> {
+        let directory = place::state().map_err(Fault::of)?.join("hooks");
+        let at = |end: &str| directory.join(format!("{}.{end}", agent.name()));
+        Ok(Kept { before: at("before"), after: at("after") })
+    }
+}
+
+fn settings(agent: Agent) -> Result<PathBuf, Fault> {
+    let home = std::env::home_dir().ok_or_else(|| Fault::usage("there is no home directory"))?;
+    let path = agent.settings(&home);
+    // A link stays one: what it leads to is written.
+    Ok(fs::canonicalize(&path).unwrap_or(path))
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, Fault> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Fault::usage(format!("cannot read {}: {error}", path.display()))),
+    }
+}
+
+/// Replaces a file in one step.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Fault> {
+    let failed =
+        |error: std::io::Error| Fault::usage(format!("cannot write {}: {error}", path.display()));
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(parent).map_err(failed)?;
+    let mode = fs::metadata(path).map_or(0o600, |found| found.mode() & 0o7777);
+    let beside = parent.join(format!(".ringfence-{}", std::process::id()));
+    let mut options = fs::File::options();
+    let options = options.write(true).create_new(true).mode(mode);
+    let mut file = options.open(&beside).map_err(failed)?;
+    let done = file
+        .write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::set_permissions(&beside, fs::Permissions::from_mode_of(mode)))
+        .and_then(|()| fs::rename(&beside, path));
+    if done.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    done.map_err(failed)
+}
+
+/// `PermissionsExt::from_mode`, by a name that reads.
+trait FromMode {
+    fn from_mode_of(mode: u32) -> fs::Permissions;
+}
+
+impl FromMode for fs::Permissions {
+    fn from_mode_of(mode: u32) -> fs::Permissions {
+        std::os::unix::fs::PermissionsExt::from_mode(mode)
+    }
+}
+
+/// The list in the settings that the hook is an entry of, and the entry.
+fn entry(hook: &Hook) -> Result<(&'static str, Value), Fault> {
+    let command = hook.command("answer")?;
+    let one = json!({"type": "command", "command": command});
+    Ok(match hook.agent {
+        Agent::Gemini => {
+            let one = json!({"type": "command", "name": "ringfence", "command": command});
+            ("BeforeTool", json!({"matcher": "run_shell_command", "hooks": [one]}))
+        }
+        Agent::Cursor => ("preToolUse", json!({"command": command, "matcher": "Shell"})),
+        _ => ("PreToolUse", json!({"matcher": "Bash", "hooks": [one]})),
+    })
+}
+
+/// An entry of ours, whatever its options.
+fn is_ours(entry: &Value) -> bool {
+    let command = |value: &Value| {
+        value["command"].as_str().is_some_and(|command| {
+            command.contains(" hooks answer --")
+                && command.split(' ').next().is_some_and(|program| program.contains("ringfence"))
+        })
+    };
+    command(entry) || entry["hooks"].as_array().is_some_and(|all| all.iter().any(command))
+}
+
+/// OpenCode's hooks are programs: `tool.execute.before` may change the arguments. Older versions
+/// look for exported functions, newer ones for a default export with an `id`.
+fn plugin(hook: &Hook) -> Result<String, Fault> {
+    let program = std::env::current_exe().map_err(Fault::of)?;
+    let mut words = vec!["hooks".to_owned(), "answer".to_owned()];
+    words.extend(hook.words());
+    let (program, words) = (json!(program.to_string_lossy()), json!(words));
+    Ok(format!(
+        "// Shell commands run in a ringfence sandbox. Made by `ringfence hooks install --opencode`.
+import {{ spawnSync }} from \"node:child_process\";
+
+const ringfence = async () => ({{
+  \"tool.execute.before\": async (input, output) => {{
+    if (input.tool !== \"bash\") return;
+    const asked = JSON.stringify({{ tool_input: output.args }});
+    const done = spawnSync({program}, {words}, {{ input: asked, encoding: \"utf8\" }});
+    if (done.status !== 0) throw new Error(\"ringfence: \" + (done.stderr || done.error));
+    const answer = JSON.parse(done.stdout);
+    if (answer.error) throw new Error(answer.error);
+    if (answer.args) output.args.command = answer.args.command;
+  }},
+}});
+
+export default {{ id: \"ringfence\", server: ringfence }};
+export const Ringfence = ringfence;
+"
+    ))
+}
+
+/// The settings with the hook in them.
+fn with(hook: &Hook, before: Option<&[u8]>) -> Result<Vec<u8>, Fault> {
+    if hook.agent == Agent::Opencode {
+        return plugin(hook).map(String::into_bytes);
+    }
+    let mut settings = parsed(hook.agent, before)?;
+    if hook.agent == Agent::Cursor {
+        settings.entry("version").or_insert(1.into());
+    }
+    let (list, entry) = entry(hook)?;
+    let bad = || {
+        Fault::usage(format!(
+            "the hooks in {}'s settings have an unknown form; add by \
+        hand what `ringfence hooks print` shows",
+            hook.agent.name()
+        ))
+    };
+    let hooks = settings.entry("hooks").or_insert_with(|| Map::new().into());
+    let list = hooks.as_object_mut().ok_or_else(bad)?.entry(list).or_insert_with(|| json!([]));
+    let list = list.as_array_mut().ok_or_else(bad)?;
+    list.retain(|entry| !is_ours(entry));
+    list.push(entry);
+    text(&settings)
+}
+
+fn text(settings: &Map<String, Value>) -> Result<Vec<u8>, Fault> {
+    let mut bytes = serde_json::to_vec_pretty(settings).map_err(Fault::of)?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+fn parsed(agent: Agent, bytes: Option<&[u8]>) -> Result<Map<String, Value>, Fault> {
+    let bytes = bytes.filter(|bytes| !bytes.trim_ascii().is_empty());
+    let Some(bytes) = bytes else { return Ok(Map::new()) };
+    serde_json::from_slice(bytes).map_err(|error| {
+        Fault::usage(format!(
+            "{}'s settings are not plain JSON ({error}); add by hand what `ringfence hooks print \
+             --{}` shows",
+            agent.name(),
+            agent.name()
+        ))
+    })
+}
+
+pub(super) fn print(hook: &Hook) -> Result<u8, Fault> {
+    let path = settings(hook.agent)?;
+    let out = if hook.agent == Agent::Opencode {
+        plugin(hook)?
+    } else {
+        let (list, entry) = entry(hook)?;
+        let mut added = json!({"hooks": {list: [entry]}});
+        if hook.agent == Agent::Cursor {
+            added["version"] = 1.into();
+        }
+        format!("{added:#}\n")
+    };
+    eprintln!("ringfence: this goes into {}", path.display());
+    crate::generate::print(out.as_bytes())?;
+    Ok(0)
+}
+
+pub(super) fn install(hook: &Hook) -> Result<u8, Fault> {
+    let (path, kept) = (settings(hook.agent)?, Kept::of(hook.agent)?);
+    let before = read(&path)?;
+    if hook.agent == Agent::Opencode && before.is_some() && read(&kept.after)? != before {
+        return Err(Fault::usage(format!("{} is there already, and is not ours", path.display())));
+    }
+    let after = with(hook, before.as_deref())?;
+    // Installed twice: what was there before the first time is what counts.
+    if before.is_none() || read(&kept.after)? != before {
+        place::private_directory(kept.before.parent().unwrap_or(Path::new("/")))
+            .map_err(Fault::of)?;
+        match &before {
+            Some(bytes) => write(&kept.before, bytes)?,
+            None => drop(fs::remove_file(&kept.before)),
+        }
+    }
+    write(&kept.after, &after)?;
+    write(&path, &after)?;
+    eprintln!("ringfence: {}: shell commands run in a sandbox from now on", path.display());
+    if hook.agent == Agent::Codex {
+        eprintln!("ringfence: codex asks at its next start whether this hook is trusted");
+    }
+    Ok(0)
+}
+
+pub(super) fn uninstall(agent: Agent) -> Result<u8, Fault> {
+    let (path, kept) = (settings(agent)?, Kept::of(agent)?);
+    let now = read(&path)?;
+    let untouched = now.is_some() && now == read(&kept.after)?;
+    if untouched {
+        match read(&kept.before)? {
+            Some(bytes) => write(&path, &bytes)?,
+            None => fs::remove_file(&path).map_err(Fault::of)?,
+        }
+        eprintln!("ringfence: {} is what it was", path.display());
+    } else if agent == Agent::Opencode || now.is_none() {
+        return Err(Fault::usage(format!("{} holds no hook of ours", path.display())));
+    } else {
+        let mut settings = parsed(agent, now.as_deref())?;
+        if !take_out(&mut settings) {
+            return Err(Fault::usage(format!("{} holds no hook of ours", path.display())));
+        }
+        write(&path, &text(&settings)?)?;
+        eprintln!(
+            "ringfence: {} was changed since; the hook was taken out, the rest is as it is now",
+            path.display()
+        );
+    }
+    for path in [kept.before, kept.after] {
+        let _ = fs::remove_file(path);
+    }
+    Ok(0)
+}
+
+/// Takes our entries out; false when there were none.
+fn take_out(settings: &mut Map<String, Value>) -> bool {
+    let mut found = false;
+    let lists = settings.get_mut("hooks").and_then(Value::as_object_mut);
+    for list in lists.into_iter().flat_map(|lists| lists.values_mut()) {
+        if let Some(list) = list.as_array_mut() {
+            let before = list.len();
+            list.retain(|entry| !is_ours(entry));
+            found |= list.len() != before;
+        }
+    }
+    found
+}

@@ -1,0 +1,184 @@
+//! `ringfence hooks`: the shell commands of an agent run in a sandbox, by the agent's own hooks.
+//!
+//! The agent asks its hook before each call of its shell tool; the hook (`ringfence hooks answer`)
+//! puts `ringfence hooks shell` in front of the command. The agent itself runs as before.
+
+mod answer;
+mod install;
+mod shell;
+
+use crate::error::Fault;
+use crate::options::{POLICY, parse};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+const HELP: &str = "\
+Usage: ringfence hooks print|install|uninstall --claude|--codex|--gemini|--cursor|--opencode
+                 [--session SESSION] [--allow] [-- OPTIONS of run]
+
+The agent's shell commands run by `ringfence run OPTIONS`, or with --session inside a session that
+runs. A command that was refused something says so: what, which rule, what to ask the user for.
+
+  print       what would be added to the agent's settings, and where
+  install     add it; what was there is kept
+  uninstall   put back what was there, byte for byte where nobody changed it since
+
+  --allow     the agent need not ask its user before a command (it runs in the sandbox)
+";
+
+/// An agent whose hooks are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Agent {
+    Claude,
+    Codex,
+    Gemini,
+    Cursor,
+    Opencode,
+}
+
+impl Agent {
+    const ALL: [(Agent, &str); 5] = [
+        (Agent::Claude, "claude"),
+        (Agent::Codex, "codex"),
+        (Agent::Gemini, "gemini"),
+        (Agent::Cursor, "cursor"),
+        (Agent::Opencode, "opencode"),
+    ];
+
+    fn name(self) -> &'static str {
+        Agent::ALL.iter().find(|(agent, _)| *agent == self).map_or("", |(_, name)| name)
+    }
+
+    /// The user's own settings; never a project's, which the agent itself could write.
+    fn settings(self, home: &Path) -> PathBuf {
+        match self {
+            Agent::Claude => home.join(".claude/settings.json"),
+            Agent::Codex => home.join(".codex/hooks.json"),
+            Agent::Gemini => home.join(".gemini/settings.json"),
+            Agent::Cursor => home.join(".cursor/hooks.json"),
+            Agent::Opencode => home.join(".config/opencode/plugins/ringfence.js"),
+        }
+    }
+}
+
+/// What a hook was installed with; the same words stand in the agent's settings.
+#[derive(Clone, Debug)]
+struct Hook {
+    agent: Agent,
+    session: Option<String>,
+    allow: bool,
+    /// Options of run.
+    options: Vec<OsString>,
+}
+
+impl Hook {
+    /// The words after `ringfence hooks VERB`.
+    fn words(&self) -> Vec<String> {
+        let mut words = vec![format!("--{}", self.agent.name())];
+        words.extend(self.session.iter().map(|session| format!("--session={session}")));
+        words.extend(self.allow.then(|| "--allow".to_owned()));
+        if !self.options.is_empty() {
+            words.push("--".to_owned());
+            let text = |option: &OsString| option.to_string_lossy().into_owned();
+            words.extend(self.options.iter().map(text));
+        }
+        words
+    }
+
+    /// A command of a shell: this program, its verb, the words.
+    fn command(&self, verb: &str) -> Result<String, Fault> {
+        let program = std::env::current_exe().map_err(Fault::of)?;
+        let mut words = vec![program.to_string_lossy().into_owned(), "hooks".into(), verb.into()];
+        words.extend(self.words());
+        Ok(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+    }
+
+    /// What is put in front of a command of the agent's; the command is the one word after it.
+    fn prefix(&self) -> Result<String, Fault> {
+        let mut plain = self.clone();
+        plain.allow = false;
+        let command = plain.command("shell")?;
+        Ok(if plain.options.is_empty() {
+            format!("{command} -- --")
+        } else {
+            format!("{command} --")
+        })
+    }
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    always_quoted(word)
+}
+
+fn always_quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// `ringfence hooks VERB --AGENT …`
+///
+/// # Errors
+/// Bad input; settings that cannot be read or written.
+pub fn hooks(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let mut words = arguments.into_iter();
+    let verb = words.next().map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default();
+    if matches!(verb.as_str(), "" | "-h" | "--help" | "help") {
+        print!("{HELP}");
+        return Ok(if verb.is_empty() { 125 } else { 0 });
+    }
+    let (hook, rest) = parsed(words)?;
+    if verb != "shell" && !rest.is_empty() {
+        return Err(Fault::usage("one `--` is enough: options of run come after it"));
+    }
+    match verb.as_str() {
+        "print" => install::print(&hook),
+        "install" => install::install(&hook),
+        "uninstall" => install::uninstall(hook.agent),
+        "answer" => answer::answer(&hook),
+        "shell" => shell::shell(&hook, &rest),
+        _ => Err(Fault::usage(format!(
+            "unknown: hooks {verb}; there are print, install and uninstall"
+        ))),
+    }
+}
+
+/// The hook that the words describe, and what stands after a second `--`.
+fn parsed(mut words: impl Iterator<Item = OsString>) -> Result<(Hook, Vec<OsString>), Fault> {
+    let (mut agent, mut session, mut allow) = (None, None, false);
+    let mut options: Vec<OsString> = Vec::new();
+    let mut rest = Vec::new();
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy().into_owned();
+        if text == "--" {
+            options.extend(words.by_ref().take_while(|word| word != "--"));
+            rest.extend(words.by_ref());
+            break;
+        }
+        if let Some((known, _)) = Agent::ALL.iter().find(|(_, name)| text == format!("--{name}")) {
+            agent = Some(*known);
+        } else if text == "--allow" {
+            allow = true;
+        } else if let Some(name) = text.strip_prefix("--session=") {
+            session = Some(name.to_owned());
+        } else if text == "--session" {
+            session = words.next().map(|word| word.to_string_lossy().into_owned());
+        } else {
+            return Err(Fault::usage(format!("unknown option {text}; see ringfence hooks --help")));
+        }
+    }
+    let agent = agent.ok_or_else(|| {
+        Fault::usage("for which agent? --claude, --codex, --gemini, --cursor or --opencode")
+    })?;
+    let read = parse(&POLICY, options.clone(), true)?;
+    if !read.rest.is_empty() || read.has("help") || read.has("command") {
+        return Err(Fault::usage("only options of run come after `--`, no command"));
+    }
+    if session.is_some() && !options.is_empty() {
+        return Err(Fault::usage("a session that runs has its policy; --session takes no options"));
+    }
+    Ok((Hook { agent, session, allow, options }, rest))
+}

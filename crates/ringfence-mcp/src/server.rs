@@ -1,0 +1,119 @@
+//! The server: the protocol is the official SDK's, the tools are in [`crate::tools`].
+
+use crate::Config;
+use crate::tools::{self, Answer};
+use crate::within::Sandbox;
+use ringfence_session::ledger::{Event, Verdict};
+use ringfence_session::snapshot::{Options, Store};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::{ServerHandler, ServiceExt};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// What the client's model is told about the server.
+const INSTRUCTIONS: &str = "\
+Commands and files in a ringfence sandbox. What is not granted is not there (No such file), refused \
+(Permission denied, Read-only file system, Operation not permitted), or not connected. Ask `why` \
+which rule decides; `request_access` says what the user must type to allow it. No tool changes the \
+policy. Make a snapshot before a risky change; `snapshot_revert` takes it back.";
+
+#[derive(Clone)]
+struct Server(Arc<State>);
+
+/// What the tools act on.
+pub(crate) struct State {
+    pub sandbox: Sandbox,
+    /// The snapshots of the directory, opened when first asked for.
+    store: Mutex<Option<Store>>,
+}
+
+impl State {
+    /// Does something with the snapshots.
+    pub fn store<T>(
+        &self,
+        act: impl FnOnce(&mut Store) -> ringfence_session::Result<T>,
+    ) -> Result<T, String> {
+        let mut store = self.store.lock().map_err(|_| "the snapshots are in disorder")?;
+        if store.is_none() {
+            let workdir = &self.sandbox.config().workdir;
+            let opened = Store::open(workdir, Options::default());
+            *store = Some(opened.map_err(|error| error.to_string())?);
+        }
+        let Some(store) = store.as_mut() else { return Err("no snapshots".to_owned()) };
+        act(store).map_err(|error| error.to_string())
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("ringfence", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tool = |tool: &tools::Tool| {
+            Tool::new(tool.name, tool.about, tool.schema()).with_annotations(tool.annotations())
+        };
+        Ok(ListToolsResult::with_all_items(tools::ALL.iter().map(tool).collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = tools::ALL.iter().find(|tool| tool.name == request.name) else {
+            let known: Vec<&str> = tools::ALL.iter().map(|tool| tool.name).collect();
+            let text =
+                format!("there is no tool {}; there are: {}", request.name, known.join(", "));
+            return Err(ErrorData::invalid_params(text, None));
+        };
+        let state = Arc::clone(&self.0);
+        let arguments = request.arguments.unwrap_or_default();
+        let call = move || {
+            let (began, text) = (Instant::now(), tools::shortened(&arguments));
+            let answer = tool.call(&state, &arguments);
+            state.sandbox.record(&Event::ToolCall {
+                server: String::new(),
+                tool: tool.name.to_owned(),
+                arguments: text,
+                error: answer.as_ref().err().cloned(),
+                verdict: Verdict::Allow,
+                duration: began.elapsed(),
+            });
+            answer
+        };
+        let answer = tokio::task::spawn_blocking(call).await;
+        let answer: Answer = answer.unwrap_or_else(|error| Err(error.to_string()));
+        Ok(match answer {
+            Ok(value) => CallToolResult::structured(value),
+            Err(text) => CallToolResult::structured_error(serde_json::json!({ "error": text })),
+        }
+        .into())
+    }
+}
+
+/// Serves a client on standard input and output until it goes.
+///
+/// # Errors
+/// The sandbox does not start; the client does not speak the protocol.
+pub fn serve(config: Config) -> Result<(), String> {
+    let sandbox = Sandbox::start(config)?;
+    let state = Arc::new(State { sandbox, store: Mutex::new(None) });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    runtime.block_on(async {
+        let service = Server(state).serve(rmcp::transport::stdio()).await;
+        let service = service.map_err(|error| format!("the client cannot be served: {error}"))?;
+        service.waiting().await.map(drop).map_err(|error| format!("serving ended: {error}"))
+    })
+}

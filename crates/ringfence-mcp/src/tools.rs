@@ -1,0 +1,472 @@
+//! The tools: what each takes, does, and answers.
+
+use crate::server::State;
+use crate::within::Ran;
+use ringfence_session::ledger::Event;
+use ringfence_session::snapshot::{Change, New, Origin, Select, Snapshot};
+use rmcp::model::{JsonObject, ToolAnnotations};
+use serde_json::{Value, json};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// A structured result, or one sentence.
+pub(crate) type Answer = Result<Value, String>;
+
+/// A tool.
+pub(crate) struct Tool {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// Name, type and meaning of each argument; those before `required` must be given.
+    arguments: &'static [(&'static str, Kind, &'static str)],
+    required: usize,
+    /// It changes nothing.
+    read_only: bool,
+    act: fn(&State, &Given<'_>) -> Answer,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Words,
+    Number,
+}
+
+const COMMAND: (&str, Kind, &str) =
+    ("command", Kind::Words, "Program and arguments; for a shell: [\"sh\", \"-c\", \"…\"]");
+const STDIN: (&str, Kind, &str) = ("stdin", Kind::Text, "What the command reads");
+const TIMEOUT: (&str, Kind, &str) =
+    ("timeout_seconds", Kind::Number, "The command is ended after this (default 300); code 124");
+const SNAPSHOT: (&str, Kind, &str) = ("snapshot", Kind::Text, "Name or number; `latest`");
+const PATHS: (&str, Kind, &str) =
+    ("paths", Kind::Words, "Only these, relative to the directory; without: all");
+const VERB: (&str, Kind, &str) =
+    ("verb", Kind::Text, "read, write, exec, connect, http, socket or env");
+const OPERANDS: (&str, Kind, &str) =
+    ("operands", Kind::Words, "A path, HOST:PORT, a name; for http: METHOD and URL");
+
+/// All of them.
+pub(crate) const ALL: [Tool; 14] = [
+    Tool {
+        name: "exec",
+        about: "Run a command in the session's sandbox, which keeps its processes and private \
+                files from call to call",
+        arguments: &[COMMAND, STDIN, TIMEOUT, ("workdir", Kind::Text, "Where it starts")],
+        required: 1,
+        read_only: false,
+        act: exec,
+    },
+    Tool {
+        name: "run",
+        about: "Run a command in a fresh sandbox of its own, under the same policy",
+        arguments: &[COMMAND, STDIN, TIMEOUT],
+        required: 1,
+        read_only: false,
+        act: run,
+    },
+    Tool {
+        name: "read_file",
+        about: "Read a file, as the sandbox sees it",
+        arguments: &[
+            ("path", Kind::Text, "Which"),
+            ("offset", Kind::Number, "First byte (default 0)"),
+            ("length", Kind::Number, "Most bytes (default and most: 1 MiB)"),
+        ],
+        required: 1,
+        read_only: true,
+        act: read_file,
+    },
+    Tool {
+        name: "write_file",
+        about: "Write a file, where the sandbox may; makes directories on the way",
+        arguments: &[("path", Kind::Text, "Which"), ("text", Kind::Text, "All it holds")],
+        required: 2,
+        read_only: false,
+        act: write_file,
+    },
+    Tool {
+        name: "list_directory",
+        about: "What is in a directory, as the sandbox sees it",
+        arguments: &[("path", Kind::Text, "Which")],
+        required: 1,
+        read_only: true,
+        act: list_directory,
+    },
+    Tool {
+        name: "snapshot_create",
+        about: "Keep the directory as it is now, to come back to",
+        arguments: &[("name", Kind::Text, "A name for it")],
+        required: 0,
+        read_only: false,
+        act: |state, given| {
+            let new = New { name: given.maybe("name"), origin: Origin::Manual, ..New::default() };
+            let made = state.store(|store| store.create(&new))?;
+            noted(state, "create", made.snapshot.id);
+            Ok(json!({"snapshot": row(&made.snapshot), "unreadable": texts(&made.unreadable)}))
+        },
+    },
+    Tool {
+        name: "snapshot_list",
+        about: "The snapshots there are, oldest first",
+        arguments: &[],
+        required: 0,
+        read_only: true,
+        act: |state, _| {
+            let all = state.store(|store| store.list())?;
+            Ok(json!({"snapshots": all.iter().map(row).collect::<Vec<Value>>()}))
+        },
+    },
+    Tool {
+        name: "snapshot_changes",
+        about: "What differs between a snapshot and the directory as it is",
+        arguments: &[SNAPSHOT, PATHS],
+        required: 1,
+        read_only: true,
+        act: |state, given| {
+            let (label, select) = (given.text("snapshot")?, select(state, given)?);
+            let found = state.store(|store| {
+                let snapshot = store.find(&label)?;
+                store.changes(&snapshot, None, &select)
+            })?;
+            Ok(json!({"changes": found.iter().map(change).collect::<Vec<Value>>()}))
+        },
+    },
+    Tool {
+        name: "snapshot_revert",
+        about: "Make the directory, or paths in it, what they were; the state before is kept as a \
+                snapshot too",
+        arguments: &[SNAPSHOT, PATHS],
+        required: 1,
+        read_only: false,
+        act: |state, given| {
+            let (label, select) = (given.text("snapshot")?, select(state, given)?);
+            let done = state.store(|store| {
+                let snapshot = store.find(&label)?;
+                store.revert(&snapshot, &select).map(|done| (snapshot.id, done))
+            })?;
+            noted(state, "revert", done.0);
+            Ok(json!({
+                "reverted": done.1.changes.iter().map(change).collect::<Vec<Value>>(),
+                "undo": done.1.before.as_ref().map(Snapshot::label), "kept": done.1.kept,
+            }))
+        },
+    },
+    Tool {
+        name: "snapshot_delete",
+        about: "Forget a snapshot",
+        arguments: &[SNAPSHOT],
+        required: 1,
+        read_only: false,
+        act: |state, given| {
+            let label = given.text("snapshot")?;
+            let id = state.store(|store| {
+                let snapshot = store.find(&label)?;
+                store.delete(&snapshot).map(|()| snapshot.id)
+            })?;
+            noted(state, "delete", id);
+            Ok(json!({"deleted": id}))
+        },
+    },
+    Tool {
+        name: "why",
+        about: "Whether the policy allows something, and which rule decides",
+        arguments: &[VERB, OPERANDS],
+        required: 2,
+        read_only: true,
+        act: |state, given| decision(state, given),
+    },
+    Tool {
+        name: "request_access",
+        about: "Ask for something that is denied: says what the user has to type to allow it. \
+                Grants nothing",
+        arguments: &[VERB, OPERANDS, ("reason", Kind::Text, "What it is needed for")],
+        required: 2,
+        read_only: true,
+        act: request_access,
+    },
+    Tool {
+        name: "session",
+        about: "What is known of this session",
+        arguments: &[],
+        required: 0,
+        read_only: true,
+        act: |state, _| told(state, "show", &["--json"]),
+    },
+    Tool {
+        name: "session_log",
+        about: "What happened in this session: processes, connections, decisions, calls",
+        arguments: &[("denied", Kind::Text, "`yes`: only what was refused")],
+        required: 0,
+        read_only: true,
+        act: |state, given| match given.maybe("denied").as_deref() {
+            Some("yes") => told(state, "logs", &["--json", "--denied"]),
+            _ => told(state, "logs", &["--json"]),
+        },
+    },
+];
+
+impl Tool {
+    /// The JSON Schema of its arguments.
+    pub fn schema(&self) -> JsonObject {
+        let of = |kind: Kind| match kind {
+            Kind::Text => json!({"type": "string"}),
+            Kind::Words => json!({"type": "array", "items": {"type": "string"}}),
+            Kind::Number => json!({"type": "integer", "minimum": 0}),
+        };
+        let mut properties = JsonObject::new();
+        for (name, kind, about) in self.arguments {
+            let mut value = of(*kind);
+            value["description"] = (*about).into();
+            properties.insert((*name).to_owned(), value);
+        }
+        let required = self.arguments.iter().take(self.required).map(|(name, ..)| *name);
+        let mut schema = JsonObject::new();
+        schema.insert("type".to_owned(), "object".into());
+        schema.insert("properties".to_owned(), properties.into());
+        schema.insert("required".to_owned(), required.collect::<Vec<_>>().into());
+        schema.insert("additionalProperties".to_owned(), false.into());
+        schema
+    }
+
+    pub fn annotations(&self) -> ToolAnnotations {
+        ToolAnnotations::new().read_only(self.read_only)
+    }
+
+    pub fn call(&self, state: &State, arguments: &JsonObject) -> Answer {
+        let known = |name: &String| self.arguments.iter().any(|(known, ..)| known == name);
+        if let Some(name) = arguments.keys().find(|name| !known(name)) {
+            return Err(format!("{} has no argument {name}", self.name));
+        }
+        (self.act)(state, &Given(arguments))
+    }
+}
+
+/// The arguments of a call.
+struct Given<'a>(&'a JsonObject);
+
+impl Given<'_> {
+    fn maybe(&self, name: &str) -> Option<String> {
+        self.0.get(name).and_then(Value::as_str).map(ToOwned::to_owned)
+    }
+
+    fn text(&self, name: &str) -> Result<String, String> {
+        self.maybe(name).ok_or_else(|| format!("the argument {name} is missing, or no string"))
+    }
+
+    fn words(&self, name: &str) -> Result<Vec<OsString>, String> {
+        let Some(value) = self.0.get(name) else { return Ok(Vec::new()) };
+        let bad = || format!("the argument {name} is no list of strings");
+        let words = value.as_array().ok_or_else(bad)?;
+        words.iter().map(|word| word.as_str().map(OsString::from).ok_or_else(bad)).collect()
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, String> {
+        let Some(value) = self.0.get(name) else { return Ok(None) };
+        value.as_u64().map(Some).ok_or_else(|| format!("the argument {name} is no number"))
+    }
+
+    fn command(&self) -> Result<(Vec<OsString>, Vec<u8>, OsString), String> {
+        let argv = self.words("command")?;
+        if argv.is_empty() {
+            return Err("the argument command is empty".to_owned());
+        }
+        let seconds = self.number("timeout_seconds")?.unwrap_or(300);
+        let stdin = self.maybe("stdin").unwrap_or_default().into_bytes();
+        Ok((argv, stdin, format!("--timeout={seconds}s").into()))
+    }
+}
+
+/// The arguments of a call, for the record: long texts are cut.
+pub(crate) fn shortened(arguments: &JsonObject) -> String {
+    let short = |value: &Value| match value.as_str() {
+        Some(text) if text.len() > 1024 => {
+            let cut: String = text.chars().take(1024).collect();
+            Value::from(format!("{cut}… ({} bytes)", text.len()))
+        }
+        _ => value.clone(),
+    };
+    let all: JsonObject =
+        arguments.iter().map(|(name, value)| (name.clone(), short(value))).collect();
+    Value::from(all).to_string()
+}
+
+fn noted(state: &State, verb: &'static str, snapshot: i64) {
+    state.sandbox.record(&Event::Snapshot { verb, snapshot, name: None, paths: 0 });
+}
+
+fn outcome(ran: &Ran) -> Value {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    json!({
+        "exit_code": ran.code, "stdout": text(&ran.stdout), "stderr": text(&ran.stderr),
+        "bytes_left_out": ran.left_out,
+    })
+}
+
+fn exec(state: &State, given: &Given<'_>) -> Answer {
+    let (argv, stdin, timeout) = given.command()?;
+    let mut options = vec![timeout];
+    if let Some(workdir) = given.maybe("workdir") {
+        options.push(format!("--workdir={workdir}").into());
+    }
+    state.sandbox.exec(&options, &argv, stdin).map(|ran| outcome(&ran))
+}
+
+fn run(state: &State, given: &Given<'_>) -> Answer {
+    let (argv, stdin, timeout) = given.command()?;
+    state.sandbox.fresh(&[timeout], &argv, stdin).map(|ran| outcome(&ran))
+}
+
+/// Runs a program of the sandbox on a path; its words are the error.
+fn on_path(state: &State, argv: &[&OsStr], input: Vec<u8>) -> Result<Ran, String> {
+    let argv: Vec<OsString> = argv.iter().map(|word| (*word).to_owned()).collect();
+    let ran = state.sandbox.exec(&["--timeout=60s".into()], &argv, input)?;
+    if ran.code == 0 {
+        return Ok(ran);
+    }
+    let said = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
+    let hint = "; `why` says which rule decides";
+    Err(if said.is_empty() { format!("exit code {}{hint}", ran.code) } else { said + hint })
+}
+
+/// An absolute path; relative ones are the directory's.
+fn path(state: &State, given: &Given<'_>) -> Result<OsString, String> {
+    let path = given.text("path")?;
+    Ok(state.sandbox.config().workdir.join(path).into_os_string())
+}
+
+fn read_file(state: &State, given: &Given<'_>) -> Answer {
+    let path = path(state, given)?;
+    let (offset, most) = (given.number("offset")?.unwrap_or(0), 1 << 20);
+    let length = given.number("length")?.unwrap_or(most).min(most);
+    let script = "exec < \"$1\" && tail -c +\"$2\" | head -c \"$3\"";
+    let (from, length) = ((offset + 1).to_string(), length.to_string());
+    let argv: [&OsStr; 7] = [
+        "sh".as_ref(),
+        "-c".as_ref(),
+        script.as_ref(),
+        "sh".as_ref(),
+        &path,
+        from.as_ref(),
+        length.as_ref(),
+    ];
+    let ran = on_path(state, &argv, Vec::new())?;
+    let text = String::from_utf8(ran.stdout);
+    let whole = text.is_ok();
+    let text = text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    Ok(json!({"path": path.to_string_lossy(), "text": text, "utf8": whole}))
+}
+
+fn write_file(state: &State, given: &Given<'_>) -> Answer {
+    let (path, text) = (path(state, given)?, given.text("text")?);
+    let parent = Path::new(&path).parent().unwrap_or(Path::new("/")).as_os_str();
+    let script = "mkdir -p -- \"$2\" && cat > \"$1\"";
+    let argv: [&OsStr; 6] =
+        ["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref(), &path, parent];
+    let bytes = text.len();
+    on_path(state, &argv, text.into_bytes())?;
+    Ok(json!({"path": path.to_string_lossy(), "bytes": bytes}))
+}
+
+fn list_directory(state: &State, given: &Given<'_>) -> Answer {
+    let path = path(state, given)?;
+    // A link to a directory is looked into, as `ls` does; names are the program's.
+    let place = Path::new(&path).join(".").into_os_string();
+    let form = "%y\\t%s\\t%f\\0";
+    let argv: [&OsStr; 8] = [
+        "find".as_ref(),
+        &place,
+        "-mindepth".as_ref(),
+        "1".as_ref(),
+        "-maxdepth".as_ref(),
+        "1".as_ref(),
+        "-printf".as_ref(),
+        form.as_ref(),
+    ];
+    let ran = on_path(state, &argv, Vec::new())?;
+    let mut entries: Vec<(String, Value)> = Vec::new();
+    for line in ran.stdout.split(|&byte| byte == 0).filter(|line| !line.is_empty()) {
+        let line = String::from_utf8_lossy(line).into_owned();
+        let parts: Vec<&str> = line.splitn(3, '\t').collect();
+        let [kind, size, name] = parts[..] else { continue };
+        let kind = match kind {
+            "f" => "file",
+            "d" => "directory",
+            "l" => "symlink",
+            _ => "other",
+        };
+        let size: u64 = size.parse().unwrap_or(0);
+        entries.push((name.to_owned(), json!({"name": name, "kind": kind, "size": size})));
+    }
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    let entries: Vec<Value> = entries.into_iter().map(|(_, entry)| entry).collect();
+    Ok(json!({"path": path.to_string_lossy(), "entries": entries}))
+}
+
+fn select(state: &State, given: &Given<'_>) -> Result<Select, String> {
+    let workdir = &state.sandbox.config().workdir;
+    let paths = given.words("paths")?.into_iter().map(|word| {
+        let path = workdir.join(&word);
+        let relative = path.strip_prefix(workdir).map(Path::to_owned);
+        relative.map_err(|_| format!("{} is not in {}", path.display(), workdir.display()))
+    });
+    let only = paths.collect::<Result<Vec<PathBuf>, String>>()?;
+    Ok(Select { only, ..Select::default() })
+}
+
+fn texts(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+fn row(snapshot: &Snapshot) -> Value {
+    json!({
+        "id": snapshot.id, "name": snapshot.name, "origin": snapshot.origin.word(),
+        "created_ms": snapshot.created, "files": snapshot.files, "bytes": snapshot.bytes,
+    })
+}
+
+fn change(change: &Change) -> Value {
+    json!({"path": change.path.to_string_lossy(), "what": change.what.word()})
+}
+
+fn decision(state: &State, given: &Given<'_>) -> Answer {
+    let (verb, operands) = (OsString::from(given.text("verb")?), given.words("operands")?);
+    let words: Vec<&OsStr> =
+        std::iter::once(&verb).chain(&operands).map(OsString::as_os_str).collect();
+    let ran = state.sandbox.ask("why", &words)?;
+    json_of(&ran)
+}
+
+fn json_of(ran: &Ran) -> Answer {
+    match serde_json::from_slice::<Value>(&ran.stdout) {
+        Ok(value) if value.is_object() => Ok(value),
+        Ok(value) => Ok(json!({ "rows": value })),
+        Err(_) => Err(String::from_utf8_lossy(&ran.stderr).trim().to_owned()),
+    }
+}
+
+fn request_access(state: &State, given: &Given<'_>) -> Answer {
+    let found = decision(state, given)?;
+    let allowed = found["allowed"].as_bool().unwrap_or(false);
+    let reason = given.maybe("reason").unwrap_or_default();
+    let say = if allowed {
+        "It is allowed already.".to_owned()
+    } else {
+        let explanation = found["explanation"].as_str().unwrap_or("it is denied");
+        let remedy = found["remedy"].as_str().unwrap_or("nothing allows this");
+        format!("Denied: {explanation}. Ask the user to allow it ({reason}): {remedy}")
+    };
+    Ok(json!({"allowed": allowed, "decision": found, "say_to_the_user": say}))
+}
+
+/// JSON that another command prints: one document, or one a line.
+fn told(state: &State, verb: &str, options: &[&str]) -> Answer {
+    let ran = state.sandbox.told(verb, options)?;
+    if ran.code != 0 {
+        return Err(String::from_utf8_lossy(&ran.stderr).trim().to_owned());
+    }
+    if let Ok(value) = json_of(&ran) {
+        return Ok(value);
+    }
+    let lines = ran.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    let rows: Result<Vec<Value>, _> = lines.map(serde_json::from_slice).collect();
+    rows.map(|rows| json!({ "rows": rows })).map_err(|error| error.to_string())
+}

@@ -1,0 +1,178 @@
+//! The sandbox behind a server: one live session, and commands in it.
+
+use crate::Config;
+use ringfence_session::ledger::{self, Event};
+use ringfence_session::live;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// As many bytes of each stream are kept; the rest is read and counted.
+const MOST: u64 = 1 << 20;
+
+/// A sandbox that lives as long as this value.
+#[derive(Debug)]
+pub struct Sandbox {
+    config: Config,
+    name: String,
+    directory: PathBuf,
+    launcher: Child,
+    /// The sandbox ends when this is closed, however that comes about.
+    stdin: Option<ChildStdin>,
+}
+
+/// What a command did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// Its exit code; 125 when ringfence could not run it.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// Standard error.
+    pub stderr: Vec<u8>,
+    /// Bytes that were not kept.
+    pub left_out: u64,
+}
+
+impl Sandbox {
+    /// Starts it, and waits until commands can be run in it.
+    ///
+    /// # Errors
+    /// What ringfence said.
+    pub fn start(config: Config) -> Result<Sandbox, String> {
+        let name = format!("mcp-{}", std::process::id());
+        let mut command = Command::new(&config.program);
+        command.arg("run").args(&config.options).args(["--name", &name, "--", "cat"]);
+        command.current_dir(&config.workdir);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut launcher = command.spawn().map_err(|error| format!("cannot start: {error}"))?;
+        let (mut stdin, mut line) = (launcher.stdin.take(), String::new());
+        let sent = stdin.as_mut().map(|stdin| stdin.write_all(b"ready\n"));
+        let stdout = launcher.stdout.take().map(BufReader::new);
+        let answered = stdout.map(|mut stdout| stdout.read_line(&mut line));
+        let up = matches!((sent, answered), (Some(Ok(())), Some(Ok(_)))) && line == "ready\n";
+        let found = if up { live::find(&name).ok() } else { None };
+        let Some((_, socket)) = found else {
+            drop(stdin);
+            let mut said = String::new();
+            if let Some(stderr) = launcher.stderr.take() {
+                let _ = stderr.take(MOST).read_to_string(&mut said);
+            }
+            let _ = launcher.wait();
+            return Err(format!("the sandbox did not start: {}", said.trim_end()));
+        };
+        // What the launcher says later is the user's to read.
+        if let Some(stderr) = launcher.stderr.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                    eprintln!("{line}");
+                }
+            });
+        }
+        let directory = socket.parent().map(PathBuf::from).unwrap_or_default();
+        Ok(Sandbox { config, name, directory, launcher, stdin })
+    }
+
+    /// What it was started with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Adds a row to the session's record. Its troubles are no caller's.
+    pub fn record(&self, event: &Event) {
+        let _ = ledger::append(&self.directory, None, event);
+    }
+
+    /// Runs one more command in the sandbox.
+    ///
+    /// # Errors
+    /// `ringfence` cannot be started.
+    pub fn exec(
+        &self,
+        options: &[OsString],
+        argv: &[OsString],
+        input: Vec<u8>,
+    ) -> Result<Ran, String> {
+        let mut command = Command::new(&self.config.program);
+        command.arg("exec").args(options).arg(&self.name).arg("--").args(argv);
+        finish(command, input)
+    }
+
+    /// Runs a command in a sandbox of its own, under the same policy.
+    ///
+    /// # Errors
+    /// `ringfence` cannot be started.
+    pub fn fresh(
+        &self,
+        options: &[OsString],
+        argv: &[OsString],
+        input: Vec<u8>,
+    ) -> Result<Ran, String> {
+        let mut command = self.ringfence("run");
+        command.args(options).arg("--").args(argv);
+        finish(command, input)
+    }
+
+    /// Asks ringfence something under the same policy.
+    ///
+    /// # Errors
+    /// `ringfence` cannot be started.
+    pub fn ask(&self, verb: &str, words: &[&OsStr]) -> Result<Ran, String> {
+        let mut command = self.ringfence(verb);
+        command.arg("--json").arg("--").args(words);
+        finish(command, Vec::new())
+    }
+
+    /// What the session's record holds, as JSON.
+    ///
+    /// # Errors
+    /// `ringfence` cannot be started.
+    pub fn told(&self, verb: &str, options: &[&str]) -> Result<Ran, String> {
+        let mut command = Command::new(&self.config.program);
+        command.arg(verb).arg(&self.name).args(options);
+        finish(command, Vec::new())
+    }
+
+    fn ringfence(&self, verb: &str) -> Command {
+        let mut command = Command::new(&self.config.program);
+        command.arg(verb).args(&self.config.options).current_dir(&self.config.workdir);
+        command
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let _ = self.launcher.wait();
+    }
+}
+
+/// Runs a command to its end.
+fn finish(mut command: Command, input: Vec<u8>) -> Result<Ran, String> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("cannot run ringfence: {error}"))?;
+    let stdin = child.stdin.take();
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (out, err) = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // A command that does not read is no error.
+            let _ = stdin.map(|mut stdin| stdin.write_all(&input));
+        });
+        let err = scope.spawn(move || stderr.map(keep).unwrap_or_default());
+        (stdout.map(keep).unwrap_or_default(), err.join().unwrap_or_default())
+    });
+    let status = child.wait().map_err(|error| format!("cannot wait for ringfence: {error}"))?;
+    let code = status.code().unwrap_or_else(|| {
+        128 + std::os::unix::process::ExitStatusExt::signal(&status).unwrap_or(0)
+    });
+    Ok(Ran { code, stdout: out.0, stderr: err.0, left_out: out.1 + err.1 })
+}
+
+/// The first bytes of a stream, and how many more there were.
+fn keep(mut stream: impl Read) -> (Vec<u8>, u64) {
+    let mut kept = Vec::new();
+    let _ = stream.by_ref().take(MOST).read_to_end(&mut kept);
+    let more = std::io::copy(&mut stream, &mut std::io::sink()).unwrap_or(0);
+    (kept, more)
+}

@@ -1,0 +1,228 @@
+//! A guard in front of somebody else's server, which runs in a sandbox.
+//!
+//! Messages are lines of JSON (MCP, transports, stdio). Each is parsed and written anew, so that
+//! the server reads what was judged: a key that stands twice, for one, stands once afterwards.
+
+use ringfence_session::ledger::{self, Event, Verdict};
+use ringfence_session::live;
+use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+/// A line longer than this ends the conversation.
+const LONGEST: usize = 64 << 20;
+
+/// Which tools of the server are to be had.
+#[derive(Clone, Debug, Default)]
+pub struct Tools {
+    /// Only these; none: all.
+    pub allow: Vec<String>,
+    /// Not these.
+    pub deny: Vec<String>,
+}
+
+impl Tools {
+    /// The rule that denies a tool, as an option.
+    fn denied(&self, name: &str) -> Option<String> {
+        if self.deny.iter().any(|denied| denied == name) {
+            return Some(format!("--deny-tool {name}"));
+        }
+        let listed = self.allow.is_empty() || self.allow.iter().any(|allowed| allowed == name);
+        (!listed).then(|| "only the tools named by --tool are allowed".to_owned())
+    }
+}
+
+struct Guard<'a> {
+    tools: &'a Tools,
+    server: String,
+    session: String,
+    directory: OnceLock<PathBuf>,
+    /// Requests that the server has not answered.
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    lists: HashSet<String>,
+    calls: HashMap<String, (String, String, Instant)>,
+}
+
+/// Runs a server in a sandbox (`ringfence run OPTIONS -- ARGV`) and stands between it and the
+/// client. Returns its exit code.
+///
+/// # Errors
+/// It cannot be started.
+pub fn wrap(
+    program: &Path,
+    options: &[OsString],
+    argv: &[OsString],
+    tools: &Tools,
+) -> Result<u8, String> {
+    let session = format!("mcp-{}", std::process::id());
+    let mut command = Command::new(program);
+    command.arg("run").args(options).args(["--name", &session, "--"]).args(argv);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("cannot run ringfence: {error}"))?;
+    let server = argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let guard =
+        Guard { tools, server, session, directory: OnceLock::new(), open: Mutex::default() };
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    std::thread::scope(|scope| {
+        let guard = &guard;
+        if let Some(mut stdin) = stdin {
+            // The client's side may outlive the server's: it ends with the process.
+            std::thread::Builder::new()
+                .spawn_scoped(scope, move || {
+                    for_each_line(std::io::stdin().lock(), |line| {
+                        guard.from_client(line).is_none_or(|line| send(&mut stdin, &line))
+                    });
+                })
+                .map(drop)
+                .map_err(|error| format!("cannot start a thread: {error}"))?;
+        }
+        if let Some(stdout) = stdout {
+            for_each_line(BufReader::new(stdout), |line| {
+                guard.from_server(line).is_none_or(|line| send(&mut std::io::stdout(), &line))
+            });
+        }
+        let status = child.wait().map_err(|error| format!("cannot wait: {error}"))?;
+        // The other thread waits for a client that has nobody to talk to any more.
+        std::process::exit(status.code().unwrap_or(125))
+    })
+}
+
+/// Calls `act` with each line, until there is none, it is too long, or `act` says so.
+fn for_each_line(mut input: impl BufRead, mut act: impl FnMut(&[u8]) -> bool) {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut limited = std::io::Read::take(&mut input, LONGEST as u64);
+        match limited.read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) if line.len() >= LONGEST => {
+                eprintln!("ringfence: a message is longer than {LONGEST} bytes");
+                return;
+            }
+            Ok(_) if line.iter().all(u8::is_ascii_whitespace) => {}
+            Ok(_) => {
+                if !act(&line) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn send(to: &mut impl Write, message: &Value) -> bool {
+    let mut line = message.to_string().into_bytes();
+    line.push(b'\n');
+    to.write_all(&line).and_then(|()| to.flush()).is_ok()
+}
+
+fn error(id: &Value, code: i64, text: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}})
+}
+
+impl Guard<'_> {
+    fn record(
+        &self,
+        tool: &str,
+        arguments: &str,
+        verdict: Verdict,
+        why: Option<String>,
+        began: Instant,
+    ) {
+        if self.directory.get().is_none()
+            && let Ok((_, socket)) = live::find(&self.session)
+        {
+            let _ = self.directory.set(socket.parent().map(PathBuf::from).unwrap_or_default());
+        }
+        let Some(directory) = self.directory.get() else { return };
+        let event = Event::ToolCall {
+            server: self.server.clone(),
+            tool: tool.to_owned(),
+            arguments: arguments.chars().take(4096).collect(),
+            error: why,
+            verdict,
+            duration: began.elapsed(),
+        };
+        let _ = ledger::append(directory, None, &event);
+    }
+
+    /// What the server gets of a client's message; else the client has its answer already.
+    fn from_client(&self, line: &[u8]) -> Option<Value> {
+        let refuse = |answer: Value| {
+            send(&mut std::io::stdout(), &answer);
+            None
+        };
+        let Ok(message) = serde_json::from_slice::<Value>(line) else {
+            return refuse(error(&Value::Null, -32700, "the message is no JSON"));
+        };
+        if !message.is_object() {
+            // Batches left the protocol with its version of 2025-06-18.
+            return refuse(error(&Value::Null, -32600, "a message is one JSON object"));
+        }
+        let id = message.get("id").cloned().unwrap_or(Value::Null);
+        let Ok(mut open) = self.open.lock() else { return None };
+        match message.get("method").and_then(Value::as_str) {
+            Some("tools/list") => {
+                open.lists.insert(id.to_string());
+            }
+            Some("tools/call") => {
+                let name = message["params"]["name"].as_str().unwrap_or_default().to_owned();
+                let arguments = message["params"]["arguments"].to_string();
+                if let Some(rule) = self.tools.denied(&name) {
+                    drop(open);
+                    let rule_text = Some(rule.clone());
+                    self.record(&name, &arguments, Verdict::Deny, rule_text, Instant::now());
+                    let text = format!(
+                        "ringfence refused the tool {name:?}: {rule}. The user decides this where \
+                         the server is started (`ringfence mcp wrap`); ask for it, with the reason."
+                    );
+                    let content = json!([{"type": "text", "text": text}]);
+                    let result = json!({"content": content, "isError": true});
+                    return refuse(json!({"jsonrpc": "2.0", "id": id, "result": result}));
+                }
+                open.calls.insert(id.to_string(), (name, arguments, Instant::now()));
+            }
+            _ => {}
+        }
+        Some(message)
+    }
+
+    /// What the client gets of a server's message.
+    fn from_server(&self, line: &[u8]) -> Option<Value> {
+        let message = serde_json::from_slice::<Value>(line).ok().filter(Value::is_object);
+        let Some(mut message) = message else {
+            eprintln!("ringfence: the server wrote what is no message; it was left out");
+            return None;
+        };
+        if message.get("method").is_some() {
+            return Some(message);
+        }
+        let id = message.get("id").cloned().unwrap_or(Value::Null).to_string();
+        let (listed, called) = {
+            let Ok(mut open) = self.open.lock() else { return None };
+            (open.lists.remove(&id), open.calls.remove(&id))
+        };
+        if let Some((tool, arguments, began)) = called {
+            let failed = message.get("error").is_some() || message["result"]["isError"] == true;
+            let why = failed.then(|| {
+                let said = &message["error"]["message"];
+                said.as_str().unwrap_or("the tool failed").to_owned()
+            });
+            self.record(&tool, &arguments, Verdict::Allow, why, began);
+        }
+        if listed && let Some(tools) = message["result"]["tools"].as_array_mut() {
+            tools.retain(|tool| {
+                tool["name"].as_str().is_some_and(|name| self.tools.denied(name).is_none())
+            });
+        }
+        Some(message)
+    }
+}
