@@ -16,6 +16,7 @@ mod import;
 mod learn;
 mod libraries;
 mod mcp;
+mod missing;
 mod monitor;
 mod options;
 mod overlay;
