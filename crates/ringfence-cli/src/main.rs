@@ -13,6 +13,7 @@ mod generate;
 mod help;
 mod hooks;
 mod import;
+mod integrate;
 mod learn;
 mod libraries;
 mod mcp;

@@ -26,11 +26,13 @@ pub struct Spec {
     pub help: &'static str,
 }
 
-const fn flag(long: &'static str, short: Option<char>, help: &'static str) -> Spec {
+/// An option without a value.
+pub const fn flag(long: &'static str, short: Option<char>, help: &'static str) -> Spec {
     Spec { long, short, value: None, value_optional: false, repeatable: false, help }
 }
 
-const fn one(long: &'static str, value: &'static str, help: &'static str) -> Spec {
+/// An option with a value, given once.
+pub const fn one(long: &'static str, value: &'static str, help: &'static str) -> Spec {
     Spec { long, short: None, value: Some(value), value_optional: false, repeatable: false, help }
 }
 

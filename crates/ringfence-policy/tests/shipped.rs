@@ -57,14 +57,14 @@ fn what_they_require_and_exclude_exists() {
 #[test]
 fn what_is_picked_by_a_commands_name_only_shows_settings() {
     let host = host();
-    let plain = host.asked(&Request::default()).unwrap();
+    let plain = host.asked(&Request::default()).expect("valid");
     for builtin in Builtin::profiles().iter().filter(|builtin| !builtin.programs.is_empty()) {
         if AGENTS.contains(&builtin.name) {
             continue;
         }
         for program in builtin.programs.split('\n') {
             let request = Request { command: Some(program.into()), ..Request::default() };
-            let policy = host.asked(&request).unwrap();
+            let policy = host.asked(&request).expect("valid");
             let writable = |policy: &ringfence_policy::Policy| {
                 policy.paths.iter().filter(|rule| rule.access == Access::Write).count()
             };
@@ -83,7 +83,7 @@ fn a_program_of_the_project_gets_nothing_for_its_name() {
     let host = host();
     let picked = |command: &str| {
         let request = Request { command: Some(command.into()), ..Request::default() };
-        let policy = host.asked(&request).unwrap();
+        let policy = host.asked(&request).expect("valid");
         policy.profiles.iter().any(|name| name == "profile claude")
     };
     assert!(picked("claude") && picked("/opt/claude/bin/claude"));
@@ -100,13 +100,13 @@ fn a_feature_is_found_where_a_profile_is_named() {
             Request { profiles: own(profiles), features: own(features), ..Request::default() };
         host.asked(&request).map(|policy| policy.profiles).map_err(|error| error.to_string())
     };
-    assert_eq!(names(&["zig"], &[]).unwrap(), ["profile default", "feature zig"]);
-    assert_eq!(names(&[], &["zig"]).unwrap(), ["profile default", "feature zig"]);
+    assert_eq!(names(&["zig"], &[]).expect("valid"), ["profile default", "feature zig"]);
+    assert_eq!(names(&[], &["zig"]).expect("valid"), ["profile default", "feature zig"]);
     assert_eq!(
-        names(&["claude", "zig"], &["gcc"]).unwrap().last().map(String::as_str),
+        names(&["claude", "zig"], &["gcc"]).expect("valid").last().map(String::as_str),
         Some("feature gcc")
     );
-    assert!(names(&["zigg"], &[]).unwrap_err().ends_with("the nearest is `zig`"));
+    assert!(names(&["zigg"], &[]).expect_err("invalid").ends_with("the nearest is `zig`"));
 }
 
 #[test]
@@ -124,14 +124,14 @@ fn conditions_and_conflicts_hold() {
         with(when).asked(&Request { features, ..Request::default() })
     };
     let counts = |when: &str| {
-        let policy = resolve(when, &["one"]).unwrap();
+        let policy = resolve(when, &["one"]).expect("valid");
         policy.profiles.iter().any(|name| name == "feature one")
     };
     assert!(counts("") && counts("when = [\"/opt/there\"]"));
     assert!(counts("when = [\"/opt/absent|/opt/there\", \"!/opt/absent\"]"));
     assert!(!counts("when = [\"/opt/there\", \"/opt/absent\"]"));
     assert!(!counts("when = [\"$NOT_SET\"]") && !counts("when = [\"no-such-command\"]"));
-    let error = resolve("", &["one", "two"]).unwrap_err().to_string();
+    let error = resolve("", &["one", "two"]).expect_err("invalid").to_string();
     assert_eq!(error, "feature two and feature one exclude each other; leave one of them out");
     assert!(resolve("when = [\"/opt/absent\"]", &["one", "two"]).is_ok());
 }
@@ -147,8 +147,8 @@ fn hooks_count_in_profiles_of_the_users_own_only() {
     let run = |profile: &str| {
         host.asked(&Request { profiles: vec![profile.to_owned()], ..Request::default() })
     };
-    assert_eq!(run("mine").unwrap().before[0].text, "true");
-    assert!(run("/home/u/project/theirs.toml").unwrap_err().to_string().contains("hooks"));
+    assert_eq!(run("mine").expect("valid").before[0].text, "true");
+    assert!(run("/home/u/project/theirs.toml").expect_err("invalid").to_string().contains("hooks"));
     let inline = vec![("file ./ringfence.toml".to_owned(), hooks.to_owned())];
     assert!(host.asked(&Request { inline, ..Request::default() }).is_err());
 }

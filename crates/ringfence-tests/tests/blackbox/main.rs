@@ -18,6 +18,8 @@ mod lifetime;
 mod limits;
 mod metadata;
 mod network;
+mod own;
+mod profiles;
 mod programs;
 mod protected;
 mod publish;

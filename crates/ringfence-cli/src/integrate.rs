@@ -1,0 +1,329 @@
+//! `ringfence integrate`: a program that starts in its sandbox whoever starts it.
+//!
+//! A script of the program's name in `~/.local/bin`, and copies of its desktop entries that call
+//! ringfence. What was there before is kept beside the sessions, and `--remove` puts it back byte
+//! for byte. The list of what is touched is on disk before the first file is, so that an
+//! integration that was interrupted can be removed as well.
+
+use crate::error::Fault;
+use crate::generate::print;
+use crate::help;
+use crate::options::{Spec, flag, one, parse};
+use crate::request::with_catalog;
+use ringfence_policy::Key;
+use ringfence_policy::catalog::Kind;
+use ringfence_policy::profile::Profile;
+use ringfence_sandbox::state;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Options of `integrate`.
+pub const INTEGRATE: [Spec; 3] = [
+    one("program", "COMMAND", "The program, where it is not called as the profile is"),
+    flag("remove", None, "Put back what was there before"),
+    flag("help", Some('h'), "Print help"),
+];
+
+/// Where desktop entries of installed programs are.
+const APPLICATIONS: [&str; 3] = [
+    "/usr/share/applications",
+    "/usr/local/share/applications",
+    "/var/lib/flatpak/exports/share/applications",
+];
+
+/// A file that was written, and what was there.
+struct Before {
+    path: PathBuf,
+    was: Was,
+    /// What was written, to see whether it is still that.
+    text: String,
+}
+
+enum Was {
+    Absent,
+    Link(PathBuf),
+    /// Its bytes are in the file of this name beside the list.
+    File {
+        kept: String,
+        mode: u32,
+    },
+}
+
+impl Before {
+    fn to_json(&self) -> Value {
+        let was = match &self.was {
+            Was::Absent => Value::Null,
+            Was::Link(target) => json!({"link": target}),
+            Was::File { kept, mode } => json!({"file": kept, "mode": mode}),
+        };
+        json!({"path": self.path, "was": was, "text": self.text})
+    }
+
+    fn from_json(value: &Value) -> Option<Before> {
+        let was = &value["was"];
+        let was = match (was.is_null(), was["link"].as_str()) {
+            (true, _) => Was::Absent,
+            (_, Some(target)) => Was::Link(target.into()),
+            _ => {
+                // A name of ours: never one that leads out of the folder.
+                let kept = was["file"].as_str().filter(|name| !name.contains('/'))?.to_owned();
+                Was::File { kept, mode: u32::try_from(was["mode"].as_u64()?).ok()? }
+            }
+        };
+        let text = value["text"].as_str()?.to_owned();
+        Some(Before { path: value["path"].as_str()?.into(), was, text })
+    }
+}
+
+/// `ringfence integrate PROFILE [--program COMMAND] [--remove]`
+///
+/// # Errors
+/// Bad input, an unknown profile or program, a file that cannot be written.
+pub fn integrate(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&INTEGRATE, arguments, false)?;
+    if let Some(done) = help::asked("integrate", &parsed) {
+        return done;
+    }
+    let usage = || Fault::usage("name one profile: ringfence integrate PROFILE [--remove]");
+    let [profile] = &parsed.rest[..] else { return Err(usage()) };
+    let profile = profile.to_str().filter(|name| !name.contains('/')).ok_or_else(usage)?;
+    let home = std::env::home_dir().filter(|home| home.is_absolute());
+    let home = home.ok_or_else(|| Fault::usage("there is no home directory; set HOME"))?;
+    let folder = state::directory(&home).join("integrations").join(profile);
+    let said = match parsed.has("remove") {
+        true => remove(profile, &folder)?,
+        false => {
+            let text = with_catalog(|catalog| {
+                let (_, text) = catalog.text(Kind::Profile, profile).map_err(Fault::of)?;
+                Profile::from_toml(&text, profile).map_err(Fault::of)
+            })?;
+            let program = parsed.last("program").and_then(|name| name.to_str().map(str::to_owned));
+            let named = text.list(Key::Programs).and_then(|list| list.first());
+            let program = program.or_else(|| named.map(ToString::to_string));
+            add(profile, &program.unwrap_or_else(|| profile.to_owned()), &home, &folder)?
+        }
+    };
+    print(said.as_bytes())
+}
+
+fn add(profile: &str, program: &str, home: &Path, folder: &Path) -> Result<String, Fault> {
+    if folder.exists() {
+        let why =
+            format!("{profile} is integrated already; ringfence integrate {profile} --remove");
+        return Err(Fault::usage(why));
+    }
+    let bin = home.join(".local/bin");
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let elsewhere = |directory: &PathBuf| directory.is_absolute() && *directory != bin;
+    let real = std::env::split_paths(&search)
+        .filter(elsewhere)
+        .map(|directory| directory.join(program))
+        .find(|path| path.is_file());
+    let real = real.ok_or_else(|| {
+        Fault::usage(format!("{program} is in no directory of PATH; name it with --program"))
+    })?;
+    let own = std::env::current_exe().map_err(Fault::of)?;
+    let call = format!("{} run -p {profile} -- {}", quoted(&own)?, quoted(&real)?);
+    let mut files = vec![(
+        bin.join(program),
+        format!("#!/bin/sh\n# Made by: ringfence integrate {profile}\nexec {call} \"$@\"\n"),
+        0o755,
+    )];
+    let applications = home.join(".local/share/applications");
+    for (name, text) in entries(program) {
+        if let Some(text) = rewritten(&text, program, &call) {
+            files.push((applications.join(name), text, 0o644));
+        }
+    }
+    let mut said = String::new();
+    let failed = |path: &Path, error: io::Error| {
+        let _ = fs::remove_dir_all(folder);
+        Fault::usage(format!("cannot write {}: {error}", path.display()))
+    };
+    keep(folder, &files).map_err(|error| failed(folder, error))?;
+    for (path, text, mode) in &files {
+        if let Err(error) = put(path, text.as_bytes(), *mode) {
+            // Back to what was there, as far as it was changed.
+            let undone = remove(profile, folder);
+            let undone = undone.map(|_| String::new()).unwrap_or_else(|fault| fault.message);
+            return Err(Fault::usage(format!("cannot write {}: {error} {undone}", path.display())));
+        }
+        let _ = writeln!(said, "{} starts {program} in its sandbox", path.display());
+    }
+    let first = std::env::split_paths(&search).find(|path| path.join(program).is_file());
+    if first.as_ref() != Some(&bin) {
+        let _ = writeln!(said, "put {} first in PATH for it to be found", bin.display());
+    }
+    Ok(said)
+}
+
+/// Notes what is there before anything is written.
+fn keep(folder: &Path, files: &[(PathBuf, String, u32)]) -> io::Result<()> {
+    state::make_directory(folder)?;
+    let mut kept = Vec::new();
+    for (index, (path, text, _)) in files.iter().enumerate() {
+        let was = match path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Was::Absent,
+            Err(error) => return Err(error),
+            Ok(data) if data.is_symlink() => Was::Link(path.read_link()?),
+            Ok(data) if data.is_file() => {
+                let name = format!("{index}.before");
+                fs::copy(path, folder.join(&name))?;
+                Was::File { kept: name, mode: data.permissions().mode() & 0o7777 }
+            }
+            Ok(_) => return Err(io::Error::other(format!("{} is no file", path.display()))),
+        };
+        kept.push(Before { path: path.clone(), was, text: text.clone() }.to_json());
+    }
+    let text = format!("{:#}\n", json!({"schema": 1, "files": kept}));
+    let list = fs::File::create(folder.join("files.json"))?;
+    io::Write::write_all(&mut &list, text.as_bytes())?;
+    list.sync_all()
+}
+
+fn remove(profile: &str, folder: &Path) -> Result<String, Fault> {
+    let list =
+        fs::read_to_string(folder.join("files.json")).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Fault::usage(format!("{profile} is not integrated")),
+            _ => Fault::usage(format!("cannot read {}: {error}", folder.display())),
+        })?;
+    let list: Value = serde_json::from_str(&list).map_err(Fault::of)?;
+    let kept: Option<Vec<Before>> =
+        list["files"].as_array().and_then(|files| files.iter().map(Before::from_json).collect());
+    let kept =
+        kept.ok_or_else(|| Fault::usage(format!("{}/files.json is damaged", folder.display())))?;
+    let mut said = String::new();
+    for Before { path, was, text } in &kept {
+        let now = fs::read(path).ok();
+        let untouched = match was {
+            // Never written: the integration was interrupted before it came to this file.
+            Was::Absent => now.is_none() && path.symlink_metadata().is_err(),
+            Was::Link(target) => path.read_link().is_ok_and(|now| now == *target),
+            Was::File { kept, .. } => now.is_some() && now == fs::read(folder.join(kept)).ok(),
+        };
+        if untouched {
+            continue;
+        }
+        if now.as_deref() != Some(text.as_bytes()) {
+            let changed = format!(
+                "{} was changed since; delete it, then ringfence integrate {profile} --remove",
+                path.display()
+            );
+            if path.symlink_metadata().is_ok() {
+                return Err(Fault::usage(changed));
+            }
+        }
+        back(path, was, folder)
+            .map_err(|error| Fault::usage(format!("cannot restore {}: {error}", path.display())))?;
+        let _ = writeln!(said, "{} is as it was", path.display());
+    }
+    fs::remove_dir_all(folder).map_err(Fault::of)?;
+    Ok(said)
+}
+
+fn back(path: &Path, was: &Was, folder: &Path) -> io::Result<()> {
+    match was {
+        Was::Absent => fs::remove_file(path),
+        Was::Link(target) => {
+            fs::remove_file(path)?;
+            symlink(target, path)
+        }
+        Was::File { kept, mode } => put(path, &fs::read(folder.join(kept))?, *mode),
+    }
+}
+
+/// Writes beside, then puts in place at once; a link that stands there is replaced, not followed.
+fn put(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(parent)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = parent.join(format!(".{name}.ringfence"));
+    let _ = fs::remove_file(&beside);
+    fs::write(&beside, bytes)?;
+    fs::set_permissions(&beside, fs::Permissions::from_mode(mode))?;
+    fs::rename(&beside, path)
+}
+
+/// The desktop entries that start a program, by file name.
+fn entries(program: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for directory in APPLICATIONS {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let Ok(text) = fs::read_to_string(entry.path()) else { continue };
+            let starts = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("Exec="))
+                .any(|line| starts(line, program));
+            if name.ends_with(".desktop") && starts && found.iter().all(|(known, _)| *known != name)
+            {
+                found.push((name, text));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Whether a command line of a desktop entry starts a program.
+fn starts(line: &str, program: &str) -> bool {
+    let word = line.split_whitespace().next().unwrap_or_default().trim_matches('"');
+    Path::new(word).file_name().is_some_and(|name| name == program)
+}
+
+/// A desktop entry that calls ringfence; none when it starts something else.
+fn rewritten(text: &str, program: &str, call: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut done = false;
+    for line in text.lines() {
+        match line.split_once('=') {
+            Some(("Exec", command)) if starts(command, program) => {
+                let rest = command.trim_start().split_once(char::is_whitespace);
+                let rest = rest.map(|(_, rest)| format!(" {rest}")).unwrap_or_default();
+                let _ = writeln!(out, "Exec={call}{rest}");
+                done = true;
+            }
+            // The entry would not be shown where the program itself is not in PATH, and the bus
+            // would start it without us.
+            Some(("TryExec", _)) => {}
+            Some(("DBusActivatable", _)) => out.push_str("DBusActivatable=false\n"),
+            _ => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    done.then_some(out)
+}
+
+/// A path as scripts and desktop entries take it; names with their special characters are refused.
+fn quoted(path: &Path) -> Result<String, Fault> {
+    let text = path.to_str().filter(|text| !text.contains(['"', '\'', '`', '$', '\\', '%', '\n']));
+    let refused = || Fault::usage(format!("{} cannot stand in a script", path.display()));
+    let text = text.ok_or_else(refused)?;
+    Ok(if text.contains(char::is_whitespace) { format!("\"{text}\"") } else { text.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_call_ringfence_and_nobody_else() {
+        let text = "[Desktop Entry]\nExec=/usr/bin/viewer --new %U\nTryExec=viewer\nDBusActivatable=true\n\
+                    [Desktop Action x]\nExec=viewer\nName=a=b\n";
+        let now = rewritten(text, "viewer", "rf run -p v -- /usr/bin/viewer").expect("rewritten");
+        assert_eq!(
+            now,
+            "[Desktop Entry]\nExec=rf run -p v -- /usr/bin/viewer --new %U\nDBusActivatable=false\n\
+             [Desktop Action x]\nExec=rf run -p v -- /usr/bin/viewer\nName=a=b\n"
+        );
+        assert_eq!(rewritten("Exec=env viewer\n", "viewer", "rf"), None);
+        assert!(quoted(Path::new("/a/$(x)")).is_err() && quoted(Path::new("/a/b%f")).is_err());
+    }
+}

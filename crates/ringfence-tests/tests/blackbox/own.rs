@@ -1,0 +1,213 @@
+//! What would decide about later sandboxes, or make an agent run something later: ringfence's own
+//! directories, and the settings of agents.
+
+use ringfence_tests::{Place, Running, Tier, everybody, everywhere};
+use std::fs;
+
+/// Tries to plant a file in each of ringfence's directories, by their usual places.
+const PLANT: &str = "for d in .config .local/state .cache; do \
+                     mkdir -p ~/$d/ringfence/planted; echo x > ~/$d/ringfence/file; \
+                     mv ~/$d ~/moved; ln -s /tmp ~/$d/ringfence/link; done 2>/dev/null; \
+                     ls ~/.cache/ringfence; echo end";
+
+fn planted(place: &Place) -> Vec<String> {
+    let bases = [".config", ".local/state", ".cache"];
+    let all = bases.iter().flat_map(|base| {
+        let names = ["planted", "file", "link"];
+        names.map(|name| format!("home/{base}/ringfence/{name}"))
+    });
+    all.filter(|path| place.at(path).symlink_metadata().is_ok()).collect()
+}
+
+#[test]
+fn own_directories_are_out_of_reach_in_a_writable_home() {
+    everybody(Tier::Namespace, |place| {
+        for round in ["absent", "present"] {
+            let home = place.text("home");
+            let run = place.run(&["-w", &home], &["sh", "-c", PLANT]);
+            assert!(run.text().contains("end"), "{round}: {}", run.err);
+            assert_eq!(planted(place), [""; 0], "{round}");
+            for base in [".config", ".local/state", ".cache"] {
+                // Where it was, not renamed away to make room.
+                assert!(place.at("home").join(base).join("ringfence").is_dir(), "{round} {base}");
+            }
+            // The control: beside them, the home is writable.
+            place.run(&["-w", &home], &["sh", "-c", "echo x > ~/.cache/beside"]).ends(0);
+            assert!(place.at("home/.cache/beside").exists());
+            // Compiled plans are not even read.
+            place.file("home/.cache/ringfence/plan", "a plan");
+            for grant in ["-r", "-w"] {
+                let read = place.run(&[grant, &home], &["sh", "-c", "cat ~/.cache/ringfence/plan"]);
+                assert_ne!(read.code, 0, "{round}: {}", read.text());
+            }
+        }
+    });
+}
+
+#[test]
+fn own_directories_are_protected_where_variables_say_they_are() {
+    everybody(Tier::Namespace, |place| {
+        for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"] {
+            let elsewhere = place.directory("home/project/elsewhere");
+            let mut command = place.ringfence_run();
+            command.env(variable, &elsewhere);
+            command.args([
+                "--",
+                "sh",
+                "-c",
+                "mkdir -p elsewhere/ringfence/planted; touch elsewhere/beside",
+            ]);
+            Running::start(command).finish();
+            assert!(elsewhere.join("beside").exists(), "{variable}: the control");
+            assert!(!elsewhere.join("ringfence/planted").exists(), "{variable}");
+            fs::remove_dir_all(&elsewhere).expect("a directory of ours");
+        }
+    });
+}
+
+#[test]
+fn own_directories_are_never_granted_for_writing() {
+    everywhere(|place| {
+        place.directory("home/.config/ringfence/profiles");
+        let own = place.text("home/.config/ringfence/profiles");
+        place.run(&["-w", &own], &["true"]).ends(125).says("ringfence's own");
+        // By a link, and as the directory of the run.
+        place.link("home/project/link", &own);
+        place.run(&["-w", "link"], &["true"]).ends(125);
+        let mut command = place.ringfence_run();
+        command.current_dir(&own).args(["--", "touch", "planted"]);
+        let run = Running::start(command).finish();
+        assert_ne!(run.code, 0, "{}", run.err);
+        assert!(!place.at("home/.config/ringfence/profiles/planted").exists());
+    });
+}
+
+#[test]
+fn the_process_tier_refuses_what_it_cannot_hold() {
+    everybody(Tier::Process, |place| {
+        let home = place.text("home");
+        place.run(&["-w", &home], &["true"]).ends(125).says("--allow-degraded deny");
+        // Accepted, it is put right when the run is over.
+        let options = ["-w", &home, "--allow-degraded", "deny"];
+        place.run(&options, &["sh", "-c", PLANT]);
+        assert_eq!(planted(place), [""; 0]);
+    });
+}
+
+const CLAUDE: &str = r#"{"numStartups": 1, "mcpServers": {"docs": {"command": "docs"}}}"#;
+
+/// Runs a script as what the preset of an agent is for.
+fn agent(place: &Place, name: &str, script: &str) -> ringfence_tests::Finished {
+    place.run(&["-p", name, "--network", "none"], &["sh", "-c", script])
+}
+
+#[test]
+fn settings_may_change_but_for_what_runs_or_trusts() {
+    everywhere(|place| {
+        let file = place.file("home/.claude.json", CLAUDE);
+        let evil = r#"{"numStartups": 2, "mcpServers": {"docs": {"command": "evil"}}, "hooks": {"Stop": "evil"},
+            "projects": {"/x": {"hasTrustDialogAccepted": true, "allowedTools": ["evil"], "lastCost": 5}}}"#;
+        let script = format!("cat > ~/.claude.json <<'END'\n{evil}\nEND");
+        let run = agent(place, "claude", &script);
+        run.ends(0).says(".claude.json").says("mcpServers");
+        let text = fs::read_to_string(&file).expect("a file");
+        let now: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert!(!text.contains("evil") && !text.contains("hasTrustDialogAccepted"), "{text}");
+        assert_eq!(now["numStartups"], 2);
+        assert_eq!(now["projects"]["/x"]["lastCost"], 5);
+        assert_eq!(now["mcpServers"]["docs"]["command"], "docs");
+        // What runs nothing is kept as it was written, without a word.
+        let run = agent(
+            place,
+            "claude",
+            "echo '{\"numStartups\": 3, \"mcpServers\": {\"docs\": {\"command\": \"docs\"}}}' > ~/.claude.json",
+        );
+        assert_eq!(run.err, "");
+        assert!(fs::read_to_string(&file).expect("a file").starts_with("{\"numStartups\": 3"));
+    });
+}
+
+#[test]
+fn settings_that_cannot_be_read_become_what_they_were() {
+    everywhere(|place| {
+        let file = place.file("home/.claude.json", CLAUDE);
+        let scripts = [
+            "echo '{\"mcpServers\": {' > ~/.claude.json",
+            ": > ~/.claude.json",
+            "rm -f ~/.claude.json; ln -s /tmp/x ~/.claude.json; true",
+            "rm -f ~/.claude.json; mkdir ~/.claude.json; true",
+            "rm -f ~/.claude.json; mkfifo ~/.claude.json; true",
+            "mv ~/.claude.json ~/.claude/moved; true",
+        ];
+        for script in scripts {
+            agent(place, "claude", script);
+            assert!(file.symlink_metadata().expect("there").is_file(), "{script}");
+            assert_eq!(fs::read_to_string(&file).expect("a file"), CLAUDE, "{script}");
+        }
+    });
+}
+
+#[test]
+fn what_an_agent_follows_everywhere_is_not_planted() {
+    everywhere(|place| {
+        let cases = [
+            ("claude", ".claude/.config.json"),
+            ("claude", ".claude/CLAUDE.md"),
+            ("claude", ".claude/settings.json"),
+            ("codex", ".codex/config.toml"),
+            ("codex", ".codex/AGENTS.md"),
+            ("codex", ".codex/skills/evil/SKILL.md"),
+            ("gemini", ".gemini/.env"),
+            ("gemini", ".gemini/GEMINI.md"),
+            ("gemini", ".gemini/extensions/evil/x"),
+            ("cursor-agent", ".cursor/mcp.json"),
+            ("copilot", ".copilot/mcp-config.json"),
+            ("copilot", ".copilot/hooks/evil.json"),
+            ("aider", ".aider/oauth-keys.env"),
+        ];
+        for (name, path) in cases {
+            let script =
+                format!("mkdir -p $(dirname ~/{path}); echo evil > ~/{path}; cat ~/{path}");
+            let run = agent(place, name, &script);
+            assert!(!place.at("home").join(path).exists(), "{name} {path}: {}", run.err);
+            // The control: its state is kept.
+            let top = path.split('/').next().unwrap_or_default();
+            agent(place, name, &format!("echo kept > ~/{top}/state")).ends(0);
+            assert!(place.at("home").join(top).join("state").exists(), "{name}");
+        }
+    });
+}
+
+#[test]
+fn judged_settings_of_other_agents() {
+    everywhere(|place| {
+        for (name, path, harmless) in [
+            ("gemini", ".gemini/settings.json", r#""ui":{"theme":"dark"}"#),
+            ("cursor-agent", ".cursor/cli-config.json", r#""version":1"#),
+            ("copilot", ".copilot/config.json", r#""banner":"never""#),
+        ] {
+            let evil = r#""mcpServers":{"x":{"command":"evil"}},"trustedFolders":["/evil"],"permissions":{"allow":["evil"]}"#;
+            let script = format!("echo '{{{harmless},{evil}}}' > ~/{path}");
+            agent(place, name, &script).ends(0);
+            let text = fs::read_to_string(place.at("home").join(path)).expect("kept");
+            assert!(!text.contains("evil"), "{name}: {text}");
+            let key = harmless.split('"').nth(1).unwrap_or_default();
+            assert!(text.contains(key), "{name}: {text}");
+        }
+    });
+}
+
+#[test]
+fn codex_makes_its_own_skills_without_a_word() {
+    everywhere(|place| {
+        let script =
+            "mkdir -p ~/.codex/skills/.system/x; echo x > ~/.codex/skills/.system/x/SKILL.md";
+        let run = agent(place, "codex", script);
+        assert_eq!(run.err, "", "nothing is said");
+        run.ends(0);
+        assert!(!place.at("home/.codex/skills").exists());
+        let run = agent(place, "codex", &format!("{script}; mkdir ~/.codex/skills/evil"));
+        run.ends(0).says("skills/evil");
+        assert!(!place.at("home/.codex/skills").exists());
+    });
+}

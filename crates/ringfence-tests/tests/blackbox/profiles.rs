@@ -1,0 +1,223 @@
+//! The profiles that ship, each with the real program where it is installed; features, arguments,
+//! hooks, and the user's own profiles.
+
+use ringfence_tests::{Place, Tier, everybody, everywhere, left_out};
+use std::path::Path;
+
+/// Profile, program, script, and what it prints; `NAMED` in a script is a file beside the project
+/// that the command's arguments name.
+const PROGRAMS: &[(&str, &str, &str, &str)] = &[
+    ("bash", "bash", "bash -c 'echo 7'", "7"),
+    ("zsh", "zsh", "zsh -f -c 'echo 7'", "7"),
+    ("fish", "fish", "fish --no-config -c 'echo 7'", "7"),
+    ("tmux", "tmux", "tmux -V >/dev/null; echo 7", "7"),
+    ("git", "git", "git init -q r; git -C r rev-parse --is-inside-work-tree", "true"),
+    ("ripgrep", "rg", "echo needle > hay; rg -c needle hay", "1"),
+    ("jq", "jq", "jq -n 3+4", "7"),
+    ("less", "less", "less NAMED", "named"),
+    ("archive", "tar", "echo 7 > f; tar cf - f | tar xOf -", "7"),
+    ("sqlite", "sqlite3", "sqlite3 :memory: 'select 7'", "7"),
+    ("make", "make", "printf 'all:\\n\\t@echo 7\\n' > Makefile; make -s", "7"),
+    ("make", "cc", "echo 'int main(){return 7;}' > a.c; cc a.c -o a; ./a; echo $?", "7"),
+    ("cmake", "cmake", "cmake -E echo 7", "7"),
+    ("gdb", "gdb", "gdb -q -nx -batch -ex 'print 3+4'", "$1 = 7"),
+    ("node", "node", "node -p 3+4", "7"),
+    ("npm", "npm", "npm --version >/dev/null && echo 7", "7"),
+    ("python", "python3", "python3 -c 'print(7)'", "7"),
+    ("pip", "python3", "python3 -c 'print(7)'", "7"),
+    ("go", "go", "go env GOOS", "linux"),
+    ("java", "java", "java -version 2>/dev/null; echo $?", "0"),
+    ("mvn", "mvn", "mvn -q --version >/dev/null; echo $?", "0"),
+    ("ruby", "ruby", "ruby -e 'puts 7'", "7"),
+    ("php", "php", "php -n -r 'echo 7;'", "7"),
+    ("perl", "perl", "perl -e 'print 7'", "7"),
+    ("lua", "lua5.4", "lua5.4 -e 'print(7)'", "7"),
+    ("vim", "vim.tiny", "vim.tiny -u NONE -es -c 'normal i7' -c 'wq! o'; cat o", "7"),
+    ("nvim", "nvim", "nvim --headless -u NONE -c 'normal i7' -c 'wq! o' 2>/dev/null; cat o", "7"),
+    ("nano", "nano", "nano --version >/dev/null; echo $?", "0"),
+    ("redis", "redis-server", "redis-server --version >/dev/null; echo $?", "0"),
+    (
+        "nginx",
+        "nginx",
+        "mkdir -p logs; echo 'events {} http {}' > n.conf; nginx -p . -e /dev/null -c n.conf -t 2>&1 | grep -c ok",
+        "1",
+    ),
+    ("curl", "curl", "curl --version >/dev/null; echo $?", "0"),
+    ("wget", "wget", "wget --version >/dev/null; echo $?", "0"),
+    ("w3m", "w3m", "w3m -dump NAMED", "named"),
+    ("lynx", "lynx", "lynx -dump NAMED | head -1", "named"),
+    ("imagemagick", "convert", "convert xc:red -resize 7x7 t.png; identify -format %w t.png", "7"),
+    ("poppler", "pdftotext", "pdftotext -v 2>/dev/null; echo $?", "0"),
+    ("memcached", "memcached", "memcached -V >/dev/null; echo $?", "0"),
+    ("pandoc", "pandoc", "echo '*7*' | pandoc -t plain", "7"),
+    ("ffmpeg", "ffmpeg", "ffmpeg -version >/dev/null; echo $?", "0"),
+];
+
+/// The options of a profile, without the network, which not every machine can filter here.
+fn with(profile: &str) -> [&str; 4] {
+    ["-p", profile, "--network", "none"]
+}
+
+#[test]
+fn programs_do_their_work_by_their_profiles() {
+    everybody(Tier::Namespace, |place| {
+        let named = place.file("home/documents/named", "named\n");
+        for (profile, program, script, printed) in PROGRAMS {
+            if place.shell(&format!("command -v {program}")).code != 0 {
+                left_out(program, "it is not installed");
+                continue;
+            }
+            let script = script.replace("NAMED", &named.display().to_string());
+            let outside = place.shell(&format!("mkdir -p ../{program}; cd ../{program}; {script}"));
+            if outside.text().trim() != *printed {
+                left_out(program, &format!("the control fails: {}{}", outside.text(), outside.err));
+                continue;
+            }
+            // The shell's arguments name the file, as the program's own would.
+            let options = with(profile);
+            let inside = place.run(&options, &["sh", "-c", &script, &named.display().to_string()]);
+            assert_eq!(inside.text().trim(), *printed, "{profile}: {script}: {}", inside.err);
+            // And the boundary is one.
+            let secret = place.text("outside/secret");
+            place.run(&options, &["cat", &place.text("home/project/../../tmp")]);
+            let denied = place.run(&options, &["sh", "-c", &format!("cat {secret}")]);
+            assert!(denied.code != 0 && denied.text().is_empty(), "{profile}: {}", denied.text());
+        }
+    });
+}
+
+#[test]
+fn each_profile_and_feature_is_valid_here() {
+    everybody(Tier::Namespace, |place| {
+        let list = |kind: &str| {
+            let listed = place.ringfence([kind, "list"]).well();
+            let names = listed.lines().filter_map(|line| line.split_whitespace().next());
+            names.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let (profiles, features) = (list("profile"), list("feature"));
+        assert!(profiles.len() >= 40 && features.len() >= 40);
+        let check = [vec!["profile".to_owned(), "check".to_owned()], profiles.clone()].concat();
+        assert_eq!(place.ringfence(&check).well().lines().count(), profiles.len());
+        for name in features {
+            place.ringfence(["feature", "show", &name]).ends(0).prints("description");
+            place.ringfence(["why", "--feature", &name, "--", "read", "/usr"]).ends(0);
+        }
+    });
+}
+
+#[test]
+fn a_feature_is_added_by_either_name() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/.cache/zig/file", "");
+        let cache = place.text("home/.cache/zig");
+        place.ringfence(["why", "--", "write", &cache]).ends(0).prints("private");
+        for option in ["-p", "--feature"] {
+            let said = place.ringfence(["why", option, "zig", "--", "write", &cache]);
+            said.ends(0).prints("feature zig");
+            place.run(&[option, "zig"], &["touch", &format!("{cache}/made")]).ends(0);
+        }
+        place.ringfence(["run", "--feature", "zigg", "--", "true"]).ends(125).says("`zig`");
+    });
+}
+
+#[test]
+fn arguments_are_granted_and_nothing_beside_them() {
+    everybody(Tier::Namespace, |place| {
+        let named = place.file("home/documents/with space?*.txt", "named\n");
+        let other = place.file("home/documents/other", "other\n");
+        let (named, other) = (named.to_str().expect("text"), other.to_str().expect("text"));
+        place.run(&["-p", "program"], &["cat", named]).ends(0).prints("named");
+        place.run(&["-p", "program"], &["cat", "../documents/other"]).ends(0).prints("other");
+        // Named in a text, not as an argument; and written.
+        let script = format!("cat '{other}'");
+        place.run(&["-p", "program"], &["sh", "-c", &script, named]).ends(1);
+        let script = "echo x > \"$0\"";
+        assert_ne!(place.run(&["-p", "program"], &["sh", "-c", script, named]).code, 0);
+        place.run(&["-p", "sqlite"], &["sh", "-c", script, named]).ends(0);
+        assert_eq!(std::fs::read_to_string(named).expect("a file"), "x\n");
+        // By an address, as desktops pass them; and never the home for being named.
+        let address = format!("file://{}", place.text("home/documents/other"));
+        place.run(&["-p", "program"], &["sh", "-c", "cat ~/documents/other", &address]).ends(0);
+        let home = place.text("home");
+        let listed = place.run(&["-p", "program"], &["ls", "-A", &home]);
+        listed.ends(0).says("not granted for being an argument");
+        assert!(!listed.text().contains("documents"), "{}", listed.text());
+    });
+}
+
+#[test]
+fn hooks_run_outside_and_only_the_users_own() {
+    everywhere(|place| {
+        let log = place.text("outside/log");
+        let profile = format!(
+            "extends = [\"default\"]\n[hooks]\nbefore = [\"echo before >> {log}; echo said\"]\n\
+             after = [\"echo after >> {log}\"]\n"
+        );
+        place.file("home/.config/ringfence/profiles/hooked.toml", &profile);
+        let run = place.run(&["-p", "hooked"], &["echo", "inside"]);
+        assert_eq!(run.well(), "inside");
+        run.says("said");
+        let read = || std::fs::read_to_string(place.at("outside/log")).unwrap_or_default();
+        assert_eq!(read(), "before\nafter\n");
+        // A hook that fails keeps the command from running; what follows it is not run either.
+        let failing = profile.replace("echo said", "exit 3");
+        place.file("home/.config/ringfence/profiles/hooked.toml", failing);
+        let run = place.run(&["-p", "hooked"], &["sh", "-c", "touch ran"]);
+        run.ends(125).says("exit status: 3").says("not run");
+        assert!(!place.project("ran").exists());
+        // A project's file has no hooks, named or trusted.
+        let theirs = place.file("home/project/ringfence.toml", &profile);
+        place.run(&["-p", "./ringfence.toml"], &["true"]).ends(125).says("hooks");
+        let trusted = place.ringfence([Path::new("trust"), &theirs]);
+        let run = place.run(&[], &["true"]);
+        assert!(trusted.code == 125 || run.code == 125, "{}", run.err);
+        assert_eq!(read(), "before\nafter\nbefore\n");
+    });
+}
+
+#[test]
+fn the_state_of_an_agent_is_made_and_kept() {
+    everywhere(|place: &Place| {
+        let agent = place.script("codex", "#!/bin/sh\necho login > ~/.codex/auth.json\n");
+        assert!(!place.at("home/.codex").exists());
+        let options = ["-p", "codex", "--network", "none"];
+        place.run(&options, &[agent.to_str().expect("text")]).ends(0);
+        let kept = std::fs::read_to_string(place.at("home/.codex/auth.json")).expect("kept");
+        assert_eq!(kept, "login\n");
+        use std::os::unix::fs::PermissionsExt;
+        let mode = place.at("home/.codex").metadata().expect("a directory").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    });
+}
+
+#[test]
+fn an_integration_is_removed_byte_for_byte() {
+    everybody(Tier::Namespace, |place| {
+        let shim = place.file("home/.local/bin/cat", "#!/bin/sh\n# mine\n");
+        let integrate = |words: &[&str]| {
+            place.ringfence([&["integrate", "jq", "--program", "cat"], words].concat())
+        };
+        integrate(&["--remove"]).ends(125).says("not integrated");
+        integrate(&[]).ends(0).prints(".local/bin/cat");
+        integrate(&[]).ends(125).says("--remove");
+        // It is the program in its sandbox: the file that is named, and nothing else.
+        let named = place.file("home/documents/named", "named\n");
+        let (shim, named) = (shim.display(), named.display());
+        place.shell(&format!("{shim} {named}")).ends(0).prints("named");
+        let secret = place.text("outside/secret");
+        place.shell(&format!("{shim} {named} < {secret}")).ends(0).prints("named");
+        // What somebody changed since is not thrown away.
+        let made = std::fs::read_to_string(shim.to_string()).expect("the script");
+        place.file("home/.local/bin/cat", "changed");
+        integrate(&["--remove"]).ends(125).says("was changed since");
+        place.file("home/.local/bin/cat", made);
+        integrate(&["--remove"]).ends(0);
+        let back = std::fs::read_to_string(shim.to_string()).expect("the script");
+        assert_eq!(back, "#!/bin/sh\n# mine\n");
+        // And where nothing was, nothing is.
+        std::fs::remove_file(shim.to_string()).expect("a file of ours");
+        integrate(&[]).ends(0);
+        integrate(&["--remove"]).ends(0);
+        assert!(!place.at("home/.local/bin/cat").exists());
+    });
+}
