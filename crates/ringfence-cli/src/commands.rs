@@ -35,7 +35,7 @@ const fn command(
 }
 
 /// All commands of this build.
-pub const COMMANDS: [Command; 30] = [
+pub const COMMANDS: [Command; 31] = [
     command("run", "[OPTIONS] [--] CMD [ARG...]", "Run a command in a sandbox", &POLICY, |a| {
         run::run(a)
     }),
@@ -90,6 +90,13 @@ pub const COMMANDS: [Command; 30] = [
         subcommands: &["list", "show"],
         ..command("feature", "list|show [NAME]", "Look at features", &PLAIN, profiles::feature)
     },
+    command(
+        "integrate",
+        "PROFILE [--program COMMAND] [--remove]",
+        "Let a program start in its sandbox, whoever starts it",
+        &crate::integrate::INTEGRATE,
+        crate::integrate::integrate,
+    ),
     command("trust", "FILE", "Accept a policy file found in a project", &PLAIN, profiles::trust),
     Command {
         subcommands: &["claude", "srt", "fence", "greywall"],

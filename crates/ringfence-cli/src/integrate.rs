@@ -14,7 +14,7 @@ use ringfence_policy::Key;
 use ringfence_policy::catalog::Kind;
 use ringfence_policy::profile::Profile;
 use ringfence_sandbox::state;
-use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
@@ -36,25 +36,14 @@ const APPLICATIONS: [&str; 3] = [
     "/var/lib/flatpak/exports/share/applications",
 ];
 
-/// What is kept of an integration.
-#[derive(Debug, Deserialize, Serialize)]
-struct Kept {
-    schema: u32,
-    files: Vec<Before>,
-}
-
 /// A file that was written, and what was there.
-#[derive(Debug, Deserialize, Serialize)]
 struct Before {
     path: PathBuf,
-    /// What it was.
     was: Was,
     /// What was written, to see whether it is still that.
     text: String,
 }
 
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
 enum Was {
     Absent,
     Link(PathBuf),
@@ -63,6 +52,32 @@ enum Was {
         kept: String,
         mode: u32,
     },
+}
+
+impl Before {
+    fn to_json(&self) -> Value {
+        let was = match &self.was {
+            Was::Absent => Value::Null,
+            Was::Link(target) => json!({"link": target}),
+            Was::File { kept, mode } => json!({"file": kept, "mode": mode}),
+        };
+        json!({"path": self.path, "was": was, "text": self.text})
+    }
+
+    fn from_json(value: &Value) -> Option<Before> {
+        let was = &value["was"];
+        let was = match (was.is_null(), was["link"].as_str()) {
+            (true, _) => Was::Absent,
+            (_, Some(target)) => Was::Link(target.into()),
+            _ => {
+                // A name of ours: never one that leads out of the folder.
+                let kept = was["file"].as_str().filter(|name| !name.contains('/'))?.to_owned();
+                Was::File { kept, mode: u32::try_from(was["mode"].as_u64()?).ok()? }
+            }
+        };
+        let text = value["text"].as_str()?.to_owned();
+        Some(Before { path: value["path"].as_str()?.into(), was, text })
+    }
 }
 
 /// `ringfence integrate PROFILE [--program COMMAND] [--remove]`
@@ -150,7 +165,7 @@ fn add(profile: &str, program: &str, home: &Path, folder: &Path) -> Result<Strin
 /// Notes what is there before anything is written.
 fn keep(folder: &Path, files: &[(PathBuf, String, u32)]) -> io::Result<()> {
     state::make_directory(folder)?;
-    let mut kept = Kept { schema: 1, files: Vec::new() };
+    let mut kept = Vec::new();
     for (index, (path, text, _)) in files.iter().enumerate() {
         let was = match path.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Was::Absent,
@@ -163,9 +178,9 @@ fn keep(folder: &Path, files: &[(PathBuf, String, u32)]) -> io::Result<()> {
             }
             Ok(_) => return Err(io::Error::other(format!("{} is no file", path.display()))),
         };
-        kept.files.push(Before { path: path.clone(), was, text: text.clone() });
+        kept.push(Before { path: path.clone(), was, text: text.clone() }.to_json());
     }
-    let text = serde_json::to_string_pretty(&kept)?;
+    let text = format!("{:#}\n", json!({"schema": 1, "files": kept}));
     let list = fs::File::create(folder.join("files.json"))?;
     io::Write::write_all(&mut &list, text.as_bytes())?;
     list.sync_all()
@@ -177,9 +192,13 @@ fn remove(profile: &str, folder: &Path) -> Result<String, Fault> {
             io::ErrorKind::NotFound => Fault::usage(format!("{profile} is not integrated")),
             _ => Fault::usage(format!("cannot read {}: {error}", folder.display())),
         })?;
-    let kept: Kept = serde_json::from_str(&list).map_err(Fault::of)?;
+    let list: Value = serde_json::from_str(&list).map_err(Fault::of)?;
+    let kept: Option<Vec<Before>> =
+        list["files"].as_array().and_then(|files| files.iter().map(Before::from_json).collect());
+    let kept =
+        kept.ok_or_else(|| Fault::usage(format!("{}/files.json is damaged", folder.display())))?;
     let mut said = String::new();
-    for Before { path, was, text } in &kept.files {
+    for Before { path, was, text } in &kept {
         let now = fs::read(path).ok();
         let untouched = match was {
             // Never written: the integration was interrupted before it came to this file.

@@ -59,7 +59,7 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let argv = crate::run::command(&parsed)?;
     let policy = policy(&parsed, argv.first().map(OsString::as_os_str), &base)?;
     let scratch = Scratch::make()?;
-    let (status, observed) = watch::run(inner(&parsed, &argv, &policy, &scratch)?).map_err(|error| {
+    let (status, observed) = watch::run(inner(&parsed, &argv, &policy, &scratch)?, false).map_err(|error| {
         Fault::of(format!("the run cannot be watched: {error}; learning needs seccomp notification (Linux 5.9), and no filter around ringfence that uses it"))
     })?;
     let code = exit_code(status);
@@ -202,7 +202,8 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
-fn exit_code(status: ExitStatus) -> u8 {
+/// The code of a run that was watched.
+pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(code).unwrap_or(125)
 }

@@ -26,10 +26,12 @@ pub struct Spec {
     pub help: &'static str,
 }
 
+/// An option without a value.
 pub const fn flag(long: &'static str, short: Option<char>, help: &'static str) -> Spec {
     Spec { long, short, value: None, value_optional: false, repeatable: false, help }
 }
 
+/// An option with a value, given once.
 pub const fn one(long: &'static str, value: &'static str, help: &'static str) -> Spec {
     Spec { long, short: None, value: Some(value), value_optional: false, repeatable: false, help }
 }
@@ -44,7 +46,7 @@ const fn many(
 }
 
 /// Options that say what a sandbox may do: `run`, `shell`, `plan`, `why`, `learn`.
-pub const POLICY: [Spec; 36] = [
+pub const POLICY: [Spec; 37] = [
     many("profile", Some('p'), "NAME|FILE", "Use this profile; several are merged left to right"),
     many("feature", None, "NAME|FILE", "Add this feature (ringfence feature list)"),
     many("read", Some('r'), "PATH", "Show PATH, readable and executable (?PATH: if it exists)"),
@@ -98,6 +100,7 @@ pub const POLICY: [Spec; 36] = [
     one("tier", "auto|process|namespace|vm", "How strong the boundary is (default: auto)"),
     many("allow-degraded", None, "LAYER", "Go on although LAYER is missing on this host"),
     one("libs", "exact", "Show only the libraries that the program needs"),
+    flag("trace-missing", None, "Tell what the program looked for and the sandbox does not show"),
     flag("monitor", Some('m'), "Print decisions as they happen, on stderr"),
     one("name", "NAME", "Name the session"),
     flag("no-record", None, "Keep no record of the session"),

@@ -238,7 +238,8 @@ impl Keeper for Record {
 }
 
 /// The rows that a decision about the network makes: an allowed connection makes its own when it
-/// ends, an inspected request its own as well, with one for each credential put in.
+/// ends, an inspected request its own as well, with one for each credential put in and one for a
+/// call of a language model.
 fn network(decision: &NetDecision) -> Vec<Event> {
     let host = decision.host.to_string();
     let (verdict, sent, received, duration) = match &decision.event {
@@ -280,6 +281,15 @@ fn request(host: String, exchange: &Exchange) -> Vec<Event> {
         Event::Substitution { host: host.clone(), header: header.clone(), source }
     };
     let mut rows: Vec<Event> = exchange.injected.iter().map(substituted).collect();
+    rows.extend(exchange.model.as_ref().map(|call| Event::ModelCall {
+        provider: call.provider.clone(),
+        model: call.model.clone(),
+        input: Some(call.input),
+        output: Some(call.output),
+        tool_calls: call.tool_calls.into(),
+        status: exchange.status,
+        duration: exchange.duration,
+    }));
     rows.push(Event::Http {
         method: exchange.method.clone(),
         host: host.clone(),

@@ -28,6 +28,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<u8, Fault> {
         return help::command("run");
     }
     let argv = command(&parsed)?;
+    if parsed.has("trace-missing") {
+        return crate::missing::run(&parsed, &argv);
+    }
     start(&parsed, argv, &trace)
 }
 

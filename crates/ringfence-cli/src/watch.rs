@@ -110,7 +110,7 @@ impl View {
         let input = std::io::stdin();
         let failed = |errno| Fault::usage(format!("cannot use this terminal: {errno:?}"));
         let mode = terminal::mode(input.as_fd()).map_err(failed)?;
-        let raw = mode.clone().raw();
+        let raw = mode.raw();
         terminal::set_mode(input.as_fd(), &raw).map_err(failed)?;
         let mut key = [0];
         let result = loop {

@@ -74,7 +74,6 @@ impl Sandbox {
         Ok(Sandbox { config, name, directory, launcher, stdin })
     }
 
-
     /// What it was started with.
     pub fn config(&self) -> &Config {
         &self.config

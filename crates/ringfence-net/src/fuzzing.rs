@@ -12,7 +12,7 @@ use ringfence_policy::Host;
 /// A question is answered in its own name, or not at all; only an allowed one gets an address.
 pub fn dns(bytes: &[u8]) {
     let mut names = Names::default();
-    let allowed = &mut |host: &Host| host.to_string().len() % 2 == 0;
+    let allowed = &mut |host: &Host| host.to_string().len().is_multiple_of(2);
     let (answer, _) = dns::answer(bytes, &mut names, true, allowed);
     if !answer.is_empty() {
         assert_eq!(answer[..2], bytes[..2], "the same number");

@@ -37,7 +37,10 @@ pub type Start = Box<dyn Fn(Listeners) -> Result<(), String> + Send + Sync>;
 
 /// Where connections to the gateway were going, and whose they are, by their own addresses.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted(Arc<Mutex<HashMap<SocketAddr, (SocketAddr, Option<i32>)>>>);
+pub struct Wanted(Arc<Mutex<Noted>>);
+
+/// By where they come from: where they were going, and the process.
+type Noted = HashMap<SocketAddr, (SocketAddr, Option<i32>)>;
 
 impl Wanted {
     fn note(&self, from: SocketAddr, to: SocketAddr, process: Option<i32>) {

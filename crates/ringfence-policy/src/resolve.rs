@@ -6,7 +6,7 @@ use crate::files::{FileView, Resolver};
 use crate::key::Key;
 use crate::merge::{Merged, Setting};
 use crate::path::{Bases, normal, quote};
-use crate::policy::{Access, Home, Layer, Overlay, PathRule, Policy, Source, TierChoice};
+use crate::policy::{Access, Home, Layer, Overlay, Policy, Source, TierChoice};
 use crate::profile::Profile;
 use crate::{environment, limits, network, rules};
 use std::ffi::{OsStr, OsString};
@@ -77,7 +77,6 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     }
     let bases = Bases { home: &context.home, workdir: &workdir, env: context.env };
     rules::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
-    start_visibly(&mut policy);
     policy.network = network::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     policy.dbus = crate::dbus::resolve(&merged, &mut policy.warnings)?;
     policy.environment = environment::resolve(&merged, context, &policy.network)?;
@@ -164,19 +163,6 @@ fn decoded(text: &[u8]) -> OsString {
         }
     }
     OsString::from_vec(out)
-}
-
-/// A program that is shown only what its arguments name starts in its home, where the directory
-/// of the run is not to be seen.
-fn start_visibly(policy: &mut Policy) {
-    let shows = |rule: &PathRule| {
-        matches!(rule.access, Access::Read | Access::Write)
-            && (policy.workdir.starts_with(&rule.path) || rule.path.starts_with(&policy.workdir))
-    };
-    let home = policy.home != Home::Host && policy.home_dir.parent().is_some();
-    if policy.arguments.is_some() && home && !policy.paths.iter().any(shows) {
-        policy.workdir.clone_from(&policy.home_dir);
-    }
 }
 
 /// What profiles and features open, for the user to know before the run.

@@ -7,7 +7,7 @@ use ringfence_session::ledger::{Ended, Event, Ledger, Process, Start, Verdict};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-const EVENTS: u64 = 1_000_000;
+const EVENTS: u64 = 700_000;
 
 fn main() {
     let sessions = PathBuf::from(std::env::args_os().nth(1).expect("a new directory"));

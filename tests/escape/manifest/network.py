@@ -52,6 +52,18 @@ def come_in(world, _run) -> None:
 
 UDP = socket.SOCK_DGRAM
 HOST_FLAGS = ("--network", "host")
+# Some host is granted, none of those that are tried.
+FILTERED = ("--allow-host", "example.org")
+# The filter resets what it took.
+RESET = UNREACHABLE | {"ECONNRESET"}
+
+
+def past(name: str, what: str, act: str, host: str = "127.0.0.1", to: str = "",
+         kind=socket.SOCK_STREAM, source: str = FIELD, control=HOST) -> Attack:
+    """Past the filter. The connection may be taken, by the filter, and is reset then."""
+    return Attack(f"network/filtered-{name}", what, (act, to or host, "{port}"), RESET,
+                  may_succeed=("namespace", "process"), flags=FILTERED, source=source,
+                  control=control, setup=(plant.inet_server(host, kind),), checks=NOBODY)
 
 ATTACKS = (
     local("loopback", "connects to a server on the machine's loopback", "tcp"),
@@ -130,4 +142,24 @@ ATTACKS = (
     Attack("network/interface-flags", "takes an interface up or down by ioctl",
            ("interface_flags", "lo"), SOCKETLESS, source="sandlock survey §2: SIOC*",
            flags=HOST_FLAGS, control=bare(user="root")),
+    past("loopback", "with a host granted, connects to a server on the machine's loopback", "tcp"),
+    past("loopback-v6", "the same by IPv6", "tcp", "::1"),
+    past("loopback-mapped", "the same by an IPv4 address in IPv6 clothes", "tcp",
+         to="::ffff:127.0.0.1"),
+    past("loopback-zero", "the same by 0.0.0.0", "tcp", to="0.0.0.0"),
+    Attack("network/filtered-own-address", "the same at the machine's own outer address",
+           ("tcp", "{address}", "{port}"), RESET, source=FIELD, control=HOST,
+           may_succeed=("namespace", "process"), flags=FILTERED,
+           setup=(plant.own_address_server,), checks=NOBODY),
+    past("mptcp", "the same by MPTCP", "mptcp", source=HOLLOW,
+         control=bare("ESCAPED", "EPROTONOSUPPORT", detects=False)),
+    past("fast-open", "the same by sendto with MSG_FASTOPEN", "fast_open", source=HOLLOW,
+         control=bare(detects=False)),
+    past("fast-open-connect", "the same by TCP_FASTOPEN_CONNECT", "fast_open_connect",
+         source=HOLLOW, control=bare(detects=False)),
+    past("udp", "with a host granted, sends a datagram to loopback", "udp", kind=UDP),
+    past("udp-connected", "the same by a connected socket", "udp_connect", kind=UDP),
+    past("udp-sendmmsg", "the same by sendmmsg", "udp_sendmmsg", kind=UDP),
+    past("dns", "asks a resolver of the machine's a name that carries a secret", "dns", kind=UDP,
+         source="srt #88: DNS exfiltration"),
 )

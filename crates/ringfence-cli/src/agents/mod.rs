@@ -154,9 +154,8 @@ fn parsed(mut words: impl Iterator<Item = OsString>) -> Result<(Hook, Vec<OsStri
     while let Some(word) = words.next() {
         let text = word.to_string_lossy().into_owned();
         if text == "--" {
-            let mut after = words.by_ref();
-            options.extend(after.by_ref().take_while(|word| word != "--"));
-            rest.extend(after);
+            options.extend(words.by_ref().take_while(|word| word != "--"));
+            rest.extend(words.by_ref());
             break;
         }
         if let Some((known, _)) = Agent::ALL.iter().find(|(_, name)| text == format!("--{name}")) {

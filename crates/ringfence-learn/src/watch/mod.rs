@@ -52,13 +52,29 @@ const CALLS: [(&str, Option<usize>, usize, Act); 31] = [
     ("bind", None, 1, Act::Bind),
 ];
 
-/// Runs a command to its end and watches what runs in the sandbox that it makes.
+/// The calls that look whether something is there.
+const LOOKS: [(&str, Option<usize>, usize, Act); 9] = [
+    ("stat", None, 0, Act::Read),
+    ("lstat", None, 0, Act::Read),
+    ("newfstatat", Some(0), 1, Act::Read),
+    ("statx", Some(0), 1, Act::Read),
+    ("access", None, 0, Act::Read),
+    ("faccessat", Some(0), 1, Act::Read),
+    ("faccessat2", Some(0), 1, Act::Read),
+    ("readlink", None, 0, Act::Read),
+    ("readlinkat", Some(0), 1, Act::Read),
+];
+
+/// Runs a command to its end and watches what runs in the sandbox that it makes; with `looks`
+/// also what it only looks for.
 ///
 /// # Errors
 /// The kernel has no notification; the command cannot be started.
-pub fn run(command: Command) -> std::io::Result<(ExitStatus, Observed)> {
+pub fn run(command: Command, looks: bool) -> std::io::Result<(ExitStatus, Observed)> {
     let error = |errno: Errno| std::io::Error::from_raw_os_error(errno.into_raw());
-    let known = CALLS.iter().filter_map(|call| Some((call.0.parse::<Sysno>().ok()?, call)));
+    let looks = LOOKS.iter().filter(|_| looks);
+    let known = CALLS.iter().chain(looks);
+    let known = known.filter_map(|call| Some((call.0.parse::<Sysno>().ok()?, call)));
     let known: Vec<_> = known.collect();
     let calls: Vec<Sysno> = known.iter().map(|(call, _)| *call).collect();
     let watched = sys::watch::start(command, &calls).map_err(error)?;
@@ -114,6 +130,10 @@ fn record(
     if !processes.is_inside(thread, named.act == Act::Execute) {
         return;
     }
+    if let Some(program) = processes.executed(thread) {
+        let by = processes.name(thread);
+        observed.path(Act::Execute, &program, by);
+    }
     if matches!(named.act, Act::Connect | Act::Bind) {
         let length = (call.arguments[2] as usize).min(128);
         let mut bytes = vec![0; length];
@@ -124,7 +144,12 @@ fn record(
         }
         return;
     }
-    let Ok(text) = caller::read_text(listener, call, call.arguments[named.path]) else { return };
+    let Ok(text) = caller::read_text(listener, call, call.arguments[named.path]) else {
+        if named.act == Act::Execute {
+            processes.executes_unknown(thread);
+        }
+        return;
+    };
     let directory = named.directory.map(|at| call.arguments[at] as i32);
     let Some(path) = process::path(thread, directory, text.as_bytes()) else { return };
     let act = match named.name {

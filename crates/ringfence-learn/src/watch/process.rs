@@ -22,6 +22,9 @@ pub(super) struct Processes {
 struct Known {
     inside: bool,
     name: String,
+    /// It executed something whose name could not be read: the first program's is in memory
+    /// that an ordinary user may not look at.
+    unknown: bool,
 }
 
 impl Processes {
@@ -31,7 +34,7 @@ impl Processes {
         let known = self.known.entry(thread).or_insert_with(|| {
             let numbers = numbers(thread);
             let inside = numbers.len() > own && numbers.last() != Some(&1);
-            Known { inside, name: String::new() }
+            Known { inside, name: String::new(), unknown: false }
         });
         if known.inside && executes && !self.started {
             self.started = true;
@@ -41,7 +44,11 @@ impl Processes {
 
     /// The name of the program that a thread runs.
     pub fn name(&mut self, thread: u32) -> &str {
-        let known = self.known.entry(thread).or_insert(Known { inside: true, name: String::new() });
+        let known = self.known.entry(thread).or_insert(Known {
+            inside: true,
+            name: String::new(),
+            unknown: false,
+        });
         if known.name.is_empty() {
             let text = std::fs::read_to_string(format!("/proc/{thread}/comm")).unwrap_or_default();
             known.name = text.trim_end().to_owned();
@@ -53,7 +60,21 @@ impl Processes {
     pub fn executes(&mut self, thread: u32, path: &Path) {
         self.count += 1;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.known.insert(thread, Known { inside: true, name });
+        self.known.insert(thread, Known { inside: true, name, unknown: false });
+    }
+
+    /// A thread executes a program whose name cannot be read.
+    pub fn executes_unknown(&mut self, thread: u32) {
+        self.count += 1;
+        self.known.insert(thread, Known { inside: true, name: String::new(), unknown: true });
+    }
+
+    /// The program that a thread executed, where that was not known when it did.
+    pub fn executed(&mut self, thread: u32) -> Option<PathBuf> {
+        let known = self.known.get_mut(&thread).filter(|known| known.unknown)?;
+        known.unknown = false;
+        let path = std::fs::read_link(format!("/proc/{thread}/exe")).ok()?;
+        path.is_absolute().then_some(path)
     }
 
     /// How many programs were executed.

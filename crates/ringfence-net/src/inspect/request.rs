@@ -2,9 +2,9 @@
 //! is sent, so that no server reads it differently.
 
 use crate::first::authority;
+use hyper::Uri;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Uri};
 use ringfence_policy::decide::Request;
 use ringfence_policy::http::normal_path;
 use ringfence_policy::{Decision, Host, Policy, decide};
@@ -24,7 +24,7 @@ pub(super) struct Refused {
     /// A sentence.
     pub why: String,
     /// The policy's answer, when it is the policy's.
-    pub decision: Option<Decision>,
+    pub decision: Option<Box<Decision>>,
 }
 
 /// Headers by which programs ask a server to take another method than the one they send.
@@ -73,8 +73,9 @@ impl Place {
 pub(super) fn judge(policy: &Policy, place: &Place, parts: &mut Parts) -> Result<String, Refused> {
     let refused = |why: String| Err(Refused { why, decision: None });
     let method = parts.method.clone();
-    if method == Method::CONNECT || method == Method::TRACE || method == "TRACK" {
-        // TRACE gives back what was sent, credentials included.
+    let refuses = |name: &&str| method.as_str().eq_ignore_ascii_case(name);
+    if ["CONNECT", "TRACE", "TRACK"].iter().any(refuses) {
+        // TRACE gives back what was sent, credentials included; some servers read any case.
         return refused(format!("{method} has no place in an inspected connection"));
     }
     let named = same_host(place, parts)?;
@@ -87,7 +88,10 @@ pub(super) fn judge(policy: &Policy, place: &Place, parts: &mut Parts) -> Result
         let decision = decide(policy, &request);
         match decision.allowed {
             true => Ok(()),
-            false => Err(Refused { why: decision.explanation.clone(), decision: Some(decision) }),
+            false => Err(Refused {
+                why: decision.explanation.clone(),
+                decision: Some(Box::new(decision)),
+            }),
         }
     };
     ask(method.as_str(), path)?;
@@ -382,7 +386,7 @@ mod tests {
     #[test]
     fn what_gives_back_or_tunnels_is_refused_whatever_the_rules() {
         let policy = rules(&["* a.org/*"]);
-        for method in ["TRACE", "TRACK"] {
+        for method in ["TRACE", "TRACK", "trace", "Connect"] {
             assert!(ask(&policy, method, "/", &[HOST]).is_err(), "{method}");
         }
         assert!(ask(&policy, "CONNECT", "a.org:443", &[HOST]).is_err());

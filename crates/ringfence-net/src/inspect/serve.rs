@@ -209,7 +209,9 @@ fn reached(
         }
         Err(refusal) => {
             let (status, decision) = match &refusal {
-                Refusal::Denied(_) => (StatusCode::FORBIDDEN, subject.decision.clone()),
+                Refusal::Denied(_) => {
+                    (StatusCode::FORBIDDEN, subject.decision.clone().map(Box::new))
+                }
                 Refusal::Failed(_) => (StatusCode::BAD_GATEWAY, None),
             };
             let why = flow::tell(shared, subject, refusal);
@@ -296,7 +298,7 @@ fn refusal(status: StatusCode, refused: Refused, ending: &mut Ending) -> Respons
         Some(remedy) => format!("ringfence: {}; to allow it: {remedy}\n", refused.why),
         None => format!("ringfence: {}\n", refused.why),
     };
-    ending.refused(status.as_u16(), &refused.why, refused.decision);
+    ending.refused(status.as_u16(), &refused.why, refused.decision.map(|decision| *decision));
     let mut response = Response::new(Either::Right(Full::new(Bytes::from(text))));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");

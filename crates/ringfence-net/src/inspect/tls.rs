@@ -52,12 +52,15 @@ impl ResolvesServerCert for One {
     }
 }
 
+/// How we speak to programs, by whom they mean and what they speak.
+type Servers = HashMap<(Host, Option<Protocol>), Arc<ServerConfig>>;
+
 /// Both sides' settings, made as they are needed.
 pub(super) struct Tls {
     authority: Authority,
     provider: Arc<CryptoProvider>,
     client: ClientConfig,
-    servers: Mutex<HashMap<(Host, Option<Protocol>), Arc<ServerConfig>>>,
+    servers: Mutex<Servers>,
 }
 
 impl Tls {

@@ -17,7 +17,7 @@ pub(super) enum Upstream {
     Http1(client::conn::http1::SendRequest<Sent>),
     Http2(client::conn::http2::SendRequest<Sent>),
     /// There is none, and why.
-    Absent(StatusCode, String, Option<Decision>),
+    Absent(StatusCode, String, Option<Box<Decision>>),
 }
 
 pub(super) type Connected = Result<(Upstream, Option<Protocol>), Refusal>;

@@ -160,10 +160,13 @@ impl Guarding {
     /// Puts right what the run created or changed; returns a sentence for each. Without a
     /// session (the launcher is dead) nothing is kept.
     pub fn enforce(&self, session: Option<&str>) -> Vec<String> {
-        let quarantine = Quarantine::new(session);
-        let mut work = Work { guarding: self, quarantine, said: Vec::new() };
+        let mut work = self.work(Quarantine::new(session));
         self.pass(&mut work);
         work.said
+    }
+
+    fn work(&self, quarantine: Quarantine) -> Work<'_> {
+        Work { guarding: self, quarantine, said: Vec::new() }
     }
 
     fn pass(&self, work: &mut Work<'_>) {
@@ -341,9 +344,7 @@ impl Work<'_> {
             let path = tree.join(parent);
             let (Some(above), Some(last)) = (path.parent(), path.file_name()) else { return };
             let Ok(directory) = Directory::open(above) else { return };
-            if name.starts_with(".git/")
-                || fs::remove_dir(directory.at(last)).is_err()
-            {
+            if name.starts_with(".git/") || fs::remove_dir(directory.at(last)).is_err() {
                 return;
             }
             relative = parent;

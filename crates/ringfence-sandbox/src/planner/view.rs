@@ -103,6 +103,17 @@ impl View<'_> {
         if policy.home == Home::Private && policy.home_dir.parent().is_some() {
             wanted.push((policy.home_dir.clone(), 0o700, "a private home"));
         }
+        // A program that is shown only what its arguments name still starts where it was called:
+        // relative names among them stand on that directory.
+        let workdir = &policy.workdir;
+        let seen = |tree: &PathBuf| tree.starts_with(workdir);
+        if policy.arguments.is_some()
+            && *workdir != policy.home_dir
+            && self.grants.covering(workdir).is_none()
+            && !self.grants.trees.keys().any(seen)
+        {
+            wanted.push((workdir.clone(), 0o755, "the directory of the run, empty"));
+        }
         for (path, mode, why) in wanted {
             if !self.grants.trees.contains_key(&path) {
                 self.add(path, MountOp::Private { mode }, built_in(why));

@@ -65,8 +65,8 @@ fn it_is_where_the_session_is_with_what_the_session_has() {
         let mut command = exec(place, &["one", "env"]);
         command.env("AWS_SECRET_ACCESS_KEY", "hidden");
         assert!(!Running::start(command).finish().quiet().contains("AWS_SECRET"));
-        let gone = place.ringfence(["exec", "one", "--workdir", "/no/such", "true"]);
-        gone.ends(125).says("cannot start in /no/such").says("--workdir");
+        let gone = place.ringfence(["exec", "one", "--workdir", "/absent/dir", "true"]);
+        gone.ends(125).says("cannot start in /absent/dir").says("--workdir");
         ends(place, running);
     });
 }

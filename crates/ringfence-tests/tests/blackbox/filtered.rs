@@ -241,3 +241,62 @@ fn a_refusal_waits_for_an_answer_where_it_was_asked_to() {
         ended.ends(0).prints("ConnectionResetError").says("waits 1s for an answer");
     });
 }
+
+/// Connects to each of its arguments and prints what came of it.
+const EACH: &str = "
+import socket, sys
+for target in sys.argv[1:]:
+    host, port = target.rsplit(':', 1)
+    try: print(target, socket.create_connection((host, int(port)), 20).recv(9) == b'served')
+    except OSError: print(target, False)
+";
+
+#[test]
+fn why_agrees_with_what_happens() {
+    everywhere(|place| {
+        let (Some((host, one)), Some((_, two))) = (outside(), outside()) else { return };
+        if !python(place) {
+            return;
+        }
+        let mut net: Vec<&str> = host.split('.').collect();
+        net.pop();
+        let net = format!("{}.0/24", net.join("."));
+        let rules: Vec<Vec<String>> = [
+            "-n {host}:{one}",
+            "-n {host}:{one} -n {host}:{two}",
+            "-n {net}:{one}",
+            "-n {net}:* --deny-host {host}:{two}",
+            "-n {host}:* --deny-host {net}:{one}",
+            "-n *:{one}",
+            "-n example.org",
+            "-n localhost:{one}",
+            "-n {host}",
+            "--network filtered",
+        ]
+        .iter()
+        .map(|line| {
+            let line = line.replace("{host}", &host).replace("{net}", &net);
+            let line = line.replace("{one}", &one.to_string()).replace("{two}", &two.to_string());
+            line.split(' ').map(ToOwned::to_owned).collect()
+        })
+        .collect();
+        let targets = [one, two].map(|port| format!("{host}:{port}"));
+        let mut seen = std::collections::BTreeSet::new();
+        for options in &rules {
+            let options: Vec<&str> = options.iter().map(String::as_str).collect();
+            let mut argv = vec!["python3", "-c", EACH];
+            argv.extend(targets.iter().map(String::as_str));
+            let happened = place.run(&options, &argv).ends(0).text();
+            for target in &targets {
+                let mut words = vec!["why", "--tier", place.tier_name()];
+                words.extend(&options);
+                words.extend(["--", "connect", target]);
+                let said = place.ringfence(words).code == 0;
+                let line = format!("{target} {}", if said { "True" } else { "False" });
+                assert!(happened.contains(&line), "{options:?}: {line} is said, {happened}");
+                seen.insert(said);
+            }
+        }
+        assert_eq!(seen.len(), 2, "both answers came up");
+    });
+}

@@ -1,6 +1,7 @@
 //! The real binary against the real kernel: one test program, one module for each subject.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod agents;
 mod dbus;
 mod environment;
 mod exec;
@@ -17,7 +18,9 @@ mod libraries;
 mod lifetime;
 mod limits;
 mod metadata;
+mod mcp;
 mod network;
+mod overlay;
 mod own;
 mod profiles;
 mod programs;

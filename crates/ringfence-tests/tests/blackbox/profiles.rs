@@ -189,3 +189,35 @@ fn the_state_of_an_agent_is_made_and_kept() {
         assert_eq!(mode & 0o777, 0o700);
     });
 }
+
+#[test]
+fn an_integration_is_removed_byte_for_byte() {
+    everybody(Tier::Namespace, |place| {
+        let shim = place.file("home/.local/bin/cat", "#!/bin/sh\n# mine\n");
+        let integrate = |words: &[&str]| {
+            place.ringfence([&["integrate", "jq", "--program", "cat"], words].concat())
+        };
+        integrate(&["--remove"]).ends(125).says("not integrated");
+        integrate(&[]).ends(0).prints(".local/bin/cat");
+        integrate(&[]).ends(125).says("--remove");
+        // It is the program in its sandbox: the file that is named, and nothing else.
+        let named = place.file("home/documents/named", "named\n");
+        let (shim, named) = (shim.display(), named.display());
+        place.shell(&format!("{shim} {named}")).ends(0).prints("named");
+        let secret = place.text("outside/secret");
+        place.shell(&format!("{shim} {named} < {secret}")).ends(0).prints("named");
+        // What somebody changed since is not thrown away.
+        let made = std::fs::read_to_string(shim.to_string()).expect("the script");
+        place.file("home/.local/bin/cat", "changed");
+        integrate(&["--remove"]).ends(125).says("was changed since");
+        place.file("home/.local/bin/cat", made);
+        integrate(&["--remove"]).ends(0);
+        let back = std::fs::read_to_string(shim.to_string()).expect("the script");
+        assert_eq!(back, "#!/bin/sh\n# mine\n");
+        // And where nothing was, nothing is.
+        std::fs::remove_file(shim.to_string()).expect("a file of ours");
+        integrate(&[]).ends(0);
+        integrate(&["--remove"]).ends(0);
+        assert!(!place.at("home/.local/bin/cat").exists());
+    });
+}

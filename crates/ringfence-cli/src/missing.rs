@@ -1,0 +1,126 @@
+//! `ringfence run --trace-missing`: what the program looked for, the host has, and the sandbox
+//! does not show; with what would show it.
+
+use crate::error::Fault;
+use crate::options::{POLICY, Parsed};
+use crate::{learn, libraries, request};
+use ringfence_learn::program::Answer;
+use ringfence_learn::watch::{self, Act, Observed, Use};
+use ringfence_policy::catalog::Kind;
+use ringfence_policy::decide::Request;
+use ringfence_policy::{HostFiles, Policy, Subject, decide};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The most lines that are printed.
+const MOST: usize = 100;
+
+/// Runs the command as it would be run without the option, watched; tells what is missing.
+///
+/// # Errors
+/// Those of the run; a kernel without notification.
+pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
+    let name = argv.first().map(OsString::as_os_str);
+    let policy = request::policy(&request::request(parsed, name))?;
+    let (status, observed) = watch::run(inner(parsed, argv)?, true).map_err(|error| {
+        let why = "tracing needs seccomp notification (Linux 5.9), which --publish and some \
+                   container runtimes use themselves";
+        Fault::of(format!("the run cannot be watched: {error}; {why}"))
+    })?;
+    let code = learn::exit_code(status);
+    if observed.processes == 0 {
+        return Ok(code);
+    }
+    let exact = policy.exact_libraries.then(|| libraries::answer(&policy, argv));
+    let missing = missing(&policy, &observed, exact.as_ref());
+    let features = features(parsed, name);
+    for (path, uses) in missing.iter().take(MOST) {
+        let by: Vec<&str> = uses.by.iter().take(3).map(String::as_str).collect();
+        let by: String = by.join(", ").chars().filter(|c| !c.is_control()).collect();
+        let shows = |policy: &Policy| allowed(policy, path);
+        let feature = features.iter().find(|(_, policy)| shows(policy));
+        let remedy = match feature {
+            Some((name, _)) => format!("feature {name} shows it"),
+            None => format!("--read {} shows it", path.display()),
+        };
+        eprintln!("ringfence: missing: {} (by {by}); {remedy}", path.display());
+    }
+    match missing.len() {
+        0 => eprintln!("ringfence: nothing that the host has was missing"),
+        count if count > MOST => eprintln!("ringfence: and {} more", count - MOST),
+        _ => {}
+    }
+    Ok(code)
+}
+
+/// The same run, without the option.
+fn inner(parsed: &Parsed, argv: &[OsString]) -> Result<Command, Fault> {
+    let mut command = Command::new(std::env::current_exe().map_err(Fault::of)?);
+    command.arg("run");
+    let ours = ["trace-missing", "command"];
+    for (name, value) in parsed.options.iter().filter(|(name, _)| !ours.contains(name)) {
+        let mut option = OsString::from(format!("--{name}"));
+        if POLICY.iter().any(|spec| spec.long == *name && spec.value.is_some()) {
+            option.push("=");
+            option.push(value);
+        }
+        command.arg(option);
+    }
+    command.arg("--").args(argv);
+    Ok(command)
+}
+
+fn allowed(policy: &Policy, path: &Path) -> bool {
+    decide(policy, &Request::Read(Subject::on_host(path, &HostFiles))).allowed
+}
+
+/// What was looked for, is there, and is not shown.
+fn missing(policy: &Policy, observed: &Observed, exact: Option<&Answer>) -> BTreeMap<PathBuf, Use> {
+    let mut missing: BTreeMap<PathBuf, Use> = BTreeMap::new();
+    for ((path, act), uses) in &observed.paths {
+        let own = ["/proc", "/dev", "/tmp"].iter().any(|own| path.starts_with(own));
+        let own = own && !path.starts_with(&policy.home_dir);
+        // Directories on the way to what is shown are there.
+        let on_the_way = policy.paths.iter().any(|rule| rule.path.starts_with(path))
+            || policy.home_dir.starts_with(path)
+            || policy.workdir.starts_with(path);
+        if own || on_the_way || *act == Act::Write || path.symlink_metadata().is_err() {
+            continue;
+        }
+        let hidden = exact.is_some_and(|answer| is_narrowed(answer, path));
+        if hidden || !allowed(policy, path) {
+            missing.entry(path.clone()).or_default().join(uses);
+        }
+    }
+    missing
+}
+
+/// Whether the exact set of libraries leaves a path out.
+fn is_narrowed(answer: &Answer, path: &Path) -> bool {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let below = |at: &Path| {
+        answer.files.contains(at) || at.ancestors().any(|above| answer.directories.contains(above))
+    };
+    let leads = |at: &Path| {
+        let all = answer.files.iter().chain(&answer.directories);
+        all.into_iter().any(|known| known.starts_with(at))
+    };
+    answer.roots.iter().any(|root| real.starts_with(root)) && !below(&real) && !leads(&real)
+}
+
+/// The policies with each feature more.
+fn features(parsed: &Parsed, command: Option<&OsStr>) -> Vec<(String, Policy)> {
+    let base = request::request(parsed, command);
+    let names = request::with_catalog(|catalog| {
+        let listed = catalog.list(Kind::Feature);
+        Ok(listed.into_iter().map(|listed| listed.name).collect::<Vec<_>>())
+    });
+    let with = |name: String| {
+        let mut request = base.clone();
+        request.features.push(name.clone());
+        Some((name, request::policy(&request).ok()?))
+    };
+    names.unwrap_or_default().into_iter().filter_map(with).collect()
+}
