@@ -160,20 +160,13 @@ impl Guarding {
     /// Puts right what the run created or changed; returns a sentence for each. Without a
     /// session (the launcher is dead) nothing is kept.
     pub fn enforce(&self, session: Option<&str>) -> Vec<String> {
-        let mut work = self.work(Quarantine::new(session), false);
+        let mut work = self.work(Quarantine::new(session));
         self.pass(&mut work);
         work.said
     }
 
-    /// Whether there is nothing to put right. Changes nothing.
-    pub fn quiet(&self) -> bool {
-        let mut work = self.work(Quarantine::new(None), true);
-        self.pass(&mut work);
-        work.said.is_empty()
-    }
-
-    fn work(&self, quarantine: Quarantine, only_look: bool) -> Work<'_> {
-        Work { guarding: self, quarantine, only_look, said: Vec::new() }
+    fn work(&self, quarantine: Quarantine) -> Work<'_> {
+        Work { guarding: self, quarantine, said: Vec::new() }
     }
 
     fn pass(&self, work: &mut Work<'_>) {
@@ -197,8 +190,6 @@ impl Guarding {
 struct Work<'a> {
     guarding: &'a Guarding,
     quarantine: Quarantine,
-    /// Says what it would do.
-    only_look: bool,
     said: Vec<String>,
 }
 
@@ -254,9 +245,7 @@ impl Work<'_> {
         if now != Saved::Nothing {
             self.take_away(&at, &step.path, what);
         }
-        if self.only_look {
-            self.said.push(String::new());
-        } else if *saved != Saved::Nothing {
+        if *saved != Saved::Nothing {
             match saved.restore(&at) {
                 Ok(()) if now == Saved::Nothing => {
                     self.said.push(format!(
@@ -293,10 +282,6 @@ impl Work<'_> {
             Judged::Unreadable => return false,
             Judged::Merged { text, kept } => (text, kept),
         };
-        if self.only_look {
-            self.said.push(String::new());
-            return true;
-        }
         // Written beside and put in place at once: a reader sees the old or the new.
         let mut beside = OsStr::new(".ringfence-").to_owned();
         beside.push(name);
@@ -320,10 +305,6 @@ impl Work<'_> {
     /// A directory of skills that was not there: the agent's own, made anew at each start, are
     /// not worth keeping, and not worth a word.
     fn skills(&mut self, at: &Path, shown: &Path, entries: &BTreeMap<OsString, Saved>) {
-        if self.only_look {
-            self.said.push(String::new());
-            return;
-        }
         for name in entries.keys() {
             if name == ".system" {
                 quarantine::discard(&at.join(name));
@@ -363,10 +344,7 @@ impl Work<'_> {
             let path = tree.join(parent);
             let (Some(above), Some(last)) = (path.parent(), path.file_name()) else { return };
             let Ok(directory) = Directory::open(above) else { return };
-            if self.only_look
-                || name.starts_with(".git/")
-                || fs::remove_dir(directory.at(last)).is_err()
-            {
+            if name.starts_with(".git/") || fs::remove_dir(directory.at(last)).is_err() {
                 return;
             }
             relative = parent;
@@ -426,10 +404,6 @@ impl Work<'_> {
     /// Moves something away and says so. `at` is how it is reached, `shown` its name.
     fn take_away(&mut self, at: &Path, shown: &Path, what: &str) {
         let shown = shown.display();
-        if self.only_look {
-            self.said.push(String::new());
-            return;
-        }
         self.said.push(match self.quarantine.take(at) {
             Ok(Some(kept)) => {
                 format!("{shown} was {what} inside and is protected: moved to {}", kept.display())
