@@ -6,7 +6,7 @@ use ringfence_session::place;
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What is written below the state directory, to put back what was there.
@@ -55,23 +55,12 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Fault> {
     let done = file
         .write_all(bytes)
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::set_permissions(&beside, fs::Permissions::from_mode_of(mode)))
+        .and_then(|()| fs::set_permissions(&beside, fs::Permissions::from_mode(mode)))
         .and_then(|()| fs::rename(&beside, path));
     if done.is_err() {
         let _ = fs::remove_file(&beside);
     }
     done.map_err(failed)
-}
-
-/// `PermissionsExt::from_mode`, by a name that reads.
-trait FromMode {
-    fn from_mode_of(mode: u32) -> fs::Permissions;
-}
-
-impl FromMode for fs::Permissions {
-    fn from_mode_of(mode: u32) -> fs::Permissions {
-        std::os::unix::fs::PermissionsExt::from_mode(mode)
-    }
 }
 
 /// The list in the settings that the hook is an entry of, and the entry.
@@ -91,10 +80,8 @@ fn entry(hook: &Hook) -> Result<(&'static str, Value), Fault> {
 /// An entry of ours, whatever its options.
 fn is_ours(entry: &Value) -> bool {
     let command = |value: &Value| {
-        value["command"].as_str().is_some_and(|command| {
-            command.contains(" hooks answer --")
-                && command.split(' ').next().is_some_and(|program| program.contains("ringfence"))
-        })
+        let command = value["command"].as_str();
+        command.is_some_and(|command| command.contains(" hooks answer --"))
     };
     command(entry) || entry["hooks"].as_array().is_some_and(|all| all.iter().any(command))
 }

@@ -153,9 +153,7 @@ impl Layer<'_> {
                 Some(Trouble::Conflict("the host moved its directory meanwhile".into()))
             }
             // Moved here inside, or deleted by the host: where the host did nothing, the first.
-            None if copied && moved_away => {
-                Some(Trouble::Conflict("the host deleted or moved it meanwhile".into()))
-            }
+            None if copied && moved_away => Some(vanished()),
             _ => None,
         };
         match new.file_type {
@@ -300,6 +298,37 @@ impl At<'_> {
     }
 }
 
+/// A file that is new at its name and was there at another one before: where a deleted file has
+/// just its bytes, it was moved inside, and not deleted by the host.
+pub(super) fn moved(upper: &OwnedFd, lower: &OwnedFd, changes: &mut [Change]) {
+    let file = |change: &Change| change.kind == Kind::File;
+    let gone = |change: &&Change| change.what == What::Deleted && file(change);
+    let deleted: Vec<(Vec<u8>, u64)> =
+        changes.iter().filter(gone).map(|change| (change.path.clone(), change.size)).collect();
+    let unclear = |change: &&mut Change| {
+        change.what == What::Added && file(change) && change.trouble == Some(vanished())
+    };
+    for change in changes.iter_mut().filter(unclear) {
+        let here = beneath::split(&change.path);
+        let same = |path: &[u8]| {
+            let there = beneath::split(path);
+            let opened = [(upper, here), (lower, there)].map(|(root, (parent, name))| {
+                let parent = beneath::open_directory(root.as_fd(), parent).ok()?;
+                beneath::open_file(&parent, name).ok().map(File::from)
+            });
+            matches!(opened, [Some(one), Some(other)] if equal(&one, &other).unwrap_or(false))
+        };
+        let alike = deleted.iter().filter(|(_, size)| *size == change.size);
+        if alike.map(|(path, _)| path).any(|path| same(path)) {
+            change.trouble = None;
+        }
+    }
+}
+
+fn vanished() -> Trouble {
+    Trouble::Conflict("the host deleted or moved it meanwhile".to_owned())
+}
+
 pub(super) fn failed(call: &'static str, path: &[u8], error: Errno) -> SessionError {
     SessionError::call(call, &shown(path), error)
 }
@@ -378,13 +407,16 @@ pub(super) fn same(
 
 fn same_bytes(lower: &OwnedFd, upper: &OwnedFd, name: &[u8]) -> std::result::Result<bool, Errno> {
     let open = |directory| beneath::open_file(directory, name).map(File::from);
-    let (one, other) = (open(lower)?, open(upper)?);
+    equal(&open(lower)?, &open(upper)?)
+}
+
+fn equal(one: &File, other: &File) -> std::result::Result<bool, Errno> {
     let mut buffers = [vec![0; 1 << 17], vec![0; 1 << 17]];
     let mut at = 0;
     loop {
         let [left, right] = &mut buffers;
-        let got = read(&one, left, at)?;
-        if got != read(&other, right, at)? || left[..got] != right[..got] {
+        let got = read(one, left, at)?;
+        if got != read(other, right, at)? || left[..got] != right[..got] {
             return Ok(false);
         }
         if got == 0 {

@@ -1,6 +1,7 @@
 //! The real binary against the real kernel: one test program, one module for each subject.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod agents;
 mod dbus;
 mod environment;
 mod exec;
@@ -16,8 +17,10 @@ mod learn;
 mod libraries;
 mod lifetime;
 mod limits;
+mod mcp;
 mod metadata;
 mod network;
+mod overlay;
 mod own;
 mod profiles;
 mod programs;

@@ -1,0 +1,91 @@
+//! Hooks in agents' settings: they put commands behind the sandbox, and go without a trace.
+
+use ringfence_tests::{Place, Tier, everybody};
+use std::fs;
+
+const AGENTS: [(&str, &str); 5] = [
+    ("--claude", ".claude/settings.json"),
+    ("--codex", ".codex/hooks.json"),
+    ("--gemini", ".gemini/settings.json"),
+    ("--cursor", ".cursor/hooks.json"),
+    ("--opencode", ".config/opencode/plugins/ringfence.js"),
+];
+
+fn hooks(place: &Place, words: &[&str]) -> ringfence_tests::Finished {
+    place.ringfence([&["hooks"], words].concat())
+}
+
+#[test]
+fn what_was_there_comes_back_byte_for_byte() {
+    everybody(Tier::Namespace, |place| {
+        for (agent, file) in AGENTS {
+            let path = place.at("home").join(file);
+            hooks(place, &["install", agent]).ends(0);
+            assert!(path.exists(), "{agent}");
+            hooks(place, &["uninstall", agent]).ends(0);
+            assert!(!path.exists(), "{agent}: there was none");
+            hooks(place, &["uninstall", agent]).ends(125).says("holds no hook");
+            if agent == "--opencode" {
+                continue;
+            }
+            let odd = "{\"z\":  1,\n\t\"hooks\": {\"Other\": [] }, \"a\": 2}";
+            place.file(format!("home/{file}"), odd);
+            hooks(place, &["install", agent, "--", "-n", "example.org"]).ends(0);
+            hooks(place, &["install", agent]).ends(0);
+            let now = fs::read_to_string(&path).unwrap();
+            assert_eq!(now.matches("hooks answer").count(), 1, "installed twice is once: {now}");
+            hooks(place, &["uninstall", agent]).ends(0);
+            assert_eq!(fs::read_to_string(&path).unwrap(), odd, "{agent}");
+            // Changed by its user meanwhile: only the hook goes.
+            hooks(place, &["install", agent]).ends(0);
+            let changed = fs::read_to_string(&path).unwrap().replace("\"a\": 2", "\"a\": 3");
+            fs::write(&path, changed).unwrap();
+            hooks(place, &["uninstall", agent]).ends(0).says("was changed since");
+            let now = fs::read_to_string(&path).unwrap();
+            assert!(now.contains("\"a\": 3") && !now.contains("hooks answer"), "{now}");
+        }
+    });
+}
+
+#[test]
+fn settings_that_are_not_understood_are_left_alone() {
+    everybody(Tier::Namespace, |place| {
+        for text in ["// a comment\n{}", "{\"hooks\": []}", "[]"] {
+            let path = place.file("home/.claude/settings.json", text);
+            hooks(place, &["install", "--claude"]).ends(125).says("hooks print");
+            assert_eq!(fs::read_to_string(path).unwrap(), text);
+        }
+    });
+}
+
+#[test]
+fn a_command_of_the_agent_runs_inside_and_hears_why_it_was_refused() {
+    everybody(Tier::Namespace, |place| {
+        let secret = place.text("outside/secret");
+        let asked = format!(
+            "{{\"tool_name\":\"Bash\",\"tool_input\":{{\"command\":\"echo 'in side'; cat {secret}\"}}}}"
+        );
+        fs::write(place.project("asked"), asked).unwrap();
+        let script = "$RINGFENCE hooks answer --claude < asked > answer && \
+                      python3 -c 'import json; print(json.load(open(\"answer\"))\
+                      [\"hookSpecificOutput\"][\"updatedInput\"][\"command\"])' > command && \
+                      bash command";
+        let binary = ringfence_tests::binary().display().to_string();
+        let run = place.shell(&script.replace("$RINGFENCE", &binary));
+        run.ends(1)
+            .prints("in side")
+            .says("no rule grants")
+            .says("ask the user to allow it: --read");
+        assert!(!run.text().contains("a secret"));
+        // The control: granted, it is read.
+        let run = place.shell(
+            &script
+                .replace("$RINGFENCE", &binary)
+                .replace("--claude", &format!("--claude -- --read={secret}")),
+        );
+        run.ends(0).prints("a secret");
+        // No question, no command.
+        let nothing = place.shell(&format!("echo garbage | {binary} hooks answer --claude"));
+        nothing.ends(0).prints("\"permissionDecision\":\"deny\"");
+    });
+}

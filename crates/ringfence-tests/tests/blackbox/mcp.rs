@@ -1,0 +1,174 @@
+//! The MCP server and the guard in front of other servers, line by line, and by the official
+//! Python client.
+
+use ringfence_tests::{Finished, Place, Running, Tier, binary, everybody, left_out};
+use std::fs;
+
+const HELLO: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
+    r#""capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#,
+    "\n",
+    r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+    "\n"
+);
+
+/// A server that says what it was asked, one line of Python each; it reads a file of the host.
+const SERVER: &str = r#"
+import sys, json
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if "id" not in message:
+        continue
+    if method == "tools/list":
+        result = {"tools": [{"name": name, "inputSchema": {}} for name in ("good", "bad")]}
+    elif method == "tools/call":
+        open("called", "a").write(message["params"]["name"] + "\n")
+        try:
+            result = {"content": [{"type": "text", "text": open(sys.argv[1]).read()}]}
+        except OSError as error:
+            result = {"content": [{"type": "text", "text": error.strerror}]}
+    else:
+        result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {}}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"#;
+
+fn call(id: u32, tool: &str, arguments: &str) -> String {
+    format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\
+         \"params\":{{\"name\":\"{tool}\",\"arguments\":{arguments}}}}}\n"
+    )
+}
+
+/// A conversation. What was asked before the end of the input is answered all the same.
+fn talk(place: &Place, words: &[&str], messages: String) -> Finished {
+    let mut command = place.command(binary());
+    command.args(words);
+    Running::start_with(command, messages.into_bytes()).finish()
+}
+
+#[test]
+fn the_tools_act_in_the_sandbox() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/project/old", "old");
+        let secret = place.text("outside/secret");
+        let messages = [
+            HELLO.to_owned(),
+            call(2, "exec", r#"{"command":["sh","-c","echo inside; exit 3"]}"#),
+            call(3, "write_file", r#"{"path":"made/file","text":"written"}"#),
+            call(4, "read_file", &format!("{{\"path\":\"{secret}\"}}")),
+            call(5, "exec", r#"{"command":["true"],"options":["--network=host"]}"#),
+            call(6, "why", r#"{"verb":"write","operands":["/etc/passwd"]}"#),
+        ];
+        let run = talk(place, &["mcp"], messages.concat());
+        run.ends(0)
+            .prints("\"exit_code\":3")
+            .prints("\"stdout\":\"inside\\n\"")
+            .prints("exec has no argument options")
+            .prints("\"allowed\":false");
+        assert!(!run.text().contains("a secret"), "outside files are outside");
+        assert_eq!(fs::read_to_string(place.project("made/file")).unwrap(), "written");
+        let log = place.ringfence(["logs", "latest"]).text();
+        assert!(log.contains("tool_call"), "{log}");
+    });
+}
+
+#[test]
+fn tools_that_are_denied_are_neither_seen_nor_called() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/project/server.py", SERVER);
+        let secret = place.text("outside/secret");
+        let twice = "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"tools/call\",\"method\":\"ping\",\
+                     \"params\":{\"name\":\"bad\",\"name\":\"good\"}}\n";
+        let messages = [
+            HELLO.to_owned(),
+            "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/list\"}\n".to_owned(),
+            call(3, "bad", "{}"),
+            format!("[{}]\n", call(4, "bad", "{}").trim_end()),
+            twice.to_owned(),
+            call(6, "good", "{}"),
+        ];
+        let words =
+            ["mcp", "wrap", "--deny-tool", "bad", "--", "python3", "server.py", secret.as_str()];
+        let run = talk(place, &words, messages.concat());
+        run.prints("--deny-tool bad").prints("a message is one JSON object");
+        let text = run.text();
+        assert!(!text.contains("\"name\":\"bad\""), "it is not listed: {text}");
+        assert!(text.contains("\"name\":\"good\"") && !text.contains("a secret"), "{text}");
+        let called = fs::read_to_string(place.project("called")).unwrap();
+        assert_eq!(called, "good\n", "the server never heard of the other one");
+    });
+}
+
+/// The official clients, installed once for all runs.
+fn installed(name: &str, script: &str) -> Option<std::path::PathBuf> {
+    let at = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&at).unwrap();
+    let done = std::process::Command::new("sh")
+        .args(["-c", script])
+        .current_dir(&at)
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .status();
+    done.is_ok_and(|status| status.success()).then_some(at)
+}
+
+#[test]
+fn the_official_python_client_gets_on_with_it() {
+    let install = "test -e done || { python3 -m venv . && bin/pip install -q mcp && touch done; }";
+    let Some(at) = installed("mcp-python", install) else {
+        return left_out("the official Python client", "pip cannot install mcp here");
+    };
+    let client = "import asyncio, sys
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+async def main():
+    server = StdioServerParameters(command=sys.argv[1], args=['mcp'])
+    async with stdio_client(server) as (read, write):
+        async with ClientSession(read, write) as session:
+            await session.initialize()
+            print(len((await session.list_tools()).tools))
+            done = await session.call_tool('exec', {'command': ['echo', 'hello']})
+            print(done.content[0].text)
+
+asyncio.run(main())
+";
+    meets(&at.join("bin/python"), "client.py", client);
+}
+
+#[test]
+fn the_official_typescript_client_gets_on_with_it() {
+    let install = "test -e done || { npm install --silent --no-audit --no-fund \
+                   @modelcontextprotocol/sdk && touch done; }";
+    let Some(at) = installed("mcp-node", install) else {
+        return left_out("the official TypeScript client", "npm cannot install it here");
+    };
+    let from = at.join("node_modules/@modelcontextprotocol/sdk/dist/esm/client");
+    let client = format!(
+        "import {{ Client }} from '{0}/index.js';
+import {{ StdioClientTransport }} from '{0}/stdio.js';
+const client = new Client({{ name: 'test', version: '1' }});
+const env = process.env;
+await client.connect(new StdioClientTransport({{ command: process.argv[2], args: ['mcp'], env }}));
+console.log((await client.listTools()).tools.length);
+const done = await client.callTool({{ name: 'exec', arguments: {{ command: ['echo', 'hello'] }} }});
+console.log(done.structuredContent.stdout);
+await client.close();
+",
+        from.display()
+    );
+    meets("node".as_ref(), "client.mjs", &client);
+}
+
+fn meets(program: &std::path::Path, name: &str, client: &str) {
+    everybody(Tier::Namespace, |place| {
+        if place.command(program).arg("--version").output().is_err() {
+            return left_out("the official client", "this person cannot execute it");
+        }
+        place.file(format!("home/project/{name}"), client);
+        let mut command = place.command(program);
+        command.arg(name).arg(binary());
+        Running::start(command).finish().ends(0).prints("14").prints("hello");
+    });
+}

@@ -1,0 +1,176 @@
+//! Writes kept apart: the real tree stays as it is until its user commits, and gets just what was
+//! committed.
+
+use ringfence_tests::{Place, Tier, everybody, everywhere};
+use std::fs;
+use std::path::Path;
+
+const CHANGES: &str = "echo new >> kept && mv old moved && rm -r gone && mkdir gone && echo y > gone/y \
+                       && mkdir made && echo z > made/z && ln -s /etc/passwd link && chmod 600 kept";
+
+fn project(place: &Place) {
+    place.file("home/project/kept", "kept\n");
+    place.file("home/project/old", "old\n");
+    place.file("home/project/gone/x", "x\n");
+    place.clock_moves_on();
+}
+
+/// Names and texts of a tree.
+fn tree(top: &Path) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut pending = vec![top.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(top).unwrap().display().to_string();
+            if path.is_dir() && !path.is_symlink() {
+                pending.push(path);
+                all.push(format!("{name}/"));
+            } else if path.is_symlink() {
+                all.push(format!("{name} -> {}", path.read_link().unwrap().display()));
+            } else {
+                all.push(format!("{name}: {}", fs::read_to_string(&path).unwrap().trim_end()));
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+const AFTER: [&str; 7] = [
+    "gone/",
+    "gone/y: y",
+    "kept: kept\nnew",
+    "link -> /etc/passwd",
+    "made/",
+    "made/z: z",
+    "moved: old",
+];
+
+#[test]
+fn nothing_is_written_until_it_is_committed() {
+    everybody(Tier::Namespace, |place| {
+        project(place);
+        let before = tree(&place.project(""));
+        let run = place.sh(&["--overlay=keep"], &format!("{CHANGES} && cat kept moved gone/y"));
+        assert_eq!(run.well(), "kept\nnew\nold\ny", "the command sees what it wrote");
+        assert_eq!(tree(&place.project("")), before, "the real tree is untouched");
+        run.says("these changes were kept apart");
+        let shown = place.ringfence(["overlay", "diff", "latest", "--summary"]).quiet();
+        let shown = shown.replace(&place.text("home/project/"), "");
+        assert_eq!(shown, "D gone/x\nA gone/y\nM kept\nA link\nA made/\nA made/z\nA moved\nD old");
+        let diff = place.ringfence(["overlay", "diff", "latest", "kept"]);
+        diff.ends(0).prints("+new");
+        place.ringfence(["overlay", "commit", "latest"]).ends(0).says("committed 8 changes");
+        assert_eq!(tree(&place.project("")), AFTER);
+        let mode = fs::metadata(place.project("kept")).unwrap().permissions();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
+        place.ringfence(["overlay", "diff", "latest"]).ends(125).says("keeps no changes apart");
+    });
+}
+
+#[test]
+fn the_end_is_what_was_asked_for() {
+    everybody(Tier::Namespace, |place| {
+        project(place);
+        let before = tree(&place.project(""));
+        for (options, shown) in
+            [(["--overlay=discard"], ""), (["--dry-run"], "+new"), (["--overlay"], "kept apart")]
+        {
+            let run = place.sh(&options, &format!("{CHANGES}; exit 7"));
+            run.ends(7).says(shown);
+            assert_eq!(tree(&place.project("")), before, "{options:?}");
+        }
+        place.ringfence(["overlay", "discard", "latest"]).ends(0);
+        let run = place.sh(&["--overlay=commit"], &format!("{CHANGES}; exit 7"));
+        run.ends(7).says("committed 8 changes");
+        assert_eq!(tree(&place.project("")), AFTER);
+        assert_eq!(place.run(&["--overlay=commit"], &["true"]).quiet(), "", "nothing was done");
+    });
+}
+
+#[test]
+fn what_the_host_changed_meanwhile_is_not_overwritten() {
+    everybody(Tier::Namespace, |place| {
+        project(place);
+        place.sh(&["--overlay=keep"], CHANGES).ends(0);
+        fs::write(place.project("kept"), "host's\n").unwrap();
+        fs::write(place.project("made"), "host's\n").unwrap();
+        let between = tree(&place.project(""));
+        let refused = place.ringfence(["overlay", "commit", "latest"]);
+        refused.ends(1).says("conflict").says("home/project/kept").says("home/project/made");
+        assert_eq!(tree(&place.project("")), between, "nothing was committed");
+        place.ringfence(["overlay", "commit", "latest", "moved"]).ends(0);
+        assert_eq!(fs::read_to_string(place.project("moved")).unwrap(), "old\n");
+        assert!(place.project("old").exists(), "only what was named");
+        place.ringfence(["overlay", "commit", "latest", "--force"]).ends(0);
+        assert_eq!(tree(&place.project("")), AFTER);
+    });
+}
+
+#[test]
+fn protected_names_are_not_committed() {
+    everybody(Tier::Namespace, |place| {
+        project(place);
+        place.file("home/project/.vscode/tasks.json", "host's");
+        place.clock_moves_on();
+        let run = place.sh(
+            &["--overlay=commit"],
+            "echo evil > .envrc; mkdir -p sub; echo evil > sub/.envrc; echo ok > sub/fine; \
+             echo evil > .vscode/tasks.json; mkfifo pipe; true",
+        );
+        run.ends(0).says("not committed").says(".envrc").says("it is a fifo");
+        assert!(!place.project(".envrc").exists() && !place.project("sub/.envrc").exists());
+        assert!(!place.project("pipe").exists());
+        assert_eq!(fs::read_to_string(place.project("sub/fine")).unwrap(), "ok\n");
+        assert_eq!(fs::read_to_string(place.project(".vscode/tasks.json")).unwrap(), "host's");
+        // Nothing but these waits.
+        let left = place.ringfence(["overlay", "diff", "latest", "--summary"]).quiet();
+        assert_eq!(left.lines().count(), 3, "{left}");
+        place.ringfence(["overlay", "discard", "latest"]).ends(0);
+    });
+}
+
+#[test]
+fn files_that_are_granted_alone_are_kept_apart_too() {
+    everybody(Tier::Namespace, |place| {
+        let file = place.file("home/other/file", "old\n");
+        place.file("home/other/beside", "beside\n");
+        let option = format!("--write={}", file.display());
+        let script =
+            format!("echo new > {0}; cat {0}; ls {1}", file.display(), place.text("home/other"));
+        let run = place.sh(&["--overlay=keep", &option], &script);
+        assert_eq!(run.well(), "new\nfile", "nothing beside it is seen");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
+        place.ringfence(["overlay", "commit", "latest"]).ends(0);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new\n");
+        assert_eq!(fs::read_to_string(place.at("home/other/beside")).unwrap(), "beside\n");
+    });
+}
+
+#[test]
+fn where_writes_cannot_be_kept_apart_nothing_runs() {
+    everywhere(|place| {
+        let mark = format!("echo ran > {}", place.text("home/project/ran"));
+        if place.tier_name() == "process" {
+            place.sh(&["--overlay"], &mark).ends(125).says("--overlay needs mounts");
+        } else {
+            // The layers would lie in the tree itself.
+            let home = format!("--write={}", place.text("home"));
+            place.sh(&["--overlay", &home], &mark).ends(125).says("ringfence's own state is in it");
+            // The control.
+            place.sh(&["--overlay=discard"], &mark).ends(0);
+        }
+        assert!(!place.project("ran").exists());
+    });
+}
+
+#[test]
+fn the_layer_is_out_of_reach_inside() {
+    everybody(Tier::Namespace, |place| {
+        let state = place.text("home/.local/state");
+        let script = format!("echo x > written; ls {state}; grep -c ' /proc ' /proc/self/mounts");
+        let run = place.sh(&["--overlay=discard"], &script);
+        run.says("No such file or directory");
+    });
+}
