@@ -15,9 +15,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use sys::{Errno, Sysno};
 use sys::process::Change;
 use sys::signal::{Arrived, SignalSet};
+use sys::{Errno, Sysno};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;

@@ -179,7 +179,8 @@ impl Service {
             self.tell(at, &Reply::Started, &[master.as_fd()]);
         }
         let words = [&spawned.path, &spawned.workdir].into_iter().chain(&request.argv);
-        let _ = sys::unix::send_about(launcher, &report(self.started, spawned.pid, words), spawned.pid);
+        let _ =
+            sys::unix::send_about(launcher, &report(self.started, spawned.pid, words), spawned.pid);
         Ok(())
     }
 

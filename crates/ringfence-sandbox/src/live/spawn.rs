@@ -42,8 +42,7 @@ impl Spawner {
             workdir: self.workdir(request),
         };
         let streams = streams.each_ref().map(AsRawFd::as_raw_fd);
-        let session =
-            if request.terminal.is_some() { Session::OwnTerminal } else { Session::Own };
+        let session = if request.terminal.is_some() { Session::OwnTerminal } else { Session::Own };
         match self.carrier.spawn(&words, Some(streams), session) {
             Ok((pid, path)) => Ok(Spawned { pid, path, workdir: words.workdir }),
             Err(refused) => Err(refusal(refused, &words)),
@@ -87,7 +86,9 @@ fn refusal(refused: Refused, words: &Words) -> Refusal {
         }
         Refused::NotFound => (
             127,
-            format!("command not found: {name} is in no directory of PATH that the sandbox can see"),
+            format!(
+                "command not found: {name} is in no directory of PATH that the sandbox can see"
+            ),
         ),
         Refused::NotExecutable => (
             126,
@@ -111,8 +112,9 @@ fn refusal(refused: Refused, words: &Words) -> Refusal {
         Refused::Clone(errno) => {
             (125, format!("cannot make a process: {} ({errno:?})", describe(errno)))
         }
-        Refused::Confine(Failed { op, errno }) => {
-            (125, format!("cannot confine the command (step {op}): {} ({errno:?})", describe(errno)))
-        }
+        Refused::Confine(Failed { op, errno }) => (
+            125,
+            format!("cannot confine the command (step {op}): {} ({errno:?})", describe(errno)),
+        ),
     }
 }
