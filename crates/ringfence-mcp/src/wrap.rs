@@ -79,7 +79,7 @@ pub fn wrap(
             std::thread::Builder::new()
                 .spawn_scoped(scope, move || {
                     for_each_line(std::io::stdin().lock(), |line| {
-                        guard.from_client(line).is_none_or(|line| send(&mut stdin, &line))
+                        guard.clients(line).is_none_or(|line| send(&mut stdin, &line))
                     });
                 })
                 .map(drop)
@@ -87,7 +87,7 @@ pub fn wrap(
         }
         if let Some(stdout) = stdout {
             for_each_line(BufReader::new(stdout), |line| {
-                guard.from_server(line).is_none_or(|line| send(&mut std::io::stdout(), &line))
+                guard.servers(line).is_none_or(|line| send(&mut std::io::stdout(), &line))
             });
         }
         let status = child.wait().map_err(|error| format!("cannot wait: {error}"))?;
@@ -155,7 +155,7 @@ impl Guard<'_> {
     }
 
     /// What the server gets of a client's message; else the client has its answer already.
-    fn from_client(&self, line: &[u8]) -> Option<Value> {
+    fn clients(&self, line: &[u8]) -> Option<Value> {
         let refuse = |answer: Value| {
             send(&mut std::io::stdout(), &answer);
             None
@@ -196,7 +196,7 @@ impl Guard<'_> {
     }
 
     /// What the client gets of a server's message.
-    fn from_server(&self, line: &[u8]) -> Option<Value> {
+    fn servers(&self, line: &[u8]) -> Option<Value> {
         let message = serde_json::from_slice::<Value>(line).ok().filter(Value::is_object);
         let Some(mut message) = message else {
             eprintln!("ringfence: the server wrote what is no message; it was left out");
