@@ -84,8 +84,7 @@ pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
 /// Starts the command; nothing when the launcher died before.
 unsafe fn command(start: Start<'_>) -> Result<Option<i32>, Refused> {
     let Start { machine, command, shell, search, stack, path } = start;
-    let announced =
-        machine.image.is_some_and(|image| image.header().flags & ANNOUNCED != 0);
+    let announced = machine.image.is_some_and(|image| image.header().flags & ANNOUNCED != 0);
     let control = machine.control();
     let mut text = Text::new(path);
     // SAFETY: the arguments are a list of strings, the directory is a string.

@@ -228,9 +228,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     let image = open(file.terminated()?)?;
     let header = *image.header();
     trace.mark(b"image");
-    if !equal(image.bytes(header.key), key)
-        || !crate::stamp::all_hold(&image, caller, command)
-    {
+    if !equal(image.bytes(header.key), key) || !crate::stamp::all_hold(&image, caller, command) {
         return None;
     }
     trace.mark(b"stamps");

@@ -70,7 +70,15 @@ pub(super) fn filing<'a>(
     let extra = serde_json::to_vec(&Kept { plan: lean, saved }).ok()?;
     // A launcher that finds it unreadable cannot go back: its command runs already.
     let readable = extra.len() <= LARGEST && serde_json::from_slice::<Kept>(&extra).is_ok();
-    readable.then(|| Filing { key, path, inputs, words: &order.argv, notes, announce: plan.announcement(), extra })
+    readable.then(|| Filing {
+        key,
+        path,
+        inputs,
+        words: &order.argv,
+        notes,
+        announce: plan.announcement(),
+        extra,
+    })
 }
 
 /// What was saved must be what is there at a later start.

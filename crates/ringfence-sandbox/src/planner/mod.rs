@@ -211,11 +211,7 @@ fn plan_tier(
 
 /// In the process tier there are no datagrams, so that names must be asked for over TCP
 /// (resolv.conf(5), `RES_OPTIONS`).
-fn resolving(
-    mut steps: Vec<EnvironmentStep>,
-    policy: &Policy,
-    tier: Tier,
-) -> Vec<EnvironmentStep> {
+fn resolving(mut steps: Vec<EnvironmentStep>, policy: &Policy, tier: Tier) -> Vec<EnvironmentStep> {
     if tier == Tier::Process && policy.network.mode == NetworkMode::Filtered {
         let name = "RES_OPTIONS";
         let mine = |step: &EnvironmentStep| match step {
