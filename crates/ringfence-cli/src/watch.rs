@@ -72,7 +72,7 @@ pub fn watch(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     let profile = parsed.last("profile").map(|name| name.to_string_lossy().into_owned());
     let view = View { watched, open: VecDeque::new(), profile };
-    if std::io::stdin().is_terminal() { view.on_terminal() } else { view.as_lines() }
+    if std::io::stdin().is_terminal() { view.on_terminal() } else { view.print_lines() }
 }
 
 /// All sessions that run and have rules to change.
@@ -100,7 +100,7 @@ struct View {
 
 impl View {
     /// Without a terminal: lines, until the sessions have ended.
-    fn as_lines(mut self) -> Result<u8, Fault> {
+    fn print_lines(mut self) -> Result<u8, Fault> {
         let mut out = std::io::stdout();
         while self.hear(None, &mut |line| out.write_all(format!("{line}\n").as_bytes()).is_ok()) {}
         Ok(0)

@@ -106,7 +106,7 @@ static MEMORY: Memory = Memory {
     path: UnsafeCell::new([0; MOST_PATH]),
     stack: UnsafeCell::new([0; STACK]),
     environment: UnsafeCell::new([core::ptr::null(); MOST_VARIABLES]),
-    network: UnsafeCell::new(Network::NEW),
+    network: UnsafeCell::new(Network::new()),
     mask: UnsafeCell::new(0),
     machine: UnsafeCell::new(Machine::NEW),
 };

@@ -116,10 +116,17 @@ pub struct Network {
     stack: [u8; 4096],
 }
 
+impl Default for Network {
+    fn default() -> Network {
+        Network::new()
+    }
+}
+
 impl Network {
     /// Nothing begun. All zeroes, so that a static one takes no place in the file.
-    pub const NEW: Network =
-        Network { result: AtomicI32::new(0), running: AtomicU32::new(0), stack: [0; 4096] };
+    pub const fn new() -> Network {
+        Network { result: AtomicI32::new(0), running: AtomicU32::new(0), stack: [0; 4096] }
+    }
 
     /// Starts making a network namespace, with its loopback up.
     ///

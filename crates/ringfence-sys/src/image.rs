@@ -89,7 +89,7 @@ pub fn carry_out(
     assist: &mut dyn FnMut(u64, usize) -> i32,
 ) -> (Warden, Wanted, Carrier) {
     let machine = Box::leak(Box::new(Machine::NEW));
-    let network = Box::leak(Box::new(Network::NEW));
+    let network = Box::leak(Box::new(Network::new()));
     let mask = Box::leak(Box::new(mask.bits()));
     machine.set(image, network, trace);
     child::prepare(machine, control.as_raw_fd(), umask, mask);
