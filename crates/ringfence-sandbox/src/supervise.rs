@@ -30,6 +30,9 @@ const SIGSTOP: i32 = 19;
 /// to ignore: the launcher stops when the command did.
 const LEFT_ALONE: [i32; 10] = [4, 5, 6, 7, 8, 11, SIGKILL, SIGSTOP, 21, 22];
 
+/// After so long a launcher makes itself small.
+const IDLE: Duration = Duration::from_millis(100);
+
 /// How long a command may take to end itself after a timeout's SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -116,6 +119,7 @@ pub(crate) fn until_end(
         .map_err(|errno| LaunchError::call("signalfd", errno, "raise the limit of open files"))?;
     trace.mark("watching");
     let mut deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let mut idle = Some(Instant::now() + IDLE);
     let mut watch = Watch {
         child: &child,
         outcome: Outcome::default(),
@@ -136,8 +140,9 @@ pub(crate) fn until_end(
         trace.mark("recording");
     }
     let code = loop {
-        let wait = deadline.map_or(-1, |deadline| {
-            let left = deadline.saturating_duration_since(Instant::now());
+        let next = deadline.into_iter().chain(idle).min();
+        let wait = next.map_or(-1, |next| {
+            let left = next.saturating_duration_since(Instant::now());
             i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
         });
         let mut watched = vec![signals.as_fd(), child.control.as_fd()];
@@ -148,6 +153,12 @@ pub(crate) fn until_end(
         watched.extend(watch.network.descriptors());
         let ready = sys::fd::poll_readable(&watched, wait)
             .map_err(|errno| LaunchError::call("ppoll", errno, "this should not happen"))?;
+        if idle.is_some_and(|idle| Instant::now() >= idle) {
+            // The command is one that runs for a while: what is needed of ourselves until its
+            // end fits into a few pages.
+            sys::memory::let_go_of_code();
+            idle = None;
+        }
         if let Some(passed) = deadline.filter(|deadline| Instant::now() >= *deadline) {
             deadline = watch.time_is_up(passed);
         }

@@ -14,7 +14,7 @@
 use crate::bytes::{Text, equal, from};
 use crate::call::{close, sys};
 use crate::child::{self, Start};
-use crate::image::{Image, PROCESS_TIER, Span};
+use crate::image::{ANNOUNCED, Image, PROCESS_TIER, Span};
 use crate::key::{Caller, MOST};
 use crate::machine::Machine;
 use crate::spawn::{Command, MOST_PATH};
@@ -297,6 +297,9 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
             launched.pidfd = pidfd;
             launched.control = ours;
             launched.image = Some(image);
+            if header.flags & ANNOUNCED != 0 {
+                let_child_run(ours);
+            }
             Some(Role::Launcher)
         }
         Err(_) => {
@@ -308,6 +311,26 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
             None
         }
     }
+}
+
+/// Sleeps until the child has something to say: that its command executes, or that none will.
+///
+/// libc's start would only be in the way before. A launcher that stays busy leaves the child to
+/// a processor that has to be woken first, which takes a virtual machine longer (1.1 ms
+/// measured) than all that the child does.
+fn let_child_run(control: i32) {
+    const POLLIN: u16 = 1;
+    #[repr(C)]
+    struct Poll {
+        fd: i32,
+        events: u16,
+        returned: u16,
+    }
+    let mut poll = Poll { fd: control, events: POLLIN, returned: 0 };
+    // Signals wait meanwhile; a child that takes longer is watched as any other.
+    let limit = [1u64, 0];
+    // SAFETY: the pointers are to one pollfd and a timespec; no mask is given.
+    let _ = unsafe { sys!(ppoll, &raw mut poll, 1, limit.as_ptr(), 0, 8) };
 }
 
 /// The two variables that tests and measurements use.

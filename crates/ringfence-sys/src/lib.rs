@@ -16,6 +16,7 @@ pub mod image;
 pub mod landlock;
 pub mod limit;
 pub mod listener;
+pub mod memory;
 mod message;
 pub mod mount;
 pub mod netlink;
