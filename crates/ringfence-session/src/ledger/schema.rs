@@ -2,7 +2,7 @@
 //! so that the tables read together tell one story.
 
 use crate::error::{Result, SessionError};
-use rusqlite::Connection;
+use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
 
 /// One step for each version. A step that was published is never changed.
@@ -115,9 +115,11 @@ pub(super) fn version(connection: &Connection, path: &Path) -> Result<usize> {
 
 /// Brings a file to a version, in one transaction.
 pub(super) fn migrate(connection: &mut Connection, path: &Path, to: usize) -> Result<()> {
-    let from = version(connection, path)?;
     let failed = |error| SessionError::database(path, error);
-    let transaction = connection.transaction().map_err(failed)?;
+    // Two readers may come first at the same time: the version is looked at by the one that writes.
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let from = version(&transaction, path)?;
     for step in MIGRATIONS.iter().take(to).skip(from) {
         transaction.execute_batch(step).map_err(failed)?;
     }
