@@ -167,9 +167,11 @@ def main() -> int:
 
 
 def options(name: str) -> str:
-    """The left column of a command's help."""
-    text = say(name, "--help").split("Options:")[-1]
-    return "\n".join(re.split(r"  +(?=[A-Z])", line.strip())[0] for line in text.splitlines())
+    """The left column of a command's help, and its usage."""
+    said = say(name, "--help")
+    usage = " ".join(re.findall(r"^Usage: .*$", said, re.M))
+    text = said.split("Options:")[-1]
+    return usage + "\n" + "\n".join(re.split(r"  +(?=[A-Z])", line.strip())[0] for line in text.splitlines())
 
 
 def finish() -> int:
