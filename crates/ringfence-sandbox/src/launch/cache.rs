@@ -121,6 +121,8 @@ pub(super) fn store(path: &Path, image: &[u8]) -> Option<()> {
 
 /// Makes the directory, for the user alone; one that others may write to is not used.
 fn make_own(directory: &Path) -> Option<()> {
+    // `~/.cache` may be made, a home may not.
+    directory.ancestors().nth(3)?.is_dir().then_some(())?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).ok()?;
     let data = directory.symlink_metadata().ok()?;
     let own = data.is_dir() && data.uid() == crate::facts::user() && data.mode() & 0o022 == 0;

@@ -262,3 +262,19 @@ fn a_command_that_cannot_start_is_told_as_ever() {
         }
     });
 }
+
+#[test]
+fn a_home_that_is_not_there_is_not_made() {
+    everybody(Tier::Namespace, |place| {
+        place.clock_moves_on();
+        for home in ["nowhere", "nowhere/deeper"] {
+            let mut command = place.ringfence_run();
+            command.env("HOME", place.at(home)).args(["--", "true"]);
+            Running::start(command).finish();
+            assert!(!place.at("nowhere").exists());
+        }
+        // Only what belongs into a home that is there.
+        place.run(&[], &["true"]).ends(0);
+        assert_eq!(plans(place).len(), 1);
+    });
+}
