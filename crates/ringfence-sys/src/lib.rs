@@ -9,6 +9,7 @@
 pub mod caller;
 pub mod caps;
 pub mod diag;
+pub mod directory;
 pub mod fd;
 pub mod file;
 pub mod identity;

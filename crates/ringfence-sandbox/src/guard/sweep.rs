@@ -46,14 +46,14 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
         let Some(left) = budget.checked_sub(DIRECTORY) else { return };
         budget = left;
         let Ok(directory) = Directory::open(&path) else { continue };
-        let Ok(entries) = fs::read_dir(directory.at("")) else { continue };
+        // In small pieces: libc would read a thousand names of which a few are looked at.
+        let Ok(entries) = ringfence_sys::directory::Names::of(&directory.at("")) else { continue };
         let top = path == tree.tree;
         let mut bare = 0;
-        for entry in entries.flatten() {
+        for (name, kind) in entries {
             // One directory may be larger than all that is left.
             let Some(left) = budget.checked_sub(1) else { return };
             budget = left;
-            let name = entry.file_name();
             bare += usize::from(PARTS_OF_A_REPOSITORY.iter().any(|part| name == *part));
             let wild: Vec<_> = wild.iter().filter(|(pattern, _)| matches(pattern, &name)).collect();
             // Those that were there at the start have been judged by themselves.
@@ -71,7 +71,7 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
                 if !top {
                     below(work, &directory, &path, &name, candidates);
                 }
-            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            } else if kind.is_directory(|| path.join(&name)) {
                 queue.push_back(path.join(name));
             }
         }
