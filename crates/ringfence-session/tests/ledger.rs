@@ -1,6 +1,9 @@
 //! The ledger: what is recorded comes back, whatever happens to the process.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod recording;
+
+use recording::{LONG, decision, start};
 use ringfence_session::ledger::{
     Ended, Event, FileChange, Ledger, Process, Reader, Start, Verdict,
 };
@@ -10,30 +13,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-const LONG: Duration = Duration::from_secs(60);
-
-fn start(sessions: &Path, id: &str) -> Ledger {
-    let start = Start {
-        id: id.into(),
-        name: Some("test".into()),
-        argv: vec!["make".into(), "all".into()],
-        cwd: "/project".into(),
-        tier: "namespace",
-        record: true,
-    };
-    Ledger::start_in(sessions, start).unwrap()
-}
-
-fn decision(number: u64) -> Event {
-    Event::Decision {
-        verdict: if number.is_multiple_of(2) { Verdict::Allow } else { Verdict::Deny },
-        act: "read".into(),
-        object: format!("/file/{number}"),
-        rule: "~/.ssh (profile default, filesystem.deny)".into(),
-        layer: "landlock".into(),
-    }
-}
 
 /// One stimulus of each kind, and each field of it.
 #[test]

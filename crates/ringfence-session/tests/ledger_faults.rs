@@ -1,35 +1,14 @@
 //! The ledger in trouble: full disks, lost directories, damaged files, many readers at once.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod recording;
+
+use recording::{LONG, decision, start};
 use ringfence_session::SessionError;
 use ringfence_session::ledger::{Ended, Event, Ledger, Reader, Start, Verdict};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-
-const LONG: Duration = Duration::from_secs(60);
-
-fn start(sessions: &Path, id: &str) -> Ledger {
-    let start = Start {
-        id: id.into(),
-        name: Some("test".into()),
-        argv: vec!["make".into(), "all".into()],
-        cwd: "/project".into(),
-        tier: "namespace",
-        record: true,
-    };
-    Ledger::start_in(sessions, start).unwrap()
-}
-
-fn decision(number: u64) -> Event {
-    Event::Decision {
-        verdict: if number.is_multiple_of(2) { Verdict::Allow } else { Verdict::Deny },
-        act: "read".into(),
-        object: format!("/file/{number}"),
-        rule: "~/.ssh (profile default, filesystem.deny)".into(),
-        layer: "landlock".into(),
-    }
-}
 
 #[test]
 fn a_directory_that_is_lost_ends_the_record_and_nothing_else() {

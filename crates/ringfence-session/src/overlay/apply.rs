@@ -57,7 +57,7 @@ impl Apply<'_> {
             let Ok(parent) = beneath::open_directory(self.lower.as_fd(), path) else { continue };
             let Ok(found) = beneath::stat(&parent, self.temporary) else { continue };
             let step = befores.get(&(path, found.stamp.device, found.stamp.inode));
-            let changed = step.filter(|step| !expected(step.before, &found));
+            let changed = step.filter(|step| !beneath::untouched(step.before, &found));
             let done = match changed {
                 // The host wrote to it at the last moment: it goes back.
                 Some(step) => {
@@ -147,7 +147,7 @@ impl Apply<'_> {
         let replace = match &current {
             None if step.before.is_none() => false,
             None if self.force => false,
-            Some(found) if step.before.is_some() && expected(step.before, found) => true,
+            Some(found) if step.before.is_some() && beneath::untouched(step.before, found) => true,
             Some(found) if self.done(path, &upper, found, &new, step.mode)? => return Ok(()),
             Some(found) if self.force && found.file_type != FileType::Directory => true,
             _ => return Err(self.changed(path)),
@@ -252,30 +252,7 @@ impl Apply<'_> {
         let temporary = self.temporary;
         let before = current.map(|found| found.stamp);
         let done = self.within("rename", path, |parent, name| {
-            let swap = || {
-                let flags = RenameFlags::EXCHANGE;
-                rustix::fs::renameat_with(parent, temporary, parent, name, flags)
-            };
-            let swapped = if replace { swap() } else { Err(Errno::NOENT) };
-            match swapped {
-                Ok(()) => {
-                    fault::point("exchanged");
-                    let old = beneath::stat(parent, temporary)?;
-                    if !expected(before, &old) {
-                        return swap().map(|()| false);
-                    }
-                    rustix::fs::unlinkat(parent, temporary, AtFlags::empty()).map(|()| true)
-                }
-                Err(error) => {
-                    // Nothing is there, or this file system cannot exchange.
-                    let over = replace && error != Errno::NOENT;
-                    let flags = if over { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-                    match rustix::fs::renameat_with(parent, temporary, parent, name, flags) {
-                        Err(Errno::EXIST) => Ok(false),
-                        result => result.map(|()| true),
-                    }
-                }
-            }
+            beneath::put_in_place(parent, temporary, name, replace, before)
         })?;
         if done { Ok(()) } else { Err(self.changed(path)) }
     }
@@ -365,7 +342,7 @@ impl Apply<'_> {
             // host's.
             return Ok(());
         }
-        if !(self.force || expected(step.before, &found)) {
+        if !(self.force || beneath::untouched(step.before, &found)) {
             return Err(self.changed(path));
         }
         fault::point("remove");
@@ -390,19 +367,13 @@ impl Apply<'_> {
             rustix::fs::renameat_with(parent, name, parent, temporary, aside)?;
             fault::point("aside");
             let old = beneath::stat(parent, temporary)?;
-            if expected(before, &old) {
+            if beneath::untouched(before, &old) {
                 return rustix::fs::unlinkat(parent, temporary, AtFlags::empty()).map(|()| true);
             }
             rustix::fs::renameat_with(parent, temporary, parent, name, aside).map(|()| false)
         })?;
         if done { Ok(()) } else { Err(self.changed(path)) }
     }
-}
-
-/// What is found is what was seen before, untouched.
-fn expected(before: Option<Stamp>, found: &Found) -> bool {
-    let file = found.file_type == FileType::RegularFile;
-    before.is_some_and(|before| found.stamp.stands_for(&before, file))
 }
 
 fn times(stamp: &Stamp) -> Timestamps {

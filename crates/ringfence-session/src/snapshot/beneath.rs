@@ -4,8 +4,11 @@
 //! a mount, and everything else is one name in it.
 
 use super::entry::Stamp;
+use super::fault;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxAttributes, StatxFlags,
+};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -106,4 +109,43 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
 /// For messages and results.
 pub(crate) fn shown(path: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path))
+}
+
+/// What is found is what was seen before, untouched.
+pub(crate) fn untouched(seen: Option<Stamp>, found: &Found) -> bool {
+    let file = found.file_type == FileType::RegularFile;
+    seen.is_some_and(|seen| found.stamp.stands_for(&seen, file))
+}
+
+/// Moves what was made under a temporary name to its name; with `replace` something is there.
+///
+/// What it replaces is taken aside by an exchange, and looked at before it is removed: when it is
+/// not what was `seen` any more, or cannot be looked at, it is put back, and the answer is false. (A
+/// plain rename over a file would also make ext4 start to write at once.)
+pub(crate) fn put_in_place(
+    parent: &OwnedFd,
+    temporary: &[u8],
+    name: &[u8],
+    replace: bool,
+    seen: Option<Stamp>,
+) -> Result<bool, Errno> {
+    let rename = |flags| rustix::fs::renameat_with(parent, temporary, parent, name, flags);
+    let swap = || rename(RenameFlags::EXCHANGE);
+    let swapped = if replace { swap() } else { Err(Errno::NOENT) };
+    match swapped {
+        Ok(()) if stat(parent, temporary).is_ok_and(|found| untouched(seen, &found)) => {
+            fault::point("exchanged");
+            rustix::fs::unlinkat(parent, temporary, AtFlags::empty()).map(|()| true)
+        }
+        Ok(()) => swap().map(|()| false),
+        Err(error) => {
+            // Nothing is there, or this file system cannot exchange.
+            let over = replace && error != Errno::NOENT;
+            let flags = if over { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+            match rename(flags) {
+                Err(Errno::EXIST) => Ok(false),
+                result => result.map(|()| true),
+            }
+        }
+    }
 }

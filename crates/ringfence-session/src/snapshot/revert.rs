@@ -4,7 +4,7 @@
 //! again finishes what was interrupted. Nothing is ever written in place (a hard link may lead
 //! out of the workspace), and nothing is removed that is not in the store by then.
 
-use super::beneath::{self, Found, shown, split};
+use super::beneath::{self, shown, split};
 use super::compare::{Change, What};
 use super::content;
 use super::database::Database;
@@ -13,7 +13,7 @@ use super::fault;
 use super::scan::Scan;
 use crate::error::{Result, SessionError};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -239,38 +239,12 @@ impl Apply<'_> {
         self.dress(&file, entry, path)
     }
 
-    /// Moves what was made to its path. What it replaces is taken aside by an exchange, and
-    /// looked at before it is removed: a write at the last moment is not lost. (A plain rename
-    /// over a file would also make ext4 start to write at once.)
+    /// Moves what was made to its path; a write to what it replaces at the last moment is not lost.
     fn rename(&mut self, path: &[u8], replace: bool) -> Result<()> {
         fault::point("rename");
         let (temporary, seen) = (self.temporary, self.seen(path));
-        let same = |found: Found| {
-            let file = found.file_type == FileType::RegularFile;
-            seen.is_some_and(|seen| found.stamp.stands_for(&seen, file))
-        };
         let done = self.within("rename", path, |parent, name| {
-            let swap = || {
-                let flags = RenameFlags::EXCHANGE;
-                rustix::fs::renameat_with(parent, temporary, parent, name, flags)
-            };
-            let swapped = if replace { swap() } else { Err(Errno::NOENT) };
-            match swapped {
-                Ok(()) if beneath::stat(parent, temporary).is_ok_and(same) => {
-                    fault::point("exchanged");
-                    rustix::fs::unlinkat(parent, temporary, AtFlags::empty()).map(|()| true)
-                }
-                Ok(()) => swap().map(|()| false),
-                Err(error) => {
-                    // Nothing is there, or this file system cannot exchange.
-                    let over = replace && error != Errno::NOENT;
-                    let flags = if over { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-                    match rustix::fs::renameat_with(parent, temporary, parent, name, flags) {
-                        Err(Errno::EXIST) => Ok(false),
-                        result => result.map(|()| true),
-                    }
-                }
-            }
+            beneath::put_in_place(parent, temporary, name, replace, seen)
         })?;
         let shown = || self.path.join(shown(path));
         if done { Ok(()) } else { Err(SessionError::Changed(shown())) }
