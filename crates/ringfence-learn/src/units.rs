@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(of("/home/u/.npm/_cacache/a/b"), "/home/u/.npm");
         assert_eq!(of("/home/u/.cargo/registry/index/a"), "/home/u/.cargo/registry");
         assert_eq!(of("/home/u/.vimrc"), "/home/u/.vimrc");
-        assert_eq!(of("/home/u/work/data/a.csv"), "/home/u/work/data");
+        assert_eq!(of("/home/u/tables/data/a.csv"), "/home/u/tables/data");
         assert_eq!(of("/home/u/file"), "/home/u/file");
         assert_eq!(of("/sys/devices/system/cpu/online"), "/sys/devices/system/cpu");
         assert_eq!(of("/var/lib/dpkg/status"), "/var/lib/dpkg");

@@ -292,17 +292,6 @@ pub fn content(file: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Marks every descriptor from `first` up close-on-exec (`close_range(2)`, Linux 5.11), so
-/// that nothing the caller had open is inherited by the command.
-///
-/// # Errors
-/// The kernel's.
-pub fn close_from_on_exec(first: u32) -> Result<()> {
-    const CLOSE_RANGE_CLOEXEC: u32 = 4;
-    // SAFETY: the call takes numbers only and closes nothing now.
-    unsafe { sys!(close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) }.map(drop)
-}
-
 /// Whether the descriptor is open, and a terminal (`isatty(3)`).
 pub fn is_terminal(fd: RawFd) -> bool {
     // SAFETY: isatty accepts any number and touches no memory of ours.

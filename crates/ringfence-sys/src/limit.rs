@@ -38,28 +38,3 @@ pub fn set(resource: Resource, value: u64) -> Result<()> {
     // SAFETY: `wanted` outlives the call; nothing is asked back.
     unsafe { sys!(prlimit64, 0, number(resource), &raw const wanted, null) }.map(drop)
 }
-
-/// Restricts the calling thread, and what it starts, to the first `count` of the processors
-/// it may use now.
-///
-/// # Errors
-/// The kernel's.
-pub fn restrict_processors(count: usize) -> Result<()> {
-    let mut mask = [0u64; 128];
-    // SAFETY: `mask` is writable memory of the given length.
-    let bytes = unsafe { sys!(sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) }?;
-    let mut left = count;
-    for word in &mut mask {
-        for bit in 0..64 {
-            if *word & (1 << bit) != 0 {
-                if left == 0 {
-                    *word &= !(1 << bit);
-                } else {
-                    left -= 1;
-                }
-            }
-        }
-    }
-    // SAFETY: `mask` is readable memory of at least `bytes` bytes.
-    unsafe { sys!(sched_setaffinity, 0, bytes, mask.as_ptr()) }.map(drop)
-}

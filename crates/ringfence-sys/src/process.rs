@@ -2,7 +2,6 @@
 
 use crate::fd::owned;
 use crate::{Errno, Result, sys};
-use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// Which namespaces a new process gets (`CLONE_NEW*`).
@@ -102,16 +101,6 @@ pub fn fork_into(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> Resu
     }
 }
 
-/// Asks for a signal when the parent dies (`PR_SET_PDEATHSIG`). The caller must check
-/// afterwards that the parent was still there.
-///
-/// # Errors
-/// None that a caller could cause.
-pub fn set_parent_death_signal(signal: i32) -> Result<()> {
-    // SAFETY: takes numbers only.
-    unsafe { sys!(prctl, libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) }.map(drop)
-}
-
 /// Makes the caller adopt its orphaned descendants (`PR_SET_CHILD_SUBREAPER`).
 ///
 /// # Errors
@@ -119,22 +108,6 @@ pub fn set_parent_death_signal(signal: i32) -> Result<()> {
 pub fn become_subreaper() -> Result<()> {
     // SAFETY: takes numbers only.
     unsafe { sys!(prctl, libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }.map(drop)
-}
-
-/// Forbids others of the same user to attach to the caller or to read its memory, and makes
-/// its `/proc` entries root's (`PR_SET_DUMPABLE` 0).
-///
-/// # Errors
-/// None that a caller could cause.
-pub fn set_undumpable() -> Result<()> {
-    // SAFETY: takes numbers only.
-    unsafe { sys!(prctl, libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }.map(drop)
-}
-
-/// Names the calling thread (15 bytes), as `ps` shows it.
-pub fn set_name(name: &CStr) {
-    // SAFETY: `name` is NUL-terminated; the kernel copies at most 16 bytes.
-    let _ = unsafe { sys!(prctl, libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
 }
 
 /// Ends the process at once, without running destructors or handlers.
@@ -147,15 +120,6 @@ pub fn exit_now(code: i32) -> ! {
 pub fn set_umask(mask: u32) -> u32 {
     // SAFETY: takes a number, cannot fail.
     unsafe { sys!(umask, mask) }.unwrap_or(0o022) as u32
-}
-
-/// Names the host inside the caller's UTS namespace.
-///
-/// # Errors
-/// `EPERM` outside a UTS namespace of one's own.
-pub fn set_host_name(name: &[u8]) -> Result<()> {
-    // SAFETY: the pointer and length describe `name`.
-    unsafe { sys!(sethostname, name.as_ptr(), name.len()) }.map(drop)
 }
 
 /// How a process changed state.

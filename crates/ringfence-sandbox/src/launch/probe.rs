@@ -21,7 +21,7 @@ pub fn probe() -> Availability {
     match sys::process::fork_into(all, None) {
         Ok(Forked::Child) => {
             let mapped = map_identity(user, group);
-            let proc = sys::mount::new_file_system(c"proc", &[], sys::mount::Attributes::NONE);
+            let proc = sys::mount::new_file_system(c"proc");
             sys::process::exit_now(match (mapped, proc) {
                 (Ok(()), Ok(_)) => 0,
                 (Err(_), _) => 1,
