@@ -232,8 +232,15 @@ impl Exec<'_> {
 
     fn replies(&mut self) -> Result<Option<Finished>, Failure> {
         let mut message = [0; 2048];
+        let mut reset = false;
         loop {
             let received = sys::socket::receive_with(self.connection, &mut message, false);
+            // A wish that came too late to be read makes a reset of the warden's closing, and a
+            // socket tells its error before what lies in its queue: the answer may still be there.
+            if received.as_ref().err() == Some(&Errno::ECONNRESET) && !reset {
+                reset = true;
+                continue;
+            }
             let (length, descriptors) = match received {
                 Ok((length @ 1.., descriptors)) => (length, descriptors),
                 Err(Errno::EAGAIN) => return Ok(None),
