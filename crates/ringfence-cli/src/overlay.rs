@@ -2,6 +2,7 @@
 
 use crate::error::Fault;
 use ringfence_policy as policy;
+use ringfence_sandbox::launch;
 use ringfence_sandbox::plan::{Apart, Found, Plan};
 use ringfence_sandbox::text;
 use ringfence_session::overlay::{self, End, Guard, InUse, Names, Overlay, Record, Select, Tree};
@@ -142,6 +143,8 @@ impl Layers {
     }
 
     fn ask(&self, found: Overlay) -> Result<(), SessionError> {
+        // The command has ended; from here on Ctrl-C is for us. The changes stay kept.
+        launch::take_signals_again();
         loop {
             eprint!("ringfence: commit these changes? [y]es, [n]o: drop them, [d]iff, [k]eep: ");
             let _ = std::io::stderr().flush();

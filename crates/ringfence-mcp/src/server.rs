@@ -111,9 +111,29 @@ pub fn serve(config: Config) -> Result<(), String> {
     let state = Arc::new(State { sandbox, store: Mutex::new(None) });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
-    runtime.block_on(async {
-        let service = Server(state).serve(rmcp::transport::stdio()).await;
+    let watched = Arc::downgrade(&state);
+    std::thread::spawn(move || {
+        until_nobody_reads();
+        if let Some(state) = watched.upgrade() {
+            state.sandbox.end();
+        }
+    });
+    let served = runtime.block_on(async {
+        let service = Server(Arc::clone(&state)).serve(rmcp::transport::stdio()).await;
         let service = service.map_err(|error| format!("the client cannot be served: {error}"))?;
         service.waiting().await.map(drop).map_err(|error| format!("serving ended: {error}"))
-    })
+    });
+    // Calls that are under way have had their time; what they run ends with the sandbox.
+    state.sandbox.end();
+    runtime.shutdown_background();
+    served
+}
+
+/// Waits until the other end of standard output is closed: no answer reaches anybody then.
+fn until_nobody_reads() {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let stdout = std::io::stdout();
+    // Errors and hang-ups are told without being asked for.
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    while poll(&mut watched, None) == Err(rustix::io::Errno::INTR) {}
 }

@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Mutex;
 
 /// As many bytes of each stream are kept; the rest is read and counted.
 const MOST: u64 = 1 << 20;
@@ -17,9 +18,9 @@ pub struct Sandbox {
     config: Config,
     name: String,
     directory: PathBuf,
-    launcher: Child,
+    launcher: Mutex<Child>,
     /// The sandbox ends when this is closed, however that comes about.
-    stdin: Option<ChildStdin>,
+    stdin: Mutex<Option<ChildStdin>>,
 }
 
 /// What a command did.
@@ -71,7 +72,19 @@ impl Sandbox {
             });
         }
         let directory = socket.parent().map(PathBuf::from).unwrap_or_default();
+        let (launcher, stdin) = (Mutex::new(launcher), Mutex::new(stdin));
         Ok(Sandbox { config, name, directory, launcher, stdin })
+    }
+
+    /// Ends the sandbox, and with it what still runs in it; returns when nothing of it is left.
+    pub fn end(&self) {
+        // Closed first: whoever comes second finds it closed, and waits with us.
+        if let Ok(mut stdin) = self.stdin.lock() {
+            stdin.take();
+        }
+        if let Ok(mut launcher) = self.launcher.lock() {
+            let _ = launcher.wait();
+        }
     }
 
     /// What it was started with.
@@ -143,8 +156,7 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        drop(self.stdin.take());
-        let _ = self.launcher.wait();
+        self.end();
     }
 }
 

@@ -103,6 +103,12 @@ pub fn die_of_interrupt() {
     sys::signal::raise_default(2);
 }
 
+/// Gives signals their effect on this process again, which a launcher takes from it: for what it
+/// does with its user after the run.
+pub fn take_signals_again() {
+    let _ = sys::signal::set_mask(sys::signal::SignalSet::EMPTY);
+}
+
 /// Runs a command under a plan and waits for its end. What the plan was derived from is kept
 /// with it, for the next start.
 ///

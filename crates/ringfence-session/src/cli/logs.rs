@@ -6,6 +6,7 @@ use crate::ledger::{self, Reader, Row};
 use crate::{Result as Told, SessionError};
 use rustix::fs::inotify;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -65,13 +66,25 @@ fn follow(directory: &Path, kinds: &[&str], denied: bool, as_json: bool) -> Told
     inotify::add_watch(&watch, directory.join(ledger::JOURNAL), events).map_err(failed)?;
     let reader = Reader::open(directory)?;
     let mut last = 0;
+    // Processes whose ends are still to be told.
+    let mut open = BTreeSet::new();
     let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
     loop {
         // First whether it lives, then what there is: else the last rows could be missed.
         let live = ledger::live(directory);
-        for row in reader.events(last, kinds, denied)? {
-            last = row.event;
-            let line = if as_json { format!("{}\n", row.json()) } else { line(&row) };
+        let rows = reader.events(last, kinds, denied)?;
+        let ended = reader.ended(&open)?;
+        for row in rows.iter().chain(&ended) {
+            last = last.max(row.event);
+            let line = match (as_json, open.remove(&row.event)) {
+                // The same row once more, whole by now.
+                (true, _) => format!("{}\n", row.json()),
+                (false, true) => end(row),
+                (false, false) => line(row),
+            };
+            if row.kind == "exec" && row.number("duration").is_none() {
+                open.insert(row.event);
+            }
             text::print(line.as_bytes()).map_err(SessionError::usage)?;
         }
         if !live {
@@ -84,6 +97,22 @@ fn follow(directory: &Path, kinds: &[&str], denied: bool, as_json: bool) -> Told
             arrived.next().map_err(failed)?;
         }
     }
+}
+
+/// One line for people about the end of a process, whose beginning was told before.
+fn end(row: &Row) -> String {
+    let duration = row.number("duration").unwrap_or_default();
+    let time = text::time((row.at + duration) / 1000);
+    let pid = row.number("pid").map_or(String::new(), |pid| format!(" [{pid}]"));
+    let argv = row.fields.get("argv").and_then(|argv| argv.as_array());
+    let name = argv.and_then(|argv| argv.first()).and_then(|name| name.as_str());
+    let name = text::safe(name.unwrap_or_default().as_bytes());
+    let how = match (row.number("code"), row.number("signal")) {
+        (Some(code), _) => format!("{code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    };
+    format!("{time} {:<12} {name} -> {how}{pid}\n", "exit")
 }
 
 /// One line for people.

@@ -6,6 +6,7 @@ use crate::error::{Result, SessionError};
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What is known of a session.
@@ -175,6 +176,19 @@ impl Reader {
         Ok(all)
     }
 
+    /// Those of some `exec` rows whose processes have ended by now.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub fn ended(&self, execs: &BTreeSet<i64>) -> Result<Vec<Row>> {
+        let mut all = Vec::new();
+        for event in execs {
+            self.select("exec", "event = ?1 AND row.duration IS NOT NULL", *event, &mut all)
+                .map_err(|error| SessionError::database(&self.path, error))?;
+        }
+        Ok(all)
+    }
+
     fn table(
         &self,
         table: &'static str,
@@ -183,20 +197,30 @@ impl Reader {
         all: &mut Vec<Row>,
     ) -> rusqlite::Result<()> {
         let decided = ["network", "dns", "http", "decision", "tool_call"].contains(&table);
-        let only = match (denied, decided) {
-            (true, false) => return Ok(()),
-            (true, true) => " AND verdict = 'deny'",
-            (false, _) => "",
-        };
+        match (denied, decided) {
+            (true, false) => Ok(()),
+            (true, true) => self.select(table, "event > ?1 AND verdict = 'deny'", after, all),
+            (false, _) => self.select(table, "event > ?1", after, all),
+        }
+    }
+
+    /// Rows of a table with the columns of their processes, where a condition about one number holds.
+    fn select(
+        &self,
+        table: &'static str,
+        condition: &str,
+        number: i64,
+        all: &mut Vec<Row>,
+    ) -> rusqlite::Result<()> {
         let sql = format!(
             "SELECT row.*, process.pid, process.parent, process.exe, \
              lower(hex(process.argv_hash)) AS argv_hash FROM {table} AS row \
-             LEFT JOIN process ON process.id = row.process WHERE row.event > ?1{only} \
+             LEFT JOIN process ON process.id = row.process WHERE row.{condition} \
              ORDER BY row.event"
         );
         let mut statement = self.connection.prepare_cached(&sql)?;
         let names: Vec<String> = statement.column_names().map(Into::into).collect();
-        let mut rows = statement.query([after])?;
+        let mut rows = statement.query([number])?;
         while let Some(row) = rows.next()? {
             let mut fields = Map::new();
             for (at, name) in names.iter().enumerate().skip(2) {

@@ -1,8 +1,9 @@
 //! The MCP server and the guard in front of other servers, line by line, and by the official
 //! Python client.
 
-use ringfence_tests::{Finished, Place, Running, Tier, binary, everybody, left_out};
+use ringfence_tests::{Finished, Place, Running, Tier, binary, everybody, everywhere, left_out};
 use std::fs;
+use std::io::{BufRead, Write};
 
 const HELLO: &str = concat!(
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
@@ -70,6 +71,26 @@ fn the_tools_act_in_the_sandbox() {
         assert_eq!(fs::read_to_string(place.project("made/file")).unwrap(), "written");
         let log = place.ringfence(["logs", "latest"]).text();
         assert!(log.contains("tool_call"), "{log}");
+    });
+}
+
+#[test]
+fn what_a_client_left_running_ends_with_it() {
+    everywhere(|place| {
+        let mut command = place.command(binary());
+        command.args(["mcp", "--tier", place.tier_name()]);
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut server = command.spawn().unwrap();
+        let mut input = server.stdin.take().unwrap();
+        let long = call(2, "exec", r#"{"command":["sh","-c","echo > began; exec sleep 1000"]}"#);
+        input.write_all([HELLO, &long].concat().as_bytes()).unwrap();
+        let mut output = std::io::BufReader::new(server.stdout.take().unwrap());
+        output.read_line(&mut String::new()).unwrap();
+        // The client dies: both of its ends are closed.
+        drop((input, output));
+        // The command would take 1,000 s.
+        server.wait().unwrap();
+        assert_eq!(place.left_behind(), Vec::<String>::new());
     });
 }
 

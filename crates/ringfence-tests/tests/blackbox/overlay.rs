@@ -1,7 +1,7 @@
 //! Writes kept apart: the real tree stays as it is until its user commits, and gets just what was
 //! committed.
 
-use ringfence_tests::{Place, Tier, everybody, everywhere};
+use ringfence_tests::{Place, Terminal, Tier, everybody, everywhere};
 use std::fs;
 use std::path::Path;
 
@@ -86,6 +86,21 @@ fn the_end_is_what_was_asked_for() {
         run.ends(7).says("committed 8 changes");
         assert_eq!(tree(&place.project("")), AFTER);
         assert_eq!(place.run(&["--overlay=commit"], &["true"]).quiet(), "", "nothing was done");
+    });
+}
+
+#[test]
+fn control_c_at_the_question_keeps_the_changes() {
+    everybody(Tier::Namespace, |place| {
+        project(place);
+        let mut terminal = Terminal::shell(place);
+        terminal.line("$RF --overlay=ask -- sh -c 'echo new >> kept'").shows("[k]eep: ");
+        terminal.types("\x03").code(130);
+        terminal.leave();
+        assert_eq!(fs::read_to_string(place.project("kept")).unwrap(), "kept\n");
+        let shown = place.ringfence(["overlay", "diff", "latest", "--summary"]).quiet();
+        assert!(shown.ends_with("project/kept"), "{shown}");
+        place.ringfence(["overlay", "discard", "latest"]).ends(0);
     });
 }
 

@@ -97,6 +97,36 @@ fn what_runs_is_listed_and_can_be_ended() {
 }
 
 #[test]
+fn who_follows_a_session_sees_its_end() {
+    everywhere(|place| {
+        let mut running =
+            place.start(&["--name", "seen"], &["sh", "-c", "echo up; exec sleep 1000"]);
+        running.printed("up\n");
+        let follow = |json: &[&str]| {
+            let mut command = place.command(ringfence_tests::binary());
+            command.args(["logs", "--follow", "seen"]).args(json);
+            ringfence_tests::Running::start(command)
+        };
+        let (mut text, mut rows) = (follow(&[]), follow(&["--json"]));
+        text.printed("sh -c echo up");
+        rows.printed("\"argv\"");
+        place.ringfence(["exec", "seen", "sh", "-c", "exit 7"]).ends(7);
+        text.printed("-> 7");
+        place.ringfence(["kill", "--signal", "USR1", "seen"]).quiet();
+        running.finish().ends(138);
+        text.finish().ends(0).prints("sh -> signal 10");
+        let rows = rows.finish();
+        let rows: Vec<Value> =
+            rows.ends(0).text().lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+        let codes: Vec<&Value> = rows.iter().map(|row| &row["code"]).collect();
+        assert!(codes.contains(&&7.into()), "{rows:?}");
+        let last = rows.last().unwrap();
+        assert_eq!((&last["event"], &last["kind"]), (&rows[0]["event"], &"exec".into()));
+        assert!(last["duration"].as_i64() > Some(0), "{last}");
+    });
+}
+
+#[test]
 fn what_ignores_its_end_is_ended() {
     everywhere(|place| {
         let script = "trap '' TERM; echo up; while :; do sleep 1000; done";
