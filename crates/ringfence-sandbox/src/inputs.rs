@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub enum Found {
 /// Everything that was looked at.
 #[derive(Debug, Default)]
 pub struct Inputs {
+    /// The time before the first look, in nanoseconds since 1970.
+    began: u64,
     paths: RefCell<BTreeMap<PathBuf, Found>>,
     variables: RefCell<BTreeMap<String, Option<OsString>>>,
     /// The words of the command count.
@@ -71,7 +74,9 @@ fn libc_minor(device: u64) -> u64 {
 impl Inputs {
     /// Nothing looked at.
     pub fn new() -> Inputs {
-        Inputs::default()
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let began = u64::try_from(now.as_nanos()).unwrap_or_default();
+        Inputs { began, ..Inputs::default() }
     }
 
     /// Says that this plan depends on something that cannot be checked later.
@@ -140,6 +145,23 @@ impl Inputs {
                 paths.insert(path.to_owned(), found);
             }
         }
+    }
+
+    /// Paths and what was found there that has to be checked: what kind of thing a name is, or
+    /// that it is none, needs no look of its own while its directory is as it was long before
+    /// (`grain`, nanoseconds: file times are that coarse) the first look.
+    pub fn needed(&self, grain: u64) -> Vec<(PathBuf, Found)> {
+        let paths = self.paths.borrow();
+        let held = |directory: &Path| match paths.get(directory) {
+            Some(Found::Same([_, _, _, modified, changed])) => {
+                modified.max(changed).saturating_add(grain) < self.began
+            }
+            _ => false,
+        };
+        let needed = paths.iter().filter(|(path, found)| {
+            matches!(found, Found::Same(_)) || !path.parent().is_some_and(held)
+        });
+        needed.map(|(path, found)| (path.clone(), found.clone())).collect()
     }
 
     /// Paths and what was found there.
@@ -227,6 +249,30 @@ mod tests {
         // 8:0x12345, with both minor halves in use (makedev(3)).
         let large = 0x45 | 8 << 8 | 0x123 << 20;
         assert_eq!((libc_major(large), libc_minor(large)), (8, 0x12345));
+    }
+
+    #[test]
+    fn what_an_old_directory_holds_needs_no_look_of_its_own() {
+        let room = tempfile::tempdir().expect("a directory");
+        let room = room.path().canonicalize().expect("it is there");
+        std::fs::write(room.join("file"), "").expect("written");
+        std::os::unix::fs::symlink("file", room.join("link")).expect("made");
+        let look = |began: u64| {
+            let inputs = Inputs { began, ..Inputs::default() };
+            let names = inputs.list(&room);
+            assert_eq!(names.len(), 2);
+            for name in ["file", "link", "absent"] {
+                inputs.kind(&room.join(name));
+            }
+            inputs.content(&room.join("file"));
+            let needed = inputs.needed(1000).into_iter();
+            let below = needed.filter(|(path, _)| path.starts_with(&room) && *path != room);
+            below.map(|(path, _)| path).collect::<Vec<_>>()
+        };
+        // Content is another matter.
+        assert_eq!(look(u64::MAX), [room.join("file")]);
+        // It may have changed between two looks.
+        assert_eq!(look(0).len(), 3);
     }
 
     #[test]

@@ -136,6 +136,9 @@ pub struct FileRule {
     pub path: PathBuf,
     /// What it grants.
     pub rights: Rights,
+    /// It is known to be no directory: only a file's rights are granted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub file: bool,
     /// Why.
     pub rule: Source,
 }

@@ -53,7 +53,7 @@ pub(super) fn stamps(script: &mut Script, inputs: &Inputs, words: &[OsString]) -
             stamps.push(Stamp { kind, text, identity, ..Stamp::default() });
         }
     }
-    for (path, found) in inputs.paths() {
+    for (path, found) in inputs.needed(GRAIN) {
         let name = script.text_at(path.as_os_str().as_bytes());
         let mut stamp = Stamp { name, ..Stamp::default() };
         stamp.kind = match found {

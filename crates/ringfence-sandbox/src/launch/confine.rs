@@ -50,14 +50,15 @@ pub(super) fn write_ruleset(script: &mut Script, plan: &Landlock, private: Optio
     script.call(Sysno::landlock_create_ruleset, &[handled, size, 0_u32.into()]).result =
         register::RULESET;
     let sockets = if plan.ports.is_some() { access::MAKE_SOCK } else { 0 };
-    for rule in &plan.files {
-        script.note("grant by Landlock", Some(&rule.path));
-        let path = script.path(&rule.path);
-        write_rule(script, path, rights(rule.rights, plan.abi) & !sockets);
+    for same in plan.files.chunk_by(|a, b| a.path == b.path && a.file == b.file) {
+        let all = same.iter().fold(0, |all, rule| all | rights(rule.rights, plan.abi));
+        script.note("grant by Landlock", Some(&same[0].path));
+        let path = script.path(&same[0].path);
+        write_rule(script, path, all & !sockets, same[0].file);
     }
     if let Some(private) = private {
         script.note("grant by Landlock", Some(Path::new("the private directory")));
-        write_rule(script, private, rights(Rights::Write, plan.abi));
+        write_rule(script, private, rights(Rights::Write, plan.abi), false);
     }
     script.note("grant ports by Landlock", None);
     for rule in plan.ports.iter().flatten() {
@@ -69,7 +70,8 @@ pub(super) fn write_ruleset(script: &mut Script, plan: &Landlock, private: Optio
     }
 }
 
-fn write_rule(script: &mut Script, path: Arg, allowed: u64) {
+/// `file`: it is known to be none of a directory's; there are hundreds of these at times.
+fn write_rule(script: &mut Script, path: Arg, allowed: u64, file: bool) {
     const O_PATH_CLOEXEC: u64 = 0o12_000_000;
     const PATH_BENEATH: u32 = 1;
     const NO_LINKS: u64 = 0x2 | 0x4; // RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS
@@ -78,7 +80,8 @@ fn write_rule(script: &mut Script, path: Arg, allowed: u64) {
     let opened = script.length();
     let ruleset = Arg::Register(register::RULESET);
     // A file takes no rights of directories: the kernel's word for that is EINVAL.
-    for (rights, tolerated, then) in [(allowed, EINVAL, 2), (allowed & access::FILE, 0, 0)] {
+    let tries = [(allowed, EINVAL, 2), (allowed & access::FILE, 0, 0)];
+    for &(rights, tolerated, then) in &tries[usize::from(file)..] {
         // struct landlock_path_beneath_attr, packed: rights, descriptor.
         let rule = script.bytes(&[&rights.to_ne_bytes()[..], &[0; 4]].concat());
         script.store(rule + 8, Arg::Register(handle), 4);

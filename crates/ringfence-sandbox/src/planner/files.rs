@@ -75,7 +75,7 @@ pub(super) fn confined(planning: &Planning<'_>, tier: Tier) -> bool {
 }
 
 fn rule(path: impl Into<PathBuf>, rights: Rights, rule: Source) -> FileRule {
-    FileRule { path: path.into(), rights, rule }
+    FileRule { path: path.into(), rights, file: false, rule }
 }
 
 /// Everything that is in the view may be read; written only what is writable there.
@@ -131,8 +131,10 @@ fn process_rules(planning: &mut Planning<'_>, grants: &Grants) -> Result<Vec<Fil
     }
     for device in DEVICES {
         if planning.paths.kind(Path::new(device)) != Kind::Absent {
-            rules.push(rule(device, Rights::Use, built_in("minimal devices")));
-            rules.push(rule(device, Rights::Read, built_in("minimal devices")));
+            for rights in [Rights::Use, Rights::Read] {
+                let granted = rule(device, rights, built_in("minimal devices"));
+                rules.push(FileRule { file: true, ..granted });
+            }
         }
     }
     rules.push(rule("/proc", Rights::Read, built_in("programs read their own processes")));
@@ -164,8 +166,13 @@ fn around(
             holes.iter().copied().filter(|hole| hole.starts_with(&path)).collect();
         if !inside.is_empty() {
             around(planning, &path, &inside, source, rules);
-        } else if matches!(planning.paths.kind(&path), Kind::File | Kind::Directory) {
-            rules.push(rule(path, Rights::Read, source.clone()));
+            continue;
         }
+        let file = match planning.paths.kind(&path) {
+            Kind::File => true,
+            Kind::Directory => false,
+            _ => continue,
+        };
+        rules.push(FileRule { file, ..rule(path, Rights::Read, source.clone()) });
     }
 }
