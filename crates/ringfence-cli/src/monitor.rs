@@ -4,7 +4,9 @@ use crate::error::Fault;
 use crate::options::Parsed;
 use ringfence_net::{Control, Event, Exchange, Inspection, NetDecision, Way};
 use ringfence_policy::{NetworkMode, Policy};
+use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::network::Filter;
+use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,14 +25,36 @@ pub fn filter(
     if policy.network.mode != NetworkMode::Filtered {
         return Ok(None);
     }
-    let policy = Arc::new(policy.clone());
-    let notice = Box::new(|sentence: &str| eprintln!("ringfence: {sentence}"));
-    Ok(Some(Filter {
-        control: Control::new(policy.clone(), ask, notice),
-        sink: if monitor { Arc::new(print) } else { Arc::new(|_| {}) },
-        inspection: Inspection::prepare(&policy).map_err(Fault::of)?.map(Arc::new),
-        policy,
-    }))
+    let inspection = Inspection::prepare(policy).map_err(Fault::of)?.map(Arc::new);
+    let control = Control::new(Arc::new(policy.clone()), ask, Box::new(notice));
+    Ok(Some(Filter { control, sink: sink(monitor), inspection }))
+}
+
+/// The same for a run whose plan came from the cache: its policy is found out when a program
+/// connects for the first time.
+///
+/// # Errors
+/// `--ask` names no duration.
+pub fn filter_later(parsed: &Parsed, command: Option<&OsStr>) -> Result<Filter, Fault> {
+    let request = crate::request::request(parsed, command);
+    let load = move || match crate::request::policy_from(&request, &Inputs::new()) {
+        Ok(policy) => policy,
+        Err(fault) => {
+            // The profile was changed since the command began.
+            notice(&format!("nothing may be connected to, since {}", fault.message));
+            Policy::default()
+        }
+    };
+    let control = Control::later(load, patience(parsed)?, Box::new(notice));
+    Ok(Filter { control, sink: sink(parsed.has("monitor")), inspection: None })
+}
+
+fn notice(sentence: &str) {
+    eprintln!("ringfence: {sentence}");
+}
+
+fn sink(monitor: bool) -> Arc<dyn Fn(&NetDecision) + Send + Sync> {
+    if monitor { Arc::new(print) } else { Arc::new(|_| {}) }
 }
 
 /// How long a refusal waits for an answer (`--ask`).

@@ -5,7 +5,7 @@ use crate::options::{POLICY, Parsed, parse};
 use crate::record::Record;
 use crate::status::Status;
 use crate::{help, request};
-use ringfence_policy::{Policy, TierChoice};
+use ringfence_policy::{NetworkMode, Policy, TierChoice};
 use ringfence_sandbox::dbus::Bus;
 use ringfence_sandbox::facts::{Availability, Facts, PathFacts};
 use ringfence_sandbox::inputs::Inputs;
@@ -86,6 +86,11 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     if let Some(resumed) = resumed {
         trace.mark("resumed");
         let plan = resumed.plan().clone();
+        if plan.network == NetworkMode::Filtered {
+            let command = order.argv.first().map(OsString::as_os_str);
+            let filter = crate::monitor::filter_later(parsed, command)?;
+            order.filter = record.listen(Some(filter));
+        }
         let started = |plan: &Plan| status.started(&order.session_name(), plan);
         match launch::resume(resumed, &order, trace, &started) {
             Err(LaunchError::Stale) => record.discard(),

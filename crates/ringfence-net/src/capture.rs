@@ -91,6 +91,50 @@ impl Capture {
     }
 }
 
+/// What [`inside`] does where the kernel has IPv6 and nftables, for somebody who makes the calls
+/// without this crate.
+#[derive(Debug)]
+pub struct Calls {
+    /// Messages to `NETLINK_ROUTE`, each to be confirmed.
+    pub routes: [Vec<u8>; 2],
+    /// One to `NETLINK_NETFILTER`, likewise.
+    pub rules: Vec<u8>,
+    /// Sockets to be bound at `[::]`, whether they listen (else they are UDP's), and the port; a
+    /// socket of sock_diag(7) comes after them.
+    pub sockets: [(bool, u16); 4],
+    /// The message to the launcher that all these sockets go with, in this order.
+    pub message: Vec<u8>,
+}
+
+impl Calls {
+    const SOCKETS: [(Role, bool, u16); 4] = [
+        (Role::DnsUdp, false, DNS_PORT),
+        (Role::DnsTcp, true, DNS_PORT),
+        (Role::Proxy, true, PROXY_PORT),
+        (Role::Redirected, true, TCP_PORT),
+    ];
+
+    /// The calls that a capture takes.
+    pub fn of(capture: &Capture) -> Calls {
+        Calls {
+            routes: route::all_local_bytes(),
+            rules: nft::bytes(&capture.rules()),
+            message: Calls::message(),
+            sockets: Calls::SOCKETS.map(|(_, listens, port)| (listens, port)),
+        }
+    }
+
+    fn message() -> Vec<u8> {
+        let roles = Calls::SOCKETS.iter().map(|(role, _, _)| *role);
+        Listeners::message(true, roles.chain([Role::Diag]))
+    }
+
+    /// Whether a message to the launcher says that [`inside`] found all that these calls need.
+    pub fn would_do(message: &[u8]) -> bool {
+        message == Calls::message()
+    }
+}
+
 /// Sets routes and rules in the caller's network namespace, makes the listeners, and hands them
 /// to the launcher over the control socket, in one message.
 ///

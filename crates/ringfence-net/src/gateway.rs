@@ -94,12 +94,12 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway that decides by `policy` and tells `sink`. Names are resolved as this host does
-    /// (`/etc/hosts`, `/etc/resolv.conf`), and the proxy variables of the caller's environment
-    /// are honoured.
-    pub fn new(policy: Arc<Policy>, listeners: Listeners, sink: Sink) -> Gateway {
+    /// A gateway that decides by the rules of `control` and tells `sink`. Names are resolved as
+    /// this host does (`/etc/hosts`, `/etc/resolv.conf`), and the proxy variables of the caller's
+    /// environment are honoured.
+    pub fn new(control: Control, listeners: Listeners, sink: Sink) -> Gateway {
         let upstream = Upstream::of_environment(&|name| std::env::var(name).ok());
-        Gateway::with(policy, listeners, sink, Resolver::default(), upstream)
+        Gateway::controlled(control, listeners, sink, Resolver::default(), upstream)
     }
 
     /// The same, with what inspection needs, where the policy needs it. Without it, connections to
@@ -112,25 +112,28 @@ impl Gateway {
         self
     }
 
-    /// The same, with rules that can be changed by others.
-    #[must_use]
-    pub fn controlled(mut self, control: Control) -> Gateway {
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.control = control;
-        }
-        self
-    }
-
-    /// The same, with a resolver and an upstream proxy of the caller's.
+    /// A gateway with rules that do not change, and a resolver and an upstream proxy of the
+    /// caller's.
     pub fn with(
         policy: Arc<Policy>,
+        listeners: Listeners,
+        sink: Sink,
+        resolver: Resolver,
+        upstream: Upstream,
+    ) -> Gateway {
+        let control = Control::new(policy, None, Box::new(|_| {}));
+        Gateway::controlled(control, listeners, sink, resolver, upstream)
+    }
+
+    fn controlled(
+        control: Control,
         mut listeners: Listeners,
         sink: Sink,
         resolver: Resolver,
         upstream: Upstream,
     ) -> Gateway {
         let shared = Shared {
-            control: Control::new(policy, None, Box::new(|_| {})),
+            control,
             resolver,
             upstream,
             inspection: None,

@@ -75,10 +75,15 @@ impl Listeners {
     /// # Errors
     /// The kernel's.
     pub fn send(&self, control: BorrowedFd<'_>) -> Result<()> {
-        let mut message = vec![TAG, if self.ipv6 { b'6' } else { b'4' }];
-        message.extend(self.sockets.iter().map(|(role, _)| role.tag()));
+        let message = Listeners::message(self.ipv6, self.sockets.iter().map(|(role, _)| *role));
         let fds: Vec<_> = self.sockets.iter().map(|(_, fd)| fd.as_fd()).collect();
         socket::send_with(control, &message, &fds)
+    }
+
+    /// What [`Listeners::send`] says of sockets for these purposes.
+    pub(crate) fn message(ipv6: bool, roles: impl Iterator<Item = Role>) -> Vec<u8> {
+        let head = [TAG, if ipv6 { b'6' } else { b'4' }];
+        head.into_iter().chain(roles.map(Role::tag)).collect()
     }
 
     /// Reads what [`Listeners::send`] sent. `None` when the message is something else.

@@ -46,8 +46,13 @@ const LONGEST: usize = 4096;
 #[derive(Clone)]
 pub struct Control(Arc<Inner>);
 
+/// Finds out what the policy is.
+type Load = Box<dyn Fn() -> Policy + Send + Sync>;
+
 struct Inner {
-    policy: RwLock<Arc<Policy>>,
+    /// Nothing until somebody wants to know.
+    policy: RwLock<Option<Arc<Policy>>>,
+    load: Load,
     ask: Option<Duration>,
     next: AtomicU64,
     /// Never closed: there is one for each attempt to launch.
@@ -102,8 +107,28 @@ impl Control {
         ask: Option<Duration>,
         notice: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Control {
+        Control::with(Some(policy), Box::new(Policy::default), ask, notice)
+    }
+
+    /// The same for a policy that is asked for when the first program connects: most commands of a
+    /// filtered sandbox never do.
+    pub fn later(
+        load: impl Fn() -> Policy + Send + Sync + 'static,
+        ask: Option<Duration>,
+        notice: Box<dyn Fn(&str) + Send + Sync>,
+    ) -> Control {
+        Control::with(None, Box::new(load), ask, notice)
+    }
+
+    fn with(
+        policy: Option<Arc<Policy>>,
+        load: Load,
+        ask: Option<Duration>,
+        notice: Box<dyn Fn(&str) + Send + Sync>,
+    ) -> Control {
         Control(Arc::new(Inner {
             policy: RwLock::new(policy),
+            load,
             ask,
             next: AtomicU64::new(1),
             door: Mutex::default(),
@@ -116,7 +141,11 @@ impl Control {
 
     /// The policy as it stands.
     pub fn policy(&self) -> Arc<Policy> {
-        self.0.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
+        let known = self.0.policy.read().unwrap_or_else(PoisonError::into_inner).clone();
+        known.unwrap_or_else(|| {
+            let mut policy = self.0.policy.write().unwrap_or_else(PoisonError::into_inner);
+            policy.get_or_insert_with(|| Arc::new((self.0.load)())).clone()
+        })
     }
 
     /// Whether refusals wait for an answer: names are resolved to synthetic addresses then, whatever
@@ -195,14 +224,13 @@ impl Control {
             key: String::new(),
             text: text.to_owned(),
         };
+        self.policy();
         let mut policy = self.0.policy.write().unwrap_or_else(PoisonError::into_inner);
-        let known = policy.network.allow.iter().any(|rule| rule.host == host);
-        if !known {
-            let mut changed = Policy::clone(&policy);
-            changed.network.allow.push(NetworkRule { host, source });
-            *policy = Arc::new(changed);
+        let now = policy.get_or_insert_default();
+        if !now.network.allow.iter().any(|rule| rule.host == host) {
+            Arc::make_mut(now).network.allow.push(NetworkRule { host, source });
         }
-        let now = policy.clone();
+        let now = now.clone();
         drop(policy);
         let mut waiting = locked(&self.0.waiting);
         let mut at = 0;

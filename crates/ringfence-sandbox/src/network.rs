@@ -1,17 +1,17 @@
 //! The launcher's part of a filtered network: takes the listeners that the child hands out, and
 //! starts the gateway when the first program knocks.
 
+use ringfence_net::capture::Calls;
 use ringfence_net::{Control, Gateway, Inspection, Listeners, NetDecision};
-use ringfence_policy::Policy;
+use std::cell::Cell;
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// By what a network is filtered, and who hears of it.
 #[derive(Clone)]
 pub struct Filter {
-    /// The policy.
-    pub policy: Arc<Policy>,
     /// Hears every decision, on the gateway's thread; must not block.
     pub sink: Arc<dyn Fn(&NetDecision) + Send + Sync>,
     /// The rules as they stand, for those who change them.
@@ -25,8 +25,8 @@ impl Filter {
     pub(crate) fn gateway(&self, listeners: Listeners) -> Gateway {
         let sink = self.sink.clone();
         let sink = Box::new(move |decision| sink(&decision));
-        let gateway = Gateway::new(self.policy.clone(), listeners, sink);
-        gateway.inspecting(self.inspection.clone()).controlled(self.control.clone())
+        let gateway = Gateway::new(self.control.clone(), listeners, sink);
+        gateway.inspecting(self.inspection.clone())
     }
 }
 
@@ -40,6 +40,8 @@ impl fmt::Debug for Filter {
 pub(crate) struct Network {
     filter: Option<Filter>,
     gateway: Option<Gateway>,
+    /// The listeners came as [`ringfence_net::capture::Calls`] makes them.
+    usual: Rc<Cell<bool>>,
 }
 
 impl Network {
@@ -50,7 +52,13 @@ impl Network {
             // The sandbox sees it too, and does not start.
             eprintln!("ringfence: {why}");
         }
-        Network { filter, gateway: None }
+        Network { filter, gateway: None, usual: Rc::default() }
+    }
+
+    /// Becomes true when the child hands out the listeners of a kernel that has all that is
+    /// needed: the same calls will do at the next start.
+    pub fn usual(&self) -> Rc<Cell<bool>> {
+        self.usual.clone()
     }
 
     /// What to watch: readable means that somebody inside wants something.
@@ -62,6 +70,7 @@ impl Network {
 
     /// Takes the child's listeners. Without a filter they close, and all is refused.
     pub fn listen(&mut self, message: &[u8], descriptors: Vec<OwnedFd>) {
+        self.usual.set(Calls::would_do(message));
         if let Some(filter) = &self.filter
             && let Some(listeners) = Listeners::of_message(message, descriptors)
         {

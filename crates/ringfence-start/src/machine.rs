@@ -182,7 +182,7 @@ impl Machine {
 
 /// Whether plans use a call. None of these touches memory but what its arguments point to.
 fn known(call: u32) -> bool {
-    const ALL: [Sysno; 34] = [
+    const ALL: [Sysno; 35] = [
         Sysno::bind,
         Sysno::chdir,
         Sysno::close,
@@ -207,6 +207,7 @@ fn known(call: u32) -> bool {
         Sysno::rt_sigaction,
         Sysno::rt_sigprocmask,
         Sysno::seccomp,
+        Sysno::sendmsg,
         Sysno::sendto,
         Sysno::setsockopt,
         Sysno::socket,

@@ -75,6 +75,11 @@ impl Messages {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
+    /// The bytes of all.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Sends all and reads the kernel's answers; the first refusal is the result.
     pub fn send(&self, protocol: i32) -> Result<()> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;

@@ -65,6 +65,16 @@ pub struct Rule(pub Vec<Match>, pub Act);
 /// `EPERM` without `CAP_NET_ADMIN` over the network namespace; `EOPNOTSUPP`, `ENOENT`,
 /// `EPROTONOSUPPORT` or `EAFNOSUPPORT` where the kernel has no nftables or not all of the parts.
 pub fn install(rules: &[Rule]) -> Result<()> {
+    messages(rules).send(libc::NETLINK_NETFILTER)
+}
+
+/// The messages that [`install`] sends, as one datagram: one confirmation comes for all of them,
+/// or an error first.
+pub fn bytes(rules: &[Rule]) -> Vec<u8> {
+    messages(rules).into_bytes()
+}
+
+fn messages(rules: &[Rule]) -> Messages {
     let mut messages = Messages::new();
     // struct nfgenmsg: family, version, resource (big-endian).
     let batch = [0, 0, 0, SUBSYSTEM as u8];
@@ -96,7 +106,7 @@ pub fn install(rules: &[Rule]) -> Result<()> {
         });
     }
     messages.add(BATCH_END, 0, &batch, |_| {});
-    messages.send(libc::NETLINK_NETFILTER)
+    messages
 }
 
 fn expect(list: &mut Messages, part: Match) {

@@ -29,8 +29,9 @@ const LOOPBACK: u32 = 1;
 /// `EPERM` without `CAP_NET_ADMIN` over that namespace, `EEXIST` the second time, `ENETDOWN`
 /// while the loopback is down.
 pub fn all_local() -> Result<bool> {
-    add(libc::AF_INET as u8, SCOPE_HOST, Some([127, 0, 0, 1]))?;
-    match add(libc::AF_INET6 as u8, SCOPE_UNIVERSE, None) {
+    let [four, six] = local_messages();
+    four.send(libc::NETLINK_ROUTE)?;
+    match six.send(libc::NETLINK_ROUTE) {
         Ok(()) => Ok(true),
         // Not built in, switched off at boot, or switched off for the interface.
         Err(Errno::EOPNOTSUPP | Errno::EAFNOSUPPORT | Errno::EACCES | Errno::ENODEV) => Ok(false),
@@ -38,7 +39,19 @@ pub fn all_local() -> Result<bool> {
     }
 }
 
-fn add(family: u8, scope: u8, source: Option<[u8; 4]>) -> Result<()> {
+/// The two messages that [`all_local`] sends, IPv4's and IPv6's: each is confirmed.
+pub fn all_local_bytes() -> [Vec<u8>; 2] {
+    local_messages().map(Messages::into_bytes)
+}
+
+fn local_messages() -> [Messages; 2] {
+    [
+        message(libc::AF_INET as u8, SCOPE_HOST, Some([127, 0, 0, 1])),
+        message(libc::AF_INET6 as u8, SCOPE_UNIVERSE, None),
+    ]
+}
+
+fn message(family: u8, scope: u8, source: Option<[u8; 4]>) -> Messages {
     // struct rtmsg: family, lengths of destination and source, TOS, table, protocol, scope,
     // type, flags.
     let fixed = [family, 0, 0, 0, TABLE_LOCAL, BY_BOOT, scope, LOCAL, 0, 0, 0, 0];
@@ -51,5 +64,5 @@ fn add(family: u8, scope: u8, source: Option<[u8; 4]>) -> Result<()> {
             message.attribute(RTA_PREFSRC, &source);
         }
     });
-    messages.send(libc::NETLINK_ROUTE)
+    messages
 }

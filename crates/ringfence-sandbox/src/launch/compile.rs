@@ -1,11 +1,13 @@
 //! From a plan to its image: the very calls that carry it out.
 
+use super::capture;
 use super::confine;
 use super::environment::Environment;
 use super::script::{Arg, CWD, Note, Script};
 use super::view;
 use crate::plan::{LimitStep, Plan, Tier};
 use crate::state;
+use ringfence_net::capture::Calls;
 use ringfence_policy::NetworkMode;
 use ringfence_start::Sysno;
 use ringfence_start::image::{self, Header, Image, Op, Patch, Span, Stamp, register, special};
@@ -32,6 +34,8 @@ pub(super) struct Extras<'a> {
     pub announced: bool,
     /// There are control groups of version 1 to join.
     pub groups: bool,
+    /// The network is captured without help: the kernel is known to have all that it takes.
+    pub captured: bool,
     /// For the cache: the key, what the plan was derived from, what the launcher needs later.
     pub filed: Option<Filed<'a>>,
 }
@@ -314,9 +318,13 @@ fn write_build(
         script.note("make a network namespace", None);
         script.step(special::NETWORK_ENTER, &[]);
     }
-    if plan.capture.is_some() {
+    if let Some(wanted) = &plan.capture {
         script.note("capture the network", None);
-        script.step(special::ASSIST, &[assistance::CAPTURE.into()]);
+        if extras.captured {
+            capture::write(script, &Calls::of(wanted));
+        } else {
+            script.step(special::ASSIST, &[assistance::CAPTURE.into()]);
+        }
     }
     script.mark(c"network");
     script.note("hide its memory", None);

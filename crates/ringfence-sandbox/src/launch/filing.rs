@@ -5,7 +5,6 @@ use super::{Order, cache};
 use crate::guard::{Guarding, Saved};
 use crate::inputs::Inputs;
 use crate::plan::{LimitStep, MountOp, Plan, Tier};
-use ringfence_policy::NetworkMode;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -41,10 +40,14 @@ pub(super) fn filing<'a>(
     guarding: &Guarding,
 ) -> Option<Filing<'a>> {
     let (key, path) = cache::place(order.place?)?;
-    // Groups are made for each run, and a captured network needs more than calls.
+    // Groups are made for each run.
     let assisted =
         |limit: &LimitStep| matches!(limit, LimitStep::Cgroup { .. } | LimitStep::CgroupV1 { .. });
-    if plan.limits.iter().any(assisted) || plan.network == NetworkMode::Filtered {
+    if plan.limits.iter().any(assisted) {
+        return None;
+    }
+    // So are the certificates of a network whose requests are looked at.
+    if order.filter.as_ref().is_some_and(|filter| filter.inspection.is_some()) {
         return None;
     }
     // Layers are the session's own.

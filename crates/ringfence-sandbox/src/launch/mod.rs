@@ -12,6 +12,7 @@
 //! ```
 
 mod cache;
+mod capture;
 mod child;
 mod compile;
 mod confine;
@@ -37,7 +38,7 @@ use crate::network::{Filter, Network};
 use crate::plan::{LimitStep, MountOp, Plan, Tier};
 use crate::supervise::{self, Outcome};
 use crate::trace::Trace;
-use compile::Extras;
+use compile::{Compiled, Extras};
 use failure::Explaining;
 use ringfence_sys as sys;
 use std::ffi::OsString;
@@ -157,10 +158,11 @@ fn run_under_our_umask(
     let Some(words) = child::words(plan, order, &environment, &caller) else {
         return Err(LaunchError::Setup("an argument holds a NUL byte".to_owned()));
     };
-    let extras = Extras {
+    let mut extras = Extras {
         environment,
         announced: order.announced(),
         groups: groups.v1_wanted(),
+        captured: false,
         filed: filing.as_ref().map(filing::Filing::record),
     };
     let compiled = compile::compile(plan, &extras);
@@ -203,16 +205,30 @@ fn run_under_our_umask(
     };
     trace.mark("cloned");
     drop(theirs);
-    if let Some(filing) = &filing {
-        filing.store(compiled.bytes());
-        trace.mark("stored");
+    let network = Network::new(order.filter.clone());
+    let store = |image: &Compiled| {
+        if let Some(filing) = &filing {
+            filing.store(image.bytes());
+            trace.mark("stored");
+        }
+    };
+    if plan.capture.is_none() {
+        store(&compiled);
     }
+    extras.captured = true;
+    let usual = network.usual();
+    let started_and_stored = || {
+        started(plan);
+        // Here alone it is known what this kernel has.
+        if plan.capture.is_some() && filing.is_some() && usual.get() {
+            store(&compile::compile(plan, &extras));
+        }
+    };
     let supervised = supervise::Child { pid, pidfd, control: ours, tier: plan.tier };
     let explaining =
         Explaining { build: &compiled.build, confine: &compiled.confine, command: &order.argv[0] };
-    let network = Network::new(order.filter.clone());
     let duties = supervise::Duties {
-        started: &|| started(plan),
+        started: &started_and_stored,
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         metadata: crate::metadata::of(plan, private.as_ref()),
         publish: crate::sockets::handler(plan, order.filter.as_ref()),
