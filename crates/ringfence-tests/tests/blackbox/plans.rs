@@ -3,6 +3,8 @@
 
 use ringfence_tests::{Finished, Person, Place, Running, Tier, everybody, everywhere};
 use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
@@ -276,5 +278,77 @@ fn a_home_that_is_not_there_is_not_made() {
         // Only what belongs into a home that is there.
         place.run(&[], &["true"]).ends(0);
         assert_eq!(plans(place).len(), 1);
+    });
+}
+
+/// A server on the host's loopback that answers each connection.
+fn server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let _ = client.unwrap().write_all(b"served");
+        }
+    });
+    port
+}
+
+fn ask(port: u16) -> String {
+    let code = format!(
+        "import socket; print(socket.create_connection((\\\"127.0.0.1\\\", {port}), 5).recv(9).decode())"
+    );
+    format!("python3 -c \"{code}\"")
+}
+
+#[test]
+fn a_filtered_network_is_as_filtered_from_the_cache() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let (granted, other) = (server(), server());
+        let options = format!("-n localhost:{granted}");
+        hot(place, &options, ":");
+        let (ended, resumed) = traced(place, &options, &ask(granted));
+        assert!(resumed);
+        assert_eq!(ended.ends(0).text(), "served");
+        let (ended, resumed) = traced(place, &options, &ask(other));
+        assert!(resumed);
+        ended.ends(1).says("Connection");
+        // The control.
+        assert_eq!(place.shell(&ask(other)).well(), "served");
+    });
+}
+
+#[test]
+fn a_profile_that_breaks_while_its_command_runs_grants_no_network() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let port = server();
+        let profile = "outside/net.toml";
+        let rules = format!("extends = [\"default\"]\n[network]\nallow = [\"localhost:{port}\"]\n");
+        let path = place.text(profile);
+        let options = format!("-p {path}");
+        let script = format!("mkfifo go; echo up; read line <go; rm go; {}", ask(port));
+        for (text, code) in [(rules.as_str(), 0), ("[network]\nallow = 7\n", 1)] {
+            place.file(profile, &rules);
+            hot(place, &options, ":");
+            let mut command = place.ringfence_run();
+            command.env("RINGFENCE_TRACE_LAUNCH", "2").args(options.split_whitespace());
+            command.args(["--", "sh", "-c", &script]);
+            let mut running = Running::start(command);
+            running.printed("up\n");
+            // In place: the directory stays as it was.
+            place.file(profile, text);
+            fs::write(place.at("home/project/go"), "go\n").unwrap();
+            let ended = running.finish();
+            assert!(ended.err.contains(" resumed\n"), "{}", ended.err);
+            ended.ends(code);
+            if code != 0 {
+                ended.says("nothing may be connected to");
+            }
+        }
     });
 }
