@@ -7,9 +7,9 @@ use crate::bench::Bench;
 use crate::error::{Result, error};
 use crate::lanes::Lane;
 use crate::sys::process::{Child, Prepared, Stdio, wait_readable};
-use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a process may take to say that it is ready, and to end.
@@ -92,22 +92,33 @@ impl Drop for Background {
     }
 }
 
-/// A server of this program's own tool, on a port of 127.0.0.1.
+/// The server of this program's own tool, on 127.0.0.1.
 pub struct Server {
-    /// Where it listens.
+    /// Where it speaks HTTP.
     pub port: u16,
+    /// Where it speaks HTTP within TLS.
+    pub secure: u16,
+    /// Where it answers questions of DNS.
+    pub names: u16,
+    /// The file with the authority of its certificate.
+    pub authority: PathBuf,
     _process: Background,
 }
 
 impl Server {
-    /// Starts tool `name`, which prints its port when it listens.
-    pub fn start(bench: &mut Bench, name: &str, args: &[&OsStr]) -> Result<Server> {
-        let command = bench.plain(&bench.tool(name, args))?;
+    /// Starts it, and waits until it listens.
+    pub fn start(bench: &mut Bench) -> Result<Server> {
+        let dir = bench.work.space.join(".bench");
+        let command = bench.plain(&bench.tool("serve", &[dir.as_os_str()]))?;
         let mut process = Background::start(bench, &command)?;
         let line =
             process.line().map_err(|cause| error!("the bench's own server failed: {cause}"))?;
-        let port = line.parse().map_err(|_| error!("the bench's own server said {line:?}"))?;
-        Ok(Server { port, _process: process })
+        let ports: Vec<u16> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let &[port, secure, names] = ports.as_slice() else {
+            return Err(error!("the bench's own server said {line:?}"));
+        };
+        let authority = dir.join(crate::tool::serve::AUTHORITY);
+        Ok(Server { port, secure, names, authority, _process: process })
     }
 }
 

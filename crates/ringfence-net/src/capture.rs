@@ -17,12 +17,13 @@
 use crate::listeners::{Listeners, Role};
 use ringfence_policy::host::Target;
 use ringfence_policy::{NetworkMode, Policy};
+use ringfence_sys::listener::behalf;
 use ringfence_sys::nft::{Act, Match, Rule};
 use ringfence_sys::{Errno, describe, diag, nft, route};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Where redirected connections arrive.
 pub const TCP_PORT: u16 = 1023;
@@ -30,6 +31,9 @@ pub const TCP_PORT: u16 = 1023;
 pub const PROXY_PORT: u16 = 1022;
 /// Where DNS is answered, at every address.
 pub const DNS_PORT: u16 = 53;
+
+/// Connections that wait to be accepted, as far as `net.core.somaxconn` has it.
+const BACKLOG: i32 = 4096;
 
 /// The most listeners that the way without nftables makes.
 const MOST_PORTS: usize = 48;
@@ -183,13 +187,13 @@ fn listen(
         Err(error) => Err(format!("cannot listen inside the sandbox, at port {port}: {error}")),
     };
     add(Role::DnsUdp, bind(ipv6, DNS_PORT, UdpSocket::bind), DNS_PORT)?;
-    add(Role::DnsTcp, bind(ipv6, DNS_PORT, TcpListener::bind), DNS_PORT)?;
-    add(Role::Proxy, bind(ipv6, PROXY_PORT, TcpListener::bind), PROXY_PORT)?;
+    add(Role::DnsTcp, bind(ipv6, DNS_PORT, listener), DNS_PORT)?;
+    add(Role::Proxy, bind(ipv6, PROXY_PORT, listener), PROXY_PORT)?;
     if redirected {
-        add(Role::Redirected, bind(ipv6, TCP_PORT, TcpListener::bind), TCP_PORT)?;
+        add(Role::Redirected, bind(ipv6, TCP_PORT, listener), TCP_PORT)?;
     } else {
         for port in few(&capture.ports)? {
-            add(Role::AnyAddress, bind(ipv6, port, TcpListener::bind), port)?;
+            add(Role::AnyAddress, bind(ipv6, port, listener), port)?;
         }
     }
     // Without it (CONFIG_INET_DIAG) decisions do not name processes.
@@ -212,6 +216,15 @@ fn few(ranges: &[(u16, u16)]) -> Result<Vec<u16>, String> {
         }
     }
     Ok(ports)
+}
+
+/// Listens for TCP with a queue that bursts do not fill: what comes while it is full is dropped, and the
+/// client tries again after a second.
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    behalf::listen(listener.as_fd(), BACKLOG)
+        .map_err(|errno| io::Error::from_raw_os_error(errno.into_raw()))?;
+    Ok(listener)
 }
 
 /// Binds at every address of both families, or of IPv4 where there is no IPv6.

@@ -135,7 +135,7 @@ impl Range {
             .and_then(|address| UnixListener::bind_addr(&address))
             .map_err(failed)?;
         let socket = UnixListener::bind(outside.join("socket")).map_err(failed)?;
-        let server = Server::start(bench, "serve", &[])?;
+        let server = Server::start(bench)?;
         Ok(Range { home, outside, victim, server, _sockets: [abstract_socket, socket] })
     }
 

@@ -3,85 +3,143 @@
 use super::{Entry, Outcome, Stop};
 use crate::background::Server;
 use crate::bench::Bench;
-use crate::error::Result;
+use crate::error::{Result, error};
 use crate::interleave::{Rounds, Trial, interleave};
 use crate::lanes::{BARE, Lane};
 use crate::model::Group;
 use crate::sys::process::Prepared;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
 pub const ENTRY: Entry = Entry {
     name: "http",
     summary: "HTTP requests per second and latencies through the filter, inspected and not",
-    method: "A load generator inside each lane, a local server outside all of them. Every connection is kept \
-             alive; one request at a time on each. The unsandboxed lane is the same client and server \
-             without a sandbox: what it reaches is the limit of the fixture, not of the product.",
-    seconds: (40.0, 10.0),
+    method: "A load generator inside each lane, a local server outside all of them, one thread each. Connections \
+             are kept alive, one request at a time on each, but for `a connection for each`, where a request \
+             begins with its connection. The unsandboxed lane is the same client and server without a \
+             sandbox: what it reaches is the limit of the fixture, not of the product. Where TLS is \
+             inspected it is ended and begun anew, as TLS 1.3 with HTTP/1.1 on both sides.",
+    seconds: (90.0, 20.0),
     run,
 };
 
+/// A load on one server.
+pub struct Load<'a> {
+    /// Its name.
+    pub workload: &'a str,
+    /// `http` or `https`.
+    pub scheme: &'a str,
+    /// What is asked for.
+    pub path: &'a str,
+    /// How often.
+    pub requests: usize,
+    /// Over how many connections at a time.
+    pub connections: usize,
+    /// `kept` or `fresh`.
+    pub mode: &'a str,
+}
+
+/// All loads: workload, scheme, requests, connections, mode; whether a quick run has it.
+const LOADS: [(&str, &str, usize, usize, &str, bool); 7] = [
+    ("1 connection", "http", 20_000, 1, "kept", true),
+    ("16 connections", "http", 100_000, 16, "kept", false),
+    ("64 connections", "http", 200_000, 64, "kept", true),
+    ("a connection for each", "http", 5_000, 1, "fresh", true),
+    ("1 connection, TLS", "https", 20_000, 1, "kept", false),
+    ("64 connections, TLS", "https", 200_000, 64, "kept", true),
+    ("a connection for each, TLS", "https", 2_000, 1, "fresh", false),
+];
+
 fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
-    let server = Server::start(bench, "serve", &[])?;
-    let levels: &[(&str, usize)] = &[("1", 20_000), ("16", 100_000), ("64", 200_000)];
-    let levels = if bench.options.quick { &levels[..2] } else { levels };
-    bench.progress.workloads(levels.len());
-    for (connections, requests) in levels {
-        let requests = if bench.options.quick { requests / 4 } else { *requests };
-        let workload = format!("{connections} connections");
-        through_filter(bench, group, &server, &workload, "/json", requests, connections)?;
+    let server = Server::start(bench)?;
+    let quick = bench.options.quick;
+    let loads = LOADS.iter().filter(|load| load.5 || !quick);
+    bench.progress.workloads(loads.clone().count());
+    for &(workload, scheme, requests, connections, mode, _) in loads {
+        let requests = if quick { requests / 4 } else { requests };
+        let load = Load { workload, scheme, path: "/json", requests, connections, mode };
+        through_filter(bench, group, &server, &load)?;
         bench.progress.next();
     }
     Ok(())
 }
 
-/// One transfer in the bare lane, and in ringfence's with the host's network, filtered, and inspected.
+impl Load<'_> {
+    /// The command line of the load generator.
+    fn line(&self, bench: &Bench, server: &Server) -> Vec<OsString> {
+        let (requests, connections) = (self.requests.to_string(), self.connections.to_string());
+        let port = self.port(server).to_string();
+        let words =
+            [self.scheme, "localhost", &port, self.path, &requests, &connections, self.mode];
+        bench.tool("http", &words.map(OsStr::new))
+    }
+
+    fn port(&self, server: &Server) -> u16 {
+        if self.scheme == "https" { server.secure } else { server.port }
+    }
+}
+
+/// The lanes of ringfence that a network's load is tried in: their names, and `run`'s options.
+pub fn ways(port: u16) -> [(&'static str, Vec<String>); 3] {
+    let host = format!("localhost:{port}");
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    [
+        ("host network", words(&["--network", "host"])),
+        ("filtered", words(&["--allow-host", &host])),
+        ("inspected", words(&["--allow-host", &host, "--http", &format!("GET {host}/*")])),
+    ]
+}
+
+/// Makes ready to run `argv` in `lane`, outside of which the server's authority is trusted.
+pub fn trusting(
+    bench: &Bench,
+    lane: &Lane,
+    argv: &[OsString],
+    options: &[String],
+    server: &Server,
+) -> Result<Prepared> {
+    let options: Vec<OsString> = options.iter().map(OsString::from).collect();
+    let line = lane.wrap(&bench.work, argv, &options)?;
+    bench.plain_with(&line, &[("SSL_CERT_FILE", server.authority.as_os_str())])
+}
+
+/// One load in the bare lane, and in ringfence's with the host's network, filtered, and inspected.
 pub fn through_filter(
     bench: &mut Bench,
     group: &mut Group,
     server: &Server,
-    workload: &str,
-    path: &str,
-    requests: usize,
-    connections: &str,
+    load: &Load<'_>,
 ) -> Outcome {
-    let (port, count) = (server.port.to_string(), requests.to_string());
-    let words = ["localhost", &port, path, &count, connections].map(OsStr::new);
-    let argv = bench.tool("http", &words);
-    let host = format!("localhost:{port}");
-    let rule = format!("GET {host}/*");
+    let argv = load.line(bench, server);
     let main = bench.main_lane()?;
-    let ways: [(&str, Vec<&str>); 3] = [
-        ("host network", vec!["--network", "host"]),
-        ("filtered", vec!["--allow-host", &host]),
-        ("inspected", vec!["--allow-host", &host, "--http", &rule]),
-    ];
-    let bare = bench.command(&Lane::bare(), &argv, &[]);
+    let bare = trusting(bench, &Lane::bare(), &argv, &[], server);
     let mut trials = vec![readings(BARE, bare)];
-    let mut works = false;
-    for (name, options) in &ways {
+    // One request shows whether a lane works.
+    let tried = Load { requests: 1, connections: 1, path: "/json", ..*load }.line(bench, server);
+    let mut failure = None;
+    for (name, options) in &ways(load.port(server)) {
         let lane = format!("{}, {name}", main.name);
-        let command = bench.command(&main, &argv, options)?;
-        match bench.run(&command, false) {
+        let attempt = trusting(bench, &main, &tried, options, server)?;
+        match bench.run(&attempt, false) {
             Ok(_) => {
-                works |= *name != "host network";
-                trials.push(readings(&lane, Ok(command)));
+                let command = trusting(bench, &main, &argv, options, server);
+                trials.push(readings(&lane, command));
             }
-            Err(cause) => group.notes.push(format!("{lane}: {cause}")),
+            Err(cause) => {
+                group.notes.push(format!("{}: {lane}: {cause}", load.workload));
+                failure.get_or_insert(cause);
+            }
         }
     }
-    if !works {
-        let said = group.notes.pop().unwrap_or_default();
-        group.notes.clear();
-        return Err(Stop::Unavailable(format!(
-            "not available in this build: no filtered network ({said})"
-        )));
+    if trials.len() == 1 {
+        let cause = failure.unwrap_or_else(|| error!("no lane was tried"));
+        return Err(Stop::Failed(error!("no lane of ringfence reaches a local server: {cause}")));
     }
     let rounds = Rounds::long(bench);
-    interleave(bench, group, workload, trials, rounds);
+    interleave(bench, group, load.workload, trials, rounds);
     Ok(())
 }
 
-fn readings(lane: &str, command: Result<Prepared>) -> Trial<'static> {
+pub fn readings(lane: &str, command: Result<Prepared>) -> Trial<'static> {
     Trial::new(lane, BARE, move |bench| {
         let command = command.as_ref().map_err(Clone::clone)?;
         crate::tool::readings(&bench.run(command, true)?.stdout)

@@ -1,7 +1,9 @@
 //! The groups of measurements.
 
 mod apps;
+mod connections;
 mod disk;
+mod dns;
 mod escape;
 mod http;
 mod parts;
@@ -61,6 +63,8 @@ pub const ALL: &[Entry] = &[
     startup::ENTRY,
     http::ENTRY,
     throughput::ENTRY,
+    connections::ENTRY,
+    dns::ENTRY,
     snapshot::ENTRY,
     storage::ENTRY,
     service::ENTRY,

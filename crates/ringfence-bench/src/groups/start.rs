@@ -203,7 +203,7 @@ impl Plan<'_> {
     fn filtered(&mut self, bench: &mut Bench) -> Result<()> {
         let name = "curl, filtered";
         let Some(curl) = self.program(name, "curl") else { return Ok(()) };
-        let server = Server::start(bench, "serve", &[])?;
+        let server = Server::start(bench)?;
         let url = format!("http://localhost:{}/json", server.port);
         let argv = line(&curl, &["-sSf", "--noproxy", "*", &url]);
         let allow = format!("localhost:{}", server.port);

@@ -3,6 +3,7 @@
 
 pub mod attack;
 pub mod disk;
+pub mod dns;
 pub mod floor;
 pub mod http;
 pub mod repeat;
@@ -25,6 +26,8 @@ pub fn run(args: &[OsString]) -> Result<i32> {
         "disk" => disk::run(rest),
         "rootfs" => rootfs::run(rest),
         "http" => http::run(rest),
+        "load" => http::repeatedly(rest),
+        "dns" => dns::run(rest),
         "attack" => attack::run(rest),
         "part" => part(rest),
         "wires" => wires::run(rest),
@@ -50,6 +53,12 @@ fn part(args: &[OsString]) -> Result<i32> {
         (part.run)();
     }
     Ok(0)
+}
+
+/// What the network's tools run on: one thread.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|cause| error!("bench: no runtime: {cause}"))
 }
 
 /// One reading, printed for the bench outside to collect.

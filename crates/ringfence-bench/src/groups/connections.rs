@@ -1,0 +1,99 @@
+//! Group `connections`: many connections through the filter, and what is left of them.
+
+use super::http::{trusting, ways};
+use super::{Entry, Outcome};
+use crate::background::{Background, Server};
+use crate::bench::Bench;
+use crate::error::{Result, error};
+use crate::interleave::{Reading, Rounds, Trial, interleave};
+use crate::lanes::{BARE, Lane};
+use crate::model::{Better, Group};
+use crate::sys::process::{Prepared, raise_open_files};
+use std::ffi::OsStr;
+
+pub const ENTRY: Entry = Entry {
+    name: "connections",
+    summary: "1,000 connections at once, bursts of 10,000, and what stays behind in the launcher",
+    method: "A load generator inside, one sandbox for all rounds of a lane. `at once`: 1,000 connections live together, \
+             20 requests on each. `burst`: 10,000 connections one after the other in 64 tasks, a request on each. Any \
+             connection or answer that is lost fails the lane. Afterwards the descriptors and the memory (proportional \
+             set size) of the sandbox's launcher are looked at: those of the last rounds against those of the first \
+             say whether it leaks.",
+    seconds: (60.0, 15.0),
+    run,
+};
+
+/// What the load generator is told: workload, order.
+const LOADS: [(&str, &str); 2] =
+    [("1,000 at once", "20000 1000 kept"), ("a burst of 10,000", "10000 64 fresh")];
+
+fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
+    raise_open_files();
+    let server = Server::start(bench)?;
+    let main = bench.main_lane()?;
+    let port = server.port.to_string();
+    let argv = bench.tool("load", &["http", "localhost", &port, "/json"].map(OsStr::new));
+    bench.progress.workloads(LOADS.len());
+    for (workload, order) in LOADS {
+        let bare = trusting(bench, &Lane::bare(), &argv, &[], &server);
+        let mut trials = vec![loaded(BARE, order, bare)];
+        for (name, options) in ways(server.port) {
+            let command = trusting(bench, &main, &argv, &options, &server);
+            trials.push(loaded(&format!("{}, {name}", main.name), order, command));
+        }
+        let rounds = Rounds { warm_up: 1, ..Rounds::long(bench) };
+        interleave(bench, group, workload, trials, rounds);
+        bench.progress.next();
+    }
+    Ok(())
+}
+
+/// A lane whose load generator lives for all rounds.
+fn loaded(lane: &str, order: &'static str, command: Result<Prepared>) -> Trial<'static> {
+    let mut process: Option<Background> = None;
+    Trial::new(lane, BARE, move |bench| {
+        let command = command.as_ref().map_err(Clone::clone)?;
+        let running = match &mut process {
+            Some(running) => running,
+            None => {
+                let mut started = Background::start(bench, command)?;
+                ready(bench, &mut started)?;
+                process.insert(started)
+            }
+        };
+        running.send(order)?;
+        let mut printed = String::new();
+        loop {
+            match running.line() {
+                Ok(line) if line == "done" => break,
+                Ok(line) => printed.extend([&line, "\n"]),
+                Err(cause) => return Err(error!("{cause}; {}", bench.last_words())),
+            }
+        }
+        let mut readings = crate::tool::readings(printed.as_bytes())?;
+        readings.extend(left(running.pid())?);
+        Ok(readings)
+    })
+}
+
+fn ready(bench: &mut Bench, process: &mut Background) -> Result<()> {
+    match process.line() {
+        Ok(line) if line == "ready" => Ok(()),
+        Ok(line) => Err(error!("the load generator said {line:?} instead of being ready")),
+        Err(cause) => Err(error!("the load generator: {cause}; {}", bench.last_words())),
+    }
+}
+
+/// What a process holds: descriptors, and memory.
+fn left(pid: i32) -> Result<Vec<Reading>> {
+    let failed = |cause: std::io::Error| error!("cannot look at process {pid}: {cause}");
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(failed)?.count();
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).map_err(failed)?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    let kib = kib.ok_or_else(|| error!("process {pid} has no proportional set size"))?;
+    Ok(vec![
+        Reading::new("descriptors afterwards", "", Better::Lower, descriptors as f64),
+        Reading::new("memory afterwards", "MiB", Better::Lower, kib / 1024.0),
+    ])
+}
