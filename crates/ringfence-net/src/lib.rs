@@ -36,6 +36,7 @@ mod requests;
 pub mod resolver;
 pub mod rules;
 mod serve;
+mod stream;
 mod unix;
 pub mod upstream;
 mod who;

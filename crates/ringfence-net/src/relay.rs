@@ -1,14 +1,12 @@
-//! Bytes in both directions: small amounts through a shared buffer, large ones by `splice(2)`,
-//! which moves pages and copies nothing.
+//! Bytes in both directions: small amounts through a shared buffer, large ones as a [`stream`].
 
 use crate::first::First;
 use crate::requests::Requests;
-use ringfence_sys::socket;
+use crate::stream;
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use tokio::io::{AsyncWriteExt, Interest};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
@@ -16,8 +14,6 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 const BUFFER: usize = 64 * 1024;
 /// After so many bytes in one direction the connection is worth two descriptors for a pipe.
 const SPLICE_AFTER: u64 = 512 * 1024;
-/// The pipe's size, where the system lets an ordinary user have it.
-const PIPE: usize = 1024 * 1024;
 
 thread_local! {
     /// One buffer for all connections: between two steps of a relay nothing is in it.
@@ -222,7 +218,7 @@ async fn requests(
 }
 
 /// Whether an error only means "not now".
-fn wait(error: &io::Error) -> bool {
+pub(crate) fn wait(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
@@ -230,9 +226,9 @@ fn wait(error: &io::Error) -> bool {
 async fn pump(from: ReadHalf<'_>, mut to: WriteHalf<'_>, count: &AtomicU64) -> Result<(), Broken> {
     loop {
         if count.load(Relaxed) >= SPLICE_AFTER
-            && let Ok(pipe) = socket::splice_pipe(PIPE)
+            && let Some(pipe) = stream::pipe()
         {
-            spliced(&from, &to, pipe, count).await?;
+            stream::carry(from.as_ref(), to.as_ref(), pipe, count).await?;
             break;
         }
         from.readable().await?;
@@ -256,37 +252,4 @@ async fn pump(from: ReadHalf<'_>, mut to: WriteHalf<'_>, count: &AtomicU64) -> R
     }
     to.shutdown().await?;
     Ok(())
-}
-
-/// The same through a pipe.
-async fn spliced(
-    from: &ReadHalf<'_>,
-    to: &WriteHalf<'_>,
-    (read_end, write_end): (OwnedFd, OwnedFd),
-    count: &AtomicU64,
-) -> io::Result<()> {
-    let moved = |from: &dyn AsFd, to: &dyn AsFd, length| {
-        socket::splice(from.as_fd(), to.as_fd(), length)
-            .map_err(|errno| io::Error::from_raw_os_error(errno.into_raw()))
-    };
-    let (from, to): (&TcpStream, &TcpStream) = (from.as_ref(), to.as_ref());
-    loop {
-        from.readable().await?;
-        let taken = from.try_io(Interest::READABLE, || moved(from, &write_end, PIPE));
-        let mut left = match taken {
-            Ok(0) => return Ok(()),
-            Ok(taken) => taken,
-            Err(error) if wait(&error) => continue,
-            Err(error) => return Err(error),
-        };
-        count.fetch_add(left as u64, Relaxed);
-        while left > 0 {
-            to.writable().await?;
-            match to.try_io(Interest::WRITABLE, || moved(&read_end, to, left)) {
-                Ok(given) => left -= given,
-                Err(error) if wait(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
 }

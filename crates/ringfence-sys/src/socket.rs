@@ -186,6 +186,30 @@ pub fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>, length: usize) -> Result
     unsafe { sys!(splice, from.as_raw_fd(), null, to.as_raw_fd(), null, length, flags) }
 }
 
+/// How many bytes must have arrived before a socket counts as readable (`SO_RCVLOWAT`); its end and its
+/// errors do at once.
+///
+/// # Errors
+/// The kernel's.
+pub fn receive_low_water(socket: BorrowedFd<'_>, bytes: i32) -> Result<()> {
+    set(socket, libc::SO_RCVLOWAT, bytes)
+}
+
+/// How many bytes may be on their way from a socket (`SO_SNDBUF`); the kernel doubles it, for what it
+/// needs itself, and does not change it any more by what it sees of the connection.
+///
+/// # Errors
+/// The kernel's.
+pub fn send_buffer(socket: BorrowedFd<'_>, bytes: i32) -> Result<()> {
+    set(socket, libc::SO_SNDBUF, bytes)
+}
+
+fn set(socket: BorrowedFd<'_>, name: i32, value: i32) -> Result<()> {
+    let (level, size) = (libc::SOL_SOCKET, size_of::<i32>());
+    // SAFETY: the pointer is to the value and its size.
+    unsafe { sys!(setsockopt, socket.as_raw_fd(), level, name, &raw const value, size) }.map(drop)
+}
+
 /// A pipe for [`splice`] that holds up to `capacity` bytes, less where the system's limit for
 /// pipes is reached: (read end, write end).
 ///

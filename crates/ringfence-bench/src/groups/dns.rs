@@ -32,7 +32,8 @@ fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
         let line = |address: &str| -> Vec<OsString> {
             bench.tool("dns", &[address, NAME, count, sockets].map(OsStr::new))
         };
-        let (fixture, inside) = (line(&format!("127.0.0.1:{}", server.names)), line("192.0.2.53:53"));
+        let (fixture, inside) =
+            (line(&format!("127.0.0.1:{}", server.names)), line("192.0.2.53:53"));
         let bare = bench.command(&Lane::bare(), &fixture, &[]);
         let filtered = bench.command(&main, &inside, &["--allow-host", NAME]);
         let lane = format!("{}, filtered", main.name);

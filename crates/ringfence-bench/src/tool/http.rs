@@ -69,9 +69,8 @@ fn load(target: &Target, requests: usize, connections: usize, fresh: bool) -> Re
     let began = Instant::now();
     let (mut latencies, mut bytes) = (Vec::new(), 0);
     super::runtime()?.block_on(async {
-        let clients: Vec<_> = (0..connections)
-            .map(|_| tokio::spawn(client(target.clone(), share, fresh)))
-            .collect();
+        let clients: Vec<_> =
+            (0..connections).map(|_| tokio::spawn(client(target.clone(), share, fresh))).collect();
         for client in clients {
             let gone = |cause| error!("bench: http: a task ended: {cause}");
             let (times, size) = client.await.map_err(gone)??;
