@@ -51,7 +51,9 @@ pub(crate) enum Refusal {
 /// Serves a redirected connection from its beginning to its end.
 pub(crate) async fn run(shared: &Arc<Shared>, mut subject: Subject, client: TcpStream) {
     if let Some(inspection) = inspected(shared, &subject) {
-        return inspect::connection(shared, inspection, subject, client, Vec::new()).await;
+        // By itself it is small: what is not inspected does not carry what inspection needs.
+        let inspected = inspect::connection(shared, inspection, subject, client, Vec::new());
+        return Box::pin(inspected).await;
     }
     match dial(shared, &mut subject).await {
         Ok(server) => carry(shared, &subject, client, server, Vec::new()).await,

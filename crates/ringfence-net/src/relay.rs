@@ -5,8 +5,10 @@ use crate::requests::Requests;
 use crate::stream;
 use std::cell::RefCell;
 use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use tokio::io::AsyncWriteExt;
+use std::task::{Poll, ready};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
@@ -110,7 +112,6 @@ async fn join(
     let (mut up, mut down) = (std::pin::pin!(up), std::pin::pin!(down));
     let (mut up_ended, mut down_ended) = (false, false);
     std::future::poll_fn(move |context| {
-        use std::task::Poll;
         if !up_ended && let Poll::Ready(result) = up.as_mut().poll(context) {
             up_ended = true;
             if result.is_err() {
@@ -129,7 +130,7 @@ async fn join(
 }
 
 async fn upward(
-    client: ReadHalf<'_>,
+    mut client: ReadHalf<'_>,
     mut server: WriteHalf<'_>,
     gate: Gate<'_>,
     count: &AtomicU64,
@@ -150,18 +151,9 @@ async fn upward(
                 passed = first.len();
             }
         }
-        client.readable().await?;
-        let more = SHARED.with_borrow_mut(|buffer| {
-            let count = client.try_read(buffer)?;
-            first.extend_from_slice(&buffer[..count]);
-            Ok(count)
-        });
-        match more {
-            // It will never be more: let the server see what there is, which names no host.
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) if wait(&error) => {}
-            Err(error) => return Err(error.into()),
+        // It will never be more: let the server see what there is, which names no host.
+        if more(&mut client, &mut first).await? == 0 {
+            break;
         }
     }
     server.write_all(&first[passed..]).await?;
@@ -172,7 +164,7 @@ async fn upward(
 
 /// Relays a client's requests, each looked at.
 async fn requests(
-    client: ReadHalf<'_>,
+    mut client: ReadHalf<'_>,
     mut server: WriteHalf<'_>,
     head: JudgeHead<'_>,
     passed: Vec<u8>,
@@ -197,24 +189,36 @@ async fn requests(
         count.fetch_add(out.len() as u64, Relaxed);
         out.clear();
         unsent.clear();
-        loop {
-            client.readable().await?;
-            let more = SHARED.with_borrow_mut(|buffer| {
-                let count = client.try_read(buffer)?;
-                unsent.extend_from_slice(&buffer[..count]);
-                Ok(count)
-            });
-            match more {
-                Ok(0) => {
-                    server.shutdown().await?;
-                    return Ok(());
-                }
-                Ok(_) => break,
-                Err(error) if wait(&error) => {}
-                Err(error) => return Err(error.into()),
-            }
+        if more(&mut client, &mut unsent).await? == 0 {
+            server.shutdown().await?;
+            return Ok(());
         }
     }
+}
+
+/// Reads what there is, once there is something: how much; 0 at the end.
+async fn more(from: &mut ReadHalf<'_>, to: &mut Vec<u8>) -> io::Result<usize> {
+    read(from, |bytes| {
+        to.extend_from_slice(bytes);
+        Ok(bytes.len())
+    })
+    .await
+}
+
+/// Reads what there is, once there is something, and gives it to `take`; nothing at the end.
+async fn read<T>(
+    from: &mut ReadHalf<'_>,
+    mut take: impl FnMut(&[u8]) -> io::Result<T>,
+) -> io::Result<T> {
+    std::future::poll_fn(move |context| {
+        SHARED.with_borrow_mut(|buffer| {
+            let mut buffer = ReadBuf::new(buffer.as_mut_slice());
+            // Unlike `try_read` it knows that a short read leaves nothing, and does not look again.
+            ready!(Pin::new(&mut *from).poll_read(context, &mut buffer))?;
+            Poll::Ready(take(buffer.filled()))
+        })
+    })
+    .await
 }
 
 /// Whether an error only means "not now".
@@ -223,7 +227,11 @@ pub(crate) fn wait(error: &io::Error) -> bool {
 }
 
 /// Relays one direction to its end, and passes the end on.
-async fn pump(from: ReadHalf<'_>, mut to: WriteHalf<'_>, count: &AtomicU64) -> Result<(), Broken> {
+async fn pump(
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
+    count: &AtomicU64,
+) -> Result<(), Broken> {
     loop {
         if count.load(Relaxed) >= SPLICE_AFTER
             && let Some(pipe) = stream::pipe()
@@ -231,23 +239,23 @@ async fn pump(from: ReadHalf<'_>, mut to: WriteHalf<'_>, count: &AtomicU64) -> R
             stream::carry(from.as_ref(), to.as_ref(), pipe, count).await?;
             break;
         }
-        from.readable().await?;
-        let step = SHARED.with_borrow_mut(|buffer| {
-            let read = from.try_read(buffer)?;
-            let written = match to.try_write(&buffer[..read]) {
+        let (count_read, rest) = read(&mut from, |bytes| {
+            if bytes.is_empty() {
+                return Ok((0, Vec::new()));
+            }
+            let written = match to.try_write(bytes) {
                 Err(error) if wait(&error) => 0,
                 other => other?,
             };
-            Ok((read, buffer[written..read].to_vec()))
-        });
-        match step {
-            Ok((0, _)) => break,
-            Ok((read, rest)) => {
-                count.fetch_add(read as u64, Relaxed);
-                to.write_all(&rest).await?;
-            }
-            Err(error) if wait(&error) => {}
-            Err(error) => return Err(error.into()),
+            Ok((bytes.len(), bytes[written..].to_vec()))
+        })
+        .await?;
+        if count_read == 0 {
+            break;
+        }
+        count.fetch_add(count_read as u64, Relaxed);
+        if !rest.is_empty() {
+            to.write_all(&rest).await?;
         }
     }
     to.shutdown().await?;

@@ -45,7 +45,10 @@ fn spawn(role: Role, fd: OwnedFd, shared: Arc<Shared>) -> io::Result<()> {
         tokio::spawn(dns_udp(UdpSocket::from_std(socket)?, shared));
         return Ok(());
     }
-    let listener = std::net::TcpListener::from(fd);
+    // What is accepted inherits it.
+    let listener = std::net::TcpStream::from(fd);
+    listener.set_nodelay(true)?;
+    let listener = std::net::TcpListener::from(OwnedFd::from(listener));
     listener.set_nonblocking(true)?;
     tokio::spawn(accept(role, TcpListener::from_std(listener)?, shared));
     Ok(())
@@ -55,7 +58,6 @@ async fn accept(role: Role, listener: TcpListener, shared: Arc<Shared>) {
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
-                let _ = client.set_nodelay(true);
                 tokio::spawn(connection(role, client, shared.clone()));
             }
             // EMFILE and the like; errors of one connection concern nobody else.
@@ -81,11 +83,12 @@ async fn connection(role: Role, client: TcpStream, shared: Arc<Shared>) {
     let Some(to) = to else { return flow::reset(&client) };
     match (role, to.port()) {
         (Role::DnsTcp, _) | (Role::Wanted, capture::DNS_PORT) => {
-            let _ = dns_tcp(client, &shared, to, process).await;
+            let _ = Box::pin(dns_tcp(client, &shared, to, process)).await;
         }
-        (Role::Proxy, _) => proxy::serve(client, &shared).await,
+        // Boxed: a plain connection is not to carry the room that these take.
+        (Role::Proxy, _) => Box::pin(proxy::serve(client, &shared)).await,
         (Role::Wanted, capture::PROXY_PORT) if to.ip().is_loopback() => {
-            proxy::serve(client, &shared).await;
+            Box::pin(proxy::serve(client, &shared)).await;
         }
         _ => {
             let host = shared.names().host(to.ip());
@@ -143,7 +146,8 @@ async fn dns_udp(socket: UdpSocket, shared: Arc<Shared>) {
             continue;
         };
         let client = SocketAddr::new(from.ip().to_canonical(), from.port());
-        let Some(finding) = who::look(&shared, move |who| who.udp(client)) else {
+        let search = || who::look(&shared, move |who| who.udp(client));
+        let Some(finding) = shared.who.may_search(true).then(search).flatten() else {
             refused(&shared, &subject);
             let _ = socket.try_send_to(&answer, from);
             continue;

@@ -2,8 +2,8 @@
 //! sandbox's network namespace), from there to the process that holds it.
 //!
 //! It is looked for beside the connection, which does not wait for it; what is told about the
-//! connection meanwhile is kept until the answer is there. Of a burst of connections some stay
-//! without an answer: a record is no reason to hold up a program.
+//! connection meanwhile is kept until the answer is there. A search costs as much as a small connection,
+//! so of a burst some stay without an answer: a record is no reason to hold up a program.
 
 use crate::decision::{NetDecision, Process};
 use crate::gateway::{Shared, Subject};
@@ -14,11 +14,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 /// The most searches at the same time.
 const MOST: usize = 8;
+/// So many searches can be made at once, and as many in each second that follows.
+const BURST: f64 = 100.0;
+/// What is kept of them for what is refused, which people want to know more about.
+const FOR_REFUSALS: f64 = 50.0;
 /// The most processes that are looked at.
 const MOST_PROCESSES: usize = 4096;
 
@@ -30,6 +35,32 @@ pub(crate) struct Who {
     /// Those that were found last, which most often are those that come next.
     recent: Mutex<Vec<i32>>,
     searching: AtomicUsize,
+    budget: Mutex<Budget>,
+}
+
+/// Searches that may be made.
+#[derive(Debug)]
+struct Budget {
+    left: f64,
+    since: Instant,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { left: BURST, since: Instant::now() }
+    }
+}
+
+impl Budget {
+    /// Takes one, unless there is none left; `kept` are for others.
+    fn take(&mut self, now: Instant, kept: f64) -> bool {
+        let gained = now.saturating_duration_since(self.since).as_secs_f64() * BURST;
+        self.since = now;
+        self.left = (self.left + gained).min(BURST);
+        let enough = self.left >= kept + 1.0;
+        self.left -= if enough { 1.0 } else { 0.0 };
+        enough
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -39,6 +70,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Who {
     pub fn new(diag: Option<OwnedFd>) -> Who {
         Who { diag: diag.map(Mutex::new), ..Who::default() }
+    }
+
+    /// Whether there is a search left, for something that is refused or for something that is not.
+    pub fn may_search(&self, refused: bool) -> bool {
+        let kept = if refused { 0.0 } else { FOR_REFUSALS };
+        self.diag.is_some() && locked(&self.budget).take(Instant::now(), kept)
     }
 
     /// Whose the client's end of a TCP connection is.
@@ -178,8 +215,12 @@ pub(crate) fn seek(
     client: &TcpStream,
     to: SocketAddr,
 ) {
+    let refused = subject.decision.as_ref().is_some_and(|decision| !decision.allowed);
+    if !shared.who.may_search(refused) {
+        return;
+    }
     let Ok(peer) = client.peer_addr() else { return };
-    let (peer, to) = (SocketAddr::new(peer.ip().to_canonical(), peer.port()), to);
+    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     if let Some(finding) = look(shared, move |who| who.tcp(peer, to)) {
         subject.process = finding;
     }
@@ -191,7 +232,6 @@ pub(crate) fn look(
     search: impl FnOnce(&Who) -> Option<Process> + Send + 'static,
 ) -> Option<Arc<Finding>> {
     let who = &shared.who;
-    who.diag.as_ref()?;
     if who.searching.fetch_add(1, Ordering::Relaxed) >= MOST {
         who.searching.fetch_sub(1, Ordering::Relaxed);
         return None;
@@ -205,4 +245,25 @@ pub(crate) fn look(
         theirs.settle(&shared, process);
     });
     Some(finding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_burst_uses_up_the_searches_and_time_brings_them_back() {
+        let mut budget = Budget::default();
+        let start = budget.since;
+        let taken =
+            |budget: &mut Budget, now, kept| (0..1000).filter(|_| budget.take(now, kept)).count();
+        assert_eq!(taken(&mut budget, start, FOR_REFUSALS), 50);
+        assert_eq!(taken(&mut budget, start, 0.0), 50);
+        let later = start + Duration::from_millis(100);
+        assert_eq!(taken(&mut budget, later, FOR_REFUSALS), 0);
+        assert_eq!(taken(&mut budget, later, 0.0), 10);
+        let much_later = start + Duration::from_secs(3600);
+        assert_eq!(taken(&mut budget, much_later, 0.0), 100);
+    }
 }
