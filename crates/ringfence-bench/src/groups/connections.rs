@@ -13,12 +13,12 @@ use std::ffi::OsStr;
 
 pub const ENTRY: Entry = Entry {
     name: "connections",
-    summary: "1,000 connections at once, bursts of 10,000, and what stays behind in the launcher",
+    summary: "1,000 connections at once, bursts of 10,000, and what the launcher keeps of them",
     method: "A load generator inside, one sandbox for all rounds of a lane. `at once`: 1,000 connections live together, \
              20 requests on each. `burst`: 10,000 connections one after the other in 64 tasks, a request on each. Any \
-             connection or answer that is lost fails the lane. Afterwards the descriptors and the memory (proportional \
-             set size) of the sandbox's launcher are looked at: those of the last rounds against those of the first \
-             say whether it leaks.",
+             connection or answer that is lost fails the lane. Before each round the descriptors and the memory \
+             (proportional set size) are counted that the sandbox's launcher still holds of the rounds before: in a \
+             launcher that leaks they grow from sample to sample.",
     seconds: (60.0, 15.0),
     run,
 };
@@ -61,6 +61,7 @@ fn loaded(lane: &str, order: &'static str, command: Result<Prepared>) -> Trial<'
                 process.insert(started)
             }
         };
+        let held = held(running.pid())?;
         running.send(order)?;
         let mut printed = String::new();
         loop {
@@ -71,7 +72,7 @@ fn loaded(lane: &str, order: &'static str, command: Result<Prepared>) -> Trial<'
             }
         }
         let mut readings = crate::tool::readings(printed.as_bytes())?;
-        readings.extend(left(running.pid())?);
+        readings.extend(held);
         Ok(readings)
     })
 }
@@ -85,7 +86,7 @@ fn ready(bench: &mut Bench, process: &mut Background) -> Result<()> {
 }
 
 /// What a process holds: descriptors, and memory.
-fn left(pid: i32) -> Result<Vec<Reading>> {
+fn held(pid: i32) -> Result<Vec<Reading>> {
     let failed = |cause: std::io::Error| error!("cannot look at process {pid}: {cause}");
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(failed)?.count();
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).map_err(failed)?;
@@ -93,7 +94,7 @@ fn left(pid: i32) -> Result<Vec<Reading>> {
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
     let kib = kib.ok_or_else(|| error!("process {pid} has no proportional set size"))?;
     Ok(vec![
-        Reading::new("descriptors afterwards", "", Better::Lower, descriptors as f64),
-        Reading::new("memory afterwards", "MiB", Better::Lower, kib / 1024.0),
+        Reading::new("descriptors held", "", Better::Lower, descriptors as f64),
+        Reading::new("memory held", "MiB", Better::Lower, kib / 1024.0),
     ])
 }
