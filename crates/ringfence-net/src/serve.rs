@@ -10,6 +10,7 @@ use crate::who::{self, Finding};
 use crate::{capture, proxy, rules};
 use ringfence_policy::Host;
 use ringfence_sys::socket;
+use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -67,7 +68,49 @@ async fn accept(role: Role, listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
+/// Connections that are served now, and the most since there were none.
+#[derive(Debug, Default)]
+struct Crowd {
+    now: usize,
+    most: usize,
+}
+
+thread_local! {
+    /// All connections are served by this one thread.
+    static CROWD: RefCell<Crowd> = RefCell::default();
+}
+
+/// A crowd's memory is given back when the last of it has gone: the allocator would keep it for the next.
+const CROWDED: usize = 64;
+
+/// One connection of them.
+struct Served;
+
+impl Served {
+    fn begin() -> Served {
+        CROWD.with_borrow_mut(|crowd| {
+            crowd.now += 1;
+            crowd.most = crowd.most.max(crowd.now);
+        });
+        Served
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let empty = CROWD.with_borrow_mut(|crowd| {
+            crowd.now -= 1;
+            crowd.now == 0 && std::mem::take(&mut crowd.most) >= CROWDED
+        });
+        if empty {
+            // This one's own memory is still held, and is little.
+            ringfence_sys::memory::give_back();
+        }
+    }
+}
+
 async fn connection(role: Role, client: TcpStream, shared: Arc<Shared>) {
+    let _served = Served::begin();
     let known = (role == Role::Wanted).then(|| shared.wanted.take(&client));
     let (to, process) = match known {
         // Nobody of the sandbox's.

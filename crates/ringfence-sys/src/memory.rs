@@ -5,6 +5,12 @@ use crate::sys;
 const PT_LOAD: u32 = 1;
 const PF_W: u32 = 2;
 
+/// Gives memory back that was allocated and freed (`malloc_trim(3)`).
+pub fn give_back() {
+    // SAFETY: takes a number only, and the allocator is locked while it works.
+    unsafe { libc::malloc_trim(0) };
+}
+
 /// Lets go of the program's own code and constants (`madvise(2)`, `MADV_DONTNEED`): they come
 /// back from the page cache, page by page, when they are needed again.
 ///
