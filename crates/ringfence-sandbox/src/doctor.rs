@@ -237,6 +237,7 @@ mod tests {
             cgroups: Cgroups::default(),
             environment: Vec::new(),
             terminal: None,
+            temporary: "/tmp".into(),
             libraries: None,
         }
     }

@@ -161,6 +161,8 @@ pub struct Facts {
     pub environment: Vec<String>,
     /// The terminal that a standard stream is, by its name on the host.
     pub terminal: Option<PathBuf>,
+    /// Where private directories are made.
+    pub temporary: PathBuf,
     /// The command's libraries, where only they are to be seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub libraries: Option<Libraries>,
@@ -189,6 +191,7 @@ impl Facts {
             cgroups: if limits_wanted { crate::cgroup::find() } else { Cgroups::default() },
             environment: environment(),
             terminal: (0..3).find_map(sys::fd::terminal_name),
+            temporary: crate::state::temporary(),
             libraries: None,
         }
     }

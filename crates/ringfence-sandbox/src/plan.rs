@@ -385,7 +385,11 @@ pub struct Plan {
     pub namespaces: Vec<Cow<'static, str>>,
     /// The view, in order.
     pub mounts: Vec<MountStep>,
-    /// The process tier's private directory: stands in for home and `/tmp`.
+    /// The process tier's private directory, which stands in for home and `/tmp`, is made in this
+    /// one of the user's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private: Option<PathBuf>,
+    /// What it shows of home: names, and where they lead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub home_links: Vec<(PathBuf, PathBuf)>,
     /// The Landlock domain; unset when accepted as missing.

@@ -1,8 +1,9 @@
 //! Where ringfence keeps things on the host, by the XDG base directory rules.
 
 use crate::error::LaunchError;
+use crate::plan::Plan;
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// `$XDG_STATE_HOME/ringfence`, or `~/.local/state/ringfence`.
@@ -43,26 +44,36 @@ pub(crate) const PID_MARK: &str = "\x01launcher";
 /// Stands for the session's number in texts of an image.
 pub(crate) const SESSION_MARK: &str = "\x01session";
 
-/// Where the process tier's directory of a session is: below one of the user's own in the
-/// directory for temporary files, named for the launcher, so that what a killed launcher left
-/// is known.
-pub(crate) fn private_path(session: &str) -> PathBuf {
-    private_path_of(std::process::id(), session)
+/// Where private directories are made: where `TMPDIR` says; in memory, where the host's
+/// `/dev/shm` serves as `/tmp` would (removing a directory from a disk takes longer than making
+/// the sandbox does); else in `/tmp`.
+pub(crate) fn temporary() -> PathBuf {
+    const MEMORY: &str = "/dev/shm";
+    /// A container's is as small as 64 MiB.
+    const ENOUGH: u64 = 1 << 30;
+    if std::env::var_os("TMPDIR").is_some() {
+        return std::env::temp_dir();
+    }
+    let path = Path::new(MEMORY);
+    let serves = || {
+        let data = path.symlink_metadata().ok()?;
+        let for_all = data.is_dir() && data.mode() & 0o1777 == 0o1777;
+        let usual = for_all && ringfence_sys::file::room_in_memory(c"/dev/shm")? >= ENOUGH;
+        Some(usual)
+    };
+    if serves() == Some(true) { path.to_owned() } else { std::env::temp_dir() }
 }
 
-/// The same for a launcher by its process number.
-pub(crate) fn private_path_of(launcher: u32, session: &str) -> PathBuf {
-    private(&format!("{launcher:010}"), session)
+/// A process tier's directory of a session, for the launcher: named for it, so that what a killed
+/// launcher left is known.
+pub(crate) fn private_path(plan: &Plan, session: &str) -> Option<PathBuf> {
+    let launcher = std::process::id();
+    plan.private.as_ref().map(|parent| parent.join(format!("{launcher:010}-{session}")))
 }
 
 /// The same, with marks for the numbers.
-pub(crate) fn private_template() -> PathBuf {
-    private(PID_MARK, SESSION_MARK)
-}
-
-fn private(pid: &str, session: &str) -> PathBuf {
-    let user = ringfence_sys::identity::user();
-    std::env::temp_dir().join(format!("ringfence-{user}")).join(format!("{pid}-{session}"))
+pub(crate) fn private_template(plan: &Plan) -> Option<PathBuf> {
+    plan.private.as_ref().map(|parent| parent.join(format!("{PID_MARK}-{SESSION_MARK}")))
 }
 
 /// Removes what launchers that are gone left behind.

@@ -84,6 +84,22 @@ pub fn open_place(
     unsafe { sys!(openat2, raw, pointer, how.as_ptr(), size_of_val(&how)) }.map(crate::fd::owned)
 }
 
+/// The bytes of a memory-backed file system (tmpfs(5)) from which programs can be executed;
+/// nothing for any other.
+pub fn room_in_memory(path: &CStr) -> Option<u64> {
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    const ST_NOEXEC: u64 = 8;
+    // struct statfs of 64-bit machines (statfs(2)): type, block size, blocks, free, available,
+    // files, free ones, identifier, length of names, fragment size, flags, four spare ones. libc's
+    // does not name the flags.
+    let mut data = [0_u64; 15];
+    // SAFETY: the path is a string, `data` is room for the answer.
+    unsafe { sys!(statfs, path.as_ptr(), data.as_mut_ptr()) }.ok()?;
+    let [kind, block, blocks, _, _, _, _, _, _, _, flags, ..] = data;
+    let serves = kind == TMPFS_MAGIC && flags & ST_NOEXEC == 0;
+    serves.then(|| blocks.saturating_mul(block))
+}
+
 /// A point in the time of files, in nanoseconds since 1970: what changed before has an earlier
 /// change time, what changes from now on has this one or a later one.
 ///

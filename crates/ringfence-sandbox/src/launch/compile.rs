@@ -121,7 +121,7 @@ pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
     // Offset 0 is the empty string.
     script.text_at(b"");
     let mut personal = Personal { patches: Vec::new() };
-    let private = (plan.tier == Tier::Process).then(state::private_template);
+    let private = state::private_template(plan);
     write_build(&mut script, plan, extras, &mut personal, private.as_deref());
     confine::write_confinement(&mut script, plan);
     let workdir = script.text_at(plan.workdir.as_os_str().as_bytes());

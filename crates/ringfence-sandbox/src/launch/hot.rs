@@ -84,11 +84,6 @@ fn guarding(launched: &Launched, kept: &Kept) -> Option<Guarding> {
     Guarding::again(&kept.plan, kept.saved.clone(), notes, launched.since)
 }
 
-fn private(launched: &Launched, plan: &Plan, pid: u32) -> Option<PathBuf> {
-    (plan.tier == Tier::Process)
-        .then(|| crate::state::private_path_of(pid, &super::session_name(launched.session)))
-}
-
 impl Resumed {
     /// The plan, as far as a launcher needs it.
     pub fn plan(&self) -> &Plan {
@@ -118,7 +113,7 @@ pub fn resume(
         abandon(launched, control, &pidfd);
         return Err(unreadable());
     };
-    let private = private(launched, plan, std::process::id());
+    let private = crate::state::private_path(plan, &super::session_name(launched.session));
     let supervised = supervise::Child { pid: launched.pid, pidfd, control, tier: plan.tier };
     let duties = supervise::Duties {
         started: &|| started(plan),

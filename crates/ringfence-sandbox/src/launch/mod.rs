@@ -44,7 +44,6 @@ use ringfence_sys as sys;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use sys::Errno;
@@ -149,12 +148,12 @@ fn run_under_our_umask(
         }
     }
     let groups = crate::cgroup::Groups::make(&plan.limits, &order.session_name())?;
-    let private =
-        (plan.tier == Tier::Process).then(|| crate::state::private_path(&order.session_name()));
+    let private = crate::state::private_path(plan, &order.session_name());
     let (ours, theirs) = sys::fd::socket_pair()
         .map_err(|errno| LaunchError::call("socketpair", errno, "raise the limit of open files"))?;
     let caller = caller_environment();
-    let environment = environment::environment(plan, &caller, private_template(plan).as_deref());
+    let environment =
+        environment::environment(plan, &caller, crate::state::private_template(plan).as_deref());
     let Some(words) = child::words(plan, order, &environment, &caller) else {
         return Err(LaunchError::Setup("an argument holds a NUL byte".to_owned()));
     };
@@ -251,11 +250,6 @@ fn run_under_our_umask(
     let mut outcome = outcome?;
     outcome.limits_hit.extend(limits_hit);
     Ok(outcome)
-}
-
-/// The process tier's directory, with marks for what is different at each start.
-fn private_template(plan: &Plan) -> Option<PathBuf> {
-    (plan.tier == Tier::Process).then(crate::state::private_template)
 }
 
 /// The caller's variables, names and values, in their order.

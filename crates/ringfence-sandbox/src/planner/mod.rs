@@ -174,6 +174,8 @@ fn plan_tier(
         Tier::Namespace => view::steps(&planning, &grants, &guards),
         Tier::Process => Vec::new(),
     };
+    let private = (tier == Tier::Process)
+        .then(|| facts.temporary.join(format!("ringfence-{}", facts.user.0)));
     let home_links = match tier {
         Tier::Namespace => Vec::new(),
         Tier::Process => view::home_links(&planning, &grants),
@@ -188,6 +190,7 @@ fn plan_tier(
         user: facts.user,
         namespaces: namespaces(tier, policy.network.mode),
         mounts,
+        private,
         home_links,
         landlock,
         seccomp: if facts.seccomp.yes() {

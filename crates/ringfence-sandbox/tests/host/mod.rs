@@ -81,6 +81,7 @@ pub fn host() -> Host {
             .map(str::to_owned)
             .to_vec(),
         terminal: None,
+        temporary: PathBuf::from("/tmp"),
         libraries: None,
     };
     let home = PathBuf::from("/home/u");
