@@ -166,9 +166,9 @@ fn an_interactive_shell_inside_has_job_control() {
         terminal.shows("\nready");
         terminal.types("\x1a").shows("Stopped");
         terminal.shows("inside> ");
-        terminal.line("kill -KILL %1; wait; echo do''ne");
-        terminal.shows("\ndone");
-        terminal.shows("inside> ");
+        terminal.line("fg");
+        terminal.shows("sleep 1000'");
+        terminal.types("\x03").shows("inside> ");
         terminal.line("sh -c 'echo rea''dy; exec sleep 1000'");
         terminal.shows("\nready");
         terminal.types("\x03").shows("inside> ");
