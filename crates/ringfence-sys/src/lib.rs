@@ -12,6 +12,7 @@ pub mod diag;
 pub mod directory;
 pub mod fd;
 pub mod file;
+pub mod guest;
 pub mod identity;
 pub mod image;
 pub mod landlock;

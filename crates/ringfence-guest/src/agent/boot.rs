@@ -1,0 +1,153 @@
+//! From a kernel that has just started to a guest that commands can run in.
+
+use crate::wire::Start;
+use rustix::fs::{FileType, Mode, OFlags, inotify};
+use rustix::mount::{MountFlags, mount, mount_bind_recursive};
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+/// The first port of the first virtio-serial device.
+const PORT: &str = "/dev/vport0p1";
+/// Device nodes of the commands': name, major, minor.
+const DEVICES: [(&str, u32, u32); 6] =
+    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+const LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+
+fn failed<E: std::fmt::Display>(what: impl Into<String>) -> impl FnOnce(E) -> String {
+    let what = what.into();
+    move |error| format!("{what}: {error}")
+}
+
+fn mounted(kind: &str, at: &str, flags: MountFlags, data: &str) -> Result<(), String> {
+    fs::create_dir_all(at).map_err(failed(format!("mkdir({at})")))?;
+    let options = CString::new(data).unwrap_or_default();
+    mount(kind, at, kind, flags, options.as_c_str()).map_err(failed(format!("mount({at})")))
+}
+
+/// All that no session is needed for.
+pub fn boot() -> Result<(), String> {
+    let quiet = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mounted("proc", "/proc", quiet | MountFlags::NODEV, "")?;
+    mounted("sysfs", "/sys", quiet | MountFlags::NODEV, "")?;
+    mounted("devtmpfs", "/dev", quiet, "")?;
+    mounted("devpts", "/dev/pts", quiet, "newinstance,ptmxmode=0666,mode=620")?;
+    modules()?;
+    // Process limits are the guest's own; a kernel without them is asked for none.
+    let _ = mounted("cgroup2", "/cgroup", quiet | MountFlags::NODEV, "");
+    let _ = fs::write("/cgroup/cgroup.subtree_control", "+pids");
+    let _ = fs::create_dir("/cgroup/run");
+    devices()?;
+    fs::create_dir_all("/view").map_err(failed("mkdir(/view)"))?;
+    let _ = ringfence_sys::netlink::loopback_up();
+    Ok(())
+}
+
+/// What commands see as `/dev`.
+fn devices() -> Result<(), String> {
+    mounted("tmpfs", "/own", MountFlags::NOSUID | MountFlags::NOEXEC, "mode=755,size=1m")?;
+    let directory = |name: &str, mode: u32| {
+        fs::create_dir(name)
+            .and_then(|()| fs::set_permissions(name, fs::Permissions::from_mode(mode)))
+            .map_err(failed(format!("mkdir({name})")))
+    };
+    directory("/own/pts", 0o755)?;
+    directory("/own/shm", 0o755)?;
+    mounted("tmpfs", "/own/shm", MountFlags::NOSUID | MountFlags::NODEV, "mode=1777")?;
+    for (name, major, minor) in DEVICES {
+        let path = format!("/own/{name}");
+        let (mode, device) = (Mode::from_raw_mode(0o666), rustix::fs::makedev(major, minor));
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::CharacterDevice, mode, device)
+            .and_then(|()| rustix::fs::chmod(&path, mode))
+            .map_err(failed(format!("mknod({path})")))?;
+    }
+    for (name, target) in LINKS {
+        symlink(target, format!("/own/{name}")).map_err(failed("symlink"))?;
+    }
+    mount_bind_recursive("/dev/pts", "/own/pts").map_err(failed("mount(/own/pts)"))
+}
+
+/// Loads the modules that came along, in the order of their names.
+fn modules() -> Result<(), String> {
+    let Ok(entries) = fs::read_dir("/modules") else { return Ok(()) };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        // MODULE_INIT_COMPRESSED_FILE, where the kernel unpacks them (Linux 5.17).
+        let packed = path.extension() != Some(OsStr::new("ko"));
+        let name = path.display().to_string();
+        let file = fs::File::open(&path).map_err(failed(&name))?;
+        match rustix::system::finit_module(&file, c"", if packed { 4 } else { 0 }) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(format!("finit_module({name}): {error}")),
+        }
+    }
+    Ok(())
+}
+
+/// The port to the host. Its driver makes it a moment after it was loaded.
+pub fn port() -> Result<OwnedFd, String> {
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC).map_err(failed("inotify_init"))?;
+    inotify::add_watch(&watch, "/dev", inotify::WatchFlags::CREATE).map_err(failed("inotify"))?;
+    let mut buffer = [0; 4096];
+    while !Path::new(PORT).exists() {
+        rustix::io::read(&watch, &mut buffer[..]).map_err(failed("inotify"))?;
+    }
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    rustix::fs::open(PORT, flags, Mode::empty()).map_err(failed(PORT))
+}
+
+/// Makes this guest one of its own, and mounts its root: what needs no file of it.
+pub fn begin(start: &Start) -> Result<OwnedFd, String> {
+    ringfence_sys::guest::reseed(&start.entropy).map_err(|errno| format!("random: {errno:?}"))?;
+    let now = rustix::fs::Timespec {
+        tv_sec: (start.clock / 1_000_000_000) as i64,
+        tv_nsec: (start.clock % 1_000_000_000) as i64,
+    };
+    rustix::time::clock_settime(rustix::time::ClockId::Realtime, now).map_err(failed("clock"))?;
+    rustix::system::sethostname(&start.names.0).map_err(failed("sethostname"))?;
+    fs::write("/own-machine-id", &start.names.1).map_err(failed("machine-id"))?;
+    if let Some(count) = start.processes {
+        fs::write("/cgroup/run/pids.max", count.to_string()).map_err(failed("pids.max"))?;
+    }
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let fuse = rustix::fs::open("/dev/fuse", flags, Mode::empty()).map_err(failed("/dev/fuse"))?;
+    let number = std::os::fd::AsRawFd::as_raw_fd(&fuse);
+    let most = crate::wire::MOST_DATA;
+    let options =
+        format!("fd={number},rootmode=40000,user_id=0,group_id=0,allow_other,max_read={most}");
+    mounted("fuse", "/view", MountFlags::NOSUID | MountFlags::NODEV, &options)?;
+    Ok(fuse)
+}
+
+/// Completes the view with what is the guest's own. Runs in a child: it looks at the guest's files.
+pub fn view(start: &Start) -> Result<(), String> {
+    let quiet = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
+    mount("proc", "/view/proc", "proc", quiet, c"").map_err(failed("mount(/proc)"))?;
+    mount_bind_recursive("/own", "/view/dev").map_err(failed("mount(/dev)"))?;
+    if Path::new("/view/sys").is_dir() {
+        let flags = quiet | MountFlags::RDONLY;
+        mount("sysfs", "/view/sys", "sysfs", flags, c"").map_err(failed("mount(/sys)"))?;
+    }
+    if Path::new("/view/etc/machine-id").is_file() {
+        mount_bind_recursive("/own-machine-id", "/view/etc/machine-id")
+            .map_err(failed("mount(/etc/machine-id)"))?;
+    }
+    for (path, mode) in &start.private {
+        let at = Path::new("/view").join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)));
+        let options = CString::new(format!("mode={mode:o}")).unwrap_or_default();
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        mount("tmpfs", &at, "tmpfs", flags, options.as_c_str())
+            .map_err(failed(format!("mount({})", at.display())))?;
+    }
+    Ok(())
+}

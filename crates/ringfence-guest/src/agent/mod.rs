@@ -1,0 +1,470 @@
+//! The agent: PID 1 of a guest.
+//!
+//! It boots as far as nothing of a session is needed, says hello, and waits to be begun. That is
+//! where a template is made: its clones go on from there.
+//!
+//! One thread, which never waits for anything but for what it watches: it serves the guest's own
+//! files, so that whatever could ask for one of them (a mount, a look at a path) is done by a
+//! child.
+
+mod boot;
+mod command;
+mod network;
+
+use crate::flow::{Connection, Said};
+use crate::stream::{Over, Stream};
+use crate::wire::{Change, Message, Start, ToGuest, ToHost, VERSION};
+use command::Command;
+use network::Network;
+use ringfence_sys::fd::{Ready, Watched};
+use ringfence_sys::process::{self, Forked};
+use ringfence_sys::signal::{self, SignalSet};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Bytes that may wait for the host before no more requests are taken from the kernel.
+const MOST_WAITING: usize = 4 << 20;
+/// The largest FUSE request: a write, with its header.
+const REQUEST: usize = crate::wire::MOST_DATA + 4096;
+const SIGKILL: i32 = 9;
+const SIGCHLD: i32 = 17;
+
+/// Lives as PID 1 until the host says that it is over, or is gone.
+///
+/// # Errors
+/// A sentence: what a guest needs is not there. The kernel ends with the process.
+pub fn live() -> Result<(), String> {
+    boot::boot()?;
+    let signals = SignalSet::of(&[SIGCHLD]);
+    signal::set_mask(signals).map_err(|errno| format!("sigprocmask: {errno:?}"))?;
+    let signals = signal::descriptor(signals).map_err(|errno| format!("signalfd: {errno:?}"))?;
+    let port = boot::port()?;
+    // Waits until somebody listens: here is where a template stands still.
+    ringfence_sys::fd::write_all(port.as_fd(), &ToHost::Hello(VERSION).encode(0))
+        .map_err(|errno| format!("hello: {errno:?}"))?;
+    ringfence_sys::fd::never_wait(port.as_fd()).map_err(|errno| format!("fcntl: {errno:?}"))?;
+    let mut agent = Agent {
+        stream: Stream::new(port),
+        signals,
+        fuse: None,
+        helper: None,
+        ready: false,
+        waiting: Vec::new(),
+        commands: BTreeMap::new(),
+        network: Network::default(),
+        connections: BTreeMap::new(),
+        next_channel: 1 << 31,
+        stopping: false,
+        buffer: vec![0; REQUEST],
+    };
+    loop {
+        match agent.turn() {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(Over::Closed) => return Ok(()),
+            Err(over) => return Err(format!("the host: {over:?}")),
+        }
+    }
+}
+
+/// A child that does what could wait for the guest's own files.
+struct Helper {
+    pid: i32,
+    errors: OwnedFd,
+    said: Vec<u8>,
+}
+
+struct Agent {
+    stream: Stream,
+    signals: OwnedFd,
+    fuse: Option<OwnedFd>,
+    helper: Option<Helper>,
+    /// The view is built.
+    ready: bool,
+    /// Commands that came before that.
+    waiting: Vec<(u32, crate::wire::Exec)>,
+    commands: BTreeMap<u32, Command>,
+    network: Network,
+    connections: BTreeMap<u32, Connection>,
+    next_channel: u32,
+    stopping: bool,
+    buffer: Vec<u8>,
+}
+
+/// What a descriptor that is watched belongs to.
+#[derive(Clone, Copy)]
+enum Whose {
+    Stream,
+    Signals,
+    Fuse,
+    Helper,
+    Command(u32, usize),
+    Listener(usize),
+    Connection(u32),
+}
+
+impl Agent {
+    /// Waits once and does what there is to do; false when all is over.
+    fn turn(&mut self) -> Result<bool, Over> {
+        let (whose, ready) = {
+            let (whose, watched) = self.watched();
+            let ready = ringfence_sys::fd::poll(&watched, -1);
+            (whose, ready.map_err(|_| Over::Closed)?)
+        };
+        for (whose, ready) in whose.into_iter().zip(ready) {
+            if (ready.read || ready.write) && !self.serve(whose, ready)? {
+                return Ok(false);
+            }
+        }
+        self.stream.flush()?;
+        Ok(true)
+    }
+
+    fn watched(&self) -> (Vec<Whose>, Vec<Watched<'_>>) {
+        let mut whose = Vec::with_capacity(16);
+        let mut watched = Vec::with_capacity(16);
+        let mut add = |who, fd, read, write| {
+            whose.push(who);
+            watched.push(Watched { fd, read, write });
+        };
+        add(Whose::Stream, self.stream.as_fd(), true, self.stream.waiting() > 0);
+        add(Whose::Signals, self.signals.as_fd(), true, false);
+        if let Some(fuse) = &self.fuse {
+            let room = self.stream.waiting() < MOST_WAITING;
+            add(Whose::Fuse, fuse.as_fd(), room, false);
+        }
+        if let Some(helper) = &self.helper {
+            add(Whose::Helper, helper.errors.as_fd(), true, false);
+        }
+        let room = self.stream.waiting() < MOST_WAITING;
+        for (&channel, command) in &self.commands {
+            for (at, fd, read, write) in command.watched() {
+                add(Whose::Command(channel, at), fd, read && room, write);
+            }
+        }
+        for (at, fd) in self.network.listeners() {
+            add(Whose::Listener(at), fd, true, false);
+        }
+        for (&channel, connection) in &self.connections {
+            let (read, write) = connection.wanted();
+            add(Whose::Connection(channel), connection.fd.as_fd(), read && room, write);
+        }
+        (whose, watched)
+    }
+
+    fn serve(&mut self, whose: Whose, ready: Ready) -> Result<bool, Over> {
+        match whose {
+            Whose::Stream => {
+                self.stream.flush()?;
+                if ready.read {
+                    self.stream.receive()?;
+                }
+                while let Some((channel, message)) = self.stream.next::<ToGuest>()? {
+                    self.hear(channel, message)?;
+                }
+            }
+            Whose::Signals => return self.children(),
+            Whose::Fuse => self.request()?,
+            Whose::Helper => self.helped()?,
+            Whose::Command(channel, at) => self.command(channel, at)?,
+            Whose::Listener(at) => self.accept(at)?,
+            Whose::Connection(channel) => self.connection(channel, ready.read)?,
+        }
+        Ok(true)
+    }
+
+    /// A request of the kernel's for a file.
+    fn request(&mut self) -> Result<(), Over> {
+        let Some(fuse) = &self.fuse else { return Ok(()) };
+        // A few at once: each wake-up of the host's costs more than a request.
+        for _ in 0..8 {
+            match rustix::io::read(fuse, &mut self.buffer[..]) {
+                Ok(count) => {
+                    let request = ToHost::Files(self.buffer[..count].to_vec());
+                    self.stream.send(0, &request)?;
+                }
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, channel: u32, message: ToGuest) -> Result<(), Over> {
+        match message {
+            ToGuest::Start(start) => return self.start(&start),
+            ToGuest::Exec(exec) if self.ready => return self.execute(channel, &exec),
+            ToGuest::Exec(exec) => self.waiting.push((channel, exec)),
+            ToGuest::Files(reply) => {
+                if let Some(fuse) = &self.fuse {
+                    // ENOENT: the program that asked was interrupted.
+                    let _ = rustix::io::write(fuse, &reply);
+                }
+            }
+            ToGuest::Input(bytes) => {
+                if let Some(command) = self.commands.get_mut(&channel) {
+                    command.input(&bytes);
+                    return self.command(channel, command::INPUT);
+                }
+            }
+            ToGuest::InputEnd => {
+                if let Some(command) = self.commands.get_mut(&channel) {
+                    command.end_input();
+                    return self.command(channel, command::INPUT);
+                }
+            }
+            ToGuest::Signal(signal, group) => {
+                if let Some(command) = self.commands.get(&channel) {
+                    command.signal(signal.into(), group);
+                }
+            }
+            ToGuest::Resize(rows, columns) => {
+                if let Some(command) = self.commands.get(&channel) {
+                    command.resize(rows, columns);
+                }
+            }
+            ToGuest::Taken(output, count) => {
+                if let Some(command) = self.commands.get_mut(&channel) {
+                    command.taken(output, count);
+                }
+            }
+            ToGuest::OutputEnd(output) => {
+                if let Some(command) = self.commands.get_mut(&channel) {
+                    command.end_output(output);
+                }
+            }
+            ToGuest::Connected(errno) => self.connected(channel, errno),
+            ToGuest::Data(bytes) => {
+                if let Some(connection) = self.connections.get_mut(&channel) {
+                    connection.add(&bytes);
+                    return self.connection(channel, false);
+                }
+            }
+            ToGuest::DataEnd => {
+                if let Some(connection) = self.connections.get_mut(&channel) {
+                    connection.end();
+                    return self.connection(channel, false);
+                }
+            }
+            ToGuest::DataTaken(count) => {
+                if let Some(connection) = self.connections.get_mut(&channel) {
+                    connection.taken(count);
+                }
+            }
+            ToGuest::Close => {
+                if let Some(connection) = self.connections.remove(&channel) {
+                    network::reset(&connection.fd);
+                }
+            }
+            ToGuest::Inward(port) => {
+                let made = network::inward(port);
+                let errno = made.as_ref().err().copied().unwrap_or_default();
+                self.stream.send(channel, &ToHost::Connected(errno))?;
+                if let Ok(fd) = made {
+                    self.connections.insert(channel, Connection::new(fd));
+                }
+            }
+            ToGuest::Answer(answer) => self.network.answer(channel, &answer),
+            ToGuest::Stop => {
+                self.stopping = true;
+                // All but us.
+                let _ = signal::kill(-1, SIGKILL);
+                self.written_back()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a session of a guest that only booted.
+    fn start(&mut self, start: &Start) -> Result<(), Over> {
+        let begun = boot::begin(start).and_then(|fuse| {
+            if start.network {
+                self.network = Network::capture(&start.loopback)?;
+            }
+            Ok(fuse)
+        });
+        match begun {
+            Ok(fuse) => self.fuse = Some(fuse),
+            Err(why) => return self.stream.send(0, &ToHost::Ready(Err(why))),
+        }
+        let start = start.clone();
+        self.help(move || boot::view(&start))
+    }
+
+    /// Lets a child do what could ask for files.
+    fn help(&mut self, work: impl FnOnce() -> Result<(), String>) -> Result<(), Over> {
+        let Ok((errors, theirs)) = ringfence_sys::fd::pipe() else { return Err(Over::Closed) };
+        match process::fork_into(process::Namespaces::NONE, None) {
+            Ok(Forked::Child) => {
+                let code = match work() {
+                    Ok(()) => 0,
+                    Err(why) => {
+                        let _ = ringfence_sys::fd::write_all(theirs.as_fd(), why.as_bytes());
+                        1
+                    }
+                };
+                process::exit_now(code)
+            }
+            Ok(Forked::Parent(pid, _)) => {
+                self.helper = Some(Helper { pid, errors, said: Vec::new() });
+                Ok(())
+            }
+            Err(errno) => {
+                let why = format!("clone: {errno:?}");
+                self.stream.send(0, &ToHost::Ready(Err(why)))
+            }
+        }
+    }
+
+    /// What a helper says, and its end.
+    fn helped(&mut self) -> Result<(), Over> {
+        let Some(helper) = &mut self.helper else { return Ok(()) };
+        let mut buffer = [0; 512];
+        match rustix::io::read(&helper.errors, &mut buffer[..]) {
+            Ok(count @ 1..) => {
+                helper.said.extend_from_slice(&buffer[..count]);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let Some(helper) = self.helper.take() else { return Ok(()) };
+        if self.stopping {
+            return self.stream.send(0, &ToHost::Stopped);
+        }
+        if !helper.said.is_empty() {
+            let why = String::from_utf8_lossy(&helper.said).into_owned();
+            return self.stream.send(0, &ToHost::Ready(Err(why)));
+        }
+        self.ready = true;
+        self.stream.send(0, &ToHost::Ready(Ok(())))?;
+        for (channel, exec) in std::mem::take(&mut self.waiting) {
+            self.execute(channel, &exec)?;
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, channel: u32, exec: &crate::wire::Exec) -> Result<(), Over> {
+        match Command::start(exec) {
+            Ok(command) => {
+                self.commands.insert(channel, command);
+                Ok(())
+            }
+            Err(why) => self.stream.send(channel, &ToHost::Failed(125, why)),
+        }
+    }
+
+    /// One of a command's descriptors is ready.
+    fn command(&mut self, channel: u32, at: usize) -> Result<(), Over> {
+        let Some(command) = self.commands.get_mut(&channel) else { return Ok(()) };
+        let Some(message) = command.turn(at) else { return Ok(()) };
+        if matches!(message, ToHost::Failed(..)) {
+            self.commands.remove(&channel);
+        }
+        self.stream.send(channel, &message)
+    }
+
+    /// Children ended or stopped.
+    fn children(&mut self) -> Result<bool, Over> {
+        while signal::take(self.signals.as_fd()).is_ok() {}
+        loop {
+            match process::wait_any(false) {
+                Ok(Some((pid, change))) => self.changed(pid, change)?,
+                Ok(None) => return Ok(true),
+                Err(_) => break,
+            }
+        }
+        // Nobody is left.
+        if self.stopping && self.helper.is_none() {
+            self.written_back()?;
+        }
+        Ok(true)
+    }
+
+    fn changed(&mut self, pid: i32, change: process::Change) -> Result<(), Over> {
+        if self.helper.as_ref().is_some_and(|helper| helper.pid == pid) {
+            return Ok(());
+        }
+        let own = |(_, command): &(&u32, &mut Command)| command.pid == pid;
+        let Some((&channel, command)) = self.commands.iter_mut().find(own) else { return Ok(()) };
+        let change = match change {
+            process::Change::Exited(code) => Change::Exited(code as u8),
+            process::Change::Killed(signal) => Change::Killed(signal as u8),
+            process::Change::Stopped(signal) => Change::Stopped(signal as u8),
+            process::Change::Continued => return Ok(()),
+        };
+        if let Change::Stopped(_) = change {
+            return self.stream.send(channel, &ToHost::Change(change));
+        }
+        let last = command.last();
+        let refused = last.iter().any(|message| matches!(message, ToHost::Failed(..)));
+        for message in last {
+            self.stream.send(channel, &message)?;
+        }
+        self.commands.remove(&channel);
+        if !refused {
+            self.stream.send(channel, &ToHost::Change(change))?;
+        }
+        Ok(())
+    }
+
+    /// Lets what programs left in memory reach the host's files.
+    fn written_back(&mut self) -> Result<(), Over> {
+        if self.helper.is_some() {
+            return Ok(());
+        }
+        self.help(|| {
+            rustix::fs::sync();
+            Ok(())
+        })
+    }
+
+    fn accept(&mut self, at: usize) -> Result<(), Over> {
+        while let Some(message) = self.network.accept(at) {
+            let channel = self.next_channel;
+            self.next_channel = self.next_channel.wrapping_add(1) | 1 << 31;
+            match message {
+                network::Wanted::Connection { fd, address, port } => {
+                    self.network.pending.insert(channel, fd);
+                    self.stream.send(channel, &ToHost::Connect(address, port))?;
+                }
+                network::Wanted::Name { query, client } => {
+                    self.network.asked(channel, client);
+                    self.stream.send(channel, &ToHost::Query(query))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The host's answer to a connection.
+    fn connected(&mut self, channel: u32, errno: u16) {
+        let Some(fd) = self.network.pending.remove(&channel) else { return };
+        if errno == 0 {
+            self.connections.insert(channel, Connection::new(fd));
+        } else {
+            network::reset(&fd);
+        }
+    }
+
+    fn connection(&mut self, channel: u32, read: bool) -> Result<(), Over> {
+        let Some(connection) = self.connections.get_mut(&channel) else { return Ok(()) };
+        let (said, over) = connection.turn(read);
+        for said in said {
+            let message = match said {
+                Said::Data(bytes) => ToHost::Data(bytes),
+                Said::End => ToHost::DataEnd,
+                Said::Taken(count) => ToHost::DataTaken(count),
+            };
+            self.stream.send(channel, &message)?;
+        }
+        if let Some(broken) = over {
+            self.connections.remove(&channel);
+            if broken {
+                self.stream.send(channel, &ToHost::Close)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A descriptor to watch, which stands for one of a command's: its place, reading, writing.
+type Slot<'a> = (usize, BorrowedFd<'a>, bool, bool);

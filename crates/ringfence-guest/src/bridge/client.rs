@@ -1,0 +1,60 @@
+//! One more command of a session: a process of the sandbox that hands its streams to the bridge and
+//! ends as the command ends.
+
+use super::door::{LONGEST, PLACE};
+use super::{End, PASSED, SIGCONT, SIGSTOP, settings};
+use crate::wire::{Message, ToGuest};
+use ringfence_sys::fd::{self, Watched};
+use ringfence_sys::signal::{self, SignalSet};
+use ringfence_sys::{socket, unix};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Lets the guest of this sandbox run a command, and waits for its end.
+pub fn run(argv: Vec<Vec<u8>>) -> End {
+    attend(argv).unwrap_or_else(|why| End::Failed(125, why))
+}
+
+fn attend(argv: Vec<Vec<u8>>) -> Result<End, String> {
+    let failed = |what: &'static str| move |errno| format!("{what}: {errno:?}");
+    let signals = SignalSet::of(&PASSED);
+    signal::set_mask(signals).map_err(failed("sigprocmask"))?;
+    let signals = signal::descriptor(signals).map_err(failed("signalfd"))?;
+    let door = unix::connect(Path::new(PLACE))
+        .map_err(|errno| format!("the session's virtual machine takes no commands: {errno:?}"))?;
+    let umask = ringfence_sys::process::set_umask(0);
+    // The bridge looks at the streams itself.
+    let exec = settings::exec(((false, false), (0, 0)), argv, umask);
+    let message = ToGuest::Exec(exec).encode(0);
+    if message.len() > LONGEST {
+        return Err(format!("the command line is too long ({} bytes)", message.len()));
+    }
+    let (input, out, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    socket::send_with(door.as_fd(), &message, &[input.as_fd(), out.as_fd(), error.as_fd()])
+        .map_err(failed("sendmsg"))?;
+    loop {
+        let watch = |fd| Watched { fd, read: true, write: false };
+        let ready = fd::poll(&[watch(door.as_fd()), watch(signals.as_fd())], -1);
+        let ready = ready.map_err(failed("poll"))?;
+        if ready[1].read {
+            while let Ok(arrived) = signal::take(signals.as_fd()) {
+                let group = !arrived.by_process || arrived.signal == SIGCONT;
+                let _ = fd::send(door.as_fd(), &[arrived.signal as u8, u8::from(group)]);
+            }
+        }
+        if !ready[0].read {
+            continue;
+        }
+        let mut message = [0; 2048];
+        let count = fd::receive(door.as_fd(), &mut message, true).unwrap_or_default();
+        match &message[..count] {
+            [b'x', code] => return Ok(End::Code(*code)),
+            [b'k', signal] => return Ok(End::Signal(*signal)),
+            [b's', _] => signal::raise_default(SIGSTOP),
+            [b'F', code, why @ ..] => {
+                return Ok(End::Failed(*code, String::from_utf8_lossy(why).into_owned()));
+            }
+            _ => return Err("the session ended before its command".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The host's half of a command: its standard streams.
+//!
+//! Input is read when there is some and the guest takes it. Output is written by a thread for each
+//! stream, since whoever reads it may take his time, and nothing else must wait for that.
+
+use crate::flow::{Got, Source};
+use crate::wire::{Output, ToGuest, WINDOW};
+use ringfence_sys::terminal::{self, Mode, Size};
+use ringfence_sys::{Errno, fd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// A writer is done with a piece.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    /// Of which command.
+    pub channel: u32,
+    /// Which of its outputs.
+    pub output: Output,
+    /// How many bytes.
+    pub count: usize,
+    /// Nobody reads it any more.
+    pub broken: bool,
+}
+
+/// How writers wake the bridge.
+#[derive(Clone)]
+pub struct Waker {
+    sender: Sender<Written>,
+    pipe: Arc<OwnedFd>,
+}
+
+/// A waker, what becomes readable by it, and what it says.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`.
+pub fn waker() -> Result<(Waker, OwnedFd, Receiver<Written>), Errno> {
+    let (woken, pipe) = fd::pipe()?;
+    fd::never_wait(woken.as_fd())?;
+    fd::never_wait(pipe.as_fd())?;
+    let (sender, receiver) = channel();
+    Ok((Waker { sender, pipe: Arc::new(pipe) }, woken, receiver))
+}
+
+/// One output: where its bytes go.
+struct Writer {
+    sender: Option<Sender<Vec<u8>>>,
+    thread: Option<JoinHandle<()>>,
+    /// Bytes that are not written yet.
+    pending: usize,
+}
+
+/// A command of the guest's.
+pub struct Command {
+    channel: u32,
+    input: Option<OwnedFd>,
+    source: Source,
+    streams: Option<(OwnedFd, OwnedFd)>,
+    out: Option<Writer>,
+    error: Option<Writer>,
+    /// The terminal that input and output are, and how it was.
+    terminal: Option<(OwnedFd, Mode)>,
+    error_terminal: bool,
+    waker: Waker,
+}
+
+impl Command {
+    /// The sandbox's own command: this process's standard streams are its.
+    pub fn own(waker: Waker) -> Command {
+        let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().ok();
+        let input = copy(std::io::stdin().as_fd());
+        let outputs = copy(std::io::stdout().as_fd()).zip(copy(std::io::stderr().as_fd()));
+        Command::with(super::FIRST, input, outputs, waker)
+    }
+
+    /// A visitor's.
+    pub fn new(channel: u32, streams: [OwnedFd; 3], waker: Waker) -> Command {
+        let [input, out, error] = streams;
+        Command::with(channel, Some(input), Some((out, error)), waker)
+    }
+
+    fn with(
+        channel: u32,
+        input: Option<OwnedFd>,
+        streams: Option<(OwnedFd, OwnedFd)>,
+        waker: Waker,
+    ) -> Command {
+        let is = |fd: &OwnedFd| fd::is_terminal(fd.as_raw_fd());
+        let both = input.as_ref().is_some_and(is) && streams.as_ref().is_some_and(|(out, _)| is(out));
+        let terminal = input.as_ref().filter(|_| both).and_then(|input| {
+            let mode = terminal::mode(input.as_fd()).ok()?;
+            Some((input.try_clone().ok()?, mode))
+        });
+        let error_terminal = both && streams.as_ref().is_some_and(|(_, error)| is(error));
+        let command = Command {
+            channel,
+            input,
+            source: Source::default(),
+            streams,
+            out: None,
+            error: None,
+            terminal,
+            error_terminal,
+            waker,
+        };
+        command.resume();
+        command
+    }
+
+    /// Whether it gets a terminal, also for standard error; its rows and columns.
+    pub fn terminal(&self) -> ((bool, bool), (u16, u16)) {
+        let size = self.terminal.as_ref().map(|(fd, _)| terminal::size(fd.as_fd()));
+        let Size([rows, columns, ..]) = size.and_then(Result::ok).unwrap_or_default();
+        ((self.terminal.is_some(), self.error_terminal), (rows, columns))
+    }
+
+    /// What the guest is to be told of a new size.
+    pub fn resized(&self) -> Option<ToGuest> {
+        self.terminal.as_ref()?;
+        let (_, (rows, columns)) = self.terminal();
+        Some(ToGuest::Resize(rows, columns))
+    }
+
+    /// Gives the terminal back as it was.
+    pub fn restore(&self) {
+        if let Some((fd, mode)) = &self.terminal {
+            let _ = terminal::set_mode(fd.as_fd(), mode);
+        }
+    }
+
+    /// Lets every byte of the terminal through: the guest has one of its own.
+    pub fn resume(&self) {
+        if let Some((fd, mode)) = &self.terminal {
+            let _ = terminal::set_mode(fd.as_fd(), &mode.raw());
+        }
+    }
+
+    /// What to watch for input.
+    pub fn input(&self) -> Option<BorrowedFd<'_>> {
+        self.input.as_ref().filter(|_| self.source.wanted()).map(AsFd::as_fd)
+    }
+
+    /// Reads input, of which there is some.
+    pub fn read(&mut self) -> Option<ToGuest> {
+        match self.source.read(self.input.as_ref()?, false) {
+            Got::Bytes(bytes) => Some(ToGuest::Input(bytes)),
+            Got::Nothing => None,
+            Got::End => {
+                self.input = None;
+                Some(ToGuest::InputEnd)
+            }
+        }
+    }
+
+    /// The guest took some input.
+    pub fn taken(&mut self, count: u32) {
+        self.source.taken(count);
+    }
+
+    /// Output of the guest's. False: more than was agreed.
+    pub fn write(&mut self, output: Output, bytes: Vec<u8>) -> bool {
+        let slot = match output {
+            Output::Out => &mut self.out,
+            Output::Error => &mut self.error,
+        };
+        if slot.is_none()
+            && let Some((out, error)) = &self.streams
+        {
+            let fd = if output == Output::Out { out } else { error };
+            *slot = fd.try_clone().ok().map(|fd| start(self.channel, output, fd, &self.waker));
+        }
+        let Some(writer) = slot else { return true };
+        writer.pending += bytes.len();
+        // At its end a command's last words may be more than the window: a pipe's content.
+        if writer.pending > 2 * WINDOW + (1 << 20) {
+            return false;
+        }
+        if let Some(sender) = &writer.sender {
+            let _ = sender.send(bytes);
+        }
+        true
+    }
+
+    /// A writer is done with some; what the guest is to be told.
+    pub fn written(&mut self, written: &Written) -> ToGuest {
+        let slot = match written.output {
+            Output::Out => &mut self.out,
+            Output::Error => &mut self.error,
+        };
+        if let Some(writer) = slot {
+            writer.pending = writer.pending.saturating_sub(written.count);
+        }
+        if written.broken {
+            return ToGuest::OutputEnd(written.output);
+        }
+        ToGuest::Taken(written.output, written.count as u32)
+    }
+
+    /// Waits until all output is written, and gives the terminal back.
+    pub fn close(&mut self) {
+        for writer in [&mut self.out, &mut self.error].into_iter().flatten() {
+            writer.sender = None;
+            if let Some(thread) = writer.thread.take() {
+                let _ = thread.join();
+            }
+        }
+        self.restore();
+    }
+}
+
+impl Drop for Command {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}
+
+fn start(channel: u32, output: Output, stream: OwnedFd, waker: &Waker) -> Writer {
+    let (sender, pieces) = std::sync::mpsc::channel::<Vec<u8>>();
+    let waker = waker.clone();
+    let thread = std::thread::spawn(move || {
+        let mut broken = false;
+        for piece in pieces {
+            if !broken {
+                broken = write_all(&stream, &piece).is_err();
+            }
+            let _ = waker.sender.send(Written { channel, output, count: piece.len(), broken });
+            let _ = rustix::io::write(&*waker.pipe, &[0]);
+        }
+    });
+    Writer { sender: Some(sender), thread: Some(thread), pending: 0 }
+}
+
+fn write_all(stream: &OwnedFd, mut bytes: &[u8]) -> Result<(), rustix::io::Errno> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    while !bytes.is_empty() {
+        match rustix::io::write(stream, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(rustix::io::Errno::INTR) => {}
+            // Somebody else made it one that does not wait.
+            Err(rustix::io::Errno::AGAIN) => {
+                let _ = poll(&mut [PollFd::new(stream, PollFlags::OUT)], None);
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,409 @@
+//! The bridge: stands in the sandbox for the command that runs in the guest.
+//!
+//! It has the command's standard streams, environment, directory and user, takes its signals, and
+//! ends as it ends. The guest's files are what it sees itself; the guest's connections are its
+//! own. See the crate's first lines.
+
+mod client;
+mod command;
+mod door;
+mod network;
+mod settings;
+
+pub use client::run as exec;
+pub use settings::Settings;
+
+use crate::files::Files;
+use crate::stream::{Over, Stream};
+use crate::wire::{Change, Exec, Start, ToGuest, ToHost, VERSION};
+use command::{Command, Written};
+use door::Door;
+use network::Network;
+use ringfence_sys::fd::{Ready, Watched};
+use ringfence_sys::signal::{self, Arrived, SignalSet};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::mpsc::Receiver;
+
+/// Bytes that may wait for the guest before nothing more is taken from it: one that asks and never
+/// listens holds up itself only.
+const MOST_WAITING: usize = 8 << 20;
+/// The channel of the sandbox's own command.
+const FIRST: u32 = 1;
+/// The first of those that the guest chooses.
+pub(crate) const GUESTS: u32 = 1 << 31;
+
+const SIGINT: i32 = 2;
+const SIGCONT: i32 = 18;
+const SIGSTOP: i32 = 19;
+const SIGWINCH: i32 = 28;
+
+/// Signals that concern the command: those that end or stop a program, or that it may wait for.
+const PASSED: [i32; 14] = [1, SIGINT, 3, 10, 12, 14, 15, SIGCONT, 20, 21, 22, 23, SIGWINCH, 30];
+
+/// How the command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With this code.
+    Code(u8),
+    /// By this signal.
+    Signal(u8),
+    /// It could not be started, or the guest is gone: the exit code, and a sentence.
+    Failed(u8, String),
+}
+
+/// Lets a guest run the command, and waits for its end.
+pub fn run(settings: &Settings) -> End {
+    match Bridge::new(settings) {
+        Ok(mut bridge) => bridge.live(),
+        Err(why) => End::Failed(125, why),
+    }
+}
+
+struct Bridge<'a> {
+    settings: &'a Settings,
+    stream: Stream,
+    files: Files,
+    signals: OwnedFd,
+    /// Becomes readable when a writer is done with something.
+    woken: OwnedFd,
+    written: Receiver<Written>,
+    commands: BTreeMap<u32, Command>,
+    next_command: u32,
+    waker: command::Waker,
+    network: Network,
+    door: Option<Door>,
+    umask: u32,
+    end: Option<End>,
+}
+
+#[derive(Clone, Copy)]
+enum Whose {
+    Stream,
+    Signals,
+    Written,
+    Input(u32),
+    Door(usize),
+    Network(network::Whose),
+}
+
+impl<'a> Bridge<'a> {
+    fn new(settings: &'a Settings) -> Result<Bridge<'a>, String> {
+        let signals = SignalSet::of(&PASSED);
+        let failed = |what: &'static str| move |errno| format!("{what}: {errno:?}");
+        signal::set_mask(signals).map_err(failed("sigprocmask"))?;
+        let signals = signal::descriptor(signals).map_err(failed("signalfd"))?;
+        let socket = std::os::unix::net::UnixStream::connect(&settings.socket)
+            .map_err(|error| format!("the virtual machine does not answer: {error}"))?;
+        let socket = OwnedFd::from(socket);
+        ringfence_sys::fd::never_wait(socket.as_fd()).map_err(failed("fcntl"))?;
+        let umask = ringfence_sys::process::set_umask(0);
+        let files = Files::new(Path::new("/")).map_err(|error| format!("open(/): {error}"))?;
+        let (waker, woken, written) = command::waker().map_err(failed("pipe"))?;
+        let network = Network::new(settings)?;
+        Ok(Bridge {
+            settings,
+            stream: Stream::new(socket),
+            files,
+            signals,
+            woken,
+            written,
+            commands: BTreeMap::new(),
+            next_command: FIRST,
+            waker,
+            network,
+            door: Door::open(),
+            umask,
+            end: None,
+        })
+    }
+
+    fn live(&mut self) -> End {
+        loop {
+            match self.turn() {
+                Ok(()) => {}
+                Err(Over::Closed) if self.end.is_some() => {}
+                Err(over) => {
+                    let why = match over {
+                        Over::Closed => "it ended".to_owned(),
+                        Over::Failed(errno) => errno.to_string(),
+                        Over::Broken(broken) => format!("it does not keep to the protocol: {broken}"),
+                    };
+                    self.commands.clear();
+                    let why = format!("the virtual machine is gone before its command: {why}");
+                    return End::Failed(125, why);
+                }
+            }
+            if let Some(end) = self.end.take() {
+                // Streams are written to their end, and terminals are as they were.
+                self.commands.clear();
+                return end;
+            }
+        }
+    }
+
+    fn turn(&mut self) -> Result<(), Over> {
+        let (whose, ready) = {
+            let (whose, watched) = self.watched();
+            let ready = ringfence_sys::fd::poll(&watched, -1);
+            (whose, ready.map_err(|_| Over::Closed)?)
+        };
+        for (whose, ready) in whose.into_iter().zip(ready) {
+            if ready.read || ready.write {
+                self.serve(whose, ready)?;
+            }
+        }
+        self.stream.flush()
+    }
+
+    fn watched(&self) -> (Vec<Whose>, Vec<Watched<'_>>) {
+        let mut whose = Vec::with_capacity(16);
+        let mut watched = Vec::with_capacity(16);
+        let mut add = |who, fd, read, write| {
+            whose.push(who);
+            watched.push(Watched { fd, read, write });
+        };
+        let waiting = self.stream.waiting();
+        let room = waiting < MOST_WAITING;
+        add(Whose::Stream, self.stream.as_fd(), room, waiting > 0);
+        add(Whose::Signals, self.signals.as_fd(), true, false);
+        add(Whose::Written, self.woken.as_fd(), true, false);
+        for (&channel, command) in &self.commands {
+            if let Some(input) = command.input() {
+                add(Whose::Input(channel), input, room, false);
+            }
+        }
+        for (at, fd) in self.door.iter().flat_map(Door::watched) {
+            add(Whose::Door(at), fd, true, false);
+        }
+        for (who, fd, read, write) in self.network.watched() {
+            add(Whose::Network(who), fd, read && room, write);
+        }
+        (whose, watched)
+    }
+
+    fn serve(&mut self, whose: Whose, ready: Ready) -> Result<(), Over> {
+        match whose {
+            Whose::Stream => {
+                self.stream.flush()?;
+                if ready.read {
+                    self.stream.receive()?;
+                }
+                while let Some((channel, message)) = self.stream.next::<ToHost>()? {
+                    self.hear(channel, message)?;
+                    if self.end.is_some() {
+                        return Ok(());
+                    }
+                }
+            }
+            Whose::Signals => {
+                while let Ok(arrived) = signal::take(self.signals.as_fd()) {
+                    self.signal(&arrived)?;
+                }
+            }
+            Whose::Written => self.taken()?,
+            Whose::Input(channel) => {
+                if let Some(command) = self.commands.get_mut(&channel)
+                    && let Some(message) = command.read()
+                {
+                    self.stream.send(channel, &message)?;
+                }
+            }
+            Whose::Door(at) => self.visit(at)?,
+            Whose::Network(who) => {
+                for (channel, message) in self.network.turn(who, ready) {
+                    self.stream.send(channel, &message)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, channel: u32, message: ToHost) -> Result<(), Over> {
+        match message {
+            ToHost::Hello(VERSION) => return self.begin(),
+            ToHost::Hello(other) => {
+                let why = format!(
+                    "the guest's agent speaks version {other} and this ringfence {VERSION}; \
+                     make the template again: ringfence vm setup"
+                );
+                self.end = Some(End::Failed(125, why));
+            }
+            ToHost::Ready(Ok(())) => {}
+            ToHost::Ready(Err(why)) => {
+                self.end = Some(End::Failed(125, format!("the guest cannot begin: {why}")));
+            }
+            ToHost::Files(request) => {
+                if let Some(reply) = self.files.answer(&request) {
+                    self.stream.send(0, &ToGuest::Files(reply))?;
+                }
+            }
+            ToHost::Started => {}
+            ToHost::Failed(code, why) => self.finished(channel, &End::Failed(code, why)),
+            ToHost::Output(output, bytes) => {
+                let honest =
+                    self.commands.get_mut(&channel).is_none_or(|one| one.write(output, bytes));
+                if !honest {
+                    return Err(Over::Broken(crate::wire::Broken::TooLong));
+                }
+            }
+            ToHost::Taken(count) => {
+                if let Some(command) = self.commands.get_mut(&channel) {
+                    command.taken(count);
+                }
+            }
+            ToHost::Change(Change::Exited(code)) => self.finished(channel, &End::Code(code)),
+            ToHost::Change(Change::Killed(signal)) => self.finished(channel, &End::Signal(signal)),
+            ToHost::Change(Change::Stopped(signal)) => self.stopped(channel, signal),
+            ToHost::Stopped => {}
+            network => {
+                for (channel, message) in self.network.hear(channel, network) {
+                    self.stream.send(channel, &message)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The guest is there: makes it this session's, and gives it the command.
+    fn begin(&mut self) -> Result<(), Over> {
+        if !self.commands.is_empty() {
+            // A guest begins once.
+            return Err(Over::Broken(crate::wire::Broken::Kind(1)));
+        }
+        let mut entropy = vec![0; 64];
+        let random = std::fs::File::open("/dev/urandom").and_then(|mut file| {
+            file.read_exact(&mut entropy)?;
+            let mut identity = [0; 16];
+            file.read_exact(&mut identity)?;
+            Ok(identity)
+        });
+        let Ok(identity) = random else {
+            self.end = Some(End::Failed(125, "cannot read /dev/urandom".to_owned()));
+            return Ok(());
+        };
+        let machine: String = identity.iter().map(|byte| format!("{byte:02x}")).collect();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let start = Start {
+            clock: now.unwrap_or_default().as_nanos() as u64,
+            entropy,
+            names: (rustix::system::uname().nodename().to_bytes().to_vec(), machine.into_bytes()),
+            network: self.settings.network,
+            loopback: self.settings.loopback.clone(),
+            processes: self.settings.processes,
+            private: self.settings.private.clone(),
+        };
+        self.stream.send(0, &ToGuest::Start(start))?;
+        let command = Command::own(self.waker.clone());
+        let exec = self.exec(&command, self.settings.argv.clone());
+        self.next_command = FIRST + 1;
+        self.commands.insert(FIRST, command);
+        self.stream.send(FIRST, &ToGuest::Exec(exec))
+    }
+
+    /// A command as this process would run it.
+    fn exec(&self, command: &Command, argv: Vec<Vec<u8>>) -> Exec {
+        settings::exec(command.terminal(), argv, self.umask)
+    }
+
+    /// A command has ended.
+    fn finished(&mut self, channel: u32, end: &End) {
+        // Its streams are written to the end here.
+        let Some(mut command) = self.commands.remove(&channel) else { return };
+        command.close();
+        if channel == FIRST {
+            self.end = Some(end.clone());
+        } else if let Some(door) = &mut self.door {
+            door.finished(channel, end);
+        }
+    }
+
+    fn stopped(&mut self, channel: u32, number: u8) {
+        if channel != FIRST {
+            if let Some(door) = &mut self.door {
+                door.stopped(channel, number);
+            }
+            return;
+        }
+        if let Some(command) = self.commands.get(&FIRST) {
+            command.restore();
+        }
+        // Goes on when somebody says so, by a SIGCONT that is passed on.
+        signal::raise_default(SIGSTOP);
+        if let Some(command) = self.commands.get(&FIRST) {
+            command.resume();
+        }
+    }
+
+    fn signal(&mut self, arrived: &Arrived) -> Result<(), Over> {
+        let message = match arrived.signal {
+            SIGWINCH => self.commands.get(&FIRST).and_then(Command::resized),
+            number => Some(ToGuest::Signal(number as u8, !arrived.by_process || number == SIGCONT)),
+        };
+        match message {
+            Some(message) if self.commands.contains_key(&FIRST) => {
+                self.stream.send(FIRST, &message)
+            }
+            // Before there is a command, a signal is for us.
+            Some(ToGuest::Signal(number, _)) if number as i32 != SIGCONT => {
+                self.end = Some(End::Signal(number));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writers are done with something.
+    fn taken(&mut self) -> Result<(), Over> {
+        let _ = rustix::io::read(&self.woken, &mut [0; 256][..]);
+        while let Ok(written) = self.written.try_recv() {
+            let Some(command) = self.commands.get_mut(&written.channel) else { continue };
+            let message = command.written(&written);
+            self.stream.send(written.channel, &message)?;
+        }
+        Ok(())
+    }
+
+    /// Somebody is at the door, or a visitor has something to say.
+    fn visit(&mut self, at: usize) -> Result<(), Over> {
+        let Some(door) = &mut self.door else { return Ok(()) };
+        match door.hear(at) {
+            door::Said::Nothing => {}
+            door::Said::Exec(streams, exec) => {
+                let channel = self.next_command;
+                // Never one of the guest's, nor one that is in use.
+                if channel >= network::INWARD {
+                    return Ok(());
+                }
+                self.next_command += 1;
+                door.enter(at, channel);
+                let mut exec = exec;
+                let command = Command::new(channel, streams, self.waker.clone());
+                (exec.terminal, exec.size) = command.terminal();
+                self.commands.insert(channel, command);
+                return self.stream.send(channel, &ToGuest::Exec(exec));
+            }
+            door::Said::Signal(channel, SIGWINCH, _) => {
+                if let Some(message) = self.commands.get(&channel).and_then(Command::resized) {
+                    return self.stream.send(channel, &message);
+                }
+            }
+            door::Said::Signal(channel, number, group) => {
+                if number == SIGCONT
+                    && let Some(command) = self.commands.get(&channel)
+                {
+                    command.resume();
+                }
+                return self.stream.send(channel, &ToGuest::Signal(number as u8, group));
+            }
+            door::Said::Gone(Some(channel)) => {
+                self.commands.remove(&channel);
+                return self.stream.send(channel, &ToGuest::Signal(9, true));
+            }
+            door::Said::Gone(None) => {}
+        }
+        Ok(())
+    }
+}

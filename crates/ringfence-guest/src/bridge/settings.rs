@@ -1,0 +1,142 @@
+//! What a bridge is told by its command line, and how it describes a command.
+
+use crate::wire::Exec;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// What a bridge needs to know beside what it has inherited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The virtual machine's socket.
+    pub socket: PathBuf,
+    /// The guest's connections go out through the sandbox's network.
+    pub network: bool,
+    /// Ports of the loopback that lead to the host's, as ranges.
+    pub loopback: Vec<(u16, u16)>,
+    /// Ports that the host may connect in to.
+    pub publish: Vec<u16>,
+    /// The most processes in the guest.
+    pub processes: Option<u64>,
+    /// Directories that the guest has in its own memory, and their modes.
+    pub private: Vec<(Vec<u8>, u32)>,
+    /// The command.
+    pub argv: Vec<Vec<u8>>,
+}
+
+impl Settings {
+    /// As words for a command line.
+    pub fn words(&self) -> Vec<OsString> {
+        let mut words = vec![OsString::from("--socket"), self.socket.clone().into()];
+        let mut add = |name: &str, value: String| words.extend([name.into(), value.into()]);
+        if self.network {
+            add("--network", "filtered".to_owned());
+        }
+        for (first, last) in &self.loopback {
+            add("--loopback", format!("{first}-{last}"));
+        }
+        for port in &self.publish {
+            add("--publish", port.to_string());
+        }
+        if let Some(count) = self.processes {
+            add("--pids", count.to_string());
+        }
+        for (path, mode) in &self.private {
+            words.extend(["--private".into(), format!("{mode:o}").into()]);
+            words.push(OsString::from_vec(path.clone()));
+        }
+        words.push("--".into());
+        words.extend(self.argv.iter().cloned().map(OsString::from_vec));
+        words
+    }
+
+    /// From such words; `None` when they are none.
+    pub fn of(words: impl IntoIterator<Item = OsString>) -> Option<Settings> {
+        let mut words = words.into_iter();
+        let mut settings = Settings::default();
+        loop {
+            let name = words.next()?;
+            if name == "--" {
+                break;
+            }
+            let value = words.next()?;
+            let text = value.to_str();
+            match name.to_str()? {
+                "--socket" => settings.socket = value.into(),
+                "--network" => settings.network = true,
+                "--loopback" => {
+                    let (first, last) = text?.split_once('-')?;
+                    settings.loopback.push((first.parse().ok()?, last.parse().ok()?));
+                }
+                "--publish" => settings.publish.push(text?.parse().ok()?),
+                "--pids" => settings.processes = Some(text?.parse().ok()?),
+                "--private" => {
+                    let mode = u32::from_str_radix(text?, 8).ok()?;
+                    settings.private.push((words.next()?.into_vec(), mode));
+                }
+                _ => return None,
+            }
+        }
+        settings.argv = words.map(OsString::into_vec).collect();
+        (!settings.argv.is_empty()).then_some(settings)
+    }
+}
+
+/// The limit of open files as it was inherited; this process takes all it may have.
+fn inherited_files() -> (u64, u64) {
+    static LIMIT: OnceLock<(u64, u64)> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let limit = getrlimit(Resource::Nofile);
+        let all = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        let _ = setrlimit(Resource::Nofile, all);
+        // The guest kernel's own ceiling (fs.nr_open).
+        let number = |limit: Option<u64>| limit.unwrap_or(u64::MAX).min(1 << 20);
+        (number(limit.current), number(limit.maximum))
+    })
+}
+
+/// A command with this process's directory, user, limits and environment.
+pub(super) fn exec(terminal: ((bool, bool), (u16, u16)), argv: Vec<Vec<u8>>, umask: u32) -> Exec {
+    let join = |(name, value): (OsString, OsString)| {
+        [name.as_bytes(), b"=", value.as_bytes()].concat()
+    };
+    let workdir = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    Exec {
+        terminal: terminal.0,
+        size: terminal.1,
+        user: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
+        umask,
+        files: inherited_files(),
+        workdir: workdir.into_os_string().into_vec(),
+        argv,
+        environment: std::env::vars_os().map(join).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_come_back_from_their_words() {
+        let settings = Settings {
+            socket: "/run/a b".into(),
+            network: true,
+            loopback: vec![(1, 2), (80, 80)],
+            publish: vec![6379],
+            processes: Some(64),
+            private: vec![(b"/tmp".to_vec(), 0o1777)],
+            argv: vec![b"--".to_vec(), b"--socket".to_vec()],
+        };
+        assert_eq!(Settings::of(settings.words()), Some(settings));
+    }
+
+    #[test]
+    fn words_that_say_something_else_are_none() {
+        for words in [&["--"][..], &["--socket"], &["--pids", "many", "--", "x"], &["--odd", "1", "--", "x"]] {
+            assert_eq!(Settings::of(words.iter().map(OsString::from)), None, "{words:?}");
+        }
+    }
+}

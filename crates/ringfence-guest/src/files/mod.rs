@@ -1,0 +1,283 @@
+//! The guest's files: FUSE requests, answered with what this process can see.
+//!
+//! This process sees what its sandbox shows it: the rules were carried out by the kernel before the
+//! first request. Here, only what a hostile guest could turn against this very process is refused:
+//! links are never followed, names are single names, special files are not opened, and process,
+//! device and terminal file systems are empty directories.
+
+pub mod abi;
+mod nodes;
+mod serve;
+
+use abi::{Body, Fields, Opcode, Request};
+use nodes::{Nodes, ROOT};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// How long the guest may believe what it was told of a file that can be changed, in seconds.
+const BELIEVED: u64 = 1;
+/// The same where this view is read-only.
+const BELIEVED_READ_ONLY: u64 = 60;
+/// The most open files and directories.
+const MOST_OPEN: usize = 64 * 1024;
+
+/// `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`, `DEVPTS_SUPER_MAGIC`, `MQUEUE_MAGIC`: what is in them is about this process.
+const ABOUT_US: [i64; 4] = [0x9fa0, 0x6265_6572, 0x1cd1, 0x1980_0202];
+/// Directories in the root that a guest has of its own.
+const OWN: [&[u8]; 3] = [b"proc", b"dev", b"sys"];
+
+type Result<T> = std::result::Result<T, Errno>;
+
+/// An open file or directory of the guest's.
+enum Handle {
+    File { file: OwnedFd, node: u64 },
+    Directory(Option<Vec<Entry>>),
+}
+
+/// An entry of a directory that is being read.
+struct Entry {
+    name: Vec<u8>,
+    inode: u64,
+    kind: u32,
+}
+
+/// What is known of a mount.
+#[derive(Clone, Copy)]
+struct Mount {
+    read_only: bool,
+    about_us: bool,
+}
+
+/// A file system of this process's own view.
+pub struct Files {
+    root: OwnedFd,
+    nodes: Nodes,
+    handles: HashMap<u64, Handle>,
+    next_handle: u64,
+    mounts: HashMap<u64, Mount>,
+    /// Numbers for devices, which make inode numbers unique across mounts.
+    devices: HashMap<(u32, u32), u64>,
+    whole: bool,
+}
+
+impl std::fmt::Debug for Files {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Files").field("nodes", &self.nodes).finish_non_exhaustive()
+    }
+}
+
+impl Files {
+    /// Serves the tree below `root`. When that is the whole view, `/proc`, `/dev` and `/sys` are
+    /// empty.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn new(root: &std::path::Path) -> Result<Files> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Files {
+            root: rustix::fs::open(root, flags, Mode::empty())?,
+            nodes: Nodes::new(),
+            handles: HashMap::new(),
+            next_handle: 1,
+            mounts: HashMap::new(),
+            devices: HashMap::new(),
+            whole: root == std::path::Path::new("/"),
+        })
+    }
+
+    /// Answers a request; `None` when it wants no answer, or is none.
+    pub fn answer(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let request = Request::parse(bytes)?;
+        let Some(opcode) = Opcode::of(request.opcode) else {
+            return Some(abi::reply(request.unique, Err(Errno::NOSYS.raw_os_error())));
+        };
+        match opcode {
+            Opcode::Forget | Opcode::BatchForget => {
+                self.forget(opcode, &request);
+                None
+            }
+            Opcode::Interrupt => None,
+            _ if !self.nodes.known(request.node) && opcode != Opcode::Init => {
+                Some(abi::reply(request.unique, Err(Errno::STALE.raw_os_error())))
+            }
+            opcode => Some(match self.serve(opcode, request.node, request.body) {
+                Ok(body) => abi::reply(request.unique, Ok(&body.0)),
+                Err(errno) => abi::reply(request.unique, Err(errno.raw_os_error())),
+            }),
+        }
+    }
+
+    fn forget(&mut self, opcode: Opcode, request: &Request<'_>) {
+        let mut fields = request.body;
+        if opcode == Opcode::Forget {
+            self.nodes.forget(request.node, fields.long().unwrap_or_default());
+            return;
+        }
+        let count = fields.word().unwrap_or_default();
+        fields.word();
+        for _ in 0..count {
+            let (Some(node), Some(lookups)) = (fields.long(), fields.long()) else { return };
+            self.nodes.forget(node, lookups);
+        }
+    }
+
+    /// A descriptor that only names what a node is (`O_PATH`).
+    fn named(&self, node: u64) -> Result<OwnedFd> {
+        let path = self.nodes.path(node).ok_or(Errno::NOENT)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Mounts are crossed: the view is made of them.
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        rustix::fs::openat2(&self.root, OsStr::from_bytes(&path), flags, Mode::empty(), how)
+    }
+
+    /// The same for a directory in which a name is to be used.
+    fn parent(&mut self, node: u64) -> Result<OwnedFd> {
+        let fd = self.named(node)?;
+        if self.opaque(node, &stat(&fd)?)? {
+            return Err(Errno::NOENT);
+        }
+        Ok(fd)
+    }
+
+    /// Whether a directory looks empty from the guest.
+    fn opaque(&mut self, node: u64, found: &Statx) -> Result<bool> {
+        if self.whole
+            && let Some(path) = self.nodes.path(node)
+            && OWN.contains(&&path[..])
+        {
+            return Ok(true);
+        }
+        Ok(self.mount(node, found)?.about_us)
+    }
+
+    /// What is known of the mount that a node is on.
+    fn mount(&mut self, node: u64, found: &Statx) -> Result<Mount> {
+        let id = found.stx_mnt_id;
+        if let Some(mount) = self.mounts.get(&id) {
+            return Ok(*mount);
+        }
+        let fd = self.named(node)?;
+        let system = rustix::fs::fstatfs(&fd)?;
+        let flags = rustix::fs::fstatvfs(&fd)?.f_flag;
+        let mount = Mount {
+            read_only: flags.contains(rustix::fs::StatVfsMountFlags::RDONLY),
+            about_us: ABOUT_US.contains(&(system.f_type as i64)),
+        };
+        // Kernels that have no numbers for mounts say 0 for all.
+        if id != 0 {
+            self.mounts.insert(id, mount);
+        }
+        Ok(mount)
+    }
+
+    /// A way to act on what a descriptor names, whatever that is called by now.
+    fn through(fd: &OwnedFd) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+    }
+
+    /// A new number for something open.
+    fn keep(&mut self, handle: Handle) -> Result<u64> {
+        if self.handles.len() >= MOST_OPEN {
+            return Err(Errno::NFILE);
+        }
+        let number = self.next_handle;
+        self.next_handle += 1;
+        self.handles.insert(number, handle);
+        Ok(number)
+    }
+
+    fn file(&self, handle: u64) -> Result<&OwnedFd> {
+        match self.handles.get(&handle) {
+            Some(Handle::File { file, .. }) => Ok(file),
+            _ => Err(Errno::BADF),
+        }
+    }
+
+    /// An open file of a node that has no name any more.
+    fn any_handle(&self, wanted: u64) -> Option<&OwnedFd> {
+        self.handles.values().find_map(|handle| match handle {
+            Handle::File { file, node } if *node == wanted => Some(file),
+            _ => None,
+        })
+    }
+
+    /// What a node is now.
+    fn state(&self, node: u64) -> Result<Statx> {
+        match self.named(node) {
+            Ok(fd) => stat(&fd),
+            Err(errno) => self.any_handle(node).map_or(Err(errno), stat),
+        }
+    }
+
+    /// The numbers by which the guest tells files apart.
+    fn inode(&mut self, found: &Statx) -> u64 {
+        let device = (found.stx_dev_major, found.stx_dev_minor);
+        let next = self.devices.len() as u64;
+        let number = *self.devices.entry(device).or_insert(next);
+        found.stx_ino ^ number.wrapping_shl(48)
+    }
+
+    /// `struct fuse_attr`.
+    fn attributes(&mut self, body: &mut Body, found: &Statx) {
+        let inode = self.inode(found);
+        body.long(inode).long(found.stx_size).long(found.stx_blocks);
+        for time in [&found.stx_atime, &found.stx_mtime, &found.stx_ctime] {
+            body.long(time.tv_sec as u64);
+        }
+        for time in [&found.stx_atime, &found.stx_mtime, &found.stx_ctime] {
+            body.word(time.tv_nsec);
+        }
+        body.word(found.stx_mode.into()).word(found.stx_nlink);
+        body.word(found.stx_uid).word(found.stx_gid);
+        body.word(0).word(found.stx_blksize).word(0);
+    }
+
+    /// `struct fuse_entry_out` of a name, for which the guest gets a node.
+    fn entry(&mut self, body: &mut Body, parent: u64, name: &[u8], found: &Statx) -> Result<u64> {
+        let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
+        let identity = (device, found.stx_ino);
+        let node = self.nodes.look_up(parent, name, identity).ok_or(Errno::NFILE)?;
+        let believed = self.believed(node, found);
+        body.long(node).long(0).long(believed).long(believed).word(0).word(0);
+        self.attributes(body, found);
+        Ok(node)
+    }
+
+    fn believed(&mut self, node: u64, found: &Statx) -> u64 {
+        let read_only = self.mount(node, found).is_ok_and(|mount| mount.read_only);
+        if read_only { BELIEVED_READ_ONLY } else { BELIEVED }
+    }
+
+    /// Looks a name up, and answers with it.
+    fn found(&mut self, directory: &OwnedFd, parent: u64, name: &[u8]) -> Result<Body> {
+        let found = stat_at(directory, name)?;
+        let mut body = Body::default();
+        self.entry(&mut body, parent, name, &found)?;
+        Ok(body)
+    }
+}
+
+fn stat(fd: &OwnedFd) -> Result<Statx> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, wanted)
+}
+
+fn stat_at(directory: &impl AsFd, name: &[u8]) -> Result<Statx> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    rustix::fs::statx(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW, wanted)
+}
+
+/// The next field, or the answer to a request that has none.
+fn wanted<T>(field: Option<T>) -> Result<T> {
+    field.ok_or(Errno::INVAL)
+}
+
+/// The same as a name.
+fn name<'a>(fields: &mut Fields<'a>) -> Result<&'a [u8]> {
+    wanted(fields.name())
+}

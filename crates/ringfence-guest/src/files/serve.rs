@@ -1,0 +1,421 @@
+//! What each request does.
+
+use super::abi::{Body, Fields, INIT_FLAGS, MAJOR, MINOR, Opcode, set};
+use super::{Entry, Files, Handle, ROOT, Result, name, stat, stat_at, wanted};
+use crate::wire::MOST_DATA;
+use rustix::fs::{
+    Access, AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Timespec,
+    Timestamps, Uid,
+};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+/// What of the flags of an open reaches the host's.
+const OPEN_FLAGS: u32 = (OFlags::RDWR.bits() | OFlags::WRONLY.bits())
+    | OFlags::APPEND.bits()
+    | OFlags::TRUNC.bits()
+    | OFlags::DSYNC.bits()
+    | OFlags::SYNC.bits();
+const GETATTR_HANDLE: u32 = 1;
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+/// What of a directory's entries fits at most into one reply.
+const MOST_LISTED: usize = 128 * 1024;
+
+fn os(name: &[u8]) -> &OsStr {
+    OsStr::from_bytes(name)
+}
+
+impl Files {
+    pub(super) fn serve(&mut self, opcode: Opcode, node: u64, fields: Fields<'_>) -> Result<Body> {
+        let mut f = fields;
+        let mut body = Body::default();
+        match opcode {
+            Opcode::Init => return init(&mut f),
+            Opcode::Lookup => {
+                let directory = self.parent(node)?;
+                return self.found(&directory, node, name(&mut f)?);
+            }
+            Opcode::GetAttr => {
+                let flags = wanted(f.word())?;
+                f.word();
+                let handle = (flags & GETATTR_HANDLE != 0).then(|| f.long()).flatten();
+                let found = match handle.and_then(|handle| self.file(handle).ok()) {
+                    Some(file) => stat(file)?,
+                    None => self.state(node)?,
+                };
+                return Ok(self.attribute_reply(node, &found));
+            }
+            Opcode::SetAttr => return self.set_attributes(node, &mut f),
+            Opcode::ReadLink => {
+                let target = rustix::fs::readlinkat(&self.named(node)?, "", Vec::new())?;
+                body.0 = target.into_bytes();
+            }
+            Opcode::Symlink => {
+                let name = name(&mut f)?;
+                let target = wanted(f.text())?;
+                let directory = self.parent(node)?;
+                rustix::fs::symlinkat(os(target), &directory, os(name))?;
+                return self.found(&directory, node, name);
+            }
+            Opcode::MakeNode => {
+                let mode = wanted(f.word())?;
+                (f.word(), f.word(), f.word());
+                let (name, directory) = (name(&mut f)?, self.parent(node)?);
+                let kind = FileType::from_raw_mode(mode);
+                // Devices would be the host's.
+                if !matches!(kind, FileType::RegularFile | FileType::Fifo | FileType::Socket) {
+                    return Err(Errno::PERM);
+                }
+                let mode = Mode::from_raw_mode(mode & 0o7777);
+                rustix::fs::mknodat(&directory, os(name), kind, mode, 0)?;
+                return self.found(&directory, node, name);
+            }
+            Opcode::MakeDirectory => {
+                let mode = wanted(f.word())?;
+                f.word();
+                let (name, directory) = (name(&mut f)?, self.parent(node)?);
+                rustix::fs::mkdirat(&directory, os(name), Mode::from_raw_mode(mode & 0o7777))?;
+                return self.found(&directory, node, name);
+            }
+            Opcode::Unlink | Opcode::RemoveDirectory => {
+                let (name, directory) = (name(&mut f)?, self.parent(node)?);
+                let whole = opcode == Opcode::RemoveDirectory;
+                let flags = if whole { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+                rustix::fs::unlinkat(&directory, os(name), flags)?;
+                self.nodes.remove(node, name);
+            }
+            Opcode::Rename | Opcode::Rename2 => {
+                let to = wanted(f.long())?;
+                let mut flags = 0;
+                if opcode == Opcode::Rename2 {
+                    flags = wanted(f.word())?;
+                    f.word();
+                }
+                let (old, new) = (name(&mut f)?, name(&mut f)?);
+                self.rename(node, old, to, new, RenameFlags::from_bits_retain(flags))?;
+            }
+            Opcode::Link => {
+                let from = self.named(wanted(f.long())?)?;
+                let (name, directory) = (name(&mut f)?, self.parent(node)?);
+                // By its name in /proc: a descriptor as such may be linked only with a capability.
+                let path = Files::through(&from);
+                let cwd = rustix::fs::CWD;
+                rustix::fs::linkat(cwd, &path, &directory, os(name), AtFlags::SYMLINK_FOLLOW)?;
+                return self.found(&directory, node, name);
+            }
+            Opcode::Open => {
+                let flags = wanted(f.word())?;
+                let named = self.named(node)?;
+                let file = reopen(&named, flags)?;
+                let handle = self.keep(Handle::File { file, node })?;
+                body.long(handle).word(0).word(0);
+            }
+            Opcode::Create => return self.create(node, &mut f),
+            Opcode::Read => {
+                let (handle, offset) = (wanted(f.long())?, wanted(f.long())?);
+                let size = (wanted(f.word())? as usize).min(MOST_DATA);
+                let file = self.file(handle)?;
+                body.0.resize(size, 0);
+                let mut filled = 0;
+                while filled < size {
+                    match rustix::io::pread(file, &mut body.0[filled..], offset + filled as u64) {
+                        Ok(0) => break,
+                        Ok(count) => filled += count,
+                        Err(Errno::INTR) => {}
+                        Err(_) if filled > 0 => break,
+                        Err(errno) => return Err(errno),
+                    }
+                }
+                body.0.truncate(filled);
+            }
+            Opcode::Write => {
+                let (handle, offset) = (wanted(f.long())?, wanted(f.long())?);
+                let size = wanted(f.word())? as usize;
+                let (_, _, _, _) = (f.word(), f.long(), f.word(), f.word());
+                let data = wanted(f.0.get(..size))?;
+                let written = rustix::io::pwrite(self.file(handle)?, data, offset)?;
+                body.word(written as u32).word(0);
+            }
+            Opcode::StatFs => {
+                let fd = self.named(node).or_else(|_| self.named(ROOT))?;
+                let found = rustix::fs::fstatvfs(&fd)?;
+                body.long(found.f_blocks).long(found.f_bfree).long(found.f_bavail);
+                body.long(found.f_files).long(found.f_ffree).word(found.f_bsize as u32);
+                body.word(255).word(found.f_frsize as u32).zeroes(28);
+            }
+            Opcode::Release | Opcode::ReleaseDirectory => {
+                self.handles.remove(&wanted(f.long())?);
+            }
+            Opcode::Flush => {}
+            Opcode::Sync => {
+                let (handle, flags) = (wanted(f.long())?, wanted(f.word())?);
+                let file = self.file(handle)?;
+                if flags & 1 != 0 {
+                    rustix::fs::fdatasync(file)?;
+                } else {
+                    rustix::fs::fsync(file)?;
+                }
+            }
+            Opcode::SyncDirectory => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let path = Files::through(&self.named(node)?);
+                rustix::fs::fsync(rustix::fs::open(path, flags, Mode::empty())?)?;
+            }
+            Opcode::OpenDirectory => {
+                let handle = self.keep(Handle::Directory(None))?;
+                // FOPEN_CACHE_DIR is not asked for: others change directories too.
+                body.long(handle).word(0).word(0);
+            }
+            Opcode::ReadDirectory | Opcode::ReadDirectoryPlus => {
+                return self.list(node, &mut f, opcode == Opcode::ReadDirectoryPlus);
+            }
+            Opcode::Access => {
+                let mask = wanted(f.word())?;
+                let access = Access::from_bits_truncate(mask & 7);
+                // F_OK is granted with the node itself.
+                let path = Files::through(&self.named(node)?);
+                rustix::fs::accessat(rustix::fs::CWD, &path, access, AtFlags::EACCESS)?;
+            }
+            Opcode::Allocate => {
+                let (handle, offset) = (wanted(f.long())?, wanted(f.long())?);
+                let (length, mode) = (wanted(f.long())?, wanted(f.word())?);
+                let mode = FallocateFlags::from_bits_retain(mode);
+                rustix::fs::fallocate(self.file(handle)?, mode, offset, length)?;
+            }
+            Opcode::Seek => {
+                let (handle, offset) = (wanted(f.long())?, wanted(f.long())?);
+                let to = match wanted(f.word())? {
+                    SEEK_DATA => SeekFrom::Data(offset),
+                    SEEK_HOLE => SeekFrom::Hole(offset),
+                    _ => return Err(Errno::INVAL),
+                };
+                body.long(rustix::fs::seek(self.file(handle)?, to)?);
+            }
+            Opcode::CopyRange => {
+                let (from, mut read) = (wanted(f.long())?, wanted(f.long())?);
+                let (_, to, mut write) = (f.long(), wanted(f.long())?, wanted(f.long())?);
+                // Bounded: everything else waits for it.
+                let length = wanted(f.long())?.min(16 << 20) as usize;
+                let (from, to) = (self.file(from)?, self.file(to)?);
+                let (read, write) = (Some(&mut read), Some(&mut write));
+                let copied = rustix::fs::copy_file_range(from, read, to, write, length)?;
+                body.word(copied as u32).word(0);
+            }
+            Opcode::Destroy => self.handles.clear(),
+            Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt => {}
+        }
+        Ok(body)
+    }
+
+    /// `struct fuse_attr_out`.
+    fn attribute_reply(&mut self, node: u64, found: &rustix::fs::Statx) -> Body {
+        let mut body = Body::default();
+        body.long(self.believed(node, found)).word(0).word(0);
+        self.attributes(&mut body, found);
+        body
+    }
+
+    fn set_attributes(&mut self, node: u64, f: &mut Fields<'_>) -> Result<Body> {
+        let valid = wanted(f.word())?;
+        f.word();
+        let (handle, size) = (wanted(f.long())?, wanted(f.long())?);
+        f.long();
+        let (atime, mtime, _) = (wanted(f.long())?, wanted(f.long())?, f.long());
+        let (atime_ns, mtime_ns, _) = (wanted(f.word())?, wanted(f.word())?, f.word());
+        let (mode, _) = (wanted(f.word())?, f.word());
+        let (user, group) = (wanted(f.word())?, wanted(f.word())?);
+        let file = (valid & set::HANDLE != 0).then(|| self.file(handle).ok()).flatten();
+        let file = file.or_else(|| self.any_handle(node));
+        // By what it is called, or for a file without a name by what is open.
+        let path = match (self.named(node), file) {
+            (Ok(fd), _) => (Files::through(&fd), Some(fd)),
+            (Err(_), Some(file)) => (Files::through(file), None),
+            (Err(errno), None) => return Err(errno),
+        };
+        let (path, _held) = path;
+        let cwd = rustix::fs::CWD;
+        if valid & (set::USER | set::GROUP) != 0 {
+            let user = (valid & set::USER != 0).then(|| Uid::from_raw(user));
+            let group = (valid & set::GROUP != 0).then(|| Gid::from_raw(group));
+            rustix::fs::chownat(cwd, &path, user, group, AtFlags::empty())?;
+        }
+        if valid & set::MODE != 0 {
+            let mode = Mode::from_raw_mode(mode & 0o7777);
+            rustix::fs::chmodat(cwd, &path, mode, AtFlags::empty())?;
+        }
+        if valid & set::SIZE != 0 {
+            match file {
+                Some(file) if valid & set::HANDLE != 0 => rustix::fs::ftruncate(file, size)?,
+                _ => {
+                    let named = self.named(node)?;
+                    let file = reopen(&named, OFlags::WRONLY.bits())?;
+                    rustix::fs::ftruncate(&file, size)?;
+                }
+            }
+        }
+        if valid & (set::ATIME | set::MTIME | set::ATIME_NOW | set::MTIME_NOW) != 0 {
+            let time = |given: u32, now: u32, seconds: u64, nanoseconds: u32| Timespec {
+                tv_sec: seconds as i64,
+                tv_nsec: match (valid & now != 0, valid & given != 0) {
+                    (true, _) => rustix::fs::UTIME_NOW,
+                    (_, true) => i64::from(nanoseconds),
+                    _ => rustix::fs::UTIME_OMIT,
+                },
+            };
+            let times = Timestamps {
+                last_access: time(set::ATIME, set::ATIME_NOW, atime, atime_ns),
+                last_modification: time(set::MTIME, set::MTIME_NOW, mtime, mtime_ns),
+            };
+            rustix::fs::utimensat(cwd, &path, &times, AtFlags::empty())?;
+        }
+        let found = self.state(node)?;
+        Ok(self.attribute_reply(node, &found))
+    }
+
+    fn rename(
+        &mut self,
+        from: u64,
+        old: &[u8],
+        to: u64,
+        new: &[u8],
+        flags: RenameFlags,
+    ) -> Result<()> {
+        if !self.nodes.known(to) {
+            return Err(Errno::STALE);
+        }
+        let (source, target) = (self.parent(from)?, self.parent(to)?);
+        rustix::fs::renameat_with(&source, os(old), &target, os(new), flags)?;
+        if flags.contains(RenameFlags::EXCHANGE) {
+            self.nodes.exchange((from, old), (to, new));
+        } else {
+            self.nodes.rename((from, old), (to, new));
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, parent: u64, f: &mut Fields<'_>) -> Result<Body> {
+        let (flags, mode) = (wanted(f.word())?, wanted(f.word())?);
+        (f.word(), f.word());
+        let (name, directory) = (name(f)?, self.parent(parent)?);
+        let exclusive = flags & OFlags::EXCL.bits();
+        let flags = OFlags::from_bits_retain(flags & OPEN_FLAGS | exclusive)
+            | OFlags::CREATE
+            | OFlags::NOFOLLOW
+            | OFlags::NONBLOCK
+            | OFlags::NOCTTY
+            | OFlags::CLOEXEC;
+        // What is there may be no regular file: it must not even be opened.
+        match stat_at(&directory, name) {
+            Ok(found) if FileType::from_raw_mode(found.stx_mode.into()) != FileType::RegularFile => {
+                return Err(Errno::OPNOTSUPP);
+            }
+            Ok(_) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let file = rustix::fs::openat(&directory, os(name), flags, mode)?;
+        let found = stat(&file)?;
+        if FileType::from_raw_mode(found.stx_mode.into()) != FileType::RegularFile {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let mut body = Body::default();
+        let node = self.entry(&mut body, parent, name, &found)?;
+        let handle = self.keep(Handle::File { file, node })?;
+        body.long(handle).word(0).word(0);
+        Ok(body)
+    }
+
+    fn list(&mut self, node: u64, f: &mut Fields<'_>, plus: bool) -> Result<Body> {
+        let (handle, offset) = (wanted(f.long())?, wanted(f.long())?);
+        let size = (wanted(f.word())? as usize).min(MOST_LISTED);
+        let named = self.named(node)?;
+        let known = match self.handles.get_mut(&handle) {
+            Some(Handle::Directory(known)) => known.take(),
+            _ => return Err(Errno::BADF),
+        };
+        let entries = match known {
+            Some(entries) if offset > 0 => entries,
+            // From the beginning, or again from it (rewinddir(3)).
+            _ if self.opaque(node, &stat(&named)?)? => Vec::new(),
+            _ => read_directory(&named)?,
+        };
+        let mut body = Body::default();
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        for (at, entry) in entries.iter().enumerate().skip(from) {
+            let length = (24 + entry.name.len()).next_multiple_of(8) + if plus { 128 } else { 0 };
+            if body.0.len() + length > size {
+                break;
+            }
+            let dots = entry.name == b"." || entry.name == b"..";
+            if plus {
+                let found = if dots { Err(Errno::NOENT) } else { stat_at(&named, &entry.name) };
+                match found {
+                    Ok(found) => {
+                        self.entry(&mut body, node, &entry.name, &found)?;
+                    }
+                    // Without a node: the guest asks when it wants to know.
+                    Err(_) => {
+                        body.zeroes(128);
+                    }
+                }
+            }
+            body.long(entry.inode.max(1)).long(at as u64 + 1);
+            body.word(entry.name.len() as u32).word(entry.kind);
+            body.0.extend(&entry.name);
+            let odd = body.0.len() % 8;
+            body.zeroes(if odd == 0 { 0 } else { 8 - odd });
+        }
+        if let Some(Handle::Directory(known)) = self.handles.get_mut(&handle) {
+            *known = Some(entries);
+        }
+        Ok(body)
+    }
+}
+
+fn init(f: &mut Fields<'_>) -> Result<Body> {
+    let (major, minor) = (wanted(f.word())?, wanted(f.word())?);
+    let (ahead, flags) = (wanted(f.word())?, wanted(f.word())?);
+    if major != MAJOR || minor < MINOR {
+        return Err(Errno::PROTO);
+    }
+    let mut body = Body::default();
+    body.word(MAJOR).word(MINOR).word(ahead.min(MOST_DATA as u32)).word(flags & INIT_FLAGS);
+    body.short(64).short(48).word(MOST_DATA as u32).word(1);
+    body.short((MOST_DATA / 4096) as u16).short(0).zeroes(32);
+    Ok(body)
+}
+
+/// Opens what a descriptor names, if it is a regular file: anything else could do something by being opened, or wait.
+fn reopen(named: &OwnedFd, flags: u32) -> Result<OwnedFd> {
+    let kind = FileType::from_raw_mode(stat(named)?.stx_mode.into());
+    if kind != FileType::RegularFile {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let flags = OFlags::from_bits_retain(flags & OPEN_FLAGS) | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::open(Files::through(named), flags, Mode::empty())
+}
+
+fn read_directory(named: &OwnedFd) -> Result<Vec<Entry>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(Files::through(named), flags, Mode::empty())?;
+    let mut entries = Vec::new();
+    for entry in rustix::fs::Dir::read_from(&directory)? {
+        let entry = entry?;
+        let kind = match entry.file_type() {
+            FileType::Fifo => 1,
+            FileType::CharacterDevice => 2,
+            FileType::Directory => 4,
+            FileType::BlockDevice => 6,
+            FileType::RegularFile => 8,
+            FileType::Symlink => 10,
+            FileType::Socket => 12,
+            FileType::Unknown => 0,
+        };
+        let name = entry.file_name().to_bytes().to_vec();
+        entries.push(Entry { name, inode: entry.ino(), kind });
+    }
+    Ok(entries)
+}

@@ -1,0 +1,116 @@
+//! One end of the stream: never waits, keeps what cannot be sent yet.
+
+use crate::wire::{Broken, Framer, Message};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// How much is read at once.
+const READ: usize = 256 * 1024;
+
+/// Why there is no more stream.
+#[derive(Debug)]
+pub enum Over {
+    /// The other end is gone.
+    Closed,
+    /// It failed.
+    Failed(Errno),
+    /// The other end does not keep to the protocol.
+    Broken(Broken),
+}
+
+/// An end of the stream. The descriptor must not wait (`O_NONBLOCK`).
+#[derive(Debug)]
+pub struct Stream {
+    fd: OwnedFd,
+    framer: Framer,
+    out: VecDeque<Vec<u8>>,
+    /// Bytes of the first of `out` that are sent already.
+    sent: usize,
+    waiting: usize,
+    buffer: Vec<u8>,
+}
+
+impl Stream {
+    /// An end.
+    pub fn new(fd: OwnedFd) -> Stream {
+        Stream {
+            fd,
+            framer: Framer::default(),
+            out: VecDeque::new(),
+            sent: 0,
+            waiting: 0,
+            buffer: vec![0; READ],
+        }
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Sends a message, as much of it as goes now.
+    ///
+    /// # Errors
+    /// [`Over`].
+    pub fn send(&mut self, channel: u32, message: &impl Message) -> Result<(), Over> {
+        let bytes = message.encode(channel);
+        self.waiting += bytes.len();
+        self.out.push_back(bytes);
+        self.flush()
+    }
+
+    /// Sends what waits, as far as it goes.
+    ///
+    /// # Errors
+    /// [`Over`].
+    pub fn flush(&mut self) -> Result<(), Over> {
+        while let Some(first) = self.out.front() {
+            match rustix::io::write(&self.fd, &first[self.sent..]) {
+                Ok(count) => {
+                    self.sent += count;
+                    self.waiting -= count;
+                    if self.sent == first.len() {
+                        self.out.pop_front();
+                        self.sent = 0;
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(Errno::PIPE) => return Err(Over::Closed),
+                Err(errno) => return Err(Over::Failed(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what came.
+    ///
+    /// # Errors
+    /// [`Over`].
+    pub fn receive(&mut self) -> Result<(), Over> {
+        match rustix::io::read(&self.fd, &mut self.buffer[..]) {
+            Ok(0) => Err(Over::Closed),
+            Ok(count) => {
+                self.framer.add(&self.buffer[..count]);
+                Ok(())
+            }
+            Err(Errno::INTR | Errno::AGAIN) => Ok(()),
+            Err(errno) => Err(Over::Failed(errno)),
+        }
+    }
+
+    /// The next message that came whole.
+    ///
+    /// # Errors
+    /// [`Over::Broken`].
+    pub fn next<M: Message>(&mut self) -> Result<Option<(u32, M)>, Over> {
+        self.framer.next().map_err(Over::Broken)
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
