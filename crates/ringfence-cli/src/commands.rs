@@ -35,7 +35,7 @@ const fn command(
 }
 
 /// All commands of this build.
-pub const COMMANDS: [Command; 31] = [
+pub const COMMANDS: [Command; 32] = [
     command("run", "[OPTIONS] [--] CMD [ARG...]", "Run a command in a sandbox", &POLICY, |a| {
         run::run(a)
     }),
@@ -198,6 +198,16 @@ pub const COMMANDS: [Command; 31] = [
             "Let an agent run its shell commands in a sandbox",
             &[],
             crate::agents::hooks,
+        )
+    },
+    Command {
+        subcommands: &["setup", "status", "clean"],
+        ..command(
+            "vm",
+            "setup|status|clean",
+            "What --tier vm needs: fetch it, look at it, drop saved guests",
+            &PLAIN,
+            crate::vm::vm,
         )
     },
     command("version", "", "Print the version", &PLAIN, |_| {

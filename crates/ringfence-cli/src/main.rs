@@ -28,6 +28,7 @@ mod request;
 mod run;
 mod status;
 mod trust;
+mod vm;
 mod watch;
 mod why;
 
@@ -39,6 +40,9 @@ fn main() -> ExitCode {
     launch::become_warden();
     let mut arguments = std::env::args_os().skip(1);
     let name = arguments.next();
+    if let Some(code) = name.as_ref().and_then(|name| vm::inner(name.to_str()?, &mut arguments)) {
+        return ExitCode::from(code);
+    }
     let result = match name.as_ref().map(|name| name.to_string_lossy()).as_deref() {
         Some("run") => run::run(arguments),
         Some("exec") => exec::exec(arguments),

@@ -26,6 +26,7 @@ pub fn plan(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let policy = request::policy(&request::request(&parsed, command))?;
     let mut facts = Facts::probed();
     crate::libraries::find(&policy, &parsed.rest, &mut facts, &Inputs::new());
+    crate::vm::look(&policy, &mut facts);
     let plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
     let mut out = std::io::stdout().lock();
     let written = if parsed.has("json") {
@@ -45,7 +46,10 @@ pub fn plan(arguments: Vec<OsString>) -> Result<u8, Fault> {
 
 fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
     let (user, group) = plan.user;
-    writeln!(out, "tier          {} (user {user}, group {group})", plan.tier.name())?;
+    writeln!(out, "tier          {} (user {user}, group {group})", plan.tier_name())?;
+    if let Some(machine) = &plan.machine {
+        writeln!(out, "machine       {}", text::machine(machine))?;
+    }
     writeln!(out, "profiles      {}", plan.profiles.join(", "))?;
     writeln!(out, "namespaces    {}", list(&plan.namespaces))?;
     writeln!(out, "network       {}", network(plan.network))?;

@@ -173,7 +173,7 @@ impl Record {
             name: self.name.clone(),
             argv: self.argv.clone(),
             cwd: plan.workdir.clone(),
-            tier: plan.tier.name(),
+            tier: plan.tier_name(),
             record: self.record,
         };
         *self.workdir.borrow_mut() = plan.workdir.clone();

@@ -106,6 +106,8 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     trace.mark("policy");
     let mut facts = Facts::quick(limits_wanted(&policy));
     crate::libraries::find(&policy, &order.argv, &mut facts, &inputs);
+    crate::vm::look(&policy, &mut facts);
+    let guest = crate::vm::start(&mut policy, &facts)?;
     trace.mark("facts");
     let ask = crate::monitor::patience(parsed)?;
     order.filter = record.listen(crate::monitor::filter(&policy, parsed.has("monitor"), ask)?);
@@ -113,12 +115,18 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         bus.show(&mut policy).map_err(Fault::usage)?;
     }
     let mut plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
+    if let Some(guest) = &guest {
+        inputs.fleeting("a virtual machine runs beside it");
+        order.argv = guest.command(&plan, &order.argv);
+        order.place = None;
+    }
     let dry_run = parsed.has("dry-run");
     let layers = crate::overlay::begin(&mut plan, &order.session_name(), dry_run)?;
     trace.mark("plan");
     announce(&plan);
     let started = |plan: &Plan| {
         bus.iter().for_each(Bus::hide);
+        guest.iter().for_each(crate::vm::Guest::hide);
         status.started(&order.session_name(), plan);
     };
     record.prepare(&plan);
@@ -134,6 +142,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         }
         other => other,
     };
+    let result = result.map_err(|error| crate::vm::explain(guest.as_ref(), error));
     let code = conclude(result, &plan, &order, &status, &record);
     hooks.end();
     let code = code?;

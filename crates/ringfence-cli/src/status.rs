@@ -35,7 +35,7 @@ impl Status {
 
     /// The command executes.
     pub fn started(&self, session: &str, plan: &Plan) {
-        let tier = plan.tier.name();
+        let tier = plan.tier_name();
         self.line(json!({"schema": 1, "event": "started", "session": session, "tier": tier}));
     }
 

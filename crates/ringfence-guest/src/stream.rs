@@ -44,6 +44,11 @@ impl Stream {
         }
     }
 
+    /// Its descriptor.
+    pub fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
     /// Bytes that wait to be sent.
     pub fn waiting(&self) -> usize {
         self.waiting

@@ -166,6 +166,18 @@ pub struct Facts {
     /// The command's libraries, where only they are to be seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub libraries: Option<Libraries>,
+    /// What the vm tier has to work with, or what it lacks; looked at where that tier is wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Result<MachineFacts, String>>,
+}
+
+/// What a virtual machine would be made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MachineFacts {
+    /// The guest kernel's release.
+    pub kernel: String,
+    /// What executes a guest's instructions here.
+    pub accelerator: crate::vm::accel::Accelerator,
 }
 
 impl Facts {
@@ -193,6 +205,7 @@ impl Facts {
             terminal: (0..3).find_map(sys::fd::terminal_name),
             temporary: crate::state::temporary(),
             libraries: None,
+            machine: None,
         }
     }
 

@@ -23,6 +23,7 @@ pub mod state;
 pub mod supervise;
 pub mod text;
 pub mod trace;
+pub mod vm;
 
 mod cgroup;
 mod descendants;

@@ -417,6 +417,9 @@ pub struct Plan {
     /// Ports that the host may connect in to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub publish: Vec<Publish>,
+    /// The machine around it (vm tier): the rest of the plan is the sandbox of its bridge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<crate::vm::Shape>,
     /// Where the command starts.
     pub workdir: PathBuf,
     /// Accepted weaknesses.
@@ -433,6 +436,11 @@ impl Plan {
             MountOp::Overlay { directory, .. } => Some((step.path.as_path(), directory)),
             _ => None,
         })
+    }
+
+    /// The word users know the tier by.
+    pub fn tier_name(&self) -> &'static str {
+        if self.machine.is_some() { "vm" } else { self.tier.name() }
     }
 
     /// Says where the layers are: `DIRECTORY/0`, `DIRECTORY/1`, … A plan does not know the

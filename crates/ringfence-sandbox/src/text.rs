@@ -32,3 +32,15 @@ pub fn layer(layer: Layer) -> &'static str {
         Layer::Metadata => "metadata",
     }
 }
+
+/// What a machine is like.
+pub fn machine(shape: &crate::vm::Shape) -> String {
+    let mut words = vec![
+        format!("{} MiB of memory", shape.memory >> 20),
+        format!("Linux {}", shape.kernel),
+        format!("executed by {}", shape.accelerator.name()),
+    ];
+    words.extend(shape.processes.map(|count| format!("{count} processes")));
+    words.extend(shape.cpus.map(|cpus| format!("{} processors", f64::from(cpus) / 1000.0)));
+    words.join(", ")
+}

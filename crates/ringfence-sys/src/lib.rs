@@ -15,6 +15,7 @@ pub mod file;
 pub mod guest;
 pub mod identity;
 pub mod image;
+pub mod kvm;
 pub mod landlock;
 pub mod limit;
 pub mod listener;

@@ -176,3 +176,26 @@ pub fn pidfd(pid: i32) -> Result<OwnedFd> {
     // SAFETY: takes numbers only.
     unsafe { sys!(pidfd_open, pid, 0) }.map(owned)
 }
+
+/// Starts a program that is killed when the calling thread ends, however it ends
+/// (`PR_SET_PDEATHSIG`).
+///
+/// # Errors
+/// As of [`std::process::Command::spawn`].
+pub fn spawn_bound(
+    command: &mut std::process::Command,
+) -> std::io::Result<std::process::Child> {
+    use std::os::unix::process::CommandExt;
+    let parent = std::process::id();
+    let bind = move || {
+        let number = |errno: Errno| std::io::Error::from_raw_os_error(errno.into_raw());
+        // SAFETY: takes numbers only.
+        unsafe { sys!(prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }.map_err(number)?;
+        // SAFETY: takes nothing.
+        let now = unsafe { sys!(getppid) }.map_err(number)?;
+        // It ended before it was bound to.
+        if now as u32 == parent { Ok(()) } else { Err(number(Errno::ESRCH)) }
+    };
+    // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
+    unsafe { command.pre_exec(bind) }.spawn()
+}

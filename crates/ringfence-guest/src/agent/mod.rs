@@ -19,6 +19,7 @@ use network::Network;
 use ringfence_sys::fd::{Ready, Watched};
 use ringfence_sys::process::{self, Forked};
 use ringfence_sys::signal::{self, SignalSet};
+use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -39,10 +40,7 @@ pub fn live() -> Result<(), String> {
     signal::set_mask(signals).map_err(|errno| format!("sigprocmask: {errno:?}"))?;
     let signals = signal::descriptor(signals).map_err(|errno| format!("signalfd: {errno:?}"))?;
     let port = boot::port()?;
-    // Waits until somebody listens: here is where a template stands still.
-    ringfence_sys::fd::write_all(port.as_fd(), &ToHost::Hello(VERSION).encode(0))
-        .map_err(|errno| format!("hello: {errno:?}"))?;
-    ringfence_sys::fd::never_wait(port.as_fd()).map_err(|errno| format!("fcntl: {errno:?}"))?;
+    greet(&port)?;
     let mut agent = Agent {
         stream: Stream::new(port),
         signals,
@@ -59,12 +57,22 @@ pub fn live() -> Result<(), String> {
     };
     loop {
         match agent.turn() {
-            Ok(true) => {}
-            Ok(false) => return Ok(()),
+            Ok(()) => {}
+            // Who made the template has heard the greeting, and is gone.
+            Err(Over::Closed) if agent.fuse.is_none() => greet(agent.stream.fd())?,
             Err(Over::Closed) => return Ok(()),
             Err(over) => return Err(format!("the host: {over:?}")),
         }
     }
+}
+
+/// Says hello. A write waits until somebody listens: here is where a template stands still.
+fn greet(port: &OwnedFd) -> Result<(), String> {
+    let failed = |errno| format!("the port to the host: {errno:?}");
+    let flags = rustix::fs::fcntl_getfl(port).unwrap_or(OFlags::empty());
+    let _ = rustix::fs::fcntl_setfl(port, flags - OFlags::NONBLOCK);
+    ringfence_sys::fd::write_all(port.as_fd(), &ToHost::Hello(VERSION).encode(0)).map_err(failed)?;
+    ringfence_sys::fd::never_wait(port.as_fd()).map_err(failed)
 }
 
 /// A child that does what could wait for the guest's own files.
@@ -104,20 +112,19 @@ enum Whose {
 }
 
 impl Agent {
-    /// Waits once and does what there is to do; false when all is over.
-    fn turn(&mut self) -> Result<bool, Over> {
+    /// Waits once and does what there is to do.
+    fn turn(&mut self) -> Result<(), Over> {
         let (whose, ready) = {
             let (whose, watched) = self.watched();
             let ready = ringfence_sys::fd::poll(&watched, -1);
             (whose, ready.map_err(|_| Over::Closed)?)
         };
         for (whose, ready) in whose.into_iter().zip(ready) {
-            if (ready.read || ready.write) && !self.serve(whose, ready)? {
-                return Ok(false);
+            if ready.read || ready.write {
+                self.serve(whose, ready)?;
             }
         }
-        self.stream.flush()?;
-        Ok(true)
+        self.stream.flush()
     }
 
     fn watched(&self) -> (Vec<Whose>, Vec<Watched<'_>>) {
@@ -152,7 +159,7 @@ impl Agent {
         (whose, watched)
     }
 
-    fn serve(&mut self, whose: Whose, ready: Ready) -> Result<bool, Over> {
+    fn serve(&mut self, whose: Whose, ready: Ready) -> Result<(), Over> {
         match whose {
             Whose::Stream => {
                 self.stream.flush()?;
@@ -163,14 +170,14 @@ impl Agent {
                     self.hear(channel, message)?;
                 }
             }
-            Whose::Signals => return self.children(),
+            Whose::Signals => self.children()?,
             Whose::Fuse => self.request()?,
             Whose::Helper => self.helped()?,
             Whose::Command(channel, at) => self.command(channel, at)?,
             Whose::Listener(at) => self.accept(at)?,
             Whose::Connection(channel) => self.connection(channel, ready.read)?,
         }
-        Ok(true)
+        Ok(())
     }
 
     /// A request of the kernel's for a file.
@@ -363,12 +370,12 @@ impl Agent {
     }
 
     /// Children ended or stopped.
-    fn children(&mut self) -> Result<bool, Over> {
+    fn children(&mut self) -> Result<(), Over> {
         while signal::take(self.signals.as_fd()).is_ok() {}
         loop {
             match process::wait_any(false) {
                 Ok(Some((pid, change))) => self.changed(pid, change)?,
-                Ok(None) => return Ok(true),
+                Ok(None) => return Ok(()),
                 Err(_) => break,
             }
         }
@@ -376,7 +383,7 @@ impl Agent {
         if self.stopping && self.helper.is_none() {
             self.written_back()?;
         }
-        Ok(true)
+        Ok(())
     }
 
     fn changed(&mut self, pid: i32, change: process::Change) -> Result<(), Over> {

@@ -121,6 +121,10 @@ impl<'a> Bridge<'a> {
     }
 
     fn live(&mut self) -> End {
+        // Before it says hello: a clone may be past that.
+        if let Err(over) = self.begin() {
+            return End::Failed(125, format!("the virtual machine does not answer: {over:?}"));
+        }
         loop {
             match self.turn() {
                 Ok(()) => {}
@@ -223,7 +227,7 @@ impl<'a> Bridge<'a> {
 
     fn hear(&mut self, channel: u32, message: ToHost) -> Result<(), Over> {
         match message {
-            ToHost::Hello(VERSION) => return self.begin(),
+            ToHost::Hello(VERSION) => {}
             ToHost::Hello(other) => {
                 let why = format!(
                     "the guest's agent speaks version {other} and this ringfence {VERSION}; \
@@ -267,12 +271,8 @@ impl<'a> Bridge<'a> {
         Ok(())
     }
 
-    /// The guest is there: makes it this session's, and gives it the command.
+    /// Makes the guest this session's, and gives it the command.
     fn begin(&mut self) -> Result<(), Over> {
-        if !self.commands.is_empty() {
-            // A guest begins once.
-            return Err(Over::Broken(crate::wire::Broken::Kind(1)));
-        }
         let mut entropy = vec![0; 64];
         let random = std::fs::File::open("/dev/urandom").and_then(|mut file| {
             file.read_exact(&mut entropy)?;

@@ -253,6 +253,23 @@ impl Files {
         if read_only { BELIEVED_READ_ONLY } else { BELIEVED }
     }
 
+    /// Looks a name up. That it is not in a directory which cannot be changed is worth remembering:
+    /// programs are looked for in many.
+    fn look_up(&mut self, directory: &OwnedFd, parent: u64, name: &[u8]) -> Result<Body> {
+        match self.found(directory, parent, name) {
+            Err(Errno::NOENT) => {
+                let believed = self.believed(parent, &stat(directory)?);
+                if believed != BELIEVED_READ_ONLY {
+                    return Err(Errno::NOENT);
+                }
+                let mut body = Body::default();
+                body.long(0).long(0).long(believed).long(0).word(0).word(0).zeroes(88);
+                Ok(body)
+            }
+            other => other,
+        }
+    }
+
     /// Looks a name up, and answers with it.
     fn found(&mut self, directory: &OwnedFd, parent: u64, name: &[u8]) -> Result<Body> {
         let found = stat_at(directory, name)?;

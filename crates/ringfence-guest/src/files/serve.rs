@@ -19,6 +19,8 @@ const OPEN_FLAGS: u32 = (OFlags::RDWR.bits() | OFlags::WRONLY.bits())
     | OFlags::DSYNC.bits()
     | OFlags::SYNC.bits();
 const GETATTR_HANDLE: u32 = 1;
+/// `FOPEN_KEEP_CACHE`: what was read of the file before is still true.
+const KEEP_CACHE: u32 = 2;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 /// What of a directory's entries fits at most into one reply.
@@ -36,7 +38,7 @@ impl Files {
             Opcode::Init => return init(&mut f),
             Opcode::Lookup => {
                 let directory = self.parent(node)?;
-                return self.found(&directory, node, name(&mut f)?);
+                return self.look_up(&directory, node, name(&mut f)?);
             }
             Opcode::GetAttr => {
                 let flags = wanted(f.word())?;
@@ -110,8 +112,10 @@ impl Files {
                 let flags = wanted(f.word())?;
                 let named = self.named(node)?;
                 let file = reopen(&named, flags)?;
+                let found = stat(&file)?;
+                let constant = self.mount(node, &found).is_ok_and(|mount| mount.read_only);
                 let handle = self.keep(Handle::File { file, node })?;
-                body.long(handle).word(0).word(0);
+                body.long(handle).word(if constant { KEEP_CACHE } else { 0 }).word(0);
             }
             Opcode::Create => return self.create(node, &mut f),
             Opcode::Read => {
@@ -149,7 +153,8 @@ impl Files {
             Opcode::Release | Opcode::ReleaseDirectory => {
                 self.handles.remove(&wanted(f.long())?);
             }
-            Opcode::Flush => {}
+            // What is written is the host's at once: the kernel need not ask again.
+            Opcode::Flush => return Err(Errno::NOSYS),
             Opcode::Sync => {
                 let (handle, flags) = (wanted(f.long())?, wanted(f.word())?);
                 let file = self.file(handle)?;
@@ -161,8 +166,8 @@ impl Files {
             }
             Opcode::SyncDirectory => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let path = Files::through(&self.named(node)?);
-                rustix::fs::fsync(rustix::fs::open(path, flags, Mode::empty())?)?;
+                let named = self.named(node)?;
+                rustix::fs::fsync(rustix::fs::open(Files::through(&named), flags, Mode::empty())?)?;
             }
             Opcode::OpenDirectory => {
                 let handle = self.keep(Handle::Directory(None))?;
@@ -176,7 +181,8 @@ impl Files {
                 let mask = wanted(f.word())?;
                 let access = Access::from_bits_truncate(mask & 7);
                 // F_OK is granted with the node itself.
-                let path = Files::through(&self.named(node)?);
+                let named = self.named(node)?;
+                let path = Files::through(&named);
                 rustix::fs::accessat(rustix::fs::CWD, &path, access, AtFlags::EACCESS)?;
             }
             Opcode::Allocate => {

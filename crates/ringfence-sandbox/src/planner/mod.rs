@@ -10,6 +10,7 @@ mod grants;
 mod guards;
 mod libraries;
 mod limits;
+mod machine;
 mod trust;
 mod view;
 
@@ -47,6 +48,12 @@ pub enum PlanError {
         "--libs exact shows what a command needs, and none is named: ringfence plan --libs exact -- CMD"
     )]
     NoCommand,
+    /// The vm tier cannot carry it out, or has not what it needs.
+    #[error("{why}")]
+    Machine {
+        /// The reason and the way out.
+        why: String,
+    },
     /// A part of ringfence that this build does not have.
     #[error("{what} is not available in this build")]
     NotBuilt {
@@ -93,7 +100,12 @@ impl Planning<'_> {
 /// [`PlanError`] names the missing layer or the rule, and what to do.
 pub fn plan(policy: &Policy, facts: &Facts, paths: &dyn PathFacts) -> Result<Plan, PlanError> {
     match (policy.tier, &facts.namespaces) {
-        (TierChoice::Vm, _) => Err(PlanError::NotBuilt { what: "the vm tier".to_owned() }),
+        (TierChoice::Vm, Availability::Yes) => machine::plan(policy, facts, paths),
+        (TierChoice::Vm, Availability::No(reason)) => Err(PlanError::Missing {
+            layer: Layer::Namespaces,
+            what: format!("the vm tier needs namespaces, which cannot be used here: {reason}"),
+            remedy: "see ringfence doctor, or use --tier process".to_owned(),
+        }),
         (TierChoice::Process, _) => plan_tier(Tier::Process, policy, facts, paths),
         (TierChoice::Namespace | TierChoice::Auto, Availability::Yes) => {
             plan_tier(Tier::Namespace, policy, facts, paths)
@@ -207,6 +219,7 @@ fn plan_tier(
         publish: policy.network.publish.clone(),
         capture: if tier == Tier::Namespace { ringfence_net::Capture::of(policy) } else { None },
         workdir: policy.workdir.clone(),
+        machine: None,
         degraded: planning.degraded,
         warnings: policy.warnings.clone(),
     })

@@ -83,6 +83,7 @@ pub fn host() -> Host {
         terminal: None,
         temporary: PathBuf::from("/tmp"),
         libraries: None,
+        machine: None,
     };
     let home = PathBuf::from("/home/u");
     Host { files, facts, request: Request::default(), home }

@@ -1,0 +1,159 @@
+//! The vm tier: `ringfence vm`, machines for `run`, and the programs at both ends of a guest's stream.
+
+use crate::error::Fault;
+use crate::help;
+use crate::options::{PLAIN, parse};
+use ringfence_guest::bridge::{self, End, Settings};
+use ringfence_policy::{NetworkMode, Policy, TierChoice};
+use ringfence_sandbox::facts::MachineFacts;
+use ringfence_sandbox::plan::Plan;
+use ringfence_sandbox::vm::{self, Assets, Machine};
+use ringfence_sandbox::{Facts, LaunchError};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// What a guest's first process is called with.
+pub const AGENT: &str = "guest-agent";
+/// Stands in the sandbox for the command.
+const BRIDGE: &str = "guest-bridge";
+/// Stands in the sandbox for one more command.
+const EXEC: &str = "guest-exec";
+
+/// The programs that only ringfence itself starts.
+pub fn inner(name: &str, arguments: &mut dyn Iterator<Item = OsString>) -> Option<u8> {
+    match name {
+        AGENT if std::process::id() == 1 => {
+            if let Err(why) = ringfence_guest::agent::live() {
+                eprintln!("ringfence: {why}");
+            }
+            // The kernel ends with its first process, and the machine with the kernel.
+            Some(0)
+        }
+        BRIDGE => {
+            let settings = Settings::of(arguments)?;
+            Some(end(bridge::run(&settings)))
+        }
+        EXEC => Some(end(bridge::exec(arguments.map(OsString::into_vec).collect()))),
+        _ => None,
+    }
+}
+
+/// Ends as the guest's command did.
+fn end(end: End) -> u8 {
+    match end {
+        End::Code(code) => code,
+        End::Signal(signal) => {
+            ringfence_sys::signal::raise_default(signal.into());
+            signal.saturating_add(128)
+        }
+        End::Failed(code, why) => {
+            eprintln!("ringfence: {why}");
+            code
+        }
+    }
+}
+
+fn home() -> PathBuf {
+    std::env::home_dir().filter(|home| home.is_absolute()).unwrap_or_else(|| PathBuf::from("/"))
+}
+
+/// What the vm tier of a policy has to work with: facts for the planner.
+pub fn look(policy: &Policy, facts: &mut Facts) {
+    if policy.tier == TierChoice::Vm {
+        facts.machine = Some(Assets::find(&home()).map(|assets| MachineFacts {
+            kernel: assets.kernel.release,
+            accelerator: vm::accel::known(&vm::assets::cache(&home())),
+        }));
+    }
+}
+
+/// A machine for a run, and what stands in the sandbox for the command.
+pub struct Guest {
+    machine: Machine,
+    program: PathBuf,
+}
+
+/// Starts the machine that a policy asks for.
+///
+/// # Errors
+/// What is missing, or QEMU's reason.
+pub fn start(policy: &mut Policy, facts: &Facts) -> Result<Option<Guest>, Fault> {
+    if policy.tier != TierChoice::Vm {
+        return Ok(None);
+    }
+    // Refusals first: they cost nothing.
+    let plan = ringfence_sandbox::planner::plan(policy, facts, &ringfence_sandbox::facts::HostPaths)
+        .map_err(Fault::of)?;
+    let shape = plan.machine.as_ref().ok_or_else(|| Fault::usage("the plan has no machine"))?;
+    let assets = Assets::find(&home()).map_err(Fault::usage)?;
+    let machine = Machine::start(&assets, shape, &home()).map_err(Fault::usage)?;
+    let program = vm::show::program(policy).map_err(Fault::usage)?;
+    machine.show(policy);
+    Ok(Some(Guest { machine, program }))
+}
+
+impl Guest {
+    /// The sandbox's own command: the bridge.
+    pub fn command(&self, plan: &Plan, argv: &[OsString]) -> Vec<OsString> {
+        let settings = Settings {
+            socket: self.machine.socket().to_owned(),
+            network: plan.network == NetworkMode::Filtered,
+            loopback: plan.capture.as_ref().map(|own| own.loopback.clone()).unwrap_or_default(),
+            publish: plan.publish.iter().map(|publish| publish.port).collect(),
+            processes: plan.machine.as_ref().and_then(|shape| shape.processes),
+            private: Vec::new(),
+            argv: argv.iter().cloned().map(OsString::into_vec).collect(),
+        };
+        let mut words = vec![self.program.clone().into_os_string(), BRIDGE.into()];
+        words.extend(settings.words());
+        words
+    }
+
+    /// The sandbox has its view.
+    pub fn hide(&self) {
+        self.machine.hide();
+    }
+}
+
+/// Why a run in a machine failed, with what QEMU said.
+pub fn explain(guest: Option<&Guest>, error: LaunchError) -> LaunchError {
+    match guest.and_then(|guest| guest.machine.complaint()) {
+        Some(said) => LaunchError::Setup(format!("{error}; QEMU says: {said}")),
+        None => error,
+    }
+}
+
+/// `ringfence vm setup|status|clean`
+///
+/// # Errors
+/// What is missing, and what to type.
+pub fn vm(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&PLAIN, arguments, true)?;
+    if let Some(done) = help::asked("vm", &parsed) {
+        return done;
+    }
+    let words: Vec<_> = parsed.rest.iter().map(|word| word.to_string_lossy()).collect();
+    match words.iter().map(AsRef::as_ref).collect::<Vec<&str>>()[..] {
+        ["setup"] => {
+            vm::setup::run(&home(), &mut |line| println!("{line}")).map_err(Fault::usage)?;
+            status()
+        }
+        ["status"] => status(),
+        ["clean"] => {
+            vm::discard_templates(&home());
+            Ok(0)
+        }
+        _ => Err(Fault::usage("ringfence vm setup, status or clean")),
+    }
+}
+
+fn status() -> Result<u8, Fault> {
+    let assets = Assets::find(&home()).map_err(Fault::usage)?;
+    println!("qemu          {}", assets.qemu.display());
+    println!("guest kernel  {} ({})", assets.kernel.release, assets.kernel.image.display());
+    let (accelerator, why) = vm::accel::find();
+    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+    println!("executed by   {}{why}", accelerator.name());
+    Ok(0)
+}

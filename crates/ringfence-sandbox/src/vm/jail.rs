@@ -1,0 +1,113 @@
+//! QEMU's command line, and the sandbox that it runs in.
+
+use super::Shape;
+use super::accel::Accelerator;
+use super::assets::Assets;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// What QEMU may read besides itself and its libraries.
+const FIRMWARE: [&str; 2] = ["/usr/share/qemu", "/usr/share/seabios"];
+/// Where libraries are.
+const LIBRARIES: [&str; 5] = ["/usr/lib", "/lib", "/lib64", "/usr/lib64", "/etc/ld.so.cache"];
+
+/// What one QEMU is given.
+pub(super) struct Inmate<'a> {
+    pub assets: &'a Assets,
+    pub shape: &'a Shape,
+    /// The guest's memory: a file, the only one that it may write.
+    pub memory: &'a Path,
+    /// The initial file system, when it boots; else it waits for a state.
+    pub boot: Option<&'a Path>,
+    /// The socket that the bridge connects to, listening.
+    pub listener: OwnedFd,
+    /// Its end of the control connection.
+    pub control: OwnedFd,
+    /// Where its complaints go.
+    pub errors: OwnedFd,
+}
+
+/// Starts QEMU in a sandbox of the namespace tier that holds nothing of the user's. It ends when
+/// this process ends.
+///
+/// # Errors
+/// The program cannot be started.
+pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
+    let program = std::env::current_exe()?;
+    let mut command = Command::new(program);
+    command.args(["run", "--tier", "namespace", "--no-record", "--clean-env", "--network", "none"]);
+    command.arg("-p").arg(profile).args(["--workdir", "/tmp"]);
+    command.arg("-w").arg(inmate.memory);
+    let kernel = &inmate.assets.kernel.image;
+    for path in [Some(kernel.as_path()), inmate.boot].into_iter().flatten() {
+        command.arg("-r").arg(path);
+    }
+    if let Some(cpus) = inmate.shape.cpus {
+        command.args(["--cpus", &format!("{}", f64::from(cpus) / 1000.0)]);
+    }
+    if inmate.shape.accelerator == Accelerator::Kvm {
+        command.args(["-w", "/dev/kvm"]);
+    }
+    command.arg("--").arg(&inmate.assets.qemu);
+    arguments(&mut command, &inmate);
+    command.env_clear().env("PATH", "/usr/bin:/bin");
+    for name in ["HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "TMPDIR"] {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command.stdin(Stdio::from(inmate.listener)).stdout(Stdio::from(inmate.control));
+    // Ctrl-C is for the command.
+    command.stderr(Stdio::from(inmate.errors)).process_group(0);
+    ringfence_sys::process::spawn_bound(&mut command)
+}
+
+fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
+    let shape = inmate.shape;
+    let machine = format!("q35,accel={},memory-backend=memory,hpet=off", shape.accelerator.name());
+    let megabytes = shape.memory >> 20;
+    let memory = format!(
+        "memory-backend-file,id=memory,size={megabytes}M,mem-path={},share=on",
+        inmate.memory.display()
+    );
+    let cpu = if shape.accelerator == Accelerator::Kvm { "host" } else { "max" };
+    command.args(["-machine", &machine, "-cpu", cpu, "-smp", "1"]);
+    command.args(["-m", &format!("{megabytes}M"), "-object", &memory]);
+    command.args(["-nodefaults", "-no-user-config", "-display", "none", "-vga", "none"]);
+    command.args(["-nic", "none", "-serial", "none", "-parallel", "none", "-no-reboot"]);
+    command.args(["-chardev", "socket,id=agent,fd=0,server=on,wait=off"]);
+    command.args(["-device", "virtio-serial-pci,id=serial,max_ports=2"]);
+    command.args(["-device", "virtserialport,chardev=agent,nr=1,name=ringfence"]);
+    command.args(["-chardev", "socket,id=control,fd=1", "-mon", "chardev=control,mode=control"]);
+    command.arg("-kernel").arg(&inmate.assets.kernel.image);
+    match inmate.boot {
+        Some(initramfs) => {
+            command.arg("-initrd").arg(initramfs);
+            let words = "quiet loglevel=0 panic=-1 reboot=t random.trust_cpu=on \
+                         rdinit=/init -- guest-agent";
+            command.args(["-append", words]);
+        }
+        None => {
+            command.args(["-incoming", "defer"]);
+        }
+    }
+}
+
+/// The policy of QEMU's sandbox, as a profile: itself, its libraries, its firmware.
+pub(super) fn profile(qemu: &Path) -> String {
+    let mut paths: Vec<PathBuf> = vec![qemu.to_owned()];
+    paths.extend(FIRMWARE.iter().chain(&LIBRARIES).map(PathBuf::from));
+    let quoted = |path: &PathBuf| {
+        let text = path.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
+        format!("\"{text}{}\"", if path == qemu { "" } else { "?" })
+    };
+    let list: Vec<String> = paths.iter().map(quoted).collect();
+    format!(
+        "description = \"A virtual machine's monitor: its own program and firmware.\"\n\
+         [filesystem]\nread = [{}]\n",
+        list.join(", ")
+    )
+}

@@ -1,0 +1,38 @@
+//! What a machine adds to its session's policy, and what runs in the command's place.
+
+use super::Machine;
+use ringfence_policy::{Access, Guarded, PathRule, Policy, Source};
+use std::path::{Path, PathBuf};
+
+fn rule(path: &Path, why: &str) -> PathRule {
+    PathRule {
+        access: Access::Read,
+        path: path.to_owned(),
+        pattern: None,
+        optional: false,
+        guarded: Guarded::Plain,
+        reason: None,
+        source: Source {
+            origin: "built in".to_owned(),
+            key: String::new(),
+            text: why.to_owned(),
+        },
+    }
+}
+
+/// Shows this program to the sandbox: it runs in the command's place, and talks to the guest.
+///
+/// # Errors
+/// It has no name any more.
+pub fn program(policy: &mut Policy) -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+    policy.paths.push(rule(&program, "the virtual machine's bridge"));
+    Ok(program)
+}
+
+impl Machine {
+    /// Shows the machine's socket to the sandbox.
+    pub fn show(&self, policy: &mut Policy) {
+        policy.network.sockets.push(rule(self.socket(), "the virtual machine's socket"));
+    }
+}

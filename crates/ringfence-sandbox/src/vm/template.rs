@@ -1,0 +1,279 @@
+//! A guest that has booted, saved once: every session's machine is a clone of it.
+//!
+//! A clone has a copy of the memory, not the memory itself: a QEMU that was taken over could change
+//! what it has open, and with it all later sessions.
+
+use super::Shape;
+use super::assets::{self, Assets};
+use super::initramfs;
+use super::machine::{Process, make_directory};
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What templates' directories are called; the key follows.
+const PREFIX: &str = "template-";
+/// Changes with the layout of what is saved and with how a guest is started.
+const LAYOUT: u32 = 1;
+/// The unit in which memory is saved.
+const PAGE: usize = 4096;
+/// What is looked at, and copied, at once.
+const PIECE: usize = 1 << 20;
+/// How long a guest may take to boot; an emulated one on a loaded machine is slow.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// The most of the agent's greeting.
+const GREETING: usize = 64;
+
+/// What a template depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key(u64);
+
+impl Key {
+    /// Of this program, QEMU, the kernel and the shape, as they are now.
+    ///
+    /// # Errors
+    /// One of them cannot be looked at.
+    pub fn of(assets: &Assets, shape: &Shape) -> Result<Key, String> {
+        let mut hasher = DefaultHasher::new();
+        LAYOUT.hash(&mut hasher);
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        for path in [&program, &assets.qemu, &assets.kernel.image] {
+            let data = path.metadata().map_err(|error| format!("{}: {error}", path.display()))?;
+            (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec(), data.ctime())
+                .hash(&mut hasher);
+        }
+        assets.kernel.release.hash(&mut hasher);
+        (shape.accelerator.name(), shape.memory).hash(&mut hasher);
+        Ok(Key(hasher.finish()))
+    }
+
+    fn name(&self) -> String {
+        format!("{PREFIX}{:016x}", self.0)
+    }
+}
+
+/// A saved guest.
+#[derive(Debug)]
+pub(super) struct Template {
+    place: PathBuf,
+}
+
+impl Template {
+    /// The template of a key, if there is one.
+    pub fn find(cache: &Path, key: &Key) -> Option<Template> {
+        let place = cache.join(key.name());
+        // The state is written last, and the directory gets its name after that.
+        place.join("state").is_file().then_some(Template { place })
+    }
+
+    /// The devices' state.
+    pub fn state(&self) -> Result<File, String> {
+        let path = self.place.join("state");
+        File::open(&path).map_err(|error| format!("open({}): {error}", path.display()))
+    }
+
+    /// Copies the memory into a machine's.
+    pub fn fill(&self, memory: &File) -> Result<(), String> {
+        let path = self.place.join("memory");
+        let copied = File::open(&path).and_then(|mut from| unpack(&mut from, memory));
+        copied.map_err(|error| format!("cannot copy {}: {error}", path.display()))
+    }
+}
+
+/// Boots a guest, waits until its agent says hello, and saves it.
+///
+/// # Errors
+/// A sentence.
+pub(super) fn make(
+    assets: &Assets,
+    shape: &Shape,
+    cache: &Path,
+    key: &Key,
+) -> Result<Template, String> {
+    make_directory(cache).map_err(|error| format!("mkdir({}): {error}", cache.display()))?;
+    remove_others(cache, key);
+    let new = cache.join(format!("new-{}-{:08x}", std::process::id(), ringfence_sys::identity::random()));
+    make_directory(&new).map_err(|error| format!("mkdir({}): {error}", new.display()))?;
+    let made = boot(assets, shape, cache, &new);
+    let place = cache.join(key.name());
+    let result = made.and_then(|()| match fs::rename(&new, &place) {
+        Ok(()) => Ok(Template { place }),
+        // Another start was first.
+        Err(_) if place.join("state").is_file() => Ok(Template { place }),
+        Err(error) => Err(format!("rename({}): {error}", new.display())),
+    });
+    let _ = fs::remove_dir_all(&new);
+    result
+}
+
+fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), String> {
+    let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+    let initramfs = new.join("initramfs");
+    let program = std::env::current_exe().map_err(failed("this program"))?;
+    initramfs::make(&assets.kernel, &program, &initramfs).map_err(failed("the initial file system"))?;
+    let mut process = Process::spawn(assets, shape, cache, Some(&initramfs))?;
+    let greeted = greet(&process.directory.join("agent"));
+    let mut control = process.connect()?;
+    greeted.map_err(|why| process.explain(format!("the guest does not boot: {why}")))?;
+    let state = File::options()
+        .write(true)
+        .create_new(true)
+        .open(new.join("state.new"))
+        .map_err(failed("the machine's state"))?;
+    let saved = (|| {
+        control.state_only()?;
+        control.pass("state", std::os::fd::AsFd::as_fd(&state))?;
+        control.call("migrate", serde_json::json!({ "uri": "fd:state" }))?;
+        control.migrated()
+    })();
+    saved.map_err(|why| process.explain(why))?;
+    let memory = File::create_new(new.join("memory"))
+        .and_then(|to| pack(&process.memory, shape.memory, BufWriter::new(to)));
+    memory.map_err(failed("cannot save the guest's memory"))?;
+    let _ = fs::remove_file(&initramfs);
+    fs::rename(new.join("state.new"), new.join("state")).map_err(failed("rename(state)"))
+}
+
+/// Waits for the agent's first words, and lets it wait for somebody else.
+fn greet(socket: &Path) -> Result<(), String> {
+    let mut stream = UnixStream::connect(socket).map_err(|error| error.to_string())?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+    match stream.read(&mut [0; GREETING]) {
+        Ok(1..) => Ok(()),
+        Ok(0) => Err("it ended".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(format!("nothing was heard of it within {PATIENCE:?}"))
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Removes templates of other keys: what they depended on has changed, or is of another shape that
+/// boots again when it is wanted again.
+fn remove_others(cache: &Path, key: &Key) {
+    /// Shapes that are kept.
+    const MOST: usize = 4;
+    let entries = cache.read_dir().into_iter().flatten().flatten();
+    let own = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with(PREFIX) && name.to_string_lossy() != key.name()
+    };
+    let time = |entry: &fs::DirEntry| entry.metadata().and_then(|data| data.modified()).ok();
+    let mut others: Vec<fs::DirEntry> = entries.filter(own).collect();
+    others.sort_by_key(|entry| std::cmp::Reverse(time(entry)));
+    for entry in others.into_iter().skip(MOST - 1) {
+        let _ = fs::remove_dir_all(entry.path());
+    }
+}
+
+/// Removes all templates.
+pub fn discard(home: &Path) {
+    for entry in assets::cache(home).read_dir().into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Writes the parts of memory that are not zero: offset, length, bytes, each.
+fn pack(memory: &File, size: u64, mut to: impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; PIECE];
+    let mut at = 0;
+    while at < size {
+        let piece = &mut buffer[..PIECE.min((size - at) as usize)];
+        memory.read_exact_at(piece, at)?;
+        let mut run = 0..0;
+        for page in 0..piece.len().div_ceil(PAGE) {
+            let place = page * PAGE..piece.len().min((page + 1) * PAGE);
+            let used = piece[place.clone()].iter().any(|&byte| byte != 0);
+            match (used, run.is_empty()) {
+                (true, true) => run = place,
+                (true, false) => run.end = place.end,
+                (false, false) => {
+                    write_run(&mut to, at, piece, &run)?;
+                    run = 0..0;
+                }
+                (false, true) => {}
+            }
+        }
+        if !run.is_empty() {
+            write_run(&mut to, at, piece, &run)?;
+        }
+        at += piece.len() as u64;
+    }
+    to.flush()
+}
+
+fn write_run(
+    to: &mut impl Write,
+    at: u64,
+    piece: &[u8],
+    run: &std::ops::Range<usize>,
+) -> io::Result<()> {
+    to.write_all(&(at + run.start as u64).to_le_bytes())?;
+    to.write_all(&(run.len() as u64).to_le_bytes())?;
+    to.write_all(&piece[run.clone()])
+}
+
+/// The opposite of [`pack`], into a file of zeroes.
+fn unpack(from: &mut impl Read, memory: &File) -> io::Result<()> {
+    let mut from = io::BufReader::with_capacity(PIECE, from);
+    let mut buffer = vec![0; PIECE];
+    let mut head = [0; 16];
+    loop {
+        match from.read_exact(&mut head) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            other => other?,
+        }
+        let number = |at: usize| {
+            u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default())
+        };
+        let length = usize::try_from(number(8)).unwrap_or(usize::MAX);
+        let piece = buffer.get_mut(..length).ok_or_else(|| io::Error::other("it is damaged"))?;
+        from.read_exact(piece)?;
+        memory.write_all_at(piece, number(0))?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_as_it_was_and_zeroes_are_not_kept() {
+        let file = || File::from(ringfence_sys::fd::in_memory(b"").expect("a memfd"));
+        let (memory, copy) = (file(), file());
+        let size = 3 * PIECE as u64 + 512;
+        memory.set_len(size).expect("sized");
+        copy.set_len(size).expect("sized");
+        let places = [0, 4095, 4096, 8192, PIECE as u64 - 1, PIECE as u64, 2 * PIECE as u64 + 77, size - 1];
+        for place in places {
+            memory.write_all_at(b"x", place).expect("written");
+        }
+        let mut packed = Vec::new();
+        pack(&memory, size, &mut packed).expect("packed");
+        assert!(packed.len() < 10 * PAGE, "{}", packed.len());
+        unpack(&mut &packed[..], &copy).expect("unpacked");
+        let read = |file: &File| {
+            let mut bytes = vec![0; size as usize];
+            file.read_exact_at(&mut bytes, 0).expect("read");
+            bytes
+        };
+        assert!(read(&memory) == read(&copy));
+    }
+
+    #[test]
+    fn a_damaged_template_is_an_error() {
+        let memory = File::from(ringfence_sys::fd::in_memory(b"").expect("a memfd"));
+        let mut packed = [0_u8; 16];
+        packed[8..].fill(0xff);
+        assert!(unpack(&mut &packed[..], &memory).is_err());
+        let mut cut = [0_u8; 20];
+        cut[8] = 100;
+        assert!(unpack(&mut &cut[..], &memory).is_err());
+    }
+}
