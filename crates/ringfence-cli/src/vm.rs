@@ -83,8 +83,9 @@ pub fn start(policy: &mut Policy, facts: &Facts) -> Result<Option<Guest>, Fault>
         return Ok(None);
     }
     // Refusals first: they cost nothing.
-    let plan = ringfence_sandbox::planner::plan(policy, facts, &ringfence_sandbox::facts::HostPaths)
-        .map_err(Fault::of)?;
+    let plan =
+        ringfence_sandbox::planner::plan(policy, facts, &ringfence_sandbox::facts::HostPaths)
+            .map_err(Fault::of)?;
     let shape = plan.machine.as_ref().ok_or_else(|| Fault::usage("the plan has no machine"))?;
     let assets = Assets::find(&home()).map_err(Fault::usage)?;
     let machine = Machine::start(&assets, shape, &home()).map_err(Fault::usage)?;

@@ -109,8 +109,8 @@ impl Stream {
     ///
     /// # Errors
     /// [`Over::Broken`].
-    pub fn next<M: Message>(&mut self) -> Result<Option<(u32, M)>, Over> {
-        self.framer.next().map_err(Over::Broken)
+    pub fn take<M: Message>(&mut self) -> Result<Option<(u32, M)>, Over> {
+        self.framer.take().map_err(Over::Broken)
     }
 }
 

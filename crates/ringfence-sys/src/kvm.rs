@@ -31,7 +31,8 @@ impl Mapped {
         };
         let null = std::ptr::null::<u8>();
         // SAFETY: asks for a new mapping wherever there is room.
-        let at = unsafe { sys!(mmap, null, size, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) }?;
+        let at =
+            unsafe { sys!(mmap, null, size, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) }?;
         Ok(Mapped(at as *mut u8, size))
     }
 }

@@ -182,9 +182,7 @@ pub fn pidfd(pid: i32) -> Result<OwnedFd> {
 ///
 /// # Errors
 /// As of [`std::process::Command::spawn`].
-pub fn spawn_bound(
-    command: &mut std::process::Command,
-) -> std::io::Result<std::process::Child> {
+pub fn spawn_bound(command: &mut std::process::Command) -> std::io::Result<std::process::Child> {
     use std::os::unix::process::CommandExt;
     let parent = std::process::id();
     let bind = move || {

@@ -13,8 +13,14 @@ use std::path::Path;
 /// The first port of the first virtio-serial device.
 const PORT: &str = "/dev/vport0p1";
 /// Device nodes of the commands': name, major, minor.
-const DEVICES: [(&str, u32, u32); 6] =
-    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+const DEVICES: [(&str, u32, u32); 6] = [
+    ("null", 1, 3),
+    ("zero", 1, 5),
+    ("full", 1, 7),
+    ("random", 1, 8),
+    ("urandom", 1, 9),
+    ("tty", 5, 0),
+];
 const LINKS: [(&str, &str); 5] = [
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
@@ -143,7 +149,8 @@ pub fn view(start: &Start) -> Result<(), String> {
             .map_err(failed("mount(/etc/machine-id)"))?;
     }
     for (path, mode) in &start.private {
-        let at = Path::new("/view").join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)));
+        let at =
+            Path::new("/view").join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)));
         let options = CString::new(format!("mode={mode:o}")).unwrap_or_default();
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         mount("tmpfs", &at, "tmpfs", flags, options.as_c_str())

@@ -71,7 +71,8 @@ fn greet(port: &OwnedFd) -> Result<(), String> {
     let failed = |errno| format!("the port to the host: {errno:?}");
     let flags = rustix::fs::fcntl_getfl(port).unwrap_or(OFlags::empty());
     let _ = rustix::fs::fcntl_setfl(port, flags - OFlags::NONBLOCK);
-    ringfence_sys::fd::write_all(port.as_fd(), &ToHost::Hello(VERSION).encode(0)).map_err(failed)?;
+    ringfence_sys::fd::write_all(port.as_fd(), &ToHost::Hello(VERSION).encode(0))
+        .map_err(failed)?;
     ringfence_sys::fd::never_wait(port.as_fd()).map_err(failed)
 }
 
@@ -166,7 +167,7 @@ impl Agent {
                 if ready.read {
                     self.stream.receive()?;
                 }
-                while let Some((channel, message)) = self.stream.next::<ToGuest>()? {
+                while let Some((channel, message)) = self.stream.take::<ToGuest>()? {
                     self.hear(channel, message)?;
                 }
             }
@@ -326,12 +327,9 @@ impl Agent {
     fn helped(&mut self) -> Result<(), Over> {
         let Some(helper) = &mut self.helper else { return Ok(()) };
         let mut buffer = [0; 512];
-        match rustix::io::read(&helper.errors, &mut buffer[..]) {
-            Ok(count @ 1..) => {
-                helper.said.extend_from_slice(&buffer[..count]);
-                return Ok(());
-            }
-            _ => {}
+        if let Ok(count @ 1..) = rustix::io::read(&helper.errors, &mut buffer[..]) {
+            helper.said.extend_from_slice(&buffer[..count]);
+            return Ok(());
         }
         let Some(helper) = self.helper.take() else { return Ok(()) };
         if self.stopping {

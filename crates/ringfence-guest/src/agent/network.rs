@@ -61,8 +61,8 @@ impl Network {
         let mut buffer = [0; 64];
         let (count, sockets) = socket::receive_with(ours.as_fd(), &mut buffer, true)
             .map_err(|errno| format!("the listeners: {errno:?}"))?;
-        let listeners = Listeners::of_message(&buffer[..count], sockets)
-            .ok_or("the listeners are none")?;
+        let listeners =
+            Listeners::of_message(&buffer[..count], sockets).ok_or("the listeners are none")?;
         let mut network = Network::default();
         for (role, fd) in listeners.sockets {
             fd::never_wait(fd.as_fd()).map_err(|errno| format!("fcntl: {errno:?}"))?;
@@ -78,7 +78,8 @@ impl Network {
     /// What to watch.
     pub fn listeners(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         let room = self.pending.len() < MOST_AWAITED;
-        self.listeners.iter().filter(move |_| room).enumerate().map(|(at, listener)| match listener {
+        self.listeners.iter().filter(move |_| room).enumerate().map(|(at, listener)| match listener
+        {
             Listener::Names(socket) => (at, socket.as_fd()),
             Listener::Connections(_, listener) => (at, listener.as_fd()),
         })

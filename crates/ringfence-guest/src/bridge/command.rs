@@ -63,6 +63,10 @@ pub struct Command {
     /// The terminal that input and output are, and how it was.
     terminal: Option<(OwnedFd, Mode)>,
     error_terminal: bool,
+    /// It executes: before that nobody takes its input.
+    started: bool,
+    /// Signals that came before.
+    early: Vec<ToGuest>,
     waker: Waker,
 }
 
@@ -88,7 +92,8 @@ impl Command {
         waker: Waker,
     ) -> Command {
         let is = |fd: &OwnedFd| fd::is_terminal(fd.as_raw_fd());
-        let both = input.as_ref().is_some_and(is) && streams.as_ref().is_some_and(|(out, _)| is(out));
+        let both =
+            input.as_ref().is_some_and(is) && streams.as_ref().is_some_and(|(out, _)| is(out));
         let terminal = input.as_ref().filter(|_| both).and_then(|input| {
             let mode = terminal::mode(input.as_fd()).ok()?;
             Some((input.try_clone().ok()?, mode))
@@ -103,6 +108,8 @@ impl Command {
             error: None,
             terminal,
             error_terminal,
+            started: false,
+            early: Vec::new(),
             waker,
         };
         command.resume();
@@ -139,7 +146,24 @@ impl Command {
 
     /// What to watch for input.
     pub fn input(&self) -> Option<BorrowedFd<'_>> {
-        self.input.as_ref().filter(|_| self.source.wanted()).map(AsFd::as_fd)
+        self.input.as_ref().filter(|_| self.started && self.source.wanted()).map(AsFd::as_fd)
+    }
+
+    /// It executes; what it is to be told from before.
+    pub fn start(&mut self) -> Vec<ToGuest> {
+        self.started = true;
+        std::mem::take(&mut self.early)
+    }
+
+    /// Whether it can be told something now; else it is told once it executes.
+    pub fn tell(&mut self, message: ToGuest) -> Option<ToGuest> {
+        if self.started {
+            return Some(message);
+        }
+        if self.early.len() < 64 {
+            self.early.push(message);
+        }
+        None
     }
 
     /// Reads input, of which there is some.

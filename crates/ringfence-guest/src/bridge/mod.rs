@@ -133,7 +133,9 @@ impl<'a> Bridge<'a> {
                     let why = match over {
                         Over::Closed => "it ended".to_owned(),
                         Over::Failed(errno) => errno.to_string(),
-                        Over::Broken(broken) => format!("it does not keep to the protocol: {broken}"),
+                        Over::Broken(broken) => {
+                            format!("it does not keep to the protocol: {broken}")
+                        }
                     };
                     self.commands.clear();
                     let why = format!("the virtual machine is gone before its command: {why}");
@@ -195,7 +197,7 @@ impl<'a> Bridge<'a> {
                 if ready.read {
                     self.stream.receive()?;
                 }
-                while let Some((channel, message)) = self.stream.next::<ToHost>()? {
+                while let Some((channel, message)) = self.stream.take::<ToHost>()? {
                     self.hear(channel, message)?;
                     if self.end.is_some() {
                         return Ok(());
@@ -244,7 +246,12 @@ impl<'a> Bridge<'a> {
                     self.stream.send(0, &ToGuest::Files(reply))?;
                 }
             }
-            ToHost::Started => {}
+            ToHost::Started => {
+                let early = self.commands.get_mut(&channel).map(Command::start);
+                for message in early.unwrap_or_default() {
+                    self.stream.send(channel, &message)?;
+                }
+            }
             ToHost::Failed(code, why) => self.finished(channel, &End::Failed(code, why)),
             ToHost::Output(output, bytes) => {
                 let honest =
@@ -284,7 +291,8 @@ impl<'a> Bridge<'a> {
             self.end = Some(End::Failed(125, "cannot read /dev/urandom".to_owned()));
             return Ok(());
         };
-        let machine: String = identity.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut machine: String = identity.iter().map(|byte| format!("{byte:02x}")).collect();
+        machine.push('\n');
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let start = Start {
             clock: now.unwrap_or_default().as_nanos() as u64,
@@ -342,16 +350,15 @@ impl<'a> Bridge<'a> {
             SIGWINCH => self.commands.get(&FIRST).and_then(Command::resized),
             number => Some(ToGuest::Signal(number as u8, !arrived.by_process || number == SIGCONT)),
         };
-        match message {
-            Some(message) if self.commands.contains_key(&FIRST) => {
-                self.stream.send(FIRST, &message)
-            }
-            // Before there is a command, a signal is for us.
-            Some(ToGuest::Signal(number, _)) if number as i32 != SIGCONT => {
-                self.end = Some(End::Signal(number));
-                Ok(())
-            }
-            _ => Ok(()),
+        self.tell(FIRST, message)
+    }
+
+    /// Tells the guest something about a command.
+    fn tell(&mut self, channel: u32, message: Option<ToGuest>) -> Result<(), Over> {
+        let command = self.commands.get_mut(&channel);
+        match command.zip(message).and_then(|(command, message)| command.tell(message)) {
+            Some(message) => self.stream.send(channel, &message),
+            None => Ok(()),
         }
     }
 
@@ -396,7 +403,7 @@ impl<'a> Bridge<'a> {
                 {
                     command.resume();
                 }
-                return self.stream.send(channel, &ToGuest::Signal(number as u8, group));
+                return self.tell(channel, Some(ToGuest::Signal(number as u8, group)));
             }
             door::Said::Gone(Some(channel)) => {
                 self.commands.remove(&channel);

@@ -123,7 +123,8 @@ impl Network {
                 None => vec![(channel, ToGuest::Close)],
             },
             ToHost::Connected(_) | ToHost::Close => {
-                if let Some(Link::Waiting(fd) | Link::Connecting(fd)) = self.links.remove(&channel) {
+                if let Some(Link::Waiting(fd) | Link::Connecting(fd)) = self.links.remove(&channel)
+                {
                     reset(&fd);
                 }
                 Vec::new()
@@ -230,7 +231,7 @@ impl Network {
             return Vec::new();
         }
         let _ = client.set_nodelay(true);
-        self.next = INWARD | (self.next + 1) % INWARD;
+        self.next = INWARD | ((self.next + 1) % INWARD);
         self.links.insert(channel, Link::Waiting(client.into()));
         vec![(channel, ToGuest::Inward(port))]
     }

@@ -99,9 +99,8 @@ fn inherited_files() -> (u64, u64) {
 
 /// A command with this process's directory, user, limits and environment.
 pub(super) fn exec(terminal: ((bool, bool), (u16, u16)), argv: Vec<Vec<u8>>, umask: u32) -> Exec {
-    let join = |(name, value): (OsString, OsString)| {
-        [name.as_bytes(), b"=", value.as_bytes()].concat()
-    };
+    let join =
+        |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
     let workdir = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     Exec {
         terminal: terminal.0,
@@ -135,7 +134,9 @@ mod tests {
 
     #[test]
     fn words_that_say_something_else_are_none() {
-        for words in [&["--"][..], &["--socket"], &["--pids", "many", "--", "x"], &["--odd", "1", "--", "x"]] {
+        for words in
+            [&["--"][..], &["--socket"], &["--pids", "many", "--", "x"], &["--odd", "1", "--", "x"]]
+        {
             assert_eq!(Settings::of(words.iter().map(OsString::from)), None, "{words:?}");
         }
     }

@@ -75,6 +75,10 @@ impl<'a> Fields<'a> {
     pub fn long(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
+    /// Leaves bytes out.
+    pub fn skip(&mut self, count: usize) {
+        self.0 = self.0.get(count..).unwrap_or_default();
+    }
     /// The next string, without its NUL.
     pub fn text(&mut self) -> Option<&'a [u8]> {
         let end = self.0.iter().position(|&byte| byte == 0)?;
@@ -155,5 +159,5 @@ pub mod set {
 
 /// Flags of `INIT`: reads at once, truncating opens, big writes, invalidation by changed times,
 /// directories with attributes, long requests, cached links.
-pub const INIT_FLAGS: u32 = 1 | 1 << 3 | 1 << 5 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15
-    | 1 << 18 | 1 << 22 | 1 << 23;
+pub const INIT_FLAGS: u32 =
+    1 | 1 << 3 | 1 << 5 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 18 | 1 << 22 | 1 << 23;

@@ -64,7 +64,7 @@ impl Files {
             }
             Opcode::MakeNode => {
                 let mode = wanted(f.word())?;
-                (f.word(), f.word(), f.word());
+                f.skip(12);
                 let (name, directory) = (name(&mut f)?, self.parent(node)?);
                 let kind = FileType::from_raw_mode(mode);
                 // Devices would be the host's.
@@ -138,7 +138,7 @@ impl Files {
             Opcode::Write => {
                 let (handle, offset) = (wanted(f.long())?, wanted(f.long())?);
                 let size = wanted(f.word())? as usize;
-                let (_, _, _, _) = (f.word(), f.long(), f.word(), f.word());
+                f.skip(20);
                 let data = wanted(f.0.get(..size))?;
                 let written = rustix::io::pwrite(self.file(handle)?, data, offset)?;
                 body.word(written as u32).word(0);
@@ -304,7 +304,7 @@ impl Files {
 
     fn create(&mut self, parent: u64, f: &mut Fields<'_>) -> Result<Body> {
         let (flags, mode) = (wanted(f.word())?, wanted(f.word())?);
-        (f.word(), f.word());
+        f.skip(8);
         let (name, directory) = (name(f)?, self.parent(parent)?);
         let exclusive = flags & OFlags::EXCL.bits();
         let flags = OFlags::from_bits_retain(flags & OPEN_FLAGS | exclusive)
@@ -315,7 +315,9 @@ impl Files {
             | OFlags::CLOEXEC;
         // What is there may be no regular file: it must not even be opened.
         match stat_at(&directory, name) {
-            Ok(found) if FileType::from_raw_mode(found.stx_mode.into()) != FileType::RegularFile => {
+            Ok(found)
+                if FileType::from_raw_mode(found.stx_mode.into()) != FileType::RegularFile =>
+            {
                 return Err(Errno::OPNOTSUPP);
             }
             Ok(_) | Err(Errno::NOENT) => {}

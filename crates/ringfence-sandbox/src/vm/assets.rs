@@ -72,6 +72,9 @@ pub fn kernel_in(place: &Path) -> Option<Kernel> {
     let release = std::fs::read_to_string(place.join("release")).ok()?.trim().to_owned();
     let image = place.join("vmlinuz");
     let modules = place.join("modules");
-    (image.is_file() && modules.is_dir() && !release.is_empty())
-        .then_some(Kernel { release, image, modules })
+    (image.is_file() && modules.is_dir() && !release.is_empty()).then_some(Kernel {
+        release,
+        image,
+        modules,
+    })
 }

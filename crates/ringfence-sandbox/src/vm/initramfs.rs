@@ -83,7 +83,8 @@ fn loadable(program: &Path) -> io::Result<Vec<u8>> {
         let mut entry = [0; 56];
         file.read_exact_at(&mut entry, table + at * 56)?;
         let (offset, size) = (number(&entry, 8, 8), number(&entry, 32, 8));
-        end = end.max(offset.zip(size).and_then(|(at, size)| at.checked_add(size)).ok_or_else(odd)?);
+        end =
+            end.max(offset.zip(size).and_then(|(at, size)| at.checked_add(size)).ok_or_else(odd)?);
     }
     if end > file.metadata()?.len() {
         return Err(odd());

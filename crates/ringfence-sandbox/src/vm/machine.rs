@@ -26,7 +26,10 @@ const MOST_SHOWN: u64 = 2000;
 #[derive(Debug)]
 pub struct Machine {
     process: Process,
-    #[allow(dead_code, reason = "closed, it is missed by nobody; kept open for what is asked of QEMU")]
+    #[allow(
+        dead_code,
+        reason = "closed, it is missed by nobody; kept open for what is asked of QEMU"
+    )]
     control: Qmp,
     socket: PathBuf,
 }
@@ -113,8 +116,8 @@ impl Process {
             memory.set_len(shape.memory).map_err(failed("the guest's memory"))?;
             let listener = UnixListener::bind(directory.join("agent")).map_err(failed("bind"))?;
             let (control, theirs) = UnixStream::pair().map_err(failed("socketpair"))?;
-            let errors = sys::fd::in_memory(b"")
-                .map_err(|errno| format!("memfd_create: {errno:?}"))?;
+            let errors =
+                sys::fd::in_memory(b"").map_err(|errno| format!("memfd_create: {errno:?}"))?;
             let inmate = Inmate {
                 assets,
                 shape,

@@ -52,7 +52,9 @@ fn install(package: &str, say: &mut dyn FnMut(&str)) -> Result<(), String> {
         command.args(["-n", words[0]]);
         command
     } else {
-        return Err(format!("{package} is not installed, and this user may not install it; {by_hand}"));
+        return Err(format!(
+            "{package} is not installed, and this user may not install it; {by_hand}"
+        ));
     };
     say(&format!("installing {package}"));
     run_quietly(command.args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive"))
@@ -113,8 +115,10 @@ fn unpack_kernel(work: &Path, place: &Path, say: &mut dyn FnMut(&str)) -> Result
 fn newest_kernel() -> Result<String, String> {
     let output = Command::new("apt-cache").args(["depends", KERNEL_PACKAGE]).output();
     let output = output.map_err(|error| {
-        format!("apt-cache: {error}; the vm tier's kernel comes from Debian's packages: put a \
-                 kernel's vmlinuz, its modules and its release where ringfence vm status says")
+        format!(
+            "apt-cache: {error}; the vm tier's kernel comes from Debian's packages: put a \
+                 kernel's vmlinuz, its modules and its release where ringfence vm status says"
+        )
     })?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let depends = text.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));

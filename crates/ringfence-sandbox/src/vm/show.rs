@@ -12,11 +12,7 @@ fn rule(path: &Path, why: &str) -> PathRule {
         optional: false,
         guarded: Guarded::Plain,
         reason: None,
-        source: Source {
-            origin: "built in".to_owned(),
-            key: String::new(),
-            text: why.to_owned(),
-        },
+        source: Source { origin: "built in".to_owned(), key: String::new(), text: why.to_owned() },
     }
 }
 

@@ -96,7 +96,8 @@ pub(super) fn make(
 ) -> Result<Template, String> {
     make_directory(cache).map_err(|error| format!("mkdir({}): {error}", cache.display()))?;
     remove_others(cache, key);
-    let new = cache.join(format!("new-{}-{:08x}", std::process::id(), ringfence_sys::identity::random()));
+    let new =
+        cache.join(format!("new-{}-{:08x}", std::process::id(), ringfence_sys::identity::random()));
     make_directory(&new).map_err(|error| format!("mkdir({}): {error}", new.display()))?;
     let made = boot(assets, shape, cache, &new);
     let place = cache.join(key.name());
@@ -114,7 +115,8 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
     let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
     let initramfs = new.join("initramfs");
     let program = std::env::current_exe().map_err(failed("this program"))?;
-    initramfs::make(&assets.kernel, &program, &initramfs).map_err(failed("the initial file system"))?;
+    initramfs::make(&assets.kernel, &program, &initramfs)
+        .map_err(failed("the initial file system"))?;
     let mut process = Process::spawn(assets, shape, cache, Some(&initramfs))?;
     let greeted = greet(&process.directory.join("agent"));
     let mut control = process.connect()?;
@@ -229,9 +231,8 @@ fn unpack(from: &mut impl Read, memory: &File) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             other => other?,
         }
-        let number = |at: usize| {
-            u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default())
-        };
+        let number =
+            |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
         let length = usize::try_from(number(8)).unwrap_or(usize::MAX);
         let piece = buffer.get_mut(..length).ok_or_else(|| io::Error::other("it is damaged"))?;
         from.read_exact(piece)?;
@@ -250,7 +251,8 @@ mod tests {
         let size = 3 * PIECE as u64 + 512;
         memory.set_len(size).expect("sized");
         copy.set_len(size).expect("sized");
-        let places = [0, 4095, 4096, 8192, PIECE as u64 - 1, PIECE as u64, 2 * PIECE as u64 + 77, size - 1];
+        let places =
+            [0, 4095, 4096, 8192, PIECE as u64 - 1, PIECE as u64, 2 * PIECE as u64 + 77, size - 1];
         for place in places {
             memory.write_all_at(b"x", place).expect("written");
         }

@@ -155,7 +155,11 @@ fn control_groups_of_killed_launchers_are_removed_by_a_later_run() {
 #[test]
 fn a_refused_launch_leaves_nothing() {
     everywhere(|place| {
-        for options in [&["-r", "no-such"][..], &["--workdir", "no-such"], &["--tier", "vm"]] {
+        for options in [
+            &["-r", "no-such"][..],
+            &["--workdir", "no-such"],
+            &["--tier", "vm", "--network", "host"],
+        ] {
             place.run(options, &["sh", "-c", "echo ran"]).ends(125);
             assert_eq!(place.left_behind(), [""; 0], "{options:?}");
         }

@@ -8,6 +8,9 @@
 //! be read ends the connection. Streams have a window: who sends more than the other end said it
 //! takes is no honest end, and is hung up on.
 
+mod fields;
+
+use fields::{Reader, Writer};
 use std::fmt;
 
 /// Changes with any change of the frames; both ends must have the same.
@@ -180,103 +183,6 @@ pub enum ToHost {
     Query(Vec<u8>),
     /// All is ended and written.
     Stopped,
-}
-
-/// Builds a payload.
-#[derive(Default)]
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn byte(mut self, value: u8) -> Writer {
-        self.0.push(value);
-        self
-    }
-    fn short(mut self, value: u16) -> Writer {
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-    fn word(mut self, value: u32) -> Writer {
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-    fn long(mut self, value: u64) -> Writer {
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-    fn text(self, text: &[u8]) -> Writer {
-        let mut writer = self.word(text.len() as u32);
-        writer.0.extend(text);
-        writer
-    }
-    fn texts(self, texts: &[Vec<u8>]) -> Writer {
-        texts.iter().fold(self.word(texts.len() as u32), |writer, text| writer.text(text))
-    }
-    fn maybe(self, value: Option<u64>) -> Writer {
-        self.byte(u8::from(value.is_some())).long(value.unwrap_or_default())
-    }
-}
-
-/// Takes a payload apart; `None` as soon as something is missing.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(*head)
-    }
-    fn byte(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-    fn flag(&mut self) -> Option<bool> {
-        self.byte().filter(|&byte| byte <= 1).map(|byte| byte == 1)
-    }
-    fn short(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-    fn word(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-    fn long(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-    fn text(&mut self) -> Option<Vec<u8>> {
-        let length = self.word()? as usize;
-        let (head, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(head.to_vec())
-    }
-    fn list<T>(&mut self, one: impl Fn(&mut Reader<'a>) -> Option<T>) -> Option<Vec<T>> {
-        let count = self.word()? as usize;
-        if count > MOST_WORDS {
-            return None;
-        }
-        (0..count).map(|_| one(self)).collect()
-    }
-    fn texts(&mut self) -> Option<Vec<Vec<u8>>> {
-        self.list(Reader::text)
-    }
-    fn maybe(&mut self) -> Option<Option<u64>> {
-        let there = self.flag()?;
-        let value = self.long()?;
-        Some(there.then_some(value))
-    }
-    fn rest(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.0).to_vec()
-    }
-    /// At most a piece of a stream, and not nothing.
-    fn piece(&mut self) -> Option<Vec<u8>> {
-        (1..=PIECE).contains(&self.0.len()).then(|| self.rest())
-    }
-    fn signal(&mut self) -> Option<u8> {
-        self.byte().filter(|signal| (1..=64).contains(signal))
-    }
-    fn sentence(&mut self) -> String {
-        String::from_utf8_lossy(&self.rest()).chars().take(1000).collect()
-    }
-    fn output(&mut self) -> Option<Output> {
-        Some(if self.flag()? { Output::Error } else { Output::Out })
-    }
 }
 
 impl Output {
@@ -516,11 +422,11 @@ impl Framer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole frame: its channel and message.
+    /// Takes the next whole frame: its channel and message.
     ///
     /// # Errors
     /// [`Broken`]; nothing after it can be understood.
-    pub fn next<M: Message>(&mut self) -> Result<Option<(u32, M)>, Broken> {
+    pub fn take<M: Message>(&mut self) -> Result<Option<(u32, M)>, Broken> {
         let rest = &self.bytes[self.taken..];
         let Some(header) = rest.first_chunk::<HEADER>() else { return Ok(None) };
         let [a, b, c, d, kind, channel @ ..] = *header;
