@@ -8,7 +8,7 @@ use ringfence_sandbox::facts::{Facts, Libraries, PathFacts};
 use ringfence_sandbox::inputs::Inputs;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Adds the libraries of a command to the facts, if the policy asks for just these.
 pub fn find(policy: &Policy, argv: &[OsString], facts: &mut Facts, inputs: &Inputs) {
@@ -31,11 +31,27 @@ fn answer_from(policy: &Policy, argv: &[OsString], inputs: &Inputs) -> Answer {
         inputs.variable(name);
     }
     let question = question(policy, argv);
+    let crowded = |directory: &Path| is_crowded(directory, &question.search, policy);
     program::libraries(&question, &mut |path, look| match look {
         Look::File | Look::Names => inputs.content(path),
+        Look::Within if crowded(path) => inputs.names(path),
+        Look::Within => {}
+        Look::Link | Look::Absent if path.parent().is_some_and(crowded) => {}
         Look::Link => drop(FileView::link(inputs, path)),
         Look::Absent => drop(PathFacts::kind(inputs, path)),
     })
+}
+
+/// Whether a directory is one in which many names are looked for and that changes rarely: one
+/// stamp for it is cheaper than one for each name.
+fn is_crowded(directory: &Path, search: &[PathBuf], policy: &Policy) -> bool {
+    const SYSTEM: [&str; 3] = ["/usr", "/lib", "/lib64"];
+    const BUSY: [&str; 2] = ["/tmp", "/var/tmp"];
+    let busy = *directory == *policy.workdir
+        || *directory == *policy.home_dir
+        || BUSY.iter().any(|busy| directory == Path::new(busy));
+    let system = SYSTEM.iter().any(|above| directory.starts_with(above));
+    !busy && (system || search.iter().any(|one| one == directory))
 }
 
 /// What is asked: the command, in the environment that it will have.

@@ -2,7 +2,7 @@
 //! an answer knows when it does not hold any more. Nothing is executed, nothing is changed.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -17,14 +17,17 @@ const MOST_LINKS: usize = 40;
 /// What an answer depends on, about one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Look {
-    /// It is a file, and it was read.
+    /// If it is a file, it is about to be read.
     File,
     /// Nothing is there.
     Absent,
     /// It is a symbolic link, and it was followed.
     Link,
-    /// It is a directory, and its names were read.
+    /// If it is a directory, its names are about to be read.
     Names,
+    /// Names in it, a directory if it is there, are about to be looked for; told once, and
+    /// before the first look, so that whoever stamps the directory need not stamp each name.
+    Within,
 }
 
 /// What a path is, its last link not followed.
@@ -70,6 +73,8 @@ pub struct Host<'a> {
     looked: RefCell<Looked<'a>>,
     kinds: RefCell<HashMap<PathBuf, Kind>>,
     resolved: RefCell<HashMap<PathBuf, Option<Rc<Resolved>>>>,
+    /// Directories of which it was told that names in them are looked for.
+    within: RefCell<HashSet<PathBuf>>,
 }
 
 impl<'a> Host<'a> {
@@ -79,6 +84,7 @@ impl<'a> Host<'a> {
             looked: RefCell::new(looked),
             kinds: RefCell::default(),
             resolved: RefCell::default(),
+            within: RefCell::default(),
         }
     }
 
@@ -90,6 +96,12 @@ impl<'a> Host<'a> {
     pub fn kind(&self, path: &Path) -> Kind {
         if let Some(known) = self.kinds.borrow().get(path) {
             return known.clone();
+        }
+        if let Some(directory) = path.parent()
+            && !self.within.borrow().contains(directory)
+        {
+            self.tell(directory, Look::Within);
+            self.within.borrow_mut().insert(directory.to_owned());
         }
         let kind = match path.symlink_metadata() {
             Err(_) => Kind::Absent,
@@ -148,15 +160,18 @@ impl<'a> Host<'a> {
         Some(Resolved { real, links })
     }
 
+    /// Says that an answer depends on what a file is, its mode included.
+    pub fn rely_on(&self, path: &Path) {
+        self.tell(path, Look::File);
+    }
+
     /// Opens a regular file for reading.
     pub fn open(&self, path: &Path) -> Option<File> {
+        // Told before: what replaces the file meanwhile must not pass for what was read.
+        self.tell(path, Look::File);
         let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path).ok()?;
         let kind = file.metadata().ok()?.file_type();
-        if !kind.is_file() || kind.is_fifo() {
-            return None;
-        }
-        self.tell(path, Look::File);
-        Some(file)
+        (kind.is_file() && !kind.is_fifo()).then_some(file)
     }
 
     /// At most `most` bytes of a file's beginning.
@@ -172,8 +187,8 @@ impl<'a> Host<'a> {
 
     /// The names in a directory and what they are (a directory, a link, anything else), sorted.
     pub fn entries(&self, path: &Path, most: usize) -> Vec<(OsString, Entry)> {
-        let Ok(entries) = path.read_dir() else { return Vec::new() };
         self.tell(path, Look::Names);
+        let Ok(entries) = path.read_dir() else { return Vec::new() };
         let mut found: Vec<(OsString, Entry)> = entries
             .flatten()
             .take(most)

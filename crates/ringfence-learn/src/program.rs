@@ -142,8 +142,13 @@ impl Programs<'_, '_, '_> {
             search.map(|directory| self.question.workdir.join(directory).join(file)).collect()
         };
         candidates.into_iter().find(|path| {
-            let real = self.host.resolve(path);
-            real.is_some_and(|found| self.host.kind(&found.real) == Kind::File(true))
+            let Some(found) = self.host.resolve(path) else { return false };
+            let kind = self.host.kind(&found.real);
+            // One that becomes executable comes before the one that is found now.
+            if kind == Kind::File(false) {
+                self.host.rely_on(&found.real);
+            }
+            kind == Kind::File(true)
         })
     }
 

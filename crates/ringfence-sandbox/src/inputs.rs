@@ -7,7 +7,7 @@
 use crate::facts::{HostPaths, Kind, PathFacts};
 use ringfence_policy::{FileView, HostFiles, Resolver};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -44,22 +44,34 @@ pub struct Inputs {
     arguments: Cell<bool>,
     /// Something was seen that no stamp can hold.
     fleeting: RefCell<Option<&'static str>>,
+    /// Directories by the names they were looked at under: where they lead, if anywhere, and
+    /// whether their stamp stands for all names in them.
+    directories: RefCell<HashMap<PathBuf, Directory>>,
 }
 
-/// Identity, size and times of what is at a path, its last link not followed.
-fn identity(path: &Path) -> Option<[u64; 5]> {
+/// A directory that was looked into.
+#[derive(Clone, Debug)]
+struct Directory {
+    real: Option<PathBuf>,
+    stamped: bool,
+}
+
+/// Identity, size and times of what is at a path, its last link not followed; and whether it is
+/// one.
+fn identity(path: &Path) -> Option<([u64; 5], bool)> {
     let data = path.symlink_metadata().ok()?;
     let (major, minor) = (libc_major(data.dev()), libc_minor(data.dev()));
     let time = |seconds: i64, nanoseconds: i64| {
         (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds as u64)
     };
-    Some([
+    let identity = [
         major << 32 | minor,
         data.ino(),
         data.len(),
         time(data.mtime(), data.mtime_nsec()),
         time(data.ctime(), data.ctime_nsec()),
-    ])
+    ];
+    Some((identity, data.is_symlink()))
 }
 
 /// The halves of a device number, as statx(2) gives them (makedev(3)).
@@ -109,6 +121,12 @@ impl Inputs {
     /// Notes the content of a file or directory that was, or is about to be, looked at.
     pub fn content(&self, path: &Path) {
         // Every link on the way decides which file it is.
+        if let (Some(directory), Some(name)) = (path.parent(), path.file_name())
+            && let Some(real) = self.directory(directory)
+            && let Some(identity) = identity(&real.join(name)).filter(|found| !found.1)
+        {
+            return self.add(&real.join(name), Found::Same(identity.0));
+        }
         match Resolver::new(self).real(path) {
             Ok(real) if real.exists => {
                 self.same(&real.path);
@@ -118,15 +136,55 @@ impl Inputs {
         }
     }
 
+    /// Notes a directory in which many names are about to be looked for: as long as it is the
+    /// same, each of them is what it is now, or as absent (a name comes, goes and is replaced by
+    /// a change of its directory), and what is found there needs no note of its own but for the
+    /// content of files.
+    pub fn names(&self, directory: &Path) {
+        let real = self.directory(directory);
+        if let Some(real) = &real {
+            self.same(real);
+        }
+        let known = Directory { real, stamped: true };
+        self.directories.borrow_mut().insert(directory.to_owned(), known);
+    }
+
+    /// Where a directory leads; each is followed once.
+    fn directory(&self, directory: &Path) -> Option<PathBuf> {
+        if let Some(known) = self.directories.borrow().get(directory) {
+            return known.real.clone();
+        }
+        let real = match Resolver::new(self).real(directory) {
+            Ok(real) => real.exists.then_some(real.path),
+            Err(_) => {
+                self.fleeting("a path that cannot be followed");
+                None
+            }
+        };
+        let known = Directory { real: real.clone(), stamped: false };
+        self.directories.borrow_mut().insert(directory.to_owned(), known);
+        real
+    }
+
+    /// Whether what a path is, or that it is absent, is held by its directory's stamp.
+    fn is_held(&self, path: &Path) -> bool {
+        let directories = self.directories.borrow();
+        let known = path.parent().and_then(|directory| directories.get(directory));
+        known.is_some_and(|directory| directory.stamped)
+    }
+
     fn same(&self, path: &Path) {
         match identity(path) {
-            Some(identity) => self.add(path, Found::Same(identity)),
+            Some((identity, _)) => self.add(path, Found::Same(identity)),
             None => self.add(path, Found::Absent),
         }
     }
 
     /// Keeps the finding that says most.
     fn add(&self, path: &Path, found: Found) {
+        if !matches!(found, Found::Same(_)) && self.is_held(path) {
+            return;
+        }
         let mut paths = self.paths.borrow_mut();
         let weak = |found: &Found| match found {
             Found::Plain => 0,

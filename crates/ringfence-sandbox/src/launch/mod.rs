@@ -23,6 +23,7 @@ mod hot;
 mod overlay;
 mod probe;
 mod script;
+mod shelf;
 mod view;
 
 pub(crate) use failure::read as read_failure;

@@ -6,6 +6,7 @@ use super::compile::assistance;
 use super::failure::KEEP_APART;
 use super::overlay;
 use super::script::{Arg, CWD, Script};
+use super::shelf::Shelf;
 use crate::plan::{MountOp, MountStep};
 use ringfence_net::inspect::Content;
 use ringfence_start::Sysno;
@@ -53,6 +54,8 @@ struct Building<'a> {
     masks: Option<(u8, u8)>,
     /// Private directories made on the side of a host root.
     aside: u32,
+    /// Directories shown by their parts.
+    shelf: Shelf,
 }
 
 /// Writes the steps that build the view and make it the root directory.
@@ -60,7 +63,7 @@ pub(super) fn write(script: &mut Script, steps: &[MountStep]) {
     script.note("separate mounts from", Some(Path::new("/")));
     make_private(script);
     let Some((first, rest)) = steps.split_first() else { return };
-    let mut building = Building::new(script, &first.op);
+    let mut building = Building::new(script, &first.op, Shelf::new(rest));
     for step in rest {
         building.step(step);
     }
@@ -75,7 +78,7 @@ fn make_private(script: &mut Script) {
 }
 
 impl<'a> Building<'a> {
-    fn new(script: &'a mut Script, root: &MountOp) -> Building<'a> {
+    fn new(script: &'a mut Script, root: &MountOp, shelf: Shelf) -> Building<'a> {
         script.note("make a root directory on", Some(Path::new("/")));
         let size = match root {
             MountOp::Root { size: Some(bytes) } => format!("{bytes}"),
@@ -111,6 +114,7 @@ impl<'a> Building<'a> {
             made: PathBuf::from("/"),
             masks: None,
             aside: 0,
+            shelf,
         }
     }
 
@@ -128,7 +132,15 @@ impl<'a> Building<'a> {
                 if !devices {
                     attributes |= NO_DEVICES;
                 }
-                self.bind(path, path, *directory, attributes);
+                let part = (*read_only && !devices)
+                    .then(|| self.shelf.take(self.script, path, attributes));
+                match part.flatten() {
+                    Some(part) => {
+                        self.make_target(path, *directory);
+                        self.attach(part, path);
+                    }
+                    None => self.bind(path, path, *directory, attributes),
+                }
                 self.bound.push(path.to_owned());
             }
             MountOp::Overlay { directory, apart } => {
@@ -325,7 +337,8 @@ impl<'a> Building<'a> {
         remove(self.script, self.memory, name, false);
     }
 
-    fn finish(self) {
+    fn finish(mut self) {
+        self.shelf.put_away(self.script);
         let script = self.script;
         script.note("enter", Some(Path::new("/")));
         if let Some((file, directory)) = self.masks {

@@ -15,6 +15,7 @@ mod inspection;
 mod kernel_calls;
 mod learn;
 mod libraries;
+mod libraries_again;
 mod lifetime;
 mod limits;
 mod mcp;

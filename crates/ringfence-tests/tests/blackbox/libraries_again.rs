@@ -1,0 +1,124 @@
+//! `--libs exact` from a compiled plan: what was looked for and not found is held by the stamps
+//! of directories, and counts as much as what was found.
+
+use ringfence_tests::{Finished, Person, Place, Running, Tier, everybody, left_out};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+/// Runs a command with the place's own directory of programs before the others; whether it was
+/// started from the cache.
+fn run(place: &Place, argv: &[&str]) -> (Finished, bool) {
+    let own = place.text("home/bin");
+    let search = std::env::var("PATH").unwrap_or_default();
+    let mut command = place.ringfence_run();
+    command.env("RINGFENCE_TRACE_LAUNCH", "2").env("PATH", format!("{own}:{search}"));
+    command.args(["--libs", "exact", "-r", &own, "--"]).args(argv);
+    let ended = Running::start(command).finish();
+    let hot = ended.err.lines().any(|line| line.ends_with(" resumed"));
+    (ended, hot)
+}
+
+/// Runs it until it is started from the cache.
+fn hot(place: &Place, argv: &[&str]) -> Finished {
+    place.clock_moves_on();
+    let started = (0..20).map(|_| run(place, argv)).find(|(_, hot)| *hot);
+    started.expect("a plan is used again").0
+}
+
+#[test]
+fn a_program_that_appears_earlier_in_path_is_the_one_that_runs() {
+    everybody(Tier::Namespace, |place| {
+        place.directory("home/bin");
+        let argv = ["uname", "-s"];
+        assert_eq!(hot(place, &argv).ends(0).text(), "Linux");
+        let mine = place.file("home/bin/uname", "#!/bin/sh\necho mine | tr a-z A-Z\n");
+        let (ended, again) = run(place, &argv);
+        assert!(!again, "a plan was used that does not know of it");
+        assert_eq!(ended.ends(0).text(), "Linux", "it is not executable");
+        assert_eq!(hot(place, &argv).text(), "Linux");
+        // Its directory does not change with its mode.
+        fs::set_permissions(&mine, fs::Permissions::from_mode(0o755)).unwrap();
+        let (ended, again) = run(place, &argv);
+        assert!(!again, "a plan was used that does not know of it");
+        assert_eq!(ended.ends(0).text(), "MINE");
+    });
+}
+
+#[test]
+fn a_library_that_appears_where_one_was_looked_for_is_taken() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("gcc", "--version") {
+        return;
+    }
+    let script = "mkdir -p ~/bin first second && echo 'int f(void) { return N; }' > f.c && \
+         echo 'int f(void); int main(void) { return f(); }' > m.c && \
+         gcc -shared -fPIC -DN=3 f.c -o second/libf.so && \
+         gcc m.c -Lsecond -lf -Wl,-rpath,'$ORIGIN/first:$ORIGIN/second' -o m";
+    place.shell(script).ends(0);
+    hot(place, &["./m"]).ends(3);
+    place.shell("gcc -shared -fPIC -DN=4 f.c -o first/libf.so").ends(0);
+    let (ended, again) = run(place, &["./m"]);
+    assert!(!again, "a plan was used that does not know of it");
+    ended.ends(4);
+}
+
+#[test]
+fn libraries_shown_one_by_one_cannot_be_changed_or_joined_by_others() {
+    everybody(Tier::Namespace, |place| {
+        place.directory("home/bin");
+        let script = "cd /usr/lib; for d in . *-linux-gnu; do
+            echo x > $d/new; mkdir $d/dir; ln -s a $d/link
+            for f in $d/libc.so.*; do
+                rm $f; mv $f $f.away; true >> $f; chmod 777 $f; ln -f /bin/sh $f
+            done
+        done; ls -d /.shelf /usr/lib/new; echo end";
+        let outside = place.shell("ls -la /usr/lib/*-linux-gnu | cksum").well();
+        for ended in [run(place, &["sh", "-c", script]).0, hot(place, &["sh", "-c", script])] {
+            let text = ended.text();
+            assert_eq!(text, "end", "{}", ended.err);
+            let refused = ended.err.matches("Read-only file system").count();
+            assert!(refused >= 8, "{}", ended.err);
+        }
+        assert_eq!(place.shell("ls -la /usr/lib/*-linux-gnu | cksum").well(), outside);
+    });
+}
+
+#[test]
+fn a_hot_start_looks_at_little() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("git", "--version") || !place.has("strace", "-V") {
+        return left_out("counting calls", "git or strace is not there");
+    }
+    place.directory("home/bin");
+    hot(place, &["git", "--version"]);
+    // The calls before the first `clone3`: opens are few, and looks are bounded by the files of
+    // the closure, not by what was looked for in vain.
+    let own = place.text("home/bin");
+    let search = std::env::var("PATH").unwrap_or_default();
+    let binary = place.ringfence_run().get_program().to_owned();
+    let mut command = place.command("strace");
+    command.env("PATH", format!("{own}:{search}")).args(["-f", "-o", "calls"]).arg(binary);
+    command.env("RINGFENCE_TRACE_LAUNCH", "2");
+    command.args(["run", "--libs", "exact", "-r", &own, "--", "git", "--version"]);
+    let mut counted = None;
+    for _ in 0..5 {
+        let mut again = place.command("strace");
+        again.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        again.args(command.get_args());
+        let ended = Running::start(again).finish();
+        if ended.err.lines().any(|line| line.ends_with(" resumed")) {
+            counted = fs::read_to_string(place.project("calls")).ok();
+            break;
+        }
+    }
+    let Some(calls) = counted else {
+        return left_out("counting calls", "under strace no start came from the cache");
+    };
+    let before = calls.split(" clone3(").next().unwrap_or_default();
+    let count = |name: &str| before.matches(&format!(" {name}(")).count();
+    let (opens, looks) = (count("open") + count("openat"), count("statx") + count("readlinkat"));
+    assert!(opens <= 20, "{opens} opens before the command is started");
+    assert!(looks <= 600, "{looks} looks before the command is started");
+    let executed = calls.matches(" execve(").count();
+    assert_eq!(executed, 2, "ringfence and the command, nothing else");
+}
