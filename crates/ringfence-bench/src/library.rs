@@ -78,7 +78,7 @@ pub fn parts(workdir: &Path) -> Result<Vec<Part>> {
         part("decide: connect to a host", move || drop(black_box(decide(&for_connect, &connect)))),
         part("facts of the host", || drop(black_box(Facts::quick(false)))),
         part("plan", move || drop(black_box(planner::plan(&for_plan, &facts, &HostPaths)))),
-        part("compile the filter", move || drop(black_box(filter::compile(&plan.seccomp)))),
+        part("compile the filter", move || drop(black_box(filter::compile(&plan.seccomp, None)))),
     ])
 }
 

@@ -77,10 +77,10 @@ pub const COMMANDS: [Command; 32] = [
     ),
     command("doctor", "[--json]", "What this host offers, and each remedy", &PLAIN, doctor::doctor),
     Command {
-        subcommands: &["list", "show", "check", "diff", "edit", "path"],
+        subcommands: &["list", "show", "check", "diff", "edit", "path", "syscalls"],
         ..command(
             "profile",
-            "list|show|check|diff|edit|path [NAME|FILE...]",
+            "list|show|check|diff|edit|path|syscalls [NAME|FILE...]",
             "Look at profiles",
             &PLAIN,
             profiles::profile,

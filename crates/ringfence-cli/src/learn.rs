@@ -3,9 +3,9 @@
 use crate::error::Fault;
 use crate::generate::print;
 use crate::options::{POLICY, Parsed, Spec, parse};
-use crate::{help, request};
+use crate::{help, learnt_calls, request};
 use ringfence_learn::propose::{Asked, Proposal, propose};
-use ringfence_learn::watch::{self, Observed, Use};
+use ringfence_learn::watch::{self, Observed, Use, Watch};
 use ringfence_learn::{text, units};
 use ringfence_policy::{NetworkMode, Policy, Profile};
 use ringfence_session::ledger::{Reader, Row};
@@ -59,7 +59,8 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let argv = crate::run::command(&parsed)?;
     let policy = policy(&parsed, argv.first().map(OsString::as_os_str), &base)?;
     let scratch = Scratch::make()?;
-    let (status, observed) = watch::run(inner(&parsed, &argv, &policy, &scratch)?, false).map_err(|error| {
+    let what = Watch { looks: false, calls: policy.calls.is_some() };
+    let (status, observed) = watch::run(inner(&parsed, &argv, &policy, &scratch)?, what).map_err(|error| {
         Fault::of(format!("the run cannot be watched: {error}; learning needs seccomp notification (Linux 5.9), and no filter around ringfence that uses it"))
     })?;
     let code = exit_code(status);
@@ -68,7 +69,14 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
         return Ok(code);
     }
     let asked = asked(&scratch.sessions());
-    let proposal = propose(&policy, &observed, &asked);
+    let mut proposal = propose(&policy, &observed, &asked);
+    let file = base.file.as_ref().map(|(file, _)| file.as_path()).or(output.as_deref());
+    learnt_calls::propose(
+        &mut proposal,
+        &policy,
+        &observed,
+        &learnt_calls::subject(file, &policy),
+    )?;
     let mut head = vec![format!("Learnt by ringfence from: {}", shown(&argv))];
     if code != 0 {
         head.push(format!(
@@ -157,8 +165,10 @@ fn inner(
 ) -> Result<Command, Fault> {
     let mut command = Command::new(std::env::current_exe().map_err(Fault::of)?);
     command.env("XDG_STATE_HOME", &scratch.0).arg("run");
-    const OURS: [&str; 10] =
-        ["output", "merge", "from", "json", "libs", "home", "overlay", "tier", "name", "command"];
+    const OURS: [&str; 11] = [
+        "output", "merge", "from", "json", "libs", "home", "overlay", "tier", "name", "command",
+        "syscalls",
+    ];
     for (name, value) in parsed.options.iter().filter(|(name, _)| !OURS.contains(name)) {
         let mut option = OsString::from(format!("--{name}"));
         if POLICY.iter().any(|spec| spec.long == *name && spec.value.is_some()) {
@@ -168,6 +178,8 @@ fn inner(
         command.arg(option);
     }
     command.args(["--tier", "namespace", "--home", "host", "--overlay=discard"]);
+    // What a list refuses would not be seen.
+    command.args(["--syscalls", "default"]);
     for place in places() {
         command.arg("--read").arg(place);
     }

@@ -15,6 +15,7 @@ mod hooks;
 mod import;
 mod integrate;
 mod learn;
+mod learnt_calls;
 mod libraries;
 mod mcp;
 mod missing;

@@ -5,7 +5,7 @@ use crate::error::Fault;
 use crate::options::{POLICY, Parsed};
 use crate::{learn, libraries, request};
 use ringfence_learn::program::Answer;
-use ringfence_learn::watch::{self, Act, Observed, Use};
+use ringfence_learn::watch::{self, Act, Observed, Use, Watch};
 use ringfence_policy::catalog::Kind;
 use ringfence_policy::decide::Request;
 use ringfence_policy::{HostFiles, Policy, Subject, decide};
@@ -24,11 +24,12 @@ const MOST: usize = 100;
 pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
     let name = argv.first().map(OsString::as_os_str);
     let policy = request::policy(&request::request(parsed, name))?;
-    let (status, observed) = watch::run(inner(parsed, argv)?, true).map_err(|error| {
-        let why = "tracing needs seccomp notification (Linux 5.9), which --publish and some \
+    let (status, observed) = watch::run(inner(parsed, argv)?, Watch { looks: true, calls: false })
+        .map_err(|error| {
+            let why = "tracing needs seccomp notification (Linux 5.9), which --publish and some \
                    container runtimes use themselves";
-        Fault::of(format!("the run cannot be watched: {error}; {why}"))
-    })?;
+            Fault::of(format!("the run cannot be watched: {error}; {why}"))
+        })?;
     let code = learn::exit_code(status);
     if observed.processes == 0 {
         return Ok(code);

@@ -46,7 +46,7 @@ const fn many(
 }
 
 /// Options that say what a sandbox may do: `run`, `shell`, `plan`, `why`, `learn`.
-pub const POLICY: [Spec; 37] = [
+pub const POLICY: [Spec; 38] = [
     many("profile", Some('p'), "NAME|FILE", "Use this profile; several are merged left to right"),
     many("feature", None, "NAME|FILE", "Add this feature (ringfence feature list)"),
     many("read", Some('r'), "PATH", "Show PATH, readable and executable (?PATH: if it exists)"),
@@ -100,6 +100,7 @@ pub const POLICY: [Spec; 37] = [
     one("tier", "auto|process|namespace|vm", "How strong the boundary is (default: auto)"),
     many("allow-degraded", None, "LAYER", "Go on although LAYER is missing on this host"),
     one("libs", "exact", "Show only the libraries that the program needs"),
+    one("syscalls", "default|learned", "Allow only the system calls that the profile lists"),
     flag("trace-missing", None, "Tell what the program looked for and the sandbox does not show"),
     flag("monitor", Some('m'), "Print decisions as they happen, on stderr"),
     one("name", "NAME", "Name the session"),

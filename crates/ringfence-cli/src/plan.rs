@@ -69,6 +69,13 @@ fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
         });
         section(out, &format!("Landlock, version {}{scopes}", landlock.abi), rules)?;
     }
+    if let Some(allowed) = &plan.allowed_calls {
+        let others = if allowed.otherwise == Verdict::Kill { "kills" } else { "is refused" };
+        writeln!(out, "\nsystem calls allowed; any other {others}")?;
+        for line in allowed.calls.chunks(6) {
+            writeln!(out, "  {}", line.join(" "))?;
+        }
+    }
     writeln!(out, "\nsystem calls refused or supervised")?;
     for rule in &plan.seccomp {
         writeln!(out, "  {:<44} {}", call(rule), rule.reason)?;
@@ -163,6 +170,7 @@ fn call(rule: &CallRule) -> String {
         Verdict::FamilyNotSupported => "EAFNOSUPPORT",
         Verdict::AccessDenied => "EACCES",
         Verdict::Supervise => "supervised",
+        Verdict::Kill => "killed",
     };
     let test = |(index, test): &(u8, Test)| match test {
         Test::Equals(value) => format!("arg{index} == {value:#x}"),

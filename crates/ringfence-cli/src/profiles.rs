@@ -4,7 +4,7 @@ use crate::error::Fault;
 use crate::generate::print;
 use crate::options::{PLAIN, Parsed, parse};
 use crate::request::{with_catalog, with_context};
-use crate::{help, trust};
+use crate::{help, learnt_calls, trust};
 use ringfence_policy::catalog::{Kind, Place};
 use ringfence_policy::profile::Value;
 use ringfence_policy::suggest::nearest;
@@ -12,7 +12,7 @@ use ringfence_policy::{Key, Profile, Request, resolve};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// `ringfence profile list|show|check|diff|edit|path`
@@ -31,6 +31,8 @@ pub fn profile(arguments: Vec<OsString>) -> Result<u8, Fault> {
         ["show", name] => show(Kind::Profile, name),
         ["check", ref names @ ..] if !names.is_empty() => check(names),
         ["diff", one, other] => diff(one, other),
+        ["syscalls", name] => syscalls(name, false),
+        ["syscalls", name, "forget"] => syscalls(name, true),
         ["edit", name] => edit(name),
         ["path"] => print(format!("{}\n", user_directory().display()).as_bytes()),
         ["path", name] => path(name),
@@ -54,6 +56,15 @@ pub fn feature(arguments: Vec<OsString>) -> Result<u8, Fault> {
         ["show", name] => show(Kind::Feature, name),
         _ => Err(bad_words("feature", words.first().copied())),
     }
+}
+
+/// What was learnt about system calls under a profile, beside what it lists.
+fn syscalls(name: &str, forget: bool) -> Result<u8, Fault> {
+    let request = Request { profiles: vec![name.to_owned()], ..Request::default() };
+    let policy = crate::request::policy(&request)?;
+    let file = name.contains('/') || name.ends_with(".toml");
+    let subject = learnt_calls::subject(file.then(|| Path::new(name)), &policy);
+    learnt_calls::show(&subject, policy.calls.as_ref().map(|calls| &calls.allow), forget)
 }
 
 fn words(parsed: &Parsed) -> Result<Vec<String>, Fault> {

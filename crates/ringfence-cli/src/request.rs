@@ -38,6 +38,7 @@ fn key(option: &str) -> Option<Key> {
         "tier" => Key::Tier,
         "allow-degraded" => Key::AllowDegraded,
         "libs" => Key::Libs,
+        "syscalls" => Key::CallMode,
         _ => return None,
     })
 }

@@ -13,6 +13,7 @@ pub mod cache;
 pub mod closure;
 mod collect;
 pub mod elf;
+pub mod evidence;
 pub mod fuzzing;
 pub mod hints;
 pub mod host;

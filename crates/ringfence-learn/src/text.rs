@@ -4,12 +4,13 @@ use crate::propose::{Proposal, Rule};
 use std::fmt::Write;
 
 /// The order in which tables and keys are written.
-const ORDER: [(&str, &str); 5] = [
+const ORDER: [(&str, &str); 6] = [
     ("filesystem", "read"),
     ("filesystem", "write"),
     ("network", "allow"),
     ("network", "sockets"),
     ("network", "publish"),
+    ("syscalls", "allow"),
 ];
 
 /// A new profile. `head` is put in front as comments; `base` are the profiles it builds on.
@@ -31,6 +32,9 @@ pub fn profile(proposal: &Proposal, head: &[String], base: &[String]) -> String 
         if table != key.0 {
             table = key.0;
             let _ = write!(text, "\n[{table}]\n");
+            if table == "syscalls" {
+                text.push_str("mode = \"learned\"\n");
+            }
         }
         let open = if proposed.is_empty() { "# " } else { "" };
         let _ = writeln!(text, "{open}{} = [", key.1);
@@ -107,7 +111,9 @@ fn insert(lines: &mut Vec<String>, table: &str, key: &str, entries: Vec<String>)
         rest.trim_start().strip_prefix('[').map(str::to_owned)
     };
     let Some(start) = lines.iter().position(|line| header(line).as_deref() == Some(table)) else {
-        lines.extend([String::new(), format!("[{table}]"), format!("{key} = [")]);
+        lines.extend([String::new(), format!("[{table}]")]);
+        lines.extend((table == "syscalls").then(|| "mode = \"learned\"".to_owned()));
+        lines.push(format!("{key} = ["));
         lines.extend(entries);
         lines.push("]".to_owned());
         return;

@@ -51,6 +51,9 @@ pub enum Key {
     Timeout,
     Before,
     After,
+    CallMode,
+    CallAllow,
+    CallOtherwise,
 }
 
 /// What kind of value a key takes, which also says how two values merge.
@@ -88,7 +91,7 @@ pub struct KeyInfo {
 }
 
 /// The tables of a profile file.
-pub const TABLES: [(&str, &str); 6] = [
+pub const TABLES: [(&str, &str); 7] = [
     (
         "filesystem",
         "What is seen and written. Paths: `~`, `$VAR`, `.` for the directory of the \
@@ -106,6 +109,7 @@ pub const TABLES: [(&str, &str); 6] = [
         "hooks",
         "Shell commands that run outside, before and after; only in a profile of the user's own.",
     ),
+    ("syscalls", "Which system calls the command may make, beyond what is refused to all."),
 ];
 
 const fn row(
@@ -129,7 +133,7 @@ const fn choice(
 }
 
 /// All keys, in the order of [`Key`], which is also the order in which files are written.
-pub const KEYS: [KeyInfo; 46] = {
+pub const KEYS: [KeyInfo; 49] = {
     use Key::*;
     use Shape::*;
     const FS: &str = "filesystem";
@@ -138,6 +142,7 @@ pub const KEYS: [KeyInfo; 46] = {
     const ENV: &str = "environment";
     const LIM: &str = "limits";
     const HOOKS: &str = "hooks";
+    const CALLS: &str = "syscalls";
     [
         row(Description, "", "description", Text, "One sentence on what the profile is for."),
         row(Extends, "", "extends", Adds, "Profiles that this one builds on, names or files."),
@@ -266,6 +271,27 @@ pub const KEYS: [KeyInfo; 46] = {
         ),
         row(Before, HOOKS, "before", Adds, "Run outside by `sh -c` before the command."),
         row(After, HOOKS, "after", Adds, "Run outside by `sh -c` when nothing lives inside."),
+        choice(
+            CallMode,
+            CALLS,
+            "mode",
+            &["default", "learned"],
+            "Whether all calls are allowed but those that no program needs, or only those listed.",
+        ),
+        row(
+            CallAllow,
+            CALLS,
+            "allow",
+            Grants,
+            "Calls that may be made when the mode is `learned`.",
+        ),
+        choice(
+            CallOtherwise,
+            CALLS,
+            "otherwise",
+            &["refuse", "kill"],
+            "What becomes of others: refused with EPERM, or who makes one is killed.",
+        ),
     ]
 };
 

@@ -8,6 +8,7 @@
 
 pub mod address;
 pub mod builtin;
+pub mod calls;
 pub mod catalog;
 mod compiled;
 mod dbus;

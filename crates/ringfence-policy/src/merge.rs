@@ -199,6 +199,7 @@ impl Key {
             Key::OpenFiles => "--open-files",
             Key::Disk => "--disk",
             Key::Timeout => "--timeout",
+            Key::CallMode | Key::CallAllow | Key::CallOtherwise => "--syscalls",
         }
     }
 }

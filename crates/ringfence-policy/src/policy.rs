@@ -4,6 +4,7 @@
 //! are expanded, its hosts are canonical. The plan, `why`, the network filter and the
 //! ledger all read this one value, through [`crate::decide()`], so that they cannot disagree.
 
+use crate::calls::CallList;
 use crate::host::HostRule;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -381,6 +382,9 @@ pub struct Policy {
     pub overlay: Option<Overlay>,
     /// Only the libraries the program needs are visible.
     pub exact_libraries: bool,
+    /// The only system calls that are allowed; unset: all but those refused to every command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallList>,
     /// Things the user should know before the run (a home directory as workspace, …).
     pub warnings: Vec<String>,
 }

@@ -1,5 +1,6 @@
 //! From profiles and options to a [`Policy`], for one user and one directory.
 
+use crate::calls::{CallList, Otherwise, is_name};
 use crate::catalog::Catalog;
 use crate::error::PolicyError;
 use crate::files::{FileView, Resolver};
@@ -214,6 +215,7 @@ fn singles(merged: &Merged, policy: &mut Policy) -> Result<(), PolicyError> {
     if let Some((value, source)) = choice(merged, Key::Libs) {
         policy.exact_libraries = pick(&value, &source, &[("all", false), ("exact", true)])?;
     }
+    policy.calls = calls(merged)?;
     if let Some((value, source)) = choice(merged, Key::Arguments) {
         policy.arguments = pick(&value, &source, &ARGUMENTS)?;
     }
@@ -225,6 +227,28 @@ fn singles(merged: &Merged, policy: &mut Policy) -> Result<(), PolicyError> {
         policy.allow_degraded.insert(layer);
     }
     Ok(())
+}
+
+/// The list of calls, where one is asked for.
+fn calls(merged: &Merged) -> Result<Option<CallList>, PolicyError> {
+    let Some((mode, source)) = choice(merged, Key::CallMode) else { return Ok(None) };
+    if !pick(&mode, &source, &[("default", false), ("learned", true)])? {
+        return Ok(None);
+    }
+    let mut list = CallList::default();
+    if let Some((value, source)) = choice(merged, Key::CallOtherwise) {
+        let known = [("refuse", Otherwise::Refuse), ("kill", Otherwise::Kill)];
+        list.otherwise = pick(&value, &source, &known)?;
+    }
+    for entry in merged.of_key(Key::CallAllow) {
+        let name = entry.text.to_string_lossy();
+        if !is_name(&name) {
+            let what = format!("{name:?} is no name of a system call");
+            return Err(PolicyError::value(&merged.source(entry), what));
+        }
+        list.allow.insert(name.into_owned());
+    }
+    Ok(Some(list))
 }
 
 /// Hooks run outside: only what stands in ringfence's own directories may have them.

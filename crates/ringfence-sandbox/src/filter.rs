@@ -5,10 +5,10 @@
 //! bitmap are short; calls without rules are decided by number alone and land in the bitmap,
 //! which means that they never run the filter at all.
 
-use crate::plan::{CallRule, Test, Verdict};
+use crate::plan::{AllowedCalls, CallRule, Test, Verdict};
 use ringfence_sys::Sysno;
 use ringfence_sys::seccomp::{AUDIT_ARCH, Instruction, Program};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const LOAD_WORD: u16 = 0x20;
 const JUMP: u16 = 0x05;
@@ -34,8 +34,10 @@ const USER_NOTIF: u32 = 0x7FC0_0000;
 const X32_BIT: u32 = 0x4000_0000;
 
 fn action(verdict: Verdict) -> u32 {
-    if verdict == Verdict::Supervise {
-        return USER_NOTIF;
+    match verdict {
+        Verdict::Supervise => return USER_NOTIF,
+        Verdict::Kill => return KILL_PROCESS,
+        _ => {}
     }
     ERRNO
         | match verdict {
@@ -43,25 +45,37 @@ fn action(verdict: Verdict) -> u32 {
             Verdict::NotImplemented => 38,     // ENOSYS
             Verdict::FamilyNotSupported => 97, // EAFNOSUPPORT
             Verdict::AccessDenied => 13,       // EACCES
-            Verdict::Supervise => 0,
+            Verdict::Supervise | Verdict::Kill => 0,
         }
 }
 
-/// Compiles the rules; calls without a rule are allowed.
+/// Compiles the rules; calls without a rule are allowed, or only those on a list.
 ///
 /// A wrong architecture kills the process, an x32 number is refused with `ENOSYS`.
-pub fn compile(rules: &[CallRule]) -> Program {
+pub fn compile(rules: &[CallRule], allowed: Option<&AllowedCalls>) -> Program {
     let mut by_number: BTreeMap<u32, Vec<&CallRule>> = BTreeMap::new();
     for rule in rules {
         if let Ok(number) = rule.call.parse::<Sysno>() {
             by_number.entry(number.id() as u32).or_default().push(rule);
         }
     }
+    let others = allowed.map_or(ALLOW, |allowed| action(allowed.otherwise));
+    let mut listed: BTreeSet<u32> = BTreeSet::new();
+    for name in allowed.iter().flat_map(|allowed| &allowed.calls) {
+        if let Ok(number) = name.parse::<Sysno>() {
+            by_number.entry(number.id() as u32).or_default();
+            listed.insert(number.id() as u32);
+        }
+    }
     let calls: Vec<Call> = by_number
         .into_iter()
-        .map(|(number, rules)| match rules[..] {
-            [rule] if rule.tests.is_empty() => Call::Always(number, action(rule.verdict)),
-            _ => Call::Tested(number, decide(&rules)),
+        .map(|(number, rules)| {
+            let rest = if listed.contains(&number) { ALLOW } else { others };
+            match rules[..] {
+                [] => Call::Always(number, rest),
+                [rule] if rule.tests.is_empty() => Call::Always(number, ruled(rule, rest)),
+                _ => Call::Tested(number, decide(&rules, rest)),
+            }
         })
         .collect();
     let mut program = vec![
@@ -74,8 +88,14 @@ pub fn compile(rules: &[CallRule]) -> Program {
         program.push(jump(JUMP_GREATER_OR_EQUAL, X32_BIT, 0, 1));
         program.push(give(action(Verdict::NotImplemented)));
     }
-    program.extend(search(&calls));
+    program.extend(search(&calls, others));
     Program(program)
+}
+
+/// What a rule does with a call whose lot is `rest` without it: what is not allowed at all is not
+/// supervised either.
+fn ruled(rule: &CallRule, rest: u32) -> u32 {
+    if rule.verdict == Verdict::Supervise && rest != ALLOW { rest } else { action(rule.verdict) }
 }
 
 /// A call that has rules.
@@ -102,26 +122,26 @@ const LEAF: usize = 12;
 const REACH: usize = 255;
 
 /// Binary search down to leaves.
-fn search(calls: &[Call]) -> Vec<Instruction> {
+fn search(calls: &[Call], others: u32) -> Vec<Instruction> {
     if calls.len() <= LEAF
-        && let Some(leaf) = leaf(calls)
+        && let Some(leaf) = leaf(calls, others)
     {
         return leaf;
     }
     let (low, high) = calls.split_at(calls.len() / 2);
-    let low = search(low);
+    let low = search(low, others);
     // At or above the first of the high half: jump over the low half.
     let mut out = skip_if(JUMP_GREATER_OR_EQUAL, high[0].number(), low.len());
     out.extend(low);
-    out.extend(search(high));
+    out.extend(search(high, others));
     out
 }
 
 /// A list of equality tests, then the returns and codes that they jump to; nothing if a jump
 /// would reach too far.
-fn leaf(calls: &[Call]) -> Option<Vec<Instruction>> {
+fn leaf(calls: &[Call], others: u32) -> Option<Vec<Instruction>> {
     let tests = calls.len();
-    let mut tail = vec![give(ALLOW)];
+    let mut tail = vec![give(others)];
     let mut returns: BTreeMap<u32, usize> = BTreeMap::new();
     let mut out = Vec::new();
     for (index, call) in calls.iter().enumerate() {
@@ -146,14 +166,14 @@ fn leaf(calls: &[Call]) -> Option<Vec<Instruction>> {
     Some(out)
 }
 
-/// The code for one call: each rule in turn, then allow. Every path ends in a return.
-fn decide(rules: &[&CallRule]) -> Vec<Instruction> {
+/// The code for one call: each rule in turn, then `rest`. Every path ends in a return.
+fn decide(rules: &[&CallRule], rest: u32) -> Vec<Instruction> {
     let mut out = Vec::new();
     for rule in rules {
-        let mut code = vec![give(action(rule.verdict))];
+        let mut code = vec![give(ruled(rule, rest))];
         // From the last test to the first: each skips the rest of this rule when it fails.
         for (position, (index, test)) in rule.tests.iter().enumerate().rev() {
-            let rest = code.len();
+            let skipped = code.len();
             // The argument may still be loaded by the test before.
             let loaded = position > 0
                 && rule.tests[position - 1].0 == *index
@@ -164,12 +184,12 @@ fn decide(rules: &[&CallRule]) -> Vec<Instruction> {
             }
             check.extend(match *test {
                 Test::Equals(value) | Test::Masked(_, value) => {
-                    skip_unless(JUMP_EQUAL, value, rest)
+                    skip_unless(JUMP_EQUAL, value, skipped)
                 }
                 Test::Differs(value) | Test::MaskDiffers(_, value) => {
-                    skip_if(JUMP_EQUAL, value, rest)
+                    skip_if(JUMP_EQUAL, value, skipped)
                 }
-                Test::AnyBit(mask) => skip_unless(JUMP_ANY_BIT, mask, rest),
+                Test::AnyBit(mask) => skip_unless(JUMP_ANY_BIT, mask, skipped),
             });
             check.extend(code);
             code = check;
@@ -179,7 +199,7 @@ fn decide(rules: &[&CallRule]) -> Vec<Instruction> {
             return out;
         }
     }
-    out.push(give(ALLOW));
+    out.push(give(rest));
     out
 }
 
@@ -260,7 +280,7 @@ mod tests {
 
     #[test]
     fn another_architecture_is_killed_and_x32_is_refused() {
-        let program = compile(&[]);
+        let program = compile(&[], None);
         assert_eq!(run(&program, AUDIT_ARCH, 1, [0; 6]), ALLOW);
         assert_eq!(run(&program, 0x4000_0003, 1, [0; 6]), KILL_PROCESS);
         if cfg!(target_arch = "x86_64") {
@@ -270,7 +290,7 @@ mod tests {
 
     #[test]
     fn the_upper_half_of_an_argument_changes_nothing() {
-        let program = compile(&[rule("ioctl", &[(1, Test::Equals(0x5412))])]);
+        let program = compile(&[rule("ioctl", &[(1, Test::Equals(0x5412))])], None);
         let with = |request| run(&program, AUDIT_ARCH, number("ioctl"), [0, request, 0, 0, 0, 0]);
         assert_eq!(with(0x5412), ERRNO | 1);
         assert_eq!(with(0xFFFF_FFFF_0000_5412), ERRNO | 1);
@@ -280,17 +300,33 @@ mod tests {
     #[test]
     fn the_first_rule_that_holds_decides() {
         let both = [(0, Test::Equals(16)), (2, Test::Differs(0))];
-        let program = compile(&[rule("socket", &both)]);
+        let program = compile(&[rule("socket", &both)], None);
         let with = |a, c| run(&program, AUDIT_ARCH, number("socket"), [a, 3, c, 0, 0, 0]);
         assert_eq!(with(16, 9), ERRNO | 1);
         assert_eq!(with(16, 0), ALLOW);
         assert_eq!(with(2, 9), ALLOW);
     }
 
+    #[test]
+    fn what_is_not_listed_is_not_supervised_either() {
+        let supervised = CallRule { verdict: Verdict::Supervise, ..rule("connect", &[]) };
+        let list = |calls: &[&str]| AllowedCalls {
+            calls: calls.iter().map(|call| (*call).to_owned()).collect(),
+            otherwise: Verdict::Refuse,
+        };
+        let with = |list: &AllowedCalls| {
+            let program = compile(std::slice::from_ref(&supervised), Some(list));
+            run(&program, AUDIT_ARCH, number("connect"), [0; 6])
+        };
+        assert_eq!(with(&list(&["connect", "no_such_call"])), USER_NOTIF);
+        assert_eq!(with(&list(&["read"])), ERRNO | 1);
+    }
+
     proptest! {
         /// The compiled search agrees with reading the rules one by one, for every number.
         #[test]
         fn compiled_and_read_agree(picked in proptest::collection::vec((0u32..460, 0u8..6, any::<u32>()), 0..120),
+                                   listed in proptest::option::of(proptest::collection::btree_set(0u32..460, 0..200)),
                                    argument in any::<u32>()) {
             let rules: Vec<CallRule> = picked.iter().filter_map(|&(number, test, value)| {
                 let call = Sysno::new(number as usize)?.name();
@@ -304,7 +340,12 @@ mod tests {
                 };
                 Some(rule(call, &test))
             }).collect();
-            let program = compile(&rules);
+            let names = |numbers: &BTreeSet<u32>| {
+                let calls = numbers.iter().filter_map(|&number| Sysno::new(number as usize));
+                calls.map(|call| call.name().to_owned()).collect()
+            };
+            let allowed = listed.as_ref().map(|listed| AllowedCalls { calls: names(listed), otherwise: Verdict::Kill });
+            let program = compile(&rules, allowed.as_ref());
             for number in 0..470u32 {
                 let holds = |rule: &&CallRule| rule.call.parse::<Sysno>().is_ok_and(|call| call.id() as u32 == number)
                     && rule.tests.iter().all(|&(_, test)| match test {
@@ -314,7 +355,10 @@ mod tests {
                         Test::Masked(mask, value) => argument & mask == value,
                         Test::MaskDiffers(mask, value) => argument & mask != value,
                     });
-                let expected = if rules.iter().any(|rule| holds(&rule)) { ERRNO | 1 } else { ALLOW };
+                let known = Sysno::new(number as usize).is_some();
+                let on_list = listed.as_ref().is_none_or(|listed| known && listed.contains(&number));
+                let rest = if on_list { ALLOW } else { KILL_PROCESS };
+                let expected = if rules.iter().any(|rule| holds(&rule)) { ERRNO | 1 } else { rest };
                 prop_assert_eq!(run(&program, AUDIT_ARCH, number, [u64::from(argument), 0, 0, 0, 0, 0]), expected);
             }
         }

@@ -183,6 +183,18 @@ pub enum Verdict {
     AccessDenied,
     /// Done by the launcher in the caller's place, if the policy allows it.
     Supervise,
+    /// The caller's process is killed with `SIGSYS`.
+    Kill,
+}
+
+/// The only calls that are allowed, where a profile lists them. Rules come first: what they
+/// refuse stays refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AllowedCalls {
+    /// Names, with those that are always allowed; some are no other architecture's.
+    pub calls: Vec<String>,
+    /// What becomes of all others.
+    pub otherwise: Verdict,
 }
 
 /// A test of one argument; only its low 32 bits count, as the kernel itself reads these
@@ -394,10 +406,12 @@ pub struct Plan {
     pub home_links: Vec<(PathBuf, PathBuf)>,
     /// The Landlock domain; unset when accepted as missing.
     pub landlock: Option<Landlock>,
-    /// The system call filter, in order; the first rule that holds decides, and calls without
-    /// a rule are allowed.
+    /// The system call filter, in order; the first rule that holds decides.
     #[serde(skip_deserializing)]
     pub seccomp: Vec<CallRule>,
+    /// The calls without a rule that are allowed; unset: all of them.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub allowed_calls: Option<AllowedCalls>,
     /// The environment.
     pub environment: Vec<EnvironmentStep>,
     /// Limits.

@@ -10,6 +10,7 @@ mod process;
 pub use observed::{Act, Observed, Use};
 
 use process::Processes;
+use ringfence_policy::calls::is_always;
 use ringfence_sys as sys;
 use std::os::fd::AsFd;
 use std::process::{Command, ExitStatus};
@@ -65,24 +66,44 @@ const LOOKS: [(&str, Option<usize>, usize, Act); 9] = [
     ("readlinkat", Some(0), 1, Act::Read),
 ];
 
-/// Runs a command to its end and watches what runs in the sandbox that it makes; with `looks`
-/// also what it only looks for.
+/// What is watched beside the files, programs and sockets that a run names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watch {
+    /// What is only looked for (`stat` and its like).
+    pub looks: bool,
+    /// All system calls but those that are always allowed.
+    pub calls: bool,
+}
+
+/// Runs a command to its end and watches what runs in the sandbox that it makes.
 ///
 /// # Errors
 /// The kernel has no notification; the command cannot be started.
-pub fn run(command: Command, looks: bool) -> std::io::Result<(ExitStatus, Observed)> {
+pub fn run(command: Command, what: Watch) -> std::io::Result<(ExitStatus, Observed)> {
     let error = |errno: Errno| std::io::Error::from_raw_os_error(errno.into_raw());
-    let looks = LOOKS.iter().filter(|_| looks);
+    let looks = LOOKS.iter().filter(|_| what.looks);
     let known = CALLS.iter().chain(looks);
     let known = known.filter_map(|call| Some((call.0.parse::<Sysno>().ok()?, call)));
     let known: Vec<_> = known.collect();
-    let calls: Vec<Sysno> = known.iter().map(|(call, _)| *call).collect();
+    let mut calls: Vec<Sysno> = known.iter().map(|(call, _)| *call).collect();
+    if what.calls {
+        let named: Vec<Sysno> = calls.clone();
+        let others = Sysno::iter().filter(|call| !is_always(call.name()) && !named.contains(call));
+        calls.extend(others);
+    }
     let watched = sys::watch::start(command, &calls).map_err(error)?;
     sys::watch::leave_interrupts_to_it();
     let listener = watched.listener.as_fd();
     let mut observed = Observed::default();
     let mut processes = Processes::default();
     while let Some(waits) = next(listener).map_err(error)? {
+        if what.calls && processes.is_inside(waits.thread, false) {
+            let name =
+                usize::try_from(waits.call).ok().and_then(Sysno::new).map(|call| call.name());
+            if let Some(name) = name.filter(|name| !is_always(name)) {
+                observed.call(processes.program(waits.thread), name);
+            }
+        }
         let call = known.iter().find(|(call, _)| *call as i32 == waits.call);
         if let Some((_, (name, directory, path, act))) = call {
             let named = Named { name, directory: *directory, path: *path, act: *act };

@@ -58,6 +58,9 @@ pub struct Observed {
     pub sockets: BTreeMap<PathBuf, Use>,
     /// Addresses that were connected to, or bound.
     pub addresses: BTreeMap<(Act, IpAddr, u16), Use>,
+    /// System calls, by program and family, where all calls were watched. Those that are always
+    /// allowed are not among them.
+    pub calls: BTreeMap<(PathBuf, String), u64>,
     /// Programs that were executed.
     pub processes: u64,
     /// Things that were too many.
@@ -72,6 +75,16 @@ impl Observed {
             return;
         }
         self.paths.entry((path.to_owned(), act)).or_default().add(by);
+    }
+
+    /// A system call was made.
+    pub fn call(&mut self, program: &Path, name: &str) {
+        if self.calls.len() >= MOST {
+            self.lost += 1;
+            return;
+        }
+        let family = ringfence_policy::calls::family(name).to_owned();
+        *self.calls.entry((program.to_owned(), family)).or_default() += 1;
     }
 
     /// An address was named, in the kernel's form (`struct sockaddr`).

@@ -18,13 +18,21 @@ pub(super) struct Processes {
     count: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Known {
     inside: bool,
     name: String,
     /// It executed something whose name could not be read: the first program's is in memory
     /// that an ordinary user may not look at.
     unknown: bool,
+    /// The file that it runs, once somebody asked.
+    program: Option<PathBuf>,
+}
+
+impl Known {
+    fn inside() -> Known {
+        Known { inside: true, ..Known::default() }
+    }
 }
 
 impl Processes {
@@ -34,7 +42,7 @@ impl Processes {
         let known = self.known.entry(thread).or_insert_with(|| {
             let numbers = numbers(thread);
             let inside = numbers.len() > own && numbers.last() != Some(&1);
-            Known { inside, name: String::new(), unknown: false }
+            Known { inside, ..Known::default() }
         });
         if known.inside && executes && !self.started {
             self.started = true;
@@ -44,11 +52,7 @@ impl Processes {
 
     /// The name of the program that a thread runs.
     pub fn name(&mut self, thread: u32) -> &str {
-        let known = self.known.entry(thread).or_insert(Known {
-            inside: true,
-            name: String::new(),
-            unknown: false,
-        });
+        let known = self.known.entry(thread).or_insert_with(Known::inside);
         if known.name.is_empty() {
             let text = std::fs::read_to_string(format!("/proc/{thread}/comm")).unwrap_or_default();
             known.name = text.trim_end().to_owned();
@@ -56,17 +60,25 @@ impl Processes {
         &known.name
     }
 
+    /// The file that a thread runs, by the kernel's word.
+    pub fn program(&mut self, thread: u32) -> &Path {
+        let known = self.known.entry(thread).or_insert_with(Known::inside);
+        known.program.get_or_insert_with(|| {
+            std::fs::read_link(format!("/proc/{thread}/exe")).unwrap_or_default()
+        })
+    }
+
     /// A thread executes a program.
     pub fn executes(&mut self, thread: u32, path: &Path) {
         self.count += 1;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.known.insert(thread, Known { inside: true, name, unknown: false });
+        self.known.insert(thread, Known { name, ..Known::inside() });
     }
 
     /// A thread executes a program whose name cannot be read.
     pub fn executes_unknown(&mut self, thread: u32) {
         self.count += 1;
-        self.known.insert(thread, Known { inside: true, name: String::new(), unknown: true });
+        self.known.insert(thread, Known { unknown: true, ..Known::inside() });
     }
 
     /// The program that a thread executed, where that was not known when it did.

@@ -148,7 +148,7 @@ fn write_filter(script: &mut Script, plan: &Plan) {
     const NEW_LISTENER: u32 = 1 << 3;
     /// A supervised caller is not woken by signals that do not kill it (Linux 5.19).
     const WAIT_KILLABLE: u32 = 1 << 5;
-    let filter = crate::filter::compile(&plan.seccomp);
+    let filter = crate::filter::compile(&plan.seccomp, plan.allowed_calls.as_ref());
     let code: Vec<u8> = filter.0.iter().flat_map(instruction).collect();
     let code = script.bytes(&code);
     // struct sock_fprog: length, pointer.

@@ -65,6 +65,7 @@ pub(super) fn filing<'a>(
     }
     let mut lean = plan.clone();
     lean.seccomp.clear();
+    lean.allowed_calls = None;
     // What is published needs to know which sockets are shown by name.
     lean.mounts.retain(|step| matches!(step.op, MountOp::Bind { directory: false, .. }));
     if let Some(landlock) = lean.landlock.as_mut().filter(|_| plan.tier == Tier::Namespace) {

@@ -5,8 +5,10 @@
 //! are named, so that the plan reads the same on every architecture; a name that the running
 //! architecture does not have is left out when the filter is compiled.
 
-use crate::plan::{CallRule, Test, Tier, Verdict};
+use crate::plan::{AllowedCalls, CallRule, Test, Tier, Verdict};
+use ringfence_policy::calls::{ALWAYS, Otherwise, members};
 use ringfence_policy::{Layer, NetworkMode, Policy};
+use std::collections::BTreeSet;
 
 /// Refused outright: name and reason, by group.
 const REFUSED: [(&str, &[&str]); 15] = [
@@ -238,6 +240,23 @@ pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -
     add("prctl", Verdict::Refuse, &[(0, Test::Equals(PR_SET_MM))], "rewrites what /proc tells");
     personality(&mut add);
     rules
+}
+
+/// Why a call is refused to every command, if it is, whatever its arguments.
+pub fn refused_to_all(call: &str) -> Option<&'static str> {
+    REFUSED.iter().find(|(_, calls)| calls.contains(&call)).map(|(reason, _)| *reason)
+}
+
+/// The calls that a profile allows, if it lists them.
+pub(super) fn allowed(policy: &Policy) -> Option<AllowedCalls> {
+    let list = policy.calls.as_ref()?;
+    let listed = list.allow.iter().flat_map(|name| members(name));
+    let calls: BTreeSet<&str> = ALWAYS.into_iter().chain(listed).collect();
+    let otherwise = match list.otherwise {
+        Otherwise::Refuse => Verdict::Refuse,
+        Otherwise::Kill => Verdict::Kill,
+    };
+    Some(AllowedCalls { calls: calls.into_iter().map(str::to_owned).collect(), otherwise })
 }
 
 /// Only what container runtimes allow too: asking, the default, a 32-bit `uname`, and a 2.6 one.

@@ -3,7 +3,7 @@
 //! Each file makes one part: [`view`] the mounts, [`files`] the Landlock rules, [`calls`] the
 //! system call filter, [`guards`] what is put right at the end, [`environment`] and [`limits`].
 
-mod calls;
+pub mod calls;
 mod environment;
 mod files;
 mod grants;
@@ -210,6 +210,7 @@ fn plan_tier(
         } else {
             Vec::new()
         },
+        allowed_calls: calls::allowed(policy).filter(|_| facts.seccomp.yes()),
         environment: resolving(environment::steps(policy, facts, tier), policy, tier),
         limits,
         guards: guards.steps,
