@@ -9,6 +9,7 @@ use crate::plan::{Landlock, LimitStep, Plan, Rights, Verdict};
 use ringfence_start::Sysno;
 use ringfence_start::image::{register, special};
 use ringfence_sys::landlock::{self, access};
+use ringfence_sys::seccomp::Program;
 use std::path::Path;
 
 const EINVAL: u8 = 22;
@@ -142,13 +143,26 @@ pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
     script.part(Part::Build);
 }
 
-/// Installs the filter; where calls are supervised, hands its listener to the launcher.
+/// Installs the filter; where calls are supervised, hands its listener to the launcher. That
+/// takes calls that a list may not allow: then the list is a filter of its own, after it.
 fn write_filter(script: &mut Script, plan: &Plan) {
+    let supervised = plan.seccomp.iter().any(|rule| rule.verdict == Verdict::Supervise);
+    let (with_rules, after) = match &plan.allowed_calls {
+        Some(list) if supervised => (None, Some(list)),
+        list => (list.as_ref(), None),
+    };
+    write_install(script, &crate::filter::compile(&plan.seccomp, with_rules), supervised);
+    if let Some(list) = after {
+        write_install(script, &crate::filter::compile(&[], Some(list)), false);
+    }
+}
+
+/// Installs one filter, with a listener if calls are supervised.
+fn write_install(script: &mut Script, filter: &Program, supervised: bool) {
     const SET_MODE_FILTER: u32 = 1;
     const NEW_LISTENER: u32 = 1 << 3;
     /// A supervised caller is not woken by signals that do not kill it (Linux 5.19).
     const WAIT_KILLABLE: u32 = 1 << 5;
-    let filter = crate::filter::compile(&plan.seccomp, plan.allowed_calls.as_ref());
     let code: Vec<u8> = filter.0.iter().flat_map(instruction).collect();
     let code = script.bytes(&code);
     // struct sock_fprog: length, pointer.
@@ -156,7 +170,7 @@ fn write_filter(script: &mut Script, plan: &Plan) {
     script.store(program + 8, Arg::Data(code), 8);
     let program = Arg::Data(program);
     let install = |flags: u32| [SET_MODE_FILTER.into(), flags.into(), program];
-    if plan.seccomp.iter().any(|rule| rule.verdict == Verdict::Supervise) {
+    if supervised {
         let listener = script.register();
         // With the flag of Linux 5.19; without it; and inside another sandbox, whose launcher
         // listens already, not at all: the calls fail with ENOSYS then.

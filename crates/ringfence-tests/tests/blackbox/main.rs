@@ -30,5 +30,6 @@ mod protected;
 mod publish;
 mod sessions;
 mod streams;
+mod syscalls;
 mod terminal;
 mod truth;
