@@ -109,13 +109,13 @@ mod tests {
         let writable = MountOp::Bind { directory: true, read_only: false, devices: false };
         let mut steps: Vec<MountStep> =
             ["a", "b", "c", "d"].iter().map(|name| part(&format!("/usr/lib/{name}"))).collect();
-        assert_eq!(Shelf::new(&steps[..3]).worthy, [PathBuf::new(); 0]);
+        assert!(Shelf::new(&steps[..3]).worthy.is_empty());
         assert_eq!(Shelf::new(&steps).worthy, [Path::new("/usr/lib")]);
         // Its source would be read-only as the copy is.
         steps.push(step("/usr/lib/x/state", writable));
-        assert_eq!(Shelf::new(&steps).worthy, [PathBuf::new(); 0]);
+        assert!(Shelf::new(&steps).worthy.is_empty());
         let tops: Vec<MountStep> =
             ["a", "b", "c", "d"].iter().map(|name| part(&format!("/{name}"))).collect();
-        assert_eq!(Shelf::new(&tops).worthy, [PathBuf::new(); 0], "the root is left as it is");
+        assert!(Shelf::new(&tops).worthy.is_empty(), "the root is left as it is");
     }
 }
