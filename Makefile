@@ -8,7 +8,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: help demo test escape bench build fmt lint docs deny install uninstall
+.PHONY: help demo test escape bench build fmt lint docs fuzz deny install uninstall
 
 help:
 	@echo 'make demo      build, then run real commands in a sandbox: what is allowed, what is refused'
@@ -19,6 +19,7 @@ help:
 	@echo 'make fmt       format the Rust files'
 	@echo 'make lint      clippy, warnings denied'
 	@echo 'make docs      check links, commands and keys in the documents'
+	@echo 'make fuzz      check that the fuzz targets compile (they are run by cargo-fuzz)'
 	@echo 'make deny      licences and advisories of the dependencies (installs cargo-deny)'
 	@echo 'make install   into PREFIX=$(PREFIX), below DESTDIR'
 
@@ -49,6 +50,10 @@ lint:
 docs:
 	@scripts/need cargo linker python certificates
 	@RINGFENCE="$$(scripts/build)" scripts/check_docs.py
+
+fuzz:
+	@scripts/need cargo linker certificates
+	@scripts/fuzz
 
 deny:
 	@scripts/need cargo linker certificates

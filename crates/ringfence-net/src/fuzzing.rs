@@ -6,6 +6,7 @@ use crate::dns;
 use crate::first::{First, first};
 use crate::inspect;
 use crate::names::Names;
+use crate::proxy;
 use crate::requests::Requests;
 use ringfence_policy::Host;
 
@@ -57,10 +58,45 @@ pub fn request(bytes: &[u8]) {
     inspect::judge_any(bytes);
 }
 
+/// What comes to the proxy inside: CONNECT, a URL, SOCKS5.
+pub fn proxy(bytes: &[u8]) {
+    proxy::ask_any(bytes);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::path::Path;
+
+    /// Inputs worth keeping: what fuzzing begins with, and what it has found.
+    #[test]
+    fn the_corpus() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+        let targets: [(&str, fn(&[u8])); 5] = [
+            ("beginning", beginning),
+            ("dns", dns),
+            ("proxy", super::proxy),
+            ("request", request),
+            ("requests", requests),
+        ];
+        for (name, target) in targets {
+            let mut files: Vec<_> = std::fs::read_dir(root.join(name))
+                .unwrap_or_else(|error| panic!("{name}: {error}"))
+                .map(|entry| entry.expect("an entry").path())
+                .collect();
+            files.sort();
+            assert!(!files.is_empty(), "{name}");
+            for file in files {
+                let bytes = std::fs::read(&file).expect("a file");
+                // Each beginning too: what comes in pieces, and what ends early.
+                for length in 0..=bytes.len().min(1024) {
+                    target(&bytes[..length]);
+                }
+                target(&bytes);
+            }
+        }
+    }
 
     proptest! {
         #[test]
@@ -69,6 +105,8 @@ mod tests {
             beginning(&bytes);
             requests(&bytes);
             request(&bytes);
+            proxy(&bytes);
+            proxy(&[&[5, 1, 0, 5, 1, 0], &bytes[..]].concat());
         }
 
         #[test]

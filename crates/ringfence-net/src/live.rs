@@ -302,6 +302,12 @@ impl Control {
             }
             waiting.push(Waiting { refused, answer });
         }
+        // A rule may have come since the decision was made, and have found nobody waiting.
+        if crate::rules::connect(&self.policy(), host, port).allowed {
+            locked(&self.0.waiting).retain(|waiting| waiting.refused.number != number);
+            self.tell_watchers(&format!("settled\t{number}\tallowed"));
+            return Some(Answer::Session);
+        }
         let place = place(host, port);
         (self.0.notice)(&format!(
             "{place} is not allowed; it waits {patience:?} for an answer: ringfence watch, or \
@@ -373,5 +379,26 @@ fn place(host: &Host, port: u16) -> String {
     match host {
         Host::Address(address) if address.is_ipv6() => format!("[{address}]:{port}"),
         _ => format!("{host}:{port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules;
+    use crate::rules::tests::policy;
+
+    #[test]
+    fn a_rule_that_comes_between_the_decision_and_the_question_is_the_answer() {
+        let patience = Some(Duration::from_secs(3600));
+        let control = Control::new(Arc::new(policy(&["a.org"], &[])), patience, Box::new(|_| {}));
+        let host = Host::parse("b.org").expect("a host");
+        let decision = rules::connect(&control.policy(), &host, 443);
+        assert!(!decision.allowed);
+        control.allow("b.org").expect("allowed");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let answer = runtime.expect("a runtime").block_on(control.ask(&host, 443, None, &decision));
+        assert_eq!(answer, Some(Answer::Session));
+        assert!(locked(&control.0.waiting).is_empty());
     }
 }

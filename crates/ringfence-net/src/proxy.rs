@@ -12,7 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// The most bytes of a request's head.
@@ -148,7 +148,7 @@ async fn plain(client: &mut TcpStream, status: &str, text: &str) -> io::Result<(
     Ok(())
 }
 
-async fn request(client: &mut TcpStream) -> io::Result<Asked> {
+async fn request<S: AsyncRead + AsyncWrite + Unpin>(client: &mut S) -> io::Result<Asked> {
     let mut head = vec![client.read_u8().await?];
     if head[0] == SOCKS5 {
         return socks(client).await;
@@ -238,7 +238,7 @@ fn place(text: &str, default: Option<u16>) -> Option<(Host, u16)> {
     Some((Host::parse(host).ok()?, port?))
 }
 
-async fn socks(client: &mut TcpStream) -> io::Result<Asked> {
+async fn socks<S: AsyncRead + AsyncWrite + Unpin>(client: &mut S) -> io::Result<Asked> {
     let mut methods = vec![0; usize::from(client.read_u8().await?)];
     client.read_exact(&mut methods).await?;
     if !methods.contains(&0) {
@@ -272,6 +272,22 @@ async fn socks(client: &mut TcpStream) -> io::Result<Asked> {
         (SOCKS5, 2 | 3, _) => Asked::SocksWrong(7),
         _ => Asked::SocksWrong(1),
     })
+}
+
+/// What a client of the proxy asks for, by its first bytes: for fuzzing. A host that was understood must be
+/// understood the same when it is written out.
+pub(crate) fn ask_any(bytes: &[u8]) {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else { return };
+    let asked = runtime.block_on(async {
+        let (mut ours, mut client) = tokio::io::duplex(bytes.len() + 64);
+        let _ = client.write_all(bytes).await;
+        let _ = client.shutdown().await;
+        request(&mut ours).await
+    });
+    if let Ok(Asked::Http { host, port, .. } | Asked::Socks(host, port)) = asked {
+        assert!(port > 0);
+        assert_eq!(Host::parse(&host.to_string()).ok(), Some(host));
+    }
 }
 
 #[cfg(test)]
