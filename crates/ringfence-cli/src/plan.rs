@@ -171,6 +171,7 @@ fn call(rule: &CallRule) -> String {
         Verdict::AccessDenied => "EACCES",
         Verdict::Supervise => "supervised",
         Verdict::Kill => "killed",
+        Verdict::Observe => "noted",
     };
     let test = |(index, test): &(u8, Test)| match test {
         Test::Equals(value) => format!("arg{index} == {value:#x}"),

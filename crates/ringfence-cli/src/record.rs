@@ -4,6 +4,8 @@ use crate::error::Fault;
 use crate::options::Parsed;
 use ringfence_net::decision::Exchange;
 use ringfence_net::{Control, Event as Happened, NetDecision, Way};
+use ringfence_sandbox::executions::parent_of;
+use ringfence_sandbox::facts::{Availability, Facts};
 use ringfence_sandbox::live::{End, Executed, Keeper, client};
 use ringfence_sandbox::network::Filter;
 use ringfence_sandbox::plan::{LimitStep, Plan};
@@ -16,7 +18,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Keeps the record of one run. Trouble with it is told once, and is never the command's.
@@ -36,6 +38,8 @@ pub struct Record {
     recorder: Arc<OnceLock<Recorder>>,
     /// Commands that execute, by number.
     running: RefCell<HashMap<u32, (Process, Instant)>>,
+    /// All programs that execute, by process; the gateway's thread asks for them.
+    programs: Arc<Mutex<HashMap<i32, Process>>>,
     told: Cell<bool>,
     /// Processes are counted or memory is, by the kernel.
     limited: Cell<bool>,
@@ -68,6 +72,7 @@ impl Record {
             control: RefCell::default(),
             recorder: Arc::default(),
             running: RefCell::default(),
+            programs: Arc::default(),
             told: Cell::default(),
             limited: Cell::default(),
         }))
@@ -81,12 +86,17 @@ impl Record {
             return Some(filter);
         }
         let (recorder, sink) = (Arc::clone(&self.recorder), filter.sink.clone());
+        let programs = Arc::clone(&self.programs);
         let sink = Arc::new(move |decision: &NetDecision| {
             sink(decision);
             let Some(recorder) = recorder.get() else { return };
             let process = decision.process.as_ref().map(|process| {
+                // As its own row has it; else it was made without executing anything.
+                if let Some(known) = lock(&programs).get(&process.pid) {
+                    return known.clone();
+                }
                 let exe = process.exe.clone().unwrap_or_default();
-                Process::new(process.pid, 0, exe, &process.argv)
+                Process::new(process.pid, parent_of(process.pid), exe, &process.argv)
             });
             for event in network(decision) {
                 recorder.record(process.as_ref(), &event);
@@ -144,10 +154,27 @@ impl Record {
         }
     }
 
+    /// Whether a process is one of the session's commands.
+    fn commands(&self, pid: i32) -> Option<u32> {
+        let running = self.running.borrow();
+        running.iter().find(|(_, (process, _))| process.pid == pid).map(|(number, _)| *number)
+    }
+
+    /// Has the plan tell what is executed, if that is on record.
+    pub fn observe(&self, plan: &mut Plan, facts: &Facts) {
+        if self.record && facts.seccomp_notify == Availability::Yes {
+            plan.observe();
+        }
+    }
+
     fn exit(&self, number: u32, ended: Ended) {
         let command = self.running.borrow_mut().remove(&number);
+        if let Some((process, _)) = &command {
+            lock(&self.programs).remove(&process.pid);
+        }
         if let (Some((process, since)), Some(recorder)) = (command, self.recorder.get()) {
             let duration = since.elapsed();
+            let ended = Some(ended);
             recorder.record_here(Some(&process), &Event::Exit { ended, duration });
         }
     }
@@ -216,17 +243,35 @@ impl Keeper for Record {
         let process = Process::new(command.pid, command.parent, command.path, argv);
         let exec = Event::Exec { argv: argv.clone(), cwd };
         recorder.record_here(Some(&process), &exec);
+        lock(&self.programs).insert(process.pid, process.clone());
         self.running.borrow_mut().insert(command.number, (process, Instant::now()));
     }
 
+    fn noted(&self, program: Executed) {
+        let Some(recorder) = self.recorder.get() else { return };
+        let process = Process::new(program.pid, program.parent, program.path, &program.argv);
+        let exec = Event::Exec { argv: program.argv, cwd: program.workdir };
+        recorder.record_here(Some(&process), &exec);
+        lock(&self.programs).insert(process.pid, process.clone());
+        if let Some(number) = self.commands(process.pid) {
+            self.running.borrow_mut().insert(number, (process, Instant::now()));
+        }
+    }
+
+    fn gone(&self, pid: i32, end: Option<End>, duration: Duration) {
+        let process = lock(&self.programs).remove(&pid);
+        // What is said of commands comes from who started them.
+        if self.commands(pid).is_some() {
+            return;
+        }
+        if let (Some(process), Some(recorder)) = (process, self.recorder.get()) {
+            let ended = end.map(ended);
+            recorder.record_here(Some(&process), &Event::Exit { ended, duration });
+        }
+    }
+
     fn finished(&self, number: u32, end: End) {
-        self.exit(
-            number,
-            match end {
-                End::Code(code) => Ended::Code(code),
-                End::Signal(signal) => Ended::Signal(i32::from(signal)),
-            },
-        );
+        self.exit(number, ended(end));
     }
 
     fn ended(&self, outcome: &Outcome) {
@@ -234,6 +279,18 @@ impl Keeper for Record {
         if !self.limited.get() {
             self.close(outcome);
         }
+    }
+}
+
+/// A panic elsewhere leaves each entry whole.
+fn lock(programs: &Mutex<HashMap<i32, Process>>) -> MutexGuard<'_, HashMap<i32, Process>> {
+    programs.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn ended(end: End) -> Ended {
+    match end {
+        End::Code(code) => Ended::Code(code),
+        End::Signal(signal) => Ended::Signal(i32::from(signal)),
     }
 }
 

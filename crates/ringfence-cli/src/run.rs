@@ -120,6 +120,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         order.argv = guest.command(&plan, &order.argv);
         order.place = None;
     }
+    record.observe(&mut plan, &facts);
     let dry_run = parsed.has("dry-run");
     let layers = crate::overlay::begin(&mut plan, &order.session_name(), dry_run)?;
     trace.mark("plan");
@@ -136,6 +137,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         Err(LaunchError::NoNamespaces(reason)) if policy.tier == TierChoice::Auto => {
             facts.namespaces = Availability::No(reason);
             plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
+            record.observe(&mut plan, &facts);
             announce(&plan);
             record.prepare(&plan);
             launch::run(&plan, &order, &inputs, trace, &started)

@@ -35,7 +35,7 @@ const X32_BIT: u32 = 0x4000_0000;
 
 fn action(verdict: Verdict) -> u32 {
     match verdict {
-        Verdict::Supervise => return USER_NOTIF,
+        Verdict::Supervise | Verdict::Observe => return USER_NOTIF,
         Verdict::Kill => return KILL_PROCESS,
         _ => {}
     }
@@ -45,7 +45,7 @@ fn action(verdict: Verdict) -> u32 {
             Verdict::NotImplemented => 38,     // ENOSYS
             Verdict::FamilyNotSupported => 97, // EAFNOSUPPORT
             Verdict::AccessDenied => 13,       // EACCES
-            Verdict::Supervise | Verdict::Kill => 0,
+            Verdict::Supervise | Verdict::Observe | Verdict::Kill => 0,
         }
 }
 
@@ -95,7 +95,20 @@ pub fn compile(rules: &[CallRule], allowed: Option<&AllowedCalls>) -> Program {
 /// What a rule does with a call whose lot is `rest` without it: what is not allowed at all is not
 /// supervised either.
 fn ruled(rule: &CallRule, rest: u32) -> u32 {
-    if rule.verdict == Verdict::Supervise && rest != ALLOW { rest } else { action(rule.verdict) }
+    if told(rule) && rest != ALLOW { rest } else { action(rule.verdict) }
+}
+
+/// Whether the launcher is told of a call.
+pub fn told(rule: &CallRule) -> bool {
+    matches!(rule.verdict, Verdict::Supervise | Verdict::Observe)
+}
+
+/// Where in a program, in bytes, a number stands that an argument is compared with.
+pub fn comparisons(program: &Program, number: u32) -> impl Iterator<Item = usize> {
+    const OPERAND: usize = 4;
+    let is = move |one: &Instruction| one.code == JUMP_EQUAL && one.operand == number;
+    let places = program.0.iter().enumerate().filter(move |(_, one)| is(one));
+    places.map(|(at, _)| at * size_of::<Instruction>() + OPERAND)
 }
 
 /// A call that has rules.
@@ -285,6 +298,25 @@ mod tests {
         assert_eq!(run(&program, 0x4000_0003, 1, [0; 6]), KILL_PROCESS);
         if cfg!(target_arch = "x86_64") {
             assert_eq!(run(&program, AUDIT_ARCH, X32_BIT | 1, [0; 6]), ERRNO | 38);
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_the_sessions_own_call_are_where_they_are_said_to_be() {
+        let mut plan = [(3, Test::Differs(0x1111)), (4, Test::Differs(0x2222))]
+            .map(|test| CallRule { verdict: Verdict::Observe, ..rule("execve", &[test]) })
+            .to_vec();
+        plan.extend((0..40).map(|_| rule("ioctl", &[(1, Test::Equals(0x3333))])));
+        let mut program = compile(&plan, None);
+        for (number, known) in [(0x1111, 7), (0x2222, 8)] {
+            let places: Vec<usize> = comparisons(&program, number).collect();
+            assert_eq!(places.len(), 1);
+            program.0[places[0] / 8].operand = known;
+        }
+        let with = |a, b| run(&program, AUDIT_ARCH, number("execve"), [0, 0, 0, a, b, 0]);
+        assert_eq!(with(7, 8), ALLOW);
+        for (a, b) in [(7, 0), (0, 8), (8, 7), (0x1111, 0x2222), (0, 0)] {
+            assert_eq!(with(a, b), USER_NOTIF, "{a} {b}");
         }
     }
 

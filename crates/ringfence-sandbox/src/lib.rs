@@ -11,6 +11,7 @@
 pub mod dbus;
 pub mod doctor;
 pub mod error;
+pub mod executions;
 pub mod facts;
 pub mod filter;
 pub mod inputs;

@@ -3,6 +3,7 @@
 
 use crate::descendants;
 use crate::error::LaunchError;
+use crate::executions::{self, Executions};
 use crate::live::{self, End, Executed, Keeper};
 use crate::metadata::Metadata;
 use crate::network::Network;
@@ -75,6 +76,8 @@ struct Watch<'a> {
     put_right: bool,
     /// Where supervised calls arrive: of each command, its own.
     listeners: Vec<OwnedFd>,
+    /// The programs that are executed inside.
+    executions: Executions,
     /// Where `exec` knocks, until the warden has it.
     door: Option<OwnedFd>,
     /// The command executes.
@@ -127,6 +130,7 @@ pub(crate) fn until_end(
         duties,
         put_right: false,
         listeners: Vec::new(),
+        executions: Executions::default(),
         door: None,
         executes: false,
         recorded: false,
@@ -150,6 +154,8 @@ pub(crate) fn until_end(
         let plain = watched.len();
         watched.extend(watch.listeners.iter().map(AsFd::as_fd));
         let supervised = watched.len();
+        watched.extend(watch.executions.descriptor());
+        let noted = watched.len();
         watched.extend(watch.network.descriptors());
         let ready = sys::fd::poll_readable(&watched, wait)
             .map_err(|errno| LaunchError::call("ppoll", errno, "this should not happen"))?;
@@ -168,17 +174,26 @@ pub(crate) fn until_end(
                 watch.signal(arrived);
             }
         }
-        // From behind, as one may be dropped; new ones come with messages.
+        // The word that a command executes comes before what it executes.
+        if ready[1] {
+            watch.messages();
+        }
+        if ready[plain..noted].contains(&true) {
+            // What this takes of memory is given back again, when it has become quiet.
+            idle = Some(Instant::now() + IDLE);
+        }
+        // From behind, as one may be dropped; new ones, which came with messages, are not ready.
         for at in (plain..supervised).rev().filter(|&at| ready[at]) {
             watch.supervise(at - plain);
         }
         if ready[2..plain].contains(&true) {
             watch.open_door();
         }
-        if ready[1] {
-            watch.messages();
+        if ready[supervised..noted].contains(&true) {
+            let gone = watch.executions.ended();
+            watch.tell_gone(&gone);
         }
-        if ready[supervised..].contains(&true)
+        if ready[noted..].contains(&true)
             && let Err(sentence) = watch.network.serve()
         {
             watch.outcome.limits_hit.push(sentence);
@@ -272,6 +287,7 @@ impl Watch<'_> {
                 }
                 Some(b'C') => stopped = None,
                 Some(&sys::process::LISTENER) => {
+                    passed.iter().for_each(|listener| sys::notify::wake_in_place(listener.as_fd()));
                     self.listeners.extend(passed);
                 }
                 Some(&ringfence_net::listeners::TAG) => {
@@ -291,7 +307,12 @@ impl Watch<'_> {
                 Some(true) => {
                     let Ok(call) = sys::notify::receive(listener) else { continue };
                     let call_is = Sysno::new(call.call as usize);
-                    if let Some(Sysno::bind | Sysno::connect | Sysno::listen) = call_is {
+                    if executions::noted(&call) {
+                        let program = self.executions.answer(listener, &call);
+                        if let (Some(keeper), Some(program)) = (self.duties.keeper, program) {
+                            keeper.noted(program);
+                        }
+                    } else if let Some(Sysno::bind | Sysno::connect | Sysno::listen) = call_is {
                         let failed = self.duties.publish.answer(listener, &call);
                         self.outcome.limits_hit.extend(failed);
                     } else {
@@ -323,6 +344,8 @@ impl Watch<'_> {
         self.outcome.code = if self.outcome.timed_out { 124 } else { code };
         if let Some(keeper) = self.duties.keeper.filter(|_| !self.recorded) {
             self.recorded = true;
+            let gone = self.executions.rest();
+            self.tell_gone(&gone);
             keeper.ended(&self.outcome);
         }
     }
@@ -376,6 +399,12 @@ impl Watch<'_> {
     fn executed(&self, command: Executed) {
         if let Some(keeper) = self.duties.keeper {
             keeper.executed(command);
+        }
+    }
+
+    fn tell_gone(&self, all: &[executions::Gone]) {
+        if let Some(keeper) = self.duties.keeper {
+            all.iter().for_each(|gone| keeper.gone(gone.pid, gone.end, gone.duration));
         }
     }
 

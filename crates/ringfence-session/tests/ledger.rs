@@ -109,7 +109,7 @@ fn every_field_of_every_kind_comes_back() {
             duration,
         },
     );
-    recorder.record(by, &Event::Exit { ended: Ended::Code(1), duration });
+    recorder.record(by, &Event::Exit { ended: Some(Ended::Code(1)), duration });
     ledger.end(Ended::Signal(15)).unwrap();
 
     let reader = Reader::open(&sessions.path().join("one")).unwrap();

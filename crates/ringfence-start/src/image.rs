@@ -9,7 +9,7 @@
 //! ```
 
 /// The first word of every image: its format. Changed with every change of what is below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage2");
 
 /// A range of bytes in the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,6 +130,8 @@ pub mod special {
     pub const NUMBER: u32 = FIRST + 12;
     /// Reads the answer to a netlink message: socket. An error in it is the step's.
     pub const ACKNOWLEDGED: u32 = FIRST + 11;
+    /// Reads four bytes of the data: data offset.
+    pub const LOAD: u32 = FIRST + 13;
 }
 
 /// Registers with a meaning; images use the others as they like.
@@ -144,6 +146,9 @@ pub mod register {
     pub const RULESET: u8 = 3;
     /// A pointer to the directory in which the command starts.
     pub const WORKDIR: u8 = 4;
+    /// Two numbers made at random, by which the filter knows the session's own `execve`: they go
+    /// where that call takes no arguments.
+    pub const MARKS: [u8; 2] = [5, 6];
     /// The first one free for an image.
     pub const FREE: u8 = 8;
     /// How many there are.

@@ -135,6 +135,11 @@ impl Machine {
                 }
                 Ok(0)
             }
+            special::LOAD => {
+                let place = self.pointer(op.arguments[0], 4)?;
+                // SAFETY: the range was checked; images need not align.
+                Ok(unsafe { place.cast::<u32>().read_unaligned() } as usize)
+            }
             // SAFETY: the network object stays where it is while the machine runs.
             special::NETWORK_START => unsafe { (*self.network).start() }.map(|()| 0),
             // SAFETY: as above.
@@ -182,7 +187,7 @@ impl Machine {
 
 /// Whether plans use a call. None of these touches memory but what its arguments point to.
 fn known(call: u32) -> bool {
-    const ALL: [Sysno; 35] = [
+    const ALL: [Sysno; 36] = [
         Sysno::bind,
         Sysno::chdir,
         Sysno::close,
@@ -191,6 +196,7 @@ fn known(call: u32) -> bool {
         Sysno::fsconfig,
         Sysno::fsmount,
         Sysno::fsopen,
+        Sysno::getrandom,
         Sysno::landlock_add_rule,
         Sysno::landlock_create_ruleset,
         Sysno::landlock_restrict_self,

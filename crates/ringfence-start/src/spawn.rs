@@ -174,7 +174,12 @@ unsafe fn enter(shared: &mut Shared<'_>) -> Refused {
     if let Err(failed) = unsafe { shared.machine.run(image.confine()) } {
         return Refused::Confine(failed);
     }
+    // What is not an argument of this call tells the filter that it is ours.
+    let [first, second] = register::MARKS;
+    let registers = &shared.machine.registers;
+    let (first, second) = (registers[first as usize], registers[second as usize]);
+    let (arguments, environment) = (command.arguments, command.environment);
     // SAFETY: the path is a string, both lists are null-terminated arrays of strings.
-    let result = unsafe { sys!(execve, shared.path, command.arguments, command.environment) };
+    let result = unsafe { sys!(execve, shared.path, arguments, environment, first, second) };
     Refused::Execute(result.err().unwrap_or(Errno::EINVAL))
 }

@@ -41,6 +41,75 @@ pub fn read_memory(
     if waits(listener, call.id) { Ok(count) } else { Err(Errno::ENOENT) }
 }
 
+/// Memory of a caller's, read by pages, of which the last one is kept: the texts of a list lie
+/// beside each other.
+struct Pages {
+    thread: u32,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Pages {
+    /// What is at an address, to the end of its page.
+    fn rest(&mut self, address: u64) -> Result<&[u8]> {
+        const PAGE: u64 = 4096;
+        let offset = address.wrapping_sub(self.at) as usize;
+        if offset < self.bytes.len() {
+            return Ok(&self.bytes[offset..]);
+        }
+        self.bytes.resize((PAGE - address % PAGE) as usize, 0);
+        self.at = address;
+        let length = self.bytes.len();
+        let local = libc::iovec { iov_base: self.bytes.as_mut_ptr().cast(), iov_len: length };
+        let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
+        let (local_at, remote_at) = (&raw const local, &raw const remote);
+        // SAFETY: `local` describes `bytes`; the remote address is the other process's business.
+        let count = unsafe { sys!(process_vm_readv, self.thread, local_at, 1, remote_at, 1, 0) };
+        self.bytes.truncate(*count.as_ref().unwrap_or(&0));
+        count?;
+        if self.bytes.is_empty() { Err(Errno::EFAULT) } else { Ok(&self.bytes) }
+    }
+}
+
+/// Reads a list of texts that ends with a null pointer, as `execve(2)` takes them: as many as
+/// there are within `most` bytes.
+///
+/// # Errors
+/// As [`read_memory`].
+pub fn read_list(
+    listener: BorrowedFd<'_>,
+    call: &Notification,
+    address: u64,
+    most: usize,
+) -> Result<Vec<Vec<u8>>> {
+    let mut lists = Pages { thread: call.thread, at: 0, bytes: Vec::new() };
+    let mut texts = Pages { thread: call.thread, at: 0, bytes: Vec::new() };
+    let (mut all, mut taken, mut at) = (Vec::new(), 0, address);
+    while taken < most && address != 0 {
+        let Some(pointer) = lists.rest(at)?.first_chunk::<8>() else { return Err(Errno::EFAULT) };
+        let mut text_at = u64::from_ne_bytes(*pointer);
+        if text_at == 0 {
+            break;
+        }
+        let mut text = Vec::new();
+        loop {
+            let rest = texts.rest(text_at)?;
+            let end = rest.iter().position(|&byte| byte == 0);
+            let part = &rest[..end.unwrap_or(rest.len()).min(most - taken)];
+            text.extend_from_slice(part);
+            taken += part.len();
+            text_at += part.len() as u64;
+            if end.is_some() || taken >= most {
+                break;
+            }
+        }
+        all.push(text);
+        taken += 1;
+        at += 8;
+    }
+    if waits(listener, call.id) { Ok(all) } else { Err(Errno::ENOENT) }
+}
+
 /// Reads a text argument of the caller's.
 ///
 /// # Errors

@@ -100,6 +100,21 @@ pub fn room_in_memory(path: &CStr) -> Option<u64> {
     serves.then(|| blocks.saturating_mul(block))
 }
 
+/// Opens, as a place only, what a path leads to for a process whose root directory this is: links
+/// and `..` stay within it.
+///
+/// # Errors
+/// The file system's; `ELOOP` where a link of `/proc` is on the way.
+pub fn open_in_root(root: BorrowedFd<'_>, path: &CStr) -> Result<std::os::fd::OwnedFd> {
+    const RESOLVE_NO_MAGICLINKS: u64 = 2;
+    const RESOLVE_IN_ROOT: u64 = 0x10;
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    let how = [flags as u64, 0, RESOLVE_NO_MAGICLINKS | RESOLVE_IN_ROOT];
+    let (raw, pointer) = (root.as_raw_fd(), path.as_ptr());
+    // SAFETY: `path` is NUL-terminated; `how` has the layout and size of `struct open_how`.
+    unsafe { sys!(openat2, raw, pointer, how.as_ptr(), size_of_val(&how)) }.map(crate::fd::owned)
+}
+
 /// A point in the time of files, in nanoseconds since 1970: what changed before has an earlier
 /// change time, what changes from now on has this one or a later one.
 ///

@@ -10,6 +10,7 @@ pub mod caller;
 pub mod caps;
 pub mod diag;
 pub mod directory;
+pub mod epoll;
 pub mod fd;
 pub mod file;
 pub mod guest;

@@ -197,3 +197,37 @@ pub fn spawn_bound(command: &mut std::process::Command) -> std::io::Result<std::
     // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
     unsafe { command.pre_exec(bind) }.spawn()
 }
+
+/// What the kernel says of a process behind a pidfd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Its parent, 0 where that is out of sight.
+    pub parent: i32,
+    /// How it ended, once its parent has taken note of that.
+    pub ended: Option<Change>,
+}
+
+/// What is known of a process (`PIDFD_GET_INFO`, Linux 6.13; how it ended, Linux 6.15).
+///
+/// # Errors
+/// `ENOTTY`, `EINVAL` on older kernels; `ESRCH` when it is gone and its end is not known.
+pub fn info(pidfd: BorrowedFd<'_>) -> Result<Info> {
+    /// Of the structure's first version, 64 bytes.
+    const GET_INFO: u32 = 0xC040_FF0B;
+    const PID: u64 = 1;
+    const EXIT: u64 = 1 << 3;
+    // struct pidfd_info: mask, cgroupid; pid, tgid, ppid, eight ids, exit_code.
+    let mut info = [0u32; 16];
+    info[0] = (PID | EXIT) as u32;
+    // SAFETY: the operation reads and fills 64 bytes.
+    unsafe { sys!(ioctl, pidfd.as_raw_fd(), GET_INFO, info.as_mut_ptr()) }?;
+    let status = info[15] as i32;
+    let ended = (info[0] & EXIT as u32 != 0).then(|| {
+        if libc::WIFSIGNALED(status) {
+            Change::Killed(libc::WTERMSIG(status))
+        } else {
+            Change::Exited(libc::WEXITSTATUS(status))
+        }
+    });
+    Ok(Info { parent: info[6] as i32, ended })
+}

@@ -5,7 +5,8 @@
 //! filter, which forbids most, comes last.
 
 use super::script::{Arg, CWD, Part, Script};
-use crate::plan::{Landlock, LimitStep, Plan, Rights, Verdict};
+use crate::filter::told;
+use crate::plan::{AllowedCalls, CallRule, Landlock, LimitStep, MARKS, Plan, Rights, Verdict};
 use ringfence_start::Sysno;
 use ringfence_start::image::{register, special};
 use ringfence_sys::landlock::{self, access};
@@ -146,48 +147,80 @@ pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
 /// Installs the filter; where calls are supervised, hands its listener to the launcher. That
 /// takes calls that a list may not allow: then the list is a filter of its own, after it.
 fn write_filter(script: &mut Script, plan: &Plan) {
-    let supervised = plan.seccomp.iter().any(|rule| rule.verdict == Verdict::Supervise);
+    let supervised = plan.seccomp.iter().any(told);
     let (with_rules, after) = match &plan.allowed_calls {
         Some(list) if supervised => (None, Some(list)),
         list => (list.as_ref(), None),
     };
-    write_install(script, &crate::filter::compile(&plan.seccomp, with_rules), supervised);
+    let program = write_program(script, &plan.seccomp, with_rules);
+    if supervised {
+        write_listener(script, &plan.seccomp, program);
+    } else {
+        script.call(Sysno::seccomp, &install(0, program));
+    }
     if let Some(list) = after {
-        write_install(script, &crate::filter::compile(&[], Some(list)), false);
+        let program = write_program(script, &[], Some(list));
+        script.call(Sysno::seccomp, &install(0, program));
     }
 }
 
-/// Installs one filter, with a listener if calls are supervised.
-fn write_install(script: &mut Script, filter: &Program, supervised: bool) {
-    const SET_MODE_FILTER: u32 = 1;
+/// Installs a filter with a listener, which goes to the launcher.
+fn write_listener(script: &mut Script, rules: &[CallRule], program: Arg) {
     const NEW_LISTENER: u32 = 1 << 3;
     /// A supervised caller is not woken by signals that do not kill it (Linux 5.19).
     const WAIT_KILLABLE: u32 = 1 << 5;
+    let deaf: Vec<CallRule> =
+        rules.iter().filter(|rule| rule.verdict != Verdict::Observe).cloned().collect();
+    let deaf = if deaf.len() == rules.len() { program } else { write_program(script, &deaf, None) };
+    let listener = script.register();
+    // With the flag of Linux 5.19; without it; and inside another sandbox, whose launcher
+    // listens already, not at all: supervised calls fail with ENOSYS then, and what is only
+    // noted is noted by the launcher around this one.
+    let op = script.call(Sysno::seccomp, &install(NEW_LISTENER | WAIT_KILLABLE, program));
+    op.result = listener;
+    op.tolerated = [EINVAL, EBUSY];
+    op.then = 2;
+    let op = script.call(Sysno::seccomp, &install(NEW_LISTENER, program));
+    op.result = listener;
+    op.tolerated[0] = EBUSY;
+    op.then = 1;
+    script.call(Sysno::seccomp, &install(0, deaf)).then = 1;
+    let tag = u64::from(ringfence_sys::process::LISTENER).into();
+    script.step(special::HAND_OUT, &[tag, Arg::Register(listener)]);
+}
+
+/// Writes the filter of some rules into the data; returns its `struct sock_fprog`.
+fn write_program(script: &mut Script, rules: &[CallRule], list: Option<&AllowedCalls>) -> Arg {
+    let filter = crate::filter::compile(rules, list);
     let code: Vec<u8> = filter.0.iter().flat_map(instruction).collect();
     let code = script.bytes(&code);
-    // struct sock_fprog: length, pointer.
+    if rules.iter().any(|rule| rule.verdict == Verdict::Observe) {
+        write_marks(script, &filter, code);
+    }
+    // Length, pointer.
     let program = script.bytes(&words(&[filter.0.len() as u64, 0]));
     script.store(program + 8, Arg::Data(code), 8);
-    let program = Arg::Data(program);
-    let install = |flags: u32| [SET_MODE_FILTER.into(), flags.into(), program];
-    if supervised {
-        let listener = script.register();
-        // With the flag of Linux 5.19; without it; and inside another sandbox, whose launcher
-        // listens already, not at all: the calls fail with ENOSYS then.
-        let op = script.call(Sysno::seccomp, &install(NEW_LISTENER | WAIT_KILLABLE));
-        op.result = listener;
-        op.tolerated = [EINVAL, EBUSY];
-        op.then = 2;
-        let op = script.call(Sysno::seccomp, &install(NEW_LISTENER));
-        op.result = listener;
-        op.tolerated[0] = EBUSY;
-        op.then = 1;
-        script.call(Sysno::seccomp, &install(0)).then = 1;
-        let tag = u64::from(ringfence_sys::process::LISTENER).into();
-        script.step(special::HAND_OUT, &[tag, Arg::Register(listener)]);
-    } else {
-        script.call(Sysno::seccomp, &install(0));
+    Arg::Data(program)
+}
+
+/// Makes the two numbers by which the filter knows the session's own `execve`, and writes them
+/// into its code: nobody inside can know them.
+fn write_marks(script: &mut Script, filter: &Program, code: u32) {
+    let random = script.bytes(&[0; 8]);
+    script.call(Sysno::getrandom, &[Arg::Data(random), 8_u32.into(), 0_u32.into()]);
+    for (number, (mark, register)) in MARKS.into_iter().zip(register::MARKS).enumerate() {
+        let at = u64::from(random) + 4 * number as u64;
+        script.step(special::LOAD, &[at.into()]).result = register;
+        for place in crate::filter::comparisons(filter, mark) {
+            script.store(code + place as u32, Arg::Register(register), 4);
+        }
     }
+}
+
+/// Arguments that install a filter.
+fn install(flags: u32, program: Arg) -> [Arg; 3] {
+    const SET_MODE_FILTER: u32 = 1;
+    [SET_MODE_FILTER.into(), flags.into(), program]
 }
 
 fn instruction(one: &ringfence_sys::seccomp::Instruction) -> [u8; 8] {

@@ -26,6 +26,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A command that executes in a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,6 +60,10 @@ pub trait Keeper: fmt::Debug {
     fn begin(&self, plan: &Plan) -> Option<OwnedFd>;
     /// A command executes.
     fn executed(&self, command: Executed);
+    /// Something inside executes a program; it is none of the commands when they start.
+    fn noted(&self, program: Executed);
+    /// A process that executed one has ended, after so long; how, where the kernel says so.
+    fn gone(&self, pid: i32, end: Option<End>, duration: Duration);
     /// A command of `exec` has ended.
     fn finished(&self, number: u32, end: End);
     /// The session's command has ended, and all else inside with it.

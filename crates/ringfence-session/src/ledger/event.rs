@@ -121,8 +121,8 @@ pub enum Event {
     },
     /// The process ended; completes its `Exec`.
     Exit {
-        /// How.
-        ended: Ended,
+        /// How; none where the kernel does not say.
+        ended: Option<Ended>,
         /// After what time.
         #[serde(with = "text::micros")]
         duration: Duration,

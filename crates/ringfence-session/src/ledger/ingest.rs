@@ -3,7 +3,7 @@
 //!
 //! The journal is what the launcher wrote; the database can be made again from it at any time.
 
-use super::event::{Event, Process};
+use super::event::{Ended, Event, Process};
 use super::journal::{self, Head, Line, NAME, Tail};
 use super::schema;
 use crate::error::{Result, SessionError};
@@ -249,7 +249,12 @@ impl<'a> Taker<'a> {
                 let Some(exec) = self.execution(pid)? else { return Ok(()) };
                 self.execute(
                     "UPDATE exec SET code = ?2, signal = ?3, duration = ?4 WHERE event = ?1",
-                    params![exec, ended.code(), ended.signal(), micros(*duration)],
+                    params![
+                        exec,
+                        ended.and_then(Ended::code),
+                        ended.and_then(Ended::signal),
+                        micros(*duration)
+                    ],
                 )
             }
             Event::Network { protocol, host, address, port, sent, received, duration, verdict } => {

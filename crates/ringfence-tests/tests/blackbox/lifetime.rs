@@ -151,7 +151,7 @@ fn what_is_protected_is_put_right_when_the_launcher_is_killed() {
 fn what_is_protected_is_put_right_when_the_launcher_dies_with_the_command() {
     everywhere(|place| {
         place.shell("mkfifo gate").ends(0);
-        let script = "mkdir .vscode; echo x > .vscode/tasks.json; echo ready; cat gate";
+        let script = "mkdir .vscode; echo x > .vscode/tasks.json; echo ready; read line < gate";
         let mut running = place.start(&[], &["sh", "-c", script]);
         running.printed("ready\n");
         let [watcher] = children(running.pid())[..] else { panic!("one child") };

@@ -5,6 +5,7 @@ mod agents;
 mod dbus;
 mod environment;
 mod exec;
+mod executions;
 mod exit_codes;
 mod faults;
 mod files;

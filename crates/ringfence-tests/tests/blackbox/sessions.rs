@@ -114,14 +114,17 @@ fn who_follows_a_session_sees_its_end() {
         text.printed("-> 7");
         place.ringfence(["kill", "--signal", "USR1", "seen"]).quiet();
         running.finish().ends(138);
-        text.finish().ends(0).prints("sh -> signal 10");
+        text.finish().ends(0).prints("sleep -> signal 10");
         let rows = rows.finish();
         let rows: Vec<Value> =
             rows.ends(0).text().lines().map(|row| serde_json::from_str(row).unwrap()).collect();
         let codes: Vec<&Value> = rows.iter().map(|row| &row["code"]).collect();
         assert!(codes.contains(&&7.into()), "{rows:?}");
+        // The last row is one of an earlier number, whole by now.
         let last = rows.last().unwrap();
-        assert_eq!((&last["event"], &last["kind"]), (&rows[0]["event"], &"exec".into()));
+        let first = rows.iter().find(|row| row["event"] == last["event"]).unwrap();
+        assert_eq!((&last["kind"], &last["signal"]), (&"exec".into(), &10.into()));
+        assert_eq!((&first["argv"], &first["signal"]), (&last["argv"], &Value::Null));
         assert!(last["duration"].as_i64() > Some(0), "{last}");
     });
 }
