@@ -4,6 +4,7 @@
 
 mod agents;
 mod allow;
+mod changes;
 mod commands;
 mod doctor;
 mod error;

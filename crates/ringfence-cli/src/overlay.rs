@@ -83,6 +83,13 @@ fn protect(record: &mut Record, apart: &Apart) {
 }
 
 impl Layers {
+    /// What the run changed, for its record.
+    pub fn rows(&self) -> Vec<ringfence_session::ledger::Event> {
+        let found = Overlay::open(&self.session).and_then(|found| found.changes());
+        // What cannot be read is told when it is to be committed or shown.
+        found.map(|found| crate::changes::apart(&found)).unwrap_or_default()
+    }
+
     /// Does with the changes what was asked for; the exit code is the command's, but for a commit
     /// that failed.
     pub fn end(mut self, code: u8) -> u8 {

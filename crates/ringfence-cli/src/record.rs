@@ -41,8 +41,13 @@ pub struct Record {
     /// All programs that execute, by process; the gateway's thread asks for them.
     programs: Arc<Mutex<HashMap<i32, Process>>>,
     told: Cell<bool>,
-    /// Processes are counted or memory is, by the kernel.
-    limited: Cell<bool>,
+    /// The record ends after the run, not with it: limits that were reached are looked up then,
+    /// and what was changed.
+    later: Cell<bool>,
+    /// What changed is to follow.
+    changes: Cell<bool>,
+    /// The first row, of what was done before the launch.
+    first: RefCell<Option<Event>>,
 }
 
 impl Record {
@@ -74,8 +79,23 @@ impl Record {
             running: RefCell::default(),
             programs: Arc::default(),
             told: Cell::default(),
-            limited: Cell::default(),
+            later: Cell::default(),
+            changes: Cell::default(),
+            first: RefCell::default(),
         }))
+    }
+
+    /// Says that what the run changes will be told, with what was done before it.
+    pub fn changes_follow(&self, first: Option<Event>, apart: bool) {
+        self.changes.set(self.record && (first.is_some() || apart));
+        *self.first.borrow_mut() = first;
+    }
+
+    /// Records what the run changed, if that was said to follow.
+    pub fn changes(&self, rows: impl FnOnce() -> Vec<Event>) {
+        if let Some(recorder) = self.recorder.get().filter(|_| self.changes.get()) {
+            rows().iter().for_each(|row| recorder.record(None, row));
+        }
     }
 
     /// A filter whose decisions are recorded as well.
@@ -194,7 +214,7 @@ impl Record {
         let counted = |limit: &LimitStep| {
             matches!(limit, LimitStep::Cgroup { .. } | LimitStep::CgroupV1 { .. })
         };
-        self.limited.set(plan.limits.iter().any(counted));
+        self.later.set(self.changes.get() || plan.limits.iter().any(counted));
         let start = Start {
             id: self.id.clone(),
             name: self.name.clone(),
@@ -220,7 +240,10 @@ impl Record {
             control.listen(rules);
         }
         if self.record {
-            let _ = self.recorder.set(ledger.recorder());
+            let recorder = self.recorder.get_or_init(|| ledger.recorder());
+            if let Some(first) = self.first.borrow_mut().take() {
+                recorder.record_here(None, &first);
+            }
         }
         *self.ledger.borrow_mut() = Some(ledger);
         door
@@ -275,8 +298,7 @@ impl Keeper for Record {
     }
 
     fn ended(&self, outcome: &Outcome) {
-        // Some limits are looked up only after the end; then the record waits for that.
-        if !self.limited.get() {
+        if !self.later.get() {
             self.close(outcome);
         }
     }

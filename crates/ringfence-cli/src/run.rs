@@ -1,5 +1,6 @@
 //! `ringfence run` and `ringfence shell`.
 
+use crate::changes::Before;
 use crate::error::Fault;
 use crate::options::{POLICY, Parsed, parse};
 use crate::record::Record;
@@ -119,12 +120,16 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         inputs.fleeting("a virtual machine runs beside it");
         order.argv = guest.command(&plan, &order.argv);
         order.place = None;
+    } else {
+        record.observe(&mut plan, &facts);
     }
-    record.observe(&mut plan, &facts);
     let dry_run = parsed.has("dry-run");
     let layers = crate::overlay::begin(&mut plan, &order.session_name(), dry_run)?;
     trace.mark("plan");
     announce(&plan);
+    let before = crate::changes::keep(parsed, &plan, &order.session_name())?;
+    record.changes_follow(before.as_ref().map(Before::row), layers.is_some());
+    trace.mark("kept");
     let started = |plan: &Plan| {
         bus.iter().for_each(Bus::hide);
         guest.iter().for_each(crate::vm::Guest::hide);
@@ -145,6 +150,13 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         other => other,
     };
     let result = result.map_err(|error| crate::vm::explain(guest.as_ref(), error));
+    if result.is_ok() {
+        record.changes(|| match (before, &layers) {
+            (Some(before), _) => before.rows(),
+            (None, Some(layers)) => layers.rows(),
+            (None, None) => Vec::new(),
+        });
+    }
     let code = conclude(result, &plan, &order, &status, &record);
     hooks.end();
     let code = code?;
@@ -155,6 +167,9 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
 fn note(policy: &Policy, parsed: &Parsed, inputs: &Inputs) {
     if parsed.has("name") {
         inputs.fleeting("a session with a name is there before its command");
+    }
+    if parsed.has("snapshot") {
+        inputs.fleeting("a snapshot comes before its command");
     }
     if !policy.before.is_empty() || !policy.after.is_empty() {
         inputs.fleeting("hooks are run outside");

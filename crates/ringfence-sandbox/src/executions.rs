@@ -54,6 +54,44 @@ pub(crate) struct Executions {
     alive: HashMap<i32, Alive>,
 }
 
+/// Where supervised calls of one command, and of all that descends from it, arrive.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub descriptor: OwnedFd,
+    /// The warden has said that the command executes.
+    told: bool,
+    /// What was executed before that was heard: the kernel may be faster than the warden.
+    early: Vec<Executed>,
+}
+
+impl Listener {
+    /// One that came just now.
+    pub fn new(descriptor: OwnedFd) -> Listener {
+        notify::wake_in_place(descriptor.as_fd());
+        Listener { descriptor, told: false, early: Vec::new() }
+    }
+
+    /// What can be told of it: the command's own start comes first.
+    pub fn in_order(&mut self, program: Executed) -> Option<Executed> {
+        if self.told {
+            return Some(program);
+        }
+        self.early.push(program);
+        None
+    }
+
+    /// The command's start was told: so can be what came before it.
+    pub fn started(&mut self) -> Vec<Executed> {
+        self.told = true;
+        std::mem::take(&mut self.early)
+    }
+
+    /// Something waits for the command's start.
+    pub fn waits(&self) -> bool {
+        !self.early.is_empty()
+    }
+}
+
 /// Whether a supervised call is one of those that are only noted.
 pub(crate) fn noted(call: &Notification) -> bool {
     let known = Sysno::new(call.call as usize);
@@ -70,6 +108,8 @@ impl Executions {
     pub fn answer(&mut self, listener: BorrowedFd<'_>, call: &Notification) -> Option<Executed> {
         let seen = look(listener, call);
         let process = seen.is_some().then(|| process_of(call.thread)).flatten();
+        // It may be over in no time: what is asked later has no answer.
+        let parent = process.as_ref().map_or(0, |(pid, pidfd)| parent(*pid, pidfd.as_ref()));
         // Whoever was looked at is the caller only if that still waits.
         let waits = notify::waits(listener, call.id);
         // It runs on while the rest is done.
@@ -79,7 +119,7 @@ impl Executions {
             return None;
         }
         program.pid = pid;
-        program.parent = parent(pid, pidfd.as_ref());
+        program.parent = parent;
         self.follow(pid, pidfd);
         Some(program)
     }

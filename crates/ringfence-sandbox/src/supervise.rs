@@ -3,7 +3,7 @@
 
 use crate::descendants;
 use crate::error::LaunchError;
-use crate::executions::{self, Executions};
+use crate::executions::{self, Executions, Listener};
 use crate::live::{self, End, Executed, Keeper};
 use crate::metadata::Metadata;
 use crate::network::Network;
@@ -74,10 +74,12 @@ struct Watch<'a> {
     duties: &'a Duties<'a>,
     /// Protected paths are as they should be.
     put_right: bool,
-    /// Where supervised calls arrive: of each command, its own.
-    listeners: Vec<OwnedFd>,
+    /// In the order in which their commands were started.
+    listeners: Vec<Listener>,
     /// The programs that are executed inside.
     executions: Executions,
+    /// Those of a command whose start is still to be told.
+    early: Vec<Executed>,
     /// Where `exec` knocks, until the warden has it.
     door: Option<OwnedFd>,
     /// The command executes.
@@ -131,6 +133,7 @@ pub(crate) fn until_end(
         put_right: false,
         listeners: Vec::new(),
         executions: Executions::default(),
+        early: Vec::new(),
         door: None,
         executes: false,
         recorded: false,
@@ -152,9 +155,11 @@ pub(crate) fn until_end(
         let mut watched = vec![signals.as_fd(), child.control.as_fd()];
         watched.extend(watch.door.iter().filter(|_| watch.executes).map(AsFd::as_fd));
         let plain = watched.len();
-        watched.extend(watch.listeners.iter().map(AsFd::as_fd));
+        watched.extend(watch.listeners.iter().map(|listener| listener.descriptor.as_fd()));
         let supervised = watched.len();
-        watched.extend(watch.executions.descriptor());
+        if watch.early.is_empty() && !watch.listeners.iter().any(Listener::waits) {
+            watched.extend(watch.executions.descriptor());
+        }
         let noted = watched.len();
         watched.extend(watch.network.descriptors());
         let ready = sys::fd::poll_readable(&watched, wait)
@@ -174,7 +179,6 @@ pub(crate) fn until_end(
                 watch.signal(arrived);
             }
         }
-        // The word that a command executes comes before what it executes.
         if ready[1] {
             watch.messages();
         }
@@ -287,8 +291,7 @@ impl Watch<'_> {
                 }
                 Some(b'C') => stopped = None,
                 Some(&sys::process::LISTENER) => {
-                    passed.iter().for_each(|listener| sys::notify::wake_in_place(listener.as_fd()));
-                    self.listeners.extend(passed);
+                    self.listeners.extend(passed.into_iter().map(Listener::new));
                 }
                 Some(&ringfence_net::listeners::TAG) => {
                     self.network.listen(&message[..length], passed);
@@ -302,16 +305,16 @@ impl Watch<'_> {
     /// Answers all calls that wait on a listener.
     fn supervise(&mut self, at: usize) {
         loop {
-            let listener = self.listeners[at].as_fd();
+            let listener = self.listeners[at].descriptor.as_fd();
             match sys::caller::waiting(listener) {
                 Some(true) => {
                     let Ok(call) = sys::notify::receive(listener) else { continue };
                     let call_is = Sysno::new(call.call as usize);
                     if executions::noted(&call) {
                         let program = self.executions.answer(listener, &call);
-                        if let (Some(keeper), Some(program)) = (self.duties.keeper, program) {
-                            keeper.noted(program);
-                        }
+                        let program =
+                            program.and_then(|program| self.listeners[at].in_order(program));
+                        self.note(program);
                     } else if let Some(Sysno::bind | Sysno::connect | Sysno::listen) = call_is {
                         let failed = self.duties.publish.answer(listener, &call);
                         self.outcome.limits_hit.extend(failed);
@@ -321,7 +324,8 @@ impl Watch<'_> {
                 }
                 Some(false) => return,
                 None => {
-                    self.listeners.remove(at);
+                    // All of them are gone, perhaps before their start was heard.
+                    self.early.extend(self.listeners.remove(at).started());
                     return;
                 }
             }
@@ -344,6 +348,7 @@ impl Watch<'_> {
         self.outcome.code = if self.outcome.timed_out { 124 } else { code };
         if let Some(keeper) = self.duties.keeper.filter(|_| !self.recorded) {
             self.recorded = true;
+            self.tell_early();
             let gone = self.executions.rest();
             self.tell_gone(&gone);
             keeper.ended(&self.outcome);
@@ -367,11 +372,13 @@ impl Watch<'_> {
                 let path = PathBuf::from(OsStr::from_bytes(path));
                 let (pid, parent) = (self.on_host(pid, message, 1), self.child.pid);
                 self.executed(Executed { pid, parent, path, ..Executed::default() });
+                self.tell_early();
                 (self.duties.started)();
             }
             live::STARTED => {
                 let pid = self.on_host(pid, message, 5);
                 self.executed(executed(message, pid, self.child.pid));
+                self.tell_early();
             }
             live::ENDED => self.finished(message),
             b'W' => {
@@ -399,6 +406,19 @@ impl Watch<'_> {
     fn executed(&self, command: Executed) {
         if let Some(keeper) = self.duties.keeper {
             keeper.executed(command);
+        }
+    }
+
+    /// The last command's start was told; the warden starts one after the other.
+    fn tell_early(&mut self) {
+        let waiting = self.listeners.last_mut().map(Listener::started).unwrap_or_default();
+        let early = std::mem::take(&mut self.early);
+        early.into_iter().chain(waiting).for_each(|program| self.note(Some(program)));
+    }
+
+    fn note(&self, program: Option<Executed>) {
+        if let (Some(keeper), Some(program)) = (self.duties.keeper, program) {
+            keeper.noted(program);
         }
     }
 

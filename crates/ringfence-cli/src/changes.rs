@@ -1,0 +1,128 @@
+//! `run --snapshot`: the state before the run is kept, and what the run changed is on record.
+
+use crate::error::Fault;
+use crate::options::Parsed;
+use ringfence_sandbox::Plan;
+use ringfence_session::ledger::{Event, FileChange};
+use ringfence_session::overlay::Found;
+use ringfence_session::snapshot::{
+    Change, Kind, New, Options, Origin, Select, Snapshot, Store, What,
+};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The state before a run.
+pub struct Before {
+    store: Store,
+    snapshot: Snapshot,
+}
+
+/// Keeps the state of the writable tree that the run starts in, if that is wanted.
+///
+/// # Errors
+/// There is no such tree; it cannot be kept.
+pub fn keep(parsed: &Parsed, plan: &Plan, session: &str) -> Result<Option<Before>, Fault> {
+    if !parsed.has("snapshot") {
+        return Ok(None);
+    }
+    if plan.overlay.is_some() {
+        return Err(Fault::usage(
+            "--snapshot has nothing to keep: with --overlay nothing changes until it is committed; \
+             leave one of them out",
+        ));
+    }
+    let tree = tree(plan).ok_or_else(|| {
+        Fault::usage(format!(
+            "--snapshot has nothing to keep: no rule lets {} be written; -w grants it",
+            plan.workdir.display()
+        ))
+    })?;
+    let mut store = Store::open(tree, Options::default()).map_err(Fault::of)?;
+    let new = New { origin: Origin::Start, session: Some(session.to_owned()), ..New::default() };
+    let made = store.create(&new).map_err(Fault::of)?;
+    if let Some(first) = made.unreadable.first() {
+        let (count, first) = (made.unreadable.len(), tree.join(first));
+        eprintln!(
+            "ringfence: {count} paths cannot be read and are not in the snapshot, as {}",
+            first.display()
+        );
+    }
+    Ok(Some(Before { store, snapshot: made.snapshot }))
+}
+
+/// The innermost writable tree around the directory that the run starts in.
+fn tree(plan: &Plan) -> Option<&Path> {
+    let trees = plan.guarded_trees.iter().map(|tree| tree.tree.as_path());
+    let around = trees.filter(|tree| plan.workdir.starts_with(tree));
+    around.max_by_key(|tree| tree.components().count())
+}
+
+impl Before {
+    /// The row of the snapshot itself.
+    pub fn row(&self) -> Event {
+        let Snapshot { id, name, .. } = &self.snapshot;
+        Event::Snapshot { verb: "create", snapshot: *id, name: name.clone(), paths: 0 }
+    }
+
+    /// A row for each path that is not as it was before the run: by content, not by times.
+    pub fn rows(mut self) -> Vec<Event> {
+        let changes = self.store.changes(&self.snapshot, None, &Select::default());
+        let top = self.store.workspace().to_owned();
+        match changes {
+            Ok(changes) => rows(&top, &changes),
+            Err(error) => {
+                eprintln!("ringfence: what the run changed is not on record: {error}");
+                Vec::new()
+            }
+        }
+    }
+}
+
+fn rows(top: &Path, changes: &[Change]) -> Vec<Event> {
+    // A file that is gone, and one with the same bytes that is new, are one that was renamed.
+    let mut gone: HashMap<(u64, [u8; 32]), Vec<&Path>> = HashMap::new();
+    for change in changes.iter().rev().filter(|change| change.what == What::Deleted) {
+        if let Some(old) = change.old.as_ref().filter(|old| old.kind == Kind::File && old.size > 0)
+        {
+            gone.entry((old.size, old.hash)).or_default().push(&change.path);
+        }
+    }
+    let mut renamed: HashMap<&Path, &Path> = HashMap::new();
+    for change in changes.iter().filter(|change| change.what == What::Added) {
+        if let Some(new) = change.new.as_ref().filter(|new| new.kind == Kind::File)
+            && let Some(from) = gone.get_mut(&(new.size, new.hash)).and_then(Vec::pop)
+        {
+            renamed.insert(&change.path, from);
+        }
+    }
+    let moved: Vec<&Path> = renamed.values().copied().collect();
+    let row = |change: &Change| {
+        let path = change.path.as_path();
+        let from = renamed.get(path).map(|from| top.join(from));
+        let what = match change.what {
+            _ if from.is_some() => FileChange::Renamed,
+            What::Deleted if moved.contains(&path) => return None,
+            What::Added => FileChange::Created,
+            What::Deleted => FileChange::Deleted,
+            What::Modified | What::Attributes | What::Kind => FileChange::Modified,
+        };
+        let size = change.new.as_ref().filter(|new| new.kind == Kind::File).map(|new| new.size);
+        Some(Event::File { change: what, path: top.join(path), from, size })
+    };
+    changes.iter().filter_map(row).collect()
+}
+
+/// A row for each change that a layer holds.
+pub fn apart(found: &[Found]) -> Vec<Event> {
+    let row = |found: &Found| {
+        let change = match found.change.what {
+            What::Added => FileChange::Created,
+            What::Deleted => FileChange::Deleted,
+            What::Modified | What::Attributes | What::Kind => FileChange::Modified,
+        };
+        let file = found.change.kind == Kind::File && change != FileChange::Deleted;
+        let size = file.then_some(found.change.size);
+        Event::File { change, path: found.path.clone(), from: None, size }
+    };
+    found.iter().map(row).collect()
+}

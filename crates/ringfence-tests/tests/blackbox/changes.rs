@@ -1,0 +1,110 @@
+//! What a run changed is on record, by content, and can be taken back.
+
+use ringfence_tests::{Place, Tier, everybody, everywhere};
+use serde_json::Value;
+use std::fs;
+
+/// What the record of the last session says of files, relative to the project.
+fn changed(place: &Place) -> Vec<String> {
+    let logs = place.ringfence(["logs", "latest", "--kind", "file", "--json"]).quiet();
+    let logs: Value = serde_json::from_str(&logs).unwrap();
+    let top = place.text("home/project/");
+    let path = |row: &Value, name: &str| row[name].as_str().unwrap_or("").replace(&top, "");
+    let line = |row: &Value| {
+        let from = path(row, "was");
+        let from = if from.is_empty() { from } else { format!(" {from} ->") };
+        format!("{}{from} {}", row["change"].as_str().unwrap(), path(row, "path"))
+    };
+    let mut all: Vec<String> = logs["events"].as_array().unwrap().iter().map(line).collect();
+    all.sort();
+    all
+}
+
+const CHANGES: &str = "echo new > new; rm gone; mv old moved; echo b > same; touch kept; cp kept copy;                        rm -r tree; chmod 700 mode; ln -s kept link";
+
+fn project(place: &Place) {
+    for (name, text) in [
+        ("gone", "gone\n"),
+        ("old", "old\n"),
+        ("same", "a\n"),
+        ("kept", "kept\n"),
+        ("tree/file", "file\n"),
+        ("mode", "mode\n"),
+    ] {
+        place.file(format!("home/project/{name}"), text);
+    }
+    place.clock_moves_on();
+}
+
+#[test]
+fn what_a_run_changed_is_on_record_and_can_be_taken_back() {
+    everywhere(|place| {
+        project(place);
+        place.sh(&["--snapshot"], CHANGES).ends(0);
+        assert_eq!(
+            changed(place),
+            [
+                "created copy",
+                "created link",
+                "created new",
+                "deleted gone",
+                "deleted tree",
+                "deleted tree/file",
+                "modified mode",
+                // As long as it was, and other bytes.
+                "modified same",
+                "renamed old -> moved",
+            ]
+        );
+        // What was only touched is as it was.
+        let listed = place.ringfence(["snapshot", "list", "--json"]).quiet();
+        let listed: Value = serde_json::from_str(&listed).unwrap();
+        let first = &listed["snapshots"][0];
+        assert_eq!(first["origin"], "start", "{listed}");
+        let id = first["id"].to_string();
+        let log = place.ringfence(["logs", "latest", "--kind", "snapshot"]).quiet();
+        assert!(log.contains(&format!("create {id}")), "{log}");
+        place.ringfence(["snapshot", "revert", &id]).ends(0);
+        for (name, text) in [("gone", "gone\n"), ("old", "old\n"), ("same", "a\n")] {
+            assert_eq!(fs::read_to_string(place.project(name)).unwrap(), text);
+        }
+        assert!(!place.project("new").exists() && place.project("tree/file").exists());
+        // A run that changes nothing has no such rows; one without a snapshot neither.
+        place.sh(&["--snapshot"], "touch kept; cat kept").ends(0);
+        assert_eq!(changed(place), [""; 0]);
+        place.sh(&[], "echo x > new").ends(0);
+        assert_eq!(changed(place), [""; 0]);
+        // The snapshots are out of reach inside.
+        let store = place.text("home/.local/state/ringfence/snapshots");
+        let listed = place.sh(&["--snapshot"], &format!("ls {store} 2>/dev/null; echo end"));
+        assert_eq!(listed.ends(0).text(), "end");
+    });
+}
+
+#[test]
+fn what_a_layer_holds_is_on_record() {
+    everybody(Tier::Namespace, |place| {
+        project(place);
+        place.sh(&["--overlay=discard"], "echo new > new; rm gone; echo b > same").ends(0);
+        assert_eq!(changed(place), ["created new", "deleted gone", "modified same"]);
+        assert!(place.project("gone").exists());
+        let both = place.run(&["--snapshot", "--overlay"], &["true"]);
+        both.ends(125).says("--snapshot has nothing to keep").says("leave one of them out");
+    });
+}
+
+#[test]
+fn a_killed_launcher_leaves_the_state_before_the_run() {
+    everywhere(|place| {
+        project(place);
+        let script = "rm gone; echo up; exec sleep 1000";
+        let mut running = place.start(&["--snapshot"], &["sh", "-c", script]);
+        running.printed("up\n");
+        running.signal(rustix::process::Signal::KILL);
+        running.finish().ends(137);
+        let changes = place.ringfence(["snapshot", "changes", "latest"]).quiet();
+        assert_eq!(changes, "D gone");
+        place.ringfence(["snapshot", "revert", "latest"]).ends(0);
+        assert!(place.project("gone").exists());
+    });
+}
