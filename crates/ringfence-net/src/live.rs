@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_rule_that_comes_between_the_decision_and_the_question_is_the_answer() {
-        let patience = Some(Duration::from_secs(3600));
+        let patience = Some(Duration::from_secs(1));
         let control = Control::new(Arc::new(policy(&["a.org"], &[])), patience, Box::new(|_| {}));
         let host = Host::parse("b.org").expect("a host");
         let decision = rules::connect(&control.policy(), &host, 443);

@@ -2,7 +2,7 @@
 
 from . import (filesystem_deny, filesystem_links, filesystem_metadata, filesystem_paths,
                filesystem_proc, ipc, ipc_process, kernel_calls, kernel_namespaces,
-               kernel_privilege, lifecycle, network, writeback_agents, writeback_git,
+               kernel_privilege, lifecycle, network, network_filter, writeback_agents, writeback_git,
                writeback_home)
 
 ALL = (
@@ -13,6 +13,7 @@ ALL = (
     *kernel_namespaces.ATTACKS, *kernel_calls.ATTACKS, *kernel_privilege.ATTACKS,
     *lifecycle.ATTACKS,
     *network.ATTACKS,
+    *network_filter.ATTACKS,
 )
 
 assert len({a.id for a in ALL}) == len(ALL), "two attacks have the same id"
