@@ -14,7 +14,7 @@ use crate::resolve::{Context, choice, pick};
 use crate::rules::planted;
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) fn resolve(
     merged: &Merged,
@@ -30,8 +30,15 @@ pub(crate) fn resolve(
     };
     for entry in merged.of_key(Key::Registries) {
         let source = merged.source(entry);
-        let hosts = crate::registry::hosts(&source.text, context)
+        let mut hosts = crate::registry::hosts(&source.text, context)
             .map_err(|reason| PolicyError::value(&source, reason))?;
+        if hosts.is_empty()
+            && let Some((found, file)) = crate::registry::defaults(&source.text, context)
+            // Else a program of an earlier run would choose its own hosts.
+            && !writable(&file, policy)
+        {
+            hosts = found;
+        }
         if hosts.is_empty() {
             policy.warnings.push(format!(
                 "{}'s settings name no registry: allow the one it uses with --allow-host",
@@ -66,6 +73,12 @@ pub(crate) fn resolve(
     }
     network.mode = mode(merged, &network)?;
     Ok(network)
+}
+
+/// Whether this run may write a path, or another one in the same project might have.
+fn writable(path: &Path, policy: &Policy) -> bool {
+    let granted = |rule: &PathRule| rule.access == Access::Write && path.starts_with(&rule.path);
+    path.starts_with(&policy.workdir) || policy.paths.iter().any(granted)
 }
 
 /// The mode that was asked for, else the least that the rules need.

@@ -94,3 +94,62 @@ fn a_feature_allows_the_configured_hosts() {
     assert_eq!(policy.network.allow[0].host.to_string(), "npm.example.org:443");
     assert_eq!(policy.network.allow[0].source.origin, "feature node");
 }
+
+/// What the features of three tools allow where no settings name a registry.
+fn allowed(host: Host) -> (Vec<String>, usize) {
+    let host = host.env("PATH", "/usr/bin:/home/u/versions/shims");
+    let policy = host.own("features = [\"node\", \"python\", \"go\"]").policy();
+    let mut hosts: Vec<String> =
+        policy.network.allow.iter().map(|rule| rule.host.to_string()).collect();
+    hosts.sort();
+    hosts.dedup();
+    (hosts, policy.warnings.len())
+}
+
+const DEFINITIONS: &str = "define('registry-x', {default: 'https://no.example/'})\n\
+    registry: new Definition('registry', {\n  default: 'https://npm.example.org/',\n  type: url,\n})\n";
+const INDEX: &str = "PyPI = PackageIndex(\n    \"https://py.example.org/\", \
+    file_storage_domain=\"files.example.org\"\n)\nTestPyPI = PackageIndex(\"https://test.example/\")\n";
+
+#[test]
+fn without_settings_it_is_what_the_installed_tools_say() {
+    let host = host().with(|files| {
+        files
+            .file("/usr/lib/node_modules/npm/bin/npm-cli.js", "")
+            .symlink("/usr/bin/npm", "../lib/node_modules/npm/bin/npm-cli.js")
+            .file(
+                "/usr/lib/node_modules/npm/node_modules/@npmcli/config/lib/definitions/definitions.js",
+                DEFINITIONS,
+            )
+            .file("/home/u/versions/shims/pip", "")
+            .file(
+                "/home/u/versions/versions/3.12/lib/python3.12/site-packages/pip/_internal/models/index.py",
+                INDEX,
+            )
+            .file("/usr/lib/go/bin/go", "")
+            .symlink("/usr/bin/go", "../lib/go/bin/go")
+            .file("/usr/lib/go/go.env", "# x\nGOPROXY=https://go.example.org,direct\nGOSUMDB=sum.example.org\n")
+    });
+    let (hosts, warnings) = allowed(host);
+    let expected = [
+        "files.example.org:443",
+        "go.example.org:443",
+        "npm.example.org:443",
+        "py.example.org:443",
+        "sum.example.org:443",
+    ];
+    assert_eq!((hosts, warnings), (expected.map(str::to_owned).to_vec(), 0));
+}
+
+#[test]
+fn what_a_sandboxed_program_could_have_written_is_not_believed() {
+    let host = host().with(|files| {
+        files.file("/home/u/project/npm/bin/npm", "").file(
+            "/home/u/project/npm/node_modules/@npmcli/config/lib/definitions/definitions.js",
+            DEFINITIONS,
+        )
+    });
+    let host = host.with(|files| files.symlink("/usr/bin/npm", "/home/u/project/npm/bin/npm"));
+    let (hosts, warnings) = allowed(host);
+    assert_eq!((hosts, warnings), (Vec::new(), 3));
+}

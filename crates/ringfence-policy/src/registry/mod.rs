@@ -1,7 +1,10 @@
 //! The package registries that this user's tools are set up for.
 //!
 //! No registry is named in this program: what is allowed is what the tools' own configuration
-//! says, read when a policy is made. Nothing is run.
+//! says, read when a policy is made; where it says nothing, what the installed tools themselves
+//! have as their default. Nothing is run.
+
+mod installed;
 
 use crate::host::HostRule;
 use crate::port::Ports;
@@ -35,13 +38,23 @@ pub fn hosts(tool: &str, context: &Context<'_>) -> Result<Vec<HostRule>, String>
             ));
         }
     };
+    Ok(rules(&addresses))
+}
+
+/// The hosts that an installed tool uses when its settings name none, with the file that says so.
+pub(crate) fn defaults(tool: &str, context: &Context<'_>) -> Option<(Vec<HostRule>, PathBuf)> {
+    let said = installed::defaults(tool, &Reader { context })?;
+    Some((rules(&said.addresses), said.file))
+}
+
+fn rules(addresses: &[String]) -> Vec<HostRule> {
     let mut rules: Vec<HostRule> = Vec::new();
     for rule in addresses.iter().filter_map(|address| host(address)) {
         if !rules.contains(&rule) {
             rules.push(rule);
         }
     }
-    Ok(rules)
+    rules
 }
 
 /// The host and port of an address; `None` for files, and for what is no address.
@@ -154,7 +167,10 @@ fn cargo(reader: &Reader<'_>) -> Vec<String> {
 
 fn go(reader: &Reader<'_>) -> Vec<String> {
     let file = reader.env("GOENV").map_or_else(|| reader.config("go/env"), PathBuf::from);
-    let text = reader.text(&file).unwrap_or_default();
+    go_settings(&|name| reader.env(name), &reader.text(&file).unwrap_or_default())
+}
+
+fn go_settings(env: &dyn Fn(&str) -> Option<String>, text: &str) -> Vec<String> {
     let written = |name: &str| {
         let lines = text.lines().filter_map(|line| line.split_once('='));
         lines
@@ -163,11 +179,11 @@ fn go(reader: &Reader<'_>) -> Vec<String> {
             .next_back()
     };
     let mut found = Vec::new();
-    if let Some(proxies) = reader.env("GOPROXY").or_else(|| written("GOPROXY")) {
+    if let Some(proxies) = env("GOPROXY").or_else(|| written("GOPROXY")) {
         found.extend(proxies.split([',', '|']).map(str::to_owned));
     }
     // The checksum database is named `NAME`, `NAME+KEY` or `NAME+KEY URL`.
-    if let Some(database) = reader.env("GOSUMDB").or_else(|| written("GOSUMDB")) {
+    if let Some(database) = env("GOSUMDB").or_else(|| written("GOSUMDB")) {
         match database.split_once(' ') {
             Some((_, address)) => found.push(address.to_owned()),
             None => {
