@@ -63,6 +63,66 @@ fn a_refusal_says_what_to_type_and_why_says_the_same() {
     });
 }
 
+/// The next of some numbers that look like chance and are the same in every run.
+fn draw<'a, T: ?Sized>(state: &mut u64, from: &[&'a T]) -> &'a T {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    from[(*state >> 33) as usize % from.len()]
+}
+
+#[test]
+fn why_agrees_with_the_live_proxy() {
+    const METHODS: [&str; 6] = ["GET", "POST", "GET,POST", "DELETE", "*", "PUT,HEAD"];
+    const RULED: [&str; 8] =
+        ["/echo/*", "/echo/a", "/*", "", "/echo/a/*", "/echo", "/other", "/echo/A%20b"];
+    const ASKED: [&str; 4] = ["GET", "POST", "DELETE", "PUT"];
+    const PATHS: [&str; 14] = [
+        "/echo/a",
+        "/echo/b",
+        "/echo/a/../b",
+        "/echo/%61",
+        "/echo//a",
+        "/other",
+        "/echo/a?/other",
+        "/echo%2fa",
+        "/ECHO/a",
+        "/echo/a/",
+        "/echo",
+        "/echo/A%20b",
+        "/echo/..;/a",
+        "/%65cho/a/c",
+    ];
+    everybody(Tier::Namespace, |place| {
+        let server = Server::secure();
+        let (mut state, mut answers) = (1, std::collections::BTreeSet::new());
+        for _ in 0..5 {
+            let rules: Vec<String> = (0..2)
+                .map(|_| rule(&server, draw(&mut state, &METHODS), draw(&mut state, &RULED)))
+                .collect();
+            let options = ["--http", &rules[0], "--http", &rules[1]];
+            let asked: Vec<_> =
+                (0..10).map(|_| (draw(&mut state, &ASKED), draw(&mut state, &PATHS))).collect();
+            let lines: Vec<String> = asked
+                .iter()
+                .map(|(method, path)| {
+                    format!("{STATUS} --path-as-is -X {method} -d '' \"$U{path}\"")
+                })
+                .collect();
+            let seen = script(place, &server, &options, &lines.join("; ")).well();
+            assert_eq!(seen.lines().count(), asked.len(), "{seen}");
+            for ((method, path), happened) in asked.iter().zip(seen.lines()) {
+                let url = format!("https://localhost:{}{path}", server.port);
+                let why = ["why", "--http", &rules[0], "--http", &rules[1], "--", "http"];
+                let said = place.ringfence(why.iter().copied().chain([*method, url.as_str()]));
+                assert!(matches!(said.code, 0 | 1), "{}", said.text());
+                let allowed = said.code == 0;
+                assert_eq!(allowed, !happened.starts_with("403"), "{rules:?}: {method} {path}");
+                answers.insert(allowed);
+            }
+        }
+        assert_eq!(answers.len(), 2, "both answers came up");
+    });
+}
+
 #[test]
 fn the_path_that_was_judged_is_the_path_that_is_sent() {
     everybody(Tier::Namespace, |place| {
