@@ -6,6 +6,7 @@ use ringfence_learn::program::{self, Answer, Question};
 use ringfence_policy::{FileView, Policy};
 use ringfence_sandbox::facts::{Facts, Libraries, PathFacts};
 use ringfence_sandbox::inputs::Inputs;
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -31,12 +32,17 @@ fn answer_from(policy: &Policy, argv: &[OsString], inputs: &Inputs) -> Answer {
         inputs.variable(name);
     }
     let question = question(policy, argv);
-    let crowded = |directory: &Path| is_crowded(directory, &question.search, policy);
+    // Directories whose stamp stands for the names in them.
+    let mut stamped: HashSet<OsString> = HashSet::new();
     program::libraries(&question, &mut |path, look| match look {
         Look::File | Look::Names => inputs.content(path),
-        Look::Within if crowded(path) => inputs.names(path),
+        Look::Within if is_crowded(path, &question.search, policy) => {
+            inputs.names(path);
+            stamped.insert(path.into());
+        }
         Look::Within => {}
-        Look::Link | Look::Absent if path.parent().is_some_and(crowded) => {}
+        Look::Link | Look::Absent
+            if path.parent().is_some_and(|above| stamped.contains(above.as_os_str())) => {}
         Look::Link => drop(FileView::link(inputs, path)),
         Look::Absent => drop(PathFacts::kind(inputs, path)),
     })

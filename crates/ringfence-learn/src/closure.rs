@@ -11,7 +11,7 @@ use crate::elf::{self, Machine, Object};
 use crate::host::{Host, Kind};
 use crate::search::{self, Loader};
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -87,8 +87,8 @@ pub struct Finder<'h, 'a> {
     surroundings: Surroundings,
     cache_file: PathBuf,
     cache: Option<Cache>,
-    objects: HashMap<PathBuf, Option<Rc<Object>>>,
-    hwcaps: HashMap<PathBuf, Vec<PathBuf>>,
+    objects: HashMap<OsString, Option<Rc<Object>>>,
+    hwcaps: HashMap<OsString, Vec<PathBuf>>,
     /// What names lead to where no object says otherwise.
     usual: HashMap<(Vec<u8>, Machine), Found>,
 }
@@ -121,7 +121,7 @@ impl<'h, 'a> Finder<'h, 'a> {
 
     /// Reads an object; each file once.
     pub fn object(&mut self, path: &Path) -> Option<Rc<Object>> {
-        if let Some(known) = self.objects.get(path) {
+        if let Some(known) = self.objects.get(path.as_os_str()) {
             return known.clone();
         }
         let object = match self.host.kind(path) {
@@ -132,7 +132,7 @@ impl<'h, 'a> Finder<'h, 'a> {
                 self.object(&found.real)
             }
         };
-        self.objects.insert(path.to_owned(), object.clone());
+        self.objects.insert(path.into(), object.clone());
         object
     }
 
@@ -358,7 +358,7 @@ impl<'h, 'a> Finder<'h, 'a> {
 
     /// The `glibc-hwcaps` subdirectories of a directory, which are rare.
     fn hwcaps(&mut self, directory: &Path) -> Vec<PathBuf> {
-        if let Some(known) = self.hwcaps.get(directory) {
+        if let Some(known) = self.hwcaps.get(directory.as_os_str()) {
             return known.clone();
         }
         let place = directory.join("glibc-hwcaps");
@@ -366,7 +366,7 @@ impl<'h, 'a> Finder<'h, 'a> {
             Kind::Absent => Vec::new(),
             _ => self.host.names(&place, 64).iter().map(|name| place.join(name)).collect(),
         };
-        self.hwcaps.insert(directory.to_owned(), found.clone());
+        self.hwcaps.insert(directory.into(), found.clone());
         found
     }
 

@@ -120,7 +120,12 @@ impl<'h, 'a> Collector<'h, 'a> {
     }
 
     fn in_root(&self, path: &Path) -> bool {
-        path.ancestors().skip(1).any(|above| self.answer.roots.contains(above))
+        let path = path.as_os_str().as_bytes();
+        let below = |root: &PathBuf| {
+            let rest = path.strip_prefix(root.as_os_str().as_bytes());
+            rest.is_some_and(|rest| rest.len() > 1 && rest[0] == b'/')
+        };
+        self.answer.roots.iter().any(below)
     }
 
     /// A directory that holds libraries of all kinds: one of the roots, or a machine's in it.
