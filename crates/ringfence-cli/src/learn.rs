@@ -7,6 +7,7 @@ use crate::{help, learnt_calls, request};
 use ringfence_learn::propose::{Asked, Proposal, propose};
 use ringfence_learn::watch::{self, Observed, Use, Watch};
 use ringfence_learn::{text, units};
+use ringfence_policy::address::is_public;
 use ringfence_policy::{NetworkMode, Policy, Profile};
 use ringfence_session::ledger::{Reader, Row};
 use std::collections::BTreeMap;
@@ -238,9 +239,12 @@ fn connection(row: &Row, asked: &mut BTreeMap<Asked, Use>) {
         return;
     }
     let key = Asked { host: host.to_owned(), port, allowed: !row.denied() };
-    let by =
-        row.text("exe").rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("the command");
-    asked.entry(key).or_default().add(by);
+    asked.entry(key).or_default().add(by(row));
+}
+
+/// The program that a row is about.
+fn by(row: &Row) -> &str {
+    row.text("exe").rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("the command")
 }
 
 /// What a recorded session was refused, as rules.
@@ -259,15 +263,24 @@ fn from_session(
     let policy = policy(parsed, argv.first().map(OsString::as_os_str), base)?;
     let mut observed = Observed::default();
     let mut refused = BTreeMap::new();
-    for row in reader.events(0, &["network", "decision"], true).map_err(Fault::of)? {
+    for row in reader.events(0, &["network", "dns", "decision"], true).map_err(Fault::of)? {
         match row.kind {
             "network" => {
                 let mut one = BTreeMap::new();
                 connection(&row, &mut one);
-                // It was the policy that refused: to allow it is what is asked here.
-                refused.extend(
-                    one.into_iter().map(|(asked, uses)| (Asked { allowed: true, ..asked }, uses)),
-                );
+                // It was the policy that refused: to allow it is what is asked here. Addresses of
+                // the host's own networks are for the user to allow, as ever.
+                let public = |asked: &Asked| asked.host.parse().map_or(true, is_public);
+                refused.extend(one.into_iter().map(|(asked, uses)| {
+                    let allowed = public(&asked);
+                    (Asked { allowed, ..asked }, uses)
+                }));
+            }
+            "dns" => {
+                // A name that is refused is never connected to: on which port is not known.
+                let host = row.text("name").trim_end_matches('.').to_owned();
+                let asked = Asked { host, port: 0, allowed: true };
+                refused.entry(asked).or_insert_with(Use::default).add(by(&row));
             }
             _ => {
                 let act = match row.text("act") {

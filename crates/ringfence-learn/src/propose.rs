@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub struct Asked {
     /// Its name, or its address where it had none.
     pub host: String,
-    /// The port.
+    /// The port; 0 where only the name was asked for, and refused.
     pub port: u16,
     /// The connection was let through.
     pub allowed: bool,
@@ -160,17 +160,28 @@ impl Proposal {
     fn network(&mut self, policy: &Policy, observed: &Observed, asked: &BTreeMap<Asked, Use>) {
         for (asked, uses) in asked {
             let Ok(host) = asked.host.parse::<Host>() else { continue };
-            if decide(policy, &Request::Connect { host, port: asked.port }).allowed {
+            const USUAL: u16 = 443;
+            let port = if asked.port == 0 { USUAL } else { asked.port };
+            let decision = decide(policy, &Request::Connect { host, port });
+            if decision.allowed {
                 continue;
             }
-            let shown = if asked.host.contains(':') {
-                format!("[{}]", asked.host)
-            } else {
-                asked.host.clone()
+            let shown = match asked.host.contains(':') {
+                true => format!("[{}]", asked.host),
+                false => asked.host.clone(),
             };
-            let reason =
-                (!asked.allowed).then(|| "an address of the host's own networks".to_owned());
-            self.add(ALLOW, format!("{shown}:{}", asked.port), uses.clone(), reason);
+            // Without a port a rule is for the usual two.
+            let text = if asked.port == 0 { shown } else { format!("{shown}:{}", asked.port) };
+            let denied = decision
+                .rule
+                .filter(|rule| rule.key == "network.deny" || rule.origin.ends_with("--deny-host"));
+            let reason = match denied {
+                Some(_) => Some(decision.explanation),
+                None => {
+                    (!asked.allowed).then(|| "an address of the host's own networks".to_owned())
+                }
+            };
+            self.add(ALLOW, text, uses.clone(), reason);
         }
         let served: Vec<u16> = observed
             .addresses

@@ -16,6 +16,7 @@ mod information;
 mod inspection;
 mod kernel_calls;
 mod learn;
+mod learn_session;
 mod libraries;
 mod libraries_again;
 mod lifetime;

@@ -1,0 +1,55 @@
+//! `ringfence learn --from SESSION`: what a recorded session was refused, as rules.
+
+use ringfence_tests::{Person, Place, Tier};
+use std::fs;
+
+/// The rules of a profile that are in force: without comments.
+fn rules(profile: &str) -> String {
+    let lines = profile.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// Asks for names and addresses that a filtered network refuses; nothing leaves the machine.
+const ASKS: &str = "import socket
+for host, port in (('refused.invalid', 443), ('denied.invalid', 443), ('10.9.8.7', 8443)):
+    try: socket.create_connection((host, port), 5).recv(1)
+    except OSError: pass
+print('asked')";
+
+#[test]
+fn what_a_session_was_refused_is_proposed_and_then_not_again() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("python3", "--version") {
+        return;
+    }
+    let options = ["--name", "asks", "-n", "allowed.invalid", "--deny-host", "denied.invalid"];
+    let ran = place.run(&options, &["/usr/bin/python3", "-c", ASKS]);
+    assert_eq!(ran.ends(0).text(), "asked");
+    let base = ["-n", "allowed.invalid", "--deny-host", "denied.invalid"];
+    let from = |more: &[&str]| {
+        let words = [&["learn"][..], &base, &["--from", "asks"], more].concat();
+        place.ringfence(words)
+    };
+    let learnt = from(&["-o", "l.toml"]);
+    learnt.ends(0).says("1 rule proposed");
+    let profile = fs::read_to_string(place.project("l.toml")).unwrap();
+    let proposed = rules(&profile);
+    // A name that was refused was never connected to: the usual ports.
+    assert!(proposed.contains("\"refused.invalid\","), "{profile}");
+    assert!(!proposed.contains("10.9.8.7") && !proposed.contains("denied.invalid"), "{profile}");
+    learnt.says("not proposed: network.allow 10.9.8.7:8443: an address of the host's own networks");
+    learnt.says("not proposed: network.allow denied.invalid");
+    let again = from(&["-p", "l.toml"]);
+    assert!(!rules(&again.text()).contains("refused.invalid"), "{}", again.text());
+    place.ringfence(["profile", "check", "l.toml"]).ends(0);
+    // Nothing of the session is changed by it.
+    place.ringfence(["logs", "asks", "--denied"]).ends(0).prints("refused.invalid");
+}
+
+#[test]
+fn a_session_that_was_refused_nothing_teaches_nothing() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    place.run(&["--name", "quiet"], &["true"]).ends(0);
+    place.ringfence(["learn", "--from", "quiet"]).ends(0).says("nothing to propose");
+    place.ringfence(["learn", "--from", "no-such-session"]).ends(125).says("no-such-session");
+}
