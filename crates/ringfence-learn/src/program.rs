@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 const MOST_TEXT: usize = 4 << 20;
 /// How far commands are followed from the one that was given.
 const DEEPEST: usize = 8;
+/// The most files that one pattern stands for.
+const MOST_SOURCED: usize = 256;
 /// The most programs that are looked at.
 const MOST_PROGRAMS: usize = 1024;
 
@@ -91,7 +93,9 @@ impl Programs<'_, '_, '_> {
             } else if matches!(name.as_slice(), b"." | b"source") {
                 for path in rest.first().into_iter().flat_map(Word::values) {
                     let path = self.question.workdir.join(OsStr::from_bytes(path));
-                    self.shell_file(&path, depth + 1);
+                    for path in self.matching(&path) {
+                        self.shell_file(&path, depth + 1);
+                    }
                 }
             } else if by.is_some() && supplies::is_builtin(name) {
                 continue;
@@ -99,6 +103,21 @@ impl Programs<'_, '_, '_> {
                 self.named(name, rest, by, depth);
             }
         }
+    }
+
+    /// The files that a name with `*` at its end stands for (`for f in dir/*; do . $f`); what is
+    /// no pattern stands for itself.
+    fn matching(&self, path: &Path) -> Vec<PathBuf> {
+        let (directory, name) = (path.parent(), path.file_name().and_then(OsStr::to_str));
+        let (Some(directory), Some(pattern)) = (directory, name.filter(|name| name.contains('*')))
+        else {
+            return vec![path.to_owned()];
+        };
+        let names = self.host.names(directory, MOST_SOURCED);
+        let fitting = |name: &OsString| {
+            name.to_str().is_some_and(|name| !name.starts_with('.') && fits(pattern, name))
+        };
+        names.into_iter().filter(fitting).map(|name| directory.join(name)).collect()
     }
 
     /// A command that is no builtin: the program, and what it is told to start.

@@ -71,7 +71,8 @@ impl Scanner<'_, '_> {
                 b'*' | b'?' | b'[' | b'~' => {
                     if byte == b'~' && bare.as_ref().is_some_and(Vec::is_empty) {
                         word.push(&self.variables.value(b"HOME"));
-                    } else if byte == b'[' || byte == b'~' {
+                    } else if byte != b'?' {
+                        // `*` stays: what is read by a pattern is looked for.
                         word.push_bytes(&[byte]);
                     } else {
                         // Patterns name files that are there or not.

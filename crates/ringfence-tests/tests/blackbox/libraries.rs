@@ -125,6 +125,22 @@ fn a_script_is_read_for_the_commands_it_names() {
 }
 
 #[test]
+fn files_that_a_script_reads_by_a_pattern_are_read_too() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/project/parts/one", "COLUMNS=$(expr 3 + 4)\n");
+        place.file("home/project/parts/.two", "touch ~/made-in-discovery\n");
+        place.script(
+            "script",
+            "#!/bin/sh\nfor file in ./parts/*; do\n  test -f $file && . $file\ndone\necho $COLUMNS\n",
+        );
+        assert_eq!(place.run(&EXACT, &["./script"]).quiet(), "7");
+        let why = place.ringfence(["explain", "--libs", "exact", "/usr/bin/expr", "./script"]);
+        why.ends(0).prints("a command in");
+        assert!(!place.at("home/made-in-discovery").exists());
+    });
+}
+
+#[test]
 fn what_the_policy_denies_stays_denied() {
     let Some(machine) = machine() else { return left_out("denial", "no multiarch system") };
     everybody(Tier::Namespace, |place| {
