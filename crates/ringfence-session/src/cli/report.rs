@@ -95,12 +95,68 @@ fn page(session: &Session, events: &[Row]) -> String {
         events.iter().filter(|row| kinds.contains(&row.kind)).collect()
     };
     rows(&mut out, "Files changed", &of(&["file"]), false);
-    rows(&mut out, "Processes", &of(&["exec"]), false);
+    processes(&mut out, &of(&["exec"]));
     rows(&mut out, "Models and tools", &of(&["model_call", "tool_call", "substitution"]), false);
     rows(&mut out, "Requests and names", &of(&["http", "dns"]), false);
     rows(&mut out, "Decisions and snapshots", &of(&["decision", "snapshot"]), false);
     out.push_str("</html>\n");
     out
+}
+
+/// What was executed, each below what started it.
+fn processes(out: &mut String, execs: &[&Row]) {
+    const DEEPEST: usize = 12;
+    if execs.is_empty() {
+        return;
+    }
+    let open = if execs.len() <= 200 { " open" } else { "" };
+    let _ = write!(
+        out,
+        "<h2>Processes</h2><details{open}><summary>{}</summary><table><tr><th>Began<th>Command<th>\
+         Directory<th class=n>Took<th class=n>Ended<th class=n>Process",
+        execs.len()
+    );
+    // The last one with a number is its bearer by now.
+    let mut depths: BTreeMap<i64, usize> = BTreeMap::new();
+    for row in execs.iter().take(MOST) {
+        let number = |name| row.number(name).unwrap_or_default();
+        let parent = depths.get(&number("parent")).map_or(0, |depth| depth + 1);
+        let depth = depths.get(&number("pid")).copied().unwrap_or(parent);
+        depths.insert(number("pid"), depth);
+        let words = row.fields.get("argv").and_then(|argv| argv.as_array());
+        let words = words.into_iter().flatten().filter_map(|word| word.as_str());
+        let ended = match (row.number("code"), row.number("signal")) {
+            (Some(code), _) => code.to_string(),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => String::new(),
+        };
+        let deny = if matches!(ended.as_str(), "" | "0") { "" } else { " deny" };
+        let _ = write!(
+            out,
+            "<tr><td class=t>{}<td style=\"padding-left:{}rem\"><code>{}</code><td class=t><code>{}</code>\
+             <td class=n>{}<td class=\"n{deny}\">{ended}<td class=n>{}",
+            text::time(row.at / 1000),
+            depth.min(DEEPEST),
+            escape(&words.collect::<Vec<_>>().join(" ")),
+            escape(row.text("cwd")),
+            row.number("duration").map_or(String::new(), took),
+            number("pid")
+        );
+    }
+    out.push_str("</table>");
+    if execs.len() > MOST {
+        let _ = write!(out, "<p>and {} more: ringfence logs</p>", execs.len() - MOST);
+    }
+    out.push_str("</details>");
+}
+
+/// A duration in microseconds, for people.
+fn took(micros: i64) -> String {
+    match micros {
+        ..1000 => format!("{micros} µs"),
+        1000..1_000_000 => format!("{:.1} ms", micros as f64 / 1e3),
+        _ => format!("{:.1} s", micros as f64 / 1e6),
+    }
 }
 
 /// Events over time: bars of all, and in red of those denied.

@@ -114,8 +114,9 @@ fn commands_of_one_session_are_together() {
         sh("echo kept > ${TMPDIR:-/tmp}/between");
         assert_eq!(sh("cat ${TMPDIR:-/tmp}/between"), "kept");
         // One that went into the background stays until the session ends.
-        let pid = sh("setsid sleep 1000 >/dev/null 2>&1 & echo $!");
-        assert_eq!(sh(&format!("cat /proc/{pid}/comm")), "sleep");
+        let waits = "setsid sh -c 'echo > out; read line < in' >/dev/null 2>&1";
+        let pid = sh(&format!("mkfifo in out; {waits} & read line < out; echo $!"));
+        assert_eq!(sh(&format!("cat /proc/{pid}/comm")), "sh");
         ends(place, running);
         assert_eq!(place.left_behind(), Vec::<String>::new());
     });
