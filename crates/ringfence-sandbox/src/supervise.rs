@@ -4,6 +4,8 @@
 use crate::descendants;
 use crate::error::LaunchError;
 use crate::executions::{self, Executions, Listener};
+use crate::guard::Vigil;
+use crate::live::told::{executed, exit_code, number};
 use crate::live::{self, End, Executed, Keeper};
 use crate::metadata::Metadata;
 use crate::network::Network;
@@ -11,7 +13,7 @@ use crate::plan::{Plan, Tier};
 use crate::trace::Trace;
 use ringfence_net::publish::Handler;
 use ringfence_sys as sys;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -33,6 +35,10 @@ const LEFT_ALONE: [i32; 10] = [4, 5, 6, 7, 8, 11, SIGKILL, SIGSTOP, 21, 22];
 
 /// After so long a launcher makes itself small.
 const IDLE: Duration = Duration::from_millis(100);
+
+/// A command that runs for longer is watched for protected names; after a shorter one all of them
+/// are looked for anyway.
+const VIGIL: Duration = Duration::from_millis(20);
 
 /// How long a command may take to end itself after a timeout's SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
@@ -67,11 +73,11 @@ pub struct Outcome {
     pub limits_hit: Vec<String>,
 }
 
-struct Watch<'a> {
+struct Watch<'a, 'g> {
     child: &'a Child,
     outcome: Outcome,
     failure: Option<LaunchError>,
-    duties: &'a Duties<'a>,
+    duties: &'a Duties<'g>,
     /// Protected paths are as they should be.
     put_right: bool,
     /// In the order in which their commands were started.
@@ -80,6 +86,8 @@ struct Watch<'a> {
     executions: Executions,
     /// Those of a command whose start is still to be told.
     early: Vec<Executed>,
+    /// Protected names that are made.
+    vigil: Option<Vigil<'g>>,
     /// Where `exec` knocks, until the warden has it.
     door: Option<OwnedFd>,
     /// The command executes.
@@ -95,6 +103,8 @@ struct Watch<'a> {
 pub(crate) struct Duties<'a> {
     /// The command executes.
     pub started: &'a dyn Fn(),
+    /// Watches for protected names while the command runs.
+    pub vigil: &'a dyn Fn() -> Option<Vigil<'a>>,
     /// Puts protected paths right; a sentence for each.
     pub enforce: &'a dyn Fn() -> Vec<String>,
     /// Carries out supervised calls.
@@ -113,18 +123,19 @@ pub(crate) struct Duties<'a> {
 ///
 /// # Errors
 /// What the child reported when it could not execute the command.
-pub(crate) fn until_end(
+pub(crate) fn until_end<'g>(
     child: Child,
     network: Network,
     timeout: Option<Duration>,
     trace: &Trace,
-    duties: &Duties<'_>,
+    duties: &Duties<'g>,
 ) -> Result<Outcome, LaunchError> {
     let signals = sys::signal::descriptor(handled_signals())
         .map_err(|errno| LaunchError::call("signalfd", errno, "raise the limit of open files"))?;
     trace.mark("watching");
     let mut deadline = timeout.map(|timeout| Instant::now() + timeout);
     let mut idle = Some(Instant::now() + IDLE);
+    let mut vigil = Some(Instant::now() + VIGIL);
     let mut watch = Watch {
         child: &child,
         outcome: Outcome::default(),
@@ -133,6 +144,7 @@ pub(crate) fn until_end(
         put_right: false,
         listeners: Vec::new(),
         executions: Executions::default(),
+        vigil: None,
         early: Vec::new(),
         door: None,
         executes: false,
@@ -147,7 +159,7 @@ pub(crate) fn until_end(
         trace.mark("recording");
     }
     let code = loop {
-        let next = deadline.into_iter().chain(idle).min();
+        let next = deadline.into_iter().chain(idle).chain(vigil).min();
         let wait = next.map_or(-1, |next| {
             let left = next.saturating_duration_since(Instant::now());
             i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
@@ -161,9 +173,15 @@ pub(crate) fn until_end(
             watched.extend(watch.executions.descriptor());
         }
         let noted = watched.len();
+        watched.extend(watch.vigil.as_ref().map(Vigil::descriptor));
+        let seen = watched.len();
         watched.extend(watch.network.descriptors());
         let ready = sys::fd::poll_readable(&watched, wait)
             .map_err(|errno| LaunchError::call("ppoll", errno, "this should not happen"))?;
+        if vigil.is_some_and(|vigil| Instant::now() >= vigil) {
+            watch.vigil = (watch.duties.vigil)();
+            vigil = None;
+        }
         if idle.is_some_and(|idle| Instant::now() >= idle) {
             // The command is one that runs for a while: what is needed of ourselves until its
             // end fits into a few pages.
@@ -182,7 +200,7 @@ pub(crate) fn until_end(
         if ready[1] {
             watch.messages();
         }
-        if ready[plain..noted].contains(&true) {
+        if ready[plain..seen].contains(&true) {
             // What this takes of memory is given back again, when it has become quiet.
             idle = Some(Instant::now() + IDLE);
         }
@@ -197,7 +215,12 @@ pub(crate) fn until_end(
             let gone = watch.executions.ended();
             watch.tell_gone(&gone);
         }
-        if ready[noted..].contains(&true)
+        if ready[noted..seen].contains(&true)
+            && let Some(vigil) = &mut watch.vigil
+        {
+            vigil.serve();
+        }
+        if ready[seen..].contains(&true)
             && let Err(sentence) = watch.network.serve()
         {
             watch.outcome.limits_hit.push(sentence);
@@ -219,12 +242,12 @@ pub(crate) fn until_end(
     watch.record(code);
     if !watch.put_right {
         // The warden was killed before it could ask.
-        watch.outcome.restored.extend((duties.enforce)());
+        watch.put_right();
     }
     Ok(watch.outcome)
 }
 
-impl Watch<'_> {
+impl Watch<'_, '_> {
     /// First SIGTERM, then after a grace the end of everything.
     fn time_is_up(&mut self, passed: Instant) -> Option<Instant> {
         if self.outcome.timed_out {
@@ -382,7 +405,7 @@ impl Watch<'_> {
             }
             live::ENDED => self.finished(message),
             b'W' => {
-                self.outcome.restored = (self.duties.enforce)();
+                self.put_right();
                 self.put_right = true;
                 let _ = sys::fd::send(self.child.control.as_fd(), b"w");
                 self.record(exit_code(message));
@@ -392,6 +415,12 @@ impl Watch<'_> {
             }
             _ => {}
         }
+    }
+
+    /// Puts protected paths right: those that were taken away meanwhile are told first.
+    fn put_right(&mut self) {
+        self.outcome.restored = self.vigil.take().map(|mut vigil| vigil.said()).unwrap_or_default();
+        self.outcome.restored.extend((self.duties.enforce)());
     }
 
     /// A process's number on the host: the kernel's word, or the warden's where its numbers are
@@ -452,32 +481,5 @@ impl Watch<'_> {
             }
         }
         None
-    }
-}
-
-/// A number in a message.
-fn number(message: &[u8], at: usize) -> u32 {
-    let bytes = message.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-    bytes.map_or(0, u32::from_ne_bytes)
-}
-
-/// A command of `exec`: its file, its directory, its arguments, each with its NUL but for what was
-/// cut off.
-fn executed(message: &[u8], pid: i32, parent: i32) -> Executed {
-    let words = message.get(9..).unwrap_or_default();
-    let words = words.strip_suffix(b"\0").unwrap_or(words);
-    let mut words = words.split(|&byte| byte == 0).map(|word| OsStr::from_bytes(word).to_owned());
-    let mut path = || words.next().map(PathBuf::from).unwrap_or_default();
-    let (path, workdir) = (path(), path());
-    let argv: Vec<OsString> = words.collect();
-    Executed { number: number(message, 1), pid, parent, path, workdir, argv }
-}
-
-/// The exit code of a command in the message about its end.
-fn exit_code(message: &[u8]) -> u8 {
-    match message {
-        [_, b'k', signal] => signal.saturating_add(128),
-        [_, _, code] => *code,
-        _ => 0,
     }
 }

@@ -16,6 +16,7 @@ pub mod file;
 pub mod guest;
 pub mod identity;
 pub mod image;
+pub mod inotify;
 pub mod kvm;
 pub mod landlock;
 pub mod limit;

@@ -8,6 +8,7 @@
 mod quarantine;
 mod saved;
 mod sweep;
+mod vigil;
 
 use crate::error::LaunchError;
 use crate::plan::{Found, GuardStep, GuardedTree, Plan};
@@ -17,6 +18,7 @@ use ringfence_policy::gitconfig::executes_in;
 use ringfence_policy::settings::{self, Judged};
 use ringfence_sys as sys;
 pub(crate) use saved::Saved;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
@@ -26,6 +28,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use sys::Errno;
+pub(crate) use vigil::Vigil;
 
 /// What was there before the run.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub(crate) struct Guarding {
     /// Change times from here on belong to the run.
     since: i128,
     started: Instant,
+    /// How many things went to the quarantine.
+    taken: Cell<u32>,
 }
 
 /// Identity and change time of a directory.
@@ -63,6 +68,7 @@ impl Guarding {
             trees: plan.guarded_trees.clone(),
             since,
             started: Instant::now(),
+            taken: Cell::default(),
         };
         for step in &plan.guards {
             let saved = match step.found {
@@ -145,6 +151,7 @@ impl Guarding {
             trees: plan.guarded_trees.clone(),
             since,
             started: Instant::now(),
+            taken: Cell::default(),
         })
     }
 
@@ -160,9 +167,14 @@ impl Guarding {
     /// Puts right what the run created or changed; returns a sentence for each. Without a
     /// session (the launcher is dead) nothing is kept.
     pub fn enforce(&self, session: Option<&str>) -> Vec<String> {
-        let mut work = self.work(Quarantine::new(session));
+        let mut work = self.work(self.quarantine(session));
         self.pass(&mut work);
+        self.taken.set(work.quarantine.taken());
         work.said
+    }
+
+    fn quarantine(&self, session: Option<&str>) -> Quarantine {
+        Quarantine::new(session, self.taken.get())
     }
 
     fn work(&self, quarantine: Quarantine) -> Work<'_> {

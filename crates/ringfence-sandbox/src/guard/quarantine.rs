@@ -13,13 +13,13 @@ pub(super) struct Quarantine {
 }
 
 impl Quarantine {
-    /// Without a session nothing is kept.
-    pub fn new(session: Option<&str>) -> Quarantine {
+    /// Without a session nothing is kept. Things have numbers, from those that it has by now.
+    pub fn new(session: Option<&str>, taken: u32) -> Quarantine {
         let home = std::env::home_dir().filter(|home| home.is_absolute());
         let directory = session
             .zip(home)
             .map(|(session, home)| crate::state::directory(&home).join("quarantine").join(session));
-        Quarantine { directory, taken: 0 }
+        Quarantine { directory, taken }
     }
 
     /// Moves a path away; returns where to, or nothing when it was removed instead (another
@@ -35,14 +35,32 @@ impl Quarantine {
         }
     }
 
-    fn keep(&mut self, path: &Path) -> io::Result<PathBuf> {
+    /// How many it has taken.
+    pub fn taken(&self) -> u32 {
+        self.taken
+    }
+
+    /// Moves a path away in one step, whatever it is, without reading or following anything.
+    ///
+    /// # Errors
+    /// It is still there: on another file system, or a directory that may not be moved.
+    pub fn move_away(&mut self, path: &Path) -> io::Result<PathBuf> {
+        let target = self.target(path)?;
+        fs::rename(path, &target).map(|()| target)
+    }
+
+    fn target(&mut self, path: &Path) -> io::Result<PathBuf> {
         let none = || io::Error::from(io::ErrorKind::NotFound);
         let directory = self.directory.clone().ok_or_else(none)?;
         crate::state::make_directory(&directory)?;
         self.taken += 1;
         let mut name = OsString::from(format!("{}-", self.taken));
         name.push(path.file_name().ok_or_else(none)?);
-        let target = directory.join(name);
+        Ok(directory.join(name))
+    }
+
+    fn keep(&mut self, path: &Path) -> io::Result<PathBuf> {
+        let target = self.target(path)?;
         match fs::rename(path, &target) {
             Ok(()) => Ok(target),
             // Across file systems only plain files are worth a copy.

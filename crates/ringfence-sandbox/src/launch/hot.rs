@@ -117,6 +117,7 @@ pub fn resume(
     let supervised = supervise::Child { pid: launched.pid, pidfd, control, tier: plan.tier };
     let duties = supervise::Duties {
         started: &|| started(plan),
+        vigil: &|| guarding.vigil(&order.session_name()),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         metadata: crate::metadata::of(plan, private.as_ref()),
         publish: crate::sockets::handler(plan, order.filter.as_ref()),

@@ -229,6 +229,7 @@ fn run_under_our_umask(
         Explaining { build: &compiled.build, confine: &compiled.confine, command: &order.argv[0] };
     let duties = supervise::Duties {
         started: &started_and_stored,
+        vigil: &|| guarding.vigil(&order.session_name()),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         metadata: crate::metadata::of(plan, private.as_ref()),
         publish: crate::sockets::handler(plan, order.filter.as_ref()),

@@ -16,6 +16,7 @@ pub mod protocol;
 mod service;
 mod spawn;
 mod terminal;
+pub(crate) mod told;
 
 pub(crate) use service::{ENDED, LISTEN, STARTED, Service};
 pub(crate) use spawn::Spawner;

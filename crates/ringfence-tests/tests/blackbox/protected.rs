@@ -334,3 +334,77 @@ fn what_was_taken_away_is_kept_for_the_user() {
         assert_eq!(text.well(), "precious");
     });
 }
+
+/// The command waits, and the name is gone: nothing but the launcher can have taken it.
+#[test]
+fn protected_names_that_are_made_are_gone_while_the_command_runs() {
+    everywhere(|place| {
+        place.directory("home/project/way");
+        let gone = |path: &str| format!("while test -e {path}; do :; done; echo gone {path}");
+        let script = [
+            "echo evil > .envrc".to_owned(),
+            gone(".envrc"),
+            // A directory stays while the command runs, what is in it does not.
+            "mkdir -p .vscode/deep; echo evil > .vscode/deep/x; echo evil > .vscode/tasks.json"
+                .into(),
+            gone(".vscode/deep/x"),
+            gone(".vscode/tasks.json"),
+            "echo evil > beside; ln beside .mcp.json".into(),
+            gone(".mcp.json"),
+            "echo evil > way/named".into(),
+            gone("way/named"),
+            // Moved into place, and as a link.
+            "mkdir made; echo evil > made/tasks.json; mv made/tasks.json .vscode/tasks.json".into(),
+            gone(".vscode/tasks.json"),
+            "ln -s /etc/passwd .envrc".into(),
+            "while test -L .envrc; do :; done; echo gone link".into(),
+            "git init -q . && mkdir -p .git/hooks".into(),
+            "echo '#!/bin/sh' > .git/hooks/pre-commit; echo ok > .git/hooks/fine.sample".into(),
+            gone(".git/hooks/pre-commit"),
+            "echo fine > ordinary; echo end".into(),
+        ]
+        .join("\n");
+        let run = place.sh(&["--protect", "way/named"], &script);
+        assert!(run.ends(0).text().ends_with("end"), "{}", run.text());
+        let said = run.err.lines().filter(|line| line.contains("while the command ran")).count();
+        assert_eq!(said, 8, "{}", run.err);
+        // What is kept is what was there, each by itself; links lead nowhere.
+        let kept = place.at("home/.local/state/ringfence/quarantine");
+        let session = fs::read_dir(&kept).unwrap().next().unwrap().unwrap().path();
+        let mut names: Vec<String> = fs::read_dir(session)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names.len(), 9, "and the directory: {names:?}");
+        assert!(!place.project(".vscode").exists());
+        assert!(place.project(".git/hooks/fine.sample").exists());
+        assert_eq!(fs::read_to_string(place.project("ordinary")).unwrap(), "fine\n");
+        let log = place.ringfence(["logs", "latest", "--denied"]).quiet();
+        assert_eq!(log.lines().count(), 9, "{log}");
+    });
+}
+
+/// Who makes the name goes on changing what it is, so that what is taken could be something else.
+#[test]
+fn what_is_taken_away_at_once_is_never_something_elsewhere() {
+    everywhere(|place| {
+        place.file("outside/tasks.json", "mine\n");
+        place.file("outside/.envrc", "mine\n");
+        let outside = place.text("outside");
+        let script = format!(
+            "n=0; while test $n -lt 50; do n=$((n+1)); mkdir .vscode 2>/dev/null; \
+             echo evil > .vscode/tasks.json; mv .vscode away$n; ln -s {outside} .vscode; \
+             rm .vscode; ln -s {outside}/.envrc .envrc; rm -f .envrc; mkfifo .envrc; rm -f .envrc; done \
+             2>/dev/null; sleep 0.1; echo end"
+        );
+        let run = place.sh(&[], &script);
+        assert!(run.text().ends_with("end"), "{} {}", run.text(), run.err);
+        for name in ["tasks.json", ".envrc"] {
+            let text = fs::read_to_string(place.at("outside").join(name)).unwrap();
+            assert_eq!(text, "mine\n", "{name}");
+        }
+        assert!(!place.project(".vscode/tasks.json").exists());
+        assert!(place.project(".envrc").symlink_metadata().is_err());
+    });
+}

@@ -1,0 +1,245 @@
+//! Takes protected names away while the sandbox lives, as soon as they are made.
+//!
+//! Directories that can get such a name tell of it (inotify): the tops of writable trees, and what
+//! lies between them and the name. Only what needs no look at its content is taken here: a name of
+//! which everything is protected, and hooks. The rest, and what is deeper in a tree, waits for the
+//! end of the run, as does what cannot be moved away in one step.
+//!
+//! Who made the name is still there, and may put anything in its place at any moment. So nothing is
+//! read or followed here: a directory is opened without links, and a name in it is moved by one
+//! `rename(2)`. What that takes is what stood at the protected name.
+
+use super::{Directory, Guarding};
+use crate::plan::Found;
+use crate::planner::glob;
+use ringfence_policy::Guarded;
+use ringfence_sys as sys;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Directories watched at most.
+const MOST: usize = 512;
+/// Directories further down are not looked into here.
+const DEEPEST: usize = 8;
+
+/// A protected name that was not there: the directory that was, and the way from it.
+struct Absent {
+    base: PathBuf,
+    way: Vec<String>,
+    hooks: bool,
+}
+
+/// Watches for protected names.
+pub(crate) struct Vigil<'a> {
+    guarding: &'a Guarding,
+    session: String,
+    names: sys::inotify::Names,
+    watched: HashMap<i32, PathBuf>,
+    absent: Vec<Absent>,
+    said: Vec<String>,
+}
+
+impl Guarding {
+    /// Watches from now on; nothing where no protected name can be made, or nothing can be watched.
+    pub fn vigil(&self, session: &str) -> Option<Vigil<'_>> {
+        let absent = self.absent();
+        if absent.is_empty() {
+            return None;
+        }
+        let names = sys::inotify::Names::new().ok()?;
+        let (session, watched) = (session.to_owned(), HashMap::new());
+        let mut vigil = Vigil { guarding: self, session, names, watched, absent, said: Vec::new() };
+        let mut bases: Vec<PathBuf> =
+            vigil.absent.iter().map(|absent| absent.base.clone()).collect();
+        bases.sort();
+        bases.dedup();
+        for base in bases {
+            vigil.look_into(&base, 0);
+        }
+        Some(vigil)
+    }
+
+    /// The names that can be told by themselves.
+    fn absent(&self) -> Vec<Absent> {
+        let told = |guarded| matches!(guarded, Guarded::Plain | Guarded::GitHooks);
+        let way = |path: &Path| -> Option<Vec<String>> {
+            let names = path.components().map(|one| match one {
+                Component::Normal(name) => name.to_str().map(str::to_owned),
+                _ => None,
+            });
+            names.collect::<Option<Vec<_>>>().filter(|way| !way.is_empty())
+        };
+        let mut all = Vec::new();
+        for tree in &self.trees {
+            for (name, guarded) in tree.absent.iter().filter(|(_, guarded)| told(*guarded)) {
+                if let Some(way) = way(Path::new(name.as_ref())) {
+                    let hooks = *guarded == Guarded::GitHooks;
+                    all.push(Absent { base: tree.tree.clone(), way, hooks });
+                }
+            }
+        }
+        let steps = self.steps.iter().map(|(step, _)| step);
+        for step in steps.filter(|step| step.found == Found::Absent && told(step.guarded)) {
+            // What of its way is there.
+            let base = step.path.ancestors().skip(1).find(|path| path.is_dir());
+            let relative = base.and_then(|base| Some((base, step.path.strip_prefix(base).ok()?)));
+            if let Some((base, relative)) = relative
+                && let Some(way) = way(relative)
+            {
+                let hooks = step.guarded == Guarded::GitHooks;
+                all.push(Absent { base: base.to_owned(), way, hooks });
+            }
+        }
+        all
+    }
+}
+
+/// What a path is to the protected names.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// Nothing.
+    Free,
+    /// A directory on the way to one.
+    OnTheWay,
+    /// One of them, or something in it.
+    Protected,
+}
+
+impl Absent {
+    fn standing(&self, path: &Path) -> Standing {
+        let Ok(relative) = path.strip_prefix(&self.base) else { return Standing::Free };
+        let mut components = relative.components().map(Component::as_os_str);
+        for wanted in &self.way {
+            match components.next() {
+                None => return Standing::OnTheWay,
+                Some(name) if !matches(wanted, name) => return Standing::Free,
+                Some(_) => {}
+            }
+        }
+        let sample = |name: &OsStr| name.as_bytes().ends_with(b".sample");
+        match components.next() {
+            Some(name) if self.hooks && sample(name) => Standing::Free,
+            _ => Standing::Protected,
+        }
+    }
+}
+
+fn matches(wanted: &str, name: &OsStr) -> bool {
+    if !wanted.contains(['*', '?']) {
+        return name == wanted;
+    }
+    name.to_str().is_some_and(|name| glob(wanted, name))
+}
+
+impl Vigil<'_> {
+    /// Readable when there is something to see.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.names.descriptor()
+    }
+
+    /// Looks at what was told.
+    pub fn serve(&mut self) {
+        for named in self.names.take() {
+            if let Some(directory) = self.watched.get(&named.directory) {
+                let path = directory.join(&named.name);
+                self.look_at(&path, 0);
+            }
+        }
+    }
+
+    /// What was taken away so far, a sentence each.
+    pub fn said(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.said)
+    }
+
+    fn standing(&self, path: &Path) -> Standing {
+        let all = self.absent.iter().map(|absent| absent.standing(path));
+        all.max().unwrap_or(Standing::Free)
+    }
+
+    fn look_at(&mut self, path: &Path, depth: usize) {
+        match self.standing(path) {
+            Standing::Free => {}
+            Standing::OnTheWay => drop(self.look_into(path, depth + 1)),
+            // A directory by itself does nothing, and who made it may need it: what is in it is
+            // taken, and the directory at the end of the run.
+            Standing::Protected if self.look_into(path, depth + 1) => {}
+            Standing::Protected => self.take(path),
+        }
+    }
+
+    /// Watches a directory, and looks at what it has by then; false where that is none, or one too
+    /// many.
+    fn look_into(&mut self, path: &Path, depth: usize) -> bool {
+        if depth > DEEPEST || self.watched.len() >= MOST {
+            return false;
+        }
+        let Ok(directory) = Directory::open(path) else { return false };
+        let Ok(number) = self.names.watch(directory.0.as_fd()) else { return false };
+        self.watched.insert(number, path.to_owned());
+        let mut there: Vec<PathBuf> = if self.standing(path) == Standing::Protected {
+            let entries = std::fs::read_dir(directory.at(".")).into_iter().flatten().flatten();
+            entries.take(MOST).map(|entry| path.join(entry.file_name())).collect()
+        } else {
+            // The names that are wanted, not all there are: a tree may be of any size.
+            let next = |absent: &Absent| {
+                let relative = path.strip_prefix(&absent.base).ok()?;
+                let name = absent.way.get(relative.components().count())?;
+                let plain = !name.contains(['*', '?']);
+                (plain && absent.standing(path) == Standing::OnTheWay).then(|| path.join(name))
+            };
+            self.absent.iter().filter_map(next).collect()
+        };
+        there.sort();
+        there.dedup();
+        there.iter().for_each(|path| self.look_at(path, depth));
+        true
+    }
+
+    fn take(&mut self, path: &Path) {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
+        let Ok(directory) = Directory::open(parent) else { return };
+        let at = directory.at(name);
+        if at.symlink_metadata().is_err() {
+            return;
+        }
+        let mut quarantine = self.guarding.quarantine(Some(&self.session));
+        let Ok(kept) = quarantine.move_away(&at) else { return };
+        self.guarding.taken.set(quarantine.taken());
+        let (shown, kept) = (path.display(), kept.display());
+        self.said.push(format!(
+            "{shown} was created inside and is protected: moved to {kept} while the command ran"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_and_what_is_in_it_is_protected_and_its_neighbours_are_free() {
+        let absent = |way: &[&str], hooks| Absent {
+            base: PathBuf::from("/p"),
+            way: way.iter().map(|name| (*name).to_owned()).collect(),
+            hooks,
+        };
+        let of = |absent: &Absent, path: &str| absent.standing(Path::new(path));
+        let plain = absent(&[".a", "b*"], false);
+        assert!(
+            of(&plain, "/p") == Standing::OnTheWay && of(&plain, "/p/.a") == Standing::OnTheWay
+        );
+        for path in ["/p/.a/b", "/p/.a/bc", "/p/.a/b/deep/er"] {
+            assert!(of(&plain, path) == Standing::Protected, "{path}");
+        }
+        for path in ["/p/a", "/p/.a/c", "/q/.a/b", "/"] {
+            assert!(of(&plain, path) == Standing::Free, "{path}");
+        }
+        let hooks = absent(&[".git", "hooks"], true);
+        assert!(of(&hooks, "/p/.git/hooks/pre-commit") == Standing::Protected);
+        assert!(of(&hooks, "/p/.git/hooks/pre-commit.sample") == Standing::Free);
+    }
+}

@@ -1,0 +1,93 @@
+//! Directories that tell of new names in them (inotify(7)).
+
+use crate::fd::owned;
+use crate::{Result, sys};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// Watched directories.
+#[derive(Debug)]
+pub struct Names(OwnedFd);
+
+/// A new name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The number of the directory that it is in.
+    pub directory: i32,
+    /// It.
+    pub name: OsString,
+}
+
+impl Names {
+    /// None yet.
+    ///
+    /// # Errors
+    /// `EMFILE`: the user has too many of these, or the process too many descriptors.
+    pub fn new() -> Result<Names> {
+        // SAFETY: takes numbers only.
+        unsafe { sys!(inotify_init1, libc::IN_CLOEXEC | libc::IN_NONBLOCK) }.map(owned).map(Names)
+    }
+
+    /// Readable when there are new names.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Watches an open directory; the same one twice has the same number.
+    ///
+    /// # Errors
+    /// `ENOSPC` at the user's limit of watches.
+    pub fn watch(&self, directory: BorrowedFd<'_>) -> Result<i32> {
+        let events = libc::IN_CREATE | libc::IN_MOVED_TO | libc::IN_ONLYDIR;
+        let path = format!("/proc/self/fd/{}\0", directory.as_raw_fd());
+        // SAFETY: the path is a string.
+        unsafe { sys!(inotify_add_watch, self.0.as_raw_fd(), path.as_ptr(), events) }
+            .map(|number| number as i32)
+    }
+
+    /// Takes the new names that there are, some at a time, without waiting.
+    pub fn take(&self) -> Vec<Named> {
+        /// `struct inotify_event` without its name: watch, mask, cookie, length.
+        const HEAD: usize = 16;
+        let mut room = [0u8; 8192];
+        // SAFETY: the pointer and size describe `room`.
+        let read = unsafe { sys!(read, self.0.as_raw_fd(), room.as_mut_ptr(), room.len()) };
+        let mut rest = &room[..read.unwrap_or(0)];
+        let mut all = Vec::new();
+        while let Some((head, after)) = rest.split_first_chunk::<HEAD>() {
+            let word = |at: usize| [head[at], head[at + 1], head[at + 2], head[at + 3]];
+            let length = u32::from_ne_bytes(word(12)) as usize;
+            let Some((name, after)) = after.split_at_checked(length) else { break };
+            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            if !name.is_empty() {
+                let name = OsStr::from_bytes(name).to_owned();
+                all.push(Named { directory: i32::from_ne_bytes(word(0)), name });
+            }
+            rest = after;
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_names_are_told_and_others_are_not() {
+        let place = std::env::temp_dir().join(format!("ringfence-names-{}", std::process::id()));
+        std::fs::create_dir(&place).expect("a directory");
+        let names = Names::new().expect("a set");
+        let open = std::fs::File::open(&place).expect("a directory");
+        let number = names.watch(open.as_fd()).expect("watched");
+        assert_eq!(names.watch(open.as_fd()), Ok(number));
+        assert_eq!(names.take(), []);
+        std::fs::write(place.join("a"), "x").expect("a file");
+        std::fs::rename(place.join("a"), place.join("b")).expect("renamed");
+        std::fs::remove_file(place.join("b")).expect("removed");
+        let told: Vec<OsString> = names.take().into_iter().map(|named| named.name).collect();
+        assert_eq!(told, ["a", "b"]);
+        std::fs::remove_dir(&place).expect("removed");
+    }
+}
