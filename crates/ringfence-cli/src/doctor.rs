@@ -18,7 +18,8 @@ pub fn doctor(arguments: Vec<OsString>) -> Result<u8, Fault> {
     if let Some(done) = help::asked("doctor", &parsed) {
         return done;
     }
-    let report = report(&Facts::probed(), &Surroundings::look());
+    let mut report = report(&Facts::probed(), &Surroundings::look());
+    report.findings.push(ringfence_sandbox::vm::finding(&crate::vm::home()));
     let text = if parsed.has("json") {
         let mut text = serde_json::to_string_pretty(&report).map_err(Fault::of)?;
         text.push('\n');

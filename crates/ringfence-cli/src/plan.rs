@@ -30,7 +30,10 @@ pub fn plan(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
     let mut out = std::io::stdout().lock();
     let written = if parsed.has("json") {
-        serde_json::to_writer_pretty(&mut out, &plan)
+        let mut json = serde_json::to_value(&plan).map_err(Fault::of)?;
+        // The mechanism of the bridge's sandbox is the namespace tier's; the user's tier is this.
+        json["tier"] = plan.tier_name().into();
+        serde_json::to_writer_pretty(&mut out, &json)
             .map_err(Into::into)
             .and_then(|()| writeln!(out))
     } else {

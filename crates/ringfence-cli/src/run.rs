@@ -14,6 +14,7 @@ use ringfence_sandbox::launch::{self, Order, Resumed};
 use ringfence_sandbox::live::Keeper;
 use ringfence_sandbox::supervise::Outcome;
 use ringfence_sandbox::trace::Trace;
+use ringfence_sandbox::vm;
 use ringfence_sandbox::{LaunchError, Plan, planner};
 use std::ffi::OsString;
 use std::rc::Rc;
@@ -82,7 +83,8 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         place: launch::place(parsed.rest.len()),
         announce: status.wanted(),
         filter: None,
-        keeper: Some(keeper),
+        // A part of another session, which has the record.
+        keeper: std::env::var_os(vm::INNER).is_none().then_some(keeper),
     };
     if let Some(resumed) = resumed {
         trace.mark("resumed");

@@ -15,10 +15,6 @@ use std::path::PathBuf;
 
 /// What a guest's first process is called with.
 pub const AGENT: &str = "guest-agent";
-/// Stands in the sandbox for the command.
-const BRIDGE: &str = "guest-bridge";
-/// Stands in the sandbox for one more command.
-const EXEC: &str = "guest-exec";
 
 /// The programs that only ringfence itself starts.
 pub fn inner(name: &str, arguments: &mut dyn Iterator<Item = OsString>) -> Option<u8> {
@@ -30,11 +26,11 @@ pub fn inner(name: &str, arguments: &mut dyn Iterator<Item = OsString>) -> Optio
             // The kernel ends with its first process, and the machine with the kernel.
             Some(0)
         }
-        BRIDGE => {
+        vm::BRIDGE => {
             let settings = Settings::of(arguments)?;
             Some(end(bridge::run(&settings)))
         }
-        EXEC => Some(end(bridge::exec(arguments.map(OsString::into_vec).collect()))),
+        vm::EXEC => Some(end(bridge::exec(arguments.map(OsString::into_vec).collect()))),
         _ => None,
     }
 }
@@ -54,7 +50,8 @@ fn end(end: End) -> u8 {
     }
 }
 
-fn home() -> PathBuf {
+/// The caller's home.
+pub fn home() -> PathBuf {
     std::env::home_dir().filter(|home| home.is_absolute()).unwrap_or_else(|| PathBuf::from("/"))
 }
 
@@ -106,7 +103,7 @@ impl Guest {
             private: Vec::new(),
             argv: argv.iter().cloned().map(OsString::into_vec).collect(),
         };
-        let mut words = vec![self.program.clone().into_os_string(), BRIDGE.into()];
+        let mut words = vec![self.program.clone().into_os_string(), vm::BRIDGE.into()];
         words.extend(settings.words());
         words
     }

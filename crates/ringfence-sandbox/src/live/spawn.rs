@@ -37,7 +37,7 @@ impl Spawner {
         streams: &[BorrowedFd<'_>; 3],
     ) -> Result<Spawned, Refusal> {
         let words = Words {
-            arguments: request.argv.clone(),
+            arguments: crate::vm::further(&self.words.arguments, &request.argv),
             environment: self.environment(request),
             workdir: self.workdir(request),
         };

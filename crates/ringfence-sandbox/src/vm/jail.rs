@@ -14,6 +14,9 @@ const FIRMWARE: [&str; 2] = ["/usr/share/qemu", "/usr/share/seabios"];
 /// Where libraries are.
 const LIBRARIES: [&str; 5] = ["/usr/lib", "/lib", "/lib64", "/usr/lib64", "/etc/ld.so.cache"];
 
+/// Set for the `ringfence run` that holds a QEMU: it is a part of a session, and none itself.
+pub const INNER: &str = "RINGFENCE_MACHINE";
+
 /// What one QEMU is given.
 pub(super) struct Inmate<'a> {
     pub assets: &'a Assets,
@@ -53,7 +56,7 @@ pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
     }
     command.arg("--").arg(&inmate.assets.qemu);
     arguments(&mut command, &inmate);
-    command.env_clear().env("PATH", "/usr/bin:/bin");
+    command.env_clear().env("PATH", "/usr/bin:/bin").env(INNER, "1");
     for name in ["HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "TMPDIR"] {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);

@@ -21,10 +21,62 @@ pub mod show;
 mod template;
 
 pub use assets::Assets;
+pub use jail::INNER;
 pub use machine::Machine;
 pub use template::{Key, discard as discard_templates};
 
+use crate::doctor::{Finding, State};
 use serde::{Deserialize, Serialize};
+use std::ffi::CString;
+use std::path::Path;
+
+/// The program's word for what stands in a sandbox for a guest's command.
+pub const BRIDGE: &str = "guest-bridge";
+/// The same for one more command of the session.
+pub const EXEC: &str = "guest-exec";
+
+/// The words by which a session whose own command has `words` runs one more: in the guest, where
+/// its own runs there.
+pub(crate) fn further(words: &[CString], argv: &[CString]) -> Vec<CString> {
+    let bridge = match words {
+        // An absolute path, the name, and the option that comes first: nobody else's command.
+        [program, name, first, ..]
+            if program.as_bytes().starts_with(b"/")
+                && name.as_bytes() == BRIDGE.as_bytes()
+                && first.as_bytes() == b"--socket" =>
+        {
+            Some(program)
+        }
+        _ => None,
+    };
+    let before = bridge.and_then(|program| Some([program.clone(), CString::new(EXEC).ok()?]));
+    before.into_iter().flatten().chain(argv.iter().cloned()).collect()
+}
+
+/// What `doctor` says of this tier.
+pub fn finding(home: &Path) -> Finding {
+    let name = "vm tier";
+    let assets = match Assets::find(home) {
+        Ok(assets) => assets,
+        Err(why) => {
+            let remedy = Some("ringfence vm setup".to_owned());
+            return Finding { name, state: State::Partial, found: why, remedy };
+        }
+    };
+    let kernel = assets.kernel.release;
+    match accel::find() {
+        (accel::Accelerator::Kvm, _) => {
+            let found = format!("KVM, guest kernel {kernel}");
+            Finding { name, state: State::Ok, found, remedy: None }
+        }
+        (accel::Accelerator::Tcg, why) => {
+            let why = why.unwrap_or_default();
+            let found = format!("QEMU's emulator (slow), guest kernel {kernel}; {why}");
+            let remedy = "use a host with hardware virtualisation, and let the user open /dev/kvm";
+            Finding { name, state: State::Partial, found, remedy: Some(remedy.to_owned()) }
+        }
+    }
+}
 
 /// Memory of a guest, unless a limit says otherwise.
 pub const MEMORY: u64 = 1 << 30;

@@ -36,3 +36,4 @@ mod streams;
 mod syscalls;
 mod terminal;
 mod truth;
+mod vm;

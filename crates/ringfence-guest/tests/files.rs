@@ -1,0 +1,213 @@
+//! A hostile guest's requests for files: nothing outside the tree is reached, nothing panics.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use ringfence_guest::files::Files;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::path::Path;
+use tempfile::TempDir;
+
+const LOOKUP: u32 = 1;
+const READLINK: u32 = 5;
+const SYMLINK: u32 = 6;
+const MKNOD: u32 = 8;
+const UNLINK: u32 = 10;
+const RENAME: u32 = 12;
+const OPEN: u32 = 14;
+const READ: u32 = 15;
+const WRITE: u32 = 16;
+const GETATTR: u32 = 3;
+const CREATE: u32 = 35;
+const ENOENT: i32 = 2;
+const EPERM: i32 = 1;
+const EINVAL: i32 = 22;
+const ENOSYS: i32 = 38;
+const EOPNOTSUPP: i32 = 95;
+const ESTALE: i32 = 116;
+
+struct Guest {
+    files: Files,
+    root: TempDir,
+}
+
+impl Guest {
+    fn new() -> Guest {
+        let root = TempDir::new().unwrap();
+        fs::create_dir(root.path().join("tree")).unwrap();
+        fs::write(root.path().join("secret"), "outside").unwrap();
+        fs::write(root.path().join("tree/file"), "inside").unwrap();
+        Guest { files: Files::new(&root.path().join("tree")).unwrap(), root }
+    }
+
+    fn tree(&self, name: &str) -> std::path::PathBuf {
+        self.root.path().join("tree").join(name)
+    }
+
+    /// A request's answer: its error, its body.
+    fn ask(&mut self, opcode: u32, node: u64, body: &[u8]) -> Result<Vec<u8>, i32> {
+        let mut bytes = (40 + body.len() as u32).to_le_bytes().to_vec();
+        bytes.extend(opcode.to_le_bytes());
+        bytes.extend(7_u64.to_le_bytes());
+        bytes.extend(node.to_le_bytes());
+        bytes.extend([0; 16]);
+        bytes.extend(body);
+        let reply = self.files.answer(&bytes).unwrap();
+        assert_eq!(u32::from_le_bytes(reply[..4].try_into().unwrap()) as usize, reply.len());
+        assert_eq!(reply[8..16], 7_u64.to_le_bytes());
+        match i32::from_le_bytes(reply[4..8].try_into().unwrap()) {
+            0 => Ok(reply[16..].to_vec()),
+            error => Err(-error),
+        }
+    }
+
+    fn node(&mut self, name: &str) -> Result<u64, i32> {
+        let body = self.ask(LOOKUP, 1, &[name.as_bytes(), b"\0"].concat())?;
+        Ok(u64::from_le_bytes(body[..8].try_into().unwrap()))
+    }
+
+    fn open(&mut self, node: u64, flags: u32) -> Result<u64, i32> {
+        let body = self.ask(OPEN, node, &[flags.to_le_bytes(), [0; 4]].concat())?;
+        Ok(u64::from_le_bytes(body[..8].try_into().unwrap()))
+    }
+
+    fn read(&mut self, handle: u64) -> Result<Vec<u8>, i32> {
+        let mut body = handle.to_le_bytes().to_vec();
+        body.extend([0; 8]);
+        body.extend(100_u32.to_le_bytes());
+        body.extend([0; 20]);
+        self.ask(READ, 1, &body)
+    }
+}
+
+#[test]
+fn a_file_is_found_read_and_written() {
+    let mut guest = Guest::new();
+    let node = guest.node("file").unwrap();
+    let handle = guest.open(node, 2).unwrap();
+    assert_eq!(guest.read(handle).unwrap(), b"inside");
+    let mut body = handle.to_le_bytes().to_vec();
+    body.extend([0; 8]);
+    body.extend(3_u32.to_le_bytes());
+    body.extend([0; 20]);
+    body.extend(b"OUT");
+    guest.ask(WRITE, node, &body).unwrap();
+    assert_eq!(fs::read_to_string(guest.tree("file")).unwrap(), "OUTide");
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_none() {
+    let mut guest = Guest::new();
+    for name in ["..", ".", "", "../secret", "/etc/passwd", "a/b"] {
+        assert_eq!(guest.node(name), Err(EINVAL), "{name}");
+    }
+    assert_eq!(guest.node("secret"), Err(ENOENT));
+    // A name without its NUL.
+    assert_eq!(guest.ask(LOOKUP, 1, b"file"), Err(EINVAL));
+    let rename = [&1_u64.to_le_bytes()[..], b"file\0../stolen\0"].concat();
+    assert_eq!(guest.ask(RENAME, 1, &rename), Err(EINVAL));
+    assert!(guest.tree("file").exists() && !guest.root.path().join("stolen").exists());
+}
+
+#[test]
+fn links_are_never_followed() {
+    let mut guest = Guest::new();
+    guest.ask(SYMLINK, 1, b"link\0../secret\0").unwrap();
+    let link = guest.node("link").unwrap();
+    assert_eq!(guest.ask(READLINK, link, &[]).unwrap(), b"../secret");
+    assert_eq!(guest.open(link, 0), Err(EOPNOTSUPP));
+    // Nor a directory that has become one since it was looked up.
+    fs::create_dir(guest.tree("dir")).unwrap();
+    fs::write(guest.tree("dir/secret"), "own").unwrap();
+    let directory = guest.node("dir").unwrap();
+    fs::remove_dir_all(guest.tree("dir")).unwrap();
+    symlink("..", guest.tree("dir")).unwrap();
+    assert!(guest.ask(LOOKUP, directory, b"secret\0").is_err());
+    // Nor to create something behind it.
+    let mut create = 0o1_u32.to_le_bytes().to_vec();
+    create.extend(0o644_u32.to_le_bytes());
+    create.extend([0; 8]);
+    create.extend(b"link\0");
+    assert_eq!(guest.ask(CREATE, 1, &create), Err(EOPNOTSUPP));
+    assert_eq!(fs::read_to_string(guest.root.path().join("secret")).unwrap(), "outside");
+}
+
+#[test]
+fn devices_are_not_made_and_special_files_not_opened() {
+    let mut guest = Guest::new();
+    let make = |mode: u32| {
+        let mut body = mode.to_le_bytes().to_vec();
+        body.extend(0x103_u32.to_le_bytes());
+        body.extend([0; 8]);
+        body.extend(b"odd\0");
+        body
+    };
+    assert_eq!(guest.ask(MKNOD, 1, &make(0o020_666)), Err(EPERM));
+    assert_eq!(guest.ask(MKNOD, 1, &make(0o060_666)), Err(EPERM));
+    assert!(!guest.tree("odd").exists());
+    guest.ask(MKNOD, 1, &make(0o010_644)).unwrap();
+    assert!(fs::metadata(guest.tree("odd")).unwrap().file_type().is_fifo());
+    let fifo = guest.node("odd").unwrap();
+    // It would wait for somebody at the other end, for ever.
+    assert_eq!(guest.open(fifo, 0), Err(EOPNOTSUPP));
+}
+
+#[test]
+fn a_file_without_a_name_is_still_the_one_that_is_open() {
+    let mut guest = Guest::new();
+    let node = guest.node("file").unwrap();
+    let handle = guest.open(node, 0).unwrap();
+    guest.ask(UNLINK, 1, b"file\0").unwrap();
+    assert_eq!(guest.read(handle).unwrap(), b"inside");
+    assert!(guest.ask(GETATTR, node, &[0; 16]).is_ok());
+    assert_eq!(guest.open(node, 0), Err(ENOENT));
+    // A new file of that name is another one.
+    fs::write(guest.tree("file"), "new").unwrap();
+    assert_ne!(guest.node("file").unwrap(), node);
+}
+
+#[test]
+fn nodes_handles_and_calls_that_were_never_given_are_refused() {
+    let mut guest = Guest::new();
+    assert_eq!(guest.ask(GETATTR, 99, &[0; 16]), Err(ESTALE));
+    assert!(guest.read(99).is_err());
+    assert_eq!(guest.ask(4000, 1, &[]), Err(ENOSYS));
+    assert!(guest.files.answer(&[1, 2, 3]).is_none());
+    assert!(guest.files.answer(&[0; 40]).is_none());
+}
+
+#[test]
+fn the_whole_view_has_no_process_and_device_files() {
+    let root = TempDir::new().unwrap();
+    let mut guest = Guest { files: Files::new(Path::new("/")).unwrap(), root };
+    for name in ["proc", "dev"] {
+        let node = guest.node(name).unwrap();
+        for inner in ["self", "1", "null", "mem"] {
+            let inner = [inner.as_bytes(), b"\0"].concat();
+            assert_eq!(guest.ask(LOOKUP, node, &inner), Err(ENOENT), "{name}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_request_has_an_answer_and_the_outside_stays_as_it_was(
+        requests in proptest::collection::vec(
+            (0_u32..55, 0_u64..6, proptest::collection::vec(any::<u8>(), 0..100)), 1..12),
+        names in proptest::sample::select(vec![&b"file\0"[..], b"../secret\0", b"a\0b\0", b""]),
+    ) {
+        let mut guest = Guest::new();
+        let before = fs::metadata(guest.root.path().join("secret")).unwrap();
+        let _ = guest.node("file");
+        for (opcode, node, body) in requests {
+            // Those that have no answer.
+            if matches!(opcode, 2 | 36 | 42) {
+                continue;
+            }
+            let _ = guest.ask(opcode, node, &[&body[..], names].concat());
+        }
+        let after = fs::metadata(guest.root.path().join("secret")).unwrap();
+        prop_assert_eq!((before.ino(), before.ctime_nsec()), (after.ino(), after.ctime_nsec()));
+        prop_assert_eq!(fs::read(guest.root.path().join("secret")).unwrap(), b"outside");
+    }
+}

@@ -1,0 +1,227 @@
+//! `--tier vm`: real guests under the real QEMU. Each person's first guest boots once; all others are
+//! clones of it.
+
+use ringfence_tests::{
+    Finished, PATIENCE, Person, Place, Running, Tier, binary, everybody, left_out,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Where this person's saved guests are: kept between runs of the tests, as they are for users.
+fn cache(person: Person) -> PathBuf {
+    let path = PathBuf::from(format!("/var/tmp/ringfence-test-vm-{}", person.ids().0));
+    std::fs::create_dir_all(&path).unwrap();
+    person.owns(&path);
+    path
+}
+
+fn ringfence(place: &Place, words: &[&str]) -> Command {
+    let mut command = place.command(binary());
+    command.env("XDG_CACHE_HOME", cache(place.person)).args(words);
+    command
+}
+
+/// `ringfence run --tier vm OPTIONS -- ARGV`, started.
+fn start(place: &Place, options: &[&str], argv: &[&str]) -> Running {
+    let mut command = ringfence(place, &["run", "--tier", "vm"]);
+    command.args(options).arg("--").args(argv);
+    Running::start(command)
+}
+
+fn sh(place: &Place, options: &[&str], script: &str) -> Finished {
+    start(place, options, &["sh", "-c", script]).finish()
+}
+
+/// Runs a test for everybody who can have a guest here.
+fn guests(test: impl Fn(&Place)) {
+    static READY: OnceLock<Vec<(u32, Result<(), String>)>> = OnceLock::new();
+    let ready = READY.get_or_init(|| {
+        let one = |person: Person| {
+            let place = Place::new(person, Tier::Namespace);
+            let setup = Running::start(ringfence(&place, &["vm", "setup"])).finish();
+            // The boot, of which the others are clones.
+            let boot = sh(&place, &[], "true");
+            let why = |ended: &Finished| ended.err.trim().to_owned();
+            let told = match (setup.code, boot.code) {
+                (0, 0) => Ok(()),
+                // Without a network nothing can be fetched; with all there, it must boot.
+                (0, _) => panic!("the guest does not boot: {}", why(&boot)),
+                _ => Err(why(&setup)),
+            };
+            (person.ids().0, told)
+        };
+        ringfence_tests::people().into_iter().map(one).collect()
+    });
+    everybody(Tier::Namespace, |place| {
+        let own = ready.iter().find(|(user, _)| *user == place.person.ids().0);
+        match own {
+            Some((_, Ok(()))) => test(place),
+            Some((_, Err(why))) => left_out("the vm tier", why),
+            None => unreachable!("everybody is in the list"),
+        }
+    });
+}
+
+#[test]
+fn a_command_in_a_guest_is_as_one_outside_behind_another_kernel() {
+    guests(|place| {
+        let script = "echo out; echo err >&2; cat; id -u; pwd; echo $X; uname -r; exit 7";
+        let mut command = ringfence(place, &["run", "--tier", "vm", "-e", "X=a b", "--"]);
+        command.args(["sh", "-c", script]);
+        let ended = Running::start_with(command, b"input\n".to_vec()).finish();
+        ended.ends(7);
+        let text = ended.text();
+        let lines: Vec<&str> = text.lines().collect();
+        let (user, project) = (place.person.ids().0.to_string(), place.text("home/project"));
+        assert_eq!(lines[..5], ["out", "input", &user, &project, "a b"]);
+        let here = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        assert_ne!(lines[5], here.trim(), "another kernel");
+        assert_eq!(ended.err, "err\n");
+        start(place, &[], &["sh", "-c", "kill -TERM $$"]).finish().ends(143);
+        start(place, &[], &["no-such-program"]).finish().ends(127).says("command not found");
+        start(place, &["--timeout", "1s"], &["sleep", "1000"]).finish().ends(124);
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+#[test]
+fn a_guest_sees_what_the_policy_shows_and_nothing_else() {
+    guests(|place| {
+        place.file("home/project/own", "own");
+        place.file("home/project/hidden", "hidden");
+        place.file("home/private", "private");
+        let hidden = place.text("home/project/hidden");
+        // Granted: read, written, renamed, linked, and on the host when the guest has synced it.
+        let script =
+            "cat own; echo new > made; mkdir d; mv made d/; ln d/made twin; chmod 600 twin;
+                      ln -s d/made link; sync d/made; rm own; stat -c '%a %h' link twin";
+        assert_eq!(sh(place, &["--deny", &hidden], script).quiet(), "own777 1\n600 2");
+        assert_eq!(std::fs::read_to_string(place.project("d/made")).unwrap(), "new\n");
+        assert!(!place.project("own").exists());
+        // Denied: not there. The control is the same without the rule.
+        sh(place, &["--deny", &hidden], "cat hidden").ends(1);
+        assert_eq!(sh(place, &[], "cat hidden").quiet(), "hidden");
+        let outside = place.text("outside/secret");
+        let private = place.text("home/private");
+        for path in [&outside, &private] {
+            let ended = start(place, &[], &["cat", path]).finish();
+            ended.ends(1).says("No such file or directory");
+        }
+        assert_eq!(start(place, &["-r", &outside], &["cat", &outside]).finish().well(), "a secret");
+        sh(place, &[], "echo x > /usr/x").ends(2).says("Read-only file system");
+        // The kernel's and the processes' files are the guest's own.
+        let script = "cat /proc/1/cmdline 2>&1 | head -c 5; ls /proc/bus/pci >/dev/null 2>&1; \
+                      cat /proc/net/dev | grep -c :";
+        assert_eq!(sh(place, &[], script).text(), "/init1");
+    });
+}
+
+#[test]
+fn eight_megabytes_are_the_same_bytes_both_ways() {
+    guests(|place| {
+        let bytes: Vec<u8> =
+            (0..8_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        place.file("home/project/big", &bytes);
+        let mut command = ringfence(place, &["run", "--tier", "vm", "--"]);
+        command.args(["sh", "-c", "cmp - big && cp big copy && cat copy"]);
+        let ended = Running::start_with(command, bytes.clone()).finish();
+        assert!(ended.ends(0).out == bytes);
+        assert!(std::fs::read(place.project("copy")).unwrap() == bytes);
+    });
+}
+
+#[test]
+fn connections_of_a_guest_go_through_the_filter() {
+    guests(|place| {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = server.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for client in server.incoming().flatten() {
+                let mut client = client;
+                let _ = client.write_all(b"served\n");
+            }
+        });
+        let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && cat <&3");
+        let allowed = format!("localhost:{port}");
+        let argv = ["bash", "-c", &script];
+        assert_eq!(start(place, &["-n", &allowed], &argv).finish().well(), "served");
+        start(place, &[], &argv).finish().ends(1).says("Connection refused");
+        start(place, &["-n", "localhost:1"], &argv).finish().ends(1).says("Connection refused");
+        // A name that no rule allows has no address.
+        let ended = sh(place, &["-n", &allowed], "getent hosts example.org");
+        assert_ne!(ended.code, 0);
+    });
+}
+
+#[test]
+fn more_commands_run_in_a_guest_that_runs_and_all_ends_with_it() {
+    guests(|place| {
+        let name = format!("vm-{}", place.person.ids().0);
+        let mut running = start(place, &["--name", &name], &["sh", "-c", "echo up; sleep 1000"]);
+        running.printed("up\n");
+        let exec = |script: &str| {
+            let words = ["exec", &name, "--", "sh", "-c", script];
+            Running::start(ringfence(place, &words)).finish()
+        };
+        assert_eq!(exec("uname -n; cat /proc/1/cmdline | head -c 5").quiet(), "vm\n/init");
+        exec("exit 9").ends(9);
+        exec("kill -KILL $$").ends(137);
+        // QEMU is no session of the user's.
+        let listed = Running::start(ringfence(place, &["ps"])).finish().well();
+        assert!(!listed.contains("qemu"), "{listed}");
+        let machines = machines(running.pid());
+        assert!(!machines.is_empty());
+        running.signal(Signal::KILL);
+        running.finish();
+        for machine in &machines {
+            let mut watched = [PollFd::new(machine, PollFlags::IN)];
+            let limit = Timespec::try_from(PATIENCE).unwrap();
+            assert_eq!(poll(&mut watched, Some(&limit)).unwrap(), 1, "QEMU outlives its launcher");
+        }
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+/// The processes of a launcher's machine.
+fn machines(launcher: u32) -> Vec<OwnedFd> {
+    let mark = format!("ringfence-vm-{launcher}-");
+    let mut found = Vec::new();
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let words = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let pid = process.file_name().to_str().and_then(|name| name.parse().ok());
+        if String::from_utf8_lossy(&words).contains(&mark)
+            && let Some(pid) = pid.and_then(Pid::from_raw)
+        {
+            found.extend(pidfd_open(pid, PidfdFlags::empty()));
+        }
+    }
+    found
+}
+
+#[test]
+fn what_a_guest_has_no_part_in_is_refused_with_the_reason() {
+    guests(|place| {
+        let refused = |options: &[&str], why: &str| {
+            start(place, options, &["true"]).finish().ends(125).says(why);
+        };
+        refused(&["--network", "host"], "the guest has no network card");
+        refused(
+            &["--allow-socket", "/run/some.sock"],
+            "cannot be connected to from another kernel",
+        );
+        refused(&["-w", "/dev/shm"], "a guest has devices");
+        refused(&["--memory", "16MiB"], "needs 128 MiB");
+        let plan = ringfence(place, &["plan", "--tier", "vm", "--json", "--pids", "99"]);
+        let plan = Running::start(plan).finish().well();
+        let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+        assert_eq!(plan["tier"], "vm");
+        assert_eq!(plan["machine"]["processes"], 99);
+        assert_eq!(plan["machine"]["memory"], 1 << 30);
+    });
+}
