@@ -89,7 +89,10 @@ pub(crate) fn is_localhost(address: IpAddr) -> bool {
 }
 
 /// Whether an address belongs to the public internet: not this host, not a private or local
-/// network, not a range kept for documentation, benchmarks, multicast or translation.
+/// network, not a range kept for benchmarks, multicast or translation.
+///
+/// Ranges for documentation (RFC 5737, 3849, 9637) count as public: nothing of the host or its
+/// networks is there, and closed-off machines give such addresses to the mirrors they may reach.
 ///
 /// What is not known to be public counts as not public: in IPv6 that is everything outside
 /// 2000::/3, and the ranges inside it that lead to IPv4 by embedding it.
@@ -105,7 +108,6 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     let local = address.is_private()
         || address.is_loopback()
         || address.is_link_local()
-        || address.is_documentation()
         || address.is_multicast();
     let shared = a == 100 && (64..128).contains(&b);
     let benchmark = a == 198 && (b == 18 || b == 19);
@@ -117,10 +119,9 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     let global = a & 0xe000 == 0x2000;
-    let documentation = (a == 0x2001 && b == 0x0db8) || a & 0xfff0 == 0x3ff0;
     // 2001::/23: Teredo, ORCHID, benchmarking; 2002::/16: 6to4.
     let special = (a == 0x2001 && b < 0x0200) || a == 0x2002;
-    global && !documentation && !special
+    global && !special
 }
 
 fn width(address: IpAddr) -> u8 {
@@ -167,7 +168,16 @@ mod tests {
 
     #[test]
     fn only_the_public_internet_is_public() {
-        for public in ["1.1.1.1", "8.8.8.8", "2606:4700::1111", "::ffff:1.1.1.1", "100.63.0.1"] {
+        let public = [
+            "1.1.1.1",
+            "8.8.8.8",
+            "2606:4700::1111",
+            "::ffff:1.1.1.1",
+            "100.63.0.1",
+            "203.0.113.80",
+            "2001:db8::1",
+        ];
+        for public in public {
             assert!(is_public(public.parse().expect(public)), "{public}");
         }
         let private = [
@@ -182,14 +192,12 @@ mod tests {
             "224.0.0.1",
             "240.0.0.1",
             "255.255.255.255",
-            "192.0.2.1",
             "::1",
             "::",
             "fe80::1",
             "fc00::1",
             "fd00::1",
             "ff02::1",
-            "2001:db8::1",
             "2002:7f00:1::",
             "::ffff:127.0.0.1",
             "64:ff9b::7f00:1",
