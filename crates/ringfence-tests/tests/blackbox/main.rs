@@ -37,3 +37,4 @@ mod syscalls;
 mod terminal;
 mod truth;
 mod vm;
+mod windows;
