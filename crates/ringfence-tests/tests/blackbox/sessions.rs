@@ -249,6 +249,24 @@ fn refused_names_are_on_record() {
             let told = (&row["kind"], &row["name"], &row["verdict"]);
             assert_eq!(told, (&"dns".into(), &"refused.test".into(), &"deny".into()));
         }
+        // Each belongs to a process that has a row of its own, the child of another.
+        let executed = json(place, &["logs", "latest", "--kind", "exec"]);
+        let executed = executed["events"].as_array().unwrap();
+        let own = |row: &Value, name: &str| {
+            executed
+                .iter()
+                .find(|exec| exec["pid"] == row[name])
+                .unwrap_or_else(|| panic!("{row}"))
+                .clone()
+        };
+        for row in rows {
+            let by = own(row, "pid");
+            assert_eq!(by["argv"], serde_json::json!(["getent", "hosts", "refused.test"]));
+            for name in ["exe", "argv_hash", "parent"] {
+                assert_eq!(row[name], by[name], "{name}");
+            }
+            assert_eq!(own(row, "parent")["argv"][0], "sh");
+        }
         let lines = place.ringfence(["logs", "--denied"]).quiet();
         assert!(lines.contains("DENIED A") && lines.contains("refused.test"), "{lines}");
     });
