@@ -3,6 +3,7 @@
 
 mod agents;
 mod changes;
+mod clients;
 mod dbus;
 mod environment;
 mod exec;
