@@ -69,14 +69,16 @@ mod tests {
     use proptest::prelude::*;
     use std::path::Path;
 
+    type Target = fn(&[u8]);
+
     /// Inputs worth keeping: what fuzzing begins with, and what it has found.
     #[test]
     fn the_corpus() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
-        let targets: [(&str, fn(&[u8])); 5] = [
+        let targets: [(&str, Target); 5] = [
             ("beginning", beginning),
             ("dns", dns),
-            ("proxy", super::proxy),
+            ("proxy", proxy),
             ("request", request),
             ("requests", requests),
         ];
