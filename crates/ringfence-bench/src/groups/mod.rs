@@ -16,6 +16,7 @@ mod start;
 mod startup;
 mod storage;
 mod throughput;
+mod vm;
 
 use crate::bench::Bench;
 use crate::error::Error;
@@ -70,6 +71,7 @@ pub const ALL: &[Entry] = &[
     service::ENTRY,
     apps::ENTRY,
     scale::ENTRY,
+    vm::ENTRY,
     escape::ENTRY,
 ];
 

@@ -1,0 +1,84 @@
+//! Group `vm`: what a kernel of one's own costs, beside the namespace tier.
+
+use super::{Entry, Outcome, Stop};
+use crate::background::Holder;
+use crate::bench::Bench;
+use crate::error::{Result, error};
+use crate::interleave::{Rounds, Trial, Workload, interleave_all};
+use crate::lanes::{BARE, Kind, Lane};
+use crate::model::Group;
+use crate::sys::process::Prepared;
+use crate::work::find;
+use std::ffi::OsString;
+
+pub const ENTRY: Entry = Entry {
+    name: "vm",
+    summary: "guests of the vm tier: from nothing to the end, one more command, files",
+    method: "`true` is a whole `run`: a clone of the saved guest is made, begins, executes, and is gone. The guest \
+             that is saved boots before the measurement. `exec true` runs in a guest that is there. `read` and \
+             `write` move 16 MiB of a file of the host's. Whether KVM or an emulator executes guests is a note: \
+             figures of the two have nothing in common.",
+    seconds: (90.0, 40.0),
+    run,
+};
+
+fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
+    bench.has("vm").map_err(Stop::Unavailable)?;
+    let status = bench.product(&["vm", "status"])?;
+    match bench.run(&status, true) {
+        Ok(ran) => {
+            let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+            group.notes.extend(text.lines().map(ToOwned::to_owned));
+        }
+        Err(cause) => return Err(Stop::Unavailable(cause.to_string())),
+    }
+    let main = bench.main_lane()?;
+    let Kind::Ringfence { exe, .. } = main.kind else {
+        return Err(Stop::Failed(error!("the first lane is no lane of ringfence")));
+    };
+    let lane = |tier: &str| Lane {
+        name: format!("ringfence {tier}"),
+        kind: Kind::Ringfence { exe: exe.clone(), tier: tier.into() },
+    };
+    let lanes = [Lane::bare(), lane("namespace"), lane("vm")];
+    let program = |name: &str| find(name).ok_or_else(|| error!("`{name}` is not installed"));
+    let file = bench.work.space.join("vm-file");
+    crate::work::write(&file, &vec![7; 16 << 20])?;
+    let copy = bench.work.space.join("vm-copy");
+    let commands: [(&str, Vec<OsString>); 3] = [
+        ("true", vec![program("true")?.into()]),
+        ("read 16 MiB", vec![program("cksum")?.into(), file.clone().into()]),
+        ("write 16 MiB", vec![program("cp")?.into(), file.into(), copy.into()]),
+    ];
+    let mut works = Vec::new();
+    for (name, argv) in &commands {
+        let trial = |lane: &Lane, bench: &mut Bench| {
+            Trial::wall(&lane.name, BARE, proven(bench, lane, argv))
+        };
+        let trials = lanes.iter().map(|lane| trial(lane, bench)).collect();
+        works.push(Workload { name: (*name).into(), trials, rounds: Rounds::short(bench) });
+    }
+    let mut holders = Vec::new();
+    let argv = &commands[0].1;
+    let mut trials = vec![Trial::wall(BARE, BARE, bench.command(&lanes[0], argv, &[]))];
+    for lane in &lanes[1..] {
+        let session = format!("bench-vm{}-{}", std::process::id(), holders.len());
+        let command = Holder::start(bench, lane, &["--name", &session]).and_then(|holder| {
+            holders.push(holder);
+            let before = [exe.clone().into(), "exec".into(), session.into(), "--".into()];
+            bench.plain(&before.into_iter().chain(argv.iter().cloned()).collect::<Vec<_>>())
+        });
+        trials.push(Trial::wall(&lane.name, BARE, command));
+    }
+    works.push(Workload { name: "exec true".into(), trials, rounds: Rounds::short(bench) });
+    interleave_all(bench, group, works);
+    drop(holders);
+    Ok(())
+}
+
+/// A command that was run once: the first one in a guest boots it.
+fn proven(bench: &mut Bench, lane: &Lane, argv: &[OsString]) -> Result<Prepared> {
+    let command = bench.command(lane, argv, &[])?;
+    bench.run(&command, false)?;
+    Ok(command)
+}
