@@ -1,0 +1,53 @@
+//! The vm tier's plan: the namespace tier's own, with a machine beside it, or a refusal.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod host;
+
+use host::{Host, host};
+use ringfence_policy::Key;
+use ringfence_sandbox::facts::MachineFacts;
+use ringfence_sandbox::plan::Tier;
+use ringfence_sandbox::vm::accel::Accelerator;
+
+fn guest() -> Host {
+    let machine = MachineFacts { kernel: "6.1.0".to_owned(), accelerator: Accelerator::Tcg };
+    host().facts(|facts| facts.machine = Some(Ok(machine))).option(Key::Tier, "vm")
+}
+
+#[test]
+fn a_machine_changes_nothing_of_what_the_bridge_may_do() {
+    let mut with = guest().plan();
+    let without = host().option(Key::Tier, "namespace").plan();
+    assert_eq!(with.tier_name(), "vm");
+    let shape = with.machine.take().unwrap();
+    assert_eq!((shape.memory, shape.kernel.as_str()), (1 << 30, "6.1.0"));
+    assert_eq!((with.tier, with.tier_name()), (Tier::Namespace, "namespace"));
+    // One derivation of the rules: mounts, Landlock, calls, environment, guards are the same.
+    assert_eq!(with, without);
+}
+
+#[test]
+fn limits_that_are_the_guests_are_not_the_bridges() {
+    let host = guest().option(Key::Memory, "300M").option(Key::Pids, "9").option(Key::Cpus, "0.5");
+    let plan = host.plan();
+    let shape = plan.machine.unwrap();
+    assert_eq!((shape.memory % (1 << 20), shape.memory >> 20), (0, 300));
+    assert_eq!((shape.processes, shape.cpus), (Some(9), Some(500)));
+    // No control group is to be had on this host, and none is needed.
+    assert_eq!(plan.limits, guest().plan().limits);
+}
+
+#[test]
+fn what_a_guest_has_no_part_in_is_refused() {
+    let refused = |host: Host, why: &str| {
+        let refusal = host.refusal();
+        assert!(refusal.contains(why), "{refusal}");
+    };
+    refused(guest().option(Key::Mode, "host"), "--network host");
+    refused(guest().option(Key::Sockets, "/run/docker.sock"), "another kernel");
+    refused(guest().option(Key::Memory, "100M"), "128 MiB");
+    refused(guest().no_namespaces(), "needs namespaces");
+    let lacking = Err("the vm tier has no guest kernel yet: ringfence vm setup".to_owned());
+    let lacking = guest().facts(|facts| facts.machine = Some(lacking));
+    refused(lacking, "ringfence vm setup");
+}
