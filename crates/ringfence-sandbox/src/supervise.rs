@@ -40,6 +40,9 @@ const IDLE: Duration = Duration::from_millis(100);
 /// are looked for anyway.
 const VIGIL: Duration = Duration::from_millis(20);
 
+/// Supervised calls that are answered in one turn.
+const CALLS_AT_ONCE: usize = 64;
+
 /// How long a command may take to end itself after a timeout's SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -325,9 +328,10 @@ impl Watch<'_, '_> {
         stopped
     }
 
-    /// Answers all calls that wait on a listener.
+    /// Answers calls that wait on a listener, not so many that there is no time for anything else:
+    /// who is inside may make them faster than they are answered.
     fn supervise(&mut self, at: usize) {
-        loop {
+        for _ in 0..CALLS_AT_ONCE {
             let listener = self.listeners[at].descriptor.as_fd();
             match sys::caller::waiting(listener) {
                 Some(true) => {

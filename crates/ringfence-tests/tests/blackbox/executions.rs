@@ -145,3 +145,24 @@ fn without_a_record_nothing_is_noted_and_everything_runs() {
         assert_eq!(executed(place).len(), 4);
     });
 }
+
+/// Calls that come faster than they are answered leave the launcher time for its other duties.
+#[test]
+fn a_flood_of_calls_does_not_hold_up_the_end() {
+    everywhere(|place| {
+        let flood = "
+import os
+for _ in range(8):
+    if os.fork() == 0:
+        while True:
+            try:
+                os.execv('/etc/passwd', ['x'])
+            except OSError:
+                pass
+os.wait()
+";
+        place.file("home/project/flood.py", flood);
+        place.run(&["--timeout", "300ms"], &["/usr/bin/python3", "flood.py"]).ends(124);
+        assert_eq!(place.left_behind(), Vec::<String>::new());
+    });
+}
