@@ -46,7 +46,7 @@ const fn many(
 }
 
 /// Options that say what a sandbox may do: `run`, `shell`, `plan`, `why`, `learn`.
-pub const POLICY: [Spec; 39] = [
+pub const POLICY: [Spec; 40] = [
     many("profile", Some('p'), "NAME|FILE", "Use this profile; several are merged left to right"),
     many("feature", None, "NAME|FILE", "Add this feature (ringfence feature list)"),
     many("read", Some('r'), "PATH", "Show PATH, readable and executable (?PATH: if it exists)"),
@@ -105,6 +105,7 @@ pub const POLICY: [Spec; 39] = [
     flag("trace-missing", None, "Tell what the program looked for and the sandbox does not show"),
     flag("monitor", Some('m'), "Print decisions as they happen, on stderr"),
     one("name", "NAME", "Name the session"),
+    flag("record-programs", None, "Record every program that is executed inside"),
     flag("no-record", None, "Keep no record of the session"),
     one("status-fd", "N", "Write one JSON line for each event to descriptor N"),
     one("command", "STRING", "Run STRING by the user's shell (also -c)"),

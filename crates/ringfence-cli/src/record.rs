@@ -28,6 +28,8 @@ pub struct Record {
     name: Option<String>,
     argv: Vec<OsString>,
     record: bool,
+    /// Every program that is executed inside is on record: each waits for the launcher then.
+    observes: bool,
     workdir: RefCell<PathBuf>,
     ledger: RefCell<Option<Ledger>>,
     /// Made before the launch.
@@ -71,6 +73,7 @@ impl Record {
             name,
             argv: argv.to_vec(),
             record: !parsed.has("no-record"),
+            observes: parsed.has("record-programs"),
             workdir: RefCell::default(),
             ledger: RefCell::default(),
             door: RefCell::default(),
@@ -182,7 +185,7 @@ impl Record {
 
     /// Has the plan tell what is executed, if that is on record.
     pub fn observe(&self, plan: &mut Plan, facts: &Facts) {
-        if self.record && facts.seccomp_notify == Availability::Yes {
+        if self.record && self.observes && facts.seccomp_notify == Availability::Yes {
             plan.observe();
         }
     }

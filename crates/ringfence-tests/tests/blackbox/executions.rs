@@ -28,7 +28,7 @@ fn what_commands_execute_is_on_record() {
             "cd sub; env A=1 cat one; no-such-program; sh -c 'exit 4'; exec sh -c 'exit 5'",
         );
         place.file("home/project/sub/one", "1\n");
-        place.run(&[], &["sh", "script"]).ends(5);
+        place.run(&["--record-programs"], &["sh", "script"]).ends(5);
         let rows = executed(place);
         let first = row(&rows, &["sh", "script"]);
         // One process, three programs; the last of it has its end.
@@ -54,7 +54,7 @@ fn what_commands_execute_is_on_record() {
 fn what_runs_on_when_its_session_ends_has_an_end_on_record() {
     everywhere(|place| {
         script(place, "mkfifo p q; sh -c 'echo > p; read x < q' & read x < p");
-        place.run(&[], &["sh", "script"]).ends(0);
+        place.run(&["--record-programs"], &["sh", "script"]).ends(0);
         let rows = executed(place);
         let left = row(&rows, &["sh", "-c", "echo > p; read x < q"]);
         assert_eq!((&left["code"], &left["signal"]), (&Value::Null, &9.into()));
@@ -65,7 +65,7 @@ fn what_runs_on_when_its_session_ends_has_an_end_on_record() {
 fn what_exec_and_its_children_execute_is_on_record() {
     everywhere(|place| {
         let command = ["sh", "-c", "echo up; exec sleep 1000"];
-        let mut running = place.start(&["--name", "host"], &command);
+        let mut running = place.start(&["--record-programs", "--name", "host"], &command);
         running.printed("up\n");
         place.ringfence(["exec", "host", "sh", "-c", "env B=2 true; exit 3"]).ends(3);
         place.ringfence(["kill", "host"]).quiet();
@@ -116,7 +116,7 @@ print(child(lambda: os.execv("/proc/self/exe", ["itself", "-c", "import sys; sys
 fn no_way_to_execute_leads_past_the_record() {
     everywhere(|place| {
         place.file("home/project/ways.py", WAYS);
-        let run = place.run(&[], &["/usr/bin/python3", "ways.py"]);
+        let run = place.run(&["--record-programs"], &["/usr/bin/python3", "ways.py"]);
         // A list that cannot be read is an error of the call's, and nothing runs.
         assert_eq!(run.ends(0).text(), "0\n0\n0\n0\n99\n0");
         let rows = executed(place);
@@ -141,7 +141,7 @@ fn without_a_record_nothing_is_noted_and_everything_runs() {
         script(place, "env true && sh -c 'exit 4'");
         place.run(&["--no-record"], &["sh", "script"]).ends(4);
         // A sandbox in a sandbox: the outer one's record has all.
-        place.run(&[], &["sh", "script"]).ends(4);
+        place.run(&["--record-programs"], &["sh", "script"]).ends(4);
         assert_eq!(executed(place).len(), 4);
     });
 }
@@ -162,7 +162,9 @@ for _ in range(8):
 os.wait()
 ";
         place.file("home/project/flood.py", flood);
-        place.run(&["--timeout", "300ms"], &["/usr/bin/python3", "flood.py"]).ends(124);
+        place
+            .run(&["--record-programs", "--timeout", "300ms"], &["/usr/bin/python3", "flood.py"])
+            .ends(124);
         assert_eq!(place.left_behind(), Vec::<String>::new());
     });
 }

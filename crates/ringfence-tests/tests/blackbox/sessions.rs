@@ -99,8 +99,8 @@ fn what_runs_is_listed_and_can_be_ended() {
 #[test]
 fn who_follows_a_session_sees_its_end() {
     everywhere(|place| {
-        let mut running =
-            place.start(&["--name", "seen"], &["sh", "-c", "echo up; exec sleep 1000"]);
+        let options = ["--record-programs", "--name", "seen"];
+        let mut running = place.start(&options, &["sh", "-c", "echo up; exec sleep 1000"]);
         running.printed("up\n");
         let follow = |json: &[&str]| {
             let mut command = place.command(ringfence_tests::binary());
@@ -238,7 +238,7 @@ fn a_record_that_cannot_be_kept_is_no_matter_of_the_commands() {
 fn refused_names_are_on_record() {
     everybody(Tier::Namespace, |place| {
         let run = place.sh(
-            &["-n", "allowed.test"],
+            &["--record-programs", "-n", "allowed.test"],
             "getent hosts refused.test; getent hosts refused.test; exit 0",
         );
         run.ends(0);
