@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn new_names_are_told_and_others_are_not() {
-        let place = std::env::temp_dir().join(format!("ringfence-names-{}", std::process::id()));
+        let place = std::env::temp_dir().join(format!("ringfence-inotify-{}", std::process::id()));
         std::fs::create_dir(&place).expect("a directory");
         let names = Names::new().expect("a set");
         let open = std::fs::File::open(&place).expect("a directory");
