@@ -9,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -211,10 +212,10 @@ fn what_a_guest_has_no_part_in_is_refused_with_the_reason() {
             start(place, options, &["true"]).finish().ends(125).says(why);
         };
         refused(&["--network", "host"], "the guest has no network card");
-        refused(
-            &["--allow-socket", "/run/some.sock"],
-            "cannot be connected to from another kernel",
-        );
+        let socket = place.directory("outside").join("socket");
+        let _server = UnixListener::bind(&socket).unwrap();
+        let socket = socket.to_str().unwrap();
+        refused(&["--allow-socket", socket], "cannot be connected to from another kernel");
         refused(&["-w", "/dev/shm"], "a guest has devices");
         refused(&["--memory", "16MiB"], "needs 128 MiB");
         let plan = ringfence(place, &["plan", "--tier", "vm", "--json", "--pids", "99"]);
