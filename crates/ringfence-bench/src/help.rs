@@ -28,7 +28,7 @@ Options:
   --runs N           N rounds of each workload, however long that takes
   --against PEER,... the alternatives to measure, or `none` (default: every one found)
                      {}
-  --tier TIER,...    namespace, process, vm (default: every one that works here)
+  --tier TIER,...    namespace, process, vm (default: namespace,process)
   --also NAME=PATH   another ringfence binary beside this one: a debug, release or PGO build,
                      or the last release; may be repeated
   -o, --output DIR   where the JSON, Markdown and HTML go (default: bench-results)
