@@ -24,9 +24,32 @@ pub(crate) enum Saved {
         mode: u32,
     },
     Link(PathBuf),
-    Directory(BTreeMap<OsString, Saved>),
+    Directory(#[serde(with = "pairs")] BTreeMap<OsString, Saved>),
     /// A socket, a FIFO, a device, or something too large: equal to nothing that was saved.
     Unknown,
+}
+
+/// A map as a list: JSON takes no names that may not be text for keys.
+mod pairs {
+    use super::Saved;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::collections::BTreeMap;
+    use std::ffi::OsString;
+
+    pub fn serialize<S: Serializer>(
+        entries: &BTreeMap<OsString, Saved>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(entries)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<OsString, Saved>, D::Error> {
+        Vec::<(OsString, Saved)>::deserialize(deserializer)
+            .map(Vec::into_iter)
+            .map(Iterator::collect)
+    }
 }
 
 impl Saved {

@@ -281,6 +281,23 @@ fn a_home_that_is_not_there_is_not_made() {
     });
 }
 
+#[test]
+fn a_repository_is_protected_from_the_cache_too() {
+    everywhere(|place| {
+        if !place.has("git", "--version") {
+            return;
+        }
+        place.shell("git init -q .").well();
+        let hook = place.file("home/project/.git/hooks/post-commit", "host's");
+        hot(place, "", ":");
+        let (ended, resumed) =
+            traced(place, "", "rm -rf .git/hooks; echo x > .git/hooks/pre-commit");
+        assert!(resumed, "{}", ended.err);
+        assert_eq!(fs::read_to_string(hook).unwrap(), "host's");
+        assert!(!place.at("home/project/.git/hooks/pre-commit").exists());
+    });
+}
+
 /// A server on the host's loopback that answers each connection.
 fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
