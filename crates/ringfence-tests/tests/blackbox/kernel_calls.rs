@@ -57,12 +57,15 @@ fn a_start_does_as_much_in_a_large_project_as_in_a_small_one() {
             if traced.text() != "0" {
                 return left_out("strace", &traced.err);
             }
-            counts.push(std::fs::read_to_string(place.project("calls")).unwrap().lines().count());
+            let calls = std::fs::read_to_string(place.project("calls")).unwrap();
+            // A call that another process interrupts has two lines.
+            counts.push(calls.lines().filter(|line| !line.contains("<... ")).count());
         }
         let (small, large) = (counts[0] as i64, counts[1] as i64);
-        // Names are looked up one by one where a listing would be long: a bounded number.
+        // Names are looked up one by one where a listing would be long, and what a run of some
+        // length may have changed is looked for: a bounded number, with 20,300 names there.
         assert!(
-            (large - small).abs() < 400,
+            (large - small).abs() < 1500,
             "{small} calls in the small one, {large} in the large one"
         );
     });
