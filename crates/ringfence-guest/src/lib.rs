@@ -22,6 +22,7 @@ pub mod bridge;
 pub mod files;
 mod flow;
 mod stream;
+mod watch;
 pub mod wire;
 
 pub use stream::Stream;

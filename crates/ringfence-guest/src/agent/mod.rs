@@ -13,10 +13,11 @@ mod network;
 
 use crate::flow::{Connection, Said};
 use crate::stream::{Over, Stream};
+use crate::watch::Watching;
 use crate::wire::{Change, Message, Start, ToGuest, ToHost, VERSION};
 use command::Command;
 use network::Network;
-use ringfence_sys::fd::{Ready, Watched};
+use ringfence_sys::fd::Ready;
 use ringfence_sys::process::{self, Forked};
 use ringfence_sys::signal::{self, SignalSet};
 use rustix::fs::OFlags;
@@ -115,49 +116,37 @@ enum Whose {
 impl Agent {
     /// Waits once and does what there is to do.
     fn turn(&mut self) -> Result<(), Over> {
-        let (whose, ready) = {
-            let (whose, watched) = self.watched();
-            let ready = ringfence_sys::fd::poll(&watched, -1);
-            (whose, ready.map_err(|_| Over::Closed)?)
-        };
-        for (whose, ready) in whose.into_iter().zip(ready) {
-            if ready.read || ready.write {
-                self.serve(whose, ready)?;
-            }
+        for (whose, ready) in self.watched().wait()? {
+            self.serve(whose, ready)?;
         }
         self.stream.flush()
     }
 
-    fn watched(&self) -> (Vec<Whose>, Vec<Watched<'_>>) {
-        let mut whose = Vec::with_capacity(16);
-        let mut watched = Vec::with_capacity(16);
-        let mut add = |who, fd, read, write| {
-            whose.push(who);
-            watched.push(Watched { fd, read, write });
-        };
-        add(Whose::Stream, self.stream.as_fd(), true, self.stream.waiting() > 0);
-        add(Whose::Signals, self.signals.as_fd(), true, false);
+    fn watched(&self) -> Watching<'_, Whose> {
+        let mut watching = Watching::new();
+        watching.add(Whose::Stream, self.stream.as_fd(), true, self.stream.waiting() > 0);
+        watching.add(Whose::Signals, self.signals.as_fd(), true, false);
         if let Some(fuse) = &self.fuse {
             let room = self.stream.waiting() < MOST_WAITING;
-            add(Whose::Fuse, fuse.as_fd(), room, false);
+            watching.add(Whose::Fuse, fuse.as_fd(), room, false);
         }
         if let Some(helper) = &self.helper {
-            add(Whose::Helper, helper.errors.as_fd(), true, false);
+            watching.add(Whose::Helper, helper.errors.as_fd(), true, false);
         }
         let room = self.stream.waiting() < MOST_WAITING;
         for (&channel, command) in &self.commands {
             for (at, fd, read, write) in command.watched() {
-                add(Whose::Command(channel, at), fd, read && room, write);
+                watching.add(Whose::Command(channel, at), fd, read && room, write);
             }
         }
         for (at, fd) in self.network.listeners() {
-            add(Whose::Listener(at), fd, true, false);
+            watching.add(Whose::Listener(at), fd, true, false);
         }
         for (&channel, connection) in &self.connections {
             let (read, write) = connection.wanted();
-            add(Whose::Connection(channel), connection.fd.as_fd(), read && room, write);
+            watching.add(Whose::Connection(channel), connection.fd.as_fd(), read && room, write);
         }
-        (whose, watched)
+        watching
     }
 
     fn serve(&mut self, whose: Whose, ready: Ready) -> Result<(), Over> {

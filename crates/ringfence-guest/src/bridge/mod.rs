@@ -15,11 +15,12 @@ pub use settings::Settings;
 
 use crate::files::Files;
 use crate::stream::{Over, Stream};
+use crate::watch::Watching;
 use crate::wire::{Change, Exec, Start, ToGuest, ToHost, VERSION};
 use command::{Command, Written};
 use door::Door;
 use network::Network;
-use ringfence_sys::fd::{Ready, Watched};
+use ringfence_sys::fd::Ready;
 use ringfence_sys::signal::{self, Arrived, SignalSet};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -151,43 +152,31 @@ impl<'a> Bridge<'a> {
     }
 
     fn turn(&mut self) -> Result<(), Over> {
-        let (whose, ready) = {
-            let (whose, watched) = self.watched();
-            let ready = ringfence_sys::fd::poll(&watched, -1);
-            (whose, ready.map_err(|_| Over::Closed)?)
-        };
-        for (whose, ready) in whose.into_iter().zip(ready) {
-            if ready.read || ready.write {
-                self.serve(whose, ready)?;
-            }
+        for (whose, ready) in self.watched().wait()? {
+            self.serve(whose, ready)?;
         }
         self.stream.flush()
     }
 
-    fn watched(&self) -> (Vec<Whose>, Vec<Watched<'_>>) {
-        let mut whose = Vec::with_capacity(16);
-        let mut watched = Vec::with_capacity(16);
-        let mut add = |who, fd, read, write| {
-            whose.push(who);
-            watched.push(Watched { fd, read, write });
-        };
+    fn watched(&self) -> Watching<'_, Whose> {
+        let mut watching = Watching::new();
         let waiting = self.stream.waiting();
         let room = waiting < MOST_WAITING;
-        add(Whose::Stream, self.stream.as_fd(), room, waiting > 0);
-        add(Whose::Signals, self.signals.as_fd(), true, false);
-        add(Whose::Written, self.woken.as_fd(), true, false);
+        watching.add(Whose::Stream, self.stream.as_fd(), room, waiting > 0);
+        watching.add(Whose::Signals, self.signals.as_fd(), true, false);
+        watching.add(Whose::Written, self.woken.as_fd(), true, false);
         for (&channel, command) in &self.commands {
             if let Some(input) = command.input() {
-                add(Whose::Input(channel), input, room, false);
+                watching.add(Whose::Input(channel), input, room, false);
             }
         }
         for (at, fd) in self.door.iter().flat_map(Door::watched) {
-            add(Whose::Door(at), fd, true, false);
+            watching.add(Whose::Door(at), fd, true, false);
         }
         for (who, fd, read, write) in self.network.watched() {
-            add(Whose::Network(who), fd, read && room, write);
+            watching.add(Whose::Network(who), fd, read && room, write);
         }
-        (whose, watched)
+        watching
     }
 
     fn serve(&mut self, whose: Whose, ready: Ready) -> Result<(), Over> {

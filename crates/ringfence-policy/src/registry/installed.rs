@@ -2,7 +2,7 @@
 //! on this machine have it. Nothing is run, and what a sandboxed program could have written is not
 //! believed.
 
-use super::{MOST_BYTES, Reader, go_settings};
+use super::{Reader, go_settings};
 use crate::files::Resolver;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ fn programs(reader: &Reader<'_>, names: &[&str]) -> Vec<PathBuf> {
 fn said(reader: &Reader<'_>, file: PathBuf, read: fn(&str) -> Vec<String>) -> Option<Said> {
     // Without links: only then its place says who can write it.
     let file = Resolver::new(reader.context.files).real(&file).ok().filter(|real| real.exists)?;
-    let text = reader.context.files.text(&file.path, MOST_BYTES).ok()?;
+    let text = reader.text(&file.path)?;
     let addresses = read(&text);
     (!addresses.is_empty()).then_some(Said { addresses, file: file.path })
 }
