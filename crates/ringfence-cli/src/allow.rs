@@ -8,6 +8,7 @@ use crate::request::with_catalog;
 use ringfence_net::live::client::Client;
 use ringfence_policy::HostRule;
 use ringfence_policy::catalog::{Kind, Place};
+use ringfence_policy::profile::configured;
 use ringfence_session::live;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -90,6 +91,11 @@ impl Change {
     /// # Errors
     /// There is no such profile, or it cannot be changed by a program.
     pub fn of(profile: &str, host: &str) -> Result<Change, Fault> {
+        if configured(profile).is_some() {
+            return Err(Fault::usage(format!(
+                "{profile} is a configuration: add \"{host}\" by hand: ringfence profile edit {profile}"
+            )));
+        }
         let (place, text) =
             with_catalog(|catalog| catalog.text(Kind::Profile, profile).map_err(Fault::of))?;
         let file = match place {

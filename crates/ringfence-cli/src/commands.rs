@@ -2,7 +2,7 @@
 
 use crate::error::Fault;
 use crate::options::{PLAIN, POLICY, Spec};
-use crate::{doctor, exec, generate, help, import, plan, profiles, run, why};
+use crate::{doctor, exec, generate, help, import, plan, profile_new, profiles, run, why};
 use ringfence_session::cli;
 use std::ffi::OsString;
 
@@ -77,12 +77,12 @@ pub const COMMANDS: [Command; 32] = [
     ),
     command("doctor", "[--json]", "What this host offers, and each remedy", &PLAIN, doctor::doctor),
     Command {
-        subcommands: &["list", "show", "check", "diff", "edit", "path", "syscalls"],
+        subcommands: &["list", "show", "check", "diff", "edit", "path", "syscalls", "new"],
         ..command(
             "profile",
-            "list|show|check|diff|edit|path|syscalls [NAME|FILE...]",
-            "Look at profiles",
-            &PLAIN,
+            "list|show|check|diff|edit|path|syscalls [NAME|FILE...] | new [OPTIONS] PROGRAM [ARG...]",
+            "Look at profiles, make one for a program",
+            &profile_new::NEW,
             profiles::profile,
         )
     },
@@ -92,7 +92,7 @@ pub const COMMANDS: [Command; 32] = [
     },
     command(
         "integrate",
-        "PROFILE [--program COMMAND] [--remove]",
+        "PROFILE [--program COMMAND] [--beside] [--autostart] [--remove]",
         "Let a program start in its sandbox, whoever starts it",
         &crate::integrate::INTEGRATE,
         crate::integrate::integrate,

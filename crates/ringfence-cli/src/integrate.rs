@@ -1,18 +1,18 @@
 //! `ringfence integrate`: a program that starts in its sandbox whoever starts it.
 //!
-//! A script of the program's name in `~/.local/bin`, and copies of its desktop entries that call
-//! ringfence. What was there before is kept beside the sessions, and `--remove` puts it back byte
+//! A script of the program's name in `~/.local/bin`, and copies of its desktop entries, those of
+//! the session's start too, that call ringfence. What was there before is kept beside the sessions, and `--remove` puts it back byte
 //! for byte. The list of what is touched is on disk before the first file is, so that an
 //! integration that was interrupted can be removed as well.
 
+use crate::desktop::{Action, Places, made, rewritten};
 use crate::error::Fault;
 use crate::generate::print;
 use crate::help;
 use crate::options::{Spec, flag, one, parse};
 use crate::request::with_catalog;
 use ringfence_policy::Key;
-use ringfence_policy::catalog::Kind;
-use ringfence_policy::profile::Profile;
+use ringfence_policy::profile::configured;
 use ringfence_sandbox::state;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -23,17 +23,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Options of `integrate`.
-pub const INTEGRATE: [Spec; 3] = [
+pub const INTEGRATE: [Spec; 5] = [
     one("program", "COMMAND", "The program, where it is not called as the profile is"),
+    flag("beside", None, "Leave the program as it is: a command and an entry of their own"),
+    flag("autostart", None, "Start it with your session"),
     flag("remove", None, "Put back what was there before"),
     flag("help", Some('h'), "Print help"),
-];
-
-/// Where desktop entries of installed programs are.
-const APPLICATIONS: [&str; 3] = [
-    "/usr/share/applications",
-    "/usr/local/share/applications",
-    "/var/lib/flatpak/exports/share/applications",
 ];
 
 /// A file that was written, and what was there.
@@ -98,20 +93,48 @@ pub fn integrate(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let said = match parsed.has("remove") {
         true => remove(profile, &folder)?,
         false => {
-            let text = with_catalog(|catalog| {
-                let (_, text) = catalog.text(Kind::Profile, profile).map_err(Fault::of)?;
-                Profile::from_toml(&text, profile).map_err(Fault::of)
+            let found = with_catalog(|catalog| {
+                let mut found = catalog.profile(profile).map_err(Fault::of)?;
+                if let Some((base, _)) = configured(profile) {
+                    found.configurations.clear();
+                    let base = catalog.profile(base).map_err(Fault::of)?;
+                    let programs = base.get(Key::Programs).cloned();
+                    programs.into_iter().for_each(|names| found.set(Key::Programs, names));
+                }
+                Ok(found)
             })?;
+            let named = found.list(Key::Programs).and_then(|list| list.first());
             let program = parsed.last("program").and_then(|name| name.to_str().map(str::to_owned));
-            let named = text.list(Key::Programs).and_then(|list| list.first());
             let program = program.or_else(|| named.map(ToString::to_string));
-            add(profile, &program.unwrap_or_else(|| profile.to_owned()), &home, &folder)?
+            let own = || configured(profile).map_or(profile, |(base, _)| base).to_owned();
+            let configurations = found.configurations.iter();
+            let configurations = configurations.map(|(name, _)| name.to_string()).collect();
+            let wanted = Wanted {
+                profile,
+                program: program.unwrap_or_else(own),
+                configurations,
+                beside: parsed.has("beside"),
+                autostart: parsed.has("autostart"),
+            };
+            add(&wanted, &home, &folder)?
         }
     };
     print(said.as_bytes())
 }
 
-fn add(profile: &str, program: &str, home: &Path, folder: &Path) -> Result<String, Fault> {
+/// What is to be integrated.
+struct Wanted<'a> {
+    profile: &'a str,
+    program: String,
+    configurations: Vec<String>,
+    /// The program itself stays as it is.
+    beside: bool,
+    /// It starts with the session.
+    autostart: bool,
+}
+
+fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault> {
+    let Wanted { profile, program, .. } = wanted;
     if folder.exists() {
         let why =
             format!("{profile} is integrated already; ringfence integrate {profile} --remove");
@@ -127,18 +150,41 @@ fn add(profile: &str, program: &str, home: &Path, folder: &Path) -> Result<Strin
     let real = real.ok_or_else(|| {
         Fault::usage(format!("{program} is in no directory of PATH; name it with --program"))
     })?;
-    let own = std::env::current_exe().map_err(Fault::of)?;
-    let call = format!("{} run -p {profile} -- {}", quoted(&own)?, quoted(&real)?);
+    let (own, real) = (quoted(&std::env::current_exe().map_err(Fault::of)?)?, quoted(&real)?);
+    let named = quoted(Path::new(profile))?;
+    let call = format!("{own} run -p {named} -- {real}");
+    let actions = wanted.configurations.iter().map(|name| Action {
+        name: format!("{program}: {name}"),
+        call: format!("{own} run -p {profile}:{name} -- {real}"),
+    });
+    let actions: Vec<Action> = actions.collect();
+    // Beside the program everything has a name of its own.
+    let mark = format!("ringfence-{}", profile.replace(':', "-"));
+    let command = if wanted.beside { &mark } else { program };
     let mut files = vec![(
-        bin.join(program),
+        bin.join(command),
         format!("#!/bin/sh\n# Made by: ringfence integrate {profile}\nexec {call} \"$@\"\n"),
         0o755,
     )];
-    let applications = home.join(".local/share/applications");
-    for (name, text) in entries(program) {
-        if let Some(text) = rewritten(&text, program, &call) {
-            files.push((applications.join(name), text, 0o644));
+    let places = Places::of(home, &|name| std::env::var_os(name));
+    let beside = wanted.beside.then_some("ringfence");
+    let named = |name: String| if wanted.beside { format!("{mark}-{name}") } else { name };
+    for (name, text) in places.applications(program) {
+        if let Some(text) = rewritten(&text, program, &call, &actions, beside) {
+            files.push((places.applications.join(named(name)), text, 0o644));
         }
+    }
+    // What starts with the session anyway starts in its sandbox from now on.
+    let mut starts = false;
+    for (name, text) in places.autostarts(program).into_iter().filter(|_| !wanted.beside) {
+        if let Some(text) = rewritten(&text, program, &call, &[], None) {
+            files.push((places.autostart.join(name), text, 0o644));
+            starts = true;
+        }
+    }
+    if wanted.autostart && !starts {
+        let path = places.autostart.join(format!("{mark}.desktop"));
+        files.push((path, made(program, &call), 0o644));
     }
     let mut said = String::new();
     let failed = |path: &Path, error: io::Error| {
@@ -155,7 +201,7 @@ fn add(profile: &str, program: &str, home: &Path, folder: &Path) -> Result<Strin
         }
         let _ = writeln!(said, "{} starts {program} in its sandbox", path.display());
     }
-    let first = std::env::split_paths(&search).find(|path| path.join(program).is_file());
+    let first = std::env::split_paths(&search).find(|path| path.join(command).is_file());
     if first.as_ref() != Some(&bin) {
         let _ = writeln!(said, "put {} first in PATH for it to be found", bin.display());
     }
@@ -166,6 +212,10 @@ fn add(profile: &str, program: &str, home: &Path, folder: &Path) -> Result<Strin
 fn keep(folder: &Path, files: &[(PathBuf, String, u32)]) -> io::Result<()> {
     state::make_directory(folder)?;
     let mut kept = Vec::new();
+    let above = files.iter().flat_map(|(path, _, _)| path.ancestors().skip(1));
+    let mut absent: Vec<&Path> = above.filter(|path| path.symlink_metadata().is_err()).collect();
+    absent.sort();
+    absent.dedup();
     for (index, (path, text, _)) in files.iter().enumerate() {
         let was = match path.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Was::Absent,
@@ -180,7 +230,7 @@ fn keep(folder: &Path, files: &[(PathBuf, String, u32)]) -> io::Result<()> {
         };
         kept.push(Before { path: path.clone(), was, text: text.clone() }.to_json());
     }
-    let text = format!("{:#}\n", json!({"schema": 1, "files": kept}));
+    let text = format!("{:#}\n", json!({"schema": 1, "files": kept, "directories": absent}));
     let list = fs::File::create(folder.join("files.json"))?;
     io::Write::write_all(&mut &list, text.as_bytes())?;
     list.sync_all()
@@ -222,6 +272,10 @@ fn remove(profile: &str, folder: &Path) -> Result<String, Fault> {
             .map_err(|error| Fault::usage(format!("cannot restore {}: {error}", path.display())))?;
         let _ = writeln!(said, "{} is as it was", path.display());
     }
+    // Directories that were made for it, unless something else is in them by now.
+    for path in list["directories"].as_array().into_iter().flatten().rev() {
+        let _ = path.as_str().map(fs::remove_dir);
+    }
     fs::remove_dir_all(folder).map_err(Fault::of)?;
     Ok(said)
 }
@@ -249,58 +303,6 @@ fn put(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     fs::rename(&beside, path)
 }
 
-/// The desktop entries that start a program, by file name.
-fn entries(program: &str) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    for directory in APPLICATIONS {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            let Ok(text) = fs::read_to_string(entry.path()) else { continue };
-            let starts = text
-                .lines()
-                .filter_map(|line| line.strip_prefix("Exec="))
-                .any(|line| starts(line, program));
-            if name.ends_with(".desktop") && starts && found.iter().all(|(known, _)| *known != name)
-            {
-                found.push((name, text));
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-/// Whether a command line of a desktop entry starts a program.
-fn starts(line: &str, program: &str) -> bool {
-    let word = line.split_whitespace().next().unwrap_or_default().trim_matches('"');
-    Path::new(word).file_name().is_some_and(|name| name == program)
-}
-
-/// A desktop entry that calls ringfence; none when it starts something else.
-fn rewritten(text: &str, program: &str, call: &str) -> Option<String> {
-    let mut out = String::new();
-    let mut done = false;
-    for line in text.lines() {
-        match line.split_once('=') {
-            Some(("Exec", command)) if starts(command, program) => {
-                let rest = command.trim_start().split_once(char::is_whitespace);
-                let rest = rest.map(|(_, rest)| format!(" {rest}")).unwrap_or_default();
-                let _ = writeln!(out, "Exec={call}{rest}");
-                done = true;
-            }
-            // The entry would not be shown where the program itself is not in PATH, and the bus
-            // would start it without us.
-            Some(("TryExec", _)) => {}
-            Some(("DBusActivatable", _)) => out.push_str("DBusActivatable=false\n"),
-            _ => {
-                out.push_str(line);
-                out.push('\n');
-            }
-        }
-    }
-    done.then_some(out)
-}
-
 /// A path as scripts and desktop entries take it; names with their special characters are refused.
 fn quoted(path: &Path) -> Result<String, Fault> {
     let text = path.to_str().filter(|text| !text.contains(['"', '\'', '`', '$', '\\', '%', '\n']));
@@ -314,16 +316,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_call_ringfence_and_nobody_else() {
-        let text = "[Desktop Entry]\nExec=/usr/bin/viewer --new %U\nTryExec=viewer\nDBusActivatable=true\n\
-                    [Desktop Action x]\nExec=viewer\nName=a=b\n";
-        let now = rewritten(text, "viewer", "rf run -p v -- /usr/bin/viewer").expect("rewritten");
-        assert_eq!(
-            now,
-            "[Desktop Entry]\nExec=rf run -p v -- /usr/bin/viewer --new %U\nDBusActivatable=false\n\
-             [Desktop Action x]\nExec=rf run -p v -- /usr/bin/viewer\nName=a=b\n"
-        );
-        assert_eq!(rewritten("Exec=env viewer\n", "viewer", "rf"), None);
-        assert!(quoted(Path::new("/a/$(x)")).is_err() && quoted(Path::new("/a/b%f")).is_err());
+    fn names_that_a_script_would_take_for_more_are_refused() {
+        for name in ["/a/$(x)", "/a/b%f", "/a/`b`", "/a/b\nc", "/a/\"b", "/a/b\\c"] {
+            assert!(quoted(Path::new(name)).is_err(), "{name:?}");
+        }
+        assert_eq!(quoted(Path::new("/a b/c")).expect("quoted"), "\"/a b/c\"");
     }
 }

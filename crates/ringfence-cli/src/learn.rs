@@ -2,20 +2,18 @@
 
 use crate::error::Fault;
 use crate::generate::print;
+use crate::lesson::{self, connection, program, shown};
 use crate::options::{POLICY, Parsed, Spec, parse};
-use crate::{help, learnt_calls, request};
+use crate::{help, request};
 use ringfence_learn::propose::{Asked, Proposal, propose};
-use ringfence_learn::watch::{self, Observed, Use, Watch};
-use ringfence_learn::{text, units};
+use ringfence_learn::text;
+use ringfence_learn::watch::{self, Observed, Use};
 use ringfence_policy::address::is_public;
-use ringfence_policy::{NetworkMode, Policy, Profile};
-use ringfence_session::ledger::{Reader, Row};
+use ringfence_policy::{Policy, Profile};
+use ringfence_session::ledger::Reader;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
 
 /// The options: those of `run`, and what is done with the result.
 pub const LEARN: [Spec; POLICY.len() + 3] = {
@@ -59,40 +57,13 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     let argv = crate::run::command(&parsed)?;
     let policy = policy(&parsed, argv.first().map(OsString::as_os_str), &base)?;
-    let scratch = Scratch::make()?;
-    let what = Watch { looks: false, calls: policy.calls.is_some() };
-    let (status, observed) = watch::run(inner(&parsed, &argv, &policy, &scratch)?, what).map_err(|error| {
-        Fault::of(format!("the run cannot be watched: {error}; learning needs seccomp notification (Linux 5.9), and no filter around ringfence that uses it"))
-    })?;
-    let code = exit_code(status);
-    if observed.processes == 0 {
-        // The sandbox said why.
-        return Ok(code);
-    }
-    let asked = asked(&scratch.sessions());
-    let mut proposal = propose(&policy, &observed, &asked);
     let file = base.file.as_ref().map(|(file, _)| file.as_path()).or(output.as_deref());
-    learnt_calls::propose(
-        &mut proposal,
-        &policy,
-        &observed,
-        &learnt_calls::subject(file, &policy),
-    )?;
-    let mut head = vec![format!("Learnt by ringfence from: {}", shown(&argv))];
-    if code != 0 {
-        head.push(format!(
-            "The command ended with code {code}: what it would have done after that is not known."
-        ));
+    let lesson = lesson::watch(&parsed, &argv, &policy, file)?;
+    // Where nothing ran, the sandbox said why.
+    if let Some(proposal) = &lesson.proposal {
+        finish(proposal, &lesson.head, &policy, &base, output.as_deref())?;
     }
-    head.push(
-        "The environment is not observed: name credentials that it needs in [environment] pass."
-            .to_owned(),
-    );
-    if observed.lost > 0 {
-        head.push(format!("Too much to remember: {} uses are left out.", observed.lost));
-    }
-    finish(&proposal, &head, &policy, &base, output.as_deref())?;
-    Ok(code)
+    Ok(lesson.code)
 }
 
 /// The profile that is added to.
@@ -125,126 +96,6 @@ fn policy(parsed: &Parsed, command: Option<&OsStr>, base: &Base) -> Result<Polic
         request.profiles.push(file.display().to_string());
     }
     request::policy(&request)
-}
-
-/// A directory of our own for the session and its overlay: removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn make() -> Result<Scratch, Fault> {
-        let name = format!("ringfence-learn-{:08x}", ringfence_sandbox::launch::random());
-        let path = std::env::temp_dir().join(name);
-        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| {
-            Fault::of(format!(
-                "cannot make {}: {error} (TMPDIR names another place)",
-                path.display()
-            ))
-        })?;
-        Ok(Scratch(path))
-    }
-
-    fn sessions(&self) -> PathBuf {
-        self.0.join("ringfence/sessions")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        for session in std::fs::read_dir(self.sessions()).into_iter().flatten().flatten() {
-            let _ = ringfence_session::overlay::remove(&session.path());
-        }
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// The run that is watched: it sees the host but for credentials, and writes nowhere real.
-fn inner(
-    parsed: &Parsed,
-    argv: &[OsString],
-    policy: &Policy,
-    scratch: &Scratch,
-) -> Result<Command, Fault> {
-    let mut command = Command::new(std::env::current_exe().map_err(Fault::of)?);
-    command.env("XDG_STATE_HOME", &scratch.0).arg("run");
-    const OURS: [&str; 11] = [
-        "output", "merge", "from", "json", "libs", "home", "overlay", "tier", "name", "command",
-        "syscalls",
-    ];
-    for (name, value) in parsed.options.iter().filter(|(name, _)| !OURS.contains(name)) {
-        let mut option = OsString::from(format!("--{name}"));
-        if POLICY.iter().any(|spec| spec.long == *name && spec.value.is_some()) {
-            option.push("=");
-            option.push(value);
-        }
-        command.arg(option);
-    }
-    command.args(["--tier", "namespace", "--home", "host", "--overlay=discard"]);
-    // What a list refuses would not be seen.
-    command.args(["--syscalls", "default"]);
-    for place in places() {
-        command.arg("--read").arg(place);
-    }
-    let home = &policy.home_dir;
-    if home.parent().is_some() {
-        command.arg("--write").arg(home);
-        for (secret, _) in units::SECRETS {
-            command.arg("--deny").arg(home.join(secret));
-        }
-    }
-    if policy.network.mode != NetworkMode::Host && !parsed.has("network") {
-        command.args(["--allow-host", "*:*"]);
-    }
-    command.arg("--").args(argv);
-    Ok(command)
-}
-
-/// What of the host is shown: all but what is the sandbox's own, and `/run`, whose sockets act
-/// for whoever connects to them.
-fn places() -> Vec<PathBuf> {
-    let below = |directory: &str, without: &[&str]| -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-        let kept = entries.filter(|entry| {
-            let directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            directory && !without.iter().any(|name| entry.file_name() == *name)
-        });
-        kept.map(|entry| entry.path()).collect()
-    };
-    let mut places = below("/", &["dev", "lost+found", "proc", "run", "tmp", "var"]);
-    places.extend(below("/var", &["tmp"]));
-    places.sort();
-    places
-}
-
-/// The code of a run that was watched.
-pub fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    u8::try_from(code).unwrap_or(125)
-}
-
-/// The hosts that sessions asked for.
-fn asked(sessions: &Path) -> BTreeMap<Asked, Use> {
-    let mut asked = BTreeMap::new();
-    for session in std::fs::read_dir(sessions).into_iter().flatten().flatten() {
-        let rows =
-            Reader::open(&session.path()).and_then(|reader| reader.events(0, &["network"], false));
-        rows.unwrap_or_default().iter().for_each(|row| connection(row, &mut asked));
-    }
-    asked
-}
-
-fn connection(row: &Row, asked: &mut BTreeMap<Asked, Use>) {
-    let host = if row.text("host").is_empty() { row.text("address") } else { row.text("host") };
-    let port = row.number("port").and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
-    if host.is_empty() || port == 0 || row.text("protocol") == "unix" {
-        return;
-    }
-    let key = Asked { host: host.to_owned(), port, allowed: !row.denied() };
-    asked.entry(key).or_default().add(by(row));
-}
-
-/// The program that a row is about.
-fn by(row: &Row) -> &str {
-    row.text("exe").rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("the command")
 }
 
 /// What a recorded session was refused, as rules.
@@ -280,7 +131,7 @@ fn from_session(
                 // A name that is refused is never connected to: on which port is not known.
                 let host = row.text("name").trim_end_matches('.').to_owned();
                 let asked = Asked { host, port: 0, allowed: true };
-                refused.entry(asked).or_insert_with(Use::default).add(by(&row));
+                refused.entry(asked).or_insert_with(Use::default).add(program(&row));
             }
             _ => {
                 let act = match row.text("act") {
@@ -306,11 +157,6 @@ fn from_session(
     ];
     finish(&proposal, &head, &policy, base, output)?;
     Ok(0)
-}
-
-fn shown(argv: &[OsString]) -> String {
-    let words: Vec<String> = argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    words.join(" ").chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// The profiles of a policy, as another one names them.

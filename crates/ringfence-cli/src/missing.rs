@@ -3,7 +3,7 @@
 
 use crate::error::Fault;
 use crate::options::{POLICY, Parsed};
-use crate::{learn, libraries, request};
+use crate::{lesson, libraries, request};
 use ringfence_learn::program::Answer;
 use ringfence_learn::watch::{self, Act, Observed, Use, Watch};
 use ringfence_policy::catalog::Kind;
@@ -30,7 +30,7 @@ pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
                    container runtimes use themselves";
             Fault::of(format!("the run cannot be watched: {error}; {why}"))
         })?;
-    let code = learn::exit_code(status);
+    let code = lesson::exit_code(status);
     if observed.processes == 0 {
         return Ok(code);
     }
@@ -90,25 +90,12 @@ fn missing(policy: &Policy, observed: &Observed, exact: Option<&Answer>) -> BTre
         if own || on_the_way || *act == Act::Write || path.symlink_metadata().is_err() {
             continue;
         }
-        let hidden = exact.is_some_and(|answer| is_narrowed(answer, path));
+        let hidden = exact.is_some_and(|answer| answer.narrows(path));
         if hidden || !allowed(policy, path) {
             missing.entry(path.clone()).or_default().join(uses);
         }
     }
     missing
-}
-
-/// Whether the exact set of libraries leaves a path out.
-fn is_narrowed(answer: &Answer, path: &Path) -> bool {
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let below = |at: &Path| {
-        answer.files.contains(at) || at.ancestors().any(|above| answer.directories.contains(above))
-    };
-    let leads = |at: &Path| {
-        let all = answer.files.iter().chain(&answer.directories);
-        all.into_iter().any(|known| known.starts_with(at))
-    };
-    answer.roots.iter().any(|root| real.starts_with(root)) && !below(&real) && !leads(&real)
 }
 
 /// The policies with each feature more.

@@ -2,9 +2,9 @@
 
 use crate::error::Fault;
 use ringfence_policy as policy;
-use ringfence_sandbox::launch;
-use ringfence_sandbox::plan::{Apart, Found, Plan};
+use ringfence_sandbox::plan::{Apart, Found, MountOp, Plan};
 use ringfence_sandbox::text;
+use ringfence_sandbox::{launch, state};
 use ringfence_session::overlay::{self, End, Guard, InUse, Names, Overlay, Record, Select, Tree};
 use ringfence_session::{SessionError, cli, place};
 use std::io::{IsTerminal, Write};
@@ -29,6 +29,11 @@ pub fn begin(plan: &mut Plan, id: &str, dry: bool) -> Result<Option<Layers>, Fau
     let Some(apart) = &plan.overlay else { return Ok(None) };
     let session = place::sessions().map_err(Fault::of)?.join(id);
     let mut trees = Vec::new();
+    for step in &plan.mounts {
+        if let MountOp::NamedHome { from, .. } = &step.op {
+            state::make_directory(from).map_err(Fault::of)?;
+        }
+    }
     for (path, directory) in plan.overlaid() {
         if session.starts_with(path) {
             return Err(Fault::usage(format!(

@@ -157,7 +157,10 @@ fn mount(step: &MountStep) -> String {
         MountOp::Proc => format!("proc     {path}"),
         MountOp::Terminals => format!("devpts   {path}"),
         MountOp::Console { from } => format!("terminal {path} = {}", from.display()),
-        MountOp::NamedHome { from } => format!("home     {path} = {}", from.display()),
+        MountOp::NamedHome { from, apart } => {
+            let kind = if apart.is_some() { "overlay " } else { "home    " };
+            format!("{kind} {path} = {}", from.display())
+        }
         MountOp::Overlay { .. } => format!("overlay  {path}"),
         MountOp::Pin => format!("pin      {path}"),
         MountOp::Protect => format!("protect  {path}"),

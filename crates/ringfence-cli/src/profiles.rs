@@ -4,11 +4,12 @@ use crate::error::Fault;
 use crate::generate::print;
 use crate::options::{PLAIN, Parsed, parse};
 use crate::request::{with_catalog, with_context};
-use crate::{help, learnt_calls, trust};
+use crate::{help, learnt_calls, profile_new, trust};
 use ringfence_policy::catalog::{Kind, Place};
 use ringfence_policy::profile::Value;
+use ringfence_policy::profile::configured;
 use ringfence_policy::suggest::nearest;
-use ringfence_policy::{Key, Profile, Request, resolve};
+use ringfence_policy::{Key, Request, resolve};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -20,6 +21,9 @@ use std::process::Command;
 /// # Errors
 /// Bad input, an unknown or invalid profile.
 pub fn profile(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    if arguments.first().is_some_and(|word| word == "new") {
+        return profile_new::new(arguments.into_iter().skip(1).collect());
+    }
     let parsed = parse(&PLAIN, arguments, false)?;
     if let Some(done) = help::asked("profile", &parsed) {
         return done;
@@ -130,8 +134,7 @@ fn check(names: &[&str]) -> Result<u8, Fault> {
 
 /// The settings of a profile, one line each, for comparing.
 fn settings(name: &str) -> Result<BTreeSet<String>, Fault> {
-    let (_, text) = with_catalog(|catalog| catalog.text(Kind::Profile, name).map_err(Fault::of))?;
-    let profile = Profile::from_toml(&text, name).map_err(Fault::of)?;
+    let profile = with_catalog(|catalog| catalog.profile(name).map_err(Fault::of))?;
     Ok(profile.values.iter().flat_map(|(key, value)| lines(*key, value)).collect())
 }
 
@@ -177,6 +180,8 @@ fn path(name: &str) -> Result<u8, Fault> {
 
 /// Opens the user's profile in the editor; a built-in one is copied first.
 fn edit(name: &str) -> Result<u8, Fault> {
+    // A configuration stands in the file of its profile.
+    let name = configured(name).map_or(name, |(profile, _)| profile);
     let (found, text) =
         with_catalog(|catalog| catalog.text(Kind::Profile, name).map_err(Fault::of))?;
     let file = match found {

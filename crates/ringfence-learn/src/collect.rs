@@ -70,6 +70,31 @@ pub struct Answer {
     pub arguments: bool,
 }
 
+impl Answer {
+    /// Whether a path of the host is left out of the set.
+    pub fn narrows(&self, path: &Path) -> bool {
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let below = |at: &Path| {
+            self.files.contains(at) || at.ancestors().any(|above| self.directories.contains(above))
+        };
+        let leads = |at: &Path| {
+            let all = self.files.iter().chain(&self.directories);
+            all.into_iter().any(|known| known.starts_with(at))
+        };
+        self.roots.iter().any(|root| real.starts_with(root)) && !below(&real) && !leads(&real)
+    }
+
+    /// Whether a directory is one of libraries of all kinds, by its place.
+    pub(crate) fn is_shared(&self, directory: &Path) -> bool {
+        self.roots.contains(directory)
+            || is_machine(directory)
+            || directory.parent().is_some_and(|above| {
+                let leaf = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
+                LEAVES.contains(&leaf) && !is_machine(above)
+            })
+    }
+}
+
 /// Collects.
 pub(crate) struct Collector<'h, 'a> {
     pub(crate) finder: Finder<'h, 'a>,

@@ -12,6 +12,7 @@ pub mod bytes;
 pub mod cache;
 pub mod closure;
 mod collect;
+pub mod draft;
 pub mod elf;
 pub mod evidence;
 pub mod fuzzing;

@@ -4,10 +4,11 @@
 //! left to propose. What leads to credentials, or out of the sandbox, is named and left to the
 //! user: it is never among the rules.
 
+use crate::program::Answer;
 use crate::units::{secret, unit};
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::Request;
-use ringfence_policy::{Host, HostFiles, Policy, Subject, decide};
+use ringfence_policy::{Access, Host, HostFiles, Policy, Subject, decide};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -68,6 +69,41 @@ pub fn propose(policy: &Policy, observed: &Observed, asked: &BTreeMap<Asked, Use
 }
 
 impl Proposal {
+    /// What was opened beyond the exact set of libraries: by names that a program put together
+    /// while it ran. A directory that is not shared with other programs is one rule.
+    pub fn libraries(&mut self, policy: &Policy, answer: &Answer, observed: &Observed) {
+        let mut units: BTreeMap<PathBuf, Use> = BTreeMap::new();
+        for ((path, act), uses) in &observed.paths {
+            let Ok(real) = path.canonicalize() else { continue };
+            let granted = policy.paths.iter().any(|rule| {
+                matches!(rule.access, Access::Read | Access::Write)
+                    && real.starts_with(&rule.path)
+                    && answer
+                        .roots
+                        .iter()
+                        .any(|root| rule.path != *root && rule.path.starts_with(root))
+            });
+            let looked = *act == Act::Write || real.is_dir() && answer.is_shared(&real);
+            let shown = decide(policy, &Request::Read(Subject::on_host(path, &HostFiles))).allowed;
+            if looked || granted || !shown || !answer.narrows(path) {
+                continue;
+            }
+            let own = real.ancestors().skip(1).take_while(|above| !answer.is_shared(above));
+            let own = own.filter(|above| answer.roots.iter().any(|root| above.starts_with(root)));
+            let unit = own.last().map_or(real.clone(), Path::to_owned);
+            units.entry(unit).or_default().join(uses);
+        }
+        for (unit, uses) in units {
+            match text(&unit, &policy.home_dir) {
+                Some(text) => self.add(READ, text, uses, None),
+                None => {
+                    let reason = Some("its name cannot be written as a rule".to_owned());
+                    self.add(READ, unit.display().to_string(), uses, reason);
+                }
+            }
+        }
+    }
+
     fn add(
         &mut self,
         key: (&'static str, &'static str),

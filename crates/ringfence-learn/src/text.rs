@@ -1,5 +1,6 @@
 //! A proposal as a profile file, and its additions to one that is there.
 
+use crate::draft::Draft;
 use crate::propose::{Proposal, Rule};
 use std::fmt::Write;
 
@@ -15,12 +16,44 @@ const ORDER: [(&str, &str); 6] = [
 
 /// A new profile. `head` is put in front as comments; `base` are the profiles it builds on.
 pub fn profile(proposal: &Proposal, head: &[String], base: &[String]) -> String {
+    let names: Vec<String> = base.iter().map(|name| quoted(name)).collect();
+    written(proposal, head, &format!("extends = [{}]\n", names.join(", ")))
+}
+
+/// A new profile from a draft, on top of `base`: its keys at the top, then what is proposed.
+pub fn drafted(proposal: &Proposal, head: &[String], base: &[String], draft: &Draft) -> String {
+    let names: Vec<String> = base.iter().map(|name| quoted(name)).collect();
+    let mut top = format!("extends = [{}]\n", names.join(", "));
+    if !draft.features.is_empty() {
+        top.push_str("features = [\n");
+        for wanted in &draft.features {
+            let (name, sign) = (quoted(wanted.feature), wanted.sign.display().to_string());
+            let sign = one_line(&sign);
+            match wanted.reason {
+                "" => _ = writeln!(top, "    {name}, # {sign} calls for it"),
+                reason => {
+                    _ = writeln!(
+                        top,
+                        "    # NOT proposed, {reason}:\n    # {name}, # {sign} calls for it"
+                    )
+                }
+            }
+        }
+        top.push_str("]\n");
+    }
+    top.push_str("arguments = \"read\"\n");
+    if draft.exact {
+        top.push_str("libs = \"exact\"\n");
+    }
+    written(proposal, head, &top)
+}
+
+fn written(proposal: &Proposal, head: &[String], top: &str) -> String {
     let mut text = String::new();
     for line in head {
-        let _ = writeln!(text, "# {line}");
+        let _ = writeln!(text, "# {}", one_line(line));
     }
-    let names: Vec<String> = base.iter().map(|name| quoted(name)).collect();
-    let _ = writeln!(text, "extends = [{}]", names.join(", "));
+    text.push_str(top);
     let mut table = "";
     for key in ORDER {
         let proposed: Vec<&Rule> = proposal.rules.iter().filter(|rule| rule.key == key).collect();

@@ -1,12 +1,15 @@
 //! Where profiles and features are found, and the order in which they count.
 
+mod configuration;
+
 use crate::builtin::Builtin;
 use crate::error::PolicyError;
 use crate::files::FileView;
 use crate::key::Key;
 use crate::path::{Bases, PathError, anchor, normal};
-use crate::profile::{Profile, Text};
+use crate::profile::{Profile, configured};
 use crate::suggest::nearest;
+use configuration::whole;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -212,6 +215,17 @@ impl<'a> Catalog<'a> {
     /// # Errors
     /// An unknown name, or a file that cannot be read.
     pub fn text(&self, kind: Kind, name: &str) -> Result<(Place, String), PolicyError> {
+        if let Some((base, _)) = configured(name).filter(|_| kind == Kind::Profile) {
+            // One that is not there is no name.
+            let found = self.find(kind, name, 0, None, self.workdir)?;
+            return match &found.place {
+                Place::File(path) => {
+                    let text = self.read(path, true)?.unwrap_or_default();
+                    Ok((found.place, text))
+                }
+                Place::BuiltIn => self.text(kind, base),
+            };
+        }
         for path in self.candidates(kind, name, 0, self.workdir) {
             if let Some(text) = self.read(&path, is_file(name))? {
                 return Ok((Place::File(path), text));
@@ -222,7 +236,17 @@ impl<'a> Catalog<'a> {
         Ok((Place::BuiltIn, builtin.toml.to_owned()))
     }
 
-    /// All profiles or features, by name.
+    /// A profile by itself, without what it builds on; of a configuration, what that changes.
+    ///
+    /// # Errors
+    /// An unknown name, or a file that is none.
+    pub fn profile(&self, name: &str) -> Result<Profile, PolicyError> {
+        let found = self.find(Kind::Profile, name, 0, None, self.workdir)?;
+        let builtin = Builtin::profile(name).filter(|_| found.place == Place::BuiltIn);
+        Ok(builtin.map_or(found.profile, whole))
+    }
+
+    /// All profiles or features, by name; configurations behind the profile that has them.
     pub fn list(&self, kind: Kind) -> Vec<Listed> {
         let mut list: Vec<Listed> = Vec::new();
         for root in &self.roots {
@@ -235,13 +259,13 @@ impl<'a> Catalog<'a> {
                     let path = folder.join(&file);
                     let profile = self.files.text(&path, MOST_BYTES).ok();
                     let profile = profile.and_then(|text| Profile::from_toml(&text, name).ok());
-                    list.push(listed(name, Place::File(path), profile.unwrap_or_default()));
+                    list.extend(listed(name, &Place::File(path), &profile.unwrap_or_default()));
                 }
             }
         }
         for builtin in kind.builtins() {
             if list.iter().all(|listed| listed.name != builtin.name) {
-                list.push(listed(builtin.name, Place::BuiltIn, builtin.load(Text::Borrowed(""))));
+                list.extend(listed(builtin.name, &Place::BuiltIn, &whole(builtin)));
             }
         }
         list.sort_by(|a, b| a.name.cmp(&b.name));
@@ -256,6 +280,9 @@ impl<'a> Catalog<'a> {
         by: Option<&str>,
         base: &Path,
     ) -> Result<Found, PolicyError> {
+        if let Some((profile, one)) = configured(name).filter(|_| kind == Kind::Profile) {
+            return self.configuration(profile, one, from, by, base);
+        }
         for (index, path) in self.candidates(kind, name, from, base).into_iter().enumerate() {
             if let Some(text) = self.read(&path, is_file(name))? {
                 let origin = if is_file(name) {
@@ -386,6 +413,7 @@ impl Chain<'_, '_> {
                 if is_file(name)
                     && is_file(name_of_part)
                     && let Place::File(path) = &found.place
+                    && path != Path::new(&**name_of_part)
                 {
                     let (path, name) = (path.clone(), name_of_part.to_string());
                     return Err(PolicyError::Unfixed { path, name });
@@ -414,7 +442,15 @@ fn absent(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied)
 }
 
-fn listed(name: &str, place: Place, profile: Profile) -> Listed {
-    let description = profile.text(Key::Description).unwrap_or_default().to_owned();
-    Listed { name: name.to_owned(), place, description }
+fn listed(name: &str, place: &Place, profile: &Profile) -> Vec<Listed> {
+    let line = |name: String, profile: &Profile| {
+        let description = profile.text(Key::Description).unwrap_or_default().to_owned();
+        Listed { name, place: place.clone(), description }
+    };
+    let mut lines = vec![line(name.to_owned(), profile)];
+    for (of, values) in &profile.configurations {
+        let configuration = Profile { values: values.clone(), ..Profile::default() };
+        lines.push(line(format!("{name}:{of}"), &configuration));
+    }
+    lines
 }

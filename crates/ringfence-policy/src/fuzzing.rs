@@ -17,6 +17,7 @@ pub fn profile(bytes: &[u8]) {
     let Ok(profile) = Profile::from_toml(text, "fuzz") else { return };
     let again = Profile::from_toml(&profile.to_toml(), "fuzz").expect("what was written is read");
     assert_eq!(again.values, profile.values);
+    assert_eq!(again.configurations, profile.configurations);
     let _ = profile.lines();
 }
 

@@ -35,6 +35,25 @@ pub struct Profile {
     /// The keys that are set, in the order of [`Key`]. A key that is not here is unset, which
     /// is another thing than an empty list.
     pub values: Vec<(Key, Value)>,
+    /// Variations of it, by name: what each sets in place of or beside the profile's own.
+    pub configurations: Vec<(Text, Vec<(Key, Value)>)>,
+}
+
+/// The table of a profile's configurations.
+pub const CONFIGURATION: &str = "configuration";
+
+/// Keys that are about the profile as a whole: no configuration sets them.
+pub const WHOLE: [Key; 4] = [Key::Extends, Key::Conflicts, Key::When, Key::Programs];
+
+/// A profile's name and the configuration that is picked by it: `firefox:work`.
+pub fn configured(name: &str) -> Option<(&str, &str)> {
+    name.rsplit_once(':').filter(|(base, name)| !base.is_empty() && is_configuration(name))
+}
+
+/// Whether a text can be the name of a configuration.
+fn is_configuration(name: &str) -> bool {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    !name.is_empty() && name.len() <= 64 && name.bytes().all(known)
 }
 
 /// Why a text is not a profile.
@@ -67,17 +86,15 @@ impl Profile {
             let at = error.span().map_or(0, |span| span.start);
             reader.error(at, error.message().replace('\n', ", "))
         })?;
-        let mut profile = Profile { origin: Text::Owned(origin.to_owned()), values: Vec::new() };
+        let mut profile = Profile { origin: Text::Owned(origin.to_owned()), ..Profile::default() };
         for (name, value) in root.get_ref().iter() {
             match value.get_ref() {
-                DeValue::Table(inner)
-                    if TABLES.iter().any(|(table, _)| table == name.get_ref()) =>
-                {
-                    for (key, value) in inner.iter() {
-                        profile.values.push(reader.entry(name.get_ref(), key, value)?);
+                DeValue::Table(all) if name.get_ref() == CONFIGURATION => {
+                    for (name, value) in all.iter() {
+                        profile.configurations.push(reader.configuration(name, value)?);
                     }
                 }
-                _ => profile.values.push(reader.entry("", name, value)?),
+                _ => reader.entries(name, value, &mut profile.values)?,
             }
         }
         profile.values.sort_by_key(|(key, _)| *key);
@@ -145,16 +162,26 @@ impl Profile {
     /// The profile as a file that [`Profile::from_toml`] reads back to the same values.
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
-        let mut table = "";
-        for (key, value) in &self.values {
-            let info = key.info();
-            if info.table != table {
-                table = info.table;
-                let _ = writeln!(out, "{}[{table}]", if out.is_empty() { "" } else { "\n" });
-            }
-            let _ = writeln!(out, "{} = {}", info.name, written(value));
+        tables(&mut out, "", &self.values);
+        for (name, values) in &self.configurations {
+            let table = format!("{CONFIGURATION}.{name}");
+            let _ = writeln!(out, "{}[{table}]", if out.is_empty() { "" } else { "\n" });
+            tables(&mut out, &format!("{table}."), values);
         }
         out
+    }
+}
+
+/// Values in TOML, in the order of [`Key`]; `within` stands before the names of their tables.
+fn tables(out: &mut String, within: &str, values: &[(Key, Value)]) {
+    let mut table = "";
+    for (key, value) in values {
+        let info = key.info();
+        if info.table != table {
+            table = info.table;
+            let _ = writeln!(out, "{}[{within}{table}]", if out.is_empty() { "" } else { "\n" });
+        }
+        let _ = writeln!(out, "{} = {}", info.name, written(value));
     }
 }
 
@@ -214,6 +241,53 @@ impl Reader<'_> {
         let before = self.text.as_bytes().get(..at).unwrap_or(self.text.as_bytes());
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
         ProfileError { origin: self.origin.to_owned(), line, message: message.into() }
+    }
+
+    /// A key at the top, or all keys of a table.
+    fn entries(
+        &self,
+        name: &Spanned<Cow<'_, str>>,
+        value: &Spanned<DeValue<'_>>,
+        values: &mut Vec<(Key, Value)>,
+    ) -> Result<(), ProfileError> {
+        match value.get_ref() {
+            DeValue::Table(inner) if TABLES.iter().any(|(table, _)| table == name.get_ref()) => {
+                for (key, value) in inner.iter() {
+                    values.push(self.entry(name.get_ref(), key, value)?);
+                }
+            }
+            _ => values.push(self.entry("", name, value)?),
+        }
+        Ok(())
+    }
+
+    fn configuration(
+        &self,
+        name: &Spanned<Cow<'_, str>>,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<(Text, Vec<(Key, Value)>), ProfileError> {
+        let at = name.span().start;
+        if !is_configuration(name.get_ref()) {
+            let message = format!(
+                "`{}` is no name of a configuration: letters, digits, `-` and `_`",
+                name.get_ref()
+            );
+            return Err(self.error(at, message));
+        }
+        let DeValue::Table(inner) = value.get_ref() else {
+            return Err(self.error(at, "a configuration is a table: [configuration.NAME]"));
+        };
+        let mut values = Vec::new();
+        for (key, value) in inner.iter() {
+            self.entries(key, value, &mut values)?;
+        }
+        values.sort_by_key(|(key, _)| *key);
+        if let Some((key, _)) = values.iter().find(|(key, _)| WHOLE.contains(key)) {
+            let message =
+                format!("`{}` is about the whole profile, not one configuration", key.path());
+            return Err(self.error(at, message));
+        }
+        Ok((Text::Owned(name.get_ref().clone().into_owned()), values))
     }
 
     fn entry(

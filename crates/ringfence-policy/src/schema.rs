@@ -1,10 +1,38 @@
 //! The JSON Schema of a profile file, made from the table of its keys.
 
 use crate::key::{KEYS, Key, KeyInfo, Shape, TABLES};
+use crate::profile::{CONFIGURATION, WHOLE};
 use serde_json::{Map, Value, json};
 
 /// The JSON Schema (draft 2020-12) that editors check a profile with.
 pub fn schema() -> Value {
+    let mut properties = all();
+    let mut configuration = all();
+    for key in WHOLE {
+        configuration.remove(key.info().name);
+    }
+    let one = json!({
+        "type": "object", "additionalProperties": false, "properties": configuration,
+    });
+    let configurations = json!({
+        "type": "object",
+        "description": "Variations of the profile, picked as PROFILE:NAME; each sets what it changes.",
+        "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,64}$"},
+        "additionalProperties": one,
+    });
+    properties.insert(CONFIGURATION.to_owned(), configurations);
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "ringfence profile",
+        "description": "What a sandbox may do.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+/// The keys at the top, and the tables.
+fn all() -> Map<String, Value> {
     let mut properties = keys("");
     for (table, description) in TABLES {
         let table_schema = json!({
@@ -15,14 +43,7 @@ pub fn schema() -> Value {
         });
         properties.insert(table.to_owned(), table_schema);
     }
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "ringfence profile",
-        "description": "What a sandbox may do.",
-        "type": "object",
-        "additionalProperties": false,
-        "properties": properties,
-    })
+    properties
 }
 
 fn keys(table: &str) -> Map<String, Value> {

@@ -200,6 +200,20 @@ fn the_agents_and_toolchains_are_shipped() {
 }
 
 #[test]
+fn configurations_are_read_written_and_in_the_schema() {
+    let text = "home = \"private\"\n[configuration.work]\nhome = \"work\"\n[configuration.work.network]\n\
+                allow = [\"example.org\"]\n[configuration.empty]\n";
+    let profile = Profile::from_toml(text, "p").unwrap();
+    let names: Vec<&str> = profile.configurations.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["empty", "work"]);
+    assert_eq!(profile.configurations[1].1.len(), 2);
+    let again = Profile::from_toml(&profile.to_toml(), "p").unwrap();
+    assert_eq!(again, profile);
+    let table: toml::Table = text.parse().unwrap();
+    check(&schema(), &toml::Value::Table(table), "configurations");
+}
+
+#[test]
 fn the_schema_knows_every_key_and_no_other() {
     let schema = schema();
     for builtin in Builtin::profiles().iter().chain(Builtin::features()) {

@@ -77,6 +77,9 @@ pub enum MountOp {
     NamedHome {
         /// Where it is kept.
         from: PathBuf,
+        /// What is written goes to a layer; where that is, as for `Overlay`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        apart: Option<PathBuf>,
     },
     /// As `Bind`, but what is written goes to a layer of its own; the host's stays as it is.
     Overlay {
@@ -449,8 +452,9 @@ impl Plan {
     /// The trees whose writes are kept apart, in the order of their layers; whether each is a
     /// directory.
     pub fn overlaid(&self) -> impl Iterator<Item = (&Path, bool)> {
-        self.mounts.iter().filter_map(|step| match step.op {
-            MountOp::Overlay { directory, .. } => Some((step.path.as_path(), directory)),
+        self.mounts.iter().filter_map(|step| match &step.op {
+            MountOp::Overlay { directory, .. } => Some((step.path.as_path(), *directory)),
+            MountOp::NamedHome { from, apart: Some(_) } => Some((from.as_path(), true)),
             _ => None,
         })
     }
@@ -464,7 +468,9 @@ impl Plan {
     /// session it is used for.
     pub fn keep_apart(&mut self, at: &Path) {
         let layers = self.mounts.iter_mut().filter_map(|step| match &mut step.op {
-            MountOp::Overlay { apart, .. } => Some(apart),
+            MountOp::Overlay { apart, .. } | MountOp::NamedHome { apart: Some(apart), .. } => {
+                Some(apart)
+            }
             _ => None,
         });
         for (number, apart) in layers.enumerate() {

@@ -51,7 +51,7 @@ pub(super) fn filing<'a>(
         return None;
     }
     // Layers are the session's own.
-    if plan.mounts.iter().any(|step| matches!(step.op, MountOp::Overlay { .. })) {
+    if plan.overlaid().next().is_some() {
         return None;
     }
     let (saved, notes) = guarding.kept();

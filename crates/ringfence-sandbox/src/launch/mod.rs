@@ -144,7 +144,7 @@ fn run_under_our_umask(
     trace.mark("guards-recorded");
     let filing = filing::filing(plan, order, inputs, &guarding);
     for step in &plan.mounts {
-        if let MountOp::NamedHome { from } = &step.op {
+        if let MountOp::NamedHome { from, .. } = &step.op {
             crate::state::make_home(from)?;
         }
     }

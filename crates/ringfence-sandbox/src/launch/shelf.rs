@@ -31,7 +31,7 @@ fn is_part(op: &MountOp) -> bool {
 fn source(step: &MountStep) -> Option<&Path> {
     match &step.op {
         MountOp::Bind { .. } | MountOp::Overlay { .. } => Some(&step.path),
-        MountOp::NamedHome { from } | MountOp::Console { from } => Some(from),
+        MountOp::NamedHome { from, .. } | MountOp::Console { from } => Some(from),
         _ => None,
     }
 }

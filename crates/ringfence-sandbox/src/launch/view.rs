@@ -150,7 +150,15 @@ impl<'a> Building<'a> {
                 self.attach(tree, path);
                 self.bound.push(path.to_owned());
             }
-            MountOp::NamedHome { from } => self.bind(from, path, true, NO_SUID | NO_DEVICES),
+            MountOp::NamedHome { from, apart: None } => {
+                self.bind(from, path, true, NO_SUID | NO_DEVICES);
+            }
+            MountOp::NamedHome { from, apart: Some(apart) } => {
+                self.script.note(KEEP_APART, Some(path));
+                let tree = overlay::tree(self.script, from, true, apart, self.memory);
+                self.make_target(path, true);
+                self.attach(tree, path);
+            }
             MountOp::Console { from } => self.bind(from, path, false, NO_SUID),
             MountOp::Proc => {
                 self.file_system(path, c"proc", &[], NO_SUID | NO_DEVICES | NO_EXEC);

@@ -123,7 +123,7 @@ impl View<'_> {
             let from = crate::state::homes(&policy.home_dir).join(name);
             self.add(
                 policy.home_dir.clone(),
-                MountOp::NamedHome { from },
+                MountOp::NamedHome { from, apart: policy.overlay.map(|_| PathBuf::new()) },
                 built_in("a named home"),
             );
         }

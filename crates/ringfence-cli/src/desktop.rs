@@ -1,0 +1,261 @@
+//! Desktop entries (freedesktop.org's Desktop Entry and Autostart specifications): which of them
+//! start a program, and the same ones calling ringfence.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Where desktop entries are, by the XDG Base Directory Specification; the first name counts.
+pub struct Places {
+    /// The user's own applications.
+    pub applications: PathBuf,
+    /// What the user's session starts by itself.
+    pub autostart: PathBuf,
+    others: Vec<PathBuf>,
+    autostarts: Vec<PathBuf>,
+}
+
+impl Places {
+    /// Those of a user with this home and environment.
+    pub fn of(home: &Path, env: &dyn Fn(&str) -> Option<OsString>) -> Places {
+        let one = |name: &str, default: &str| {
+            let named = env(name).map(PathBuf::from).filter(|path| path.is_absolute());
+            named.unwrap_or_else(|| home.join(default))
+        };
+        let list = |name: &str, default: &str, below: &str| {
+            let named = env(name).filter(|list| !list.is_empty()).unwrap_or_else(|| default.into());
+            let named = std::env::split_paths(&named).filter(|path| path.is_absolute());
+            named.map(|path| path.join(below)).collect::<Vec<_>>()
+        };
+        let mut others = list("XDG_DATA_DIRS", "/usr/local/share:/usr/share", "applications");
+        others.push("/var/lib/flatpak/exports/share/applications".into());
+        Places {
+            applications: one("XDG_DATA_HOME", ".local/share").join("applications"),
+            autostart: one("XDG_CONFIG_HOME", ".config").join("autostart"),
+            others,
+            autostarts: list("XDG_CONFIG_DIRS", "/etc/xdg", "autostart"),
+        }
+    }
+
+    /// The applications that start a program: names of files, and their text.
+    pub fn applications(&self, program: &str) -> Vec<(String, String)> {
+        entries([&self.applications].into_iter().chain(&self.others), program)
+    }
+
+    /// The same of what a session starts by itself.
+    pub fn autostarts(&self, program: &str) -> Vec<(String, String)> {
+        entries([&self.autostart].into_iter().chain(&self.autostarts), program)
+    }
+}
+
+/// The entries of some directories that start a program; a file hides those of its name further on.
+fn entries<'a>(
+    directories: impl Iterator<Item = &'a PathBuf>,
+    program: &str,
+) -> Vec<(String, String)> {
+    let mut seen: Vec<String> = Vec::new();
+    let mut found: Vec<(String, String)> = Vec::new();
+    for directory in directories {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let Ok(text) = fs::read_to_string(entry.path()) else { continue };
+            if !name.ends_with(".desktop") || seen.contains(&name) {
+                continue;
+            }
+            seen.push(name.clone());
+            let lines = text.lines().filter_map(|line| value(line, "Exec"));
+            if lines.into_iter().any(|line| program_in(line, program).is_some()) {
+                found.push((name, text));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The value of a line, if it is about a key.
+fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    let (name, value) = line.split_once('=')?;
+    (name.trim_end() == key).then(|| value.trim_start())
+}
+
+/// Where a command line of an entry names a program: its first word, or the one behind `env` and
+/// its variables.
+fn program_in(line: &str, program: &str) -> Option<Range<usize>> {
+    let mut env = false;
+    for range in words(line) {
+        let word = line[range.clone()].trim_matches('"').replace("\\\\", "\\");
+        let name = Path::new(&word).file_name()?.to_str()?;
+        if name == program {
+            return Some(range);
+        }
+        let skipped = if env { word.contains('=') || word.starts_with('-') } else { name == "env" };
+        if !skipped {
+            return None;
+        }
+        env = true;
+    }
+    None
+}
+
+/// The words of a command line: `"…"` is one, with backslashes in it.
+fn words(line: &str) -> Vec<Range<usize>> {
+    let mut words = Vec::new();
+    let (mut start, mut quoted, mut escaped) = (None, false, false);
+    for (at, c) in line.char_indices() {
+        if c.is_whitespace() && !quoted {
+            words.extend(start.take().map(|start| start..at));
+            continue;
+        }
+        start.get_or_insert(at);
+        quoted ^= c == '"' && !escaped;
+        escaped = quoted && c == '\\' && !escaped;
+    }
+    words.extend(start.map(|start| start..line.len()));
+    words
+}
+
+/// One more way to start a program, in its menu.
+pub struct Action {
+    /// What it is called.
+    pub name: String,
+    /// What is called.
+    pub call: String,
+}
+
+/// An entry that calls ringfence; none when it starts something else. `beside` is added to its
+/// name, for one that stands beside the program's own.
+pub fn rewritten(
+    text: &str,
+    program: &str,
+    call: &str,
+    actions: &[Action],
+    beside: Option<&str>,
+) -> Option<String> {
+    let mut out = String::new();
+    let (mut done, mut main, mut listed) = (false, false, actions.is_empty());
+    let own: String = (1..=actions.len()).map(|at| format!("ringfence-{at};")).collect();
+    for line in text.lines() {
+        if line.trim_start().starts_with('[') {
+            if main && !listed {
+                let _ = writeln!(out, "Actions={own}");
+                listed = true;
+            }
+            main = line.trim() == "[Desktop Entry]";
+        }
+        let command = value(line, "Exec");
+        if let Some((command, at)) =
+            command.and_then(|line| Some((line, program_in(line, program)?)))
+        {
+            let _ = writeln!(out, "Exec={}{call}{}", &command[..at.start], &command[at.end..]);
+            done = true;
+        } else if value(line, "TryExec").is_some() {
+            // The entry would not be shown where the program itself is not in PATH.
+        } else if value(line, "DBusActivatable").is_some() {
+            // The bus would start it without us.
+            out.push_str("DBusActivatable=false\n");
+        } else if let Some(known) = value(line, "Actions").filter(|_| main && !listed) {
+            let end = if known.is_empty() || known.ends_with(';') { "" } else { ";" };
+            let _ = writeln!(out, "Actions={known}{end}{own}");
+            listed = true;
+        } else {
+            out.push_str(line);
+            let named = line.split('=').next().unwrap_or_default().trim_end();
+            let named = main && (named == "Name" || named.starts_with("Name["));
+            if let Some(beside) = beside.filter(|_| named) {
+                let _ = write!(out, " ({beside})");
+            }
+            out.push('\n');
+        }
+    }
+    if main && !listed {
+        let _ = writeln!(out, "Actions={own}");
+    }
+    for (at, action) in actions.iter().enumerate() {
+        let (at, name, call) = (at + 1, &action.name, &action.call);
+        let _ = write!(out, "\n[Desktop Action ringfence-{at}]\nName={name}\nExec={call}\n");
+    }
+    done.then_some(out)
+}
+
+/// An entry for a program that has none.
+pub fn made(name: &str, call: &str) -> String {
+    format!("[Desktop Entry]\nType=Application\nName={name}\nExec={call}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALL: &str = "rf run -p v -- /usr/bin/viewer";
+
+    #[test]
+    fn entries_call_ringfence_and_nobody_else() {
+        let text = "[Desktop Entry]\nName=V\nExec=/usr/bin/viewer --new %U\nTryExec=viewer\nDBusActivatable=true\n\
+                    [Desktop Action x]\nExec=viewer\nName=a=b\n";
+        let now = rewritten(text, "viewer", CALL, &[], None).expect("rewritten");
+        assert_eq!(
+            now,
+            "[Desktop Entry]\nName=V\nExec=rf run -p v -- /usr/bin/viewer --new %U\nDBusActivatable=false\n\
+             [Desktop Action x]\nExec=rf run -p v -- /usr/bin/viewer\nName=a=b\n"
+        );
+        for other in ["viewers", "env", "env A=viewer", "sh -c viewer", "\"/opt/a b/x\" viewer", ""]
+        {
+            let text = format!("[Desktop Entry]\nExec={other}\n");
+            assert_eq!(rewritten(&text, "viewer", CALL, &[], None), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_program_may_stand_behind_variables_and_in_quotes() {
+        for (before, after) in [
+            ("Exec=env A=b viewer %f", "Exec=env A=b rf run -p v -- /usr/bin/viewer %f"),
+            (
+                "Exec=\"/opt/the viewer/viewer\" \"a b\"",
+                "Exec=rf run -p v -- /usr/bin/viewer \"a b\"",
+            ),
+            ("Exec = viewer", "Exec=rf run -p v -- /usr/bin/viewer"),
+        ] {
+            let now = rewritten(before, "viewer", CALL, &[], None).expect("rewritten");
+            assert_eq!(now.trim_end(), after);
+        }
+    }
+
+    #[test]
+    fn configurations_are_actions_of_the_entry() {
+        let action = || [Action { name: "v: work".to_owned(), call: "rf work".to_owned() }];
+        let text = "[Desktop Entry]\nName=V\nActions=new\nExec=viewer\n[Desktop Action new]\nName=N\nExec=viewer -n\n";
+        let now = rewritten(text, "viewer", "rf", &action(), Some("ringfence")).expect("rewritten");
+        assert_eq!(
+            now,
+            "[Desktop Entry]\nName=V (ringfence)\nActions=new;ringfence-1;\nExec=rf\n[Desktop Action new]\nName=N\n\
+             Exec=rf -n\n\n[Desktop Action ringfence-1]\nName=v: work\nExec=rf work\n"
+        );
+        let now = rewritten("[Desktop Entry]\nExec=viewer\n", "viewer", "rf", &action(), None);
+        assert!(
+            now.expect("rewritten").starts_with("[Desktop Entry]\nExec=rf\nActions=ringfence-1;\n")
+        );
+    }
+
+    #[test]
+    fn the_users_own_entries_hide_those_of_their_name() {
+        let place = tempfile::tempdir().expect("a directory");
+        let home = place.path();
+        let system = home.join("system/applications");
+        let own = home.join(".local/share/applications");
+        for (directory, text) in
+            [(&system, "Exec=viewer --system\n"), (&own, "Exec=viewer --own\n")]
+        {
+            fs::create_dir_all(directory).expect("a directory");
+            fs::write(directory.join("v.desktop"), text).expect("a file");
+        }
+        fs::write(own.join("other.desktop"), "Exec=other\n").expect("a file");
+        fs::write(system.join("other.desktop"), "Exec=viewer\n").expect("a file");
+        let env =
+            |name: &str| (name == "XDG_DATA_DIRS").then(|| home.join("system").into_os_string());
+        let found = Places::of(home, &env).applications("viewer");
+        assert_eq!(found, [("v.desktop".to_owned(), "Exec=viewer --own\n".to_owned())]);
+    }
+}

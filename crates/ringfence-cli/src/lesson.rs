@@ -1,0 +1,211 @@
+//! A run that is watched where it changes nothing, and what it teaches.
+
+use crate::error::Fault;
+use crate::options::{POLICY, Parsed};
+use crate::{learnt_calls, libraries};
+use ringfence_learn::propose::{Asked, Proposal, propose};
+use ringfence_learn::units;
+use ringfence_learn::watch::{self, Use, Watch};
+use ringfence_policy::{NetworkMode, Policy};
+use ringfence_session::ledger::{Reader, Row};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+/// What a run taught.
+pub struct Lesson {
+    /// Its exit code.
+    pub code: u8,
+    /// What the policy lacks for it; unset where nothing ran.
+    pub proposal: Option<Proposal>,
+    /// What is said in front of it.
+    pub head: Vec<String>,
+}
+
+/// Runs a command and watches it. `file` is the profile that the proposal is for.
+///
+/// # Errors
+/// A host without overlays or notification.
+pub fn watch(
+    parsed: &Parsed,
+    argv: &[OsString],
+    policy: &Policy,
+    file: Option<&Path>,
+) -> Result<Lesson, Fault> {
+    let scratch = Scratch::make()?;
+    let what = Watch { looks: false, calls: policy.calls.is_some() };
+    let (status, observed) = watch::run(inner(parsed, argv, policy, &scratch)?, what).map_err(|error| {
+        Fault::of(format!("the run cannot be watched: {error}; learning needs seccomp notification (Linux 5.9), and no filter around ringfence that uses it"))
+    })?;
+    let code = exit_code(status);
+    let mut lesson = Lesson { code, proposal: None, head: Vec::new() };
+    if observed.processes == 0 {
+        return Ok(lesson);
+    }
+    let asked = asked(&scratch.sessions());
+    let mut proposal = propose(policy, &observed, &asked);
+    if policy.exact_libraries {
+        proposal.libraries(policy, &libraries::answer(policy, argv), &observed);
+    }
+    learnt_calls::propose(&mut proposal, policy, &observed, &learnt_calls::subject(file, policy))?;
+    let head = &mut lesson.head;
+    head.push(format!("Learnt by ringfence from: {}", shown(argv)));
+    if code != 0 {
+        head.push(format!(
+            "The command ended with code {code}: what it would have done after that is not known."
+        ));
+    }
+    head.push(
+        "The environment is not observed: name credentials that it needs in [environment] pass."
+            .to_owned(),
+    );
+    if observed.lost > 0 {
+        head.push(format!("Too much to remember: {} uses are left out.", observed.lost));
+    }
+    lesson.proposal = Some(proposal);
+    Ok(lesson)
+}
+
+/// A command line as a comment has it.
+pub fn shown(argv: &[OsString]) -> String {
+    let words: Vec<String> = argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    words.join(" ").chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// A directory of our own for the session and its overlay: removed at the end.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn make() -> Result<Scratch, Fault> {
+        let name = format!("ringfence-learn-{:08x}", ringfence_sandbox::launch::random());
+        let path = std::env::temp_dir().join(name);
+        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| {
+            Fault::of(format!(
+                "cannot make {}: {error} (TMPDIR names another place)",
+                path.display()
+            ))
+        })?;
+        Ok(Scratch(path))
+    }
+
+    /// Writes a file into it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn file(&self, name: &str, text: &str) -> Result<PathBuf, Fault> {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).map_err(Fault::of)?;
+        Ok(path)
+    }
+
+    fn sessions(&self) -> PathBuf {
+        self.0.join("ringfence/sessions")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for session in std::fs::read_dir(self.sessions()).into_iter().flatten().flatten() {
+            let _ = ringfence_session::overlay::remove(&session.path());
+        }
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The run that is watched: it sees the host but for credentials, and writes nowhere real.
+fn inner(
+    parsed: &Parsed,
+    argv: &[OsString],
+    policy: &Policy,
+    scratch: &Scratch,
+) -> Result<Command, Fault> {
+    let mut command = Command::new(std::env::current_exe().map_err(Fault::of)?);
+    command.env("XDG_STATE_HOME", &scratch.0).arg("run");
+    const OURS: [&str; 11] = [
+        "output", "merge", "from", "json", "libs", "home", "overlay", "tier", "name", "command",
+        "syscalls",
+    ];
+    for (name, value) in parsed.options.iter().filter(|(name, _)| !OURS.contains(name)) {
+        let mut option = OsString::from(format!("--{name}"));
+        if POLICY.iter().any(|spec| spec.long == *name && spec.value.is_some()) {
+            option.push("=");
+            option.push(value);
+        }
+        command.arg(option);
+    }
+    command.args(["--tier", "namespace", "--home", "host", "--overlay=discard"]);
+    // What a list refuses would not be seen, nor what the exact set of libraries leaves out.
+    command.args(["--syscalls", "default", "--libs", "all"]);
+    for place in places() {
+        command.arg("--read").arg(place);
+    }
+    let home = &policy.home_dir;
+    if home.parent().is_some() {
+        command.arg("--write").arg(home);
+        for (secret, _) in units::SECRETS {
+            command.arg("--deny").arg(home.join(secret));
+        }
+    }
+    if policy.network.mode != NetworkMode::Host && !parsed.has("network") {
+        command.args(["--allow-host", "*:*"]);
+    }
+    command.arg("--").args(argv);
+    Ok(command)
+}
+
+/// What of the host is shown: all but what is the sandbox's own, and `/run`, whose sockets act
+/// for whoever connects to them.
+fn places() -> Vec<PathBuf> {
+    let below = |directory: &str, without: &[&str]| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let kept = entries.filter(|entry| {
+            let directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            directory && !without.iter().any(|name| entry.file_name() == *name)
+        });
+        kept.map(|entry| entry.path()).collect()
+    };
+    let mut places = below("/", &["dev", "lost+found", "proc", "run", "tmp", "var"]);
+    places.extend(below("/var", &["tmp"]));
+    places.sort();
+    places
+}
+
+/// The code of a run that was watched.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    u8::try_from(code).unwrap_or(125)
+}
+
+/// The hosts that sessions asked for.
+fn asked(sessions: &Path) -> BTreeMap<Asked, Use> {
+    let mut asked = BTreeMap::new();
+    for session in std::fs::read_dir(sessions).into_iter().flatten().flatten() {
+        let rows =
+            Reader::open(&session.path()).and_then(|reader| reader.events(0, &["network"], false));
+        rows.unwrap_or_default().iter().for_each(|row| connection(row, &mut asked));
+    }
+    asked
+}
+
+/// A connection on record, as what was asked for.
+pub fn connection(row: &Row, asked: &mut BTreeMap<Asked, Use>) {
+    let host = if row.text("host").is_empty() { row.text("address") } else { row.text("host") };
+    let port = row.number("port").and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
+    if host.is_empty() || port == 0 || row.text("protocol") == "unix" {
+        return;
+    }
+    let key = Asked { host: host.to_owned(), port, allowed: !row.denied() };
+    asked.entry(key).or_default().add(program(row));
+}
+
+/// The program that a row is about.
+pub fn program(row: &Row) -> &str {
+    row.text("exe").rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("the command")
+}

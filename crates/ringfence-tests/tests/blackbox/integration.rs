@@ -1,0 +1,161 @@
+//! `ringfence integrate`: whoever starts the program starts it in its sandbox; `--remove` puts
+//! everything back byte for byte.
+
+use ringfence_tests::{Finished, Person, Place, Tier, left_out};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// All files below a directory, with their bytes, modes and links.
+fn all(home: &Path) -> BTreeMap<PathBuf, (u32, String)> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![home.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        for entry in directory.read_dir().into_iter().flatten().flatten() {
+            let path = entry.path();
+            let data = path.symlink_metadata().unwrap();
+            let bytes = if data.is_dir() {
+                waiting.push(path.clone());
+                Vec::new()
+            } else if data.is_symlink() {
+                path.read_link().unwrap().into_os_string().into_encoded_bytes()
+            } else {
+                std::fs::read(&path).unwrap()
+            };
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            found.insert(path, (data.permissions().mode(), text));
+        }
+    }
+    // Ringfence's own: what was there before is kept in it, and plans of what was run.
+    let own = [".local/state", ".cache"].map(|name| home.join(name));
+    found.retain(|path, _| !own.iter().any(|own| path.starts_with(own)));
+    found
+}
+
+fn integrate(place: &Place, words: &[&str]) -> Finished {
+    let mut command = place.command(ringfence_tests::binary());
+    command.arg("integrate").args(words);
+    command.env("XDG_DATA_DIRS", place.at("system")).env("XDG_CONFIG_DIRS", place.at("etc"));
+    ringfence_tests::Running::start(command).finish()
+}
+
+fn read(place: &Place, name: &str) -> String {
+    std::fs::read_to_string(place.at(name)).unwrap_or_default()
+}
+
+const ENTRY: &str = "[Desktop Entry]\nType=Application\nName=Cat\nName[de]=Katze\nExec=env A=b cat %U\nTryExec=cat\n\
+DBusActivatable=true\n";
+
+fn place_with_entries() -> Place {
+    let place = Place::new(Person::Ordinary, Tier::Namespace);
+    place.file("system/applications/cat.desktop", ENTRY);
+    place.file("system/applications/other.desktop", "[Desktop Entry]\nExec=other\n");
+    place.file("etc/autostart/watch.desktop", "[Desktop Entry]\nExec=/bin/cat --watch\n");
+    // The user's own, which hides the system's.
+    place.file("home/.local/share/applications/mine.desktop", "[Desktop Entry]\nExec=cat mine\n");
+    place.file("home/.local/bin/cat", "#!/bin/sh\n# mine\n");
+    place
+}
+
+#[test]
+fn entries_and_what_starts_with_the_session_call_ringfence() {
+    let place = &place_with_entries();
+    let home = place.at("home");
+    let before = all(&home);
+    integrate(place, &["program", "--program", "cat", "--autostart"]).ends(0);
+    let entry = read(place, "home/.local/share/applications/cat.desktop");
+    assert!(entry.contains(" run -p program -- ") && entry.contains("Exec=env A=b /"), "{entry}");
+    assert!(entry.contains("DBusActivatable=false") && !entry.contains("TryExec"), "{entry}");
+    let mine = read(place, "home/.local/share/applications/mine.desktop");
+    assert!(mine.contains(" run -p program -- ") && mine.ends_with("cat mine\n"), "{mine}");
+    let started = read(place, "home/.config/autostart/watch.desktop");
+    assert!(
+        started.contains(" run -p program -- ") && started.ends_with(" --watch\n"),
+        "{started}"
+    );
+    assert!(!place.at("home/.config/autostart/ringfence-program.desktop").exists());
+    assert!(!place.at("home/.local/share/applications/other.desktop").exists());
+    integrate(place, &["program", "--remove"]).ends(0);
+    assert_eq!(all(&home), before, "the directories that were made are gone too");
+}
+
+#[test]
+fn a_program_that_nothing_starts_is_started_with_the_session_when_asked_for() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    place.directory("home/.local");
+    let before = all(&place.at("home"));
+    integrate(place, &["program", "--program", "cat"]).ends(0);
+    assert!(!place.at("home/.config/autostart").exists());
+    integrate(place, &["program", "--remove"]).ends(0);
+    integrate(place, &["program", "--program", "cat", "--autostart"]).ends(0);
+    let entry = read(place, "home/.config/autostart/ringfence-program.desktop");
+    assert!(entry.contains(" run -p program -- "), "{entry}");
+    integrate(place, &["program", "--remove"]).ends(0);
+    assert_eq!(all(&place.at("home")), before);
+}
+
+#[test]
+fn beside_the_program_everything_has_a_name_of_its_own() {
+    let place = &place_with_entries();
+    let file = place.file("home/documents/named", "named\n");
+    let before = all(&place.at("home"));
+    integrate(place, &["program", "--program", "cat", "--beside"]).ends(0);
+    let entry = read(place, "home/.local/share/applications/ringfence-program-cat.desktop");
+    assert!(entry.contains("Name=Cat (ringfence)\nName[de]=Katze (ringfence)\n"), "{entry}");
+    for (path, was) in &before {
+        assert_eq!(all(&place.at("home")).get(path), Some(was), "{}", path.display());
+    }
+    let command = place.text("home/.local/bin/ringfence-program");
+    assert_eq!(place.shell(&format!("{command} {}", file.display())).well(), "named");
+    integrate(place, &["program", "--remove"]).ends(0);
+    assert_eq!(all(&place.at("home")), before);
+}
+
+#[test]
+fn configurations_are_in_the_entrys_menu() {
+    let place = &place_with_entries();
+    let text =
+        "extends = [\"program\"]\nprograms = [\"cat\"]\n[configuration.work]\nhome = \"work\"\n";
+    place.file("home/.config/ringfence/profiles/mine.toml", text);
+    integrate(place, &["mine"]).ends(0);
+    let entry = read(place, "home/.local/share/applications/cat.desktop");
+    assert!(entry.contains("Actions=ringfence-1;\n"), "{entry}");
+    assert!(entry.contains("[Desktop Action ringfence-1]\nName=cat: work\n"), "{entry}");
+    assert!(entry.contains(" run -p mine:work -- "), "{entry}");
+    integrate(place, &["mine", "--remove"]).ends(0);
+    // One of them alone.
+    integrate(place, &["mine:work"]).ends(0);
+    assert!(read(place, "home/.local/bin/cat").contains("run -p mine:work -- "));
+    integrate(place, &["mine:work", "--remove"]).ends(0);
+    assert_eq!(read(place, "home/.local/bin/cat"), "#!/bin/sh\n# mine\n");
+}
+
+#[test]
+fn real_entries_come_back_byte_for_byte() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    let own = place.directory("home/.local/share/applications");
+    let mut programs = Vec::new();
+    for entry in Path::new("/usr/share/applications").read_dir().into_iter().flatten().flatten() {
+        let Ok(text) = std::fs::read_to_string(entry.path()) else { continue };
+        place.file(own.strip_prefix(place.root()).unwrap().join(entry.file_name()), &text);
+        let command = text.lines().find_map(|line| line.strip_prefix("Exec="));
+        let name = command.and_then(|line| line.split_whitespace().next()).unwrap_or_default();
+        programs
+            .extend(Path::new(name).file_name().and_then(|name| name.to_str()).map(str::to_owned));
+    }
+    if programs.is_empty() {
+        return left_out("real desktop entries", "none is installed");
+    }
+    let before = all(&place.at("home"));
+    let mut integrated = 0;
+    for program in &programs {
+        let made = integrate(place, &["program", "--program", program]);
+        if made.code == 0 {
+            integrated += 1;
+            assert_ne!(all(&place.at("home")), before, "{program}");
+            integrate(place, &["program", "--remove"]).ends(0);
+        }
+        assert_eq!(all(&place.at("home")), before, "{program}: {}", made.err);
+    }
+    assert!(integrated > 0, "{programs:?}");
+}
