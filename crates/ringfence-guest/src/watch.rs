@@ -3,6 +3,7 @@
 use crate::stream::Over;
 use ringfence_sys::fd::{Ready, Watched, poll};
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 /// Descriptors to wait for.
 pub(crate) struct Watching<'a, W> {
@@ -22,12 +23,16 @@ impl<'a, W> Watching<'a, W> {
         self.watched.push(Watched { fd, read, write });
     }
 
-    /// Waits once; those that are ready, in their order.
+    /// Waits once, at most until then; those that are ready, in their order.
     ///
     /// # Errors
     /// It cannot wait.
-    pub fn wait(self) -> Result<Vec<(W, Ready)>, Over> {
-        let ready = poll(&self.watched, -1).map_err(|_| Over::Closed)?;
+    pub fn wait(self, until: Option<Instant>) -> Result<Vec<(W, Ready)>, Over> {
+        let wait = until.map_or(-1, |until| {
+            let left = until.saturating_duration_since(Instant::now()).as_millis();
+            i32::try_from(left).unwrap_or(i32::MAX).saturating_add(1)
+        });
+        let ready = poll(&self.watched, wait).map_err(|_| Over::Closed)?;
         let all = self.whose.into_iter().zip(ready);
         Ok(all.filter(|(_, ready)| ready.read || ready.write).collect())
     }

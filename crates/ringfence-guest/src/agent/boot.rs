@@ -52,6 +52,10 @@ pub fn boot() -> Result<(), String> {
     let _ = mounted("cgroup2", "/cgroup", quiet | MountFlags::NODEV, "");
     let _ = fs::write("/cgroup/cgroup.subtree_control", "+pids");
     let _ = fs::create_dir("/cgroup/run");
+    // What programs leave in mappings of files is the host's a second later, should all be killed.
+    for setting in ["dirty_expire_centisecs", "dirty_writeback_centisecs"] {
+        let _ = fs::write(format!("/proc/sys/vm/{setting}"), "100");
+    }
     devices()?;
     fs::create_dir_all("/view").map_err(failed("mkdir(/view)"))?;
     let _ = ringfence_sys::netlink::loopback_up();

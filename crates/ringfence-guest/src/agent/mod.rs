@@ -53,7 +53,8 @@ pub fn live() -> Result<(), String> {
         network: Network::default(),
         connections: BTreeMap::new(),
         next_channel: 1 << 31,
-        stopping: false,
+        unanswered: 0,
+        stopping: Stopping::No,
         buffer: vec![0; REQUEST],
     };
     loop {
@@ -97,8 +98,25 @@ struct Agent {
     network: Network,
     connections: BTreeMap<u32, Connection>,
     next_channel: u32,
-    stopping: bool,
+    /// Requests for files that the host has not answered yet.
+    unanswered: usize,
+    stopping: Stopping,
     buffer: Vec<u8>,
+}
+
+/// How far a guest is on its way to the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stopping {
+    /// It goes on.
+    No,
+    /// All its programs were killed, and some still end.
+    Killed,
+    /// A helper lets the kernel write what programs left in memory.
+    Syncing,
+    /// The last requests are under way to the host.
+    Draining,
+    /// The host was told.
+    Told,
 }
 
 /// What a descriptor that is watched belongs to.
@@ -116,8 +134,11 @@ enum Whose {
 impl Agent {
     /// Waits once and does what there is to do.
     fn turn(&mut self) -> Result<(), Over> {
-        for (whose, ready) in self.watched().wait()? {
+        for (whose, ready) in self.watched().wait(None)? {
             self.serve(whose, ready)?;
+        }
+        if self.stopping == Stopping::Draining {
+            self.drained()?;
         }
         self.stream.flush()
     }
@@ -177,8 +198,9 @@ impl Agent {
         for _ in 0..8 {
             match rustix::io::read(fuse, &mut self.buffer[..]) {
                 Ok(count) => {
-                    let request = ToHost::Files(self.buffer[..count].to_vec());
-                    self.stream.send(0, &request)?;
+                    let request = &self.buffer[..count];
+                    self.unanswered += usize::from(crate::files::wants_answer(request));
+                    self.stream.send(0, &ToHost::Files(request.to_vec()))?;
                 }
                 Err(_) => break,
             }
@@ -192,6 +214,7 @@ impl Agent {
             ToGuest::Exec(exec) if self.ready => return self.execute(channel, &exec),
             ToGuest::Exec(exec) => self.waiting.push((channel, exec)),
             ToGuest::Files(reply) => {
+                self.unanswered = self.unanswered.saturating_sub(1);
                 if let Some(fuse) = &self.fuse {
                     // ENOENT: the program that asked was interrupted.
                     let _ = rustix::io::write(fuse, &reply);
@@ -262,10 +285,10 @@ impl Agent {
             }
             ToGuest::Answer(answer) => self.network.answer(channel, &answer),
             ToGuest::Stop => {
-                self.stopping = true;
+                self.stopping = Stopping::Killed;
                 // All but us.
                 let _ = signal::kill(-1, SIGKILL);
-                self.written_back()?;
+                return self.children();
             }
         }
         Ok(())
@@ -321,8 +344,14 @@ impl Agent {
             return Ok(());
         }
         let Some(helper) = self.helper.take() else { return Ok(()) };
-        if self.stopping {
-            return self.stream.send(0, &ToHost::Stopped);
+        match self.stopping {
+            Stopping::No => {}
+            Stopping::Syncing => {
+                self.stopping = Stopping::Draining;
+                return Ok(());
+            }
+            // The view's helper was killed with all else.
+            _ => return self.children(),
         }
         if !helper.said.is_empty() {
             let why = String::from_utf8_lossy(&helper.said).into_owned();
@@ -366,9 +395,13 @@ impl Agent {
                 Err(_) => break,
             }
         }
-        // Nobody is left.
-        if self.stopping && self.helper.is_none() {
-            self.written_back()?;
+        // Nobody is left who could change anything.
+        if self.stopping == Stopping::Killed && self.helper.is_none() {
+            self.stopping = Stopping::Syncing;
+            return self.help(|| {
+                rustix::fs::sync();
+                Ok(())
+            });
         }
         Ok(())
     }
@@ -400,15 +433,16 @@ impl Agent {
         Ok(())
     }
 
-    /// Lets what programs left in memory reach the host's files.
-    fn written_back(&mut self) -> Result<(), Over> {
-        if self.helper.is_some() {
-            return Ok(());
+    /// Tells the host when nothing is left. A sync of a FUSE file system returns when its last writes
+    /// are queued, not when they are answered; the kernel queues what it held back in the moment
+    /// in which it takes an answer. So it is over when all is answered and nothing more is to be read.
+    fn drained(&mut self) -> Result<(), Over> {
+        self.request()?;
+        if self.unanswered == 0 {
+            self.stopping = Stopping::Told;
+            return self.stream.send(0, &ToHost::Stopped);
         }
-        self.help(|| {
-            rustix::fs::sync();
-            Ok(())
-        })
+        Ok(())
     }
 
     fn accept(&mut self, at: usize) -> Result<(), Over> {

@@ -27,10 +27,13 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
 
 /// Bytes that may wait for the guest before nothing more is taken from it: one that asks and never
 /// listens holds up itself only.
 const MOST_WAITING: usize = 8 << 20;
+/// How long a guest may take to write back what it holds.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The channel of the sandbox's own command.
 const FIRST: u32 = 1;
 /// The first of those that the guest chooses.
@@ -77,6 +80,8 @@ struct Bridge<'a> {
     network: Network,
     door: Option<Door>,
     umask: u32,
+    /// How the command ended, while the guest writes back what it holds.
+    stopping: Option<(End, Instant)>,
     end: Option<End>,
 }
 
@@ -117,6 +122,7 @@ impl<'a> Bridge<'a> {
             network,
             door: Door::open(),
             umask,
+            stopping: None,
             end: None,
         })
     }
@@ -131,6 +137,9 @@ impl<'a> Bridge<'a> {
                 Ok(()) => {}
                 Err(Over::Closed) if self.end.is_some() => {}
                 Err(over) => {
+                    if let Some((end, _)) = self.stopping.take() {
+                        return self.unwritten(end);
+                    }
                     let why = match over {
                         Over::Closed => "it ended".to_owned(),
                         Over::Failed(errno) => errno.to_string(),
@@ -143,6 +152,12 @@ impl<'a> Bridge<'a> {
                     return End::Failed(125, why);
                 }
             }
+            if let Some((end, since)) = &self.stopping
+                && since.elapsed() >= PATIENCE
+            {
+                let end = end.clone();
+                return self.unwritten(end);
+            }
             if let Some(end) = self.end.take() {
                 // Streams are written to their end, and terminals are as they were.
                 self.commands.clear();
@@ -151,8 +166,19 @@ impl<'a> Bridge<'a> {
         }
     }
 
+    /// The guest did not write back what it holds: a warning, since its command has ended as it has.
+    fn unwritten(&mut self, end: End) -> End {
+        self.commands.clear();
+        eprintln!(
+            "ringfence: the virtual machine did not write everything back before its end; what \
+             programs changed by mmap(2) without msync(2) may be lost"
+        );
+        end
+    }
+
     fn turn(&mut self) -> Result<(), Over> {
-        for (whose, ready) in self.watched().wait()? {
+        let until = self.stopping.as_ref().map(|(_, since)| *since + PATIENCE);
+        for (whose, ready) in self.watched().wait(until)? {
             self.serve(whose, ready)?;
         }
         self.stream.flush()
@@ -257,7 +283,11 @@ impl<'a> Bridge<'a> {
             ToHost::Change(Change::Exited(code)) => self.finished(channel, &End::Code(code)),
             ToHost::Change(Change::Killed(signal)) => self.finished(channel, &End::Signal(signal)),
             ToHost::Change(Change::Stopped(signal)) => self.stopped(channel, signal),
-            ToHost::Stopped => {}
+            ToHost::Stopped => {
+                if let Some((end, _)) = self.stopping.take() {
+                    self.end = Some(end);
+                }
+            }
             network => {
                 for (channel, message) in self.network.hear(channel, network) {
                     self.stream.send(channel, &message)?;
@@ -311,9 +341,20 @@ impl<'a> Bridge<'a> {
         let Some(mut command) = self.commands.remove(&channel) else { return };
         command.close();
         if channel == FIRST {
-            self.end = Some(end.clone());
+            self.stop(end.clone());
         } else if let Some(door) = &mut self.door {
             door.finished(channel, end);
+        }
+    }
+
+    /// The sandbox's own command has ended, and with it all else in the guest. What programs wrote is
+    /// on the host already; what they left in mappings of files the guest has to write back.
+    fn stop(&mut self, end: End) {
+        let told = self.files.written() && self.stream.send(0, &ToGuest::Stop).is_ok();
+        if told {
+            self.stopping = Some((end, Instant::now()));
+        } else {
+            self.end = Some(end);
         }
     }
 

@@ -1,10 +1,10 @@
-//! FUSE as the kernel speaks it (`include/uapi/linux/fuse.h`, version 7.31): requests taken apart,
+//! FUSE as the kernel speaks it (`include/uapi/linux/fuse.h`, version 7.33): requests taken apart,
 //! replies put together. Little-endian, as all machines that this serves are.
 
 /// The version spoken.
 pub const MAJOR: u32 = 7;
 /// The minor version spoken: what a newer kernel adds is not used.
-pub const MINOR: u32 = 31;
+pub const MINOR: u32 = 33;
 /// Bytes before a request's own.
 pub const HEADER: usize = 40;
 
@@ -26,7 +26,8 @@ macro_rules! opcodes {
 opcodes! {
     Lookup = 1, Forget = 2, GetAttr = 3, SetAttr = 4, ReadLink = 5, Symlink = 6, MakeNode = 8,
     MakeDirectory = 9, Unlink = 10, RemoveDirectory = 11, Rename = 12, Link = 13, Open = 14,
-    Read = 15, Write = 16, StatFs = 17, Release = 18, Sync = 20, Flush = 25, Init = 26,
+    Read = 15, Write = 16, StatFs = 17, Release = 18, Sync = 20, SetAttribute = 21,
+    GetAttribute = 22, ListAttributes = 23, RemoveAttribute = 24, Flush = 25, Init = 26,
     OpenDirectory = 27, ReadDirectory = 28, ReleaseDirectory = 29, SyncDirectory = 30,
     Access = 34, Create = 35, Interrupt = 36, Destroy = 38, BatchForget = 42, Allocate = 43,
     ReadDirectoryPlus = 44, Rename2 = 45, Seek = 46, CopyRange = 47,
@@ -158,6 +159,17 @@ pub mod set {
 }
 
 /// Flags of `INIT`: reads at once, truncating opens, big writes, invalidation by changed times,
-/// directories with attributes, long requests, cached links.
-pub const INIT_FLAGS: u32 =
-    1 | 1 << 3 | 1 << 5 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 18 | 1 << 22 | 1 << 23;
+/// directories with attributes, long requests, cached links; and `HANDLE_KILLPRIV_V2`: the host's kernel
+/// takes set-user-ID bits and capabilities off what is written, so that the guest's need not ask for
+/// them before each write.
+pub const INIT_FLAGS: u32 = 1
+    | 1 << 3
+    | 1 << 5
+    | 1 << 12
+    | 1 << 13
+    | 1 << 14
+    | 1 << 15
+    | 1 << 18
+    | 1 << 22
+    | 1 << 23
+    | 1 << 28;

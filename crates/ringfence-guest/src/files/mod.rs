@@ -6,6 +6,7 @@
 //! device and terminal file systems are empty directories.
 
 pub mod abi;
+mod attributes;
 mod nodes;
 mod serve;
 
@@ -63,6 +64,8 @@ pub struct Files {
     /// Numbers for devices, which make inode numbers unique across mounts.
     devices: HashMap<(u32, u32), u64>,
     whole: bool,
+    /// Something was opened that can be written, so that the guest may hold what the host has not.
+    written: bool,
 }
 
 impl std::fmt::Debug for Files {
@@ -87,7 +90,14 @@ impl Files {
             mounts: HashMap::new(),
             devices: HashMap::new(),
             whole: root == std::path::Path::new("/"),
+            written: false,
         })
+    }
+
+    /// Whether the guest may hold something of a file that is not written yet: it has opened one for
+    /// writing, and may have mapped it.
+    pub fn written(&self) -> bool {
+        self.written
     }
 
     /// Answers a request; `None` when it wants no answer, or is none.
@@ -277,6 +287,14 @@ impl Files {
         self.entry(&mut body, parent, name, &found)?;
         Ok(body)
     }
+}
+
+/// Whether the kernel waits for an answer to this request.
+pub fn wants_answer(request: &[u8]) -> bool {
+    let silent = [Opcode::Forget, Opcode::BatchForget, Opcode::Interrupt];
+    Request::parse(request).is_some_and(|request| {
+        Opcode::of(request.opcode).is_none_or(|opcode| !silent.contains(&opcode))
+    })
 }
 
 fn stat(fd: &OwnedFd) -> Result<Statx> {

@@ -19,6 +19,8 @@ const OPEN_FLAGS: u32 = (OFlags::RDWR.bits() | OFlags::WRONLY.bits())
     | OFlags::DSYNC.bits()
     | OFlags::SYNC.bits();
 const GETATTR_HANDLE: u32 = 1;
+/// `FUSE_WRITE_CACHE`: pages of a mapping, by whatever handle can write.
+const WRITE_CACHE: u32 = 1;
 /// `FOPEN_KEEP_CACHE`: what was read of the file before is still true.
 const KEEP_CACHE: u32 = 2;
 const SEEK_DATA: u32 = 3;
@@ -112,6 +114,7 @@ impl Files {
                 let flags = wanted(f.word())?;
                 let named = self.named(node)?;
                 let file = reopen(&named, flags)?;
+                self.written |= writes(flags);
                 let found = stat(&file)?;
                 let constant = self.mount(node, &found).is_ok_and(|mount| mount.read_only);
                 let handle = self.keep(Handle::File { file, node })?;
@@ -137,10 +140,15 @@ impl Files {
             }
             Opcode::Write => {
                 let (handle, offset) = (wanted(f.long())?, wanted(f.long())?);
-                let size = wanted(f.word())? as usize;
-                f.skip(20);
+                let (size, how) = (wanted(f.word())? as usize, wanted(f.word())?);
+                f.skip(16);
                 let data = wanted(f.0.get(..size))?;
-                let written = rustix::io::pwrite(self.file(handle)?, data, offset)?;
+                let file = self.file(handle)?;
+                let written = if how & WRITE_CACHE != 0 {
+                    write_at(file, data, offset)?
+                } else {
+                    rustix::io::pwrite(file, data, offset)?
+                };
                 body.word(written as u32).word(0);
             }
             Opcode::StatFs => {
@@ -210,6 +218,10 @@ impl Files {
                 let copied = rustix::fs::copy_file_range(from, read, to, write, length)?;
                 body.word(copied as u32).word(0);
             }
+            Opcode::SetAttribute => self.set_attribute(node, &mut f)?,
+            Opcode::GetAttribute => return self.attribute(node, &mut f),
+            Opcode::ListAttributes => return self.list_attributes(node, &mut f),
+            Opcode::RemoveAttribute => self.remove_attribute(node, &mut f)?,
             Opcode::Destroy => self.handles.clear(),
             Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt => {}
         }
@@ -325,6 +337,7 @@ impl Files {
         }
         let mode = Mode::from_raw_mode(mode & 0o7777);
         let file = rustix::fs::openat(&directory, os(name), flags, mode)?;
+        self.written |= writes(flags.bits());
         let found = stat(&file)?;
         if FileType::from_raw_mode(found.stx_mode.into()) != FileType::RegularFile {
             return Err(Errno::OPNOTSUPP);
@@ -381,6 +394,23 @@ impl Files {
         }
         Ok(body)
     }
+}
+
+fn writes(flags: u32) -> bool {
+    flags & (OFlags::WRONLY.bits() | OFlags::RDWR.bits()) != 0
+}
+
+/// Writes a mapping's bytes where they belong: by a handle that appends, Linux would append them
+/// (pwrite(2), "Bugs").
+fn write_at(file: &OwnedFd, data: &[u8], offset: u64) -> Result<usize> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    if !flags.contains(OFlags::APPEND) {
+        return Ok(rustix::io::pwrite(file, data, offset)?);
+    }
+    rustix::fs::fcntl_setfl(file, flags - OFlags::APPEND)?;
+    let written = rustix::io::pwrite(file, data, offset);
+    rustix::fs::fcntl_setfl(file, flags)?;
+    Ok(written?)
 }
 
 fn init(f: &mut Fields<'_>) -> Result<Body> {

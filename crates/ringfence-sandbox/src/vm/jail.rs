@@ -17,16 +17,17 @@ const LIBRARIES: [&str; 5] = ["/usr/lib", "/lib", "/lib64", "/usr/lib64", "/etc/
 /// Set for the `ringfence run` that holds a QEMU: it is a part of a session, and none itself.
 pub const INNER: &str = "RINGFENCE_MACHINE";
 
+/// QEMU's name for what is behind the guest's stream.
+pub(super) const STREAM: &str = "agent";
+
 /// What one QEMU is given.
 pub(super) struct Inmate<'a> {
     pub assets: &'a Assets,
     pub shape: &'a Shape,
-    /// The guest's memory: a file, the only one that it may write.
-    pub memory: &'a Path,
+    /// The guest's memory: a file without a name, the only one that it may write.
+    pub memory: OwnedFd,
     /// The initial file system, when it boots; else it waits for a state.
     pub boot: Option<&'a Path>,
-    /// The socket that the bridge connects to, listening.
-    pub listener: OwnedFd,
     /// Its end of the control connection.
     pub control: OwnedFd,
     /// Where its complaints go.
@@ -43,7 +44,6 @@ pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.args(["run", "--tier", "namespace", "--no-record", "--clean-env", "--network", "none"]);
     command.arg("-p").arg(profile).args(["--workdir", "/tmp"]);
-    command.arg("-w").arg(inmate.memory);
     let kernel = &inmate.assets.kernel.image;
     for path in [Some(kernel.as_path()), inmate.boot].into_iter().flatten() {
         command.arg("-r").arg(path);
@@ -62,7 +62,7 @@ pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
             command.env(name, value);
         }
     }
-    command.stdin(Stdio::from(inmate.listener)).stdout(Stdio::from(inmate.control));
+    command.stdin(Stdio::from(inmate.memory)).stdout(Stdio::from(inmate.control));
     // Ctrl-C is for the command.
     command.stderr(Stdio::from(inmate.errors)).process_group(0);
     ringfence_sys::process::spawn_bound(&mut command)
@@ -72,18 +72,16 @@ fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
     let shape = inmate.shape;
     let machine = format!("q35,accel={},memory-backend=memory,hpet=off", shape.accelerator.name());
     let megabytes = shape.memory >> 20;
+    // Its standard input.
     let memory = format!(
-        "memory-backend-file,id=memory,size={megabytes}M,mem-path={},share=on",
-        inmate.memory.display()
+        "memory-backend-file,id=memory,size={megabytes}M,mem-path=/proc/self/fd/0,share=on"
     );
     let cpu = if shape.accelerator == Accelerator::Kvm { "host" } else { "max" };
     command.args(["-machine", &machine, "-cpu", cpu, "-smp", "1"]);
     command.args(["-m", &format!("{megabytes}M"), "-object", &memory]);
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-vga", "none"]);
     command.args(["-nic", "none", "-serial", "none", "-parallel", "none", "-no-reboot"]);
-    command.args(["-chardev", "socket,id=agent,fd=0,server=on,wait=off"]);
     command.args(["-device", "virtio-serial-pci,id=serial,max_ports=2"]);
-    command.args(["-device", "virtserialport,chardev=agent,nr=1,name=ringfence"]);
     command.args(["-chardev", "socket,id=control,fd=1", "-mon", "chardev=control,mode=control"]);
     command.arg("-kernel").arg(&inmate.assets.kernel.image);
     match inmate.boot {

@@ -9,7 +9,7 @@ use ringfence_sys as sys;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -87,8 +87,8 @@ pub(super) struct Process {
     pub directory: PathBuf,
     /// The guest's memory.
     pub memory: File,
-    memory_place: PathBuf,
-    control: Option<UnixStream>,
+    /// Our end of the control connection, and the socket of the guest's stream.
+    sockets: Option<(UnixStream, UnixListener)>,
     errors: File,
 }
 
@@ -103,58 +103,47 @@ impl Process {
         let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         make_directory(cache).map_err(|error| format!("mkdir({}): {error}", cache.display()))?;
         let profile = profile(assets, cache)?;
-        let (directory, memory_directory) = places(shape.memory).map_err(failed("mkdir"))?;
-        let memory_place = memory_directory.join("memory");
+        let directory = place().map_err(failed("mkdir"))?;
         let begun = (|| {
-            let memory = File::options()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&memory_place)
-                .map_err(failed("the guest's memory"))?;
+            let in_memory =
+                || sys::fd::in_memory(b"").map_err(|errno| format!("memfd_create: {errno:?}"));
+            // Without a name: it is gone with the last of those who hold it.
+            let memory = File::from(in_memory()?);
             memory.set_len(shape.memory).map_err(failed("the guest's memory"))?;
             let listener = UnixListener::bind(directory.join("agent")).map_err(failed("bind"))?;
             let (control, theirs) = UnixStream::pair().map_err(failed("socketpair"))?;
-            let errors =
-                sys::fd::in_memory(b"").map_err(|errno| format!("memfd_create: {errno:?}"))?;
+            let errors = in_memory()?;
             let inmate = Inmate {
                 assets,
                 shape,
-                memory: &memory_place,
+                memory: memory.try_clone().map_err(failed("dup"))?.into(),
                 boot,
-                listener: listener.into(),
                 control: theirs.into(),
                 errors: errors.try_clone().map_err(failed("dup"))?,
             };
             let child = jail::start(inmate, &profile).map_err(failed("cannot start QEMU"))?;
-            Ok((child, memory, control, File::from(errors)))
+            Ok((child, memory, (control, listener), File::from(errors)))
         })();
         match begun {
-            Ok((child, memory, control, errors)) => {
-                let control = Some(control);
-                Ok(Process { child, directory, memory, memory_place, control, errors })
+            Ok((child, memory, sockets, errors)) => {
+                Ok(Process { child, directory, memory, sockets: Some(sockets), errors })
             }
             Err(why) => {
                 let _ = fs::remove_dir_all(&directory);
-                let _ = fs::remove_dir_all(&memory_directory);
                 Err(why)
             }
         }
     }
 
-    /// Waits until QEMU listens to what it is told. Its memory has no name from then on.
+    /// Waits until QEMU listens to what it is told, and gives it the socket that the guest's stream
+    /// comes out of.
     pub fn connect(&mut self) -> Result<Qmp, String> {
-        let socket = self.control.take().ok_or("QEMU is connected already")?;
-        let connected = Qmp::begin(socket, PATIENCE).map_err(|why| self.explain(why))?;
-        self.hide_memory();
-        Ok(connected)
-    }
-
-    fn hide_memory(&self) {
-        if let Some(directory) = self.memory_place.parent() {
-            let _ = fs::remove_dir_all(directory);
-        }
+        let (control, listener) = self.sockets.take().ok_or("QEMU is connected already")?;
+        let connected = Qmp::begin(control, PATIENCE).and_then(|mut control| {
+            control.add_port(jail::STREAM, listener.as_fd())?;
+            Ok(control)
+        });
+        connected.map_err(|why| self.explain(why))
     }
 
     /// A failure, with QEMU's own words.
@@ -183,7 +172,6 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.directory);
-        self.hide_memory();
     }
 }
 
@@ -205,36 +193,29 @@ fn profile(assets: &Assets, cache: &Path) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// New directories for a socket, and for memory: in memory where there is room.
-fn places(memory: u64) -> io::Result<(PathBuf, PathBuf)> {
+/// A new directory for a socket.
+fn place() -> io::Result<PathBuf> {
     let user = sys::identity::user();
     let own =
         |path: &PathBuf| path.is_absolute() && path.metadata().is_ok_and(|data| data.uid() == user);
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(own);
-    let name = || format!("{PREFIX}{}-{:08x}", std::process::id(), sys::identity::random());
-    let make = |parent: &Path| {
-        remove_dead(parent, user);
-        let path = parent.join(name());
-        fs::DirBuilder::new().mode(0o700).create(&path).map(|()| path)
-    };
-    let socket = make(&runtime.unwrap_or_else(std::env::temp_dir))?;
-    let shared = Path::new("/dev/shm");
-    let room = sys::guest::room(shared).is_some_and(|room| room > memory / 2);
-    let parent = if room { shared.to_owned() } else { std::env::temp_dir() };
-    match make(&parent) {
-        Ok(memory) => Ok((socket, memory)),
-        Err(error) => {
-            let _ = fs::remove_dir(&socket);
-            Err(error)
-        }
-    }
+    let parent = runtime.unwrap_or_else(std::env::temp_dir);
+    remove_dead(&parent, PREFIX);
+    let path = parent.join(name(PREFIX));
+    fs::DirBuilder::new().mode(0o700).create(&path).map(|()| path)
+}
+
+/// A new name that tells whose it is: this process's number follows the prefix.
+pub(super) fn name(prefix: &str) -> String {
+    format!("{prefix}{}-{:08x}", std::process::id(), sys::identity::random())
 }
 
 /// Removes what launchers that were killed at an unlucky moment have left.
-fn remove_dead(parent: &Path, user: u32) {
+pub(super) fn remove_dead(parent: &Path, prefix: &str) {
+    let user = sys::identity::user();
     for entry in parent.read_dir().into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(prefix)) else { continue };
         let pid = rest.split('-').next().and_then(|pid| pid.parse::<i32>().ok());
         let ours = entry.metadata().is_ok_and(|data| data.is_dir() && data.uid() == user);
         let dead = |pid| sys::signal::kill(pid, 0) == Err(sys::Errno::ESRCH);

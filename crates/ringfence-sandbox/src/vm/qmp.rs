@@ -90,6 +90,22 @@ impl Qmp {
         self.call_with("getfd", json!({ "fdname": name }), Some(fd)).map(drop)
     }
 
+    /// Adds the port of the guest's stream, which comes out of a listening socket.
+    ///
+    /// # Errors
+    /// As [`Qmp::call`].
+    pub fn add_port(&mut self, name: &str, socket: BorrowedFd<'_>) -> Result<(), String> {
+        self.pass(name, socket)?;
+        let address = json!({ "type": "fd", "data": { "str": name } });
+        let data = json!({ "addr": address, "server": true, "wait": false });
+        let backend = json!({ "type": "socket", "data": data });
+        self.call("chardev-add", json!({ "id": name, "backend": backend }))?;
+        let port = json!({
+            "driver": "virtserialport", "id": "port", "nr": 1, "name": "ringfence", "chardev": name,
+        });
+        self.call("device_add", port).map(drop)
+    }
+
     /// Memory that is a file is not part of the state, and changes of the state are told.
     ///
     /// # Errors

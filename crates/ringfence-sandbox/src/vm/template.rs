@@ -6,7 +6,7 @@
 use super::Shape;
 use super::assets::{self, Assets};
 use super::initramfs;
-use super::machine::{Process, make_directory};
+use super::machine::{self, Process, make_directory};
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufWriter, Read, Write};
@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// What templates' directories are called; the key follows.
 const PREFIX: &str = "template-";
+/// What those are called that are being made.
+const UNFINISHED: &str = "new-";
 /// Changes with the layout of what is saved and with how a guest is started.
 const LAYOUT: u32 = 1;
 /// The unit in which memory is saved.
@@ -96,8 +98,7 @@ pub(super) fn make(
 ) -> Result<Template, String> {
     make_directory(cache).map_err(|error| format!("mkdir({}): {error}", cache.display()))?;
     remove_others(cache, key);
-    let new =
-        cache.join(format!("new-{}-{:08x}", std::process::id(), ringfence_sys::identity::random()));
+    let new = cache.join(machine::name(UNFINISHED));
     make_directory(&new).map_err(|error| format!("mkdir({}): {error}", new.display()))?;
     let made = boot(assets, shape, cache, &new);
     let place = cache.join(key.name());
@@ -118,8 +119,8 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
     initramfs::make(&assets.kernel, &program, &initramfs)
         .map_err(failed("the initial file system"))?;
     let mut process = Process::spawn(assets, shape, cache, Some(&initramfs))?;
-    let greeted = greet(&process.directory.join("agent"));
     let mut control = process.connect()?;
+    let greeted = greet(&process.directory.join("agent"));
     greeted.map_err(|why| process.explain(format!("the guest does not boot: {why}")))?;
     let state = File::options()
         .write(true)
@@ -159,6 +160,7 @@ fn greet(socket: &Path) -> Result<(), String> {
 fn remove_others(cache: &Path, key: &Key) {
     /// Shapes that are kept.
     const MOST: usize = 4;
+    machine::remove_dead(cache, UNFINISHED);
     let entries = cache.read_dir().into_iter().flatten().flatten();
     let own = |entry: &fs::DirEntry| {
         let name = entry.file_name();

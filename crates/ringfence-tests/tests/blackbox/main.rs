@@ -40,4 +40,6 @@ mod syscalls;
 mod terminal;
 mod truth;
 mod vm;
+mod vm_ends;
+mod vm_writes;
 mod windows;

@@ -1,14 +1,10 @@
 //! `--tier vm`: real guests under the real QEMU. Each person's first guest boots once; all others are
 //! clones of it.
 
-use ringfence_tests::{
-    Finished, PATIENCE, Person, Place, Running, Tier, binary, everybody, left_out,
-};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use ringfence_tests::{Finished, Person, Place, Running, Tier, binary, everybody, left_out};
+use rustix::process::Signal;
 use std::io::Write;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Command;
@@ -22,25 +18,25 @@ fn cache(person: Person) -> PathBuf {
     path
 }
 
-fn ringfence(place: &Place, words: &[&str]) -> Command {
+pub fn ringfence(place: &Place, words: &[&str]) -> Command {
     let mut command = place.command(binary());
     command.env("XDG_CACHE_HOME", cache(place.person)).args(words);
     command
 }
 
 /// `ringfence run --tier vm OPTIONS -- ARGV`, started.
-fn start(place: &Place, options: &[&str], argv: &[&str]) -> Running {
+pub fn start(place: &Place, options: &[&str], argv: &[&str]) -> Running {
     let mut command = ringfence(place, &["run", "--tier", "vm"]);
     command.args(options).arg("--").args(argv);
     Running::start(command)
 }
 
-fn sh(place: &Place, options: &[&str], script: &str) -> Finished {
+pub fn sh(place: &Place, options: &[&str], script: &str) -> Finished {
     start(place, options, &["sh", "-c", script]).finish()
 }
 
 /// Runs a test for everybody who can have a guest here.
-fn guests(test: impl Fn(&Place)) {
+pub fn guests(test: impl Fn(&Place)) {
     static READY: OnceLock<Vec<(u32, Result<(), String>)>> = OnceLock::new();
     let ready = READY.get_or_init(|| {
         let one = |person: Person| {
@@ -124,20 +120,6 @@ fn a_guest_sees_what_the_policy_shows_and_nothing_else() {
 }
 
 #[test]
-fn eight_megabytes_are_the_same_bytes_both_ways() {
-    guests(|place| {
-        let bytes: Vec<u8> =
-            (0..8_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        place.file("home/project/big", &bytes);
-        let mut command = ringfence(place, &["run", "--tier", "vm", "--"]);
-        command.args(["sh", "-c", "cmp - big && cp big copy && cat copy"]);
-        let ended = Running::start_with(command, bytes.clone()).finish();
-        assert!(ended.ends(0).out == bytes);
-        assert!(std::fs::read(place.project("copy")).unwrap() == bytes);
-    });
-}
-
-#[test]
 fn connections_of_a_guest_go_through_the_filter() {
     guests(|place| {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -161,7 +143,7 @@ fn connections_of_a_guest_go_through_the_filter() {
 }
 
 #[test]
-fn more_commands_run_in_a_guest_that_runs_and_all_ends_with_it() {
+fn more_commands_run_in_a_guest_that_runs() {
     guests(|place| {
         let name = format!("vm-{}", place.person.ids().0);
         let mut running = start(place, &["--name", &name], &["sh", "-c", "echo up; sleep 1000"]);
@@ -176,33 +158,10 @@ fn more_commands_run_in_a_guest_that_runs_and_all_ends_with_it() {
         // QEMU is no session of the user's.
         let listed = Running::start(ringfence(place, &["ps"])).finish().well();
         assert!(!listed.contains("qemu"), "{listed}");
-        let machines = machines(running.pid());
-        assert!(!machines.is_empty());
-        running.signal(Signal::KILL);
+        running.signal(Signal::TERM);
         running.finish();
-        for machine in &machines {
-            let mut watched = [PollFd::new(machine, PollFlags::IN)];
-            let limit = Timespec::try_from(PATIENCE).unwrap();
-            assert_eq!(poll(&mut watched, Some(&limit)).unwrap(), 1, "QEMU outlives its launcher");
-        }
         assert_eq!(place.left_behind(), [""; 0]);
     });
-}
-
-/// The processes of a launcher's machine.
-fn machines(launcher: u32) -> Vec<OwnedFd> {
-    let mark = format!("ringfence-vm-{launcher}-");
-    let mut found = Vec::new();
-    for process in std::fs::read_dir("/proc").unwrap().flatten() {
-        let words = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-        let pid = process.file_name().to_str().and_then(|name| name.parse().ok());
-        if String::from_utf8_lossy(&words).contains(&mark)
-            && let Some(pid) = pid.and_then(Pid::from_raw)
-        {
-            found.extend(pidfd_open(pid, PidfdFlags::empty()));
-        }
-    }
-    found
 }
 
 #[test]

@@ -1,0 +1,98 @@
+//! `--tier vm`: whoever of a session's processes is killed, nothing of it is left.
+
+use super::vm::{guests, start};
+use ringfence_tests::{PATIENCE, Place};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::fs;
+use std::os::fd::OwnedFd;
+
+/// A process of a session's.
+struct Member {
+    words: String,
+    pidfd: OwnedFd,
+}
+
+/// A launcher's descendants.
+fn family(launcher: u32) -> Vec<Member> {
+    let parent = |pid: u32| -> Option<u32> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    };
+    let descends = |pid: u32| {
+        std::iter::successors(Some(pid), |&pid| parent(pid)).skip(1).any(|pid| pid == launcher)
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let pid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        let Some(pid) = pid.filter(|&pid| descends(pid)) else { continue };
+        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).replace('\0', " ");
+        if let Some(Ok(pidfd)) =
+            Pid::from_raw(pid as i32).map(|pid| pidfd_open(pid, PidfdFlags::empty()))
+        {
+            found.push(Member { words, pidfd });
+        }
+    }
+    found
+}
+
+/// Directories of machines, wherever they may be made.
+fn directories(place: &Place) -> Vec<String> {
+    let places = [place.at("tmp"), "/tmp".into(), "/dev/shm".into()];
+    let own = format!("{}", place.person.ids().0);
+    let mut found = Vec::new();
+    for entry in places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten())
+    {
+        use std::os::unix::fs::MetadataExt;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let user = entry.metadata().map(|data| data.uid().to_string()).unwrap_or_default();
+        if name.starts_with("ringfence-vm-") && user == own {
+            found.push(entry.path().display().to_string());
+        }
+    }
+    found
+}
+
+#[test]
+fn whoever_of_a_session_is_killed_all_end_and_nothing_is_left() {
+    // Each by a word of its command line: none is the launcher itself.
+    let victims = [
+        ("the launcher", None),
+        ("QEMU", Some("/usr/bin/qemu-system-x86_64 ")),
+        ("the launcher of QEMU", Some(" run --tier namespace ")),
+        ("the bridge", Some(" guest-bridge ")),
+    ];
+    guests(|place| {
+        for (who, word) in victims {
+            let mut running = start(place, &[], &["sh", "-c", "echo up; sleep 1000"]);
+            running.printed("up\n");
+            let family = family(running.pid());
+            match word {
+                None => running.signal(Signal::KILL),
+                Some(word) => {
+                    // The command line of a launcher holds that of what it launches.
+                    let own = |member: &&Member| match who {
+                        "QEMU" => member.words.starts_with(word),
+                        "the launcher of QEMU" => member.words.contains(word),
+                        _ => member.words.contains(word),
+                    };
+                    let victim = family.iter().find(own);
+                    let victim = victim.unwrap_or_else(|| panic!("{who} is not there"));
+                    pidfd_send_signal(&victim.pidfd, Signal::KILL).unwrap();
+                }
+            }
+            let ended = running.finish();
+            assert!(!matches!(ended.code, 0 | 124), "{who}: {}", ended.code);
+            assert!(family.len() >= 4, "{who}: {}", family.len());
+            for member in &family {
+                let mut watched = [PollFd::new(&member.pidfd, PollFlags::IN)];
+                let limit = Timespec::try_from(PATIENCE).unwrap();
+                let count = poll(&mut watched, Some(&limit)).unwrap();
+                assert_eq!(count, 1, "{who} was killed, and this lives: {}", member.words);
+            }
+            assert_eq!(place.left_behind(), [""; 0], "{who}");
+            assert_eq!(directories(place), [""; 0], "{who}");
+        }
+    });
+}
