@@ -46,7 +46,7 @@ const fn many(
 }
 
 /// Options that say what a sandbox may do: `run`, `shell`, `plan`, `why`, `learn`.
-pub const POLICY: [Spec; 40] = [
+pub const POLICY: [Spec; 41] = [
     many("profile", Some('p'), "NAME|FILE", "Use this profile; several are merged left to right"),
     many("feature", None, "NAME|FILE", "Add this feature (ringfence feature list)"),
     many("read", Some('r'), "PATH", "Show PATH, readable and executable (?PATH: if it exists)"),
@@ -97,6 +97,11 @@ pub const POLICY: [Spec; 40] = [
         help: "Keep writes apart; what happens to them at the end",
     },
     flag("snapshot", None, "Keep the state of the directory before the run; record what changed"),
+    flag(
+        "gateway",
+        None,
+        "Let the command make, compare and revert snapshots of what it may write",
+    ),
     flag("dry-run", None, "Run, show what would have changed, and drop it"),
     one("tier", "auto|process|namespace|vm", "How strong the boundary is (default: auto)"),
     many("allow-degraded", None, "LAYER", "Go on although LAYER is missing on this host"),

@@ -166,6 +166,7 @@ fn mount(step: &MountStep) -> String {
         MountOp::Protect => format!("protect  {path}"),
         MountOp::Mask { .. } => format!("mask     {path}"),
         MountOp::Data { .. } => format!("trust    {path}"),
+        MountOp::Gateway => format!("gateway  {path}"),
     }
 }
 

@@ -8,8 +8,9 @@ use ringfence_sandbox::executions::parent_of;
 use ringfence_sandbox::facts::{Availability, Facts};
 use ringfence_sandbox::live::{End, Executed, Keeper, client};
 use ringfence_sandbox::network::Filter;
-use ringfence_sandbox::plan::{LimitStep, Plan};
+use ringfence_sandbox::plan::{Gateway, GatewayTree, LimitStep, Plan};
 use ringfence_sandbox::supervise::Outcome;
+use ringfence_session::gateway::{Scope, Service, Tree};
 use ringfence_session::ledger::{Ended, Event, Ledger, Process, Recorder, Start, Verdict};
 use ringfence_session::{live, place};
 use std::cell::{Cell, RefCell};
@@ -48,6 +49,9 @@ pub struct Record {
     later: Cell<bool>,
     /// What changed is to follow.
     changes: Cell<bool>,
+    /// What the command may ask for at the gateway, and who serves it.
+    scope: RefCell<Option<Scope>>,
+    gateway: RefCell<Option<Service>>,
     /// The first row, of what was done before the launch.
     first: RefCell<Option<Event>>,
 }
@@ -84,6 +88,8 @@ impl Record {
             told: Cell::default(),
             later: Cell::default(),
             changes: Cell::default(),
+            scope: RefCell::default(),
+            gateway: RefCell::default(),
             first: RefCell::default(),
         }))
     }
@@ -227,6 +233,7 @@ impl Record {
             record: self.record,
         };
         *self.workdir.borrow_mut() = plan.workdir.clone();
+        *self.scope.borrow_mut() = plan.gateway.as_ref().map(|gateway| self.scope(gateway));
         let ledger = match Ledger::start(start) {
             Ok(ledger) => ledger,
             Err(error) => {
@@ -250,6 +257,14 @@ impl Record {
         }
         *self.ledger.borrow_mut() = Some(ledger);
         door
+    }
+}
+
+impl Record {
+    fn scope(&self, gateway: &Gateway) -> Scope {
+        let tree =
+            |tree: &GatewayTree| Tree { path: tree.tree.clone(), except: tree.except.clone() };
+        Scope { session: self.id.clone(), trees: gateway.trees.iter().map(tree).collect() }
     }
 }
 
@@ -294,6 +309,24 @@ impl Keeper for Record {
             let ended = end.map(ended);
             recorder.record_here(Some(&process), &Event::Exit { ended, duration });
         }
+    }
+
+    fn serve(&self, listener: OwnedFd) {
+        let Some(scope) = self.scope.borrow_mut().take() else { return };
+        let (recorder, programs) = (Arc::clone(&self.recorder), Arc::clone(&self.programs));
+        let told = Box::new(move |pid, event: &Event| {
+            if let Some(recorder) = recorder.get() {
+                recorder.record(lock(&programs).get(&pid), event);
+            }
+        });
+        match Service::start(listener, scope, told) {
+            Ok(service) => *self.gateway.borrow_mut() = Some(service),
+            Err(error) => eprintln!("ringfence: no snapshots can be made from inside: {error}"),
+        }
+    }
+
+    fn close(&self) {
+        drop(self.gateway.borrow_mut().take());
     }
 
     fn finished(&self, number: u32, end: End) {

@@ -38,6 +38,7 @@ fn key(option: &str) -> Option<Key> {
         "tier" => Key::Tier,
         "allow-degraded" => Key::AllowDegraded,
         "libs" => Key::Libs,
+        "gateway" => Key::Gateway,
         "syscalls" => Key::CallMode,
         _ => return None,
     })
@@ -55,7 +56,7 @@ pub fn request(parsed: &Parsed, command: Option<&OsStr>) -> Request {
             ("profile", _) => request.profiles.push(value.to_string_lossy().into_owned()),
             ("feature", _) => request.features.push(value.to_string_lossy().into_owned()),
             ("env", _) => request.options.push(Setting::env(value.clone())),
-            ("clean-env", Some(key)) => request.options.push(Setting::new(key, "true")),
+            ("clean-env" | "gateway", Some(key)) => request.options.push(Setting::new(key, "true")),
             ("overlay", Some(key)) if value.is_empty() => {
                 request.options.push(Setting::new(key, "ask"));
             }

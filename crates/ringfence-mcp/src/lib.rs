@@ -8,6 +8,7 @@
 //! Nothing of this is loaded or started unless `ringfence mcp` is.
 
 mod server;
+mod snapshots;
 mod tools;
 mod within;
 mod wrap;

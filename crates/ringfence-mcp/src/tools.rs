@@ -1,6 +1,7 @@
 //! The tools: what each takes, does, and answers.
 
 use crate::server::State;
+use crate::snapshots::{change, inside, row, select, texts};
 use crate::within::Ran;
 use ringfence_session::ledger::Event;
 use ringfence_session::snapshot::{Change, New, Origin, Select, Snapshot};
@@ -98,6 +99,11 @@ pub(crate) const ALL: [Tool; 14] = [
         required: 0,
         read_only: false,
         act: |state, given| {
+            if let Some(answer) =
+                inside(state, json!({"do": "create", "name": given.maybe("name")}))
+            {
+                return answer;
+            }
             let new = New { name: given.maybe("name"), origin: Origin::Manual, ..New::default() };
             let made = state.store(|store| store.create(&new))?;
             noted(state, "create", made.snapshot.id);
@@ -111,6 +117,9 @@ pub(crate) const ALL: [Tool; 14] = [
         required: 0,
         read_only: true,
         act: |state, _| {
+            if let Some(answer) = inside(state, json!({"do": "list"})) {
+                return answer;
+            }
             let all = state.store(|store| store.list())?;
             Ok(json!({"snapshots": all.iter().map(row).collect::<Vec<Value>>()}))
         },
@@ -122,6 +131,9 @@ pub(crate) const ALL: [Tool; 14] = [
         required: 1,
         read_only: true,
         act: |state, given| {
+            if let Some(answer) = inside(state, given.about("changes")?) {
+                return answer;
+            }
             let (label, select) = (given.text("snapshot")?, select(state, given)?);
             let found = state.store(|store| {
                 let snapshot = store.find(&label)?;
@@ -138,6 +150,9 @@ pub(crate) const ALL: [Tool; 14] = [
         required: 1,
         read_only: false,
         act: |state, given| {
+            if let Some(answer) = inside(state, given.about("revert")?) {
+                return answer;
+            }
             let (label, select) = (given.text("snapshot")?, select(state, given)?);
             let done = state.store(|store| {
                 let snapshot = store.find(&label)?;
@@ -158,6 +173,9 @@ pub(crate) const ALL: [Tool; 14] = [
         read_only: false,
         act: |state, given| {
             let label = given.text("snapshot")?;
+            if let Some(answer) = inside(state, json!({"do": "delete", "snapshot": label})) {
+                return answer;
+            }
             let id = state.store(|store| {
                 let snapshot = store.find(&label)?;
                 store.delete(&snapshot).map(|()| snapshot.id)
@@ -241,7 +259,7 @@ impl Tool {
 }
 
 /// The arguments of a call.
-struct Given<'a>(&'a JsonObject);
+pub(crate) struct Given<'a>(&'a JsonObject);
 
 impl Given<'_> {
     fn maybe(&self, name: &str) -> Option<String> {
@@ -252,11 +270,18 @@ impl Given<'_> {
         self.maybe(name).ok_or_else(|| format!("the argument {name} is missing, or no string"))
     }
 
-    fn words(&self, name: &str) -> Result<Vec<OsString>, String> {
+    pub fn words(&self, name: &str) -> Result<Vec<OsString>, String> {
         let Some(value) = self.0.get(name) else { return Ok(Vec::new()) };
         let bad = || format!("the argument {name} is no list of strings");
         let words = value.as_array().ok_or_else(bad)?;
         words.iter().map(|word| word.as_str().map(OsString::from).ok_or_else(bad)).collect()
+    }
+
+    /// A request of the gateway about a snapshot and paths.
+    fn about(&self, verb: &str) -> Result<Value, String> {
+        let paths: Vec<String> =
+            self.words("paths")?.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        Ok(json!({"do": verb, "snapshot": self.text("snapshot")?, "paths": paths}))
     }
 
     fn number(&self, name: &str) -> Result<Option<u64>, String> {
@@ -399,32 +424,6 @@ fn list_directory(state: &State, given: &Given<'_>) -> Answer {
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     let entries: Vec<Value> = entries.into_iter().map(|(_, entry)| entry).collect();
     Ok(json!({"path": path.to_string_lossy(), "entries": entries}))
-}
-
-fn select(state: &State, given: &Given<'_>) -> Result<Select, String> {
-    let workdir = &state.sandbox.config().workdir;
-    let paths = given.words("paths")?.into_iter().map(|word| {
-        let path = workdir.join(&word);
-        let relative = path.strip_prefix(workdir).map(Path::to_owned);
-        relative.map_err(|_| format!("{} is not in {}", path.display(), workdir.display()))
-    });
-    let only = paths.collect::<Result<Vec<PathBuf>, String>>()?;
-    Ok(Select { only, ..Select::default() })
-}
-
-fn texts(paths: &[PathBuf]) -> Vec<String> {
-    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
-}
-
-fn row(snapshot: &Snapshot) -> Value {
-    json!({
-        "id": snapshot.id, "name": snapshot.name, "origin": snapshot.origin.word(),
-        "created_ms": snapshot.created, "files": snapshot.files, "bytes": snapshot.bytes,
-    })
-}
-
-fn change(change: &Change) -> Value {
-    json!({"path": change.path.to_string_lossy(), "what": change.what.word()})
 }
 
 fn decision(state: &State, given: &Given<'_>) -> Answer {

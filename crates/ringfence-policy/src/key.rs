@@ -20,6 +20,7 @@ pub enum Key {
     AllowDegraded,
     Overlay,
     Libs,
+    Gateway,
     Read,
     Write,
     State,
@@ -133,7 +134,7 @@ const fn choice(
 }
 
 /// All keys, in the order of [`Key`], which is also the order in which files are written.
-pub const KEYS: [KeyInfo; 49] = {
+pub const KEYS: [KeyInfo; 50] = {
     use Key::*;
     use Shape::*;
     const FS: &str = "filesystem";
@@ -190,6 +191,13 @@ pub const KEYS: [KeyInfo; 49] = {
             "Keep writes apart, and what to do with them at the end.",
         ),
         choice(Libs, "", "libs", &["all", "exact"], "Which libraries are visible."),
+        row(
+            Gateway,
+            "",
+            "gateway",
+            Flag,
+            "The command may make, compare and revert snapshots of its writable trees.",
+        ),
         row(Read, FS, "read", Grants, "Seen, read and executed."),
         row(Write, FS, "write", Grants, "Read and written."),
         row(

@@ -180,6 +180,7 @@ impl Key {
             Key::AllowDegraded => "--allow-degraded",
             Key::Overlay => "--overlay",
             Key::Libs => "--libs",
+            Key::Gateway => "--gateway",
             Key::Read => "--read",
             Key::Write | Key::State => "--write",
             Key::Deny => "--deny",

@@ -380,6 +380,9 @@ pub struct Policy {
     pub allow_degraded: BTreeSet<Layer>,
     /// Writes kept apart.
     pub overlay: Option<Overlay>,
+    /// The command may make, compare and revert snapshots of its writable trees.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gateway: bool,
     /// Only the libraries the program needs are visible.
     pub exact_libraries: bool,
     /// The only system calls that are allowed; unset: all but those refused to every command.

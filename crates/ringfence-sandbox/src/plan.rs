@@ -5,6 +5,10 @@
 //! host, `ringfence plan` prints it, golden tests pin it, and [`crate::launch`] carries it
 //! out without deciding anything again.
 
+mod gateway;
+
+pub use gateway::{Gateway, GatewayTree};
+
 use ringfence_policy::{Guarded, Layer, NetworkMode, Publish, Source};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -95,6 +99,8 @@ pub enum MountOp {
         /// Which.
         content: ringfence_net::inspect::Content,
     },
+    /// A Unix socket behind which the launcher keeps snapshots; see [`Gateway`].
+    Gateway,
     /// Bound onto itself, so that it cannot be renamed away with what it protects.
     Pin,
     /// Bound onto itself read-only.
@@ -429,6 +435,9 @@ pub struct Plan {
     /// Writes are kept apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlay: Option<Apart>,
+    /// The command may ask for snapshots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Gateway>,
     /// The network.
     pub network: NetworkMode,
     /// What of a filtered network comes to the gateway.

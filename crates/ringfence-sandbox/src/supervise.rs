@@ -1,26 +1,28 @@
 //! The launcher's watch over a running sandbox: signals in both directions, stops, the
 //! timeout, and the end.
 
+mod duties;
+
+pub(crate) use duties::Duties;
+
 use crate::descendants;
 use crate::error::LaunchError;
 use crate::executions::{self, Executions, Listener};
 use crate::guard::Vigil;
 use crate::live::told::{executed, exit_code, number};
-use crate::live::{self, End, Executed, Keeper};
-use crate::metadata::Metadata;
+use crate::live::{self, End, Executed};
 use crate::network::Network;
-use crate::plan::{Plan, Tier};
+use crate::plan::Tier;
 use crate::trace::Trace;
-use ringfence_net::publish::Handler;
 use ringfence_sys as sys;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use sys::Sysno;
 use sys::process::Change;
 use sys::signal::{Arrived, SignalSet};
-use sys::{Errno, Sysno};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
@@ -93,6 +95,8 @@ struct Watch<'a, 'g> {
     vigil: Option<Vigil<'g>>,
     /// Where `exec` knocks, until the warden has it.
     door: Option<OwnedFd>,
+    /// Where the command knocks for snapshots, until the keeper serves it.
+    gateway: Option<OwnedFd>,
     /// The command executes.
     executes: bool,
     /// The record of the session is complete.
@@ -100,26 +104,6 @@ struct Watch<'a, 'g> {
     /// The run is limited in time.
     timeout: bool,
     network: Network,
-}
-
-/// What the launcher does for a running sandbox, beside watching it.
-pub(crate) struct Duties<'a> {
-    /// The command executes.
-    pub started: &'a dyn Fn(),
-    /// Watches for protected names while the command runs.
-    pub vigil: &'a dyn Fn() -> Option<Vigil<'a>>,
-    /// Puts protected paths right; a sentence for each.
-    pub enforce: &'a dyn Fn() -> Vec<String>,
-    /// Carries out supervised calls.
-    pub metadata: Metadata,
-    /// Puts sockets of the host in the place of published ones.
-    pub publish: Handler,
-    /// What a failed step of the child means.
-    pub explain: &'a dyn Fn(u8, u32, Errno) -> LaunchError,
-    /// Keeps the session's record.
-    pub keeper: Option<&'a dyn Keeper>,
-    /// What is carried out.
-    pub plan: &'a Plan,
 }
 
 /// Waits until the sandbox has ended.
@@ -150,6 +134,7 @@ pub(crate) fn until_end<'g>(
         vigil: None,
         early: Vec::new(),
         door: None,
+        gateway: None,
         executes: false,
         recorded: false,
         timeout: timeout.is_some(),
@@ -169,6 +154,8 @@ pub(crate) fn until_end<'g>(
         });
         let mut watched = vec![signals.as_fd(), child.control.as_fd()];
         watched.extend(watch.door.iter().filter(|_| watch.executes).map(AsFd::as_fd));
+        let door = watched.len();
+        watched.extend(watch.gateway.iter().map(AsFd::as_fd));
         let plain = watched.len();
         watched.extend(watch.listeners.iter().map(|listener| listener.descriptor.as_fd()));
         let supervised = watched.len();
@@ -211,8 +198,11 @@ pub(crate) fn until_end<'g>(
         for at in (plain..supervised).rev().filter(|&at| ready[at]) {
             watch.supervise(at - plain);
         }
-        if ready[2..plain].contains(&true) {
+        if ready[2..door].contains(&true) {
             watch.open_door();
+        }
+        if ready[door..plain].contains(&true) {
+            watch.open_gateway();
         }
         if ready[supervised..noted].contains(&true) {
             let gone = watch.executions.ended();
@@ -319,6 +309,7 @@ impl Watch<'_, '_> {
                 Some(&sys::process::LISTENER) => {
                     self.listeners.extend(passed.into_iter().map(Listener::new));
                 }
+                Some(&live::GATEWAY) => self.gateway = passed.into_iter().next(),
                 Some(&ringfence_net::listeners::TAG) => {
                     self.network.listen(&message[..length], passed);
                 }
@@ -366,6 +357,13 @@ impl Watch<'_, '_> {
             let _ = sys::socket::send_with(self.child.control.as_fd(), &[live::LISTEN], &pass);
             // A simple warden reads nothing, it waits for signals.
             self.send(sys::image::SERVICE);
+        }
+    }
+
+    /// Somebody inside wants snapshots: served by the keeper from now on.
+    fn open_gateway(&mut self) {
+        if let (Some(listener), Some(keeper)) = (self.gateway.take(), self.duties.keeper) {
+            keeper.serve(listener);
         }
     }
 
@@ -423,6 +421,11 @@ impl Watch<'_, '_> {
 
     /// Puts protected paths right: those that were taken away meanwhile are told first.
     fn put_right(&mut self) {
+        // What it is about may be a protected name.
+        self.gateway = None;
+        if let Some(keeper) = self.duties.keeper {
+            keeper.close();
+        }
         self.outcome.restored = self.vigil.take().map(|mut vigil| vigil.said()).unwrap_or_default();
         self.outcome.restored.extend((self.duties.enforce)());
     }

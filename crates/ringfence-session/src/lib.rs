@@ -5,6 +5,7 @@
 
 pub mod cli;
 pub mod error;
+pub mod gateway;
 pub mod ledger;
 pub mod live;
 pub mod overlay;

@@ -5,6 +5,8 @@ use super::script::{Arg, Script};
 use ringfence_net::capture::Calls;
 use ringfence_start::Sysno;
 use ringfence_start::image::{register, special};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 const AF_NETLINK: u32 = 16;
 const AF_INET6: u32 = 10;
@@ -73,6 +75,25 @@ fn bound(script: &mut Script, listens: bool, port: u16) -> u8 {
         script.call(Sysno::listen, &[handle, BACKLOG.into()]);
     }
     socket
+}
+
+/// A Unix socket in the file system, at a path relative to the current directory, whose listener
+/// goes to the launcher with a one-letter message.
+pub(super) fn local_listener(script: &mut Script, path: &Path, letter: u8) {
+    const AF_UNIX: u32 = 1;
+    const BACKLOG: u32 = 16;
+    let kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+    let socket = script.open(Sysno::socket, &[AF_UNIX.into(), kind.into(), 0_u32.into()]);
+    // struct sockaddr_un: family, path, NUL.
+    let mut address = (AF_UNIX as u16).to_ne_bytes().to_vec();
+    address.extend_from_slice(path.as_os_str().as_bytes());
+    address.push(0);
+    let length = address.len();
+    let address = Arg::Data(script.constant(&address));
+    script.call(Sysno::bind, &[Arg::Register(socket), address, length.into()]);
+    script.call(Sysno::listen, &[Arg::Register(socket), BACKLOG.into()]);
+    hand_out(script, &[letter], &[socket]);
+    script.close(socket);
 }
 
 /// Sends a message with descriptors (`SCM_RIGHTS`, unix(7)) over the control socket.

@@ -176,6 +176,7 @@ impl<'a> Building<'a> {
             MountOp::Protect => self.hold(path, READ_ONLY),
             MountOp::Mask { directory } => self.mask(path, *directory),
             MountOp::Data { content } => self.data(path, *content),
+            MountOp::Gateway => self.gateway(path),
         }
     }
 
@@ -343,6 +344,14 @@ impl<'a> Building<'a> {
         self.script.close(target);
         self.script.close(tree);
         remove(self.script, self.memory, name, false);
+    }
+
+    /// A listening socket, whose listener goes to the launcher.
+    fn gateway(&mut self, path: &Path) {
+        self.make_parents(path);
+        self.script.note("make the gateway at", Some(path));
+        self.script.call(Sysno::fchdir, &[Arg::Register(self.root)]);
+        super::capture::local_listener(self.script, relative(path), crate::live::GATEWAY);
     }
 
     fn finish(mut self) {

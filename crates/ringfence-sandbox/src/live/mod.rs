@@ -29,6 +29,9 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Message from the child: the listener of the gateway for snapshots.
+pub(crate) const GATEWAY: u8 = b'G';
+
 /// A command that executes in a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Executed {
@@ -67,6 +70,10 @@ pub trait Keeper: fmt::Debug {
     fn gone(&self, pid: i32, end: Option<End>, duration: Duration);
     /// A command of `exec` has ended.
     fn finished(&self, number: u32, end: End);
+    /// Somebody inside knocks at the gateway; serves it from now on, on a thread.
+    fn serve(&self, listener: OwnedFd);
+    /// Nothing lives inside any more: what the gateway does is finished, and it does no more.
+    fn close(&self);
     /// The session's command has ended, and all else inside with it.
     fn ended(&self, outcome: &Outcome);
 }

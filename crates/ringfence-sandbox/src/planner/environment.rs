@@ -28,6 +28,11 @@ pub(super) fn steps(policy: &Policy, facts: &Facts, tier: Tier) -> Vec<Environme
             Some(Hidden::Pattern(_, rule)) => {
                 steps.push(EnvironmentStep::Hide { name: name.clone(), rule: rule.clone() });
             }
+            // Another sandbox's, around this one.
+            None if name == super::gateway::VARIABLE => {
+                let rule = built_in("is the gateway of another sandbox");
+                steps.push(EnvironmentStep::Hide { name: name.clone(), rule });
+            }
             None if environment.clean || environment.pass.contains_key(name) => {
                 let rule = environment.passed(name).cloned();
                 let rule = rule.unwrap_or_else(|| built_in("kept by --clean-env"));
@@ -51,6 +56,13 @@ pub(super) fn steps(policy: &Policy, facts: &Facts, tier: Tier) -> Vec<Environme
     set("RINGFENCE", "1", built_in("tells programs where they are"));
     if policy.network.mode == NetworkMode::None {
         set("RINGFENCE_NETWORK", "none", built_in("tells programs where they are"));
+    }
+    if let Some(socket) = super::gateway::socket(policy).filter(|_| tier == Tier::Namespace) {
+        set(
+            super::gateway::VARIABLE,
+            &socket.to_string_lossy(),
+            built_in("where snapshots are made"),
+        );
     }
     for (name, (value, rule)) in &environment.set {
         set(name, value, rule.clone());

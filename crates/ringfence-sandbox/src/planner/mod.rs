@@ -6,6 +6,7 @@
 pub mod calls;
 mod environment;
 mod files;
+mod gateway;
 mod grants;
 mod guards;
 mod libraries;
@@ -179,6 +180,7 @@ fn plan_tier(
         let remedy = "use --tier namespace, or leave --overlay away".to_owned();
         return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
     }
+    gateway::check(&planning, tier)?;
     let mut grants = grants::Grants::of(&planning);
     libraries::narrow(&mut grants, &planning)?;
     let mut guards = guards::guards(&mut planning, &grants, tier)?;
@@ -192,6 +194,7 @@ fn plan_tier(
         Tier::Namespace => Vec::new(),
         Tier::Process => view::home_links(&planning, &grants),
     };
+    let gateway = gateway::of(&planning, &grants, &guards);
     let overlay = policy.overlay.map(|end| guards.apart(end));
     let landlock = files::domain(&mut planning, &grants, tier)?;
     let limits = limits::steps(&mut planning, tier)?;
@@ -216,6 +219,7 @@ fn plan_tier(
         guards: guards.steps,
         guarded_trees: guards.trees,
         overlay,
+        gateway,
         network: policy.network.mode,
         publish: policy.network.publish.clone(),
         capture: if tier == Tier::Namespace { ringfence_net::Capture::of(policy) } else { None },

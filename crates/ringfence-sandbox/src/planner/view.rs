@@ -50,6 +50,7 @@ pub(super) fn steps(planning: &Planning<'_>, grants: &Grants, guards: &Guards) -
     view.held(guards);
     view.masks();
     view.steps.extend(super::trust::mounts(planning.policy, grants, planning.paths));
+    view.steps.extend(super::gateway::mount(planning.policy));
     // Parents before children; at one path, what is put there before what holds it.
     view.steps.sort_by_cached_key(|step| (sort_key(&step.path), order(&step.op)));
     view.steps.dedup_by(|b, a| a.path == b.path && order(&a.op) == order(&b.op));
@@ -67,7 +68,7 @@ fn order(op: &MountOp) -> u8 {
     match op {
         MountOp::Pin | MountOp::Protect => 1,
         MountOp::Mask { .. } => 2,
-        MountOp::Data { .. } => 3,
+        MountOp::Data { .. } | MountOp::Gateway => 3,
         _ => 0,
     }
 }

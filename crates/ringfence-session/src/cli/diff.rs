@@ -9,7 +9,7 @@ use similar::TextDiff;
 const LIMIT: u64 = 4 << 20;
 
 /// The differences of one path, ready to print.
-pub(super) fn of(store: &Store, change: &Change, to: Option<&Snapshot>) -> Result<String> {
+pub(crate) fn of(store: &Store, change: &Change, to: Option<&Snapshot>) -> Result<String> {
     let path = text::path(&change.path);
     let (old, new) = (&change.old, &change.new);
     let bytes =

@@ -2,14 +2,15 @@
 //! one sentence for the user.
 
 mod arguments;
-mod diff;
+pub(crate) mod diff;
+mod inside;
 mod kill;
 mod logs;
 mod overlay;
 mod report;
 mod sessions;
 mod snapshot;
-mod text;
+pub(crate) mod text;
 
 pub use kill::kill;
 pub use logs::logs;

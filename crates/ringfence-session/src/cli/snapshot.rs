@@ -54,6 +54,9 @@ pub fn snapshot(args: Vec<OsString>) -> Result<u8, String> {
     if !VERBS.contains(&verb.as_str()) {
         return Err(format!("ringfence snapshot {verb}: there are {}", VERBS.join(", ")));
     }
+    if crate::gateway::client::socket().is_some() {
+        return super::inside::run(&verb, &given, &paths);
+    }
     let workspace = match given.value("workspace") {
         Some(workspace) => PathBuf::from(workspace),
         None => std::env::current_dir().map_err(|e| format!("the current directory: {e}"))?,

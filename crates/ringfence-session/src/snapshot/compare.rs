@@ -7,6 +7,7 @@ use super::entry::{Entry, Hash, Kind};
 use super::scan::Scan;
 use crate::error::Result;
 use std::cmp::Ordering;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// How a path differs.
@@ -55,19 +56,58 @@ pub struct Change {
 pub struct Select {
     /// These, and what is below them.
     pub only: Vec<PathBuf>,
-    /// But not these, nor what is below them.
+    /// But not these, nor what is below them. `*` and `?` match within a component, `**` at the
+    /// beginning is any directory.
     pub except: Vec<PathBuf>,
 }
 
 impl Select {
-    pub(super) fn takes(&self, path: &Path) -> bool {
-        let below = |list: &[PathBuf]| list.iter().any(|top| path.starts_with(top));
-        (self.only.is_empty() || below(&self.only)) && !below(&self.except)
+    pub(crate) fn takes(&self, path: &Path) -> bool {
+        let taken = self.only.is_empty() || self.only.iter().any(|top| path.starts_with(top));
+        taken && !self.except.iter().any(|except| excepted(except, path))
     }
 
     fn leads_to(&self, path: &Path) -> bool {
         self.takes(path) || self.only.iter().any(|top| top.starts_with(path))
     }
+}
+
+/// Whether a path is what an exception names, or below it.
+fn excepted(except: &Path, path: &Path) -> bool {
+    if path.starts_with(except) {
+        return true;
+    }
+    let anywhere = except.strip_prefix("**").ok();
+    let pattern: Vec<&[u8]> = anywhere.unwrap_or(except).iter().map(OsStrExt::as_bytes).collect();
+    let parts: Vec<&[u8]> = path.iter().map(OsStrExt::as_bytes).collect();
+    let last = if anywhere.is_some() { parts.len() } else { 1 };
+    (0..last).any(|start| {
+        let these = parts.get(start..start + pattern.len()).unwrap_or_default();
+        these.len() == pattern.len()
+            && these.iter().zip(&pattern).all(|(part, pattern)| matches(pattern, part))
+    })
+}
+
+/// Whether a name matches a pattern of `*` and `?`, in time linear in both but for their product.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n, mut star) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(&wanted) if wanted == b'?' || wanted == name[n] => (p, n) = (p + 1, n + 1),
+            _ => match star {
+                Some((at, from)) => {
+                    star = Some((at, from + 1));
+                    (p, n) = (at + 1, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
 /// A state: the workspace as seen, or a stored tree.
@@ -169,5 +209,41 @@ impl Walk<'_> {
             self.changes.push(Change { path: shown, what, old, new });
         }
         self.directory(&path, before, after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exceptions_are_paths_names_anywhere_and_patterns() {
+        let select = |except: &[&str]| Select {
+            only: Vec::new(),
+            except: except.iter().map(PathBuf::from).collect(),
+        };
+        let takes = |except: &str, path: &str| select(&[except]).takes(Path::new(path));
+        for (except, path) in [
+            (".env", ".env"),
+            (".git/hooks", ".git/hooks/pre-commit"),
+            ("**/.vscode", ".vscode"),
+            ("**/.vscode", "deep/er/.vscode/tasks.json"),
+            ("**/.git/hooks", "sub/.git/hooks/x"),
+            ("*.workspace", "a.workspace"),
+            ("**/*.workspace", "b/a.workspace/x"),
+            ("what[*]", "what[*]"),
+        ] {
+            assert!(!takes(except, path), "{except} {path}");
+        }
+        for (except, path) in [
+            (".env", ".envrc"),
+            (".env", "sub/.env"),
+            (".git/hooks", ".git/hook"),
+            (".git/hooks", ".git"),
+            ("**/.git/hooks", "hooks"),
+            ("*.workspace", "b/a.workspace"),
+        ] {
+            assert!(takes(except, path), "{except} {path}");
+        }
     }
 }

@@ -34,6 +34,7 @@ mod scan;
 pub use compare::{Change, Select, What};
 pub use entry::{Entry, Hash, Kind};
 pub use query::Version;
+pub(crate) use record::check_name;
 pub use record::{Ignored, Origin, Snapshot};
 pub use retain::Compacted;
 
@@ -56,13 +57,24 @@ pub struct Options {
     pub durable: bool,
     /// The store may take no more bytes than this.
     pub limit: Option<u64>,
+    /// The store may grow by no more bytes than this while it is open.
+    pub growth: Option<u64>,
     /// How many snapshots of each automatic kind are kept.
     pub automatic: usize,
+    /// The session on whose behalf things are reverted: what is kept before is its own.
+    pub session: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { directory: None, durable: false, limit: None, automatic: 10 }
+        Options {
+            directory: None,
+            durable: false,
+            limit: None,
+            growth: None,
+            automatic: 10,
+            session: None,
+        }
     }
 }
 
@@ -150,7 +162,8 @@ impl Store {
         let root = beneath::open_root(&workspace)
             .map_err(|error| SessionError::call("open", &workspace, error))?;
         let database = Database::open(&directory, options.durable)?;
-        database.limit(options.limit)?;
+        let grown = options.growth.map(|growth| database.bytes().saturating_add(growth));
+        database.limit(options.limit.into_iter().chain(grown).min())?;
         Ok(Store { workspace, root, database, options })
     }
 
@@ -178,7 +191,7 @@ impl Store {
     /// The name is taken or no name; the disk is full; see [`Store::open`].
     pub fn create(&mut self, new: &New) -> Result<Created> {
         if let Some(name) = &new.name {
-            record::check_name(name)?;
+            check_name(name)?;
         }
         let _lock = self.lock()?;
         self.clean()?;
@@ -250,7 +263,8 @@ impl Store {
             if changes.is_empty() {
                 return Ok((scan, changes, None));
             }
-            let new = New { origin: Origin::BeforeRevert, ignored: to.ignored, ..New::default() };
+            let (ignored, session) = (to.ignored, store.options.session.clone());
+            let new = New { origin: Origin::BeforeRevert, ignored, session, ..New::default() };
             let before = store.database.record(&new, &scan)?;
             let pending = Pending {
                 snapshot: to.id,

@@ -102,7 +102,7 @@ impl Snapshot {
 ///
 /// # Errors
 /// It is none.
-pub(super) fn check_name(name: &str) -> Result<()> {
+pub(crate) fn check_name(name: &str) -> Result<()> {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ');
     let good = (1..=64).contains(&name.chars().count())
         && name.chars().all(plain)

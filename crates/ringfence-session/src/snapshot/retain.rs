@@ -118,13 +118,17 @@ impl Database {
         self.run(self.connection.query_row(count, [], |row| row.get(0)))
     }
 
-    /// Deletes the oldest automatic snapshots beyond a number of each kind.
+    /// Deletes the oldest automatic snapshots beyond a number of each kind: what sessions reverted
+    /// by themselves pushes nothing out that was reverted from outside.
     pub(super) fn retain(&self, keep: usize) -> Result<()> {
         let pending = self.pending()?;
         let all = self.snapshots()?;
-        for origin in [Origin::Start, Origin::BeforeRevert] {
-            let of_kind: Vec<&Snapshot> =
-                all.iter().filter(|s| s.origin == origin && s.name.is_none()).collect();
+        let outside = |s: &Snapshot| s.origin == Origin::Start || s.session.is_none();
+        for (origin, from_outside) in
+            [(Origin::Start, true), (Origin::BeforeRevert, true), (Origin::BeforeRevert, false)]
+        {
+            let of_kind = all.iter().filter(|s| s.origin == origin && s.name.is_none());
+            let of_kind: Vec<&Snapshot> = of_kind.filter(|s| outside(s) == from_outside).collect();
             for old in &of_kind[..of_kind.len().saturating_sub(keep)] {
                 let needed = |p: &super::Pending| [p.snapshot, p.before].contains(&old.id);
                 if !pending.as_ref().is_some_and(needed) {

@@ -12,6 +12,7 @@ mod exit_codes;
 mod faults;
 mod files;
 mod filtered;
+mod gateway;
 mod hostile;
 mod information;
 mod inspection;

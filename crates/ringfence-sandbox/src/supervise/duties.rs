@@ -1,0 +1,29 @@
+//! What the supervising launcher was given to do.
+
+use crate::error::LaunchError;
+use crate::guard::Vigil;
+use crate::live::Keeper;
+use crate::metadata::Metadata;
+use crate::plan::Plan;
+use ringfence_net::publish::Handler;
+use ringfence_sys::Errno;
+
+/// What the launcher does for a running sandbox, beside watching it.
+pub(crate) struct Duties<'a> {
+    /// The command executes.
+    pub started: &'a dyn Fn(),
+    /// Watches for protected names while the command runs.
+    pub vigil: &'a dyn Fn() -> Option<Vigil<'a>>,
+    /// Puts protected paths right; a sentence for each.
+    pub enforce: &'a dyn Fn() -> Vec<String>,
+    /// Carries out supervised calls.
+    pub metadata: Metadata,
+    /// Puts sockets of the host in the place of published ones.
+    pub publish: Handler,
+    /// What a failed step of the child means.
+    pub explain: &'a dyn Fn(u8, u32, Errno) -> LaunchError,
+    /// Keeps the session's record.
+    pub keeper: Option<&'a dyn Keeper>,
+    /// What is carried out.
+    pub plan: &'a Plan,
+}
