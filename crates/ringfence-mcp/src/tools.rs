@@ -4,11 +4,11 @@ use crate::server::State;
 use crate::snapshots::{change, inside, row, select, texts};
 use crate::within::Ran;
 use ringfence_session::ledger::Event;
-use ringfence_session::snapshot::{Change, New, Origin, Select, Snapshot};
+use ringfence_session::snapshot::{New, Origin, Snapshot};
 use rmcp::model::{JsonObject, ToolAnnotations};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A structured result, or one sentence.
 pub(crate) type Answer = Result<Value, String>;
