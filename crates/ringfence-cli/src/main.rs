@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(Fault { message, code }) => {
-            eprintln!("ringfence: {message}");
+            eprintln!("ringfence: {}", ringfence_policy::shown::message(&message));
             ExitCode::from(code)
         }
     }

@@ -50,7 +50,7 @@ pub fn filter_later(parsed: &Parsed, command: Option<&OsStr>) -> Result<Filter, 
 }
 
 fn notice(sentence: &str) {
-    eprintln!("ringfence: {sentence}");
+    eprintln!("ringfence: {}", ringfence_policy::shown::message(sentence));
 }
 
 fn sink(monitor: bool) -> Arc<dyn Fn(&NetDecision) + Send + Sync> {

@@ -8,8 +8,8 @@ use ringfence_policy::{Context, Key, Policy, Request, Setting, resolve};
 use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::state;
 use std::ffi::OsStr;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The profile key that an option stands for.
@@ -124,11 +124,28 @@ pub fn prepare(policy: &Policy) -> Result<(), Fault> {
             None => state::make_directory(&made.path),
             Some(text) => make_file(&made.path, text),
         };
-        done.map_err(|error| {
-            Fault::usage(format!("cannot make {}: {error}", made.path.display()))
-        })?;
+        match done {
+            // What runs inside is the same user.
+            Err(error) if made.text.is_none() && nobody_can_make(&made.path, &error) => {}
+            done => done.map_err(|error| {
+                Fault::usage(format!("cannot make {}: {error}", made.path.display()))
+            })?,
+        }
     }
     Ok(())
+}
+
+/// Whether a directory could not be made because this user cannot make anything there, nor give
+/// himself the right to.
+fn nobody_can_make(path: &Path, error: &std::io::Error) -> bool {
+    let others = |there: &Path| {
+        there.metadata().is_ok_and(|data| data.uid() != ringfence_sys::identity::user())
+    };
+    match error.kind() {
+        ErrorKind::ReadOnlyFilesystem => true,
+        ErrorKind::PermissionDenied => path.ancestors().find(|at| at.exists()).is_some_and(others),
+        _ => false,
+    }
 }
 
 fn make_file(path: &Path, text: &str) -> std::io::Result<()> {
@@ -139,7 +156,7 @@ fn make_file(path: &Path, text: &str) -> std::io::Result<()> {
     match options.write(true).create_new(true).mode(0o600).open(path) {
         Ok(mut file) => file.write_all(text.as_bytes()),
         // Another run was first.
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }
 }

@@ -6,7 +6,7 @@ use crate::options::{POLICY, Parsed, parse};
 use crate::record::Record;
 use crate::status::Status;
 use crate::{help, request};
-use ringfence_policy::{NetworkMode, Policy, TierChoice};
+use ringfence_policy::{NetworkMode, Policy, TierChoice, shown};
 use ringfence_sandbox::dbus::Bus;
 use ringfence_sandbox::facts::{Availability, Facts, PathFacts};
 use ringfence_sandbox::inputs::Inputs;
@@ -233,7 +233,7 @@ fn announce(plan: &Plan) {
 
 fn finish(outcome: &Outcome, plan: &Plan, status: &Status, session: &str) -> u8 {
     for sentence in &outcome.restored {
-        eprintln!("ringfence: {sentence}");
+        eprintln!("ringfence: {}", shown::message(sentence));
     }
     if outcome.timed_out {
         let limit = launch::timeout(plan).unwrap_or_default();

@@ -147,6 +147,8 @@ fn runs(setting: &Setting) -> bool {
             name.ends_with("cmd") || name == "smtpserver" && value.starts_with(['/', '~'])
         }
         ("imap", "tunnel") | ("init", "templatedir") => true,
+        // Written into the list of what `git rebase` does, a line of which may be `exec …`.
+        ("rebase", "instructionformat") => true,
         ("remote", "uploadpack" | "receivepack" | "vcs" | "proxy") => true,
         ("remote", "url" | "pushurl" | "pushdefault") | ("branch", "remote" | "pushremote") => {
             helper(value)

@@ -2,7 +2,7 @@
 
 use crate::glob;
 use crate::policy::{Access, Guarded, PathRule, Policy, ProtectedName, Source};
-use crate::protect::{HOME, JUDGED, NAMES};
+use crate::protect::{GIT_INNARDS, HOME, JUDGED, NAMES};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn protect(policy: &mut Policy, path: PathBuf, guarded: Guarded, reason: &str) {
 }
 
 /// The source of what the built-in list protects.
-pub(crate) fn built_in() -> Source {
+pub fn built_in() -> Source {
     let text = "protected in writable trees".to_owned();
     Source { origin: "built in".to_owned(), key: String::new(), text }
 }
@@ -134,17 +134,24 @@ pub fn named<'n>(
 
 /// How many components a name takes at the start of these, if it matches them.
 fn matched(name: &str, parts: &[&OsStr]) -> Option<usize> {
-    let mut count = 0;
-    for component in name.split('/') {
-        let part = parts.get(count)?.as_bytes();
-        let same = match component.contains('*') {
-            true => glob::name(component.as_bytes(), part),
-            false => component.as_bytes() == part,
-        };
-        if !same {
+    let names: Vec<&str> = name.split('/').collect();
+    matched_from(&names, parts, 0)
+}
+
+fn matched_from(names: &[&str], parts: &[&OsStr], count: usize) -> Option<usize> {
+    let Some((first, rest)) = names.split_first() else { return Some(count) };
+    let part = parts.get(count)?;
+    if *first == "**" {
+        // One directory or several.
+        if GIT_INNARDS.iter().any(|innards| **part == **innards) {
             return None;
         }
-        count += 1;
+        return matched_from(rest, parts, count + 1)
+            .or_else(|| matched_from(names, parts, count + 1));
     }
-    Some(count)
+    let same = match first.contains('*') {
+        true => glob::name(first.as_bytes(), part.as_bytes()),
+        false => first.as_bytes() == part.as_bytes(),
+    };
+    if same { matched_from(rest, parts, count + 1) } else { None }
 }

@@ -167,6 +167,8 @@ fn new_ones(verdict: Verdict, guarded: Guarded) -> Verdict {
         Guarded::GitConfig => {
             verdict.effect("a new one survives the run when it makes git run nothing")
         }
+        Guarded::GitCommon => verdict
+            .effect("a new one survives the run when it leads to the repository that it is in"),
         Guarded::ExistingOnly => verdict.effect("a new one is the program's own"),
         Guarded::Settings => Verdict { allowed: true, remedy: None, ..verdict }
             .effect("keys that run or trust something keep the value they had before the run"),

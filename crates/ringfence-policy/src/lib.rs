@@ -43,6 +43,7 @@ mod rules;
 pub mod schema;
 pub mod secrets;
 pub mod settings;
+pub mod shown;
 pub mod size;
 pub mod suggest;
 mod workspace;

@@ -53,6 +53,9 @@ pub enum Guarded {
     GitHooks,
     /// A git configuration file: no key that runs a program may appear.
     GitConfig,
+    /// The file that leads a worktree's git directory to its repository (`commondir`): a new one
+    /// must lead to the repository that it is in.
+    GitCommon,
     /// An existing one is protected, a new one is the program's own business
     /// (`pyvenv.cfg` of a virtual environment made inside).
     ExistingOnly,

@@ -24,12 +24,13 @@
 //! ordinary directory) made inside. Set `safe.bareRepository = explicit` against it.
 
 use crate::policy::Guarded;
-use Guarded::{ExistingOnly, GitConfig, GitHooks, Plain};
+use Guarded::{ExistingOnly, GitCommon, GitConfig, GitHooks, Plain};
 
 /// One entry of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Relative path; `*` matches within a component.
+    /// Relative path; `*` matches within a component, `**` one directory or several, none of
+    /// them [`GIT_INNARDS`].
     pub name: &'static str,
     /// How a new one is judged.
     pub guarded: Guarded,
@@ -54,13 +55,17 @@ pub const NAMES: &[Entry] = &[
     deep(".git/config", GitConfig, "git runs programs its configuration names"),
     deep(".git/config.worktree", GitConfig, "git runs programs its configuration names"),
     deep(".git/commondir", Plain, "git would take configuration and hooks from where it says"),
-    deep(".git/modules/*/hooks", GitHooks, "git runs hooks in submodules"),
-    deep(".git/modules/*/config", GitConfig, "git runs programs its configuration names"),
-    deep(".git/modules/*/modules/*/hooks", GitHooks, "git runs hooks in submodules"),
-    deep(".git/modules/*/modules/*/config", GitConfig, "git runs programs its configuration names"),
+    deep(".git/modules/**/hooks", GitHooks, "git runs hooks in submodules"),
+    deep(".git/modules/**/config", GitConfig, "git runs programs its configuration names"),
+    deep(".git/modules/**/config.worktree", GitConfig, "git runs programs its configuration names"),
+    deep(
+        ".git/modules/**/commondir",
+        GitCommon,
+        "git would take configuration and hooks from where it says",
+    ),
     deep(
         ".git/worktrees/*/commondir",
-        ExistingOnly,
+        GitCommon,
         "git would take configuration and hooks from where it says",
     ),
     deep(
@@ -365,17 +370,36 @@ pub const JUDGED: &[(&str, Guarded, &str)] = &[
     (".codex/skills", Guarded::Skills, "Codex follows them, scripts included"),
 ];
 
+/// Directories of a repository in which no other repository is looked for.
+pub const GIT_INNARDS: &[&str] = &["objects", "refs", "logs", "hooks", "info", "lfs", "rr-cache"];
+
+/// Directories below `modules` further down than this are nobody's.
+pub const GIT_DEEPEST: usize = 8;
+
 /// Whether a `.git` that is a file (`gitdir: TARGET`) or a symbolic link to TARGET may appear in
 /// a writable tree: TARGET, as an absolute path, is a submodule's or a worktree's directory in a
-/// repository, where the list guards its configuration.
+/// repository, where the list guards its configuration. A submodule's name may have slashes.
 pub fn git_link_allowed(target: &std::path::Path) -> bool {
     let names: Vec<_> = target.components().map(|component| component.as_os_str()).collect();
     names.windows(2).enumerate().any(|(index, pair)| {
-        let rest = names.len() - index - 2;
-        let modules =
-            pair[1] == "modules" && (rest == 1 || rest == 3 && names[index + 3] == "modules");
-        pair[0] == ".git" && (modules || pair[1] == "worktrees" && rest == 1)
+        let rest = &names[index + 2..];
+        let innards = |name: &&std::ffi::OsStr| GIT_INNARDS.iter().any(|innards| *name == *innards);
+        let depth = (1..=GIT_DEEPEST).contains(&rest.len());
+        let modules = pair[1] == "modules" && depth && !rest.iter().any(innards);
+        pair[0] == ".git" && (modules || pair[1] == "worktrees" && rest.len() == 1)
     })
+}
+
+/// Whether a `commondir` file at an absolute path may appear with this content: it leads from
+/// `.git/worktrees/NAME` to `.git`, or so in a submodule's directory.
+pub fn git_common_allowed(path: &std::path::Path, content: &[u8]) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let content = content.strip_suffix(b"\n").unwrap_or(content);
+    let content = std::path::Path::new(std::ffi::OsStr::from_bytes(content));
+    let parent = path.parent();
+    let worktrees = parent.and_then(std::path::Path::parent);
+    let own = worktrees.filter(|at| at.ends_with("worktrees")).and_then(std::path::Path::parent);
+    parent.zip(own).is_some_and(|(parent, own)| crate::path::normal(&parent.join(content)) == own)
 }
 
 #[cfg(test)]
@@ -408,13 +432,42 @@ mod tests {
 
     #[test]
     fn a_git_file_leads_to_a_guarded_repository_only() {
-        for good in ["/w/.git/modules/sub", "/w/.git/worktrees/x", "/w/.git/modules/a/modules/b"] {
+        for good in [
+            "/w/.git/modules/sub",
+            "/w/.git/modules/libs/sub",
+            "/w/.git/worktrees/x",
+            "/w/.git/modules/a/modules/b",
+            "/w/.git/modules/a/worktrees/b",
+        ] {
             assert!(git_link_allowed(Path::new(good)), "{good}");
         }
-        for bad in
-            ["/w/evil", "/w/.git", "/w/.git/modules", "/w/.git/evil/x", "/w/.git/modules/a/b"]
-        {
+        for bad in [
+            "/w/evil",
+            "/w/.git",
+            "/w/.git/modules",
+            "/w/.git/evil/x",
+            "/w/.git/modules/a/objects/b",
+            "/w/.git/worktrees/x/y",
+        ] {
             assert!(!git_link_allowed(Path::new(bad)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_worktree_leads_to_the_repository_it_is_in() {
+        let at =
+            |path: &str, content: &str| git_common_allowed(Path::new(path), content.as_bytes());
+        assert!(at("/w/.git/worktrees/x/commondir", "../..\n"));
+        assert!(at("/w/.git/worktrees/x/commondir", "/w/.git"));
+        assert!(at("/w/.git/modules/a/worktrees/x/commondir", "../..\n"));
+        for (path, content) in [
+            ("/w/.git/worktrees/x/commondir", "../../../evil\n"),
+            ("/w/.git/worktrees/x/commondir", "../..\n\n"),
+            ("/w/.git/worktrees/x/commondir", ""),
+            ("/w/.git/modules/a/commondir", "../..\n"),
+            ("/w/.git/modules/a/commondir", "../../../evil"),
+        ] {
+            assert!(!at(path, content), "{path} {content}");
         }
     }
 }

@@ -109,9 +109,13 @@ impl Rules<'_, '_> {
             let directory = anchored.path.display();
             let option = entry.key.option();
             let text = entry.text.to_string_lossy();
+            let never = anchored.path.parent().is_none() && access == Access::Write;
             let own = self.within_own(&anchored.path).is_some();
-            let grant =
-                if own { String::new() } else { format!("; say {option} {text} to grant it") };
+            let grant = if own || never {
+                String::new()
+            } else {
+                format!("; say {option} {text} to grant it")
+            };
             policy.warnings.push(format!(
                 "{directory} is not granted as the workspace, because {reason}{grant}"
             ));
@@ -144,6 +148,12 @@ impl Rules<'_, '_> {
         };
         if access == Access::Write {
             self.not_own(entry, &real.path)?;
+            if real.path.parent().is_none() {
+                // Home, devices and /tmp are the sandbox's own in whatever view there is.
+                let reason = "the root of the file system is not granted for writing; name the \
+                              directories that are to be written";
+                return Err(PolicyError::value(&self.merged.source(entry), reason));
+            }
         }
         match (real.exists, anchored.optional) {
             (true, optional) => {

@@ -356,6 +356,9 @@ pub struct GuardedTree {
     pub absent: Vec<(Cow<'static, str>, Guarded)>,
     /// Names looked for at the end in the directories below its top.
     pub nested: Vec<(Cow<'static, str>, Guarded)>,
+    /// Paths in it that would be protected, and that rules grant for writing by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lifted: Vec<PathBuf>,
 }
 
 fn is_empty(path: &Path) -> bool {

@@ -2,6 +2,8 @@
 #include "attack.h"
 
 #include <dirent.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -259,6 +261,20 @@ ATTACK(fchmod)
     int fd = open(argv[1], O_RDONLY | O_CLOEXEC);
 
     attempt(fd < 0 ? -1 : fchmod(fd, mode), "fchmod %o %s", mode, argv[1]);
+}
+
+/* chattr(1): FS_NODUMP_FL, which harms nobody. */
+ATTACK(file_flags)
+{
+    int fd = open(operand(argc, argv, 1), O_RDONLY | O_CLOEXEC);
+    int flags = 0;
+
+    if (fd >= 0 && ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0) {
+        nothing("no-flags", "%s: %s", argv[1], strerror(errno));
+        return;
+    }
+    flags ^= FS_NODUMP_FL;
+    attempt(fd < 0 ? -1 : ioctl(fd, FS_IOC_SETFLAGS, &flags), "FS_IOC_SETFLAGS %s", argv[1]);
 }
 
 /* Gives a setuid file contents, by write or by a mapping. The kernel takes the bit away when one

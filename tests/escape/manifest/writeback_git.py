@@ -30,7 +30,7 @@ EXEC_KEYS = (
     "tar.x.command", "log.showSignature", "core.hooksPath", "core.attributesFile",
     "core.worktree", "include.path", "includeIf.gitdir:/.path", "init.templateDir",
     "commit.template", "protocol.ext.allow", "url.ext::sh.insteadOf", "pager.log", "guitool.x.cmd",
-    "imap.tunnel", "core.excludesFile", "gitcvs.dbDriver",
+    "imap.tunnel", "core.excludesFile", "gitcvs.dbDriver", "rebase.instructionFormat",
 )
 SET_KEYS = "; ".join(f"git -C {{where}} config {key} {{marker_command}}" for key in EXEC_KEYS)
 VENDOR = (plant.repository("{ws}/vendor/lib"), plant.aged)

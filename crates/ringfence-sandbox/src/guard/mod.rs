@@ -5,6 +5,8 @@
 //! quarantine and what was there before is put back. Everything on the way is opened without
 //! following links: the tree was in the hands of the sandboxed program a moment ago.
 
+mod locked;
+mod past;
 mod quarantine;
 mod saved;
 mod sweep;
@@ -12,13 +14,15 @@ mod vigil;
 
 use crate::error::LaunchError;
 use crate::plan::{Found, GuardStep, GuardedTree, Plan};
+use past::Past;
 use quarantine::Quarantine;
-use ringfence_policy::Guarded;
 use ringfence_policy::gitconfig::executes_in;
+use ringfence_policy::protect::git_common_allowed;
 use ringfence_policy::settings::{self, Judged};
+use ringfence_policy::{Guarded, shown};
 use ringfence_sys as sys;
 pub(crate) use saved::Saved;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
@@ -80,7 +84,7 @@ impl Guarding {
                     LaunchError::Setup(format!(
                         "cannot keep {} to put it back after the run: {why}; use the namespace \
                          tier, or --allow-degraded protect",
-                        step.path.display()
+                        shown::path(&step.path)
                     ))
                 })?,
             };
@@ -170,6 +174,9 @@ impl Guarding {
         let mut work = self.work(self.quarantine(session));
         self.pass(&mut work);
         self.taken.set(work.quarantine.taken());
+        if session.is_some() {
+            past::note(&self.trees, self.since);
+        }
         work.said
     }
 
@@ -178,7 +185,8 @@ impl Guarding {
     }
 
     fn work(&self, quarantine: Quarantine) -> Work<'_> {
-        Work { guarding: self, quarantine, said: Vec::new() }
+        let past = OnceCell::new();
+        Work { guarding: self, quarantine, past, unlocked: Vec::new(), said: Vec::new() }
     }
 
     fn pass(&self, work: &mut Work<'_>) {
@@ -195,6 +203,7 @@ impl Guarding {
             }
             sweep::sweep(work, tree);
         }
+        locked::lock_again(work);
     }
 }
 
@@ -202,6 +211,10 @@ impl Guarding {
 struct Work<'a> {
     guarding: &'a Guarding,
     quarantine: Quarantine,
+    /// Earlier runs, read when something is as old.
+    past: OnceCell<Past>,
+    /// Directories that were made enterable for a look, and their modes.
+    unlocked: Vec<(PathBuf, u32)>,
     said: Vec<String>,
 }
 
@@ -221,6 +234,13 @@ impl Directory {
 }
 
 impl Work<'_> {
+    /// Whether something was created or changed in this run, or in an earlier one that could write
+    /// there: what an earlier one left under a harmless name may have been moved here since.
+    fn suspect(&self, path: &Path, data: &fs::Metadata) -> bool {
+        let changed = changed(data);
+        changed >= self.guarding.since || self.past.get_or_init(past::read).holds(path, changed)
+    }
+
     fn step(&mut self, step: &GuardStep, saved: &Saved) {
         let (Some(parent), Some(name)) = (step.path.parent(), step.path.file_name()) else {
             return;
@@ -262,12 +282,12 @@ impl Work<'_> {
                 Ok(()) if now == Saved::Nothing => {
                     self.said.push(format!(
                         "{} was removed inside and is protected: restored",
-                        step.path.display()
+                        shown::path(&step.path)
                     ));
                 }
-                Ok(()) => self.said.push(format!("{} was restored", step.path.display())),
+                Ok(()) => self.said.push(format!("{} was restored", shown::path(&step.path))),
                 Err(error) => {
-                    self.said.push(format!("cannot restore {}: {error}", step.path.display()))
+                    self.said.push(format!("cannot restore {}: {error}", shown::path(&step.path)))
                 }
             }
         }
@@ -305,12 +325,12 @@ impl Work<'_> {
             let _ = fs::remove_file(&beside);
             return false;
         }
-        let mut shown: Vec<&str> = kept.iter().take(4).map(String::as_str).collect();
-        if kept.len() > shown.len() {
-            shown.push("…");
+        let mut keys: Vec<&str> = kept.iter().take(4).map(String::as_str).collect();
+        if kept.len() > keys.len() {
+            keys.push("…");
         }
-        let (path, shown) = (step.path.display(), shown.join(", "));
-        self.said.push(format!("{path} was changed inside where it runs or trusts something, and has there what it had: {shown}"));
+        let (path, keys) = (shown::path(&step.path), keys.join(", "));
+        self.said.push(format!("{path} was changed inside where it runs or trusts something, and has there what it had: {keys}"));
         true
     }
 
@@ -368,7 +388,7 @@ impl Work<'_> {
         let path = tree.join(".git");
         if let Ok(data) = path.symlink_metadata()
             && !data.is_dir()
-            && changed(&data) >= self.guarding.since
+            && self.suspect(&path, &data)
         {
             self.git_link(&path, &path);
         }
@@ -405,7 +425,7 @@ impl Work<'_> {
         for ancestor in ancestors {
             let Ok(data) = ancestor.symlink_metadata() else { return };
             if data.is_symlink() {
-                if changed(&data) >= self.guarding.since {
+                if self.suspect(ancestor, &data) {
                     self.take_away(ancestor, ancestor, "created");
                 }
                 return;
@@ -414,11 +434,14 @@ impl Work<'_> {
     }
 
     /// Moves something away and says so. `at` is how it is reached, `shown` its name.
-    fn take_away(&mut self, at: &Path, shown: &Path, what: &str) {
-        let shown = shown.display();
+    fn take_away(&mut self, at: &Path, path: &Path, what: &str) {
+        let shown = shown::path(path);
         self.said.push(match self.quarantine.take(at) {
             Ok(Some(kept)) => {
-                format!("{shown} was {what} inside and is protected: moved to {}", kept.display())
+                format!(
+                    "{shown} was {what} inside and is protected: moved to {}",
+                    shown::path(&kept)
+                )
             }
             Ok(None) => format!("{shown} was {what} inside and is protected: removed"),
             Err(error) => format!(
@@ -445,6 +468,9 @@ fn harmless(guarded: Guarded, path: &Path, now: &Saved, before: &Saved) -> bool 
             let tree = path.ancestors().find(|at| at.ends_with(".git")).and_then(Path::parent);
             std::str::from_utf8(bytes)
                 .is_ok_and(|text| executes_in(text, directory, tree.unwrap_or(directory)).is_none())
+        }
+        (Guarded::GitCommon, Saved::File { bytes, .. }, Saved::Nothing) => {
+            git_common_allowed(path, bytes)
         }
         (Guarded::GitHooks, Saved::Directory(entries), Saved::Nothing) => {
             entries.keys().all(|name| name.as_bytes().ends_with(b".sample"))

@@ -2,19 +2,23 @@
 //!
 //! The top is guarded name by name; repositories and settings further down cannot be known
 //! without walking the tree, which a start must not do. After the run the directories are
-//! walked, nearest first, within a budget that grows with the run's length, so that the walk
-//! stays a small part of it. What was created or changed since the start and is executed or
-//! trusted by host programs is moved away.
+//! walked, nearest first. What the run itself made or changed is all looked into: to make it took
+//! longer. For the rest there is a budget that grows with the run's length, so that the walk
+//! stays a small part of it. What was created or changed inside and is executed or trusted by
+//! host programs is moved away.
 
-use super::{Directory, Work, changed, expand, harmless};
+use super::{Directory, Work, changed, expand, harmless, locked};
 use crate::guard::saved::Saved;
 use crate::plan::GuardedTree;
 use crate::planner::glob;
 use ringfence_policy::Guarded;
+use ringfence_policy::protect::{GIT_DEEPEST, GIT_INNARDS};
+use ringfence_sys::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Entries looked at in any case, and for each millisecond of the run.
@@ -41,106 +45,186 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
     let elapsed = work.guarding.started.elapsed().as_millis();
     let milliseconds = usize::try_from(elapsed).unwrap_or(usize::MAX);
     let mut budget = milliseconds.saturating_mul(ENTRIES_PER_MILLISECOND).saturating_add(ENTRIES);
-    let mut queue = VecDeque::from([tree.tree.clone()]);
-    while let Some(path) = queue.pop_front() {
-        let Some(left) = budget.checked_sub(DIRECTORY) else { return };
-        budget = left;
-        let Ok(directory) = Directory::open(&path) else { continue };
+    // Whether the directory that a directory is in was changed by the run.
+    let mut queue = VecDeque::from([(tree.tree.clone(), true)]);
+    while let Some((path, by_run)) = queue.pop_front() {
+        if !by_run {
+            let Some(left) = budget.checked_sub(DIRECTORY) else { continue };
+            budget = left;
+        }
+        let Some((directory, data)) = open(work, &path) else { continue };
+        let by_run = changed(&data) >= work.guarding.since;
         // In small pieces: libc would read a thousand names of which a few are looked at.
         let Ok(entries) = ringfence_sys::directory::Names::of(&directory.at("")) else { continue };
         let top = path == tree.tree;
         let mut bare = 0;
         for (name, kind) in entries {
-            // One directory may be larger than all that is left.
-            let Some(left) = budget.checked_sub(1) else { return };
-            budget = left;
+            if !by_run {
+                // One directory may be larger than all that is left.
+                let Some(left) = budget.checked_sub(1) else { break };
+                budget = left;
+            }
             bare += usize::from(PARTS_OF_A_REPOSITORY.iter().any(|part| name == *part));
             let wild: Vec<_> = wild.iter().filter(|(pattern, _)| matches(pattern, &name)).collect();
-            // Those that were there at the start have been judged by themselves.
-            let judged = |name: &OsStr| {
-                let path = path.join(name);
-                work.guarding.steps.iter().any(|(step, _)| step.path == path)
-            };
-            if !wild.is_empty() && judged(&name) {
-                continue;
-            }
             for (_, guarded) in wild {
-                look(work, &path, Path::new(&name), *guarded);
+                look(work, tree, &path, Path::new(&name), *guarded);
             }
             if let Some(candidates) = names.get(name.as_os_str()) {
-                if !top {
-                    below(work, &directory, &path, &name, candidates);
-                }
+                below(work, tree, &directory, &path, &name, candidates, top);
             } else if kind.is_directory(|| path.join(&name)) {
-                queue.push_back(path.join(name));
+                queue.push_back((path.join(name), by_run));
             }
         }
         if bare == PARTS_OF_A_REPOSITORY.len() {
             // A bare repository: git takes hooks and configuration from the directory itself.
-            look(work, &path, Path::new("hooks"), Guarded::GitHooks);
-            look(work, &path, Path::new("config"), Guarded::GitConfig);
+            let git = names.get(OsStr::new(".git")).map(Vec::as_slice).unwrap_or_default();
+            repository(work, tree, &path, git);
         }
     }
+}
+
+/// A directory, reached without links, and what it is; one that the run locked is opened all the
+/// same.
+fn open(work: &mut Work<'_>, path: &Path) -> Option<(Directory, fs::Metadata)> {
+    let directory = Directory::open(path).or_else(|errno| {
+        if errno == Errno::EACCES {
+            locked::unlock(work, path);
+        }
+        Directory::open(path)
+    });
+    let directory = directory.ok()?;
+    let data = directory.at("").symlink_metadata().ok()?;
+    if data.mode() & 0o100 == 0 {
+        locked::unlock(work, path);
+    }
+    Some((directory, data))
 }
 
 fn matches(pattern: &OsStr, name: &OsStr) -> bool {
     pattern.to_str().zip(name.to_str()).is_some_and(|(pattern, name)| glob(pattern, name))
 }
 
-/// A directory holds the first component of protected names.
+/// A directory holds the first component of protected names. At the top of a tree only those with a
+/// pattern are looked for: the others have been judged by themselves.
 fn below(
     work: &mut Work<'_>,
+    tree: &GuardedTree,
     directory: &Directory,
     path: &Path,
     first: &OsStr,
     candidates: &[(&Path, Guarded)],
+    top: bool,
 ) {
-    let at = directory.at(first);
+    let (at, shown) = (directory.at(first), path.join(first));
     let Ok(data) = at.symlink_metadata() else { return };
+    if tree.lifted.contains(&shown) {
+        return;
+    }
     if first == ".git" && !data.is_dir() {
-        if changed(&data) >= work.guarding.since {
-            work.git_link(&at, &path.join(first));
+        if !top && work.suspect(&shown, &data) {
+            work.git_link(&at, &shown);
         }
         return;
     }
     if data.is_symlink() {
         // What it leads to is looked at where it really is; the link itself is what a host
         // program would follow.
-        if changed(&data) >= work.guarding.since {
-            work.take_away(&at, &path.join(first), "created or changed");
+        if !top && work.suspect(&shown, &data) {
+            work.take_away(&at, &shown, "created or changed");
         }
         return;
     }
+    if data.is_dir() {
+        locked::unlock(work, &shown);
+    }
+    if first == ".git" {
+        links_in(work, &shown);
+    }
     for (relative, guarded) in candidates {
-        for found in expand(path, &relative.to_string_lossy()) {
+        let pattern = relative.to_string_lossy();
+        if top && !pattern.contains('*') {
+            continue;
+        }
+        for found in expand(path, &pattern) {
             if let Ok(relative) = found.strip_prefix(path) {
-                look(work, path, relative, *guarded);
+                look(work, tree, path, relative, *guarded);
             }
         }
     }
 }
 
+/// A repository in a directory that is not called `.git`: what is protected in one that is.
+fn repository(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Path, Guarded)]) {
+    links_in(work, path);
+    for (name, guarded) in git {
+        let Ok(name) = name.strip_prefix(".git") else { continue };
+        for found in expand(path, &name.to_string_lossy()) {
+            if let Ok(relative) = found.strip_prefix(path) {
+                look(work, tree, path, relative, *guarded);
+            }
+        }
+    }
+}
+
+/// Below a repository's worktrees and modules.
+fn links_in(work: &mut Work<'_>, repository: &Path) {
+    for (inner, depth) in [("worktrees", 1), ("modules", GIT_DEEPEST)] {
+        repositories(work, &repository.join(inner), depth);
+    }
+}
+
+/// Below `.git/modules` and `.git/worktrees`: what the run locked is opened for a look, and links
+/// that it made, which no git makes there, are taken away.
+fn repositories(work: &mut Work<'_>, path: &Path, depth: usize) {
+    let Ok(data) = path.symlink_metadata() else { return };
+    if data.is_symlink() && work.suspect(path, &data) {
+        work.take_away(path, path, "created or changed");
+    }
+    if !data.is_dir() {
+        return;
+    }
+    locked::unlock(work, path);
+    let Some(deeper) = depth.checked_sub(1) else { return };
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        let directory = entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
+        if directory && !GIT_INNARDS.iter().any(|innards| entry.file_name() == *innards) {
+            repositories(work, &path.join(entry.file_name()), deeper);
+        }
+    }
+}
+
 /// Judges one protected name below a directory.
-fn look(work: &mut Work<'_>, path: &Path, relative: &Path, guarded: Guarded) {
+fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, guarded: Guarded) {
     let shown = path.join(relative);
-    let Some((inner, name)) = open_parent(path, relative) else { return };
+    // What was there at the top when the run began has been judged by itself, and what is granted
+    // by name may be what it likes.
+    let judged = work.guarding.steps.iter().any(|(step, _)| step.path == shown);
+    if judged || tree.lifted.iter().any(|lifted| shown.starts_with(lifted)) {
+        return;
+    }
+    let Some((inner, name)) = open_parent(path, relative) else {
+        return link_on_the_way(work, path, relative);
+    };
     let at = inner.at(name);
     let Ok(data) = at.symlink_metadata() else { return };
-    let recent = |data: &fs::Metadata| changed(data) >= work.guarding.since;
     match guarded {
         Guarded::GitHooks if data.is_dir() => {
+            locked::unlock(work, &shown);
             let Ok(hooks) = fs::read_dir(&at) else { return };
-            let changed_ones: Vec<_> = hooks
+            let suspects: Vec<_> = hooks
                 .flatten()
-                .filter(|hook| !hook.file_name().as_bytes().ends_with(b".sample"))
-                .filter(|hook| hook.path().symlink_metadata().is_ok_and(|data| recent(&data)))
                 .map(|hook| hook.file_name())
+                .filter(|hook| !hook.as_bytes().ends_with(b".sample"))
+                .filter(|hook| {
+                    let data = at.join(hook).symlink_metadata();
+                    data.is_ok_and(|data| work.suspect(&shown.join(hook), &data))
+                })
                 .collect();
-            for hook in changed_ones {
+            for hook in suspects {
                 work.take_away(&at.join(&hook), &shown.join(&hook), "created or changed");
             }
         }
-        _ if !recent_within(&at, &data, work.guarding.since) => {}
+        _ if !suspect_within(work, &at, &shown, &data) => {}
         _ => {
             let now = Saved::of(&at).unwrap_or(Saved::Unknown);
             if !harmless(guarded, &shown, &now, &Saved::Nothing) {
@@ -150,17 +234,31 @@ fn look(work: &mut Work<'_>, path: &Path, relative: &Path, guarded: Guarded) {
     }
 }
 
-/// Whether a path, or for a directory anything directly in it, changed since then.
-fn recent_within(at: &Path, data: &fs::Metadata, since: i128) -> bool {
-    if changed(data) >= since {
+/// A link between a directory and a protected name below it, which a host program would follow.
+fn link_on_the_way(work: &mut Work<'_>, path: &Path, relative: &Path) {
+    let mut shown = path.to_owned();
+    for component in relative {
+        shown.push(component);
+        let Ok(data) = shown.symlink_metadata() else { return };
+        if data.is_symlink() {
+            if work.suspect(&shown, &data) {
+                work.take_away(&shown, &shown, "created or changed");
+            }
+            return;
+        }
+    }
+}
+
+/// Whether a path, or for a directory anything directly in it, was changed inside.
+fn suspect_within(work: &mut Work<'_>, at: &Path, shown: &Path, data: &fs::Metadata) -> bool {
+    if work.suspect(shown, data) {
         return true;
     }
     let entries = data.is_dir().then(|| fs::read_dir(at).ok()).flatten();
-    entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .any(|entry| entry.path().symlink_metadata().is_ok_and(|data| changed(&data) >= since))
+    entries.into_iter().flatten().flatten().any(|entry| {
+        let data = entry.path().symlink_metadata();
+        data.is_ok_and(|data| work.suspect(&shown.join(entry.file_name()), &data))
+    })
 }
 
 /// The directory that holds the last component, reached without links.

@@ -12,7 +12,7 @@
 use super::{Directory, Guarding};
 use crate::plan::Found;
 use crate::planner::glob;
-use ringfence_policy::Guarded;
+use ringfence_policy::{Guarded, shown};
 use ringfence_sys as sys;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -209,7 +209,7 @@ impl Vigil<'_> {
         let mut quarantine = self.guarding.quarantine(Some(&self.session));
         let Ok(kept) = quarantine.move_away(&at) else { return };
         self.guarding.taken.set(quarantine.taken());
-        let (shown, kept) = (path.display(), kept.display());
+        let (shown, kept) = (shown::path(path), shown::path(&kept));
         self.said.push(format!(
             "{shown} was created inside and is protected: moved to {kept} while the command ran"
         ));

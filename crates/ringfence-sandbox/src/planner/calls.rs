@@ -191,6 +191,22 @@ const METADATA: [&str; 21] = [
     "file_setattr",
 ];
 
+/// Requests that change a file's attributes by a descriptor that is open for reading (`ioctl_fs(2)`
+/// pages; `linux/fs.h`, `linux/fsverity.h`, `linux/fscrypt.h`): `FS_IOC_SETFLAGS` and
+/// `FS_IOC_SETVERSION` in both sizes, `FS_IOC_FSSETXATTR`, `FS_IOC_ENABLE_VERITY`,
+/// `FS_IOC_SET_ENCRYPTION_POLICY`, `EXT4_IOC_SETVERSION`, `BTRFS_IOC_SUBVOL_SETFLAGS`.
+const SET_FILE_ATTRIBUTES: [u32; 9] = [
+    0x4008_6602,
+    0x4004_6602,
+    0x4008_7602,
+    0x4004_7602,
+    0x401C_5820,
+    0x4080_6685,
+    0x800C_6613,
+    0x4008_6604,
+    0x4008_941A,
+];
+
 /// The rules, in order: the first that holds decides.
 pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -> Vec<CallRule> {
     let mut rules = Vec::with_capacity(128);
@@ -235,6 +251,10 @@ pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -
         let verdict = if notify { Verdict::Supervise } else { Verdict::Refuse };
         for call in METADATA {
             add(call, verdict, &[], "changes modes, owners, times or attributes of any file");
+        }
+        for request in SET_FILE_ATTRIBUTES {
+            let test = [(1, Test::Equals(request))];
+            add("ioctl", Verdict::Refuse, &test, "changes attributes of files that can be read");
         }
     }
     add("prctl", Verdict::Refuse, &[(0, Test::Equals(PR_SET_MM))], "rewrites what /proc tells");

@@ -2,6 +2,7 @@
 
 use super::Planning;
 use crate::facts::{Kind, PathFacts};
+use ringfence_policy::protect::{GIT_DEEPEST, GIT_INNARDS};
 use ringfence_policy::{Access, Source};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -102,6 +103,8 @@ impl Grants {
         for rule in planning.policy.paths.iter().filter(|rule| rule.access == Access::Deny) {
             let matches = match &rule.pattern {
                 None => vec![rule.path.clone()],
+                // Refused where the guards are planned.
+                Some(pattern) if pattern.split('/').any(|part| part == "**") => Vec::new(),
                 Some(pattern) => expand(planning.paths, &rule.path, pattern),
             };
             for path in matches {
@@ -172,15 +175,14 @@ impl Grants {
     }
 }
 
-/// The existing paths that a pattern of single components names below an anchor. Each `*`
-/// costs one directory listing; `**` names nothing here (it is refused elsewhere).
+/// The existing paths that a pattern names below an anchor. Each `*` costs one directory listing,
+/// and `**`, which only the built-in names have, one for each directory that may be a repository's.
 pub(crate) fn expand(paths: &dyn PathFacts, anchor: &Path, pattern: &str) -> Vec<PathBuf> {
     let mut found = vec![anchor.to_owned()];
     for component in pattern.split('/') {
-        if component == "**" {
-            return Vec::new();
-        }
-        found = if component.contains(['*', '?']) {
+        found = if component == "**" {
+            found.iter().flat_map(|directory| repositories(paths, directory, 1)).collect()
+        } else if component.contains(['*', '?']) {
             let matching = |directory: &PathBuf| {
                 let names = paths.list(directory);
                 let directory = directory.clone();
@@ -196,6 +198,21 @@ pub(crate) fn expand(paths: &dyn PathFacts, anchor: &Path, pattern: &str) -> Vec
     }
     found.retain(|path| paths.kind(path) != Kind::Absent);
     found
+}
+
+/// Directories below one that may be repositories', which `**` in the built-in names stands for.
+fn repositories(paths: &dyn PathFacts, directory: &Path, depth: usize) -> Vec<PathBuf> {
+    let innards = |name: &std::ffi::OsString| GIT_INNARDS.iter().any(|innards| name == innards);
+    let names = paths.list(directory).into_iter().filter(|name| !innards(name));
+    let below = names.map(|name| directory.join(name));
+    let mut all = Vec::new();
+    for path in below.filter(|path| paths.kind(path) == Kind::Directory) {
+        if depth < GIT_DEEPEST {
+            all.extend(repositories(paths, &path, depth + 1));
+        }
+        all.push(path);
+    }
+    all
 }
 
 /// Whether a name matches a pattern of `*` and `?`.

@@ -10,6 +10,7 @@ use super::{PlanError, Planning};
 use crate::facts::{Kind, PathFacts};
 use crate::plan::{Apart, Found, GuardStep, GuardedTree, Tier};
 use ringfence_policy::gitconfig::parse;
+use ringfence_policy::guard::built_in;
 use ringfence_policy::path::normal;
 use ringfence_policy::{Access, Guarded, Source};
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,7 +108,8 @@ impl Wanted<'_, '_> {
             match (rule.access, &rule.pattern) {
                 (Access::Protect, None) => self.add(rule.path.clone(), rule.guarded, &rule.source),
                 (Access::Protect, Some(pattern)) | (Access::Deny, Some(pattern))
-                    if pattern.split('/').any(|component| component == "**") =>
+                    if rule.source != built_in()
+                        && pattern.split('/').any(|component| component == "**") =>
                 {
                     let why = "`**` between components would need a walk through the tree at each \
                                start; name the directories";
@@ -179,7 +181,9 @@ impl Wanted<'_, '_> {
             judged_later && (name.nested || name.name.starts_with('*'))
         });
         let nested = nested.map(|name| (name.name.clone(), name.guarded)).collect();
-        GuardedTree { tree, absent, nested }
+        let lifted = policy.unprotected.iter().filter(|path| path.starts_with(&tree));
+        let lifted = lifted.cloned().collect();
+        GuardedTree { tree, absent, nested, lifted }
     }
 
     /// Files in the tree that the repository's configuration names: further configuration, hooks,

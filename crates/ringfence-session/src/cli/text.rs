@@ -1,8 +1,6 @@
 //! How things are written for people.
 
-use std::fmt::Write as _;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Writes to standard output; a reader that went away is no error.
@@ -40,29 +38,12 @@ pub(super) fn count(number: u64, what: &str) -> String {
 
 /// A path on one line, with nothing in it that a terminal would obey.
 pub(super) fn path(path: &Path) -> String {
-    safe(path.as_os_str().as_bytes())
+    ringfence_policy::shown::path(path)
 }
 
 /// Text from inside a sandbox: control characters and bytes that are no text are escaped.
 pub(super) fn safe(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            // Marks of direction can make one name look like another.
-            let odd = c.is_control()
-                || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-            if odd || c == '\\' {
-                out.extend(c.escape_default());
-            } else {
-                out.push(c);
-            }
-        }
-        for byte in chunk.invalid() {
-            // Writing to a String cannot fail.
-            let _ = write!(out, "\\x{byte:02x}");
-        }
-    }
-    out
+    ringfence_policy::shown::bytes(bytes)
 }
 
 /// A time, UTC: 2026-01-31 12:00:00.

@@ -34,6 +34,7 @@ mod profile_new;
 mod profiles;
 mod programs;
 mod protected;
+mod protected_below;
 mod publish;
 mod sessions;
 mod streams;

@@ -1,0 +1,107 @@
+//! Protected names below the top of a tree: what hides there is found, what is granted by name stays,
+//! and what ringfence says of it is no terminal's command.
+
+use ringfence_tests::{Place, Tier, everybody, everywhere};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn what_is_granted_by_name_below_the_top_stays() {
+    everywhere(|place| {
+        place.file("home/project/sub/.vscode/tasks.json", "host's");
+        place.file("home/project/sub/.claude/settings.json", "{}");
+        place.clock_moves_on();
+        let granted = ["-w", "sub/.vscode", "-w", "sub/.claude/settings.json"];
+        let act = "echo inside > sub/.vscode/tasks.json; echo [] > sub/.claude/settings.json; \
+                   echo inside > sub/.envrc";
+        let outcome = place.sh(&granted, act);
+        outcome.ends(0).says("sub/.envrc was created or changed inside");
+        assert!(!place.project("sub/.envrc").exists());
+        for (name, text) in [(".vscode/tasks.json", "inside\n"), (".claude/settings.json", "[]\n")]
+        {
+            assert_eq!(fs::read_to_string(place.project(format!("sub/{name}"))).unwrap(), text);
+        }
+        // Nor does a later run, without the grant, take away what an earlier one had it for.
+        place.sh(&[], "true").ends(0);
+        assert!(place.project("sub/.vscode/tasks.json").exists());
+        place
+            .sh(&[], "echo again > sub/.vscode/tasks.json")
+            .says("sub/.vscode was created or changed");
+    });
+}
+
+#[test]
+fn names_made_inside_are_not_sent_to_the_terminal_as_they_are() {
+    everybody(Tier::Namespace, |place| {
+        let name = "$'e\\e]0;x\\a\\nringfence: all is well\\u202e'";
+        let script = format!("mkdir {name} && echo x > {name}/.envrc");
+        let outcome = place.run(&[], &["bash", "-c", &script]);
+        outcome.ends(0).says("\\u{1b}]0;x\\u{7}\\nringfence: all is well\\u{202e}/.envrc was");
+        let odd = |c: &char| (c.is_control() && *c != '\n') || *c == '\u{202e}';
+        assert_eq!(outcome.err.chars().find(odd), None, "{:?}", outcome.err);
+        assert_eq!(outcome.err.lines().count(), 1, "{:?}", outcome.err);
+    });
+}
+
+#[test]
+fn a_locked_directory_is_looked_into_and_keeps_its_mode() {
+    everywhere(|place| {
+        let act = "mkdir -p a/b/.vscode && echo x > a/b/.vscode/tasks.json && echo y > a/b/kept && \
+                   chmod 0311 a/b && chmod 0 a";
+        place.sh(&[], act).ends(0).says(".vscode was created or changed inside");
+        let mode =
+            |path: &str| fs::metadata(place.project(path)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode("a"), 0);
+        fs::set_permissions(place.project("a"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(mode("a/b"), 0o311);
+        assert!(!place.project("a/b/.vscode").exists());
+        assert_eq!(fs::read_to_string(place.project("a/b/kept")).unwrap(), "y\n");
+    });
+}
+
+/// What earlier runs made harmlessly, and the user's own, is left alone by later ones.
+#[test]
+fn what_was_there_before_is_not_taken_for_the_programs() {
+    everywhere(|place| {
+        place.file("home/project/own/.vscode/tasks.json", "host's");
+        place.file("home/project/own/.git/hooks/pre-commit", "#!/bin/sh\n");
+        place.file("home/project/own/.git/config", "[core]\n\tfsmonitor = ./x\n");
+        place.clock_moves_on();
+        for _ in 0..3 {
+            assert_eq!(place.sh(&[], "echo x > own/.git/index; echo x > own/file").quiet(), "");
+        }
+        // Made by the user between two runs.
+        place.file("home/project/own/.envrc", "host's");
+        place.clock_moves_on();
+        assert_eq!(place.sh(&[], "echo x > own/other").quiet(), "");
+        for name in [".vscode/tasks.json", ".git/hooks/pre-commit", ".git/config", ".envrc"] {
+            assert!(place.project(format!("own/{name}")).exists(), "{name}");
+        }
+    });
+}
+
+#[test]
+fn submodules_with_slashes_in_their_names_work() {
+    everywhere(|place: &Place| {
+        if !place.has("git", "--version") {
+            return;
+        }
+        let commit = "-c user.name=a -c user.email=a@b commit -q --allow-empty -m one";
+        place
+            .shell(&format!(
+                "git init -q . && git {commit} && git init -q lib && git -C lib {commit}"
+            ))
+            .ends(0);
+        place.clock_moves_on();
+        let add = "git -c protocol.file.allow=always submodule --quiet add ./lib libs/sub && \
+                   git -C libs/sub log --oneline && git worktree add -q tree && git -C tree status -s";
+        let outcome = place.sh(&[], add);
+        outcome.ends(0);
+        // The repository's own configuration was there, and stays as it was.
+        let said = outcome.err.lines().filter(|line| line.starts_with("ringfence: "));
+        let others = said.filter(|line| !line.contains("/project/.git/config was"));
+        assert_eq!(others.collect::<Vec<_>>(), [""; 0], "{}", outcome.err);
+        let log = "git -C libs/sub log --oneline && git -C tree log --oneline";
+        place.shell(log).ends(0).prints("one");
+    });
+}
