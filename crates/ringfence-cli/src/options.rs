@@ -106,7 +106,7 @@ pub const POLICY: [Spec; 41] = [
     one("tier", "auto|process|namespace|vm", "How strong the boundary is (default: auto)"),
     many("allow-degraded", None, "LAYER", "Go on although LAYER is missing on this host"),
     one("libs", "exact", "Show only the libraries that the program needs"),
-    one("syscalls", "default|learned", "Allow only the system calls that the profile lists"),
+    one("syscalls", "default|learned|ask", "Allow only the system calls that the profile lists"),
     flag("trace-missing", None, "Tell what the program looked for and the sandbox does not show"),
     flag("monitor", Some('m'), "Print decisions as they happen, on stderr"),
     one("name", "NAME", "Name the session"),

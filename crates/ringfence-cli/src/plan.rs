@@ -73,7 +73,11 @@ fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
         section(out, &format!("Landlock, version {}{scopes}", landlock.abi), rules)?;
     }
     if let Some(allowed) = &plan.allowed_calls {
-        let others = if allowed.otherwise == Verdict::Kill { "kills" } else { "is refused" };
+        let others = match allowed.otherwise {
+            Verdict::Kill => "kills",
+            Verdict::Ask => "waits for your answer",
+            _ => "is refused",
+        };
         writeln!(out, "\nsystem calls allowed; any other {others}")?;
         for line in allowed.calls.chunks(6) {
             writeln!(out, "  {}", line.join(" "))?;
@@ -179,6 +183,7 @@ fn call(rule: &CallRule) -> String {
         Verdict::Supervise => "supervised",
         Verdict::Kill => "killed",
         Verdict::Observe => "noted",
+        Verdict::Ask => "asked",
     };
     let test = |(index, test): &(u8, Test)| match test {
         Test::Equals(value) => format!("arg{index} == {value:#x}"),

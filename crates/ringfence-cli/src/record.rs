@@ -134,11 +134,14 @@ impl Record {
         Some(Filter { sink, ..filter })
     }
 
-    /// Records a decision of another layer.
+    /// Records that another layer refused something.
     fn decision(&self, act: &str, object: String, rule: &str, layer: &str) {
+        self.decided(Verdict::Deny, act, object, rule, layer);
+    }
+
+    fn decided(&self, verdict: Verdict, act: &str, object: String, rule: &str, layer: &str) {
         if let Some(recorder) = self.recorder.get() {
             let (act, rule, layer) = (act.to_owned(), rule.to_owned(), layer.to_owned());
-            let verdict = Verdict::Deny;
             recorder.record_here(None, &Event::Decision { verdict, act, object, rule, layer });
         }
     }
@@ -169,6 +172,11 @@ impl Record {
         }
         for sentence in &outcome.limits_hit {
             self.decision("use", sentence.clone(), "limits", "limits");
+        }
+        for asked in &outcome.asked {
+            let verdict = if asked.allowed { Verdict::Allow } else { Verdict::Deny };
+            let object = format!("{} by {}", asked.call, asked.by);
+            self.decided(verdict, "call", object, "syscalls = \"ask\"", "seccomp");
         }
         if outcome.timed_out {
             self.decision("run", "the time ran out".to_owned(), "--timeout", "supervisor");

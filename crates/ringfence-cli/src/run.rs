@@ -16,6 +16,7 @@ use ringfence_sandbox::supervise::Outcome;
 use ringfence_sandbox::trace::Trace;
 use ringfence_sandbox::vm;
 use ringfence_sandbox::{LaunchError, Plan, planner};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::rc::Rc;
 
@@ -241,6 +242,19 @@ fn finish(outcome: &Outcome, plan: &Plan, status: &Status, session: &str) -> u8 
     }
     for sentence in &outcome.limits_hit {
         eprintln!("ringfence: {sentence}");
+    }
+    let allowed: BTreeSet<&str> = outcome
+        .asked
+        .iter()
+        .filter(|asked| asked.allowed)
+        .map(|asked| asked.call.as_str())
+        .collect();
+    if !allowed.is_empty() {
+        let names: Vec<String> = allowed.iter().map(|name| format!("\"{name}\"")).collect();
+        eprintln!(
+            "ringfence: allowed by you in this run, and in no profile: to keep it, [syscalls] allow = [{}]",
+            names.join(", ")
+        );
     }
     status.exited(session, outcome);
     if outcome.interrupted && outcome.signal == Some(2) {

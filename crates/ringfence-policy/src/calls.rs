@@ -15,6 +15,8 @@ pub enum Otherwise {
     Refuse,
     /// Who makes one is killed (`SIGSYS`).
     Kill,
+    /// The user is asked.
+    Ask,
 }
 
 /// The calls that a policy allows; all others are refused.

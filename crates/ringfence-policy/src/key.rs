@@ -283,15 +283,16 @@ pub const KEYS: [KeyInfo; 50] = {
             CallMode,
             CALLS,
             "mode",
-            &["default", "learned"],
-            "Whether all calls are allowed but those that no program needs, or only those listed.",
+            &["default", "learned", "ask"],
+            "Whether all calls are allowed but those that no program needs, only those listed, or \
+            those listed and what the user allows when asked.",
         ),
         row(
             CallAllow,
             CALLS,
             "allow",
             Grants,
-            "Calls that may be made when the mode is `learned`.",
+            "Calls that may be made when the mode is `learned` or `ask`.",
         ),
         choice(
             CallOtherwise,

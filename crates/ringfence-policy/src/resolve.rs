@@ -233,11 +233,13 @@ fn singles(merged: &Merged, policy: &mut Policy) -> Result<(), PolicyError> {
 /// The list of calls, where one is asked for.
 fn calls(merged: &Merged) -> Result<Option<CallList>, PolicyError> {
     let Some((mode, source)) = choice(merged, Key::CallMode) else { return Ok(None) };
-    if !pick(&mode, &source, &[("default", false), ("learned", true)])? {
-        return Ok(None);
-    }
-    let mut list = CallList::default();
-    if let Some((value, source)) = choice(merged, Key::CallOtherwise) {
+    let modes =
+        [("default", None), ("learned", Some(Otherwise::Refuse)), ("ask", Some(Otherwise::Ask))];
+    let Some(otherwise) = pick(&mode, &source, &modes)? else { return Ok(None) };
+    let mut list = CallList { otherwise, ..CallList::default() };
+    if otherwise != Otherwise::Ask
+        && let Some((value, source)) = choice(merged, Key::CallOtherwise)
+    {
         let known = [("refuse", Otherwise::Refuse), ("kill", Otherwise::Kill)];
         list.otherwise = pick(&value, &source, &known)?;
     }

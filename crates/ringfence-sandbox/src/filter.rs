@@ -35,7 +35,7 @@ const X32_BIT: u32 = 0x4000_0000;
 
 fn action(verdict: Verdict) -> u32 {
     match verdict {
-        Verdict::Supervise | Verdict::Observe => return USER_NOTIF,
+        Verdict::Supervise | Verdict::Observe | Verdict::Ask => return USER_NOTIF,
         Verdict::Kill => return KILL_PROCESS,
         _ => {}
     }
@@ -45,7 +45,7 @@ fn action(verdict: Verdict) -> u32 {
             Verdict::NotImplemented => 38,     // ENOSYS
             Verdict::FamilyNotSupported => 97, // EAFNOSUPPORT
             Verdict::AccessDenied => 13,       // EACCES
-            Verdict::Supervise | Verdict::Observe | Verdict::Kill => 0,
+            Verdict::Supervise | Verdict::Observe | Verdict::Ask | Verdict::Kill => 0,
         }
 }
 

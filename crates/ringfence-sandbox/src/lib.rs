@@ -8,6 +8,7 @@
 //!
 //! [`planner::plan`] is pure. [`launch::run`] is the only code that changes the kernel's mind.
 
+pub mod ask;
 pub mod dbus;
 pub mod doctor;
 pub mod error;
@@ -18,6 +19,7 @@ pub mod inputs;
 pub mod launch;
 pub mod live;
 pub mod network;
+pub mod outcome;
 pub mod plan;
 pub mod planner;
 pub mod state;

@@ -194,6 +194,8 @@ pub enum Verdict {
     Supervise,
     /// The caller's process is killed with `SIGSYS`.
     Kill,
+    /// The user is asked, on the terminal; refused with `EPERM` where that cannot be.
+    Ask,
     /// Noted by the launcher, then carried out as it was made: for the record. The session's own
     /// call, known by [`MARKS`], is not.
     Observe,

@@ -5,6 +5,7 @@ mod duties;
 
 pub(crate) use duties::Duties;
 
+use crate::ask::{self, Lot, Questions};
 use crate::descendants;
 use crate::error::LaunchError;
 use crate::executions::{self, Executions, Listener};
@@ -12,6 +13,7 @@ use crate::guard::Vigil;
 use crate::live::told::{executed, exit_code, number};
 use crate::live::{self, End, Executed};
 use crate::network::Network;
+pub use crate::outcome::Outcome;
 use crate::plan::Tier;
 use crate::trace::Trace;
 use ringfence_sys as sys;
@@ -20,7 +22,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use sys::Sysno;
 use sys::process::Change;
 use sys::signal::{Arrived, SignalSet};
 
@@ -61,23 +62,6 @@ pub(crate) struct Child {
     pub tier: Tier,
 }
 
-/// How a run ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// The exit code that stands for it.
-    pub code: u8,
-    /// The signal that ended the command, if one did.
-    pub signal: Option<i32>,
-    /// The time ran out.
-    pub timed_out: bool,
-    /// The launcher itself was interrupted from the terminal.
-    pub interrupted: bool,
-    /// What was put right afterwards, a sentence each.
-    pub restored: Vec<String>,
-    /// Limits that were reached, a sentence each.
-    pub limits_hit: Vec<String>,
-}
-
 struct Watch<'a, 'g> {
     child: &'a Child,
     outcome: Outcome,
@@ -104,6 +88,8 @@ struct Watch<'a, 'g> {
     /// The run is limited in time.
     timeout: bool,
     network: Network,
+    /// What the user is asked about calls.
+    questions: Option<Questions>,
 }
 
 /// Waits until the sandbox has ended.
@@ -139,6 +125,7 @@ pub(crate) fn until_end<'g>(
         recorded: false,
         timeout: timeout.is_some(),
         network,
+        questions: Questions::of(duties.plan),
     };
     if let Some(keeper) = duties.keeper {
         // From here on the sandbox builds itself, and there is nothing else to do.
@@ -165,6 +152,8 @@ pub(crate) fn until_end<'g>(
         let noted = watched.len();
         watched.extend(watch.vigil.as_ref().map(Vigil::descriptor));
         let seen = watched.len();
+        watched.extend(watch.questions.as_ref().and_then(Questions::descriptor));
+        let asked = watched.len();
         watched.extend(watch.network.descriptors());
         let ready = sys::fd::poll_readable(&watched, wait)
             .map_err(|errno| LaunchError::call("ppoll", errno, "this should not happen"))?;
@@ -213,7 +202,13 @@ pub(crate) fn until_end<'g>(
         {
             vigil.serve();
         }
-        if ready[seen..].contains(&true)
+        if ready[seen..asked].contains(&true) {
+            let allowed = watch.questions.as_mut().map(Questions::typed);
+            for (listener, call) in allowed.into_iter().flatten() {
+                ask::carry_out(watch.duties, &mut watch.outcome, listener.as_fd(), &call);
+            }
+        }
+        if ready[asked..].contains(&true)
             && let Err(sentence) = watch.network.serve()
         {
             watch.outcome.limits_hit.push(sentence);
@@ -327,17 +322,14 @@ impl Watch<'_, '_> {
             match sys::caller::waiting(listener) {
                 Some(true) => {
                     let Ok(call) = sys::notify::receive(listener) else { continue };
-                    let call_is = Sysno::new(call.call as usize);
-                    if executions::noted(&call) {
+                    let lot = self.questions.as_mut().map(|all| all.take(listener, &call));
+                    if executions::noted(&call) && lot != Some(Lot::Taken) {
                         let program = self.executions.answer(listener, &call);
                         let program =
                             program.and_then(|program| self.listeners[at].in_order(program));
                         self.note(program);
-                    } else if let Some(Sysno::bind | Sysno::connect | Sysno::listen) = call_is {
-                        let failed = self.duties.publish.answer(listener, &call);
-                        self.outcome.limits_hit.extend(failed);
-                    } else {
-                        self.duties.metadata.answer(listener, &call);
+                    } else if lot != Some(Lot::Taken) {
+                        ask::carry_out(self.duties, &mut self.outcome, listener, &call);
                     }
                 }
                 Some(false) => return,
@@ -371,6 +363,8 @@ impl Watch<'_, '_> {
     /// the sandbox apart meanwhile.
     fn record(&mut self, code: u8) {
         self.outcome.code = if self.outcome.timed_out { 124 } else { code };
+        let decided = self.questions.take().map(|questions| questions.decided);
+        self.outcome.asked.extend(decided.into_iter().flatten());
         if let Some(keeper) = self.duties.keeper.filter(|_| !self.recorded) {
             self.recorded = true;
             self.tell_early();

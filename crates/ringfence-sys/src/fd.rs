@@ -8,6 +8,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 pub const DIRECTORY: i32 = libc::O_RDONLY | libc::O_DIRECTORY;
 /// Opens for writing (`O_WRONLY`).
 pub const WRITE_ONLY: i32 = libc::O_WRONLY;
+/// Flags for [`open_at`]: read and write; a terminal does not become the caller's.
+pub const READ_WRITE: i32 = libc::O_RDWR | libc::O_NOCTTY;
 
 /// Opens a path as a place, not for its content (`O_PATH`).
 pub const PATH_ONLY: i32 = libc::O_PATH;

@@ -43,6 +43,12 @@ impl Namespaces {
     }
 }
 
+/// The caller's group of processes, as shells make one for each job.
+pub fn group() -> i32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::getpgrp() }
+}
+
 /// The two sides of a fork.
 #[derive(Debug)]
 pub enum Forked {

@@ -80,7 +80,49 @@ pub fn set_mode(terminal: BorrowedFd<'_>, mode: &Mode) -> Result<()> {
     unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TCSETSW, &raw const mode.0) }.map(drop)
 }
 
+/// The same, and drops what was typed and not read yet.
+///
+/// # Errors
+/// `ENOTTY`.
+pub fn set_mode_dropping_input(terminal: BorrowedFd<'_>, mode: &Mode) -> Result<()> {
+    // SAFETY: the operation reads the kernel's shorter structure, which libc's begins with.
+    unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TCSETSF, &raw const mode.0) }.map(drop)
+}
+
+/// The group of processes that a terminal listens to; it must be the caller's controlling one.
+///
+/// # Errors
+/// `ENOTTY`.
+pub fn foreground(terminal: BorrowedFd<'_>) -> Result<i32> {
+    let mut group = 0i32;
+    // SAFETY: the operation fills the four bytes of `group`.
+    unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TIOCGPGRP, &raw mut group) }?;
+    Ok(group)
+}
+
+/// Makes a group of the caller's session the one that its terminal listens to. From the
+/// background too: the signal that would stop the caller for it is held off meanwhile.
+///
+/// # Errors
+/// `ENOTTY`, `EPERM` for a group of another session or none.
+pub fn set_foreground(terminal: BorrowedFd<'_>, group: i32) -> Result<()> {
+    let before = crate::signal::set_mask(crate::signal::SignalSet::ALL)?;
+    // SAFETY: the operation reads the four bytes of `group`.
+    let done = unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TIOCSPGRP, &raw const group) };
+    crate::signal::set_mask(before)?;
+    done.map(drop)
+}
+
 impl Mode {
+    /// Whole lines, shown as they are typed, with the keys that interrupt and end.
+    #[must_use]
+    pub fn lines(mut self) -> Mode {
+        self.0.c_lflag |= libc::ICANON | libc::ECHO | libc::ISIG;
+        self.0.c_iflag |= libc::ICRNL;
+        self.0.c_oflag |= libc::OPOST | libc::ONLCR;
+        self
+    }
+
     /// As cfmakeraw(3): every byte goes through as it is.
     #[must_use]
     pub fn raw(mut self) -> Mode {

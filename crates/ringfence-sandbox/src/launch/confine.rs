@@ -5,6 +5,7 @@
 //! filter, which forbids most, comes last.
 
 use super::script::{Arg, CWD, Part, Script};
+use crate::ask::asks;
 use crate::filter::told;
 use crate::plan::{AllowedCalls, CallRule, Landlock, LimitStep, MARKS, Plan, Rights, Verdict};
 use ringfence_start::Sysno;
@@ -148,13 +149,18 @@ pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
 /// takes calls that a list may not allow: then the list is a filter of its own, after it.
 fn write_filter(script: &mut Script, plan: &Plan) {
     let supervised = plan.seccomp.iter().any(told);
+    if let Some(list) = plan.allowed_calls.as_ref().filter(|list| asks(list)) {
+        let program = write_program(script, &plan.seccomp, Some(list));
+        write_listener(script, &plan.seccomp, Some(list), program);
+        return;
+    }
     let (with_rules, after) = match &plan.allowed_calls {
         Some(list) if supervised => (None, Some(list)),
         list => (list.as_ref(), None),
     };
     let program = write_program(script, &plan.seccomp, with_rules);
     if supervised {
-        write_listener(script, &plan.seccomp, program);
+        write_listener(script, &plan.seccomp, None, program);
     } else {
         script.call(Sysno::seccomp, &install(0, program));
     }
@@ -165,13 +171,23 @@ fn write_filter(script: &mut Script, plan: &Plan) {
 }
 
 /// Installs a filter with a listener, which goes to the launcher.
-fn write_listener(script: &mut Script, rules: &[CallRule], program: Arg) {
+fn write_listener(
+    script: &mut Script,
+    rules: &[CallRule],
+    list: Option<&AllowedCalls>,
+    program: Arg,
+) {
     const NEW_LISTENER: u32 = 1 << 3;
     /// A supervised caller is not woken by signals that do not kill it (Linux 5.19).
     const WAIT_KILLABLE: u32 = 1 << 5;
     let deaf: Vec<CallRule> =
         rules.iter().filter(|rule| rule.verdict != Verdict::Observe).cloned().collect();
-    let deaf = if deaf.len() == rules.len() { program } else { write_program(script, &deaf, None) };
+    // Who cannot be asked has not allowed it.
+    let list = list.map(|list| AllowedCalls { otherwise: Verdict::Refuse, ..list.clone() });
+    let deaf = match (&list, deaf.len() == rules.len()) {
+        (None, true) => program,
+        (list, _) => write_program(script, &deaf, list.as_ref()),
+    };
     let listener = script.register();
     // With the flag of Linux 5.19; without it; and inside another sandbox, whose launcher
     // listens already, not at all: supervised calls fail with ENOSYS then, and what is only

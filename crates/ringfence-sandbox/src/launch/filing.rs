@@ -50,6 +50,10 @@ pub(super) fn filing<'a>(
     if order.filter.as_ref().is_some_and(|filter| filter.inspection.is_some()) {
         return None;
     }
+    // Whether a call is listed is in the plan, which is not kept whole.
+    if plan.allowed_calls.as_ref().is_some_and(crate::ask::asks) {
+        return None;
+    }
     // Layers are the session's own.
     if plan.overlaid().next().is_some() {
         return None;

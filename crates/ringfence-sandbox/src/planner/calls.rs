@@ -271,8 +271,11 @@ pub fn refused_to_all(call: &str) -> Option<&'static str> {
 pub(super) fn allowed(policy: &Policy) -> Option<AllowedCalls> {
     let list = policy.calls.as_ref()?;
     let listed = list.allow.iter().flat_map(|name| members(name));
-    let calls: BTreeSet<&str> = ALWAYS.into_iter().chain(listed).collect();
+    // The listener goes out by it, before anybody can be asked: a write to a socket that is held.
+    let hands_out = (list.otherwise == Otherwise::Ask).then_some("sendmsg");
+    let calls: BTreeSet<&str> = ALWAYS.into_iter().chain(listed).chain(hands_out).collect();
     let otherwise = match list.otherwise {
+        Otherwise::Ask => Verdict::Ask,
         Otherwise::Refuse => Verdict::Refuse,
         Otherwise::Kill => Verdict::Kill,
     };

@@ -4,6 +4,7 @@ use super::{PlanError, plan_tier};
 use crate::facts::{Facts, PathFacts};
 use crate::plan::{Plan, Tier};
 use crate::vm::{LEAST_MEMORY, MEMORY, Shape};
+use ringfence_policy::calls::Otherwise;
 use ringfence_policy::{Access, NetworkMode, PathRule, Policy};
 use std::path::Path;
 
@@ -46,6 +47,12 @@ fn refuse(policy: &Policy) -> Result<(), PlanError> {
         return machine(
             "--network host does not go with the vm tier: the guest has no network card, and what it \
              connects to goes through the filter; name the hosts with -n",
+        );
+    }
+    if policy.calls.as_ref().is_some_and(|list| list.otherwise == Otherwise::Ask) {
+        return machine(
+            "syscalls = \"ask\" does not go with the vm tier: the guest's calls are its own kernel's; \
+             use --tier namespace, or --syscalls learned",
         );
     }
     let own = |rule: &&PathRule| rule.source.origin == "built in";

@@ -19,6 +19,7 @@ pub(crate) use grants::{expand, glob};
 
 use crate::facts::{Availability, Facts, PathFacts};
 use crate::plan::{Degraded, EnvironmentStep, Plan, SCHEMA, Tier};
+use ringfence_policy::calls::Otherwise;
 use ringfence_policy::{Layer, NetworkMode, Policy, Source, TierChoice};
 use std::borrow::Cow;
 use thiserror::Error;
@@ -160,6 +161,12 @@ fn plan_tier(
         let what = "the network filter of the process tier needs seccomp notification (Linux 5.9)";
         let remedy = "use a newer kernel, --tier namespace, or --network none or host".to_owned();
         let what = what.to_owned();
+        return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
+    }
+    let asks = policy.calls.as_ref().is_some_and(|list| list.otherwise == Otherwise::Ask);
+    if asks && !facts.seccomp_notify.yes() {
+        let what = "syscalls = \"ask\" needs seccomp notification (Linux 5.9)".to_owned();
+        let remedy = "use a newer kernel, or --syscalls learned".to_owned();
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
     if tier == Tier::Process && trust::wanted(policy) {

@@ -39,6 +39,7 @@ mod publish;
 mod sessions;
 mod streams;
 mod syscalls;
+mod syscalls_ask;
 mod terminal;
 mod truth;
 mod vm;

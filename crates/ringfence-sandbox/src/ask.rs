@@ -1,0 +1,263 @@
+//! `syscalls = "ask"`: calls that no list allows wait until the user has said what becomes of
+//! them, on the terminal that the launcher has.
+//!
+//! Only the number of a call is asked about; what rules refuse by its arguments is refused before.
+//! Nobody to ask, no answer, a question that cannot be printed: refused. An answer holds for this
+//! run at the most, and is never written anywhere but to the record.
+
+use crate::outcome::Outcome;
+use crate::plan::{AllowedCalls, Plan, Verdict};
+use crate::supervise::Duties;
+use ringfence_policy::calls::family;
+use ringfence_sys as sys;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use sys::notify::{self, Notification};
+use sys::terminal::Mode;
+use sys::{Errno, Sysno};
+
+/// The most calls that wait for the user; more are refused.
+const MOST_WAITING: usize = 256;
+
+/// What became of a call by the user's word, or for want of one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked {
+    /// The call, by its family's name.
+    pub call: String,
+    /// The program, by its own word.
+    pub by: String,
+    /// It was let through.
+    pub allowed: bool,
+}
+
+/// A call that waits.
+struct Waiting {
+    listener: OwnedFd,
+    call: Notification,
+    name: &'static str,
+    by: String,
+}
+
+/// The terminal, while a question stands on it.
+struct Asking {
+    terminal: OwnedFd,
+    /// How it was, and whose it was.
+    before: Mode,
+    foreground: i32,
+}
+
+/// Asks, one question at a time.
+#[derive(Default)]
+pub(crate) struct Questions {
+    listed: BTreeSet<i32>,
+    /// Answers for the whole run, by family.
+    answers: BTreeMap<&'static str, bool>,
+    waiting: VecDeque<Waiting>,
+    asking: Option<Asking>,
+    /// What was decided, each once.
+    pub decided: BTreeSet<Asked>,
+}
+
+/// What is to be done with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lot {
+    /// As if it were listed.
+    Listed,
+    /// It was refused, or waits for an answer.
+    Taken,
+}
+
+impl Questions {
+    /// Those of a plan that asks.
+    pub fn of(plan: &Plan) -> Option<Questions> {
+        let list = plan.allowed_calls.as_ref().filter(|list| asks(list))?;
+        let numbers = list.calls.iter().filter_map(|name| name.parse::<Sysno>().ok());
+        Some(Questions { listed: numbers.map(|call| call.id()).collect(), ..Questions::default() })
+    }
+
+    /// Takes a call that is not listed.
+    pub fn take(&mut self, listener: BorrowedFd<'_>, call: &Notification) -> Lot {
+        if self.listed.contains(&call.call) {
+            return Lot::Listed;
+        }
+        let known = usize::try_from(call.call).ok().and_then(Sysno::new);
+        let Some(known) = known else {
+            // One that this program does not know cannot be asked about.
+            let _ = notify::finish(listener, call.id, Err(Errno::ENOSYS));
+            return Lot::Taken;
+        };
+        let name = family(known.name());
+        match self.answers.get(name) {
+            Some(true) => return Lot::Listed,
+            Some(false) => {}
+            None if self.waiting.len() < MOST_WAITING => {
+                if let Ok(listener) = listener.try_clone_to_owned() {
+                    let waiting = Waiting { listener, call: *call, name, by: program(call.thread) };
+                    self.waiting.push_back(waiting);
+                    if self.asking.is_none() {
+                        self.ask();
+                    }
+                    return Lot::Taken;
+                }
+            }
+            None => {}
+        }
+        let _ = notify::finish(listener, call.id, Err(Errno::EPERM));
+        Lot::Taken
+    }
+
+    /// The terminal, while an answer is awaited.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.asking.as_ref().map(|asking| asking.terminal.as_fd())
+    }
+
+    /// Puts the question about the first call that waits; refuses all where nobody can be asked.
+    fn ask(&mut self) {
+        let mut told = BTreeSet::new();
+        while let Some(first) = self.waiting.front() {
+            match Asking::put(&question(first)) {
+                Ok(asking) => {
+                    self.asking = Some(asking);
+                    return;
+                }
+                Err(why) => {
+                    let (name, by) = (first.name, first.by.clone());
+                    if told.insert(name) {
+                        eprintln!("ringfence: {by} is refused {name}, which no rule lists: {why}");
+                    }
+                    // It will be no other way the next time, and is said once.
+                    self.answers.insert(name, false);
+                    self.settle(false);
+                }
+            }
+        }
+    }
+
+    /// The user has typed: the calls that are to be carried out now.
+    pub fn typed(&mut self) -> Vec<(OwnedFd, Notification)> {
+        let Some(asking) = &self.asking else { return Vec::new() };
+        let mut line = [0; 256];
+        let length = sys::fd::read(asking.terminal.as_fd(), &mut line).unwrap_or(0);
+        let word = line[..length].trim_ascii().to_ascii_lowercase();
+        let (allowed, whole_run) = match word.as_slice() {
+            b"o" | b"once" => (true, false),
+            b"s" | b"session" => (true, true),
+            b"d" | b"deny" => (false, true),
+            _ => (false, false),
+        };
+        self.asking = None;
+        if whole_run && let Some(first) = self.waiting.front() {
+            self.answers.insert(first.name, allowed);
+        }
+        let mut go_on: Vec<_> = self.settle(allowed).into_iter().collect();
+        // Others about which the same answer was given.
+        while let Some(&known) = self.waiting.front().and_then(|next| self.answers.get(next.name)) {
+            go_on.extend(self.settle(known));
+        }
+        self.ask();
+        go_on
+    }
+
+    /// Ends the first call that waits; one that is allowed is handed out.
+    fn settle(&mut self, allowed: bool) -> Option<(OwnedFd, Notification)> {
+        let Waiting { listener, call, name, by } = self.waiting.pop_front()?;
+        self.decided.insert(Asked { call: name.to_owned(), by, allowed });
+        if allowed {
+            return Some((listener, call));
+        }
+        let _ = notify::finish(listener.as_fd(), call.id, Err(Errno::EPERM));
+        None
+    }
+}
+
+/// Whether a list asks about what is not on it.
+pub(crate) fn asks(list: &AllowedCalls) -> bool {
+    list.otherwise == Verdict::Ask
+}
+
+/// Carries out a supervised call; one that the user has allowed and no rule supervises goes on.
+pub(crate) fn carry_out(
+    duties: &Duties<'_>,
+    outcome: &mut Outcome,
+    listener: BorrowedFd<'_>,
+    call: &Notification,
+) {
+    let call_is = Sysno::new(call.call as usize);
+    if !supervised(duties.plan, call_is) {
+        let _ = notify::go_on(listener, call.id);
+    } else if let Some(Sysno::bind | Sysno::connect | Sysno::listen) = call_is {
+        outcome.limits_hit.extend(duties.publish.answer(listener, call));
+    } else {
+        duties.metadata.answer(listener, call);
+    }
+}
+
+/// Whether a rule has the launcher carry a call out; without a list to ask about, each that it is
+/// told of.
+fn supervised(plan: &Plan, call: Option<Sysno>) -> bool {
+    let is = |name: &str| call.is_some_and(|call| call.name() == name);
+    !plan.allowed_calls.as_ref().is_some_and(asks)
+        || plan.seccomp.iter().any(|rule| rule.verdict == Verdict::Supervise && is(rule.call))
+}
+
+impl Asking {
+    /// Prints a question on the controlling terminal, and has what is typed from now on, by lines.
+    fn put(question: &str) -> Result<Asking, &'static str> {
+        let none = "there is no terminal to ask on";
+        let flags = sys::fd::READ_WRITE;
+        let terminal = sys::fd::open_at(sys::fd::CWD, c"/dev/tty", flags, 0).map_err(|_| none)?;
+        let own = sys::process::group();
+        let foreground = sys::terminal::foreground(terminal.as_fd()).map_err(|_| none)?;
+        // A shell inside gives the terminal to its jobs; another one's job is left alone.
+        if foreground != own && !is_inside(foreground) {
+            return Err("ringfence is in the background: fg, and run it again");
+        }
+        let before = sys::terminal::mode(terminal.as_fd()).map_err(|_| none)?;
+        sys::terminal::set_foreground(terminal.as_fd(), own).map_err(|_| none)?;
+        let asking = Asking { terminal, before, foreground };
+        // What was typed before the question is no answer to it.
+        let ready =
+            sys::terminal::set_mode_dropping_input(asking.terminal.as_fd(), &before.lines());
+        let put =
+            ready.and_then(|()| sys::fd::write_all(asking.terminal.as_fd(), question.as_bytes()));
+        put.map_err(|_| none)?;
+        Ok(asking)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let _ = sys::terminal::set_mode(self.terminal.as_fd(), &self.before);
+        let _ = sys::terminal::set_foreground(self.terminal.as_fd(), self.foreground);
+    }
+}
+
+fn question(waiting: &Waiting) -> String {
+    let Waiting { name, by, call, .. } = waiting;
+    let thread = call.thread;
+    format!(
+        "\r\nringfence: {by} (process {thread}) calls {name}, which no rule lists: [o]nce, for the \
+         [s]ession, [N]o, [d]eny for the session: "
+    )
+}
+
+/// What a program is called, in letters that a terminal does nothing with.
+fn program(thread: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{thread}/comm")).unwrap_or_default();
+    let plain: String =
+        name.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    if plain.is_empty() { "a program".to_owned() } else { plain }
+}
+
+/// Whether a group of processes is one of a sandbox: its leader's namespace is further down.
+fn is_inside(group: i32) -> bool {
+    let depth = |process: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        Some(line.split_whitespace().count())
+    };
+    match (depth("self"), depth(&group.to_string())) {
+        (Some(own), Some(other)) => other > own,
+        _ => false,
+    }
+}
