@@ -3,10 +3,12 @@
 use crate::error::Fault;
 use crate::options::{POLICY, Parsed};
 use crate::{learnt_calls, libraries};
+use ringfence_learn::bus;
 use ringfence_learn::propose::{Asked, Proposal, propose};
 use ringfence_learn::units;
 use ringfence_learn::watch::{self, Use, Watch};
 use ringfence_policy::{NetworkMode, Policy};
+use ringfence_sandbox::dbus::TRACE;
 use ringfence_session::ledger::{Reader, Row};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -47,6 +49,13 @@ pub fn watch(
     }
     let asked = asked(&scratch.sessions());
     let mut proposal = propose(policy, &observed, &asked);
+    let log = std::fs::read(scratch.bus()).unwrap_or_default();
+    let connected = observed.sockets.iter().filter(|(path, _)| is_bus(path));
+    let connected = connected.flat_map(|(_, uses)| uses.by.iter().cloned()).collect();
+    proposal.bus(policy, &bus::refused(&String::from_utf8_lossy(&log)), &connected);
+    let names: Vec<String> =
+        std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    proposal.variables(policy, &names, &observed);
     if policy.exact_libraries {
         proposal.libraries(policy, &libraries::answer(policy, argv), &observed);
     }
@@ -58,10 +67,7 @@ pub fn watch(
             "The command ended with code {code}: what it would have done after that is not known."
         ));
     }
-    head.push(
-        "The environment is not observed: name credentials that it needs in [environment] pass."
-            .to_owned(),
-    );
+    head.extend(observed.peaks.lines());
     if observed.lost > 0 {
         head.push(format!("Too much to remember: {} uses are left out.", observed.lost));
     }
@@ -105,6 +111,11 @@ impl Scratch {
         Ok(path)
     }
 
+    /// What was asked of the session bus.
+    fn bus(&self) -> PathBuf {
+        self.0.join("bus")
+    }
+
     fn sessions(&self) -> PathBuf {
         self.0.join("ringfence/sessions")
     }
@@ -127,7 +138,7 @@ fn inner(
     scratch: &Scratch,
 ) -> Result<Command, Fault> {
     let mut command = Command::new(std::env::current_exe().map_err(Fault::of)?);
-    command.env("XDG_STATE_HOME", &scratch.0).arg("run");
+    command.env("XDG_STATE_HOME", &scratch.0).env(TRACE, scratch.bus()).arg("run");
     const OURS: [&str; 11] = [
         "output", "merge", "from", "json", "libs", "home", "overlay", "tier", "name", "command",
         "syscalls",
@@ -158,6 +169,11 @@ fn inner(
     }
     command.arg("--").args(argv);
     Ok(command)
+}
+
+/// Whether a socket is the session bus's, or that of the filter before it.
+fn is_bus(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "bus")
 }
 
 /// What of the host is shown: all but what is the sandbox's own, and `/run`, whose sockets act

@@ -106,7 +106,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let mut policy = request::policy_from(&request, &inputs)?;
     let mut bus = Bus::start(&policy).map_err(Fault::usage)?;
     let mut hooks = crate::hooks::begin(&policy)?;
-    note(&policy, parsed, &inputs);
+    note(&policy, parsed, bus.is_some(), &inputs);
     trace.mark("policy");
     let mut facts = Facts::quick(limits_wanted(&policy));
     crate::libraries::find(&policy, &order.argv, &mut facts, &inputs);
@@ -167,7 +167,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
 }
 
 /// What the plan depends on beside what the policy looked at.
-fn note(policy: &Policy, parsed: &Parsed, inputs: &Inputs) {
+fn note(policy: &Policy, parsed: &Parsed, bus: bool, inputs: &Inputs) {
     if parsed.has("name") {
         inputs.fleeting("a session with a name is there before its command");
     }
@@ -177,7 +177,7 @@ fn note(policy: &Policy, parsed: &Parsed, inputs: &Inputs) {
     if !policy.before.is_empty() || !policy.after.is_empty() {
         inputs.fleeting("hooks are run outside");
     }
-    if !policy.dbus.is_empty() {
+    if bus {
         inputs.fleeting("a session bus of its own");
     }
     if policy.arguments.is_some() {

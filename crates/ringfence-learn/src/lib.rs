@@ -8,6 +8,7 @@
 //!
 //! Discovery executes nothing. What it reads may be hostile: each number has a bound.
 
+pub mod bus;
 pub mod bytes;
 pub mod cache;
 pub mod closure;
@@ -26,5 +27,6 @@ pub mod shell;
 pub mod supplies;
 pub mod text;
 pub mod units;
+pub mod variables;
 pub mod watch;
 pub mod words;

@@ -153,7 +153,9 @@ impl Proposal {
             let refused = refused.map(|_| decision.explanation.clone());
             let outside = (*act == Act::Write && !path.starts_with(home) && !decision.allowed)
                 .then(|| "it is written outside the home and the project".to_owned());
-            wanted.reason = wanted.reason.take().or(secret).or(refused).or(outside);
+            let device = (!decision.allowed && is_device(path))
+                .then(|| "a device of the host's: its driver is in reach".to_owned());
+            wanted.reason = wanted.reason.take().or(secret).or(refused).or(device).or(outside);
         }
         for (unit, wanted) in units {
             let Wanted { read, write, reason } = wanted;
@@ -269,6 +271,14 @@ fn is_its_own(policy: &Policy, path: &Path) -> bool {
     let users = path.starts_with(&policy.home_dir) || path.starts_with(&policy.workdir);
     !users && OWN.iter().any(|own| path.starts_with(own))
         || DEVICES.iter().any(|device| path == Path::new(device))
+}
+
+/// A device, or a place where they are.
+fn is_device(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = path.metadata().map(|data| data.file_type());
+    path.starts_with("/dev")
+        || kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device())
 }
 
 /// Directories on the way to what is granted are there anyway.

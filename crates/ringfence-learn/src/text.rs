@@ -5,12 +5,17 @@ use crate::propose::{Proposal, Rule};
 use std::fmt::Write;
 
 /// The order in which tables and keys are written.
-const ORDER: [(&str, &str); 6] = [
+const ORDER: [(&str, &str); 11] = [
     ("filesystem", "read"),
     ("filesystem", "write"),
     ("network", "allow"),
     ("network", "sockets"),
     ("network", "publish"),
+    ("dbus", "see"),
+    ("dbus", "talk"),
+    ("dbus", "own"),
+    ("dbus", "call"),
+    ("environment", "pass"),
     ("syscalls", "allow"),
 ];
 

@@ -153,7 +153,7 @@ pub struct Publish {
 }
 
 /// What may be done with a name of the session bus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BusAccess {
     /// See that it is there.

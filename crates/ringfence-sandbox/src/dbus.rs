@@ -22,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What the directories of the sockets are called; the launcher's process number follows.
 const PREFIX: &str = "ringfence-bus-";
 const VARIABLE: &str = "DBUS_SESSION_BUS_ADDRESS";
+/// Names a file for what is asked of the bus, in the filter's words. Then there is a filter
+/// without rules too, where it can be: what is asked is seen, and nothing of it granted.
+pub const TRACE: &str = "RINGFENCE_TRACE_BUS";
 
 /// A filtered session bus.
 #[derive(Debug)]
@@ -39,8 +42,15 @@ impl Bus {
     /// # Errors
     /// A sentence: the program or the bus is missing, or the policy has what does not go with it.
     pub fn start(policy: &Policy) -> Result<Option<Bus>, String> {
-        let Some(first) = policy.dbus.first() else { return Ok(None) };
-        let asked = crate::text::source(&first.source);
+        let trace = std::env::var_os(TRACE).map(PathBuf::from).filter(|path| path.is_absolute());
+        let source = match (policy.dbus.first(), &trace) {
+            (Some(first), _) => first.source.clone(),
+            (None, Some(_)) if can_be(policy) => {
+                Source { origin: "built in".to_owned(), key: String::new(), text: TRACE.to_owned() }
+            }
+            (None, _) => return Ok(None),
+        };
+        let asked = crate::text::source(&source);
         if policy.tier == TierChoice::Process {
             return Err(format!(
                 "{asked} needs the namespace tier: the process tier refuses all local sockets"
@@ -67,14 +77,16 @@ impl Bus {
         })?;
         let failed = |error: std::io::Error| format!("cannot start {}: {error}", program.display());
         let (alive, theirs) = UnixStream::pair().map_err(failed)?;
+        let log = trace.map(std::fs::File::create).transpose().map_err(failed)?;
         let child = Command::new(&program)
             .arg("--fd=0")
             .arg(address)
             .arg(directory.join("bus"))
             .arg("--filter")
             .args(policy.dbus.iter().map(argument))
+            .args(log.is_some().then_some("--log"))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
+            .stdout(log.map_or_else(Stdio::null, Stdio::from))
             // Ctrl-C is for the command.
             .process_group(0)
             .spawn()
@@ -82,7 +94,7 @@ impl Bus {
                 let _ = std::fs::remove_dir_all(&directory);
                 failed(error)
             })?;
-        Ok(Some(Bus { alive, directory, source: first.source.clone(), child }))
+        Ok(Some(Bus { alive, directory, source, child }))
     }
 
     /// Waits until it listens, and shows its socket to what the policy is about.
@@ -130,6 +142,16 @@ impl Drop for Bus {
         let _ = self.alive.shutdown(std::net::Shutdown::Both);
         let _ = self.child.wait();
     }
+}
+
+/// Whether a bus and a filter for it are there, and the policy goes with them.
+fn can_be(policy: &Policy) -> bool {
+    let user = ringfence_sys::identity::user();
+    let published = !policy.network.publish.is_empty() && user != 0;
+    policy.tier != TierChoice::Process
+        && !published
+        && found(PROXY).is_some()
+        && address(user).is_some()
 }
 
 fn argument(rule: &BusRule) -> String {

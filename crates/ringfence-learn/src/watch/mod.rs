@@ -5,10 +5,13 @@
 //! is recorded is what the program asked for, whether or not it got it.
 
 mod observed;
+mod peaks;
 mod process;
 
 pub use observed::{Act, Observed, Use};
+pub use peaks::Peaks;
 
+use peaks::Living;
 use process::Processes;
 use ringfence_policy::calls::is_always;
 use ringfence_sys as sys;
@@ -91,11 +94,16 @@ pub fn run(command: Command, what: Watch) -> std::io::Result<(ExitStatus, Observ
         let others = Sysno::iter().filter(|call| !is_always(call.name()) && !named.contains(call));
         calls.extend(others);
     }
+    if !calls.contains(&Sysno::exit_group) {
+        calls.push(Sysno::exit_group);
+    }
+    let before = peaks::spent();
     let watched = sys::watch::start(command, &calls).map_err(error)?;
     sys::watch::leave_interrupts_to_it();
     let listener = watched.listener.as_fd();
     let mut observed = Observed::default();
     let mut processes = Processes::default();
+    let mut living = Living::default();
     while let Some(waits) = next(listener).map_err(error)? {
         if what.calls && processes.is_inside(waits.thread, false) {
             let name =
@@ -109,12 +117,21 @@ pub fn run(command: Command, what: Watch) -> std::io::Result<(ExitStatus, Observ
             let named = Named { name, directory: *directory, path: *path, act: *act };
             record(listener, &waits, &named, &mut processes, &mut observed);
         }
+        let ends = waits.call == Sysno::exit_group as i32;
+        let starts = call.is_some_and(|(_, (_, _, _, act))| *act == Act::Execute);
+        if (starts || ends) && processes.is_inside(waits.thread, false) {
+            living.look(waits.thread, ends, &mut observed.peaks);
+        }
         // Killed meanwhile: nobody waits for the answer.
         let _ = notify::go_on(listener, waits.id);
     }
     observed.processes = processes.count();
     let end = watched.end.join().map_err(|_| std::io::Error::other("the watcher broke"))?;
-    Ok((end?, observed))
+    let end = end?;
+    let after = peaks::spent();
+    observed.peaks.processor = after.0.saturating_sub(before.0);
+    observed.peaks.written = after.1.saturating_sub(before.1);
+    Ok((end, observed))
 }
 
 /// The next call; nothing when no process is watched any more.

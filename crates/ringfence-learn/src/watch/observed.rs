@@ -1,5 +1,6 @@
 //! What was seen: each thing once, with how often and by which programs.
 
+use super::Peaks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -63,6 +64,8 @@ pub struct Observed {
     pub calls: BTreeMap<(PathBuf, String), u64>,
     /// Programs that were executed.
     pub processes: u64,
+    /// The most that it had at once.
+    pub peaks: Peaks,
     /// Things that were too many.
     pub lost: u64,
 }

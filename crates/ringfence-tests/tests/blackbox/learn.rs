@@ -173,6 +173,18 @@ fn real_programs_reach_a_fixed_point() {
         ("npm", "--version", "npm run x"),
         ("go", "version", "GOTOOLCHAIN=local go vet ./main.go; go run main.go"),
         ("redis-server", "--version", "timeout 1 redis-server --port 7392 --save ''; true"),
+        (
+            "pip",
+            "--version",
+            "/usr/bin/python3 -m pip --version && /usr/bin/python3 -m pip list --disable-pip-version-check",
+        ),
+        (
+            "nginx",
+            "-v",
+            "mkdir -p logs; echo 'daemon off; error_log logs/e; pid logs/p; events {} http { access_log off; \
+             client_body_temp_path logs/a; proxy_temp_path logs/b; fastcgi_temp_path logs/c; uwsgi_temp_path logs/d; \
+             scgi_temp_path logs/s; server { listen 127.0.0.1:7393; } }' > n.conf; timeout 1 nginx -p . -e logs/e -c n.conf; true",
+        ),
         ("gcc", "--version", "echo 'int main(void) { return 0; }' > a.c && gcc a.c -o a && ./a"),
     ] {
         if !place.has(program, version) {
@@ -184,4 +196,30 @@ fn real_programs_reach_a_fixed_point() {
         again.ends(first.code).says("nothing to propose");
         place.sh(&["-p", &file], script).ends(first.code);
     }
+}
+
+#[test]
+fn cargo_reaches_a_fixed_point() {
+    let place = &Place::new(Person::Root, Tier::Namespace);
+    if !ringfence_tests::people().contains(&Person::Root) {
+        return left_out("cargo", "the toolchain of who runs the tests is not this person's");
+    }
+    let home = std::env::home_dir().unwrap_or_default();
+    let of = |name: &str, directory: &str| {
+        let named = std::env::var_os(name).map_or_else(|| home.join(directory), Into::into);
+        named.display().to_string()
+    };
+    let (cargo, rustup) = (of("CARGO_HOME", ".cargo"), of("RUSTUP_HOME", ".rustup"));
+    let around = format!("export CARGO_HOME={cargo} RUSTUP_HOME={rustup} PATH={cargo}/bin:$PATH;");
+    if place.shell(&format!("{around} cargo --version")).code != 0 {
+        return left_out("cargo", "it does not run here");
+    }
+    let manifest =
+        "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    place.file("home/project/Cargo.toml", manifest);
+    place.file("home/project/src/main.rs", "fn main() { println!(\"hello\") }\n");
+    let script = format!("{around} cargo build -q --offline && target/debug/tiny");
+    learn(place, &["-o", "cargo.toml"], &script).ends(0).prints("hello");
+    learn(place, &["-p", "cargo.toml"], &script).ends(0).says("nothing to propose");
+    place.sh(&["-p", "cargo.toml"], &script).ends(0).prints("hello");
 }

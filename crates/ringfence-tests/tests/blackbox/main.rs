@@ -19,6 +19,7 @@ mod inspection;
 mod integration;
 mod kernel_calls;
 mod learn;
+mod learn_more;
 mod learn_session;
 mod libraries;
 mod libraries_again;

@@ -1,0 +1,150 @@
+//! What `learn` records beside files and hosts: peaks, variables, the session bus, devices,
+//! sockets; what of it reaches out of the sandbox is named and never proposed.
+
+use ringfence_tests::{Finished, Person, Place, Running, Tier, everybody, left_out};
+use std::fs;
+
+fn learn(place: &Place, env: &[(&str, &str)], script: &str) -> Finished {
+    let mut command = place.command(ringfence_tests::binary());
+    command.envs(env.iter().copied());
+    command.args(["learn", "-o", "l.toml", "--", "sh", "-c", script]);
+    Running::start(command).finish()
+}
+
+fn learnt(place: &Place) -> String {
+    fs::read_to_string(place.project("l.toml")).unwrap_or_default()
+}
+
+/// The rules that are in force: without comments.
+fn rules(profile: &str) -> String {
+    let lines = profile.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// The number before a word.
+fn number(text: &str, before: &str) -> u64 {
+    let start = text.split(before).next().unwrap_or_default();
+    start
+        .rsplit([' ', '('])
+        .find(|word| !word.is_empty())
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(0)
+}
+
+#[test]
+fn the_most_that_was_used_at_once_is_told() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("python3", "--version") {
+        return;
+    }
+    // Four at once, held by a pipe; one with 64 MiB; 3 MiB to the disk.
+    let script = "mkfifo gate; for i in 1 2 3 4; do cat gate & done; \
+                  /usr/bin/python3 -c 'x = bytearray(64 << 20); open(\"out\", \"wb\").write(x[:3 << 20])'; \
+                  : > gate; wait";
+    learn(place, &[], script).ends(0);
+    let text = learnt(place);
+    let line = text.lines().find(|line| line.contains("It used at most")).unwrap_or_default();
+    let memory = number(line, " MiB of memory at once");
+    assert!((64..1024).contains(&memory), "{text}");
+    assert!(line.contains("of it by python3"), "{text}");
+    assert!((6..40).contains(&number(line, " processes and threads")), "{text}");
+    assert!((8..=1024).contains(&number(line, " open files")), "{text}");
+    assert!(number(line, " MiB written") >= 3, "{text}");
+    assert!(text.contains("# Limits with room for twice that: memory = \""), "{text}");
+    assert!(!rules(&text).contains("memory"), "limits are the user's to set: {text}");
+    // The limit is enough; memory and processes take control groups, which not everybody has.
+    let files = text.split("open_files = ").nth(1).and_then(|rest| rest.lines().next());
+    place.sh(&["--open-files", files.unwrap_or_default()], script).ends(0);
+}
+
+#[test]
+fn hidden_variables_that_files_speak_of_are_named_and_left_to_the_user() {
+    everybody(Tier::Namespace, |place| {
+        let _ = fs::remove_file(place.project("l.toml"));
+        place.script("tool", "#!/bin/sh\necho \"<${SOME_SERVICE_TOKEN-none}>\"\n");
+        let env = [("SOME_SERVICE_TOKEN", "sekrit"), ("OTHER_API_KEY", "sekrit"), ("PLAIN", "x")];
+        let ran = learn(place, &env, "./tool");
+        ran.ends(0).prints("<none>").says("not proposed: environment.pass SOME_SERVICE_TOKEN");
+        let text = learnt(place);
+        assert!(text.contains("# \"SOME_SERVICE_TOKEN\", # "), "{text}");
+        assert!(!text.contains("sekrit") && !ran.err.contains("sekrit"), "{text}");
+        assert!(!text.contains("OTHER_API_KEY") && !text.contains("PLAIN"), "{text}");
+        assert!(!rules(&text).contains("TOKEN"), "{text}");
+        // The control: passed by the user's word, it is there, and nothing is left to say.
+        let mut command = place.command(ringfence_tests::binary());
+        command.envs(env).args(["learn", "-e", "SOME_SERVICE_TOKEN", "--", "./tool"]);
+        let ran = Running::start(command).finish();
+        ran.ends(0).prints("<sekrit>");
+        assert!(!ran.err.contains("SOME_SERVICE_TOKEN"), "{}", ran.err);
+    });
+}
+
+#[test]
+fn what_is_asked_of_the_session_bus_is_refused_and_named() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    for (program, option) in
+        [("dbus-run-session", "--version"), ("gdbus", "help"), ("xdg-dbus-proxy", "--version")]
+    {
+        if !place.has(program, option) {
+            return left_out("learning names of the bus", &format!("{program} is not installed"));
+        }
+    }
+    let call = "gdbus call --session -d org.freedesktop.DBus -o / -m org.freedesktop.DBus";
+    let asks = format!(
+        "{call}.RequestName org.example.Mine 0; {call}.NameHasOwner org.example.Other; \
+         gdbus call --session -d org.example.Service -o /a/b -m org.example.Service.Do; true"
+    );
+    place.file("home/project/asks", asks);
+    let binary = ringfence_tests::binary().display().to_string();
+    let ran = place.shell(&format!("dbus-run-session -- {binary} learn -o l.toml -- sh asks"));
+    ran.ends(0);
+    let text = learnt(place);
+    assert!(!ran.text().contains("uint32 1"), "no name is owned: {}", ran.text());
+    for told in [
+        "# \"org.example.Mine\", # once, by gdbus",
+        "# \"org.example.Other\", # once, by gdbus",
+        "# \"org.example.Service=org.example.Service.Do@/a/b\", # once, by gdbus",
+    ] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    assert!(!rules(&text).contains("org.example"), "{text}");
+    place.ringfence(["profile", "check", "l.toml"]).ends(0);
+    // The control: what is granted by the user's hand is there, and no longer told.
+    place.file(
+        "home/project/own.toml",
+        "extends = [\"default\"]\n[dbus]\nown = [\"org.example.Mine\"]\n",
+    );
+    let ran = place.shell(&format!("dbus-run-session -- {binary} learn -p ./own.toml -- sh asks"));
+    assert!(ran.text().contains("(uint32 1,)"), "{} {}", ran.text(), ran.err);
+    assert!(
+        !ran.err.contains("org.example.Mine") && ran.err.contains("org.example.Other"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn devices_and_sockets_are_named_and_left_to_the_user() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("python3", "--version") {
+        return;
+    }
+    let devices =
+        ["/dev/fuse", "/dev/net/tun", "/dev/kvm", "/dev/loop-control", "/dev/rtc0", "/dev/port"];
+    let Some(device) = devices.into_iter().find(|path| fs::metadata(path).is_ok()) else {
+        return left_out("learning devices", "there is none of the usual ones");
+    };
+    let socket = place.text("home/.service/socket");
+    place.directory("home/.service");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let script = format!(
+        "cat {device} 2>/dev/null; for i in 1 2; do /usr/bin/python3 -c 'import socket; \
+         s = socket.socket(socket.AF_UNIX); s.connect(\"{socket}\")' 2>/dev/null; done; true"
+    );
+    let ran = learn(place, &[], &script);
+    ran.ends(0).says(&format!("not proposed: filesystem.read {device}?: a device of the host's"));
+    let text = learnt(place);
+    assert!(text.contains("~/.service/socket?\", # 2 times, by python3"), "{text}");
+    assert!(!rules(&text).contains("/dev/") && !rules(&text).contains("sockets"), "{text}");
+    drop(listener);
+}
