@@ -3,7 +3,7 @@
 use crate::error::Fault;
 use crate::options::Parsed;
 use ringfence_net::{Control, Event, Exchange, Inspection, NetDecision, Way};
-use ringfence_policy::{NetworkMode, Policy};
+use ringfence_policy::{NetworkMode, Policy, Transport};
 use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::network::Filter;
 use std::ffi::OsStr;
@@ -13,7 +13,8 @@ use std::time::Duration;
 /// How long a refusal waits for an answer, unless it is said.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// By what the run's network is filtered; nothing where it is not.
+/// By what the run's network is filtered; where it is not, and UDP ports are published, what hears of
+/// their peers; else nothing.
 ///
 /// # Errors
 /// A credential that a rule names cannot be had.
@@ -23,11 +24,18 @@ pub fn filter(
     ask: Option<Duration>,
 ) -> Result<Option<Filter>, Fault> {
     if policy.network.mode != NetworkMode::Filtered {
-        return Ok(None);
+        let hears = policy.network.publishes(Transport::Udp);
+        return Ok(hears.then(|| hearing(policy.clone(), monitor)));
     }
     let inspection = Inspection::prepare(policy).map_err(Fault::of)?.map(Arc::new);
     let control = Control::new(Arc::new(policy.clone()), ask, Box::new(notice));
     Ok(Some(Filter { control, sink: sink(monitor), inspection }))
+}
+
+/// What hears of a network that is not filtered.
+pub fn hearing(policy: Policy, monitor: bool) -> Filter {
+    let control = Control::new(Arc::new(policy), None, Box::new(notice));
+    Filter { control, sink: sink(monitor), inspection: None }
 }
 
 /// The same for a run whose plan came from the cache: its policy is found out when a program
@@ -78,6 +86,9 @@ fn print(decision: &NetDecision) {
 fn line(decision: &NetDecision) -> String {
     let place = match decision.way {
         Way::Dns => format!("name {}", decision.host),
+        Way::Published(port) => {
+            format!("datagrams from {}:{} to port {port}", decision.host, decision.port)
+        }
         _ => format!("{}:{}", decision.host, decision.port),
     };
     let place = place + &by(decision);

@@ -76,7 +76,7 @@ pub const POLICY: [Spec; 41] = [
         repeatable: false,
         help: "Let a connection that no rule allows wait for `ringfence watch` (default: 60s)",
     },
-    many("publish", None, "[ADDR:]PORT[:PORT]", "Let the host connect in to PORT"),
+    many("publish", None, "[ADDR:]PORT[:PORT][/udp]", "Let the host connect in to PORT"),
     many("allow-socket", None, "PATH", "Show a Unix socket of the host"),
     many("env", Some('e'), "NAME[=VALUE]", "Pass or set an environment variable"),
     flag("clean-env", None, "Start from an empty environment"),

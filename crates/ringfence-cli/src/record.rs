@@ -107,10 +107,13 @@ impl Record {
         }
     }
 
-    /// A filter whose decisions are recorded as well.
-    pub fn listen(&self, filter: Option<Filter>) -> Option<Filter> {
+    /// A filter whose decisions are recorded as well. Where the network is filtered by it, others may
+    /// change its rules.
+    pub fn listen(&self, filter: Option<Filter>, filtered: bool) -> Option<Filter> {
         let filter = filter?;
-        *self.control.borrow_mut() = Some(filter.control.clone());
+        if filtered {
+            *self.control.borrow_mut() = Some(filter.control.clone());
+        }
         if !self.record {
             return Some(filter);
         }
@@ -386,7 +389,7 @@ fn network(decision: &NetDecision) -> Vec<Event> {
         return vec![Event::Dns { name: host, record, code, answer, verdict, duration }];
     }
     vec![Event::Network {
-        protocol: "tcp",
+        protocol: if matches!(decision.way, Way::Published(_)) { "udp" } else { "tcp" },
         host: Some(host),
         address: decision.address,
         port: decision.port,

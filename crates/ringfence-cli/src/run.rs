@@ -6,7 +6,7 @@ use crate::options::{POLICY, Parsed, parse};
 use crate::record::Record;
 use crate::status::Status;
 use crate::{help, request};
-use ringfence_policy::{NetworkMode, Policy, TierChoice, shown};
+use ringfence_policy::{NetworkMode, Policy, TierChoice, Transport, shown};
 use ringfence_sandbox::dbus::Bus;
 use ringfence_sandbox::facts::{Availability, Facts, PathFacts};
 use ringfence_sandbox::inputs::Inputs;
@@ -93,7 +93,10 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         if plan.network == NetworkMode::Filtered {
             let command = order.argv.first().map(OsString::as_os_str);
             let filter = crate::monitor::filter_later(parsed, command)?;
-            order.filter = record.listen(Some(filter));
+            order.filter = record.listen(Some(filter), true);
+        } else if plan.publish.iter().any(|publish| publish.transport == Transport::Udp) {
+            let hearing = crate::monitor::hearing(Policy::default(), parsed.has("monitor"));
+            order.filter = record.listen(Some(hearing), false);
         }
         let started = |plan: &Plan| status.started(&order.session_name(), plan);
         match launch::resume(resumed, &order, trace, &started) {
@@ -114,7 +117,9 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let guest = crate::vm::start(&mut policy, &facts)?;
     trace.mark("facts");
     let ask = crate::monitor::patience(parsed)?;
-    order.filter = record.listen(crate::monitor::filter(&policy, parsed.has("monitor"), ask)?);
+    let filtered = policy.network.mode == NetworkMode::Filtered;
+    let filter = crate::monitor::filter(&policy, parsed.has("monitor"), ask)?;
+    order.filter = record.listen(filter, filtered);
     if let Some(bus) = &mut bus {
         bus.show(&mut policy).map_err(Fault::usage)?;
     }

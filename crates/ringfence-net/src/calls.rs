@@ -11,6 +11,7 @@
 //! | [`Reach::Confined`] | `bind`, `connect`, `listen` | a bind that Landlock refuses: no TCP port, no Unix socket |
 //! | [`Reach::Redirected`] | the same | nothing: none goes on |
 
+use crate::forward::Teller;
 use crate::publish::Published;
 use crate::redirect::Redirect;
 use crate::unix;
@@ -154,6 +155,18 @@ impl Handler {
         Handler { reach, ..self }
     }
 
+    /// The same, and `teller` hears of the peers of published UDP ports.
+    #[must_use]
+    pub fn telling(self, teller: Teller) -> Handler {
+        self.published.forwarders.tell(teller);
+        self
+    }
+
+    /// The sandbox has ended: tells so of what was forwarded.
+    pub fn end(&self) {
+        self.published.forwarders.end();
+    }
+
     /// Answers a call that waits. Returns a sentence when a published port could not be had.
     ///
     /// Takes no longer than a few system calls, none of which waits for anybody.
@@ -201,7 +214,9 @@ impl Handler {
                     .unwrap_or_else(|| Answer::Done(behalf::bind(copy.as_fd(), &raw)))
             }
             // Whatever it is by now, Landlock refuses TCP ports and Unix sockets.
-            Ok(_) => Answer::GoOn,
+            Ok((raw, _, copy)) => {
+                self.published.datagrams(caller, &raw, &copy).unwrap_or(Answer::GoOn)
+            }
         }
     }
 
@@ -235,7 +250,7 @@ impl From<Vec<u8>> for To {
 }
 
 /// Whether a socket belongs to a network namespace that is not ours; when in doubt it does not.
-fn own(socket: BorrowedFd<'_>) -> bool {
+pub(crate) fn own(socket: BorrowedFd<'_>) -> bool {
     static HOST: OnceLock<Option<u64>> = OnceLock::new();
     let host = HOST.get_or_init(|| {
         let ours = std::os::unix::net::UnixDatagram::unbound().ok()?;

@@ -19,6 +19,8 @@ pub enum Way {
     HttpProxy,
     /// It spoke to the SOCKS5 proxy.
     Socks,
+    /// Somebody outside sent datagrams to this published port; host and port are the peer's.
+    Published(u16),
 }
 
 /// What became of it.

@@ -20,6 +20,7 @@ pub mod decision;
 pub mod dns;
 pub mod first;
 mod flow;
+pub mod forward;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gateway;

@@ -2,13 +2,14 @@
 //! *host* in place of its own. Connections then cross no namespace: nothing is relayed.
 //!
 //! Its own socket is bound where it wanted, and relayed from by the launcher, so that programs
-//! inside reach the published port as well.
+//! inside reach the published port as well. Datagrams are forwarded ([`crate::forward`]).
 
 pub use crate::calls::{Handler, Reach};
 
-use crate::calls::{Answer, Caller};
+use crate::calls::{Answer, Caller, own};
+use crate::forward::Forwarders;
 use crate::inward;
-use ringfence_policy::Publish;
+use ringfence_policy::{Publish, Transport};
 use ringfence_sys::listener::{self, Lock, behalf};
 use ringfence_sys::{Errno, describe, notify, socket};
 use std::collections::HashSet;
@@ -22,29 +23,45 @@ pub(crate) struct Published {
     ports: Vec<Publish>,
     /// Where programs inside are served already.
     inward: Arc<Mutex<HashSet<SocketAddr>>>,
+    pub forwarders: Arc<Forwarders>,
 }
 
 impl Published {
     pub fn new(ports: Vec<Publish>) -> Published {
-        Published { ports, inward: Arc::default() }
+        Published { ports, inward: Arc::default(), forwarders: Arc::default() }
     }
 
-    /// Answers a bind where published sockets are locked. What is not a TCP bind to a published
-    /// port goes on in the kernel as it was made: the sockets that the program can have are those
+    /// Answers a bind where published sockets are locked. What is not a bind to a published port
+    /// goes on in the kernel as it was made: the sockets that the program can have are those
     /// of its own network namespace, which it may bind as it likes, and those given to it here.
     pub fn bind(&self, caller: &Caller<'_>) -> Answer {
         let Ok(raw) = caller.address() else { return Answer::GoOn };
-        if self.wanted(&raw).is_none() {
+        let wanted = |transport| self.wanted(&raw, transport).is_some();
+        if !wanted(Transport::Tcp) && !wanted(Transport::Udp) {
             return Answer::GoOn;
         }
         let Ok(copy) = caller.socket() else { return Answer::GoOn };
-        self.put(caller, &raw, &copy, Lock::Socket).unwrap_or(Answer::GoOn)
+        let answer = self.put(caller, &raw, &copy, Lock::Socket);
+        answer.or_else(|| self.datagrams(caller, &raw, &copy)).unwrap_or(Answer::GoOn)
     }
 
-    fn wanted(&self, raw: &[u8]) -> Option<(&Publish, SocketAddr)> {
+    fn wanted(&self, raw: &[u8], transport: Transport) -> Option<(&Publish, SocketAddr)> {
         let wanted = socket::address(raw)?;
-        let mut ports = self.ports.iter();
-        ports.find(|publish| publish.port == wanted.port()).map(|publish| (publish, wanted))
+        let of =
+            |publish: &&Publish| publish.port == wanted.port() && publish.transport == transport;
+        self.ports.iter().find(of).map(|publish| (publish, wanted))
+    }
+
+    /// Binds a datagram socket that wants to be bound to a published port, and forwards to it; nothing
+    /// when it is not one, or not of the sandbox's network.
+    pub fn datagrams(&self, caller: &Caller<'_>, raw: &[u8], theirs: &OwnedFd) -> Option<Answer> {
+        let (publish, wanted) = self.wanted(raw, Transport::Udp)?;
+        if !listener::is_udp(theirs.as_fd()) || !own(theirs.as_fd()) {
+            return None;
+        }
+        let who = (caller.call.thread as i32, caller.process());
+        let answer = self.forwarders.bind(publish, wanted, raw, theirs, who);
+        Some(answer)
     }
 
     /// Puts a listener of the host in the place of a socket that wants to be bound to a published
@@ -56,7 +73,7 @@ impl Published {
         theirs: &OwnedFd,
         lock: Lock,
     ) -> Option<Answer> {
-        let (publish, wanted) = self.wanted(raw)?;
+        let (publish, wanted) = self.wanted(raw, Transport::Tcp)?;
         let kind = listener::kind(theirs.as_fd()).filter(|kind| fits(kind, publish.address))?;
         let place = SocketAddr::new(publish.address, publish.host_port);
         let close_on_exec = caller.closes_on_exec();

@@ -9,6 +9,7 @@ use crate::merge::{Entry, Merged};
 use crate::path::{Bases, PathError, anchor};
 use crate::policy::{
     Access, Guarded, Network, NetworkMode, NetworkRule, PathRule, Policy, Publish, Source,
+    Transport,
 };
 use crate::resolve::{Context, choice, pick};
 use crate::rules::planted;
@@ -50,9 +51,9 @@ pub(crate) fn resolve(
     }
     for entry in merged.of_key(Key::Publish) {
         let source = merged.source(entry);
-        let (address, host_port, port) =
+        let (transport, (address, host_port, port)) =
             publish(&source.text).map_err(|reason| PolicyError::value(&source, reason))?;
-        network.publish.push(Publish { address, host_port, port, source });
+        network.publish.push(Publish { transport, address, host_port, port, source });
     }
     for entry in merged.of_key(Key::Http) {
         let source = merged.source(entry);
@@ -110,10 +111,28 @@ fn hosts(merged: &Merged, key: Key) -> Result<Vec<NetworkRule>, PolicyError> {
     Ok(rules)
 }
 
-/// Reads `[ADDR:]PORT[:PORT]` into address and port on the host, and port inside.
-pub(crate) fn publish(text: &str) -> Result<(IpAddr, u16, u16), String> {
-    let wrong =
-        || format!("`{text}` is no port to publish; write `PORT`, `PORT:PORT` or `ADDR:PORT:PORT`");
+/// An address and a port on the host, and a port inside.
+type Place = (IpAddr, u16, u16);
+
+/// Reads `[ADDR:]PORT[:PORT][/tcp|/udp]` into what it is a port of, address and port on the host, and
+/// port inside.
+pub(crate) fn publish(text: &str) -> Result<(Transport, Place), String> {
+    let wrong = || {
+        format!(
+            "`{text}` is no port to publish; write `PORT`, `PORT:PORT` or `ADDR:PORT:PORT`, with \
+             `/udp` after it for datagrams"
+        )
+    };
+    let (transport, place) = match text.split_once('/') {
+        None => (Transport::Tcp, text),
+        Some((place, "tcp")) => (Transport::Tcp, place),
+        Some((place, "udp")) => (Transport::Udp, place),
+        Some(_) => return Err(wrong()),
+    };
+    Ok((transport, place_of(place, &wrong)?))
+}
+
+fn place_of(text: &str, wrong: &dyn Fn() -> String) -> Result<Place, String> {
     let (address, ports) = if let Some(rest) = text.strip_prefix('[') {
         let (address, ports) = rest.split_once("]:").ok_or_else(wrong)?;
         (Some(address), ports)

@@ -139,9 +139,23 @@ pub enum NetworkMode {
     Host,
 }
 
+/// What a port is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Connections.
+    #[default]
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
 /// A port the host may connect in to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Publish {
+    /// What it is a port of.
+    #[serde(default)]
+    pub transport: Transport,
     /// Address on the host.
     pub address: std::net::IpAddr,
     /// Port on the host.
@@ -235,6 +249,13 @@ pub struct Network {
     pub inject: Vec<InjectRule>,
     /// Host paths of Unix sockets that may be connected to.
     pub sockets: Vec<PathRule>,
+}
+
+impl Network {
+    /// Whether ports of that kind are published.
+    pub fn publishes(&self, transport: Transport) -> bool {
+        self.publish.iter().any(|publish| publish.transport == transport)
+    }
 }
 
 /// What becomes of the environment.

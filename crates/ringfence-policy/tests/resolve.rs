@@ -4,7 +4,7 @@
 mod common;
 
 use common::host;
-use ringfence_policy::{Access, Home, Key, NetworkMode, Policy, TierChoice};
+use ringfence_policy::{Access, Home, Key, NetworkMode, Policy, TierChoice, Transport};
 use std::path::Path;
 use std::time::Duration;
 
@@ -378,20 +378,24 @@ fn published_ports_are_read() {
     let host = host()
         .option(Key::Publish, "3000")
         .option(Key::Publish, "0.0.0.0:80:8080")
-        .option(Key::Publish, "[::1]:90");
+        .option(Key::Publish, "[::1]:90")
+        .option(Key::Publish, "53:5353/udp")
+        .option(Key::Publish, "443/tcp");
     let publish: Vec<_> = host
         .policy()
         .network
         .publish
         .iter()
-        .map(|p| (p.address.to_string(), p.host_port, p.port))
+        .map(|p| (p.address.to_string(), p.host_port, p.port, p.transport))
         .collect();
     assert_eq!(
         publish,
         [
-            ("127.0.0.1".to_owned(), 3000, 3000),
-            ("0.0.0.0".to_owned(), 80, 8080),
-            ("::1".to_owned(), 90, 90)
+            ("127.0.0.1".to_owned(), 3000, 3000, Transport::Tcp),
+            ("0.0.0.0".to_owned(), 80, 8080, Transport::Tcp),
+            ("::1".to_owned(), 90, 90, Transport::Tcp),
+            ("127.0.0.1".to_owned(), 53, 5353, Transport::Udp),
+            ("127.0.0.1".to_owned(), 443, 443, Transport::Tcp),
         ]
     );
 }

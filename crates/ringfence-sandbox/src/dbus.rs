@@ -5,7 +5,9 @@
 //! launcher. Its directory on the host is removed as soon as the sandbox has its view, in which
 //! the socket stays.
 
-use ringfence_policy::{Access, BusAccess, BusRule, Guarded, PathRule, Policy, Source, TierChoice};
+use ringfence_policy::{
+    Access, BusAccess, BusRule, Guarded, PathRule, Policy, Source, TierChoice, Transport,
+};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -57,7 +59,7 @@ impl Bus {
             ));
         }
         let user = ringfence_sys::identity::user();
-        if !policy.network.publish.is_empty() && user != 0 {
+        if policy.network.publishes(Transport::Tcp) && user != 0 {
             return Err(format!(
                 "{asked} does not go with --publish for an ordinary user: over a bus the published \
                  socket could be passed on to another program; leave one of them away"

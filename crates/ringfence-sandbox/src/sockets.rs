@@ -24,5 +24,9 @@ pub(crate) fn handler(plan: &Plan, filter: Option<&Filter>) -> Handler {
         }
         _ => Reach::Own,
     };
-    Handler::new(plan.publish.clone()).with(reach)
+    let handler = Handler::new(plan.publish.clone()).with(reach);
+    match filter {
+        Some(filter) => handler.telling(filter.sink.clone()),
+        None => handler,
+    }
 }

@@ -365,6 +365,7 @@ impl Watch<'_, '_> {
         self.outcome.code = if self.outcome.timed_out { 124 } else { code };
         let decided = self.questions.take().map(|questions| questions.decided);
         self.outcome.asked.extend(decided.into_iter().flatten());
+        self.duties.publish.end();
         if let Some(keeper) = self.duties.keeper.filter(|_| !self.recorded) {
             self.recorded = true;
             self.tell_early();

@@ -8,6 +8,7 @@
 
 pub mod caller;
 pub mod caps;
+pub mod datagram;
 pub mod diag;
 pub mod directory;
 pub mod epoll;

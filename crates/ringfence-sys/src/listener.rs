@@ -70,6 +70,13 @@ pub fn kind(socket: BorrowedFd<'_>) -> Option<Kind> {
     })
 }
 
+/// Whether it is a UDP socket.
+pub fn is_udp(socket: BorrowedFd<'_>) -> bool {
+    let is = |name, value| get(socket, libc::SOL_SOCKET, name) == Ok(value);
+    let ip = is(libc::SO_DOMAIN, libc::AF_INET) || is(libc::SO_DOMAIN, libc::AF_INET6);
+    ip && is(libc::SO_TYPE, libc::SOCK_DGRAM) && is(libc::SO_PROTOCOL, libc::IPPROTO_UDP)
+}
+
 /// Makes a socket of that kind that listens at an address in the caller's network namespace.
 ///
 /// # Errors

@@ -7,7 +7,7 @@
 
 use crate::plan::{AllowedCalls, CallRule, Test, Tier, Verdict};
 use ringfence_policy::calls::{ALWAYS, Otherwise, members};
-use ringfence_policy::{Layer, NetworkMode, Policy};
+use ringfence_policy::{Layer, Network, NetworkMode, Policy, Transport};
 use std::collections::BTreeSet;
 
 /// Refused outright: name and reason, by group.
@@ -223,7 +223,7 @@ pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -
     add("clone3", Verdict::NotImplemented, &[], unseen);
     add("clone", Verdict::Refuse, &[(0, Test::AnyBit(CLONE_NEW))], "makes namespaces");
     terminal(&mut add);
-    sockets(&mut add, tier, policy.network.mode, !policy.network.publish.is_empty(), confined);
+    sockets(&mut add, tier, &policy.network, confined);
     let handle = "executes a file that has no path";
     add("execveat", Verdict::Refuse, &[(4, Test::AnyBit(AT_EMPTY_PATH))], handle);
     for (call, mode) in [("mknod", 1), ("mknodat", 2)] {
@@ -303,10 +303,10 @@ fn terminal(add: &mut impl FnMut(&'static str, Verdict, &[(u8, Test)], &'static 
 fn sockets(
     add: &mut impl FnMut(&'static str, Verdict, &[(u8, Test)], &'static str),
     tier: Tier,
-    network: NetworkMode,
-    publishes: bool,
+    policy: &Network,
     confined: bool,
 ) {
+    let network = policy.mode;
     let other: Vec<_> = [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]
         .iter()
         .map(|&family| (0, Test::Differs(family)))
@@ -349,9 +349,12 @@ fn sockets(
         let reason = "a transport that port rules do not see (MPTCP, SCTP, SMC, UDP-Lite)";
         add("socket", Verdict::Refuse, &tests, reason);
     }
-    let published = tier == Tier::Namespace && publishes && network != NetworkMode::Host;
+    let publishes = tier == Tier::Namespace && network != NetworkMode::Host;
+    let published = publishes && policy.publishes(Transport::Tcp);
     if published {
         add("bind", Verdict::Supervise, &[], "published ports get a socket of the host");
+    } else if publishes && policy.publishes(Transport::Udp) {
+        add("bind", Verdict::Supervise, &[], "datagrams for published ports are forwarded");
     }
     if published && confined {
         for call in ["connect", "listen"] {

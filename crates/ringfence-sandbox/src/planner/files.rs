@@ -5,7 +5,7 @@ use super::grants::Grants;
 use super::{PlanError, Planning, built_in};
 use crate::facts::Kind;
 use crate::plan::{FileRule, Landlock, Rights, Tier};
-use ringfence_policy::{Home, Layer, NetworkMode, Source};
+use ringfence_policy::{Home, Layer, NetworkMode, Source, Transport};
 use std::path::{Path, PathBuf};
 
 /// What each version adds, and the layer that stands for it.
@@ -67,7 +67,7 @@ pub(super) fn confined(planning: &Planning<'_>, tier: Tier) -> bool {
         Tier::Process => network.mode == NetworkMode::Filtered && notify,
         Tier::Namespace => {
             network.mode != NetworkMode::Host
-                && !network.publish.is_empty()
+                && network.publishes(Transport::Tcp)
                 && planning.facts.user.0 != 0
                 && notify
         }

@@ -5,7 +5,7 @@ use crate::facts::{Facts, PathFacts};
 use crate::plan::{Plan, Tier};
 use crate::vm::{LEAST_MEMORY, MEMORY, Shape};
 use ringfence_policy::calls::Otherwise;
-use ringfence_policy::{Access, NetworkMode, PathRule, Policy};
+use ringfence_policy::{Access, NetworkMode, PathRule, Policy, Publish, Transport};
 use std::path::Path;
 
 pub(super) fn plan(
@@ -54,6 +54,13 @@ fn refuse(policy: &Policy) -> Result<(), PlanError> {
             "syscalls = \"ask\" does not go with the vm tier: the guest's calls are its own kernel's; \
              use --tier namespace, or --syscalls learned",
         );
+    }
+    let datagrams = |publish: &&Publish| publish.transport == Transport::Udp;
+    if let Some(publish) = policy.network.publish.iter().find(datagrams) {
+        return Err(PlanError::unenforceable(
+            &publish.source,
+            "datagrams are not carried into a guest; use --tier namespace",
+        ));
     }
     let own = |rule: &&PathRule| rule.source.origin == "built in";
     if let Some(socket) = policy.network.sockets.iter().find(|rule| !own(rule)) {

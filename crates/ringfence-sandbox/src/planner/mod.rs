@@ -19,8 +19,9 @@ pub(crate) use grants::{expand, glob};
 
 use crate::facts::{Availability, Facts, PathFacts};
 use crate::plan::{Degraded, EnvironmentStep, Plan, SCHEMA, Tier};
+use ringfence_net::capture::DNS_PORT;
 use ringfence_policy::calls::Otherwise;
-use ringfence_policy::{Layer, NetworkMode, Policy, Source, TierChoice};
+use ringfence_policy::{Layer, NetworkMode, Policy, Publish, Source, TierChoice, Transport};
 use std::borrow::Cow;
 use thiserror::Error;
 
@@ -153,6 +154,17 @@ fn plan_tier(
         let what = "--publish needs seccomp notification (Linux 5.9)".to_owned();
         let remedy = "use a newer kernel, or --network host".to_owned();
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
+    }
+    let resolvers =
+        |publish: &&Publish| publish.transport == Transport::Udp && publish.port == DNS_PORT;
+    if policy.network.mode == NetworkMode::Filtered
+        && let Some(publish) = policy.network.publish.iter().find(resolvers)
+    {
+        return Err(PlanError::unenforceable(
+            &publish.source,
+            "with a filtered network datagrams to port 53 inside are answered by ringfence itself; \
+             let the server listen at another one (--publish 53:5353/udp)",
+        ));
     }
     if tier == Tier::Process
         && policy.network.mode == NetworkMode::Filtered

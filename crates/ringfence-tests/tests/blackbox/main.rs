@@ -4,6 +4,7 @@
 mod agents;
 mod changes;
 mod clients;
+mod datagrams;
 mod dbus;
 mod environment;
 mod exec;

@@ -1,0 +1,436 @@
+//! Published UDP ports: datagrams that come to a socket of the host are carried to the program's own,
+//! and its answers back.
+//!
+//! A datagram socket of the host could send to anybody, so that the program keeps the one it made. Each
+//! peer gets a socket in the sandbox's network namespace ([`Within`]), bound to the peer's own address
+//! where that can be had: the program sees who asks, and what it answers comes to that socket alone.
+//!
+//! ```text
+//! peer ──► ADDR:HOST-PORT ── a flow: from the peer's address ──► the program's socket
+//!      ◄──                ◄─ what comes from its port        ◄──
+//! ```
+
+use crate::calls::Answer;
+use crate::decision::{Event, NetDecision, Process, Way};
+use ringfence_policy::{Host, Publish};
+use ringfence_sys::datagram::{self, Within};
+use ringfence_sys::limit::{self, Resource};
+use ringfence_sys::listener::behalf;
+use ringfence_sys::{Errno, describe};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::task::AbortHandle;
+
+/// Flows at the same time, of one port.
+const MOST: usize = 1024;
+/// A flow ends when nothing has come for so long (as netfilter has it, nf_conntrack_udp_timeout_stream).
+const IDLE: Duration = Duration::from_secs(120);
+/// The same for one that the program has not answered.
+const UNANSWERED: Duration = Duration::from_secs(30);
+/// One that was silent for so long gives its place to another when all are taken.
+const SPARE: Duration = Duration::from_secs(10);
+/// The largest datagram.
+const LARGEST: usize = 65_535;
+/// Numbers of flows begin here, so that no connection has the same.
+const FIRST: u64 = 1 << 48;
+
+/// Hears what becomes of flows; must not block.
+pub type Teller = Arc<dyn Fn(&NetDecision) + Send + Sync>;
+
+thread_local! {
+    /// One buffer for all flows: between two steps nothing is in it.
+    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; LARGEST]);
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The published UDP ports that were bound inside.
+#[derive(Default)]
+pub(crate) struct Forwarders {
+    ports: Mutex<HashMap<SocketAddr, Arc<Port>>>,
+    teller: OnceLock<Teller>,
+}
+
+/// One of them.
+struct Port {
+    publish: Publish,
+    /// The host's socket.
+    host: std::net::UdpSocket,
+    within: Within,
+    targets: Mutex<Targets>,
+    flows: Mutex<HashMap<Peer, Arc<Flow>>>,
+    process: Option<Process>,
+    teller: Option<Teller>,
+    next: AtomicU64,
+    /// That all flows are taken has been told.
+    full: AtomicBool,
+}
+
+/// Where the program's sockets are bound, by family.
+#[derive(Clone, Copy, Debug, Default)]
+struct Targets {
+    four: Option<SocketAddr>,
+    six: Option<SocketAddr>,
+}
+
+/// Who sent something, and to which address of the host.
+type Peer = (SocketAddr, Option<IpAddr>);
+
+struct Flow {
+    id: u64,
+    peer: Peer,
+    socket: UdpSocket,
+    target: SocketAddr,
+    begun: Instant,
+    /// When something came last, in milliseconds since it was begun.
+    last: AtomicU64,
+    /// Bytes from the program.
+    sent: AtomicU64,
+    /// Bytes to the program.
+    received: AtomicU64,
+    task: OnceLock<AbortHandle>,
+}
+
+impl Targets {
+    /// Adds the address that a program has bound.
+    fn add(&mut self, bound: SocketAddr, only_ipv6: bool) {
+        let port = bound.port();
+        match bound.ip().to_canonical() {
+            IpAddr::V4(ip) => {
+                let ip = if ip.is_unspecified() { Ipv4Addr::LOCALHOST } else { ip };
+                self.four = Some((ip, port).into());
+            }
+            IpAddr::V6(ip) if ip.is_unspecified() => {
+                self.six = Some((Ipv6Addr::LOCALHOST, port).into());
+                if !only_ipv6 {
+                    self.four = Some((Ipv4Addr::LOCALHOST, port).into());
+                }
+            }
+            IpAddr::V6(ip) => self.six = Some((ip, port).into()),
+        }
+    }
+
+    /// The one for a peer, of its own family where there is one.
+    fn of(&self, peer: IpAddr) -> Option<SocketAddr> {
+        if peer.is_ipv4() { self.four.or(self.six) } else { self.six.or(self.four) }
+    }
+}
+
+impl Forwarders {
+    /// Who hears of flows.
+    pub fn tell(&self, teller: Teller) {
+        let _ = self.teller.set(teller);
+    }
+
+    /// Binds a program's datagram socket where it wants to be bound, and forwards to it.
+    pub fn bind(
+        &self,
+        publish: &Publish,
+        wanted: SocketAddr,
+        raw: &[u8],
+        theirs: &OwnedFd,
+        (thread, process): (i32, Option<i32>),
+    ) -> Answer {
+        let only_ipv6 = behalf::only_ipv6(theirs.as_fd());
+        let place = SocketAddr::new(publish.address, publish.host_port);
+        let mut ports = locked(&self.ports);
+        if let Some(port) = ports.get(&place) {
+            let bound = behalf::bind(theirs.as_fd(), raw);
+            if bound.is_ok() {
+                locked(&port.targets).add(wanted, only_ipv6);
+            }
+            return Answer::Done(bound);
+        }
+        let refused = |error: io::Error| {
+            let errno = error.raw_os_error().map_or(Errno::EIO, Errno::new);
+            let text = &publish.source.text;
+            let why = describe(errno);
+            let sentence = format!("cannot publish {place}/udp (--publish {text}): {why}");
+            Answer::Told(errno, sentence)
+        };
+        let made = std::net::UdpSocket::bind(place).and_then(|host| {
+            host.set_nonblocking(true)?;
+            datagram::tell_destination(host.as_fd(), place.is_ipv6()).map_err(failed)?;
+            Ok((host.try_clone()?, host, Within::of(thread)?))
+        });
+        let (to_watch, host, within) = match made {
+            Ok(made) => made,
+            Err(error) => return refused(error),
+        };
+        if let Err(errno) = behalf::bind(theirs.as_fd(), raw) {
+            return Answer::Done(Err(errno));
+        }
+        let mut targets = Targets::default();
+        targets.add(wanted, only_ipv6);
+        let port = Arc::new(Port {
+            publish: publish.clone(),
+            host,
+            within,
+            targets: Mutex::new(targets),
+            flows: Mutex::default(),
+            process: process.map(Process::of),
+            teller: self.teller.get().cloned(),
+            next: AtomicU64::new(FIRST + ((ports.len() as u64) << 40)),
+            full: AtomicBool::default(),
+        });
+        let of_thread = port.clone();
+        // A descriptor for each flow.
+        let _ = limit::set(Resource::OpenFiles, u64::MAX);
+        let name = "ringfence-udp".to_owned();
+        let begun =
+            std::thread::Builder::new().name(name).spawn(move || serve(to_watch, &of_thread));
+        match begun {
+            Ok(_) => {
+                ports.insert(place, port);
+                Answer::Done(Ok(()))
+            }
+            Err(error) => refused(error),
+        }
+    }
+
+    /// Ends all flows.
+    pub fn end(&self) {
+        for port in locked(&self.ports).values() {
+            let flows: Vec<_> = locked(&port.flows).drain().map(|(_, flow)| flow).collect();
+            for flow in flows {
+                // Its last words may be on their way.
+                while port.outward(&flow) {}
+                port.ended(&flow);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Forwarders {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Forwarders").finish_non_exhaustive()
+    }
+}
+
+fn failed(errno: Errno) -> io::Error {
+    io::Error::from_raw_os_error(errno.into_raw())
+}
+
+/// Serves until the process ends.
+fn serve(host: std::net::UdpSocket, port: &Arc<Port>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // Without it the host's socket closes here: peers see that nobody is there.
+    let Ok(runtime) = runtime else { return };
+    runtime.block_on(async move {
+        let Ok(host) = UdpSocket::from_std(host) else { return };
+        let mut buffer = vec![0; LARGEST];
+        loop {
+            if host.readable().await.is_err() {
+                return;
+            }
+            let came = host.try_io(Interest::READABLE, || {
+                datagram::receive(host.as_fd(), &mut buffer).map_err(failed)
+            });
+            // An error is of one peer's that went away.
+            let Ok(came) = came else { continue };
+            if let Some(flow) = port.flow((came.from, came.to)) {
+                flow.inward(&buffer[..came.length]);
+            }
+        }
+    });
+}
+
+impl Port {
+    /// The flow of a peer, begun if it is new; nothing when none can be.
+    fn flow(self: &Arc<Self>, peer: Peer) -> Option<Arc<Flow>> {
+        if let Some(flow) = locked(&self.flows).get(&peer) {
+            return Some(flow.clone());
+        }
+        if locked(&self.flows).len() >= MOST && !self.make_room() {
+            if !self.full.swap(true, Relaxed) {
+                let why = format!("{MOST} peers are served at this port at once");
+                self.tell(self.next.fetch_add(1, Relaxed), peer, Event::Denied(why));
+            }
+            return None;
+        }
+        self.full.store(false, Relaxed);
+        let target = locked(&self.targets).of(peer.0.ip().to_canonical())?;
+        let socket = std::net::UdpSocket::from(self.socket(peer.0, target)?);
+        let flow = Arc::new(Flow {
+            id: self.next.fetch_add(1, Relaxed),
+            peer,
+            socket: UdpSocket::from_std(socket).ok()?,
+            target,
+            begun: Instant::now(),
+            last: AtomicU64::default(),
+            sent: AtomicU64::default(),
+            received: AtomicU64::default(),
+            task: OnceLock::new(),
+        });
+        locked(&self.flows).insert(peer, flow.clone());
+        self.tell(flow.id, peer, Event::Allowed);
+        let task = tokio::spawn(answers(self.clone(), flow.clone()));
+        let _ = flow.task.set(task.abort_handle());
+        Some(flow)
+    }
+
+    /// A socket inside that looks like the peer, as far as that can be.
+    fn socket(&self, peer: SocketAddr, target: SocketAddr) -> Option<OwnedFd> {
+        let ip = peer.ip().to_canonical();
+        let here = match target {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        };
+        let mut sources = vec![(here, peer.port()), (here, 0)];
+        if ip.is_ipv4() == target.is_ipv4() && ip != here {
+            sources.splice(0..0, [(ip, peer.port()), (ip, 0)]);
+        }
+        sources.into_iter().find_map(|source| self.within.datagrams(source.into()).ok())
+    }
+
+    /// Ends the flow that is needed least, if there is one that is not needed.
+    fn make_room(&self) -> bool {
+        let needed = |flow: &&Arc<Flow>| (flow.sent.load(Relaxed) > 0, flow.heard());
+        let mut flows = locked(&self.flows);
+        let Some(least) = flows.values().min_by_key(needed).cloned() else { return false };
+        if least.sent.load(Relaxed) > 0 && least.silent() < SPARE {
+            return false;
+        }
+        flows.remove(&least.peer);
+        drop(flows);
+        self.ended(&least);
+        true
+    }
+
+    /// Carries one of the program's datagrams to a peer; whether there was one.
+    fn outward(&self, flow: &Flow) -> bool {
+        BUFFER.with_borrow_mut(|buffer| {
+            let came = match datagram::receive(flow.socket.as_fd(), buffer) {
+                Ok(came) => came,
+                Err(errno) => return errno != Errno::EAGAIN,
+            };
+            // What is published is the port: others of the sandbox's do not speak for it.
+            if came.from.port() != flow.target.port() {
+                return true;
+            }
+            flow.touch();
+            let (to, by) = flow.peer;
+            if datagram::send(self.host.as_fd(), &buffer[..came.length], to, by).is_ok() {
+                flow.sent.fetch_add(came.length as u64, Relaxed);
+            }
+            true
+        })
+    }
+
+    fn ended(&self, flow: &Flow) {
+        if let Some(task) = flow.task.get() {
+            task.abort();
+        }
+        let event = Event::Closed {
+            sent: flow.sent.load(Relaxed),
+            received: flow.received.load(Relaxed),
+            duration: Duration::from_millis(flow.last.load(Relaxed)),
+        };
+        self.tell(flow.id, flow.peer, event);
+    }
+
+    fn tell(&self, id: u64, (peer, _): Peer, event: Event) {
+        let Some(teller) = &self.teller else { return };
+        let ip = peer.ip().to_canonical();
+        teller(&NetDecision {
+            id,
+            way: Way::Published(self.publish.port),
+            host: Host::Address(ip),
+            port: peer.port(),
+            address: Some(ip),
+            process: self.process.clone(),
+            event,
+            decision: None,
+        });
+    }
+}
+
+impl Flow {
+    /// When something came last.
+    fn heard(&self) -> Instant {
+        self.begun + Duration::from_millis(self.last.load(Relaxed))
+    }
+
+    fn silent(&self) -> Duration {
+        self.heard().elapsed()
+    }
+
+    fn touch(&self) {
+        self.last.store(self.begun.elapsed().as_millis() as u64, Relaxed);
+    }
+
+    /// Time left until it ends.
+    fn left(&self) -> Duration {
+        let patience = if self.sent.load(Relaxed) > 0 { IDLE } else { UNANSWERED };
+        patience.saturating_sub(self.silent())
+    }
+
+    /// Carries one datagram to the program. What it has no room for, or nobody is there for, is lost,
+    /// as datagrams are.
+    fn inward(&self, bytes: &[u8]) {
+        self.touch();
+        if datagram::send(self.socket.as_fd(), bytes, self.target, None).is_ok() {
+            self.received.fetch_add(bytes.len() as u64, Relaxed);
+        }
+    }
+}
+
+/// Carries a program's answers to a peer, until the flow ends.
+async fn answers(port: Arc<Port>, flow: Arc<Flow>) {
+    loop {
+        let left = flow.left();
+        if left.is_zero() {
+            break;
+        }
+        match tokio::time::timeout(left, flow.socket.readable()).await {
+            Err(_) => continue,
+            Ok(Err(_)) => break,
+            Ok(Ok(())) => {}
+        }
+        let carried = flow.socket.try_io(Interest::READABLE, || {
+            if port.outward(&flow) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+        });
+        drop(carried);
+    }
+    if locked(&port.flows).remove(&flow.peer).is_some() {
+        port.ended(&flow);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect(text)
+    }
+
+    #[test]
+    fn a_peer_is_served_in_its_own_family_where_that_is_bound() {
+        let of = |bound: &[(&str, bool)], peer: &str| {
+            let mut targets = Targets::default();
+            bound.iter().for_each(|(bound, only)| targets.add(address(bound), *only));
+            targets.of(peer.parse().expect(peer)).map(|target| target.to_string())
+        };
+        let here4 = Some("127.0.0.1:53".to_owned());
+        let here6 = Some("[::1]:53".to_owned());
+        assert_eq!(of(&[("0.0.0.0:53", false)], "192.0.2.1"), here4);
+        assert_eq!(of(&[("0.0.0.0:53", false)], "2001:db8::1"), here4);
+        assert_eq!(of(&[("[::]:53", false)], "192.0.2.1"), here4);
+        assert_eq!(of(&[("[::]:53", false)], "2001:db8::1"), here6);
+        assert_eq!(of(&[("[::]:53", true)], "192.0.2.1"), here6);
+        assert_eq!(of(&[("[::ffff:127.0.0.1]:53", false)], "192.0.2.1"), here4);
+        assert_eq!(of(&[("10.0.0.1:53", false)], "192.0.2.1"), Some("10.0.0.1:53".to_owned()));
+        assert_eq!(of(&[], "192.0.2.1"), None);
+    }
+}

@@ -1,0 +1,280 @@
+//! `--publish PORT/udp`: datagrams from outside reach the program, its answers go back to who asked, and
+//! it can send to nobody else.
+
+use ringfence_tests::{Place, Tier, everybody};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+
+/// Long enough that nothing which comes is missed: nobody waits for it where something comes.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A client at an address of the host's loopback; 127.0.0.1 and `[::1]` are the usual ones.
+fn client(address: &str) -> Option<UdpSocket> {
+    let socket = UdpSocket::bind((address, 0)).ok()?;
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    Some(socket)
+}
+
+/// A UDP port of the host that nobody uses, in neither family.
+fn free() -> u16 {
+    UdpSocket::bind("[::]:0")
+        .or_else(|_| UdpSocket::bind("0.0.0.0:0"))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+fn asks(client: &UdpSocket, to: (&str, u16), question: &[u8]) -> String {
+    client.send_to(question, to).unwrap();
+    let mut answer = vec![0; 70_000];
+    let (count, from) = client.recv_from(&mut answer).expect("an answer");
+    let to: SocketAddr = (to.0.parse::<std::net::IpAddr>().unwrap(), to.1).into();
+    assert_eq!(from, to, "the answer comes from where the question went");
+    String::from_utf8_lossy(&answer[..count]).into_owned()
+}
+
+fn python(place: &Place) -> bool {
+    place.has("python3", "--version")
+}
+
+/// Binds ADDRESS PORT, says `ready`, and tells each peer who it seems to be and how much it sent, until
+/// one sends `end`.
+const SERVER: &str = "
+import socket, sys
+address, port = sys.argv[1], int(sys.argv[2])
+server = socket.socket(socket.AF_INET6 if ':' in address else socket.AF_INET, socket.SOCK_DGRAM)
+server.bind((address, port))
+print('ready', server.getsockname()[1], flush=True)
+data = b''
+while data != b'end':
+    data, peer = server.recvfrom(70000)
+    server.sendto(('%s %d %d' % (peer[0], peer[1], len(data))).encode(), peer)
+";
+
+#[test]
+fn the_host_is_answered_and_seen_as_who_it_is() {
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        // What is bound inside, what is published, and who asks where.
+        let cases = [
+            ("127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1"),
+            ("0.0.0.0", "0.0.0.0", "127.0.0.7", "127.0.0.9", "127.0.0.7"),
+            ("::", "0.0.0.0", "127.0.0.7", "127.0.0.9", "::ffff:127.0.0.7"),
+            ("::", "[::1]", "::1", "::1", "::1"),
+            // Another family: then it is the sandbox's own loopback that asks.
+            ("127.0.0.1", "[::1]", "::1", "::1", "127.0.0.1"),
+        ];
+        for (bound, published, from, to, seen) in cases {
+            let Some(client) = client(from) else {
+                println!("left out: this host has no {from}");
+                continue;
+            };
+            let host = free();
+            let publish = format!("{published}:{host}:7003/udp");
+            let argv = ["python3", "-c", SERVER, bound, "7003"];
+            let mut running = place.start(&["--publish", &publish], &argv);
+            running.printed("ready");
+            let port = client.local_addr().unwrap().port();
+            for question in [&[b'x'; 3][..], &[b'x'; 60_000], b"end"] {
+                let expected = format!("{seen} {port} {}", question.len());
+                assert_eq!(asks(&client, (to, host), question), expected, "{bound} {published}");
+            }
+            running.finish().ends(0);
+        }
+    });
+}
+
+#[test]
+fn without_it_nobody_outside_is_heard() {
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        let port = free();
+        let mut running =
+            place.start(&[], &["python3", "-c", SERVER, "127.0.0.1", &port.to_string()]);
+        running.printed("ready");
+        let client = client("127.0.0.1").unwrap();
+        client.connect(("127.0.0.1", port)).unwrap();
+        client.send(b"end").unwrap();
+        // The host's kernel says at once that nobody is there.
+        let refused = client.recv(&mut [0; 16]).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+        drop(running);
+    });
+}
+
+/// Tries to reach somebody who did not ask, from the published socket and from another one.
+const ESCAPES: &str = "
+import socket, sys
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(('0.0.0.0', 7004))
+print('ready', flush=True)
+data, peer = server.recvfrom(100)
+witness = ('127.0.0.1', int(sys.argv[1]))
+other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for socket_, to in ((server, witness), (other, witness), (other, peer)):
+    try: socket_.sendto(b'escaped', to)
+    except OSError as error: print(error)
+server.sendto(b'answer', peer)
+server.recvfrom(100)
+";
+
+#[test]
+fn nobody_is_reached_who_did_not_ask_nor_from_another_port() {
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        let witness = client("127.0.0.1").unwrap();
+        let at = witness.local_addr().unwrap();
+        let host = free();
+        let publish = format!("0.0.0.0:{host}:7004/udp");
+        let argv = ["python3", "-c", ESCAPES, &at.port().to_string()];
+        let mut running = place.start(&["--publish", &publish], &argv);
+        running.printed("ready");
+        let client = client("127.0.0.1").unwrap();
+        assert_eq!(asks(&client, ("127.0.0.1", host), b"question"), "answer");
+        // Whoever comes later is the first whom the witness hears.
+        let control = UdpSocket::bind("127.0.0.1:0").unwrap();
+        control.send_to(b"control", at).unwrap();
+        let mut heard = [0; 16];
+        let (count, _) = witness.recv_from(&mut heard).unwrap();
+        assert_eq!(&heard[..count], b"control");
+        client.send_to(b"end", ("127.0.0.1", host)).unwrap();
+        running.finish().ends(0);
+    });
+}
+
+#[test]
+fn a_port_that_is_taken_outside_is_told_and_the_program_learns_it() {
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let publish = format!("{port}:7005/udp");
+        let script = "import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+try: s.bind(('127.0.0.1', 7005))
+except OSError as e: print(e.errno)
+s.bind(('127.0.0.1', 7006)); print('bound')";
+        let ended = place.run(&["--publish", &publish], &["python3", "-c", script]);
+        ended.ends(0).prints("98\nbound").says(&format!(
+            "cannot publish 127.0.0.1:{port}/udp (--publish {publish}): Address already in use"
+        ));
+    });
+}
+
+/// Binds two ports, one after the other at the same one, as a server that is started anew does, and a low
+/// one.
+#[test]
+fn a_port_can_be_bound_again_and_a_low_one_by_an_ordinary_user() {
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        let script = format!("{SERVER}\nserver.close()\n{SERVER}");
+        let host = free();
+        let publish = format!("{host}:53/udp");
+        let argv = ["python3", "-c", &script, "127.0.0.1", "53"];
+        let mut running = place.start(&["--publish", &publish], &argv);
+        let client = client("127.0.0.1").unwrap();
+        for _ in 0..2 {
+            running.printed("ready 53");
+            assert!(asks(&client, ("127.0.0.1", host), b"end").ends_with(" 3"));
+        }
+        running.finish().ends(0);
+    });
+}
+
+#[test]
+fn dig_asks_a_server_inside() {
+    everybody(Tier::Namespace, |place| {
+        if !python(place) || !place.has("dig", "-v") {
+            println!("left out: there is no dig");
+            return;
+        }
+        let server = "
+import socket
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); server.bind(('127.0.0.1', 5353))
+print('ready', flush=True)
+query, peer = server.recvfrom(512)
+end = query.index(b'\\0', 12) + 5
+server.sendto(query[:2] + b'\\x85\\x80\\0\\1\\0\\1\\0\\0\\0\\0' + query[12:end]
+    + b'\\xc0\\x0c\\0\\1\\0\\1\\0\\0\\0\\x3c\\0\\4\\xc0\\0\\2\\x35', peer)
+";
+        let host = free();
+        let publish = format!("{host}:5353/udp");
+        // The filter's own resolver does not come between.
+        for options in [&["--publish", &publish][..], &["--publish", &publish, "-n", "a.test"]] {
+            let mut running = place.start(options, &["python3", "-c", server]);
+            running.printed("ready");
+            let asked = format!("dig +short +tries=1 -p {host} @127.0.0.1 name.test A");
+            assert_eq!(place.shell(&asked).quiet(), "192.0.2.53");
+            running.finish().ends(0);
+        }
+    });
+}
+
+/// More peers than are served at once: those that are served go on to be, and descriptors stay bounded.
+#[test]
+fn peers_are_bounded_and_each_is_recorded() {
+    const MOST: u32 = 1024;
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        let host = free();
+        let publish = format!("{host}:7007/udp");
+        let argv = ["python3", "-c", SERVER, "127.0.0.1", "7007"];
+        let mut running = place.start(&["-m", "--publish", &publish], &argv);
+        running.printed("ready");
+        let first = client("127.0.0.1").unwrap();
+        asks(&first, ("127.0.0.1", host), b"hello");
+        let sockets = Path::new("/proc").join(running.pid().to_string()).join("fd");
+        let count = || std::fs::read_dir(&sockets).unwrap().count();
+        let before = count();
+        // Different peers by one port: addresses of the loopback.
+        let port = UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+        for number in 1..=MOST {
+            let from = Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 1, 0, 0)) + number);
+            let client = UdpSocket::bind((from, port)).unwrap();
+            client.set_read_timeout(Some(LONG)).unwrap();
+            if number == MOST {
+                // One too many.
+                client.send_to(b"hello", ("127.0.0.1", host)).unwrap();
+            } else {
+                assert_eq!(
+                    asks(&client, ("127.0.0.1", host), b"hello"),
+                    format!("{from} {port} 5")
+                );
+            }
+        }
+        asks(&first, ("127.0.0.1", host), b"hello");
+        assert_eq!(count(), before + MOST as usize - 1);
+        asks(&first, ("127.0.0.1", host), b"end");
+        running.finish().ends(0).says("1024 peers are served at this port at once");
+        let logged = place.ringfence(["logs", "latest", "--json"]).quiet();
+        let peers = logged.matches("\"127.1.").count();
+        assert!(peers >= MOST as usize, "{peers}: {}", &logged[..logged.len().min(2000)]);
+    });
+}
+
+#[test]
+fn the_other_tiers_refuse() {
+    everybody(Tier::Process, |place| {
+        let ended = place.run(&["--publish", "7008/udp"], &["true"]);
+        ended.ends(125).says("--publish needs a network namespace");
+    });
+    everybody(Tier::Namespace, |place| {
+        let filtered = ["--publish", "5300:53/udp", "-n", "a.test"];
+        place.run(&filtered, &["true"]).ends(125).says("are answered by ringfence itself");
+        place.run(&["--publish", "5300/icmp"], &["true"]).ends(125).says("is no port to publish");
+    });
+}
