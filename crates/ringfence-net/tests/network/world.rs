@@ -4,7 +4,7 @@ use ringfence_net::publish::Handler;
 use ringfence_net::resolver::Resolver;
 use ringfence_net::upstream::Upstream;
 use ringfence_net::{Capture, Gateway, Listeners, NetDecision, capture};
-use ringfence_policy::{HostRule, NetworkMode, NetworkRule, Policy, Publish, Source};
+use ringfence_policy::{HostRule, NetworkMode, NetworkRule, Policy, Publish, Source, Transport};
 use ringfence_sys as sys;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -86,7 +86,8 @@ pub fn publish(policy: &mut Policy, address: &str, host_port: u16, port: u16) {
         key: String::new(),
         text: format!("{host_port}:{port}"),
     };
-    policy.network.publish.push(Publish { address, host_port, port, source });
+    let transport = Transport::Tcp;
+    policy.network.publish.push(Publish { transport, address, host_port, port, source });
 }
 
 /// What came of a run inside.
