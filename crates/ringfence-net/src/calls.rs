@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | [`Reach::Own`] | `bind` | a bind of a socket of its own namespace, or of one locked to its port |
 //! | [`Reach::Confined`] | `bind`, `connect`, `listen` | a bind that Landlock refuses: no TCP port, no Unix socket |
-//! | [`Reach::Redirected`] | the same | nothing: none goes on |
+//! | [`Reach::Redirected`] | the same, `getpeername` | nothing: none goes on but questions |
 
 use crate::forward::Teller;
 use crate::publish::Published;
@@ -97,6 +97,18 @@ impl Caller<'_> {
         Ok(raw)
     }
 
+    /// Writes an address where the call wants to have it (getpeername(2)): as much as there is room
+    /// for, and how long it is.
+    pub fn give(&self, raw: &[u8]) -> Result<(), Errno> {
+        let [_, at, length_at, ..] = self.call.arguments;
+        let mut room = [0; 4];
+        notify::read_memory(self.call.thread, length_at, &mut room)?;
+        let room = i32::from_ne_bytes(room);
+        let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+        notify::write_memory(self.call.thread, at, &raw[..room.min(raw.len())])?;
+        notify::write_memory(self.call.thread, length_at, &(raw.len() as u32).to_ne_bytes())
+    }
+
     /// The number of the socket's descriptor.
     pub fn descriptor(&self) -> i32 {
         self.call.arguments[0] as i32
@@ -180,6 +192,7 @@ impl Handler {
             (Some(Sysno::bind), Reach::Redirected(redirect)) => redirect.bind(&caller),
             (Some(Sysno::connect), Reach::Redirected(redirect)) => redirect.connect(&caller),
             (Some(Sysno::listen), Reach::Redirected(redirect)) => redirect.listen(&caller),
+            (Some(Sysno::getpeername), Reach::Redirected(redirect)) => redirect.peer(&caller),
             _ => Answer::Done(Err(Errno::ENOSYS)),
         };
         let (result, sentence) = match answer {

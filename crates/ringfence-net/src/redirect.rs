@@ -15,7 +15,7 @@ use crate::calls::{self, Answer, Caller, To};
 use crate::listeners::{Listeners, Role};
 use ringfence_sys::listener::behalf;
 use ringfence_sys::{Errno, diag, socket};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -70,9 +70,37 @@ struct Inner {
     start: Start,
     gateway: Mutex<Option<Gateway>>,
     wanted: Wanted,
+    /// Where connected sockets were going, by their numbers.
+    peers: Mutex<Peers>,
     /// Servers of the sandbox's own: by port, where they listen, and the inode of the socket.
     servers: Mutex<HashMap<u16, (SocketAddr, u64)>>,
     waiting: Arc<AtomicUsize>,
+}
+
+/// Where sockets were going, of so many that were connected last.
+#[derive(Default)]
+struct Peers {
+    by_number: HashMap<u64, SocketAddr>,
+    in_order: VecDeque<u64>,
+}
+
+impl Peers {
+    const MOST: usize = 4096;
+
+    fn note(&mut self, number: u64, to: SocketAddr) {
+        if self.by_number.insert(number, to).is_none() {
+            self.in_order.push_back(number);
+        }
+        if self.in_order.len() > Peers::MOST
+            && let Some(oldest) = self.in_order.pop_front()
+        {
+            self.by_number.remove(&oldest);
+        }
+    }
+
+    fn of(&self, number: u64) -> Option<SocketAddr> {
+        self.by_number.get(&number).copied()
+    }
 }
 
 /// Where the gateway listens.
@@ -137,6 +165,7 @@ impl Redirect {
             start,
             gateway: Mutex::default(),
             wanted: Wanted::default(),
+            peers: Mutex::default(),
             servers: Mutex::default(),
             waiting: Arc::default(),
         }))
@@ -166,6 +195,7 @@ impl Redirect {
                 None => copy.bind(0)?,
             };
             self.0.wanted.note(from, to, caller.process());
+            locked(&self.0.peers).note(behalf::cookie(copy.fd())?, to);
             let raw = behalf::raw(gateway, copy.ipv6);
             Ok((copy, To::from(raw), Some(from)))
         };
@@ -196,6 +226,20 @@ impl Redirect {
                 }
                 answer
             }
+        }
+    }
+
+    /// `getpeername(2)`: where the program wanted to go. What it asks of other sockets, and how it asks of
+    /// those that are not connected, the kernel answers.
+    pub(crate) fn peer(&self, caller: &Caller<'_>) -> Answer {
+        let known = || {
+            let copy = Copy::of(caller.socket().ok()?).ok()?;
+            let to = locked(&self.0.peers).of(behalf::cookie(copy.fd()).ok()?)?;
+            behalf::connected(copy.fd()).then(|| behalf::raw(to, copy.ipv6))
+        };
+        match known() {
+            Some(raw) => Answer::Done(caller.give(&raw)),
+            None => Answer::GoOn,
         }
     }
 

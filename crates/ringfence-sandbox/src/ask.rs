@@ -185,7 +185,8 @@ pub(crate) fn carry_out(
     let call_is = Sysno::new(call.call as usize);
     if !supervised(duties.plan, call_is) {
         let _ = notify::go_on(listener, call.id);
-    } else if let Some(Sysno::bind | Sysno::connect | Sysno::listen) = call_is {
+    } else if let Some(Sysno::bind | Sysno::connect | Sysno::listen | Sysno::getpeername) = call_is
+    {
         outcome.limits_hit.extend(duties.publish.answer(listener, call));
     } else {
         duties.metadata.answer(listener, call);

@@ -9,6 +9,7 @@ mod gateway;
 
 pub use gateway::{Gateway, GatewayTree};
 
+use ringfence_net::inspect::Content;
 use ringfence_policy::{Guarded, Layer, NetworkMode, Publish, Source};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -16,6 +17,9 @@ use std::path::{Path, PathBuf};
 
 /// Version of the JSON form.
 pub const SCHEMA: u32 = 1;
+
+/// Stands for the process tier's private directory in values of variables.
+pub const PRIVATE: &str = "<private>";
 
 /// The mechanism that carries a plan out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +101,7 @@ pub enum MountOp {
     /// begun, and handed over by its launcher.
     Data {
         /// Which.
-        content: ringfence_net::inspect::Content,
+        content: Content,
     },
     /// A Unix socket behind which the launcher keeps snapshots; see [`Gateway`].
     Gateway,
@@ -421,6 +425,9 @@ pub struct Plan {
     /// What it shows of home: names, and where they lead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub home_links: Vec<(PathBuf, PathBuf)>,
+    /// Public files of the session in the process tier's private directory, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub private_files: Vec<(PathBuf, Content)>,
     /// The Landlock domain; unset when accepted as missing.
     pub landlock: Option<Landlock>,
     /// The system call filter, in order; the first rule that holds decides.

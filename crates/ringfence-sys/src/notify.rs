@@ -1,7 +1,7 @@
 //! Supervised system calls (seccomp_unotify(2)): told of, answered, and given descriptors.
 
 use crate::fd::owned;
-use crate::{Errno, Result, sys};
+use crate::{Errno, Result, Sysno, sys};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// `SECCOMP_IOCTL_NOTIF_RECV`, `_SEND`, `_ID_VALID`, `_ADDFD`.
@@ -51,6 +51,46 @@ struct AddDescriptor {
     source: u32,
     target: u32,
     target_flags: u32,
+}
+
+/// Reads a caller's memory, as the caller could (process_vm_readv(2)).
+///
+/// # Errors
+/// `EFAULT` where it could not, `ESRCH` when it is gone.
+pub fn read_memory(thread: u32, at: u64, bytes: &mut [u8]) -> Result<()> {
+    let (address, length) = (bytes.as_mut_ptr(), bytes.len());
+    let local = libc::iovec { iov_base: address.cast(), iov_len: length };
+    // SAFETY: `local` describes `bytes`, which is writable.
+    unsafe { memory(Sysno::process_vm_readv, thread, &local, at) }
+}
+
+/// Writes a caller's memory, where the caller could (process_vm_writev(2)): what it may only read stays
+/// as it is.
+///
+/// # Errors
+/// As [`read_memory`].
+pub fn write_memory(thread: u32, at: u64, bytes: &[u8]) -> Result<()> {
+    let (address, length) = (bytes.as_ptr().cast_mut(), bytes.len());
+    let local = libc::iovec { iov_base: address.cast(), iov_len: length };
+    // SAFETY: `local` describes `bytes`, which the call reads.
+    unsafe { memory(Sysno::process_vm_writev, thread, &local, at) }
+}
+
+/// # Safety
+/// `local` describes memory that the call may read or write, as it does.
+unsafe fn memory(call: Sysno, thread: u32, local: &libc::iovec, at: u64) -> Result<()> {
+    if local.iov_len == 0 {
+        return Ok(());
+    }
+    let far = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: local.iov_len };
+    let (near, far) = (std::ptr::from_ref(local), &raw const far);
+    // SAFETY: by the caller's word; the far address is of the other process.
+    let moved = unsafe { syscalls::raw_syscall!(call, thread, near, 1, far, 1, 0) } as isize;
+    match moved {
+        ..0 => Err(Errno::new(-moved as i32)),
+        moved if moved as usize == local.iov_len => Ok(()),
+        _ => Err(Errno::EFAULT),
+    }
 }
 
 /// Who listens is woken on the processor of who calls, which waits meanwhile anyway: another one

@@ -54,7 +54,12 @@ impl Authority {
     /// A sentence: the name is none that a certificate can hold.
     pub fn leaf(&self, host: &str) -> Result<Arc<CertifiedKey>, String> {
         let failed = |error: rcgen::Error| format!("cannot make a certificate for {host}: {error}");
-        let mut params = CertificateParams::new(vec![host.to_owned()]).map_err(failed)?;
+        // A client that names no host in its greeting (Java, where a name has no dot) has its loopback's
+        // address for it, and expects the name that it knows.
+        const HERE: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+        let names = if HERE.contains(&host) { HERE.to_vec() } else { vec![host] };
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        let mut params = CertificateParams::new(names).map_err(failed)?;
         // A common name holds 64 characters; clients read the alternative names.
         let common = if host.len() <= 64 { host } else { "ringfence" };
         params.distinguished_name.push(DnType::CommonName, common);
@@ -102,6 +107,7 @@ mod tests {
             assert!(good(host, host), "{host}");
         }
         assert!(!good("example.org", "www.example.org") && !good("10.0.0.1", "10.0.0.2"));
+        assert!(good("127.0.0.1", "localhost") && !good("10.0.0.1", "localhost"));
         let other = Authority::new().expect("made");
         assert_ne!(other.certificate(), authority.certificate());
     }

@@ -20,7 +20,7 @@ pub const BUNDLES: [&str; 6] = [
 
 /// Variables by which programs are told of a file with the certificates to trust. A corporate
 /// authority outside is often named by one of them only.
-pub const BUNDLE_VARIABLES: [&str; 15] = [
+pub const BUNDLE_VARIABLES: [&str; 17] = [
     "SSL_CERT_FILE",
     "CURL_CA_BUNDLE",
     "REQUESTS_CA_BUNDLE",
@@ -28,6 +28,9 @@ pub const BUNDLE_VARIABLES: [&str; 15] = [
     "GIT_SSL_CAINFO",
     "CARGO_HTTP_CAINFO",
     "NODE_EXTRA_CA_CERTS",
+    // npm and Yarn: a `cafile` in their settings would hide what Node is told.
+    "npm_config_cafile",
+    "YARN_HTTPS_CA_FILE_PATH",
     "DENO_CERT",
     "AWS_CA_BUNDLE",
     "NIX_SSL_CERT_FILE",

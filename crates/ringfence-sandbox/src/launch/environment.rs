@@ -1,6 +1,6 @@
 //! The command's environment: the caller's, changed as the plan says.
 
-use crate::plan::{EnvironmentStep, Plan};
+use crate::plan::{EnvironmentStep, PRIVATE, Plan};
 use crate::state::SESSION_MARK;
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -67,7 +67,11 @@ pub(super) fn environment(
     }
     made.set.push([b"PWD=", plan.workdir.as_os_str().as_bytes()].concat());
     made.set.push(format!("RINGFENCE_SESSION={SESSION_MARK}").into_bytes());
-    made.set.extend(set.iter().map(|(name, value)| format!("{name}={value}").into_bytes()));
+    let own = |value: &str| match private {
+        Some(private) => value.replace(PRIVATE, &private.to_string_lossy()),
+        None => value.to_owned(),
+    };
+    made.set.extend(set.iter().map(|(name, value)| format!("{name}={}", own(value)).into_bytes()));
     made.set.retain(|entry| !entry.contains(&0));
     made
 }

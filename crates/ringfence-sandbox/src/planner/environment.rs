@@ -67,6 +67,6 @@ pub(super) fn steps(policy: &Policy, facts: &Facts, tier: Tier) -> Vec<Environme
     for (name, (value, rule)) in &environment.set {
         set(name, value, rule.clone());
     }
-    super::trust::environment(policy, &facts.environment, &mut steps);
+    super::trust::environment(policy, &facts.environment, tier, &mut steps);
     steps
 }

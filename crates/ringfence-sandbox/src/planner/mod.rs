@@ -181,12 +181,6 @@ fn plan_tier(
         let remedy = "use a newer kernel, or --syscalls learned".to_owned();
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
-    if tier == Tier::Process && trust::wanted(policy) {
-        // Nothing could be put in the place of the system's certificates.
-        let what = "--http and --inject need the namespace tier".to_owned();
-        let remedy = "use --tier namespace".to_owned();
-        return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
-    }
     if tier == Tier::Process && !policy.network.sockets.is_empty() {
         let what = "--allow-socket needs the namespace tier: the process tier refuses all local \
                     sockets of the host"
@@ -226,6 +220,7 @@ fn plan_tier(
         mounts,
         private,
         home_links,
+        private_files: trust::private_files(policy, tier),
         landlock,
         seccomp: if facts.seccomp.yes() {
             calls::rules(tier, policy, facts.seccomp_notify.yes(), files::confined(&planning, tier))

@@ -5,7 +5,7 @@
 use super::built_in;
 use super::grants::Grants;
 use crate::facts::{Kind, PathFacts};
-use crate::plan::{EnvironmentStep, MountOp, MountStep};
+use crate::plan::{EnvironmentStep, MountOp, MountStep, PRIVATE, Tier};
 use ringfence_net::inspect::{Content, trust};
 use ringfence_policy::{NetworkMode, Policy};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,16 @@ const MOST_LINKS: usize = 8;
 pub(super) fn wanted(policy: &Policy) -> bool {
     let network = &policy.network;
     network.mode == NetworkMode::Filtered && !(network.http.is_empty() && network.inject.is_empty())
+}
+
+/// The public files that the process tier has in its private directory, where requests are inspected:
+/// without a view of its own nothing can be put in the place of the system's bundle, so that programs
+/// learn of it by their variables alone.
+pub(super) fn private_files(policy: &Policy, tier: Tier) -> Vec<(PathBuf, Content)> {
+    if tier != Tier::Process || !wanted(policy) {
+        return Vec::new();
+    }
+    vec![("ca.pem".into(), Content::Bundle), ("ca.p12".into(), Content::Truststore)]
 }
 
 fn directory(covered: &dyn Fn(&Path) -> bool) -> &'static Path {
@@ -77,7 +87,12 @@ fn real(path: &Path, paths: &dyn PathFacts) -> Option<PathBuf> {
 }
 
 /// The environment: where the bundle is, and no variable that a credential was taken from.
-pub(super) fn environment(policy: &Policy, host: &[String], steps: &mut Vec<EnvironmentStep>) {
+pub(super) fn environment(
+    policy: &Policy,
+    host: &[String],
+    tier: Tier,
+    steps: &mut Vec<EnvironmentStep>,
+) {
     for rule in &policy.network.inject {
         let source = ringfence_policy::http::secret_parts(&rule.secret);
         if let Ok((_, ringfence_policy::http::SecretSource::Variable(name), _)) = source {
@@ -98,7 +113,10 @@ pub(super) fn environment(policy: &Policy, host: &[String], steps: &mut Vec<Envi
         });
         granting.any(|rule| path.starts_with(&rule.path))
     };
-    let directory = directory(&granted);
+    let directory = match tier {
+        Tier::Namespace => directory(&granted),
+        Tier::Process => Path::new(PRIVATE),
+    };
     let bundle = directory.join("ca.pem").display().to_string();
     let store = directory.join("ca.p12").display().to_string();
     let why = || built_in("whom to trust, where requests are inspected");

@@ -27,13 +27,25 @@ pub fn family_and_type(socket: BorrowedFd<'_>) -> Result<(i32, i32)> {
 /// # Errors
 /// `ENOPROTOOPT` before Linux 5.14.
 pub fn namespace(socket: BorrowedFd<'_>) -> Result<u64> {
+    number(socket, SO_NETNS_COOKIE)
+}
+
+fn number(socket: BorrowedFd<'_>, name: i32) -> Result<u64> {
     let mut value = 0u64;
     let mut length = size_of::<u64>() as libc::socklen_t;
-    let (level, name) = (libc::SOL_SOCKET, SO_NETNS_COOKIE);
+    let level = libc::SOL_SOCKET;
     let (at, size) = (&raw mut value, &raw mut length);
     // SAFETY: the pointers are to the value and its size.
     unsafe { sys!(getsockopt, socket.as_raw_fd(), level, name, at, size) }?;
     Ok(value)
+}
+
+/// The number of the socket itself, which no other one gets while the system runs (`SO_COOKIE`).
+///
+/// # Errors
+/// `ENOTSOCK`, `EBADF`.
+pub fn cookie(socket: BorrowedFd<'_>) -> Result<u64> {
+    number(socket, libc::SO_COOKIE)
 }
 
 /// Whether it is a listener (`SO_ACCEPTCONN`).
@@ -65,6 +77,15 @@ pub fn local(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
     // SAFETY: the pointers are to a buffer and its size.
     unsafe { sys!(getsockname, socket.as_raw_fd(), at, size) }.ok()?;
     crate::socket::address(raw.get(..length as usize)?)
+}
+
+/// Whether a socket is connected (getpeername(2)).
+pub fn connected(socket: BorrowedFd<'_>) -> bool {
+    let mut raw = [0u8; 128];
+    let mut length = raw.len() as libc::socklen_t;
+    let (at, size) = (raw.as_mut_ptr(), &raw mut length);
+    // SAFETY: the pointers are to a buffer and its size.
+    unsafe { sys!(getpeername, socket.as_raw_fd(), at, size) }.is_ok()
 }
 
 /// An address as the kernel takes it; IPv4 for a socket of IPv6 is written as a mapped one.

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// A server on the host's loopback; `talk` serves one connection.
-fn server(talk: fn(&mut TcpStream) -> std::io::Result<()>) -> u16 {
+pub fn server(talk: fn(&mut TcpStream) -> std::io::Result<()>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -23,7 +23,7 @@ fn server(talk: fn(&mut TcpStream) -> std::io::Result<()>) -> u16 {
 /// Runs a script where the server may be reached, and then where another port may be: `served` is printed
 /// in the first place alone.
 #[track_caller]
-fn reaches(place: &Place, program: &str, script: &str, port: u16) {
+pub fn reaches(place: &Place, program: &str, script: &str, port: u16) {
     if !place.has(program, "--version") {
         return;
     }
@@ -35,7 +35,15 @@ fn reaches(place: &Place, program: &str, script: &str, port: u16) {
 }
 
 /// Reads the head of a request, and answers its path with what `page` has for it.
-fn http(client: &mut TcpStream, page: fn(&str) -> String) -> std::io::Result<()> {
+pub fn http(client: &mut TcpStream, page: impl Fn(&str) -> String) -> std::io::Result<()> {
+    http_of(client, |path| ("application/json", page(path)))
+}
+
+/// The same with a type for each; a page without a text is none.
+pub fn http_of(
+    client: &mut TcpStream,
+    page: impl Fn(&str) -> (&'static str, String),
+) -> std::io::Result<()> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
         if client.read(&mut byte)? == 0 {
@@ -44,9 +52,9 @@ fn http(client: &mut TcpStream, page: fn(&str) -> String) -> std::io::Result<()>
         head.push(byte[0]);
     }
     let head = String::from_utf8_lossy(&head);
-    let body = page(head.split(' ').nth(1).unwrap_or_default());
+    let (kind, body) = page(head.split(' ').nth(1).unwrap_or_default());
     let answer = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\
+        "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     );

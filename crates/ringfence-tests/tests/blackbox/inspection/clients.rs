@@ -1,7 +1,8 @@
 //! Real clients, each by its own idea of TLS, of whom to trust, and of HTTP.
 
 use super::{Server, host, inject, rule, run, script};
-use ringfence_tests::{Place, Tier, everybody, left_out};
+use crate::toolchains::in_each_tier;
+use ringfence_tests::{Place, Tier, everywhere, left_out};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -22,7 +23,7 @@ fn asked(place: &Place, server: &Server, options: &[&str], argv: &[&str]) {
 
 #[test]
 fn curl_streams_compresses_continues_and_speaks_both_versions() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         let server = Server::secure();
         let any = rule(&server, "GET,POST,PUT", "/*");
         let run = |text: &str| script(place, &server, &["--http", &any], text).well();
@@ -57,7 +58,7 @@ fn curl_streams_compresses_continues_and_speaks_both_versions() {
 
 #[test]
 fn websockets_pass() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         if !place.has("python3", "--version") {
             return;
         }
@@ -93,10 +94,11 @@ print(ask('/other')[1].split()[1])",
 
 #[test]
 fn wget_openssl_and_git() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         let server = Server::secure();
         let url = host(&server);
-        if place.has("wget", "--version") {
+        // Where GnuTLS is built in, wget trusts the system's bundle alone, which only a view can replace.
+        if place.tier == Tier::Namespace && place.has("wget", "--version") {
             let text = format!(
                 "wget -qO- https://{url}/echo/yes; wget -S -qO- https://{url}/no 2>&1; true"
             );
@@ -115,7 +117,7 @@ fn wget_openssl_and_git() {
 
 #[test]
 fn git_clones_what_it_may_and_nothing_else() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         if !place.has("git", "--version") {
             return;
         }
@@ -135,7 +137,7 @@ fn git_clones_what_it_may_and_nothing_else() {
 
 /// Packages of the index that the caller's pip is set to, installed once; nothing where it has
 /// none.
-fn packages() -> Option<&'static Path> {
+pub fn packages() -> Option<&'static Path> {
     static INSTALLED: OnceLock<Option<PathBuf>> = OnceLock::new();
     let installed = INSTALLED.get_or_init(|| {
         let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-clients");
@@ -168,7 +170,7 @@ fn packages() -> Option<&'static Path> {
 
 #[test]
 fn python_by_its_own_means() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         if !place.has("python3", "--version") {
             return;
         }
@@ -188,7 +190,7 @@ except urllib.error.HTTPError as error: print(error.code)",
 #[test]
 fn python_by_requests_httpx_and_aiohttp() {
     let Some(packages) = packages() else { return };
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         if !place.command("ls").arg(packages).output().is_ok_and(|ls| ls.status.success()) {
             left_out("Python's clients", &format!("{:?} cannot read them", place.person));
             return;
@@ -217,7 +219,7 @@ fn python_by_requests_httpx_and_aiohttp() {
 
 #[test]
 fn node_by_fetch_and_https() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         if !place.has("node", "--version") {
             return;
         }
@@ -243,7 +245,7 @@ fn node_by_fetch_and_https() {
 }
 
 /// A client in Go, built once; nothing where Go is absent.
-fn go_client() -> Option<&'static Path> {
+pub fn go_client() -> Option<&'static Path> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
         let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-client");
@@ -284,7 +286,7 @@ func main() {
 #[test]
 fn go_by_its_standard_library() {
     let Some(client) = go_client() else { return };
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         let program = std::fs::read(client).unwrap();
         place.file("home/project/client", program);
         place.shell("chmod +x client").ends(0);
@@ -296,7 +298,7 @@ fn go_by_its_standard_library() {
 
 #[test]
 fn java_by_its_http_client() {
-    everybody(Tier::Namespace, |place| {
+    in_each_tier(|place| {
         if !place.has("java", "-version") {
             return;
         }
@@ -327,7 +329,7 @@ public class Client {
 
 #[test]
 fn clients_through_the_proxy_inside_are_looked_at_as_well() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         let server = Server::secure();
         let get = rule(&server, "GET", "/echo/*");
         let key = inject(&server, "X-Key=env:TOKEN");

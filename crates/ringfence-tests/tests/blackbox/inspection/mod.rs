@@ -1,8 +1,8 @@
 //! Requests looked at: what programs see of it, what servers see of it, and what nobody may see.
 
-mod clients;
+pub mod clients;
 mod rules;
-mod server;
+pub mod server;
 
 use ringfence_tests::{Finished, Place, Running};
 use server::Server;

@@ -1,14 +1,14 @@
 //! Which requests pass, and what becomes of credentials.
 
 use super::{SECRET, Server, host, inject, rule, run, script};
-use ringfence_tests::{Place, Tier, everybody};
+use ringfence_tests::{Place, Tier, everybody, everywhere};
 
 /// The status that curl got for each of its arguments' requests.
 const STATUS: &str = "curl -sS -o /dev/null -w '%{http_code} %{http_version}\\n'";
 
 #[test]
 fn only_the_requests_that_rules_name_pass() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         let server = Server::secure();
         let (get, post) = (rule(&server, "GET,HEAD", "/echo/*"), rule(&server, "POST", "/echo/in"));
         let options = ["--http", get.as_str(), "--http", post.as_str()];
@@ -33,7 +33,7 @@ fn only_the_requests_that_rules_name_pass() {
 
 #[test]
 fn every_request_of_a_connection_is_looked_at() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         let server = Server::secure();
         let get = rule(&server, "GET", "/echo/*");
         // One curl, one connection: `num_connects` is 0 from the second request on.
@@ -136,7 +136,7 @@ fn the_path_that_was_judged_is_the_path_that_is_sent() {
 
 #[test]
 fn plain_http_is_looked_at_too() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         let server = Server::plain();
         let get = rule(&server, "GET", "/echo/*");
         let asked = format!("U=http${{U#https}}; {STATUS} $U/echo/a $U/x; curl -sS -d x $U/echo/a");
@@ -148,7 +148,7 @@ fn plain_http_is_looked_at_too() {
 
 #[test]
 fn a_credential_is_put_in_and_never_seen_inside() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         let server = Server::secure();
         let rule = inject(&server, "Authorization=Bearer {env:TOKEN}");
         let host = host(&server);
@@ -237,7 +237,7 @@ fn a_credential_that_cannot_be_had_is_a_refusal_before_anything_runs() {
 
 #[test]
 fn credentials_do_not_go_to_other_hosts_nor_in_the_clear() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         let (server, plain) = (Server::secure(), Server::plain());
         let rules = [inject(&server, "Authorization=env:TOKEN"), host(&server), host(&plain)];
         let options = ["--inject", &rules[0], "-n", &rules[1], "-n", &rules[2]];
@@ -288,7 +288,7 @@ fn what_several_servers_would_read_differently_is_refused() {
 
 #[test]
 fn a_server_that_nobody_vouches_for_is_not_spoken_to() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         let (mut server, other) = (Server::secure(), Server::secure());
         server.authority.clone_from(&other.authority);
         let get = rule(&server, "GET", "/*");
@@ -307,7 +307,7 @@ fn a_server_that_nobody_vouches_for_is_not_spoken_to() {
 
 #[test]
 fn other_protocols_do_not_pass_where_requests_are_looked_at() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         let server = Server::plain();
         let any = rule(&server, "GET", "/*");
         let text = format!(
@@ -322,7 +322,7 @@ fn other_protocols_do_not_pass_where_requests_are_looked_at() {
 
 #[test]
 fn requests_are_told() {
-    everybody(Tier::Namespace, |place| {
+    everywhere(|place| {
         let server = Server::secure();
         let get = rule(&server, "GET", "/echo/*");
         let key = inject(&server, "X-Key=env:TOKEN");
@@ -345,14 +345,5 @@ fn nothing_of_it_is_there_when_no_rule_needs_it() {
         let asked = "ls -d /run/ringfence; env | grep -c -e CAINFO -e trustStore; true";
         let seen = place.sh(&["-n", "example.org"], asked);
         assert_eq!(seen.well(), "0");
-    });
-}
-
-#[test]
-fn the_process_tier_refuses() {
-    everybody(Tier::Process, |place| {
-        for options in [["--http", "GET a.org/x"], ["--inject", "a.org X=env:HOME"]] {
-            place.run(&options, &["true"]).ends(125).says("--tier namespace");
-        }
     });
 }

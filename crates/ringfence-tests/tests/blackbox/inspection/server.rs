@@ -172,10 +172,18 @@ async fn answer(
             let cookie = format!("session={secret}; Path=/").parse().unwrap();
             response.headers_mut().insert(header::SET_COOKIE, cookie);
         }
-        "files" => match std::fs::read(world.files.join(&path["/files/".len()..])) {
-            Ok(bytes) => *response.body_mut() = full(bytes),
-            Err(_) => *response.status_mut() = StatusCode::NOT_FOUND,
-        },
+        "files" => {
+            let mut file = world.files.join(&path["/files/".len()..]);
+            if path.ends_with('/') {
+                file.push("index.html");
+                let kind = "text/html".parse().unwrap();
+                response.headers_mut().insert(header::CONTENT_TYPE, kind);
+            }
+            match std::fs::read(file) {
+                Ok(bytes) => *response.body_mut() = full(bytes),
+                Err(_) => *response.status_mut() = StatusCode::NOT_FOUND,
+            }
+        }
         "ws" => return Ok(websocket(request)),
         _ => *response.body_mut() = full(echo(request).await),
     }

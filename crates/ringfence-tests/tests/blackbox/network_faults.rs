@@ -1,0 +1,259 @@
+//! What goes wrong on a network, seen by programs inside as what it is, with a decision that says why:
+//! names without an address, servers that are not there, that hang, that end half of a connection, that
+//! are not read from; and a launcher that is killed.
+
+use crate::clients::server;
+use ringfence_tests::{PATIENCE, Place, Running, Tier, everybody, everywhere};
+use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+
+fn python(place: &Place) -> bool {
+    place.has("python3", "--version")
+}
+
+/// Answers each connection with one word, and ends it.
+fn word() -> u16 {
+    server(|client| client.write_all(b"served"))
+}
+
+/// Descriptors of a process.
+fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(Path::new("/proc").join(pid.to_string()).join("fd")).unwrap().count()
+}
+
+#[test]
+fn names_without_an_address_and_servers_that_are_not_there() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (nobody, host) = ("no-such-name.invalid", format!("localhost:{unused}"));
+        let script = format!(
+            "import socket
+for to in (('{nobody}', 80), ('localhost', {unused})):
+    try:
+        s = socket.create_connection(to, 60); print('ended', s.recv(1))
+    except ConnectionError as error: print('error')"
+        );
+        let ended = place.run(&["-m", "-n", nobody, "-n", &host], &["python3", "-c", &script]);
+        // A reset, before or after the connection is seen to be made.
+        assert_eq!(ended.ends(0).text(), "error\nerror", "{}", ended.err);
+        ended.says(&format!("failed {nobody}:80")).says("cannot resolve");
+        ended.says(&format!("failed 127.0.0.1:{unused}")).says("Connection refused");
+    });
+}
+
+/// Accepts as many as its queue holds and no more: whoever comes then waits for an answer to nothing.
+fn unanswering() -> (TcpListener, Vec<std::net::TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let to = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    for _ in 0..8 {
+        let socket = rustix::net::socket(
+            rustix::net::AddressFamily::INET,
+            rustix::net::SocketType::STREAM,
+            None,
+        );
+        let socket = std::net::TcpStream::from(socket.unwrap());
+        socket.set_nonblocking(true).unwrap();
+        let _ = rustix::net::connect(&socket, &to);
+        waiting.push(socket);
+    }
+    (listener, waiting)
+}
+
+#[test]
+fn a_server_that_does_not_answer_delays_nobody_else() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let (dead, _waiting) = unanswering();
+        let dead = dead.local_addr().map(|at| (at.port(), dead)).unwrap();
+        let good = word();
+        let script = format!(
+            "import socket, threading
+hanging = []
+for _ in range(20):
+    s = socket.socket(); s.setblocking(False)
+    try: s.connect(('127.0.0.1', {}))
+    except BlockingIOError: pass
+    hanging.append(s)
+for _ in range(20):
+    print(socket.create_connection(('127.0.0.1', {good})).recv(9).decode())",
+            dead.0
+        );
+        let rules = ["-n", &format!("localhost:{}", dead.0), "-n", &format!("localhost:{good}")];
+        let ended = place.run(&rules, &["python3", "-c", &script]);
+        assert_eq!(ended.ends(0).text().matches("served").count(), 20);
+    });
+}
+
+#[test]
+fn half_of_a_connection_can_end_either_way() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        // Reads to the end, and answers then.
+        let after = server(|client| {
+            let mut all = Vec::new();
+            client.read_to_end(&mut all)?;
+            client.write_all(format!("heard {}", all.len()).as_bytes())
+        });
+        // Ends its own half first, and says what it heard through the next connection.
+        let before = server(|client| {
+            client.write_all(b"first")?;
+            client.shutdown(std::net::Shutdown::Write)?;
+            let mut all = Vec::new();
+            client.read_to_end(&mut all)?;
+            assert_eq!(all.len(), 3_000_000);
+            Ok(())
+        });
+        let script = format!(
+            "import socket
+def all(s):
+    data = b''
+    while (more := s.recv(65536)): data += more
+    return data.decode()
+s = socket.create_connection(('127.0.0.1', {after}))
+s.sendall(b'x' * 3000000); s.shutdown(socket.SHUT_WR); print(all(s))
+s = socket.create_connection(('127.0.0.1', {before}))
+print(all(s)); s.sendall(b'x' * 3000000); s.shutdown(socket.SHUT_WR); print('sent')"
+        );
+        let rules = ["-n", &format!("localhost:{after}"), "-n", &format!("localhost:{before}")];
+        let ended = place.run(&rules, &["python3", "-c", &script]);
+        assert_eq!(ended.ends(0).text(), "heard 3000000\nfirst\nsent");
+    });
+}
+
+#[test]
+fn who_does_not_read_holds_up_nobody_and_takes_little_memory() {
+    const MUCH: usize = 100_000_000;
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        let much = server(|client| {
+            let piece = vec![7; 1_000_000];
+            (0..MUCH / piece.len()).try_for_each(|_| client.write_all(&piece))
+        });
+        let good = word();
+        let script = format!(
+            "import socket, sys
+slow = [socket.create_connection(('127.0.0.1', {much})) for _ in range(8)]
+for s in slow: s.recv(1)
+for _ in range(20):
+    assert socket.create_connection(('127.0.0.1', {good})).recv(9) == b'served'
+print('waiting', flush=True); sys.stdin.readline()
+count, s = 1, slow[0]
+while (more := len(s.recv(1 << 20))): count += more
+print(count)"
+        );
+        let mut command = place.ringfence_run();
+        let rules = [format!("localhost:{much}"), format!("localhost:{good}")];
+        command.args(["-n", &rules[0], "-n", &rules[1], "--", "python3", "-c", &script]);
+        let mut running = Running::start_with(command, b"go\n".to_vec());
+        running.printed("waiting");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        let resident: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
+        assert!(resident < 8 * 1024, "{resident} KiB");
+        let ended = running.finish();
+        assert!(ended.ends(0).text().ends_with(&MUCH.to_string()), "{}", ended.text());
+    });
+}
+
+#[test]
+fn with_the_launcher_connections_and_programs_die() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let script = format!(
+            "import socket
+s = [socket.create_connection(('127.0.0.1', {port})) for _ in range(3)]
+for one in s: one.sendall(b'hello')
+print('connected', flush=True)
+while s[0].recv(9): pass"
+        );
+        let host = format!("localhost:{port}");
+        let mut running = place.start(&["-n", &host], &["python3", "-c", &script]);
+        let mut clients: Vec<_> = (0..3).map(|_| listener.accept().unwrap().0).collect();
+        for client in &mut clients {
+            let mut hello = [0; 5];
+            client.read_exact(&mut hello).unwrap();
+            client.set_read_timeout(Some(PATIENCE)).unwrap();
+        }
+        running.printed("connected");
+        running.signal(Signal::KILL);
+        for client in &mut clients {
+            // An end or a reset, and not silence.
+            match client.read(&mut [0; 9]) {
+                Ok(count) => assert_eq!(count, 0),
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+            }
+        }
+        // Whoever holds its output has ended too.
+        assert_eq!(running.finish().signal, Some(9));
+    });
+}
+
+/// Bursts of connections of all kinds: allowed, refused, reset by either side, without an end.
+#[test]
+fn bursts_leave_no_descriptor_behind() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let good = word();
+        let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let script = format!(
+            "import socket, struct, sys
+def burst():
+    for n in range(120):
+        s = socket.socket()
+        try:
+            s.connect(('127.0.0.1', ({good}, {unused}, 9)[n % 3]))
+            if n % 2: s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+            elif n % 3 == 0: assert s.recv(9) == b'served'
+        except ConnectionError: pass
+        s.close()
+    held = [socket.create_connection(('127.0.0.1', {good})) for _ in range(200)]
+    for s in held:
+        assert s.recv(9) == b'served'; assert s.recv(9) == b''
+    for s in held: s.close()
+for _ in range(4):
+    burst(); print('burst', flush=True); sys.stdin.readline()"
+        );
+        let rules = [format!("localhost:{good}"), format!("localhost:{unused}")];
+        let words = ["-n", &rules[0], "-n", &rules[1], "--", "python3", "-c", &script];
+        let mut command = place.ringfence_run();
+        let (input, output) = std::io::pipe().unwrap();
+        command.args(words).stdin(input).stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let mut lines =
+            std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+        let mut settled = None;
+        let mut output = output;
+        for _ in 0..4 {
+            assert_eq!(lines.next().unwrap().unwrap(), "burst");
+            // The last of a burst are still on their way out: as many as there were after the first one, at
+            // some moment.
+            let first = *settled.get_or_insert_with(|| descriptors(child.id()));
+            while descriptors(child.id()) > first {
+                std::thread::yield_now();
+            }
+            settled = Some(descriptors(child.id()));
+            output.write_all(b"\n").unwrap();
+        }
+        assert!(child.wait().unwrap().success());
+    });
+}
