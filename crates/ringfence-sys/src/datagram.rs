@@ -330,7 +330,7 @@ mod tests {
         let null = std::ptr::null::<u8>();
         // SAFETY: `status` is room for the answer.
         let left =
-            unsafe { sys!(wait4, -1, &raw mut status, libc::__WCLONE | libc::WNOHANG, null) };
+            unsafe { sys!(wait4, -1i32, &raw mut status, libc::__WCLONE | libc::WNOHANG, null) };
         assert_eq!(left, Err(Errno::ECHILD));
     }
 }
