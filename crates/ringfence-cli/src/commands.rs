@@ -35,7 +35,7 @@ const fn command(
 }
 
 /// All commands of this build.
-pub const COMMANDS: [Command; 32] = [
+pub const COMMANDS: [Command; 33] = [
     command("run", "[OPTIONS] [--] CMD [ARG...]", "Run a command in a sandbox", &POLICY, |a| {
         run::run(a)
     }),
@@ -45,6 +45,13 @@ pub const COMMANDS: [Command; 32] = [
         "Run one more command inside a session that runs",
         &exec::EXEC,
         exec::exec,
+    ),
+    command(
+        "fork",
+        "[OPTIONS] SESSION N [--] [WORD...] | --helper python",
+        "Clone a warm program that runs in a session",
+        &crate::fork::FORK,
+        crate::fork::fork,
     ),
     command("shell", "[OPTIONS]", "An interactive shell inside", &POLICY, run::shell),
     command(
@@ -216,9 +223,6 @@ pub const COMMANDS: [Command; 32] = [
     }),
 ];
 
-/// Commands of the interface that come with their own parts.
-const UNBUILT: [&str; 1] = ["fork"];
-
 /// `ringfence bench`: the suite drives this very program from outside.
 fn bench(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let program = std::env::current_exe().map_err(Fault::of)?;
@@ -251,9 +255,6 @@ pub fn call(name: &str, arguments: Arguments) -> Result<u8, Fault> {
     };
     if let Some(command) = COMMANDS.iter().find(|command| command.name == name) {
         return (command.call)(arguments.collect());
-    }
-    if UNBUILT.contains(&name) {
-        return Err(Fault::usage(format!("ringfence {name} is not available in this build")));
     }
     let known: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
     Err(Fault::usage(match ringfence_policy::suggest::nearest(name, &known) {

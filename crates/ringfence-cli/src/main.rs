@@ -11,6 +11,7 @@ mod doctor;
 mod error;
 mod exec;
 mod explain;
+mod fork;
 mod generate;
 mod help;
 mod hooks;

@@ -52,6 +52,8 @@ pub struct Record {
     /// What the command may ask for at the gateway, and who serves it.
     scope: RefCell<Option<Scope>>,
     gateway: RefCell<Option<Service>>,
+    /// Where clones of a template are asked for.
+    forks: RefCell<Option<OwnedFd>>,
     /// The first row, of what was done before the launch.
     first: RefCell<Option<Event>>,
 }
@@ -90,6 +92,7 @@ impl Record {
             changes: Cell::default(),
             scope: RefCell::default(),
             gateway: RefCell::default(),
+            forks: RefCell::default(),
             first: RefCell::default(),
         }))
     }
@@ -255,6 +258,9 @@ impl Record {
         // Where sockets are refused (a sandbox in a sandbox), there is no exec; `exec` says so.
         let socket = |name: &str| client::listen(&ledger.directory().join(name)).ok();
         let door = socket(live::SOCKET);
+        if plan.gateway.is_some() {
+            *self.forks.borrow_mut() = socket(live::FORKS);
+        }
         if let Some(control) = &*self.control.borrow()
             && let Some(rules) = socket(live::RULES)
         {
@@ -330,7 +336,7 @@ impl Keeper for Record {
                 recorder.record(lock(&programs).get(&pid), event);
             }
         });
-        match Service::start(listener, scope, told) {
+        match Service::start(listener, self.forks.borrow_mut().take(), scope, told) {
             Ok(service) => *self.gateway.borrow_mut() = Some(service),
             Err(error) => eprintln!("ringfence: no snapshots can be made from inside: {error}"),
         }

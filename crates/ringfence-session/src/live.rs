@@ -10,6 +10,9 @@ pub const SOCKET: &str = "control.sock";
 /// The socket, beside it, of those who change the rules of the network.
 pub const RULES: &str = "rules.sock";
 
+/// The socket, beside it, of those who ask for clones of a template.
+pub const FORKS: &str = "fork.sock";
+
 /// The identifier of the running session that has a name.
 pub fn named(name: &str) -> Option<String> {
     let sessions = place::sessions().ok()?;

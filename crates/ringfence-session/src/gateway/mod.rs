@@ -20,6 +20,7 @@
 
 mod act;
 pub mod client;
+pub mod forks;
 mod serve;
 
 pub use serve::Service;

@@ -1,13 +1,14 @@
 //! The gateway's thread: connections, lines, answers. One request at a time.
 
 use super::act::Actor;
+use super::forks::Forks;
 use super::{LONGEST_REQUEST, MOST_CONNECTIONS, Scope, Told};
 use crate::error::{Result, SessionError};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use serde_json::json;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -20,11 +21,17 @@ pub struct Service {
 }
 
 impl Service {
-    /// Serves whoever connects, on a thread of its own.
+    /// Serves whoever connects, on a thread of its own; and, at `forks`, those outside who ask for
+    /// clones of a template.
     ///
     /// # Errors
     /// There is no descriptor or no thread left.
-    pub fn start(listener: OwnedFd, scope: Scope, told: Told) -> Result<Service> {
+    pub fn start(
+        listener: OwnedFd,
+        forks: Option<OwnedFd>,
+        scope: Scope,
+        told: Told,
+    ) -> Result<Service> {
         let failed = |call| move |error| SessionError::call(call, Path::new("the gateway"), error);
         let (ours, theirs) = UnixStream::pair().map_err(failed("socketpair"))?;
         let listener = UnixListener::from(listener);
@@ -32,7 +39,8 @@ impl Service {
         let actor = Actor::new(scope, told);
         let serve = move || {
             give_up_capabilities();
-            Serving { listener, stop: theirs, actor, visits: Vec::new() }.run();
+            let forks = Forks::new(forks);
+            Serving { listener, stop: theirs, actor, forks, visits: Vec::new() }.run();
         };
         let thread = std::thread::Builder::new().name("gateway".to_owned()).spawn(serve);
         Ok(Service { stop: Some(ours), thread: Some(thread.map_err(failed("clone"))?) })
@@ -64,6 +72,7 @@ struct Serving {
     listener: UnixListener,
     stop: UnixStream,
     actor: Actor,
+    forks: Forks,
     visits: Vec<Visit>,
 }
 
@@ -78,6 +87,8 @@ struct Visit {
     answer: Vec<u8>,
     /// The answer is the last one.
     last: bool,
+    /// It is the session's template, which is told to fork.
+    template: bool,
 }
 
 impl Serving {
@@ -92,6 +103,10 @@ impl Serving {
                 let wanted = if visit.answer.is_empty() { PollFlags::IN } else { PollFlags::OUT };
                 watched.push(PollFd::new(&visit.stream, wanted));
             }
+            let forks = watched.len();
+            for fd in self.forks.watched() {
+                watched.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            }
             match poll(&mut watched, None) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
@@ -102,11 +117,20 @@ impl Serving {
             if ready[0] {
                 return;
             }
+            self.forks.serve(&ready[forks..]);
             // From behind, so that leaving ones do not move those still to be looked at.
             for at in (0..self.visits.len()).rev().filter(|at| ready[2 + at]) {
-                if !self.visits[at].go_on(&mut self.actor) {
-                    self.visits.swap_remove(at);
+                let taken = self.visits.iter().any(|visit| visit.template);
+                if !self.visits[at].go_on(&mut self.actor, &mut self.forks, taken)
+                    && self.visits.swap_remove(at).template
+                {
+                    self.forks.lost();
                 }
+            }
+            if let Some(visit) = self.visits.iter_mut().find(|visit| visit.template)
+                && visit.answer.is_empty()
+            {
+                visit.answer = self.forks.give(visit.stream.as_fd());
             }
             if ready[1] && !full {
                 self.welcome();
@@ -120,17 +144,17 @@ impl Serving {
         let pid = peer.map_or(0, |peer| peer.pid.as_raw_nonzero().get());
         if stream.set_nonblocking(true).is_ok() {
             let (line, answer) = (Vec::new(), Vec::new());
-            self.visits.push(Visit { stream, pid, line, answer, last: false });
+            self.visits.push(Visit { stream, pid, line, answer, last: false, template: false });
         }
     }
 }
 
 impl Visit {
     /// Takes what came, or gives what waits; false: it is over.
-    fn go_on(&mut self, actor: &mut Actor) -> bool {
+    fn go_on(&mut self, actor: &mut Actor, forks: &mut Forks, taken: bool) -> bool {
         if !self.answer.is_empty() {
             // Lines that came meanwhile are answered now: nothing else tells of them.
-            return self.give() && self.lines(actor);
+            return self.give() && self.lines(actor, forks, taken);
         }
         let mut buffer = [0; 8192];
         match self.stream.read(&mut buffer) {
@@ -140,12 +164,18 @@ impl Visit {
                 return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
             }
         }
-        self.lines(actor)
+        self.lines(actor, forks, taken)
     }
 
     /// Answers the whole lines that came, as long as the answers are taken.
-    fn lines(&mut self, actor: &mut Actor) -> bool {
+    fn lines(&mut self, actor: &mut Actor, forks: &mut Forks, taken: bool) -> bool {
         while self.answer.is_empty() {
+            if let Some(goes_on) = self.word(forks, taken) {
+                if !goes_on {
+                    return false;
+                }
+                continue;
+            }
             self.take_line(actor);
             if self.answer.is_empty() {
                 return true;
@@ -155,6 +185,22 @@ impl Visit {
             }
         }
         true
+    }
+
+    /// Takes a line that is a template's; whether it may go on, or nothing where the line is another.
+    fn word(&mut self, forks: &mut Forks, taken: bool) -> Option<bool> {
+        let end = self.line.iter().position(|&byte| byte == b'\n')?;
+        if !self.template && self.line[..end] == *b"ready" {
+            self.line.drain(..=end);
+            self.template = !taken;
+            return Some(self.template);
+        }
+        if !self.template {
+            return None;
+        }
+        let line: Vec<u8> = self.line.drain(..=end).collect();
+        let line = String::from_utf8_lossy(&line);
+        Some(line.starts_with("ended ") && forks.ended(&line))
     }
 
     /// Makes the answer to one line, if there is a whole one.

@@ -14,6 +14,7 @@ mod exit_codes;
 mod faults;
 mod files;
 mod filtered;
+mod fork;
 mod gateway;
 mod hostile;
 mod information;

@@ -1,0 +1,78 @@
+//! `ringfence fork SESSION N [WORD...]`: clones of a warm program that runs in a session.
+
+use crate::error::Fault;
+use crate::help;
+use crate::options::{Spec, flag, one, parse};
+use ringfence_session::gateway::forks;
+use ringfence_session::live;
+use std::ffi::OsString;
+use std::io::Write;
+use std::time::Duration;
+
+/// Its options.
+pub const FORK: [Spec; 4] = [
+    one("timeout", "DURATION", "Wait so long for a program that is a template (default: 30s)"),
+    one("helper", "LANGUAGE", "Print the module that makes a program a template: python"),
+    flag("json", None, "Print the exit codes of the clones, in order"),
+    flag("help", Some('h'), "Print help"),
+];
+
+/// The module that makes a Python program a template.
+const PYTHON: &str = include_str!("ringfence_template.py");
+
+/// How long a template is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `ringfence fork [OPTIONS] SESSION N [--] [WORD...]`
+///
+/// # Errors
+/// There is no such session, or no template in it.
+pub fn fork(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let mut parsed = parse(&FORK, arguments, true)?;
+    let mut words = std::mem::take(&mut parsed.rest).into_iter();
+    if parsed.has("help") {
+        return help::command("fork");
+    }
+    if let Some(language) = parsed.last("helper") {
+        if language != "python" {
+            let language = language.display();
+            return Err(Fault::usage(format!(
+                "--helper {language}: there is one for python; for others docs/sessions.md has the \
+                 protocol"
+            )));
+        }
+        return print(PYTHON);
+    }
+    let usage =
+        || Fault::usage("name a session and a number: ringfence fork SESSION N [--] [WORD...]");
+    let session = words.next().ok_or_else(usage)?;
+    let number = words.next().ok_or_else(usage)?;
+    // `--` may stand before the words.
+    let more = parse(&FORK, words, true)?;
+    parsed.options.extend(more.options);
+    let clones: u32 = number.to_str().and_then(|number| number.parse().ok()).ok_or_else(usage)?;
+    let patience = match parsed.last("timeout") {
+        Some(text) => {
+            let text = text.to_string_lossy();
+            ringfence_policy::size::duration(&text)
+                .map_err(|why| Fault::usage(format!("--timeout {text}: {why}")))?
+        }
+        None => PATIENCE,
+    };
+    let session = session.to_string_lossy();
+    let (found, socket) = live::find(&session).map_err(Fault::of)?;
+    if !found.live {
+        return Err(Fault::usage(format!("session {session} has ended")));
+    }
+    let socket = socket.with_file_name(live::FORKS);
+    let codes = forks::fork(&socket, clones, &more.rest, patience).map_err(Fault::of)?;
+    if parsed.has("json") {
+        let codes: Vec<String> = codes.iter().map(u8::to_string).collect();
+        print(&format!("{{\"schema\": 1, \"codes\": [{}]}}\n", codes.join(", ")))?;
+    }
+    Ok(codes.into_iter().find(|code| *code != 0).unwrap_or(0))
+}
+
+fn print(text: &str) -> Result<u8, Fault> {
+    std::io::stdout().write_all(text.as_bytes()).map(|()| 0).map_err(Fault::of)
+}

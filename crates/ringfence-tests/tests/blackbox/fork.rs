@@ -1,0 +1,181 @@
+//! Clones of a warm template: they share its memory, and every layer holds in each.
+
+use ringfence_tests::{Place, Running, Tier, binary, everybody};
+use rustix::process::Signal;
+
+/// A template with 32 MiB that were filled before it was ready; each clone checks itself.
+const TEMPLATE: &str = r#"
+import ctypes, errno, os, resource, sys
+import ringfence_template
+warm = bytearray(b"w" * (32 << 20))
+layers = lambda: {n: os.readlink("/proc/self/ns/" + n) for n in ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")}
+mine, group = layers(), open("/proc/self/cgroup").read()
+
+def status(name):
+    return [l.split()[1] for l in open("/proc/self/status") if l.startswith(name + ":")][0]
+
+def refused(error, act):
+    try:
+        act()
+    except OSError as e:
+        assert e.errno in error, e
+    else:
+        raise AssertionError("not refused")
+
+def work(index, words):
+    if words[:1] == ["exit"]:
+        return index
+    if words[:1] == ["wait"]:
+        print("waiting", index, flush=True)
+        sys.stdin.read()
+        return 0
+    assert os.environ["RINGFENCE_CLONE"] == str(index) and words == ["check", "a b", ""]
+    # Shared with the template until somebody writes.
+    shared = sum(int(l.split()[1]) for l in open("/proc/self/smaps_rollup") if l.startswith("Shared"))
+    assert shared >= 32 << 10, shared
+    assert warm[index] == ord("w")
+    warm[index] = 0
+    # Namespaces, no_new_privs, filter, capabilities, limits, control group.
+    assert layers() == mine and open("/proc/self/cgroup").read() == group
+    assert status("NoNewPrivs") == "1" and status("Seccomp") == "2" and int(status("Seccomp_filters")) >= 1
+    for sort in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        assert int(status(sort), 16) == 0, sort
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] == 200
+    # The filter: a namespace, another process's memory.
+    libc = ctypes.CDLL(None, use_errno=True)
+    def call(f, *a):
+        if f(*a) == -1:
+            raise OSError(ctypes.get_errno(), "")
+    refused([errno.EPERM], lambda: call(libc.unshare, 0x10000000))
+    refused([errno.EPERM], lambda: call(libc.ptrace, 16, os.getppid(), 0, 0))
+    # The view.
+    refused([errno.ENOENT], lambda: open(os.environ["SECRET"]))
+    refused([errno.EROFS, errno.EACCES], lambda: open("/usr/made", "w"))
+    open("made-%d" % index, "w").close()
+    # Landlock: 16 domains at most are put on one another, and one of them is on already.
+    attributes = (ctypes.c_uint64 * 1)(1)
+    ruleset = libc.syscall(444, attributes, 8, 0)
+    more = 0
+    while libc.syscall(446, ruleset, 0) == 0:
+        more += 1
+    assert more == 15 and ctypes.get_errno() == errno.E2BIG, more
+
+print("warm", flush=True)
+ringfence_template.serve(work)
+"#;
+
+/// A session with a template that is named `warm`; nothing where there is no Python.
+fn template(place: &Place) -> Option<Running> {
+    if !place.has("python3", "--version") {
+        return None;
+    }
+    let helper = place.ringfence(["fork", "--helper", "python"]).well();
+    place.file("home/project/ringfence_template.py", helper + "\n");
+    place.file("home/project/template.py", TEMPLATE);
+    let secret = format!("SECRET={}", place.file("home/secret", "s\n").display());
+    let options = ["--gateway", "--name", "warm", "--open-files", "200", "-e", &secret];
+    let mut running = place.start(&options, &["python3", "template.py"]);
+    running.printed("warm\n");
+    Some(running)
+}
+
+#[test]
+fn every_layer_holds_in_every_clone() {
+    everybody(Tier::Namespace, |place| {
+        let Some(running) = template(place) else { return };
+        let done = place.ringfence(["fork", "--json", "warm", "100", "--", "check", "a b", ""]);
+        let codes = vec!["0"; 100].join(", ");
+        done.ends(0).prints(&format!("[{codes}]"));
+        for index in 0..100 {
+            assert!(place.project(format!("made-{index}")).exists(), "{index}");
+        }
+        // The control: outside, what the clones were refused is possible.
+        place.shell("cat ../secret && unshare -U true").ends(0);
+        // What one clone wrote none of the next ones sees: they are the template's.
+        place.ringfence(["fork", "warm", "3", "check", "a b", ""]).ends(0);
+        // Codes are in order; the first that is not 0 counts.
+        let codes = place.ringfence(["fork", "--json", "warm", "4", "exit"]);
+        codes.ends(1).prints("[0, 1, 2, 3]");
+        place.ringfence(["kill", "warm"]).ends(0);
+        running.finish().ends(143);
+        assert_eq!(place.left_behind(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn clones_end_with_who_asked_and_with_the_session() {
+    everybody(Tier::Namespace, |place| {
+        let Some(running) = template(place) else { return };
+        let ask = || {
+            let mut command = place.command(binary());
+            command.args(["fork", "warm", "2", "wait"]);
+            // A pipe that nobody writes to.
+            Running::start_with(command, Vec::new())
+        };
+        let mut held = place.command("/bin/bash");
+        held.args(["-c", "mkfifo pipe; exec \"$0\" fork warm 2 wait 0<>pipe"]).arg(binary());
+        let mut held = Running::start(held);
+        held.printed("waiting 0").printed("waiting 1");
+        held.signal(Signal::KILL);
+        drop(held);
+        // The template is free again only when these have ended.
+        ask().finish().ends(0).prints("waiting 1");
+        place.ringfence(["kill", "--signal", "KILL", "warm"]).ends(0);
+        running.finish().ends(137);
+        place.ringfence(["fork", "warm", "1", "exit"]).ends(125).says("session warm has ended");
+        assert_eq!(place.left_behind(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn without_a_template_there_are_no_clones() {
+    everybody(Tier::Namespace, |place| {
+        let up = ["sh", "-c", "echo up; exec sleep 1000"];
+        let mut plain = place.start(&["--name", "plain"], &up);
+        plain.printed("up\n");
+        place.ringfence(["fork", "plain", "1"]).ends(125).says("start it with --gateway");
+        let mut cold = place.start(&["--name", "cold", "--gateway"], &up);
+        cold.printed("up\n");
+        let none = place.ringfence(["fork", "--timeout", "50ms", "cold", "1"]);
+        none.ends(125).says("said that it is a warm template within 50ms");
+        place.ringfence(["fork", "cold", "0"]).ends(125).says("1 to 10000");
+        place.ringfence(["fork", "cold", "99999"]).ends(125).says("1 to 10000");
+        place.ringfence(["fork", "nobody", "1"]).ends(125).says("no session nobody");
+        place.ringfence(["kill", "plain", "cold"]).ends(0);
+        plain.finish().ends(143);
+        cold.finish().ends(143);
+    });
+}
+
+#[test]
+fn a_template_that_lies_is_let_go() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let script = r#"
+import os, socket
+def connect():
+    s = socket.socket(socket.AF_UNIX); s.connect(os.environ["RINGFENCE_GATEWAY"]); return s
+print("up", flush=True)
+for lie in [b"ended 7 0\n", b"ended 1 0 0 0 0\n", b"ended 1 300 0\n", b"ended\n", b"begun\n", b"\xff\n", b""]:
+    s = connect(); s.sendall(b"ready\n")
+    second = connect(); second.sendall(b"ready\n"); assert second.recv(10) == b""
+    got, passed, _, _ = socket.recv_fds(s, 65536, 4)
+    assert got.startswith(b"fork ") and len(passed) == 4, got
+    s.sendall(lie.replace(b"ended 1", b"ended " + got.split()[1]))
+    if lie: assert s.recv(10) == b""
+    for fd in passed: os.close(fd)
+    s.close()
+print("held", flush=True)
+"#;
+        place.file("home/project/liar.py", script);
+        let mut running = place.start(&["--gateway", "--name", "liar"], &["python3", "liar.py"]);
+        running.printed("up\n");
+        for _ in 0..7 {
+            let done = place.ringfence(["fork", "liar", "2", "x"]);
+            done.ends(125).says("the template ended before its clones");
+        }
+        running.finish().ends(0).prints("held");
+    });
+}
