@@ -5,8 +5,10 @@
 //! host, `ringfence plan` prints it, golden tests pin it, and [`crate::launch`] carries it
 //! out without deciding anything again.
 
+mod apart;
 mod gateway;
 
+pub use apart::Apart;
 pub use gateway::{Gateway, GatewayTree};
 
 use ringfence_net::inspect::Content;
@@ -369,17 +371,6 @@ pub struct GuardedTree {
 
 fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
-}
-
-/// Writes that do not reach the real trees during the run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Apart {
-    /// What becomes of them.
-    pub end: ringfence_policy::Overlay,
-    /// Paths that no commit changes.
-    pub guards: Vec<GuardStep>,
-    /// Names that no commit makes.
-    pub guarded_trees: Vec<GuardedTree>,
 }
 
 /// A protection that is weaker than the policy asks, accepted by name.

@@ -5,7 +5,9 @@ mod connections;
 mod disk;
 mod dns;
 mod escape;
+mod fork;
 mod http;
+mod ledger;
 mod parts;
 mod profile;
 mod rootfs;
@@ -67,6 +69,8 @@ pub const ALL: &[Entry] = &[
     connections::ENTRY,
     dns::ENTRY,
     snapshot::ENTRY,
+    fork::ENTRY,
+    ledger::ENTRY,
     storage::ENTRY,
     service::ENTRY,
     apps::ENTRY,

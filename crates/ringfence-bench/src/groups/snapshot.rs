@@ -2,7 +2,7 @@
 
 use super::{Entry, Outcome, Stop};
 use crate::bench::Bench;
-use crate::error::{Result, error};
+use crate::error::{Error, Result, error};
 use crate::interleave::{Reading, Rounds, Trial, interleave};
 use crate::mcp::Gateway;
 use crate::model::Group;
@@ -41,7 +41,38 @@ fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
         interleave(bench, group, &format!("{count} files"), trials, rounds);
         bench.progress.next();
     }
+    if !bench.options.quick {
+        many(bench, group)?;
+    }
     group.notes.extend(note);
+    Ok(())
+}
+
+/// A tree in which little changes: the cost of the next snapshot must grow with that.
+fn many(bench: &mut Bench, group: &mut Group) -> Result<()> {
+    const FILES: usize = 100_000;
+    const CHANGED: usize = 100;
+    let dir = bench.work.fresh("many")?;
+    let file = |number: usize| dir.join(format!("{}/file{number}", number % 1000));
+    for number in 0..FILES {
+        if number < 1000 {
+            let directory = dir.join(number.to_string());
+            std::fs::create_dir(&directory)
+                .map_err(|cause| Error::file("make", &directory, cause))?;
+        }
+        crate::work::write(&file(number), &number.to_le_bytes())?;
+    }
+    let mut gateway = Gateway::start(bench, &dir)?;
+    gateway.snapshot("create", None)?;
+    let trials = vec![Trial::new("gateway", "", move |_| {
+        for number in 0..CHANGED {
+            crate::work::write(&file(number * 997), &random_page())?;
+        }
+        let (time, _) = gateway.snapshot("create", None)?;
+        Ok(vec![Reading::millis("create", time)])
+    })];
+    let rounds = Rounds { most: 20, ..Rounds::short(bench) };
+    interleave(bench, group, "100,000 files, 100 changed", trials, rounds);
     Ok(())
 }
 

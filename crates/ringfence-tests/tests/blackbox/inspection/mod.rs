@@ -1,6 +1,7 @@
 //! Requests looked at: what programs see of it, what servers see of it, and what nobody may see.
 
 pub mod clients;
+mod models;
 mod rules;
 pub mod server;
 

@@ -67,6 +67,7 @@ impl Server {
         let issuer = rcgen::CertifiedIssuer::self_signed(params, authority).unwrap();
         let key = rcgen::KeyPair::generate().unwrap();
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+        let names = names.into_iter().chain(["api.anthropic.com".to_owned()]).collect::<Vec<_>>();
         let mut params = rcgen::CertificateParams::new(names).unwrap();
         params.use_authority_key_identifier_extension = true;
         let certificate = params.signed_by(&key, &issuer).unwrap();
@@ -183,6 +184,15 @@ async fn answer(
                 Ok(bytes) => *response.body_mut() = full(bytes),
                 Err(_) => *response.status_mut() = StatusCode::NOT_FOUND,
             }
+        }
+        // As a model's provider answers; the credential's length shows that it came.
+        "v1" => {
+            let key = request.headers().get("x-api-key").map_or(0, |key| key.len());
+            *response.body_mut() = full(format!(
+                "{{\"id\":\"{key}\",\"type\":\"message\",\"model\":\"claude-test-1\",\
+                 \"content\":[{{\"type\":\"tool_use\",\"name\":\"x\"}}],\
+                 \"usage\":{{\"input_tokens\":12,\"output_tokens\":34}}}}"
+            ));
         }
         "ws" => return Ok(websocket(request)),
         _ => *response.body_mut() = full(echo(request).await),
