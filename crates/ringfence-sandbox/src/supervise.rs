@@ -2,16 +2,19 @@
 //! timeout, and the end.
 
 mod duties;
+mod record;
+mod stops;
 
 pub(crate) use duties::Duties;
 
+use self::stops::Stops;
 use crate::ask::{self, Lot, Questions};
 use crate::descendants;
 use crate::error::LaunchError;
 use crate::executions::{self, Executions, Listener};
 use crate::guard::Vigil;
-use crate::live::told::{executed, exit_code, number};
-use crate::live::{self, End, Executed};
+use crate::live::told::{executed, exit_code};
+use crate::live::{self, Executed};
 use crate::network::Network;
 pub use crate::outcome::Outcome;
 use crate::plan::Tier;
@@ -23,7 +26,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use sys::process::Change;
-use sys::signal::{Arrived, SignalSet};
+use sys::signal::{After, Arrived, SignalSet};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
@@ -42,6 +45,10 @@ const IDLE: Duration = Duration::from_millis(100);
 /// A command that runs for longer is watched for protected names; after a shorter one all of them
 /// are looked for anyway.
 const VIGIL: Duration = Duration::from_millis(20);
+
+/// How long names that are made are left to gather: a wake for each would slow down a command
+/// that makes many.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// Supervised calls that are answered in one turn.
 const CALLS_AT_ONCE: usize = 64;
@@ -87,6 +94,8 @@ struct Watch<'a, 'g> {
     recorded: bool,
     /// The run is limited in time.
     timeout: bool,
+    /// Who has stopped.
+    stops: Stops,
     network: Network,
     /// What the user is asked about calls.
     questions: Option<Questions>,
@@ -109,6 +118,7 @@ pub(crate) fn until_end<'g>(
     let mut deadline = timeout.map(|timeout| Instant::now() + timeout);
     let mut idle = Some(Instant::now() + IDLE);
     let mut vigil = Some(Instant::now() + VIGIL);
+    let mut gathering: Option<Instant> = None;
     let mut watch = Watch {
         child: &child,
         outcome: Outcome::default(),
@@ -124,6 +134,7 @@ pub(crate) fn until_end<'g>(
         executes: false,
         recorded: false,
         timeout: timeout.is_some(),
+        stops: Stops::default(),
         network,
         questions: Questions::of(duties.plan),
     };
@@ -134,7 +145,8 @@ pub(crate) fn until_end<'g>(
         trace.mark("recording");
     }
     let code = loop {
-        let next = deadline.into_iter().chain(idle).chain(vigil).min();
+        gathering = gathering.filter(|gathering| Instant::now() < *gathering);
+        let next = deadline.into_iter().chain(idle).chain(vigil).chain(gathering).min();
         let wait = next.map_or(-1, |next| {
             let left = next.saturating_duration_since(Instant::now());
             i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
@@ -150,7 +162,9 @@ pub(crate) fn until_end<'g>(
             watched.extend(watch.executions.descriptor());
         }
         let noted = watched.len();
-        watched.extend(watch.vigil.as_ref().map(Vigil::descriptor));
+        if gathering.is_none() {
+            watched.extend(watch.vigil.as_ref().map(Vigil::descriptor));
+        }
         let seen = watched.len();
         watched.extend(watch.questions.as_ref().and_then(Questions::descriptor));
         let asked = watched.len();
@@ -201,6 +215,7 @@ pub(crate) fn until_end<'g>(
             && let Some(vigil) = &mut watch.vigil
         {
             vigil.serve();
+            gathering = Some(Instant::now() + GATHER);
         }
         if ready[seen..asked].contains(&true) {
             let allowed = watch.questions.as_mut().map(Questions::typed);
@@ -244,7 +259,7 @@ impl Watch<'_, '_> {
         }
         self.outcome.timed_out = true;
         self.send(SIGTERM);
-        self.send(SIGCONT);
+        self.go_on(Some(After::Any));
         Some(Instant::now() + GRACE)
     }
 
@@ -265,9 +280,9 @@ impl Watch<'_, '_> {
         match arrived.signal {
             SIGCHLD => {}
             SIGCONT => {
-                // Whatever stopped is to go on; reports of that stop are history.
                 self.take_messages();
-                self.send(SIGCONT);
+                let after = self.stops.go_on();
+                self.go_on(after);
             }
             SIGINT if !arrived.by_process => self.outcome.interrupted = true,
             signal if arrived.by_process => self.send(signal),
@@ -277,17 +292,22 @@ impl Watch<'_, '_> {
 
     /// Takes all messages; stops as the command did, if it still is.
     fn messages(&mut self) {
-        match self.take_messages() {
-            // A stopped launcher keeps no time: only the user's own stop may halt the clock.
-            Some(signal) if self.timeout && signal == SIGSTOP => {}
-            Some(_) => sys::signal::raise_default(SIGSTOP),
-            None => {}
+        self.take_messages();
+        // A stopped launcher keeps no time: only the user's own stop may halt the clock.
+        let timeout = self.timeout;
+        if self.stops.due(|signal| !(timeout && signal == SIGSTOP)) {
+            sys::signal::raise_default(SIGSTOP);
         }
     }
 
-    /// Takes all messages; returns the signal that stopped the command, if it still is stopped.
-    fn take_messages(&mut self) -> Option<i32> {
-        let mut stopped = None;
+    /// Passes a SIGCONT on.
+    fn go_on(&self, after: Option<After>) {
+        if let Some(after) = after {
+            let _ = sys::signal::go_on(self.child.pidfd.as_fd(), after);
+        }
+    }
+
+    fn take_messages(&mut self) {
         let mut message = [0u8; 4096];
         let child = self.child;
         while let Ok(sys::socket::Message { length, descriptors: passed, pid }) =
@@ -295,23 +315,24 @@ impl Watch<'_, '_> {
         {
             // Sent by the warden as about itself: the kernel would not say more.
             let pid = pid.filter(|&pid| pid != child.pid);
-            match message[..length].first() {
-                None => break,
-                Some(b'S') => {
-                    stopped = Some(message.get(1).map_or(SIGSTOP, |&signal| i32::from(signal)))
+            match message[..length] {
+                [] => break,
+                [b'S', signal, number] => self.stops.stopped(i32::from(signal), number),
+                [b'C', _] => self.stops.continued(),
+                [b'A', passed_on] => {
+                    let next = self.stops.answered(passed_on == 1);
+                    self.go_on(next);
                 }
-                Some(b'C') => stopped = None,
-                Some(&sys::process::LISTENER) => {
+                [sys::process::LISTENER, ..] => {
                     self.listeners.extend(passed.into_iter().map(Listener::new));
                 }
-                Some(&live::GATEWAY) => self.gateway = passed.into_iter().next(),
-                Some(&ringfence_net::listeners::TAG) => {
+                [live::GATEWAY, ..] => self.gateway = passed.into_iter().next(),
+                [ringfence_net::listeners::TAG, ..] => {
                     self.network.listen(&message[..length], passed);
                 }
-                Some(_) => self.message(&message[..length], pid),
+                [..] => self.message(&message[..length], pid),
             }
         }
-        stopped
     }
 
     /// Answers calls that wait on a listener, not so many that there is no time for anything else:
@@ -356,22 +377,6 @@ impl Watch<'_, '_> {
     fn open_gateway(&mut self) {
         if let (Some(listener), Some(keeper)) = (self.gateway.take(), self.duties.keeper) {
             keeper.serve(listener);
-        }
-    }
-
-    /// Completes the record, once, as soon as it is known how the command ended: the kernel takes
-    /// the sandbox apart meanwhile.
-    fn record(&mut self, code: u8) {
-        self.outcome.code = if self.outcome.timed_out { 124 } else { code };
-        let decided = self.questions.take().map(|questions| questions.decided);
-        self.outcome.asked.extend(decided.into_iter().flatten());
-        self.duties.publish.end();
-        if let Some(keeper) = self.duties.keeper.filter(|_| !self.recorded) {
-            self.recorded = true;
-            self.tell_early();
-            let gone = self.executions.rest();
-            self.tell_gone(&gone);
-            keeper.ended(&self.outcome);
         }
     }
 
@@ -423,51 +428,6 @@ impl Watch<'_, '_> {
         }
         self.outcome.restored = self.vigil.take().map(|mut vigil| vigil.said()).unwrap_or_default();
         self.outcome.restored.extend((self.duties.enforce)());
-    }
-
-    /// A process's number on the host: the kernel's word, or the warden's where its numbers are
-    /// the host's too.
-    fn on_host(&self, told: Option<i32>, message: &[u8], at: usize) -> i32 {
-        match self.child.tier {
-            Tier::Namespace => told.unwrap_or_default(),
-            Tier::Process => number(message, at) as i32,
-        }
-    }
-
-    fn executed(&self, command: Executed) {
-        if let Some(keeper) = self.duties.keeper {
-            keeper.executed(command);
-        }
-    }
-
-    /// The last command's start was told; the warden starts one after the other.
-    fn tell_early(&mut self) {
-        let waiting = self.listeners.last_mut().map(Listener::started).unwrap_or_default();
-        let early = std::mem::take(&mut self.early);
-        early.into_iter().chain(waiting).for_each(|program| self.note(Some(program)));
-    }
-
-    fn note(&self, program: Option<Executed>) {
-        if let (Some(keeper), Some(program)) = (self.duties.keeper, program) {
-            keeper.noted(program);
-        }
-    }
-
-    fn tell_gone(&self, all: &[executions::Gone]) {
-        if let Some(keeper) = self.duties.keeper {
-            all.iter().for_each(|gone| keeper.gone(gone.pid, gone.end, gone.duration));
-        }
-    }
-
-    fn finished(&self, message: &[u8]) {
-        let end = match message[1..] {
-            [_, _, _, _, b'x', code] => End::Code(code),
-            [_, _, _, _, b'k', signal] => End::Signal(signal),
-            _ => return,
-        };
-        if let Some(keeper) = self.duties.keeper {
-            keeper.finished(number(message, 1), end);
-        }
     }
 
     /// The exit code, once the child has ended.

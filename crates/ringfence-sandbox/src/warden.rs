@@ -13,9 +13,10 @@ use std::time::Duration;
 use sys::Errno;
 use sys::image::Wanted;
 use sys::process::Change;
-use sys::signal::{Arrived, SignalSet};
+use sys::signal::{After, Arrived, SignalSet};
 
 const SIGCHLD: i32 = 17;
+const SIGCONT: i32 = 18;
 const SIGKILL: i32 = 9;
 
 /// What it watches over.
@@ -40,11 +41,11 @@ impl Warden<'_> {
     pub fn go_on(self, wanted: Wanted) -> ! {
         let Warden { command, spawner, control, tier, guarding, private } = self;
         let mut service = Service::new(spawner, tier);
-        let watch = Watch { command, control, tier, guarding, private };
+        let mut watch = Watch { command, control, tier, guarding, private, stops: 0 };
         match wanted {
             Wanted::Orphaned => watch.orphaned(),
             Wanted::Finish(kind, value) => watch.end(kind, value),
-            Wanted::Service => {}
+            Wanted::Service(stops) => watch.stops = stops,
         }
         // Without it (no descriptor is left) signals are waited for, and nothing else.
         let signals = sys::signal::descriptor(SignalSet::ALL);
@@ -68,11 +69,13 @@ struct Watch<'a> {
     tier: Tier,
     guarding: &'a Guarding,
     private: Option<PathBuf>,
+    /// Stops of the command that were told, modulo 256.
+    stops: u8,
 }
 
 impl Watch<'_> {
     /// Waits for something to happen, and does what it asks for.
-    fn wait(&self, signals: BorrowedFd<'_>, service: &mut Service) {
+    fn wait(&mut self, signals: BorrowedFd<'_>, service: &mut Service) {
         let mut watched = vec![signals, self.control.as_fd()];
         watched.extend(service.descriptors());
         let Ok(ready) = sys::fd::poll_readable(&watched, -1) else { return };
@@ -96,11 +99,20 @@ impl Watch<'_> {
     fn signal(&self, arrived: Arrived) {
         match arrived.signal {
             SIGCHLD => {}
+            _ if let Some(after) = arrived.after => {
+                let meant = after == After::Any || after == After::Stop(self.stops);
+                if meant {
+                    let _ = sys::signal::kill(self.command, SIGCONT);
+                }
+                self.tell(b'A', i32::from(meant));
+            }
             // What is inside has no business with us; it can signal the command itself.
             _ if self.tier == Tier::Namespace && !arrived.from_outside => {}
             signal if signal == sys::signal::parent_death() => self.orphaned(),
             // The launcher's knock; what it is about is in its message.
             sys::image::SERVICE => {}
+            // Of whoever continues our group: the launcher's word comes as well.
+            SIGCONT => {}
             // A terminal's signals reach the command by themselves.
             signal if arrived.by_process => {
                 let _ = sys::signal::kill(self.command, signal);
@@ -124,7 +136,7 @@ impl Watch<'_> {
         }
     }
 
-    fn reap(&self, service: &mut Service) {
+    fn reap(&mut self, service: &mut Service) {
         while let Ok(Some((pid, change))) = sys::process::wait_any(false) {
             if pid != self.command {
                 service.changed(pid, change, self.control.as_fd());
@@ -138,7 +150,10 @@ impl Watch<'_> {
                     self.tell(b'K', signal);
                     self.end(b'k', signal)
                 }
-                Change::Stopped(signal) => self.tell(b'S', signal),
+                Change::Stopped(signal) => {
+                    self.stops = self.stops.wrapping_add(1);
+                    let _ = sys::fd::send(self.control.as_fd(), &[b'S', signal as u8, self.stops]);
+                }
                 Change::Continued => self.tell(b'C', 0),
             }
         }

@@ -12,17 +12,29 @@ use crate::trace::PARENT_DEATH;
 /// The launcher asks for a service: ours, which nobody else sends.
 pub const SERVICE: i32 = 63;
 
+/// The launcher passes a SIGCONT on, with the stop that is meant as the value. The SIGCONT of a
+/// shell, which continues a whole group, arrives here too, and two of a kind would become one: a
+/// real-time signal stays by itself.
+pub const GO_ON: i32 = 62;
+
+/// Where a `siginfo_t` of a queued signal has its value, counted in `int`s.
+pub const VALUE: usize = 6;
+/// Its value when any stop is meant, not only the one with this number.
+pub const ANY_STOP: i32 = 256;
+
 const SI_USER: i32 = 0;
+const SI_QUEUE: i32 = -1;
 const SIGKILL: i32 = 9;
 const SIGCHLD: i32 = 17;
+const SIGCONT: i32 = 18;
 
 /// Why the simple warden does not suffice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// The launcher died.
     Orphaned,
-    /// The launcher asks for something.
-    Service,
+    /// The launcher asks for something; so many stops of the command were told (modulo 256).
+    Service(u8),
     /// The command ended, by exit (`x`) with this code or by this signal (`k`), and in the
     /// process tier something of it still runs.
     Finish(u8, i32),
@@ -42,8 +54,9 @@ pub struct Warden {
 impl Warden {
     /// Waits for the command's end and exits with its code.
     pub fn watch(&self) -> Wanted {
+        let mut stops = 0u8;
         loop {
-            if let Some(wanted) = self.reap() {
+            if let Some(wanted) = self.reap(&mut stops) {
                 return wanted;
             }
             let mut info = [0i32; 32];
@@ -57,7 +70,18 @@ impl Warden {
             match signal as i32 {
                 SIGCHLD => {}
                 PARENT_DEATH if sent => return Wanted::Orphaned,
-                SERVICE if sent => return Wanted::Service,
+                SERVICE if sent => return Wanted::Service(stops),
+                // Who is inside can say so too, and continue the command anyway.
+                GO_ON if info[2] == SI_QUEUE => {
+                    let meant = [ANY_STOP, i32::from(stops)].contains(&info[VALUE]);
+                    if meant {
+                        // SAFETY: takes numbers.
+                        let _ = unsafe { sys!(kill, self.command, SIGCONT) };
+                    }
+                    self.tell(b'A', u8::from(meant));
+                }
+                // Of whoever continues our group: the launcher's word comes as well.
+                SIGCONT => {}
                 signal if sent => {
                     // SAFETY: takes numbers.
                     let _ = unsafe { sys!(kill, self.command, signal) };
@@ -67,7 +91,7 @@ impl Warden {
         }
     }
 
-    fn reap(&self) -> Option<Wanted> {
+    fn reap(&self, stops: &mut u8) -> Option<Wanted> {
         const WNOHANG_UNTRACED_CONTINUED: usize = 1 | 2 | 8;
         loop {
             let mut status = 0i32;
@@ -86,7 +110,8 @@ impl Warden {
             if status == 0xffff {
                 self.tell(b'C', 0);
             } else if status & 0xff == 0x7f {
-                self.tell(b'S', (status >> 8) as u8);
+                *stops = stops.wrapping_add(1);
+                let _ = send(self.control, &[b'S', (status >> 8) as u8, *stops]);
             } else if signal == 0 {
                 return self.end(b'x', status >> 8 & 0xff);
             } else {

@@ -2,6 +2,7 @@
 
 use crate::fd::owned;
 use crate::{Errno, Result, sys};
+use ringfence_start::warden::{ANY_STOP, GO_ON, VALUE};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -59,13 +60,26 @@ pub struct Arrived {
     /// died. A process inside cannot make it look so: the number of who calls `kill` is the
     /// kernel's, and what `sigqueue(3)` says of itself does not count.
     pub from_outside: bool,
+    /// Sent by [`go_on`], or by somebody inside who says so.
+    pub after: Option<After>,
+}
+
+/// After which stop a command is to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// The one with this number, as a warden counts them, and not a later one.
+    Stop(u8),
+    /// Any.
+    Any,
 }
 
 impl Arrived {
-    fn new(signal: i32, code: i32, sender: i32) -> Arrived {
+    fn new(signal: i32, code: i32, sender: i32, value: i32) -> Arrived {
         const SI_USER: i32 = 0;
         let from_outside = code == SI_USER && sender == 0;
-        Arrived { signal, by_process: code <= 0, from_outside }
+        let queued = signal == GO_ON && code == libc::SI_QUEUE;
+        let after = queued.then_some(u8::try_from(value).map_or(After::Any, After::Stop));
+        Arrived { signal, by_process: code <= 0, from_outside, after }
     }
 }
 
@@ -87,7 +101,9 @@ pub fn wait(set: SignalSet, timeout: Option<Duration>) -> Result<Arrived> {
             Ok(signal) => {
                 // SAFETY: every code up to 0 comes with a number of a process; of others it is not used.
                 let sender = unsafe { info.si_pid() };
-                return Ok(Arrived::new(signal as i32, info.si_code, sender));
+                // SAFETY: plain numbers in any case; used only of a queued signal, which has one.
+                let value = unsafe { *(&raw const info).cast::<i32>().add(VALUE) };
+                return Ok(Arrived::new(signal as i32, info.si_code, sender, value));
             }
             Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
@@ -115,7 +131,8 @@ pub fn take(fd: BorrowedFd<'_>) -> Result<Arrived> {
     let size = size_of::<libc::signalfd_siginfo>();
     // SAFETY: the pointer and size describe `info`.
     unsafe { sys!(read, fd.as_raw_fd(), &raw mut info, size) }?;
-    Ok(Arrived::new(info.ssi_signo as i32, info.ssi_code, info.ssi_pid as i32))
+    let (signal, sender) = (info.ssi_signo as i32, info.ssi_pid as i32);
+    Ok(Arrived::new(signal, info.ssi_code, sender, info.ssi_int))
 }
 
 /// `kill(2)`: 0 as signal only asks whether the process is there; -1 as pid means all that
@@ -136,6 +153,26 @@ pub fn send(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
     let null = std::ptr::null::<u8>();
     // SAFETY: without a siginfo the kernel fills in kill(2)'s.
     unsafe { sys!(pidfd_send_signal, pidfd.as_raw_fd(), signal, null, 0) }.map(drop)
+}
+
+/// Tells a warden that its command is to go on, by a signal with a value as `sigqueue(3)` has it.
+///
+/// # Errors
+/// `ESRCH` when the process is gone.
+pub fn go_on(pidfd: BorrowedFd<'_>, after: After) -> Result<()> {
+    // SAFETY: siginfo_t is plain data, for which all zeroes are valid.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    info.si_signo = GO_ON;
+    info.si_code = libc::SI_QUEUE;
+    let value = match after {
+        After::Stop(number) => i32::from(number),
+        After::Any => ANY_STOP,
+    };
+    // SAFETY: within the structure, where the kernel has the value (siginfo_t's `_rt`).
+    unsafe { (&raw mut info).cast::<i32>().add(VALUE).write(value) };
+    let info = &raw const info;
+    // SAFETY: the pointer is to a siginfo_t.
+    unsafe { sys!(pidfd_send_signal, pidfd.as_raw_fd(), GO_ON, info, 0) }.map(drop)
 }
 
 /// Gives a signal its default action again and raises it: for dying of the signal that the

@@ -1,0 +1,157 @@
+//! Stops of the command and of the launcher: which of them counts when words cross on the way.
+//!
+//! The launcher stops as its command did, so that the shell sees a job that stopped. A SIGCONT
+//! that it gets is passed on by way of the warden, which answers it. Until that answer, what is
+//! told of stops is older than the SIGCONT. And who continues a whole group by one signal has
+//! continued the command already: that may have stopped anew, by the next Ctrl-Z, before a slow
+//! launcher's SIGCONT reaches it. Therefore stops are numbered, and a SIGCONT says which it is about.
+
+use ringfence_sys::signal::After;
+
+/// What is known of stops.
+#[derive(Debug, Default)]
+pub(super) struct Stops {
+    /// The number of the last one that was told.
+    last: u8,
+    /// The signal of one that was told and not acted on.
+    told: Option<i32>,
+    /// The launcher stopped too, and was not told yet to go on.
+    followed: bool,
+    /// A SIGCONT was passed on and not answered.
+    asked: bool,
+    /// Another one came meanwhile.
+    again: bool,
+}
+
+impl Stops {
+    /// The warden says that the command stopped by this signal.
+    pub fn stopped(&mut self, signal: i32, number: u8) {
+        self.last = number;
+        self.told = Some(signal);
+    }
+
+    /// The warden says that the command goes on.
+    pub fn continued(&mut self) {
+        self.told = None;
+    }
+
+    /// A SIGCONT arrived, and what the warden had said was taken: how it is to be passed on.
+    pub fn go_on(&mut self) -> Option<After> {
+        if self.asked {
+            self.again = true;
+            return None;
+        }
+        let followed = std::mem::take(&mut self.followed);
+        if followed && self.told.is_some() {
+            // Stopped anew, after it had been continued together with us.
+            return None;
+        }
+        self.asked = true;
+        Some(if followed { After::Stop(self.last) } else { After::Any })
+    }
+
+    /// The warden has passed a SIGCONT on, or has not, since the command had stopped once more:
+    /// what to pass on next.
+    pub fn answered(&mut self, passed_on: bool) -> Option<After> {
+        if !std::mem::take(&mut self.asked) {
+            return None;
+        }
+        if passed_on {
+            self.told = None;
+        }
+        if std::mem::take(&mut self.again) {
+            self.asked = true;
+            return Some(After::Any);
+        }
+        None
+    }
+
+    /// The stop that the launcher follows now, if that is one to follow.
+    pub fn due(&mut self, follow: impl Fn(i32) -> bool) -> bool {
+        if self.asked {
+            return false;
+        }
+        let follows = self.told.take().is_some_and(follow);
+        self.followed |= follows;
+        follows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIGSTOP: i32 = 19;
+    const SIGTSTP: i32 = 20;
+
+    fn always(_: i32) -> bool {
+        true
+    }
+
+    #[test]
+    fn a_stop_is_followed_once_and_continued() {
+        let mut stops = Stops::default();
+        assert!(!stops.due(always));
+        stops.stopped(SIGTSTP, 1);
+        assert!(stops.due(always) && !stops.due(always));
+        assert_eq!(stops.go_on(), Some(After::Stop(1)));
+        assert_eq!(stops.answered(true), None);
+        stops.continued();
+        stops.stopped(SIGTSTP, 2);
+        assert!(stops.due(always));
+        assert_eq!(stops.go_on(), Some(After::Stop(2)));
+    }
+
+    #[test]
+    fn a_stop_told_before_the_answer_is_history() {
+        let mut stops = Stops::default();
+        // SIGTSTP and SIGCONT in one breath: the stop is told when the SIGCONT is on its way.
+        assert_eq!(stops.go_on(), Some(After::Any));
+        stops.stopped(SIGTSTP, 1);
+        assert!(!stops.due(always));
+        assert_eq!(stops.answered(true), None);
+        assert!(!stops.due(always));
+        stops.stopped(SIGTSTP, 2);
+        assert!(stops.due(always));
+    }
+
+    #[test]
+    fn a_new_stop_is_not_undone_by_a_late_sigcont() {
+        // Told already when the launcher wakes.
+        let mut stops = Stops::default();
+        stops.stopped(SIGTSTP, 1);
+        assert!(stops.due(always));
+        stops.stopped(SIGTSTP, 2);
+        assert_eq!(stops.go_on(), None);
+        assert!(stops.due(always));
+        // Told while the SIGCONT is on its way: the warden does not pass it on.
+        assert_eq!(stops.go_on(), Some(After::Stop(2)));
+        stops.continued();
+        stops.stopped(SIGTSTP, 3);
+        assert!(!stops.due(always));
+        assert_eq!(stops.answered(false), None);
+        assert!(stops.due(always));
+        assert_eq!(stops.go_on(), Some(After::Stop(3)));
+    }
+
+    #[test]
+    fn no_sigcont_is_lost() {
+        let mut stops = Stops::default();
+        assert_eq!(stops.go_on(), Some(After::Any));
+        assert_eq!(stops.go_on(), None);
+        assert_eq!(stops.answered(true), Some(After::Any));
+        assert_eq!(stops.answered(true), None);
+        // An answer that nobody asked for means nothing.
+        stops.stopped(SIGTSTP, 1);
+        assert_eq!(stops.answered(true), None);
+        assert!(stops.due(always));
+    }
+
+    #[test]
+    fn one_that_is_not_followed_is_continued_as_any() {
+        let mut stops = Stops::default();
+        stops.stopped(SIGSTOP, 1);
+        assert!(!stops.due(|signal| signal != SIGSTOP));
+        assert_eq!(stops.go_on(), Some(After::Any));
+    }
+}
