@@ -236,8 +236,15 @@ impl<'h, 'a> Finder<'h, 'a> {
         }
         let file = Path::new(OsStr::from_bytes(name));
         let mut variants = Vec::new();
-        for directory in self.before_cache(closure, by, machine) {
-            let found = self.look_in(&directory, file, machine, &mut variants);
+        for directories in self.before_cache(closure, by, machine) {
+            let mut found = None;
+            for directory in directories {
+                let one = self.look_in(&directory, file, machine, &mut variants);
+                match found {
+                    None => found = one,
+                    Some(_) => variants.extend(one),
+                }
+            }
             if found.is_some() || !variants.is_empty() {
                 return (found, variants);
             }
@@ -288,8 +295,8 @@ impl<'h, 'a> Finder<'h, 'a> {
         (None, variants)
     }
 
-    /// The directories that come before the cache.
-    fn before_cache(&self, closure: &Closure, by: usize, machine: Machine) -> Vec<PathBuf> {
+    /// The directories that come before the cache, each with its alternatives.
+    fn before_cache(&self, closure: &Closure, by: usize, machine: Machine) -> Vec<Vec<PathBuf>> {
         let mut found = Vec::new();
         let library_path = self.surroundings.library_path.as_slice();
         // `;` separates as well (ld.so(8)).

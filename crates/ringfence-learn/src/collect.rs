@@ -140,7 +140,7 @@ impl<'h, 'a> Collector<'h, 'a> {
         collector
     }
 
-    fn host(&self) -> &'h Host<'a> {
+    pub(crate) fn host(&self) -> &'h Host<'a> {
         self.finder.host()
     }
 
@@ -378,7 +378,7 @@ impl<'h, 'a> Collector<'h, 'a> {
     }
 
     /// The machines' directories in a root.
-    fn machines(&self, root: &Path) -> Vec<PathBuf> {
+    pub(crate) fn machines(&self, root: &Path) -> Vec<PathBuf> {
         let names =
             ["x86_64-linux-gnu", "aarch64-linux-gnu", "i386-linux-gnu", "riscv64-linux-gnu"];
         let paths = names.map(|name| root.join(name)).into_iter();

@@ -19,6 +19,7 @@ pub mod evidence;
 pub mod fuzzing;
 pub mod hints;
 pub mod host;
+pub mod introspection;
 pub mod nss;
 pub mod program;
 pub mod propose;

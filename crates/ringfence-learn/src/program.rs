@@ -192,9 +192,13 @@ impl Programs<'_, '_, '_> {
             self.command(&rest, Some(by.unwrap_or(path)), depth + 1);
         } else if is_interpreter(base) {
             self.collector.answer.arguments |= own;
-            let script =
-                rest.iter().filter_map(Word::constant).find(|word| !word.starts_with(b"-"));
-            if let Some(script) = script {
+            let mut words = rest.iter().filter_map(Word::constant);
+            let script = words.find(|word| !word.starts_with(b"-") || word == b"-c");
+            if script.as_deref() == Some(b"-c".as_slice()) {
+                if let Some(text) = words.next() {
+                    self.collector.introspected(&text, path);
+                }
+            } else if let Some(script) = script {
                 let script = self.question.workdir.join(OsStr::from_bytes(&script));
                 self.entry_script(&script, depth);
             }
@@ -297,6 +301,7 @@ impl Programs<'_, '_, '_> {
         self.collector.belongings(&name, &found.real);
         if let Some(text) = self.host.beginning(&found.real, MOST_TEXT) {
             self.written(&text, &found.real);
+            self.collector.introspected(&text, &found.real);
         }
     }
 

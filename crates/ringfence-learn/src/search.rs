@@ -96,13 +96,17 @@ fn token(text: &[u8]) -> Option<(&'static str, usize)> {
     })
 }
 
-/// The directories that a search path names. An empty one is the current directory, which is
-/// the sandbox's and not known here.
-pub fn directories(text: &[u8], origin: &Path, machine: Machine) -> Vec<PathBuf> {
+/// The directories of a search path, in its order (an empty one is the current directory, which is
+/// the sandbox's and not known here); where a token stands for several, all of them
+/// together: which one this processor has is decided when the program starts.
+pub fn directories(text: &[u8], origin: &Path, machine: Machine) -> Vec<Vec<PathBuf>> {
     let parts = text.split(|byte| *byte == b':');
-    let expanded = parts.flat_map(|part| expand(part, origin, machine));
-    let paths = expanded.map(|part| PathBuf::from(OsStr::from_bytes(&part)));
-    paths.filter(|path| path.is_absolute()).take(256).collect()
+    let absolute = |part: &[u8]| {
+        let paths = expand(part, origin, machine);
+        let paths = paths.iter().map(|part| PathBuf::from(OsStr::from_bytes(part)));
+        paths.filter(|path| path.is_absolute()).collect::<Vec<_>>()
+    };
+    parts.map(absolute).filter(|paths| !paths.is_empty()).take(256).collect()
 }
 
 #[cfg(test)]
@@ -113,7 +117,8 @@ mod tests {
 
     #[test]
     fn tokens_are_expanded_and_nothing_else_is() {
-        let paths = |text: &str| directories(text.as_bytes(), Path::new("/opt/x/bin"), MACHINE);
+        let paths =
+            |text: &str| directories(text.as_bytes(), Path::new("/opt/x/bin"), MACHINE).concat();
         assert_eq!(paths("$ORIGIN/../lib"), [Path::new("/opt/x/bin/../lib")]);
         assert_eq!(paths("${ORIGIN}:/b"), [Path::new("/opt/x/bin"), Path::new("/b")]);
         assert_eq!(paths("/a$ORIGINAL"), [Path::new("/a$ORIGINAL")]);

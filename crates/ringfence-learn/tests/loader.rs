@@ -2,75 +2,13 @@
 //! (`LD_TRACE_LOADED_OBJECTS`; in tests only: discovery never runs anything.)
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use ringfence_learn::closure::{Cause, Finder, Surroundings};
+mod oracle;
+
+use oracle::{loader, ours, told};
+use ringfence_learn::closure::{Finder, Surroundings};
 use ringfence_learn::host::Host;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// The loader of this machine.
-fn loader() -> PathBuf {
-    let mut looked = |_: &Path, _| {};
-    let host = Host::new(&mut looked);
-    let mut finder = Finder::new(&host, Surroundings::default());
-    let closure = finder.closure(Path::new("/bin/sh")).expect("a shell");
-    let found = closure.objects.iter().find(|object| object.cause == Cause::Interpreter);
-    found.expect("an interpreter").path.clone()
-}
-
-/// What the loader says: paths and names that it does not find; unset when it refuses.
-fn told(loader: &Path, program: &Path) -> Option<(BTreeSet<PathBuf>, BTreeSet<String>)> {
-    let output = Command::new(loader).arg("--list").arg(program).env_clear().output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let (mut found, mut missing) = (BTreeSet::new(), BTreeSet::new());
-    for line in text.lines().map(str::trim) {
-        match line.split_once(" => ") {
-            Some((name, "not found")) => {
-                missing.insert(name.to_owned());
-            }
-            Some((_, path)) => {
-                found.insert(PathBuf::from(path.rsplit_once(" (").map_or(path, |(path, _)| path)));
-            }
-            None => {
-                let path = line.rsplit_once(" (").map_or(line, |(path, _)| path);
-                if path.starts_with('/') {
-                    found.insert(PathBuf::from(path));
-                }
-            }
-        }
-    }
-    let of_loader = |path: &PathBuf| path.file_name() == loader.file_name();
-    found.retain(|path| !of_loader(path));
-    output.status.success().then_some((found, missing))
-}
-
-/// What we find.
-fn ours(finder: &mut Finder<'_, '_>, loader: &Path, program: &Path) -> Option<Found> {
-    let closure = finder.closure(program)?;
-    let object = &closure.objects[0].object;
-    if !object.dynamic || object.is_static() {
-        return None;
-    }
-    let mut found = Found::default();
-    for object in closure.objects.iter().skip(1) {
-        let path = &object.path;
-        match object.cause {
-            _ if path.file_name() == loader.file_name() => {}
-            Cause::Variant => _ = found.variants.insert(path.clone()),
-            _ => _ = found.paths.insert(path.clone()),
-        }
-    }
-    let names = closure.missing.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned());
-    found.missing = names.collect();
-    Some(found)
-}
-
-#[derive(Debug, Default)]
-struct Found {
-    paths: BTreeSet<PathBuf>,
-    variants: BTreeSet<PathBuf>,
-    missing: BTreeSet<String>,
-}
 
 fn files(directory: &Path, deep: bool, found: &mut Vec<PathBuf>) {
     let Ok(entries) = directory.read_dir() else { return };
@@ -107,7 +45,7 @@ fn compare(directory: &str, deep: bool) -> (usize, Vec<String>) {
                 continue;
             }
             let Some(found) = ours(&mut finder, &loader, path) else { continue };
-            let Some((theirs, missing)) = told(&loader, path) else { continue };
+            let Some((theirs, missing)) = told(&loader, path, &[]) else { continue };
             count += 1;
             let all: BTreeSet<_> = found.paths.union(&found.variants).cloned().collect();
             let extra = found.paths.difference(&theirs).count();

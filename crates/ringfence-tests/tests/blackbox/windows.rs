@@ -131,3 +131,52 @@ fn a_browser_draws_a_page() {
     program.signal(Signal::TERM);
     program.finish();
 }
+
+/// A window all green, that tells each picture that it is asked for, and asks for another one.
+const GTK: &str = "
+import gi
+gi.require_version('Gtk', '3.0')
+from gi.repository import Gtk
+window = Gtk.Window()
+window.set_default_size(400, 300)
+style = Gtk.CssProvider()
+style.load_from_data(b'window { background: #00a000; }')
+window.get_style_context().add_provider(style, Gtk.STYLE_PROVIDER_PRIORITY_APPLICATION)
+count = 0
+def picture(widget, clock):
+    global count
+    count += 1
+    print('picture %d.' % count, flush=True)
+    widget.queue_draw()
+    return True
+window.add_tick_callback(picture)
+window.show_all()
+Gtk.main()
+";
+
+#[test]
+fn a_gtk_program_draws_with_exact_libraries() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !there(place, &["Xvfb", "xev", "import"]) {
+        return;
+    }
+    let check = "import gi; gi.require_version('Gtk', '3.0')";
+    if place.shell(&format!("/usr/bin/python3 -c \"{check}\"")).code != 0 {
+        return left_out("a GTK program", "python3-gi and gir1.2-gtk-3.0 are not installed");
+    }
+    place.file("home/project/window.py", GTK);
+    let display = Display::start(place);
+    assert_eq!(display.colour(), "srgb(0,0,0)", "nothing is drawn yet");
+    let options = ["--feature", "gtk"];
+    let mut program = display.run(place, &options, &["/usr/bin/python3", "window.py"]);
+    let drawn = (1..=100).any(|count| {
+        program.printed(&format!("picture {count}."));
+        display.colour() == GREEN
+    });
+    assert!(drawn, "{}", display.colour());
+    program.signal(Signal::TERM);
+    program.finish();
+    // The control: a script that does not ask for them is not shown the libraries.
+    let listed = place.run(&["--libs", "exact"], &["/usr/bin/python3", "-c", "import gi"]);
+    assert_ne!(listed.code, 0, "{}", listed.text());
+}
