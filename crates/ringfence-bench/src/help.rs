@@ -26,6 +26,7 @@ Groups (all of them when none is named):
 Options:
   --quick            fewer workloads and rounds
   --runs N           N rounds of each workload, however long that takes
+  --minutes N        group `connections` goes on for N minutes, and fails when something is left behind
   --against PEER,... the alternatives to measure, or `none` (default: every one found)
                      {}
   --tier TIER,...    namespace, process, vm (default: namespace,process)

@@ -60,6 +60,8 @@ pub struct Options {
     pub quick: bool,
     /// The number of rounds, instead of what fits the time.
     pub runs: Option<usize>,
+    /// How long group `connections` goes on, in minutes, instead of what is usual.
+    pub minutes: Option<f64>,
     /// The peers to measure; `None` for every one found.
     pub against: Option<Vec<String>>,
     /// The tiers to measure.
@@ -91,6 +93,7 @@ impl Default for Options {
             groups: Vec::new(),
             quick: false,
             runs: None,
+            minutes: None,
             against: None,
             // A machine takes a hundred times as long: group `vm` has it, and whoever names it.
             tiers: ["namespace", "process"].map(String::from).to_vec(),
@@ -151,6 +154,13 @@ fn measure(args: Vec<OsString>) -> Result<Request> {
                     return Err(wrong("--runs must be between 2 and 100000"));
                 }
                 options.runs = Some(runs);
+            }
+            Long("minutes") => {
+                let minutes = number(&mut parser, "--minutes")?;
+                if !(0.05..=1440.0).contains(&minutes) {
+                    return Err(wrong("--minutes must be between 0.05 and 1440"));
+                }
+                options.minutes = Some(minutes);
             }
             Long("against") => {
                 let list = options.against.get_or_insert_default();

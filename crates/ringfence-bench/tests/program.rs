@@ -223,6 +223,83 @@ fn killing_the_worker_leaves_nothing() {
     busy.assert_gone();
 }
 
+/// What exists of the host's network: interfaces and, where that can be asked, rules.
+fn network() -> (Vec<std::ffi::OsString>, Vec<u8>) {
+    let entries = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let mut interfaces: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+    interfaces.sort();
+    let rules = Command::new("nft").args(["list", "ruleset"]).output();
+    (interfaces, rules.map(|output| output.stdout).unwrap_or_default())
+}
+
+/// Whether a process below another is in a network namespace of its own: the container network.
+fn isolated(below: i32) -> bool {
+    let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let host = of("self");
+    let mut open = children(below);
+    while let Some(pid) = open.pop() {
+        if of(&pid.to_string()).is_some_and(|own| Some(own) != host) {
+            return true;
+        }
+        open.extend(children(pid));
+    }
+    false
+}
+
+/// Each of the three processes, killed at each of these moments.
+#[test]
+fn killed_at_any_moment_it_leaves_nothing() {
+    type Moment = fn(&Path, i32) -> bool;
+    let filled = |work: &Path| std::fs::read_dir(work).is_ok_and(|mut all| all.next().is_some());
+    let root = is_root();
+    let moments: [(&str, &[&str], Moment); 4] = [
+        ("as soon as there is a worker", &["start"], |_, _| true),
+        ("while its directory fills", &["start"], |work, _| {
+            std::fs::read_dir(work).is_ok_and(|mut all| all.next().is_some())
+        }),
+        ("while servers run", &["http", "dns"], |_, worker| children(worker).len() > 1),
+        ("while there is a container network", &["service"], |_, worker| isolated(worker)),
+    ];
+    let before = network();
+    for (moment, groups, reached) in moments {
+        if groups == ["service"] && !(root && on_path("redis-server")) {
+            println!("left out: {moment}: it takes root and redis-server");
+            continue;
+        }
+        for victim in 0..3 {
+            let scratch = Scratch::new(&format!("moment-{}-{victim}", groups[0]));
+            let (out, work) = (scratch.path("out"), scratch.path("work"));
+            let rest = ["--runs", "100000", "--against", "none", "-o", &out, "--work", &work];
+            let mut first = bench(&[groups, &rest].concat())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the bench starts");
+            let pid = first.id().cast_signed();
+            let keeper = eventually("a keeper", || children(pid).first().copied());
+            let worker = eventually("a worker", || children(keeper).first().copied());
+            let place = PathBuf::from(&work);
+            let here = || (reached(&place, worker) || children(keeper).is_empty()).then_some(());
+            eventually(moment, here);
+            kill("-KILL", [pid, keeper, worker][victim]);
+            first.wait().expect("the bench ends");
+            eventually("an empty working directory", || (!filled(&place)).then_some(()));
+            eventually("no process", || mentions(&place).is_empty().then_some(()));
+            assert_eq!(network(), before, "{moment}");
+        }
+    }
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|data| data.uid() == 0)
+}
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|place| place.join(program).exists())
+}
+
 #[test]
 fn a_signal_to_stop_leaves_nothing_and_is_reported() {
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {

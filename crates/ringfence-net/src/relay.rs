@@ -6,7 +6,7 @@ use crate::stream;
 use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Poll, ready};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -93,8 +93,9 @@ pub(crate) async fn both(
     let result = {
         let (client_read, client_write) = client.split();
         let (server_read, server_write) = server.split();
-        let up = upward(client_read, server_write, gate, &counts.sent);
-        let down = pump(server_read, client_write, &counts.received);
+        let half = AtomicBool::new(false);
+        let up = upward(client_read, server_write, gate, &counts.sent, &half);
+        let down = pump(server_read, client_write, &counts.received, &half);
         join(up, down).await
     };
     if result.is_err() {
@@ -134,6 +135,7 @@ async fn upward(
     mut server: WriteHalf<'_>,
     gate: Gate<'_>,
     count: &AtomicU64,
+    half: &AtomicBool,
 ) -> Result<(), Broken> {
     let mut first = gate.early;
     let mut passed = 0;
@@ -142,7 +144,7 @@ async fn upward(
             Verdict::Pass => break,
             Verdict::Requests => {
                 let unsent = first.split_off(passed);
-                return requests(client, server, gate.head, first, unsent, count).await;
+                return requests(client, server, gate.head, (first, unsent), count, half).await;
             }
             Verdict::Refuse(text) => return Err(Broken::Refused(text)),
             Verdict::Hold => {}
@@ -159,7 +161,12 @@ async fn upward(
     server.write_all(&first[passed..]).await?;
     count.fetch_add(first.len() as u64, Relaxed);
     drop(first);
-    pump(client, server, count).await
+    pump(client, server, count, half).await
+}
+
+/// Passes the end of one direction on. When it is the second one, closing the connections says it.
+async fn end(mut to: WriteHalf<'_>, half: &AtomicBool) -> io::Result<()> {
+    if half.swap(true, Relaxed) { Ok(()) } else { to.shutdown().await }
 }
 
 /// Relays a client's requests, each looked at.
@@ -167,9 +174,9 @@ async fn requests(
     mut client: ReadHalf<'_>,
     mut server: WriteHalf<'_>,
     head: JudgeHead<'_>,
-    passed: Vec<u8>,
-    mut unsent: Vec<u8>,
+    (passed, mut unsent): (Vec<u8>, Vec<u8>),
     count: &AtomicU64,
+    half: &AtomicBool,
 ) -> Result<(), Broken> {
     let mut requests = Requests::default();
     let mut out = Vec::new();
@@ -182,7 +189,7 @@ async fn requests(
         if matches!(requests, Requests::Free) {
             server.write_all(&out[from..]).await?;
             count.fetch_add(out.len() as u64, Relaxed);
-            return pump(client, server, count).await;
+            return pump(client, server, count, half).await;
         }
         server.write_all(&out[from..]).await?;
         skip -= from;
@@ -190,7 +197,7 @@ async fn requests(
         out.clear();
         unsent.clear();
         if more(&mut client, &mut unsent).await? == 0 {
-            server.shutdown().await?;
+            end(server, half).await?;
             return Ok(());
         }
     }
@@ -231,6 +238,7 @@ async fn pump(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
     count: &AtomicU64,
+    half: &AtomicBool,
 ) -> Result<(), Broken> {
     loop {
         if count.load(Relaxed) >= SPLICE_AFTER
@@ -258,6 +266,6 @@ async fn pump(
             to.write_all(&rest).await?;
         }
     }
-    to.shutdown().await?;
+    end(to, half).await?;
     Ok(())
 }

@@ -58,8 +58,8 @@ fn spawn(role: Role, fd: OwnedFd, shared: Arc<Shared>) -> io::Result<()> {
 async fn accept(role: Role, listener: TcpListener, shared: Arc<Shared>) {
     loop {
         match listener.accept().await {
-            Ok((client, _)) => {
-                tokio::spawn(connection(role, client, shared.clone()));
+            Ok((client, from)) => {
+                tokio::spawn(connection(role, client, from.ip(), shared.clone()));
             }
             // EMFILE and the like; errors of one connection concern nobody else.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -109,7 +109,7 @@ impl Drop for Served {
     }
 }
 
-async fn connection(role: Role, client: TcpStream, shared: Arc<Shared>) {
+async fn connection(role: Role, client: TcpStream, from: IpAddr, shared: Arc<Shared>) {
     let _served = Served::begin();
     let known = (role == Role::Wanted).then(|| shared.wanted.take(&client));
     let (to, process) = match known {
@@ -119,9 +119,9 @@ async fn connection(role: Role, client: TcpStream, shared: Arc<Shared>) {
         None if role == Role::Proxy => (client.local_addr().ok(), None),
         // One that asks 127.0.0.1 itself was not redirected.
         None if role == Role::DnsTcp => {
-            (destination(role, &client).or_else(|| client.local_addr().ok()), None)
+            (destination(role, &client, from).or_else(|| client.local_addr().ok()), None)
         }
-        None => (destination(role, &client), None),
+        None => (destination(role, &client, from), None),
     };
     let Some(to) = to else { return flow::reset(&client) };
     match (role, to.port()) {
@@ -146,12 +146,11 @@ async fn connection(role: Role, client: TcpStream, shared: Arc<Shared>) {
 }
 
 /// Where a connection was going.
-fn destination(role: Role, client: &TcpStream) -> Option<SocketAddr> {
-    let local = client.local_addr().ok()?;
-    let address = local.ip().to_canonical();
+fn destination(role: Role, client: &TcpStream, from: IpAddr) -> Option<SocketAddr> {
     let to = match role {
-        Role::AnyAddress => SocketAddr::new(address, local.port()),
-        _ => socket::original_destination(client.as_fd(), matches!(address, IpAddr::V6(_))).ok()?,
+        Role::AnyAddress => client.local_addr().ok()?,
+        // Both ends are of one family.
+        _ => socket::original_destination(client.as_fd(), from.to_canonical().is_ipv6()).ok()?,
     };
     Some(SocketAddr::new(to.ip().to_canonical(), to.port()))
 }

@@ -2,10 +2,11 @@
 //! other side, and bytes moved between them without copying.
 
 use crate::fd::owned;
+use crate::listener::behalf;
 use crate::{Errno, Result, sys};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// The most descriptors that one message carries (`SCM_MAX_FD` is 253; we need few).
 pub const MOST_DESCRIPTORS: usize = 64;
@@ -174,6 +175,34 @@ pub fn peer_credentials(fd: BorrowedFd<'_>) -> Result<(i32, u32, u32)> {
     Ok((word(0) as i32, word(4), word(8)))
 }
 
+/// Begins to connect over TCP, without delays for small amounts (`TCP_NODELAY`), and never waits: the
+/// socket, and whether it is connected, as it is at once to a server on this machine. Else it will be
+/// writable when that has ended, and [`crate::listener::behalf::ended`] tells how.
+///
+/// # Errors
+/// The kernel's; `ECONNREFUSED` where that is known at once.
+pub fn begin_to_connect(to: SocketAddr) -> Result<(OwnedFd, bool)> {
+    let family = if to.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes numbers only.
+    let socket = owned(unsafe { sys!(socket, family, kind, libc::IPPROTO_TCP) }?);
+    let (on, size) = (1i32, size_of::<i32>());
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
+    // SAFETY: the pointer is to the value, whose size is given.
+    unsafe { sys!(setsockopt, socket.as_raw_fd(), level, name, &raw const on, size) }?;
+    let raw = behalf::raw(to, to.is_ipv6());
+    let result = match behalf::connect(socket.as_fd(), &raw) {
+        // Asked again it tells how far it is: on this machine the answer has come already.
+        Err(Errno::EINPROGRESS) => behalf::connect(socket.as_fd(), &raw),
+        result => result,
+    };
+    match result {
+        Ok(()) => Ok((socket, true)),
+        Err(Errno::EALREADY | Errno::EINPROGRESS) => Ok((socket, false)),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Moves up to `length` bytes between a pipe and a socket without copying them (`splice(2)`),
 /// never waiting; 0 is the end of the input.
 ///
@@ -228,7 +257,6 @@ pub fn splice_pipe(capacity: usize) -> Result<(OwnedFd, OwnedFd)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn descriptors_arrive_close_on_exec_and_lead_to_the_same_thing() {
@@ -257,6 +285,21 @@ mod tests {
         assert_eq!(empty, Err(Errno::EAGAIN));
         drop(ours);
         assert_eq!(receive_with(theirs.as_fd(), &mut buffer, true).map(|r| r.0), Ok(0));
+    }
+
+    #[test]
+    fn a_server_on_this_machine_is_connected_to_at_once_or_refuses() {
+        for here in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(server) = std::net::TcpListener::bind(here) else { continue };
+            let to = server.local_addr().expect("an address");
+            let (client, connected) = begin_to_connect(to).expect("begun");
+            assert!(connected);
+            let client = std::net::TcpStream::from(client);
+            assert_eq!(client.peer_addr().ok(), Some(to));
+            assert!(client.nodelay().expect("known"));
+            drop(server);
+            assert_eq!(begin_to_connect(to).map(drop), Err(Errno::ECONNREFUSED));
+        }
     }
 
     #[test]

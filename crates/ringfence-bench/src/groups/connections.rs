@@ -7,9 +7,11 @@ use crate::bench::Bench;
 use crate::error::{Result, error};
 use crate::interleave::{Reading, Rounds, Trial, interleave};
 use crate::lanes::{BARE, Lane};
-use crate::model::{Better, Group};
+use crate::model::{Better, Group, Measure};
+use crate::stats;
 use crate::sys::process::{Prepared, raise_open_files};
 use std::ffi::OsStr;
+use std::time::Duration;
 
 pub const ENTRY: Entry = Entry {
     name: "connections",
@@ -18,10 +20,14 @@ pub const ENTRY: Entry = Entry {
              20 requests on each. `burst`: 10,000 connections one after the other in 64 tasks, a request on each. Any \
              connection or answer that is lost fails the lane. Before each round the descriptors and the memory \
              (proportional set size) are counted that the sandbox's launcher still holds of the rounds before: in a \
-             launcher that leaks they grow from sample to sample.",
+             launcher that leaks they grow from sample to sample. With 6 rounds or more a lane fails in which they \
+             grew from the first third of the rounds to the last (by 16 descriptors, or by half and 4 MiB).",
     seconds: (60.0, 15.0),
     run,
 };
+
+const DESCRIPTORS: &str = "descriptors held";
+const MEMORY: &str = "memory held";
 
 /// What the load generator is told: workload, order.
 const LOADS: [(&str, &str); 2] =
@@ -42,10 +48,41 @@ fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
             trials.push(loaded(&format!("{}, {name}", main.name), order, command));
         }
         let rounds = Rounds { warm_up: 1, ..Rounds::long(bench) };
+        let rounds = match bench.options.minutes {
+            Some(minutes) => {
+                let budget = Duration::from_secs_f64(minutes * 60.0 / LOADS.len() as f64);
+                Rounds { most: usize::MAX, budget, ..rounds }
+            }
+            None => rounds,
+        };
         interleave(bench, group, workload, trials, rounds);
         bench.progress.next();
     }
+    group.measures.iter_mut().for_each(leaks);
     Ok(())
+}
+
+/// Rounds from which on growth is told from noise.
+const JUDGED: usize = 6;
+
+/// Makes a failure of what grows from round to round.
+fn leaks(measure: &mut Measure) {
+    let third = measure.samples.len() / 3;
+    if measure.samples.len() < JUDGED || measure.lane == BARE {
+        return;
+    }
+    let early = stats::quantile(&measure.samples[..third], 0.5);
+    let late = stats::quantile(&measure.samples[measure.samples.len() - third..], 0.5);
+    let grown = match measure.metric.as_str() {
+        DESCRIPTORS => late > early + 16.0,
+        MEMORY => late > early * 1.5 + 4.0,
+        _ => false,
+    };
+    if grown {
+        let (metric, unit) = (&measure.metric, &measure.unit);
+        measure.error = format!("{metric} grew from {early:.1} to {late:.1} {unit}");
+        measure.samples.clear();
+    }
 }
 
 /// A lane whose load generator lives for all rounds.
@@ -94,7 +131,40 @@ fn held(pid: i32) -> Result<Vec<Reading>> {
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
     let kib = kib.ok_or_else(|| error!("process {pid} has no proportional set size"))?;
     Ok(vec![
-        Reading::new("descriptors held", "", Better::Lower, descriptors as f64),
-        Reading::new("memory held", "MiB", Better::Lower, kib / 1024.0),
+        Reading::new(DESCRIPTORS, "", Better::Lower, descriptors as f64),
+        Reading::new(MEMORY, "MiB", Better::Lower, kib / 1024.0),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(lane: &str, metric: &str, samples: &[f64]) -> Measure {
+        let mut measure = Measure {
+            workload: "a burst".into(),
+            lane: lane.into(),
+            metric: metric.into(),
+            unit: String::new(),
+            better: Better::Lower,
+            baseline: BARE.into(),
+            samples: samples.to_vec(),
+            error: String::new(),
+        };
+        leaks(&mut measure);
+        measure
+    }
+
+    #[test]
+    fn what_grows_fails_and_what_goes_up_and_down_does_not() {
+        let lane = "ringfence namespace, filtered";
+        let growing = series(lane, DESCRIPTORS, &[9.0, 19.0, 29.0, 39.0, 49.0, 59.0]);
+        assert!(growing.error.contains("grew from 14.0 to 54.0") && growing.samples.is_empty());
+        assert!(series(lane, DESCRIPTORS, &[9.0, 12.0, 9.0, 9.0, 14.0, 9.0]).error.is_empty());
+        assert!(!series(lane, MEMORY, &[4.0, 5.0, 8.0, 16.0, 20.0, 25.0]).error.is_empty());
+        assert!(series(lane, MEMORY, &[4.0, 5.0, 6.0, 5.0, 6.0, 6.0]).error.is_empty());
+        // Too few to tell; and the load generator itself is not judged.
+        assert!(series(lane, DESCRIPTORS, &[9.0, 99.0]).error.is_empty());
+        assert!(series(BARE, DESCRIPTORS, &[9.0, 19.0, 29.0, 39.0, 49.0, 59.0]).error.is_empty());
+    }
 }
