@@ -186,7 +186,12 @@ fn measure(args: Vec<OsString>) -> Result<Request> {
             Short('o') | Long("output") => options.out = parser.value().map_err(wrong)?.into(),
             Long("json") => options.json = true,
             Long("strict") => options.strict = true,
-            Long("work") => options.work = Some(parser.value().map_err(wrong)?.into()),
+            Long("work") => {
+                // Sandboxes and lanes have directories of their own.
+                let given = parser.value().map_err(wrong)?;
+                let place = std::path::absolute(&given).unwrap_or_else(|_| given.into());
+                options.work = Some(place);
+            }
             Long("seed") => options.seed = Some(number(&mut parser, "--seed")?),
             Value(name) => add_group(&mut options.groups, &name.to_string_lossy())?,
             other => return Err(wrong(other.unexpected())),
