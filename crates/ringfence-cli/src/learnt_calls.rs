@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 fn open() -> Result<Evidence, Fault> {
-    let home = std::env::home_dir().filter(|home| home.is_absolute());
+    let home = ringfence_sys::identity::home().filter(|home| home.is_absolute());
     let home = home.ok_or_else(|| Fault::of("there is no home to keep what was learnt in"))?;
     let directory = ringfence_sandbox::state::directory(&home);
     Evidence::open(&directory).map_err(|error| {

@@ -154,7 +154,7 @@ fn lines(key: Key, value: &Value) -> Vec<String> {
 pub fn user_directory() -> PathBuf {
     let xdg = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
     let config = xdg.filter(|path| path.is_absolute());
-    let config = config.or_else(|| Some(std::env::home_dir()?.join(".config")));
+    let config = config.or_else(|| Some(ringfence_sys::identity::home()?.join(".config")));
     config.unwrap_or_default().join("ringfence/profiles")
 }
 

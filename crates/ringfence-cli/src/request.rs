@@ -73,7 +73,9 @@ pub fn request(parsed: &Parsed, command: Option<&OsStr>) -> Request {
 
 /// The caller's home: `$HOME`, else what the user database says.
 fn home() -> PathBuf {
-    std::env::home_dir().filter(|home| home.is_absolute()).unwrap_or_else(|| PathBuf::from("/"))
+    ringfence_sys::identity::home()
+        .filter(|home| home.is_absolute())
+        .unwrap_or_else(|| PathBuf::from("/"))
 }
 
 /// Resolves the policy for this user, here. A project's own policy file is added when it is

@@ -17,7 +17,7 @@ pub const PROJECT_FILE: &str = "ringfence.toml";
 
 /// Where the list is kept: outside everything that a sandbox can write.
 fn list() -> Result<PathBuf, Fault> {
-    let home = std::env::home_dir().filter(|home| home.is_absolute());
+    let home = ringfence_sys::identity::home().filter(|home| home.is_absolute());
     let home =
         home.ok_or_else(|| Fault::usage("HOME is not set: there is nowhere to keep trust"))?;
     Ok(ringfence_sandbox::state::directory(&home).join("trusted"))

@@ -52,7 +52,9 @@ fn end(end: End) -> u8 {
 
 /// The caller's home.
 pub fn home() -> PathBuf {
-    std::env::home_dir().filter(|home| home.is_absolute()).unwrap_or_else(|| PathBuf::from("/"))
+    ringfence_sys::identity::home()
+        .filter(|home| home.is_absolute())
+        .unwrap_or_else(|| PathBuf::from("/"))
 }
 
 /// What the vm tier of a policy has to work with: facts for the planner.

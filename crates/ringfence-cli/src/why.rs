@@ -116,7 +116,7 @@ fn question(words: &[OsString], workdir: &Path) -> Result<Request, Fault> {
 /// `~/x` works although the shell did not expand it.
 fn subject(path: &OsStr, workdir: &Path) -> Subject {
     let path = Path::new(path);
-    let expanded = match (path.strip_prefix("~"), std::env::home_dir()) {
+    let expanded = match (path.strip_prefix("~"), ringfence_sys::identity::home()) {
         (Ok(rest), Some(home)) => home.join(rest),
         _ => workdir.join(path),
     };

@@ -15,7 +15,7 @@ pub fn state() -> Result<PathBuf> {
         return Ok(state.join("ringfence"));
     }
     // A home that does not exist is not ours to make.
-    let home = std::env::home_dir().filter(|home| home.is_absolute() && home.is_dir());
+    let home = ringfence_sys::identity::home().filter(|home| home.is_absolute() && home.is_dir());
     home.map(|home| home.join(".local/state/ringfence")).ok_or_else(|| {
         SessionError::usage("there is no home directory; set HOME, or XDG_STATE_HOME")
     })

@@ -14,6 +14,26 @@ pub fn group() -> u32 {
     unsafe { sys!(getegid) }.unwrap_or(0) as u32
 }
 
+/// The user's home: what `HOME` says, or else `/etc/passwd`.
+///
+/// Not by `getpwuid(3)`, which [`std::env::home_dir`] asks: for a user who is not in that file it
+/// loads the host's NSS modules, which ends a static program by SIGSEGV.
+pub fn home() -> Option<std::path::PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    if let Some(home) = std::env::var_os("HOME").filter(|home| !home.is_empty()) {
+        return Some(home.into());
+    }
+    let users = std::fs::read("/etc/passwd").ok()?;
+    let number = user().to_string();
+    let mut fields =
+        users.split(|&byte| byte == b'\n').map(|line| line.split(|&byte| byte == b':'));
+    fields.find_map(|mut fields| {
+        let own = fields.nth(2)? == number.as_bytes();
+        let home = fields.nth(2).filter(|home| own && !home.is_empty())?;
+        Some(std::ffi::OsStr::from_bytes(home).into())
+    })
+}
+
 /// Kernel release (`6.1.0-13-amd64`), from `uname(2)`.
 pub fn kernel_release() -> String {
     // SAFETY: utsname is plain bytes, for which all zeroes are valid.

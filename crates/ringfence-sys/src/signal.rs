@@ -175,6 +175,13 @@ pub fn go_on(pidfd: BorrowedFd<'_>, after: After) -> Result<()> {
     unsafe { sys!(pidfd_send_signal, pidfd.as_raw_fd(), GO_ON, info, 0) }.map(drop)
 }
 
+/// Gives SIGCHLD its default action: whoever started us may ignore it, and then the end of children
+/// would be told to nobody (`sigaction(2)`).
+pub fn hear_of_children() {
+    // SAFETY: SIG_DFL installs no handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Gives a signal its default action again and raises it: for dying of the signal that the
 /// command died of, or stopping as it stopped.
 pub fn raise_default(signal: i32) {

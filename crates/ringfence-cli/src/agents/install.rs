@@ -27,7 +27,8 @@ impl Kept {
 }
 
 fn settings(agent: Agent) -> Result<PathBuf, Fault> {
-    let home = std::env::home_dir().ok_or_else(|| Fault::usage("there is no home directory"))?;
+    let home = ringfence_sys::identity::home()
+        .ok_or_else(|| Fault::usage("there is no home directory"))?;
     let path = agent.settings(&home);
     // A link stays one: what it leads to is written.
     Ok(fs::canonicalize(&path).unwrap_or(path))

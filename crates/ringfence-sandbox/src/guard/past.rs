@@ -41,7 +41,7 @@ impl Past {
 }
 
 fn file() -> Option<PathBuf> {
-    let home = std::env::home_dir().filter(|home| home.is_absolute())?;
+    let home = ringfence_sys::identity::home().filter(|home| home.is_absolute())?;
     Some(crate::state::directory(&home).join("runs"))
 }
 

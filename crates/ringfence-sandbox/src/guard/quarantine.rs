@@ -15,7 +15,7 @@ pub(super) struct Quarantine {
 impl Quarantine {
     /// Without a session nothing is kept. Things have numbers, from those that it has by now.
     pub fn new(session: Option<&str>, taken: u32) -> Quarantine {
-        let home = std::env::home_dir().filter(|home| home.is_absolute());
+        let home = ringfence_sys::identity::home().filter(|home| home.is_absolute());
         let directory = session
             .zip(home)
             .map(|(session, home)| crate::state::directory(&home).join("quarantine").join(session));

@@ -367,7 +367,7 @@ fn write_private(script: &mut Script, plan: &Plan, private: &Path, place: Arg) {
     const ENOENT: u8 = 2;
     const PATH_DIRECTORY_NOFOLLOW: u32 = 0o10_000_000 | 0o200_000 | 0o400_000 | 0o2_000_000;
     let parent = private.parent().unwrap_or(Path::new("/"));
-    script.note("make the private directory in (TMPDIR names another place)", Some(parent));
+    script.note("make a private directory (TMPDIR names another place for it) in", Some(parent));
     let name = script.path(parent);
     // The last sandbox that ends takes the parent with it, perhaps right now.
     for attempt in 0..3 {

@@ -171,6 +171,7 @@ fn run_under_our_umask(
     let image = compiled.image().ok_or_else(broken)?;
     image.patch(order.session, std::process::id());
     trace.mark("compiled");
+    sys::signal::hear_of_children();
     let mask = sys::signal::set_mask(supervise::handled_signals())
         .map_err(|errno| LaunchError::call("sigprocmask", errno, "this should not happen"))?;
     if plan.tier == Tier::Process {

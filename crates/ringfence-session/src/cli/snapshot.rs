@@ -77,7 +77,7 @@ pub fn snapshot(args: Vec<OsString>) -> Result<u8, String> {
 }
 
 fn is_home(path: &Path) -> bool {
-    let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+    let home = ringfence_sys::identity::home().and_then(|home| home.canonicalize().ok());
     home.is_some_and(|home| path.canonicalize().ok() == Some(home))
 }
 

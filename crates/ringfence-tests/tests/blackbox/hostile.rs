@@ -3,6 +3,8 @@
 
 use ringfence_tests::{Person, Place, Running, Tier, everybody, everywhere, left_out};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 #[test]
@@ -92,6 +94,45 @@ fn odd_homes_work_or_are_refused() {
         let linked = place.text("linked");
         place.shell(&format!("HOME={linked} $RF -- sh -c 'echo x > made'")).ends(0);
         assert!(place.project("made").exists());
+    });
+}
+
+/// In a static program the C library's list of users is no way to find a home.
+#[test]
+fn a_user_without_name_and_home_is_a_user() {
+    if !ringfence_tests::people().contains(&Person::Root) {
+        return left_out("users without names", "only root can become one");
+    }
+    for tier in [Tier::Namespace, Tier::Process] {
+        let place = Place::new(Person::Root, tier);
+        let project = place.directory("home/project/theirs");
+        for theirs in [&project, &place.at("tmp")] {
+            std::os::unix::fs::chown(theirs, Some(54_321), Some(54_321)).unwrap();
+        }
+        for way in [place.root().to_owned(), place.at("home"), place.project("")] {
+            fs::set_permissions(way, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut command = place.ringfence_run();
+        command.args(["--", "sh", "-c", "id -u; echo made > file"]).current_dir(&project);
+        command.env_remove("HOME").env_remove("XDG_STATE_HOME").uid(54_321).gid(54_321);
+        let outcome = Running::start(command).finish();
+        outcome.ends(0).prints("54321").says("this session's record is not kept");
+        assert_eq!(fs::read_to_string(project.join("file")).unwrap(), "made\n");
+    }
+}
+
+/// Whoever starts ringfence may ignore what it waits for.
+#[test]
+fn a_parent_that_ignores_signals_changes_nothing() {
+    everywhere(|place| {
+        for ignored in ["CHLD", "CHLD INT TERM HUP QUIT PIPE USR1 USR2 TSTP TTIN TTOU"] {
+            let tier = place.tier_name();
+            let binary = ringfence_tests::binary().display().to_string();
+            let script = format!(
+                "trap '' {ignored}; '{binary}' run --tier {tier} -- sh -c '(exit 3) & wait $!'"
+            );
+            place.shell(&script).ends(3);
+        }
     });
 }
 
