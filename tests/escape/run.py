@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the escape corpus: real attempts to get out, under ringfence or a peer.
 
-    tests/escape/run.py                          everything: both tiers, as root and as a user
+    tests/escape/run.py                          everything: all tiers, as root and as a user
     tests/escape/run.py --only 'filesystem/*'    some of it (a glob or part of a name)
     tests/escape/run.py --under bwrap            a comparison: no verdict, only the table
     tests/escape/run.py --list                   what there is, with sources
@@ -25,6 +25,7 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
 from harness import build, checks, report  # noqa: E402
+from harness.guest import Guests  # noqa: E402
 from harness.model import TIERS, USERS, Attack  # noqa: E402
 from harness.trial import FAIL, SKIP, Bench, Outcome, Trials  # noqa: E402
 from harness.under import find  # noqa: E402
@@ -38,7 +39,7 @@ def arguments() -> argparse.Namespace:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--under", default="ringfence",
                         choices=("ringfence", "bwrap", "firejail", "none"))
-    parser.add_argument("--tier", default=",".join(TIERS), help="namespace, process or both")
+    parser.add_argument("--tier", default=",".join(TIERS), help="some of: namespace,process,vm")
     parser.add_argument("--user", default=",".join(USERS), help="root, ordinary or both")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -159,9 +160,12 @@ def run_all(asked, attacks, sandbox, users, missing, root, probe, preload) -> li
     tool.write_bytes(probe.read_bytes())
     tool.chmod(0o755)
     bench = Bench(root, template, light, tool, getattr(sandbox, "binary", None), copy)
-    trials = Trials(bench, sandbox, users)
+    guests = Guests(bench, sandbox, users)
+    trials = Trials(bench, sandbox, users, guests)
     tiers = [t for t in asked.tiers if t in sandbox.tiers] or list(sandbox.tiers)
     machine = checks.host_facts()
+    if "vm" in tiers:
+        guests.attack(attacks)
 
     jobs = [(attack, kind) for attack in attacks for kind in asked.users]
     outcomes: list[Outcome] = []

@@ -102,7 +102,6 @@ impl Guest {
             loopback: plan.capture.as_ref().map(|own| own.loopback.clone()).unwrap_or_default(),
             publish: plan.publish.iter().map(|publish| publish.port).collect(),
             processes: plan.machine.as_ref().and_then(|shape| shape.processes),
-            private: Vec::new(),
             argv: argv.iter().cloned().map(OsString::into_vec).collect(),
         };
         let mut words = vec![self.program.clone().into_os_string(), vm::BRIDGE.into()];

@@ -38,11 +38,10 @@ fn every_message_comes_back_as_it_was() {
     let start = Start {
         clock: u64::MAX,
         entropy: vec![7; 64],
-        names: (b"vm".to_vec(), b"0123".to_vec()),
+        name: b"vm".to_vec(),
         network: true,
         loopback: vec![(1, 2)],
         processes: Some(9),
-        private: vec![(b"/tmp".to_vec(), 0o1777)],
     };
     let to_guest = [
         ToGuest::Start(start),

@@ -25,14 +25,3 @@ pub fn reseed(entropy: &[u8]) -> Result<()> {
     // SAFETY: takes no argument.
     unsafe { sys!(ioctl, device.as_raw_fd(), RESEED, 0) }.map(drop)
 }
-
-/// Bytes that may still be written to a file system.
-pub fn room(path: &std::path::Path) -> Option<u64> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: statfs is plain numbers, for which all zeroes are valid.
-    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is NUL-terminated; `found` is room for the answer.
-    unsafe { sys!(statfs, path.as_ptr(), &raw mut found) }.ok()?;
-    Some(found.f_bavail.saturating_mul(found.f_bsize as u64))
-}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Callable, Mapping, Optional, Union
 
-TIERS = ("namespace", "process")
+TIERS = ("namespace", "process", "vm")
 USERS = ("root", "ordinary")
 
 # A refusal is named by the errno the kernel gave, or by a word of the attack's own

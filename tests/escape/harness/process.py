@@ -53,12 +53,13 @@ class Run:
         # At once, while the number cannot yet be anybody else's.
         self.pidfd = os.pidfd_open(self.process.pid)
 
-    def finish(self, on_ready: Optional[Callable[["Run"], None]] = None) -> Result:
+    def finish(self, on_ready: Optional[Callable[["Run"], None]] = None,
+               limit: float = LIMIT) -> Result:
         """Waits until the command has ended. Not for end-of-file on its output: whoever outlives
         it may hold that open for ever."""
         process = self.process
         out, err = bytearray(), bytearray()
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + limit
         hung = False
         with selectors.DefaultSelector() as select:
             for stream, into in ((process.stdout, out), (process.stderr, err)):

@@ -198,8 +198,8 @@ def control_once(bench: Bench, attack: Attack, sandbox, tier: str, user: User) -
 class Trials:
     """All trials of one attack as one user: the control without a sandbox is made but once."""
 
-    def __init__(self, bench: Bench, sandbox, users: dict[str, User]) -> None:
-        self.bench, self.sandbox, self.users = bench, sandbox, users
+    def __init__(self, bench: Bench, sandbox, users: dict[str, User], guests=None) -> None:
+        self.bench, self.sandbox, self.users, self.guests = bench, sandbox, users, guests
 
     def run(self, attack: Attack, kind: str, tiers: list[str]) -> list[Outcome]:
         shared: Optional[list[str]] = None
@@ -207,6 +207,14 @@ class Trials:
         for tier in tiers:
             began = time.monotonic()
             try:
+                if tier == "vm":
+                    if isinstance(answer := self.guests.answers[attack.id, kind], Skip):
+                        raise answer
+                    # A control in a sandbox is the namespace tier's.
+                    problems = self.control(attack, "namespace", kind) if len(tiers) == 1 else []
+                    problems += answer
+                    outcomes.append(Outcome(attack, tier, kind, FAIL if problems else PASS, problems))
+                    continue
                 if why := self.inapplicable(attack, tier, kind):
                     raise Skip(why)
                 problems = []

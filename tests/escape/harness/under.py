@@ -16,7 +16,7 @@ class Unsupported(Exception):
 
 class Ringfence:
     name = "ringfence"
-    tiers: tuple[str, ...] = ("namespace", "process")
+    tiers: tuple[str, ...] = ("namespace", "process", "vm")
 
     def __init__(self, binary: Path) -> None:
         self.binary = binary

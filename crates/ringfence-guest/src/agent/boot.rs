@@ -6,7 +6,6 @@ use rustix::mount::{MountFlags, mount, mount_bind_recursive};
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
@@ -116,19 +115,23 @@ pub fn port() -> Result<OwnedFd, String> {
     rustix::fs::open(PORT, flags, Mode::empty()).map_err(failed(PORT))
 }
 
-/// Makes this guest one of its own, and mounts its root: what needs no file of it.
-pub fn begin(start: &Start) -> Result<OwnedFd, String> {
+/// Makes this guest one of its own.
+pub fn begin(start: &Start) -> Result<(), String> {
     ringfence_sys::guest::reseed(&start.entropy).map_err(|errno| format!("random: {errno:?}"))?;
     let now = rustix::fs::Timespec {
         tv_sec: (start.clock / 1_000_000_000) as i64,
         tv_nsec: (start.clock % 1_000_000_000) as i64,
     };
     rustix::time::clock_settime(rustix::time::ClockId::Realtime, now).map_err(failed("clock"))?;
-    rustix::system::sethostname(&start.names.0).map_err(failed("sethostname"))?;
-    fs::write("/own-machine-id", &start.names.1).map_err(failed("machine-id"))?;
+    rustix::system::sethostname(&start.name).map_err(failed("sethostname"))?;
     if let Some(count) = start.processes {
         fs::write("/cgroup/run/pids.max", count.to_string()).map_err(failed("pids.max"))?;
     }
+    Ok(())
+}
+
+/// Mounts the guest's root, whose files are asked for at the descriptor that this returns.
+pub fn root() -> Result<OwnedFd, String> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fuse = rustix::fs::open("/dev/fuse", flags, Mode::empty()).map_err(failed("/dev/fuse"))?;
     let number = std::os::fd::AsRawFd::as_raw_fd(&fuse);
@@ -140,25 +143,10 @@ pub fn begin(start: &Start) -> Result<OwnedFd, String> {
 }
 
 /// Completes the view with what is the guest's own. Runs in a child: it looks at the guest's files.
-pub fn view(start: &Start) -> Result<(), String> {
+pub fn view() -> Result<(), String> {
     let quiet = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
     mount("proc", "/view/proc", "proc", quiet, c"").map_err(failed("mount(/proc)"))?;
     mount_bind_recursive("/own", "/view/dev").map_err(failed("mount(/dev)"))?;
-    if Path::new("/view/sys").is_dir() {
-        let flags = quiet | MountFlags::RDONLY;
-        mount("sysfs", "/view/sys", "sysfs", flags, c"").map_err(failed("mount(/sys)"))?;
-    }
-    if Path::new("/view/etc/machine-id").is_file() {
-        mount_bind_recursive("/own-machine-id", "/view/etc/machine-id")
-            .map_err(failed("mount(/etc/machine-id)"))?;
-    }
-    for (path, mode) in &start.private {
-        let at =
-            Path::new("/view").join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)));
-        let options = CString::new(format!("mode={mode:o}")).unwrap_or_default();
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        mount("tmpfs", &at, "tmpfs", flags, options.as_c_str())
-            .map_err(failed(format!("mount({})", at.display())))?;
-    }
-    Ok(())
+    let flags = quiet | MountFlags::RDONLY;
+    mount("sysfs", "/view/sys", "sysfs", flags, c"").map_err(failed("mount(/sys)"))
 }

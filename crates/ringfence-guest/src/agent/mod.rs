@@ -40,15 +40,17 @@ pub fn live() -> Result<(), String> {
     let signals = SignalSet::of(&[SIGCHLD]);
     signal::set_mask(signals).map_err(|errno| format!("sigprocmask: {errno:?}"))?;
     let signals = signal::descriptor(signals).map_err(|errno| format!("signalfd: {errno:?}"))?;
+    let fuse = boot::root()?;
+    rehearse(&fuse)?;
+    while process::wait_any(false).is_ok_and(|ended| ended.is_some()) {}
     let port = boot::port()?;
     greet(&port)?;
     let mut agent = Agent {
         stream: Stream::new(port),
         signals,
-        fuse: None,
+        fuse,
+        begun: false,
         helper: None,
-        ready: false,
-        waiting: Vec::new(),
         commands: BTreeMap::new(),
         network: Network::default(),
         connections: BTreeMap::new(),
@@ -61,7 +63,7 @@ pub fn live() -> Result<(), String> {
         match agent.turn() {
             Ok(()) => {}
             // Who made the template has heard the greeting, and is gone.
-            Err(Over::Closed) if agent.fuse.is_none() => greet(agent.stream.fd())?,
+            Err(Over::Closed) if !agent.begun => greet(agent.stream.fd())?,
             Err(Over::Closed) => return Ok(()),
             Err(over) => return Err(format!("the host: {over:?}")),
         }
@@ -78,22 +80,49 @@ fn greet(port: &OwnedFd) -> Result<(), String> {
     ringfence_sys::fd::never_wait(port.as_fd()).map_err(failed)
 }
 
-/// A child that does what could wait for the guest's own files.
-struct Helper {
-    pid: i32,
-    errors: OwnedFd,
-    said: Vec<u8>,
+/// Builds the view, whose few questions about the guest's root this process answers itself.
+fn rehearse(fuse: &OwnedFd) -> Result<(), String> {
+    let (errors, theirs) = ringfence_sys::fd::pipe().map_err(|errno| format!("pipe: {errno:?}"))?;
+    match process::fork_into(process::Namespaces::NONE, None) {
+        Ok(Forked::Child) => {
+            if let Err(why) = boot::view() {
+                let _ = ringfence_sys::fd::write_all(theirs.as_fd(), why.as_bytes());
+            }
+            process::exit_now(0)
+        }
+        Ok(Forked::Parent(..)) => drop(theirs),
+        Err(errno) => return Err(format!("clone: {errno:?}")),
+    }
+    let mut buffer = vec![0; REQUEST];
+    let mut said = Vec::new();
+    loop {
+        let mut watching = Watching::new();
+        watching.add(true, fuse.as_fd(), true, false);
+        watching.add(false, errors.as_fd(), true, false);
+        for (asked, _) in watching.wait(None).map_err(|over| format!("{over:?}"))? {
+            if !asked {
+                match rustix::io::read(&errors, &mut buffer[..]) {
+                    Ok(count @ 1..) => said.extend_from_slice(&buffer[..count]),
+                    _ if said.is_empty() => return Ok(()),
+                    _ => return Err(String::from_utf8_lossy(&said).into_owned()),
+                }
+            } else if let Ok(count) = rustix::io::read(fuse, &mut buffer[..])
+                && let Some(reply) = crate::files::rehearse(&buffer[..count])
+            {
+                let _ = rustix::io::write(fuse, &reply);
+            }
+        }
+    }
 }
 
 struct Agent {
     stream: Stream,
     signals: OwnedFd,
-    fuse: Option<OwnedFd>,
-    helper: Option<Helper>,
-    /// The view is built.
-    ready: bool,
-    /// Commands that came before that.
-    waiting: Vec<(u32, crate::wire::Exec)>,
+    fuse: OwnedFd,
+    /// It is somebody's: no template any more.
+    begun: bool,
+    /// Lets the kernel write what programs left in memory.
+    helper: Option<(i32, OwnedFd)>,
     commands: BTreeMap<u32, Command>,
     network: Network,
     connections: BTreeMap<u32, Connection>,
@@ -147,12 +176,10 @@ impl Agent {
         let mut watching = Watching::new();
         watching.add(Whose::Stream, self.stream.as_fd(), true, self.stream.waiting() > 0);
         watching.add(Whose::Signals, self.signals.as_fd(), true, false);
-        if let Some(fuse) = &self.fuse {
-            let room = self.stream.waiting() < MOST_WAITING;
-            watching.add(Whose::Fuse, fuse.as_fd(), room, false);
-        }
-        if let Some(helper) = &self.helper {
-            watching.add(Whose::Helper, helper.errors.as_fd(), true, false);
+        let room = self.stream.waiting() < MOST_WAITING;
+        watching.add(Whose::Fuse, self.fuse.as_fd(), room, false);
+        if let Some((_, pidfd)) = &self.helper {
+            watching.add(Whose::Helper, pidfd.as_fd(), true, false);
         }
         let room = self.stream.waiting() < MOST_WAITING;
         for (&channel, command) in &self.commands {
@@ -183,7 +210,7 @@ impl Agent {
             }
             Whose::Signals => self.children()?,
             Whose::Fuse => self.request()?,
-            Whose::Helper => self.helped()?,
+            Whose::Helper => self.helped(),
             Whose::Command(channel, at) => self.command(channel, at)?,
             Whose::Listener(at) => self.accept(at)?,
             Whose::Connection(channel) => self.connection(channel, ready.read)?,
@@ -193,10 +220,9 @@ impl Agent {
 
     /// A request of the kernel's for a file.
     fn request(&mut self) -> Result<(), Over> {
-        let Some(fuse) = &self.fuse else { return Ok(()) };
         // A few at once: each wake-up of the host's costs more than a request.
         for _ in 0..8 {
-            match rustix::io::read(fuse, &mut self.buffer[..]) {
+            match rustix::io::read(&self.fuse, &mut self.buffer[..]) {
                 Ok(count) => {
                     let request = &self.buffer[..count];
                     self.unanswered += usize::from(crate::files::wants_answer(request));
@@ -211,14 +237,11 @@ impl Agent {
     fn hear(&mut self, channel: u32, message: ToGuest) -> Result<(), Over> {
         match message {
             ToGuest::Start(start) => return self.start(&start),
-            ToGuest::Exec(exec) if self.ready => return self.execute(channel, &exec),
-            ToGuest::Exec(exec) => self.waiting.push((channel, exec)),
+            ToGuest::Exec(exec) => return self.execute(channel, &exec),
             ToGuest::Files(reply) => {
                 self.unanswered = self.unanswered.saturating_sub(1);
-                if let Some(fuse) = &self.fuse {
-                    // ENOENT: the program that asked was interrupted.
-                    let _ = rustix::io::write(fuse, &reply);
-                }
+                // ENOENT: the program that asked was interrupted.
+                let _ = rustix::io::write(&self.fuse, &reply);
             }
             ToGuest::Input(bytes) => {
                 if let Some(command) = self.commands.get_mut(&channel) {
@@ -296,73 +319,22 @@ impl Agent {
 
     /// Makes a session of a guest that only booted.
     fn start(&mut self, start: &Start) -> Result<(), Over> {
-        let begun = boot::begin(start).and_then(|fuse| {
+        self.begun = true;
+        let begun = boot::begin(start).and_then(|()| {
             if start.network {
                 self.network = Network::capture(&start.loopback)?;
             }
-            Ok(fuse)
+            Ok(())
         });
-        match begun {
-            Ok(fuse) => self.fuse = Some(fuse),
-            Err(why) => return self.stream.send(0, &ToHost::Ready(Err(why))),
-        }
-        let start = start.clone();
-        self.help(move || boot::view(&start))
+        self.stream.send(0, &ToHost::Ready(begun))
     }
 
-    /// Lets a child do what could ask for files.
-    fn help(&mut self, work: impl FnOnce() -> Result<(), String>) -> Result<(), Over> {
-        let Ok((errors, theirs)) = ringfence_sys::fd::pipe() else { return Err(Over::Closed) };
-        match process::fork_into(process::Namespaces::NONE, None) {
-            Ok(Forked::Child) => {
-                let code = match work() {
-                    Ok(()) => 0,
-                    Err(why) => {
-                        let _ = ringfence_sys::fd::write_all(theirs.as_fd(), why.as_bytes());
-                        1
-                    }
-                };
-                process::exit_now(code)
-            }
-            Ok(Forked::Parent(pid, _)) => {
-                self.helper = Some(Helper { pid, errors, said: Vec::new() });
-                Ok(())
-            }
-            Err(errno) => {
-                let why = format!("clone: {errno:?}");
-                self.stream.send(0, &ToHost::Ready(Err(why)))
-            }
+    /// The helper has ended: nothing more becomes a request that is none yet.
+    fn helped(&mut self) {
+        self.helper = None;
+        if self.stopping == Stopping::Syncing {
+            self.stopping = Stopping::Draining;
         }
-    }
-
-    /// What a helper says, and its end.
-    fn helped(&mut self) -> Result<(), Over> {
-        let Some(helper) = &mut self.helper else { return Ok(()) };
-        let mut buffer = [0; 512];
-        if let Ok(count @ 1..) = rustix::io::read(&helper.errors, &mut buffer[..]) {
-            helper.said.extend_from_slice(&buffer[..count]);
-            return Ok(());
-        }
-        let Some(helper) = self.helper.take() else { return Ok(()) };
-        match self.stopping {
-            Stopping::No => {}
-            Stopping::Syncing => {
-                self.stopping = Stopping::Draining;
-                return Ok(());
-            }
-            // The view's helper was killed with all else.
-            _ => return self.children(),
-        }
-        if !helper.said.is_empty() {
-            let why = String::from_utf8_lossy(&helper.said).into_owned();
-            return self.stream.send(0, &ToHost::Ready(Err(why)));
-        }
-        self.ready = true;
-        self.stream.send(0, &ToHost::Ready(Ok(())))?;
-        for (channel, exec) in std::mem::take(&mut self.waiting) {
-            self.execute(channel, &exec)?;
-        }
-        Ok(())
     }
 
     fn execute(&mut self, channel: u32, exec: &crate::wire::Exec) -> Result<(), Over> {
@@ -396,18 +368,23 @@ impl Agent {
             }
         }
         // Nobody is left who could change anything.
-        if self.stopping == Stopping::Killed && self.helper.is_none() {
+        if self.stopping == Stopping::Killed {
             self.stopping = Stopping::Syncing;
-            return self.help(|| {
-                rustix::fs::sync();
-                Ok(())
-            });
+            match process::fork_into(process::Namespaces::NONE, None) {
+                Ok(Forked::Child) => {
+                    rustix::fs::sync();
+                    process::exit_now(0)
+                }
+                Ok(Forked::Parent(pid, pidfd)) => self.helper = Some((pid, pidfd)),
+                // What is queued already goes out all the same.
+                Err(_) => self.stopping = Stopping::Draining,
+            }
         }
         Ok(())
     }
 
     fn changed(&mut self, pid: i32, change: process::Change) -> Result<(), Over> {
-        if self.helper.as_ref().is_some_and(|helper| helper.pid == pid) {
+        if self.helper.as_ref().is_some_and(|(own, _)| *own == pid) {
             return Ok(());
         }
         let own = |(_, command): &(&u32, &mut Command)| command.pid == pid;

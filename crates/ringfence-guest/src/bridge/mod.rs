@@ -312,15 +312,15 @@ impl<'a> Bridge<'a> {
         };
         let mut machine: String = identity.iter().map(|byte| format!("{byte:02x}")).collect();
         machine.push('\n');
+        self.files.personal(machine.as_bytes());
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let start = Start {
             clock: now.unwrap_or_default().as_nanos() as u64,
             entropy,
-            names: (rustix::system::uname().nodename().to_bytes().to_vec(), machine.into_bytes()),
+            name: rustix::system::uname().nodename().to_bytes().to_vec(),
             network: self.settings.network,
             loopback: self.settings.loopback.clone(),
             processes: self.settings.processes,
-            private: self.settings.private.clone(),
         };
         self.stream.send(0, &ToGuest::Start(start))?;
         let command = Command::own(self.waker.clone());

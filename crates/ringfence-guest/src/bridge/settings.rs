@@ -20,8 +20,6 @@ pub struct Settings {
     pub publish: Vec<u16>,
     /// The most processes in the guest.
     pub processes: Option<u64>,
-    /// Directories that the guest has in its own memory, and their modes.
-    pub private: Vec<(Vec<u8>, u32)>,
     /// The command.
     pub argv: Vec<Vec<u8>>,
 }
@@ -42,10 +40,6 @@ impl Settings {
         }
         if let Some(count) = self.processes {
             add("--pids", count.to_string());
-        }
-        for (path, mode) in &self.private {
-            words.extend(["--private".into(), format!("{mode:o}").into()]);
-            words.push(OsString::from_vec(path.clone()));
         }
         words.push("--".into());
         words.extend(self.argv.iter().cloned().map(OsString::from_vec));
@@ -72,10 +66,6 @@ impl Settings {
                 }
                 "--publish" => settings.publish.push(text?.parse().ok()?),
                 "--pids" => settings.processes = Some(text?.parse().ok()?),
-                "--private" => {
-                    let mode = u32::from_str_radix(text?, 8).ok()?;
-                    settings.private.push((words.next()?.into_vec(), mode));
-                }
                 _ => return None,
             }
         }
@@ -126,7 +116,6 @@ mod tests {
             loopback: vec![(1, 2), (80, 80)],
             publish: vec![6379],
             processes: Some(64),
-            private: vec![(b"/tmp".to_vec(), 0o1777)],
             argv: vec![b"--".to_vec(), b"--socket".to_vec()],
         };
         assert_eq!(Settings::of(settings.words()), Some(settings));

@@ -8,11 +8,14 @@
 pub mod abi;
 mod attributes;
 mod nodes;
+mod own;
 mod serve;
+
+pub use own::rehearse;
 
 use abi::{Body, Fields, Opcode, Request};
 use nodes::{Nodes, ROOT};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -29,6 +32,8 @@ const MOST_OPEN: usize = 64 * 1024;
 
 /// `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`, `DEVPTS_SUPER_MAGIC`, `MQUEUE_MAGIC`: what is in them is about this process.
 const ABOUT_US: [i64; 4] = [0x9fa0, 0x6265_6572, 0x1cd1, 0x1980_0202];
+/// What of the host's is not the guest's.
+const MACHINE_ID: &[u8] = b"etc/machine-id";
 /// Directories in the root that a guest has of its own.
 const OWN: [&[u8]; 3] = [b"proc", b"dev", b"sys"];
 
@@ -64,6 +69,8 @@ pub struct Files {
     /// Numbers for devices, which make inode numbers unique across mounts.
     devices: HashMap<(u32, u32), u64>,
     whole: bool,
+    /// The guest's own identity, in place of what the host has in its file.
+    machine_id: Vec<u8>,
     /// Something was opened that can be written, so that the guest may hold what the host has not.
     written: bool,
 }
@@ -84,14 +91,27 @@ impl Files {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Files {
             root: rustix::fs::open(root, flags, Mode::empty())?,
-            nodes: Nodes::new(),
+            nodes: Nodes::new(OWN),
             handles: HashMap::new(),
             next_handle: 1,
             mounts: HashMap::new(),
             devices: HashMap::new(),
             whole: root == std::path::Path::new("/"),
+            machine_id: Vec::new(),
             written: false,
         })
+    }
+
+    /// Shows the guest this as its `/etc/machine-id`, where the host has one.
+    pub fn personal(&mut self, machine_id: &[u8]) {
+        self.machine_id = machine_id.to_vec();
+    }
+
+    /// Whether that is what a node is, and the host has it as a file.
+    fn is_machine_id(&self, node: u64, found: &Statx) -> bool {
+        !self.machine_id.is_empty()
+            && FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile
+            && self.nodes.path(node).is_some_and(|path| path == MACHINE_ID)
     }
 
     /// Whether the guest may hold something of a file that is not written yet: it has opened one for
@@ -233,9 +253,9 @@ impl Files {
     }
 
     /// `struct fuse_attr`.
-    fn attributes(&mut self, body: &mut Body, found: &Statx) {
+    fn attributes(&mut self, body: &mut Body, node: u64, found: &Statx) {
         let inode = self.inode(found);
-        body.long(inode).long(found.stx_size).long(found.stx_blocks);
+        body.long(inode).long(self.size(node, found)).long(found.stx_blocks);
         for time in [&found.stx_atime, &found.stx_mtime, &found.stx_ctime] {
             body.long(time.tv_sec as u64);
         }
@@ -254,8 +274,13 @@ impl Files {
         let node = self.nodes.look_up(parent, name, identity).ok_or(Errno::NFILE)?;
         let believed = self.believed(node, found);
         body.long(node).long(0).long(believed).long(believed).word(0).word(0);
-        self.attributes(body, found);
+        self.attributes(body, node, found);
         Ok(node)
+    }
+
+    /// How long a file is for the guest.
+    fn size(&self, node: u64, found: &Statx) -> u64 {
+        if self.is_machine_id(node, found) { self.machine_id.len() as u64 } else { found.stx_size }
     }
 
     fn believed(&mut self, node: u64, found: &Statx) -> u64 {
@@ -265,7 +290,14 @@ impl Files {
 
     /// Looks a name up. That it is not in a directory which cannot be changed is worth remembering:
     /// programs are looked for in many.
-    fn look_up(&mut self, directory: &OwnedFd, parent: u64, name: &[u8]) -> Result<Body> {
+    fn look_up(&mut self, parent: u64, name: &[u8]) -> Result<Body> {
+        if let Some(node) = own::node(parent, name).filter(|_| self.whole) {
+            self.nodes.keep(node);
+            let mut body = Body::default();
+            own::entry(&mut body, node);
+            return Ok(body);
+        }
+        let directory = &self.parent(parent)?;
         match self.found(directory, parent, name) {
             Err(Errno::NOENT) => {
                 let believed = self.believed(parent, &stat(directory)?);

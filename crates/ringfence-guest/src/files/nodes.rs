@@ -12,6 +12,9 @@ const MOST: usize = 4 << 20;
 /// The deepest path.
 const DEEPEST: usize = 2048;
 
+/// The identity of what is no file of the host's.
+const NOBODYS: (u64, u64) = (u64::MAX, u64::MAX);
+
 /// What the guest knows of one inode.
 #[derive(Clone, Debug)]
 struct Node {
@@ -34,9 +37,20 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Only the root.
-    pub fn new() -> Nodes {
-        Nodes { nodes: HashMap::new(), names: HashMap::new(), next: ROOT + 1 }
+    /// Only the root, and these names in it, which every guest knows from the start.
+    pub fn new<const N: usize>(known: [&[u8]; N]) -> Nodes {
+        let mut nodes = Nodes { nodes: HashMap::new(), names: HashMap::new(), next: ROOT + 1 };
+        for name in known {
+            nodes.look_up(ROOT, name, NOBODYS);
+        }
+        nodes
+    }
+
+    /// Gives the guest a node once more that it has.
+    pub fn keep(&mut self, id: u64) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.lookups = node.lookups.saturating_add(1);
+        }
     }
 
     /// The path of a node below the root, without a leading slash; `None` when it has none.

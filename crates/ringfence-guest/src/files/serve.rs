@@ -1,7 +1,7 @@
 //! What each request does.
 
 use super::abi::{Body, Fields, INIT_FLAGS, MAJOR, MINOR, Opcode, set};
-use super::{Entry, Files, Handle, ROOT, Result, name, stat, stat_at, wanted};
+use super::{Entry, Files, Handle, ROOT, Result, name, own, stat, stat_at, wanted};
 use crate::wire::MOST_DATA;
 use rustix::fs::{
     Access, AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Timespec,
@@ -39,9 +39,9 @@ impl Files {
         match opcode {
             Opcode::Init => return init(&mut f),
             Opcode::Lookup => {
-                let directory = self.parent(node)?;
-                return self.look_up(&directory, node, name(&mut f)?);
+                return self.look_up(node, name(&mut f)?);
             }
+            Opcode::GetAttr if self.whole && own::is(node) => return Ok(own::state(node)),
             Opcode::GetAttr => {
                 let flags = wanted(f.word())?;
                 f.word();
@@ -113,9 +113,12 @@ impl Files {
             Opcode::Open => {
                 let flags = wanted(f.word())?;
                 let named = self.named(node)?;
-                let file = reopen(&named, flags)?;
+                let mut file = reopen(&named, flags)?;
                 self.written |= writes(flags);
                 let found = stat(&file)?;
+                if self.is_machine_id(node, &found) {
+                    file = ringfence_sys::fd::in_memory(&self.machine_id).or(Err(Errno::NOMEM))?;
+                }
                 let constant = self.mount(node, &found).is_ok_and(|mount| mount.read_only);
                 let handle = self.keep(Handle::File { file, node })?;
                 body.long(handle).word(if constant { KEEP_CACHE } else { 0 }).word(0);
@@ -232,7 +235,7 @@ impl Files {
     fn attribute_reply(&mut self, node: u64, found: &rustix::fs::Statx) -> Body {
         let mut body = Body::default();
         body.long(self.believed(node, found)).word(0).word(0);
-        self.attributes(&mut body, found);
+        self.attributes(&mut body, node, found);
         body
     }
 
@@ -372,7 +375,9 @@ impl Files {
             }
             let dots = entry.name == b"." || entry.name == b"..";
             if plus {
-                let found = if dots { Err(Errno::NOENT) } else { stat_at(&named, &entry.name) };
+                let own = own::node(node, &entry.name).filter(|_| self.whole);
+                let unseen = dots || own.is_some();
+                let found = if unseen { Err(Errno::NOENT) } else { stat_at(&named, &entry.name) };
                 match found {
                     Ok(found) => {
                         self.entry(&mut body, node, &entry.name, &found)?;
@@ -413,7 +418,7 @@ fn write_at(file: &OwnedFd, data: &[u8], offset: u64) -> Result<usize> {
     Ok(written?)
 }
 
-fn init(f: &mut Fields<'_>) -> Result<Body> {
+pub(super) fn init(f: &mut Fields<'_>) -> Result<Body> {
     let (major, minor) = (wanted(f.word())?, wanted(f.word())?);
     let (ahead, flags) = (wanted(f.word())?, wanted(f.word())?);
     if major != MAJOR || minor < MINOR {

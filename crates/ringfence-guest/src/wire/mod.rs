@@ -14,7 +14,7 @@ use fields::{Reader, Writer};
 use std::fmt;
 
 /// Changes with any change of the frames; both ends must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The longest payload: a FUSE request that writes [`MOST_DATA`], with its header and name.
 pub const MOST: usize = MOST_DATA + 64 * 1024;
 /// The most bytes of a file that one FUSE request reads or writes.
@@ -76,16 +76,14 @@ pub struct Start {
     pub clock: u64,
     /// New randomness: clones of one template must not share theirs.
     pub entropy: Vec<u8>,
-    /// The host name, and 32 hexadecimal digits for `/etc/machine-id`.
-    pub names: (Vec<u8>, Vec<u8>),
+    /// The host name.
+    pub name: Vec<u8>,
     /// All connections go out by the stream; else there is only a loopback.
     pub network: bool,
     /// Ports of the guest's own loopback that lead to the host's, as ranges.
     pub loopback: Vec<(u16, u16)>,
     /// The most processes at once.
     pub processes: Option<u64>,
-    /// Directories where the guest has a memory-backed one of its own, and their modes.
-    pub private: Vec<(Vec<u8>, u32)>,
 }
 
 /// A command for the guest.
@@ -218,14 +216,11 @@ impl Message for ToGuest {
         let (kind, payload) = match self {
             ToGuest::Start(start) => {
                 let w = w.long(start.clock).text(&start.entropy);
-                let w = w.text(&start.names.0).text(&start.names.1);
-                let w = w.byte(u8::from(start.network)).maybe(start.processes);
+                let w = w.text(&start.name).byte(u8::from(start.network)).maybe(start.processes);
                 let ports = &start.loopback;
                 let w = w.word(ports.len() as u32);
                 let w = ports.iter().fold(w, |w, ports| w.short(ports.0).short(ports.1));
-                let w = w.word(start.private.len() as u32);
-                let add = |w: Writer, (path, mode): &(Vec<u8>, u32)| w.text(path).word(*mode);
-                (1, start.private.iter().fold(w, add))
+                (1, w)
             }
             ToGuest::Exec(exec) => {
                 let w = w.byte(u8::from(exec.terminal.0)).byte(u8::from(exec.terminal.1));
@@ -259,19 +254,10 @@ impl Message for ToGuest {
             Some(match kind {
                 1 => {
                     let (clock, entropy) = (r.long()?, r.text()?);
-                    let names = (r.text()?, r.text()?);
+                    let name = r.text()?;
                     let (network, processes) = (r.flag()?, r.maybe()?);
                     let loopback = r.list(|r| Some((r.short()?, r.short()?)))?;
-                    let private = r.list(|r| Some((r.text()?, r.word()?)))?;
-                    ToGuest::Start(Start {
-                        clock,
-                        entropy,
-                        names,
-                        network,
-                        loopback,
-                        processes,
-                        private,
-                    })
+                    ToGuest::Start(Start { clock, entropy, name, network, loopback, processes })
                 }
                 2 => {
                     let exec = Exec {

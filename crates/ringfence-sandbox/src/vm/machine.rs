@@ -26,11 +26,6 @@ const MOST_SHOWN: u64 = 2000;
 #[derive(Debug)]
 pub struct Machine {
     process: Process,
-    #[allow(
-        dead_code,
-        reason = "closed, it is missed by nobody; kept open for what is asked of QEMU"
-    )]
-    control: Qmp,
     socket: PathBuf,
 }
 
@@ -46,20 +41,16 @@ impl Machine {
             Some(template) => template,
             None => template::make(assets, shape, &cache, &key)?,
         };
-        let mut process = Process::spawn(assets, shape, &cache, None)?;
-        // QEMU starts meanwhile, and has no use for its memory before it has a state.
-        template.fill(&process.memory)?;
-        let mut control = process.connect()?;
         let state = template.state()?;
-        let restored = (|| {
-            control.state_only()?;
-            control.pass("state", state.as_fd())?;
-            control.call("migrate-incoming", serde_json::json!({ "uri": "fd:state" }))?;
-            control.migrated()
-        })();
-        restored.map_err(|why| process.explain(why))?;
+        let mut process = Process::spawn(assets, shape, &cache, None)?;
+        // QEMU starts meanwhile, and has no use for its memory before it has a state. Nobody waits for
+        // it: what is behind the stream is there when it is there.
+        let filled = template.fill(&process.memory);
+        filled
+            .and_then(|()| process.control.restore(state.as_fd()))
+            .map_err(|why| process.explain(why))?;
         let socket = process.directory.join("agent");
-        Ok(Machine { process, control, socket })
+        Ok(Machine { process, socket })
     }
 
     /// Where the bridge connects.
@@ -87,8 +78,8 @@ pub(super) struct Process {
     pub directory: PathBuf,
     /// The guest's memory.
     pub memory: File,
-    /// Our end of the control connection, and the socket of the guest's stream.
-    sockets: Option<(UnixStream, UnixListener)>,
+    /// What QEMU is told by.
+    pub control: Qmp,
     errors: File,
 }
 
@@ -122,28 +113,21 @@ impl Process {
                 errors: errors.try_clone().map_err(failed("dup"))?,
             };
             let child = jail::start(inmate, &profile).map_err(failed("cannot start QEMU"))?;
-            Ok((child, memory, (control, listener), File::from(errors)))
+            let mut control = Qmp::new(control, PATIENCE);
+            // It will hear of it once it listens. The socket is then its alone, so that who connects
+            // to it is hung up on when it ends.
+            control.prepare(jail::STREAM, listener.as_fd())?;
+            Ok((child, memory, control, File::from(errors)))
         })();
         match begun {
-            Ok((child, memory, sockets, errors)) => {
-                Ok(Process { child, directory, memory, sockets: Some(sockets), errors })
+            Ok((child, memory, control, errors)) => {
+                Ok(Process { child, directory, memory, control, errors })
             }
             Err(why) => {
                 let _ = fs::remove_dir_all(&directory);
                 Err(why)
             }
         }
-    }
-
-    /// Waits until QEMU listens to what it is told, and gives it the socket that the guest's stream
-    /// comes out of.
-    pub fn connect(&mut self) -> Result<Qmp, String> {
-        let (control, listener) = self.sockets.take().ok_or("QEMU is connected already")?;
-        let connected = Qmp::begin(control, PATIENCE).and_then(|mut control| {
-            control.add_port(jail::STREAM, listener.as_fd())?;
-            Ok(control)
-        });
-        connected.map_err(|why| self.explain(why))
     }
 
     /// A failure, with QEMU's own words.

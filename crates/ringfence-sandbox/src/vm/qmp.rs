@@ -20,15 +20,9 @@ pub struct Qmp {
 }
 
 impl Qmp {
-    /// Waits until QEMU is there.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub fn begin(socket: UnixStream, patience: Duration) -> Result<Qmp, String> {
-        let mut qmp = Qmp { reader: BufReader::new(socket), patience };
-        qmp.line()?;
-        qmp.call("qmp_capabilities", json!({}))?;
-        Ok(qmp)
+    /// Over a socket, whose other end a QEMU has, or will have.
+    pub fn new(socket: UnixStream, patience: Duration) -> Qmp {
+        Qmp { reader: BufReader::new(socket), patience }
     }
 
     fn line(&mut self) -> Result<Value, String> {
@@ -45,20 +39,30 @@ impl Qmp {
         serde_json::from_slice(&line).map_err(|error| format!("QEMU's answer is odd: {error}"))
     }
 
-    /// Calls a command and waits for its answer.
-    ///
-    /// # Errors
-    /// QEMU's own words.
-    pub fn call(&mut self, name: &str, arguments: Value) -> Result<Value, String> {
-        self.call_with(name, arguments, None)
-    }
-
     fn call_with(
         &mut self,
         name: &str,
         arguments: Value,
         pass: Option<BorrowedFd<'_>>,
     ) -> Result<Value, String> {
+        self.ask(name, arguments, pass)?;
+        let until = Instant::now() + self.patience;
+        while Instant::now() < until {
+            if let Some(result) = self.answer(name)? {
+                return Ok(result);
+            }
+        }
+        Err(format!("QEMU does not answer {name} in time"))
+    }
+
+    /// Sends a command, and does not wait for the answer. QEMU takes one after the
+    /// other, and the next one only when the one before it is done.
+    fn ask(
+        &mut self,
+        name: &str,
+        arguments: Value,
+        pass: Option<BorrowedFd<'_>>,
+    ) -> Result<(), String> {
         let mut text = json!({ "execute": name, "arguments": arguments }).to_string();
         text.push('\n');
         let mut socket = self.reader.get_ref();
@@ -67,60 +71,77 @@ impl Qmp {
                 .map_err(|errno| format!("{errno:?}")),
             None => socket.write_all(text.as_bytes()).map_err(|error| error.to_string()),
         };
-        sent.map_err(|error| format!("QEMU is gone: {error}"))?;
-        let until = Instant::now() + self.patience;
-        while Instant::now() < until {
-            let answer = self.line()?;
-            if let Some(result) = answer.get("return") {
-                return Ok(result.clone());
-            }
-            if let Some(error) = answer.get("error") {
-                let why = error.get("desc").and_then(Value::as_str).unwrap_or("no reason");
-                return Err(format!("QEMU refuses {name}: {why}"));
-            }
+        sent.map_err(|error| format!("QEMU is gone: {error}"))
+    }
+
+    /// The next line, if it is an answer.
+    fn answer(&mut self, name: &str) -> Result<Option<Value>, String> {
+        let answer = self.line()?;
+        if let Some(error) = answer.get("error") {
+            let why = error.get("desc").and_then(Value::as_str).unwrap_or("no reason");
+            return Err(format!("QEMU refuses {name}: {why}"));
         }
-        Err(format!("QEMU does not answer {name} in time"))
+        Ok(answer.get("return").cloned())
     }
 
-    /// Gives QEMU a descriptor under a name.
+    /// Asks for the port of the guest's stream, which comes out of a listening socket; and that memory that is
+    /// a file is no part of a state, and changes of the state are told.
     ///
     /// # Errors
-    /// As [`Qmp::call`].
-    pub fn pass(&mut self, name: &str, fd: BorrowedFd<'_>) -> Result<(), String> {
-        self.call_with("getfd", json!({ "fdname": name }), Some(fd)).map(drop)
-    }
-
-    /// Adds the port of the guest's stream, which comes out of a listening socket.
-    ///
-    /// # Errors
-    /// As [`Qmp::call`].
-    pub fn add_port(&mut self, name: &str, socket: BorrowedFd<'_>) -> Result<(), String> {
-        self.pass(name, socket)?;
+    /// QEMU is gone.
+    pub fn prepare(&mut self, name: &str, socket: BorrowedFd<'_>) -> Result<(), String> {
+        self.ask("qmp_capabilities", json!({}), None)?;
+        self.ask("getfd", json!({ "fdname": name }), Some(socket))?;
         let address = json!({ "type": "fd", "data": { "str": name } });
         let data = json!({ "addr": address, "server": true, "wait": false });
         let backend = json!({ "type": "socket", "data": data });
-        self.call("chardev-add", json!({ "id": name, "backend": backend }))?;
+        self.ask("chardev-add", json!({ "id": name, "backend": backend }), None)?;
         let port = json!({
             "driver": "virtserialport", "id": "port", "nr": 1, "name": "ringfence", "chardev": name,
         });
-        self.call("device_add", port).map(drop)
-    }
-
-    /// Memory that is a file is not part of the state, and changes of the state are told.
-    ///
-    /// # Errors
-    /// As [`Qmp::call`].
-    pub fn state_only(&mut self) -> Result<(), String> {
+        self.ask("device_add", port, None)?;
         let on = |name: &str| json!({ "capability": name, "state": true });
         let list = json!({ "capabilities": [on("x-ignore-shared"), on("events")] });
-        self.call("migrate-set-capabilities", list).map(drop)
+        self.ask("migrate-set-capabilities", list, None)
+    }
+
+    /// Asks for a state to be restored: from its descriptor, once all asked for before is done.
+    ///
+    /// # Errors
+    /// QEMU is gone.
+    pub fn restore(&mut self, state: BorrowedFd<'_>) -> Result<(), String> {
+        self.ask("getfd", json!({ "fdname": "state" }), Some(state))?;
+        self.ask("migrate-incoming", json!({ "uri": "fd:state" }), None)
+    }
+
+    /// Takes the answers to what [`Qmp::prepare`] asked for.
+    ///
+    /// # Errors
+    /// QEMU's own words.
+    pub fn prepared(&mut self) -> Result<(), String> {
+        let mut left = 5;
+        let until = Instant::now() + self.patience;
+        while left > 0 {
+            if Instant::now() > until {
+                return Err("QEMU does not answer in time".to_owned());
+            }
+            left -= usize::from(self.answer("what it is asked for")?.is_some());
+        }
+        Ok(())
+    }
+
+    /// Saves the machine's state, without its memory, and stops it.
+    ///
+    /// # Errors
+    /// QEMU's own words.
+    pub fn save(&mut self, state: BorrowedFd<'_>) -> Result<(), String> {
+        self.call_with("getfd", json!({ "fdname": "state" }), Some(state))?;
+        self.call_with("migrate", json!({ "uri": "fd:state" }), None)?;
+        self.migrated()
     }
 
     /// Waits until the state has come or gone.
-    ///
-    /// # Errors
-    /// It failed.
-    pub fn migrated(&mut self) -> Result<(), String> {
+    fn migrated(&mut self) -> Result<(), String> {
         let until = Instant::now() + self.patience;
         while Instant::now() < until {
             let event = self.line()?;

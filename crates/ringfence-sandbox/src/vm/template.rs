@@ -9,7 +9,7 @@ use super::initramfs;
 use super::machine::{self, Process, make_directory};
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const PREFIX: &str = "template-";
 /// What those are called that are being made.
 const UNFINISHED: &str = "new-";
 /// Changes with the layout of what is saved and with how a guest is started.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 /// The unit in which memory is saved.
 const PAGE: usize = 4096;
 /// What is looked at, and copied, at once.
@@ -81,7 +81,7 @@ impl Template {
     /// Copies the memory into a machine's.
     pub fn fill(&self, memory: &File) -> Result<(), String> {
         let path = self.place.join("memory");
-        let copied = File::open(&path).and_then(|mut from| unpack(&mut from, memory));
+        let copied = File::open(&path).and_then(|from| unpack(&from, memory));
         copied.map_err(|error| format!("cannot copy {}: {error}", path.display()))
     }
 }
@@ -119,7 +119,7 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
     initramfs::make(&assets.kernel, &program, &initramfs)
         .map_err(failed("the initial file system"))?;
     let mut process = Process::spawn(assets, shape, cache, Some(&initramfs))?;
-    let mut control = process.connect()?;
+    process.control.prepared().map_err(|why| process.explain(why))?;
     let greeted = greet(&process.directory.join("agent"));
     greeted.map_err(|why| process.explain(format!("the guest does not boot: {why}")))?;
     let state = File::options()
@@ -127,12 +127,7 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
         .create_new(true)
         .open(new.join("state.new"))
         .map_err(failed("the machine's state"))?;
-    let saved = (|| {
-        control.state_only()?;
-        control.pass("state", std::os::fd::AsFd::as_fd(&state))?;
-        control.call("migrate", serde_json::json!({ "uri": "fd:state" }))?;
-        control.migrated()
-    })();
+    let saved = process.control.save(std::os::fd::AsFd::as_fd(&state));
     saved.map_err(|why| process.explain(why))?;
     let memory = File::create_new(new.join("memory"))
         .and_then(|to| pack(&process.memory, shape.memory, BufWriter::new(to)));
@@ -193,7 +188,7 @@ fn pack(memory: &File, size: u64, mut to: impl Write) -> io::Result<()> {
         let mut run = 0..0;
         for page in 0..piece.len().div_ceil(PAGE) {
             let place = page * PAGE..piece.len().min((page + 1) * PAGE);
-            let used = piece[place.clone()].iter().any(|&byte| byte != 0);
+            let used = is_used(&piece[place.clone()]);
             match (used, run.is_empty()) {
                 (true, true) => run = place,
                 (true, false) => run.end = place.end,
@@ -212,6 +207,15 @@ fn pack(memory: &File, size: u64, mut to: impl Write) -> io::Result<()> {
     to.flush()
 }
 
+/// Whether a page holds anything. Linux fills the pages of its boot that it frees with one byte
+/// (`POISON_FREE_INITMEM`), the initial file system's among them: nothing else fills a page so, and
+/// nobody relies on what is in a free one.
+fn is_used(page: &[u8]) -> bool {
+    const FREED: u8 = 0xcc;
+    let first = page.first().copied().unwrap_or_default();
+    !matches!(first, 0 | FREED) || page.iter().any(|&byte| byte != first)
+}
+
 fn write_run(
     to: &mut impl Write,
     at: u64,
@@ -224,22 +228,23 @@ fn write_run(
 }
 
 /// The opposite of [`pack`], into a file of zeroes.
-fn unpack(from: &mut impl Read, memory: &File) -> io::Result<()> {
-    let mut from = io::BufReader::with_capacity(PIECE, from);
-    let mut buffer = vec![0; PIECE];
-    let mut head = [0; 16];
-    loop {
-        match from.read_exact(&mut head) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            other => other?,
-        }
+fn unpack(mut from: &File, mut memory: &File) -> io::Result<()> {
+    let end = from.metadata()?.len();
+    let mut at = 0;
+    while at < end {
+        let mut head = [0; 16];
+        from.read_exact(&mut head)?;
         let number =
             |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
-        let length = usize::try_from(number(8)).unwrap_or(usize::MAX);
-        let piece = buffer.get_mut(..length).ok_or_else(|| io::Error::other("it is damaged"))?;
-        from.read_exact(piece)?;
-        memory.write_all_at(piece, number(0))?;
+        let (place, length) = (number(0), number(8));
+        memory.seek(io::SeekFrom::Start(place))?;
+        // From file to file the kernel copies: bytes that pass through here would be copied twice.
+        if io::copy(&mut from.take(length), &mut memory)? != length {
+            return Err(io::Error::other("it is damaged"));
+        }
+        at += head.len() as u64 + length;
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -251,6 +256,7 @@ mod tests {
         let file = || File::from(ringfence_sys::fd::in_memory(b"").expect("a memfd"));
         let (memory, copy) = (file(), file());
         let size = 3 * PIECE as u64 + 512;
+        assert!(!is_used(&[0xcc; PAGE]) && !is_used(&[0; PAGE]) && is_used(&[1; PAGE]));
         memory.set_len(size).expect("sized");
         copy.set_len(size).expect("sized");
         let places =
@@ -258,10 +264,13 @@ mod tests {
         for place in places {
             memory.write_all_at(b"x", place).expect("written");
         }
-        let mut packed = Vec::new();
-        pack(&memory, size, &mut packed).expect("packed");
-        assert!(packed.len() < 10 * PAGE, "{}", packed.len());
-        unpack(&mut &packed[..], &copy).expect("unpacked");
+        memory.write_all_at(&[0xcc; 100], 5 * PAGE as u64).expect("written");
+        let mut packed = file();
+        pack(&memory, size, &packed).expect("packed");
+        let length = packed.metadata().expect("its length").len();
+        assert!(length < 10 * PAGE as u64, "{length}");
+        packed.rewind().expect("rewound");
+        unpack(&packed, &copy).expect("unpacked");
         let read = |file: &File| {
             let mut bytes = vec![0; size as usize];
             file.read_exact_at(&mut bytes, 0).expect("read");
@@ -272,12 +281,18 @@ mod tests {
 
     #[test]
     fn a_damaged_template_is_an_error() {
-        let memory = File::from(ringfence_sys::fd::in_memory(b"").expect("a memfd"));
+        let file = |bytes: &[u8]| {
+            let mut file = File::from(ringfence_sys::fd::in_memory(bytes).expect("a memfd"));
+            file.rewind().expect("rewound");
+            file
+        };
+        let memory = file(b"");
         let mut packed = [0_u8; 16];
         packed[8..].fill(0xff);
-        assert!(unpack(&mut &packed[..], &memory).is_err());
+        assert!(unpack(&file(&packed), &memory).is_err());
         let mut cut = [0_u8; 20];
         cut[8] = 100;
-        assert!(unpack(&mut &cut[..], &memory).is_err());
+        assert!(unpack(&file(&cut), &memory).is_err());
+        assert!(unpack(&file(&cut[..7]), &memory).is_err());
     }
 }
