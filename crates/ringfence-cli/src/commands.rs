@@ -35,7 +35,7 @@ const fn command(
 }
 
 /// All commands of this build.
-pub const COMMANDS: [Command; 33] = [
+pub const COMMANDS: [Command; 36] = [
     command("run", "[OPTIONS] [--] CMD [ARG...]", "Run a command in a sandbox", &POLICY, |a| {
         run::run(a)
     }),
@@ -157,6 +157,21 @@ pub const COMMANDS: [Command; 33] = [
     command("kill", "[--signal SIGNAL] SESSION...", "End a session that runs", &[], |a| {
         session(cli::kill, a)
     }),
+    command(
+        "cp",
+        "SESSION:PATH PATH | PATH SESSION:PATH",
+        "Copy files out of a session that runs, or into it",
+        &PLAIN,
+        crate::copy::cp,
+    ),
+    command(
+        "suspend",
+        "SESSION",
+        "Hold a session of the vm tier still",
+        &PLAIN,
+        crate::suspend::suspend,
+    ),
+    command("resume", "SESSION", "Let a suspended session go on", &PLAIN, crate::suspend::resume),
     command(
         "allow",
         "[--always --profile NAME] SESSION HOST[:PORT]",

@@ -129,6 +129,11 @@ fn request(options: &Parsed, command: &[OsString]) -> Result<Request, Fault> {
 /// Finds the session by what costs least first.
 fn connect(word: &str) -> Result<OwnedFd, Fault> {
     for socket in live::sockets(word) {
+        if socket.with_file_name(live::SUSPENDED).exists() {
+            return Err(Fault::usage(format!(
+                "session {word} is suspended: ringfence resume {word}"
+            )));
+        }
         if let Ok(connection) = client::connect(&socket) {
             return Ok(connection);
         }

@@ -21,6 +21,8 @@ pub mod agent;
 pub mod bridge;
 pub mod files;
 mod flow;
+#[doc(hidden)]
+pub mod fuzzing;
 mod stream;
 mod watch;
 pub mod wire;

@@ -121,6 +121,12 @@ fn what_breaks_the_rules_is_told() {
 
 proptest! {
     #[test]
+    fn what_is_fuzzed_takes_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        ringfence_guest::fuzzing::from_guest(&bytes);
+        ringfence_guest::fuzzing::from_host(&bytes);
+    }
+
+    #[test]
     fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         let mut framer = Framer::default();
         framer.add(&bytes);

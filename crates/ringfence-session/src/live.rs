@@ -13,6 +13,9 @@ pub const RULES: &str = "rules.sock";
 /// The socket, beside it, of those who ask for clones of a template.
 pub const FORKS: &str = "fork.sock";
 
+/// The file, beside it, that says that the session is held still.
+pub const SUSPENDED: &str = "suspended";
+
 /// The identifier of the running session that has a name.
 pub fn named(name: &str) -> Option<String> {
     let sessions = place::sessions().ok()?;

@@ -18,8 +18,8 @@ from .process import Result, Run, User
 from .trial import Bench, Broken, Skip, host_problems, last_line, prepare, read_output
 from .world import World
 
-# Acts of these categories are on the kernel itself: they may work, in the guest's.
-GUESTS_OWN = ("kernel",)
+# Acts that are on the kernel and its processes: they may work, in the guest's.
+GUESTS_OWN = ("kernel/", "lifecycle/", "filesystem/proc-", "network/dccp-")
 # How another kernel, and files that come by FUSE, may refuse as well.
 REFUSED = HIDDEN | NO_PROCESS | DENIED | UNREACHABLE | frozenset({
     "absent", "empty", "EBUSY", "EXDEV", "EINVAL", "EOPNOTSUPP", "ENOTSUP", "ENODEV", "ENXIO", "ELOOP",
@@ -39,7 +39,16 @@ def unfit(attack: Attack) -> Optional[str]:
         return "needs the host's half at work beside it: made in the namespace tier, whose bridge this is"
     if attack.setup or attack.env or attack.cwd != "{ws}" or attack.expect_code is not None or attack.alone:
         return "needs a world, an environment or an end of its own: made in the namespace tier"
+    if ("--network", "host") in zip(attack.flags, attack.flags[1:]):
+        return "the tier refuses --network host"
+    if attack.id.startswith("writeback/cleanup-"):
+        return "needs a name that no other attack has made: made in the namespace tier"
     return next((attack.not_in[p] for p in ("vm", "namespace") if p in attack.not_in), None)
+
+
+def own(attack: Attack) -> bool:
+    """Whether an attack is on what is the guest's own."""
+    return attack.id.startswith(GUESTS_OWN)
 
 
 class Guests:
@@ -56,6 +65,8 @@ class Guests:
             groups: dict[tuple[str, ...], list[Attack]] = defaultdict(list)
             for attack in attacks:
                 reason = why or unfit(attack) or attack.not_in.get(kind)
+                if own(attack) and kind != "root" and "root" in self.users:
+                    reason = reason or "on the guest's own kernel: made as root"
                 if reason:
                     self.answers[attack.id, kind] = Skip(reason)
                 else:
@@ -133,11 +144,11 @@ def judge(attack: Attack, text: Optional[str], result: Result) -> list[str]:
     except Broken as broken:
         return [str(broken)]
     problems = []
-    if attack.category not in GUESTS_OWN and not {"vm", "namespace"} & set(attack.may_succeed):
+    if not own(attack) and not {"vm", "namespace"} & set(attack.may_succeed):
         problems += escapes[:4]
     if not (escapes or refusals or attack.silent):
         problems.append(f"no attempt was made: {last_line(text)}")
-    if attack.category not in GUESTS_OWN:
+    if not own(attack):
         problems += [f"refused with {name}: {line}" for name, line in refusals
                      if name not in attack.refusals | REFUSED]
     return problems[:6]

@@ -64,6 +64,12 @@ pub fn fork(arguments: Vec<OsString>) -> Result<u8, Fault> {
     if !found.live {
         return Err(Fault::usage(format!("session {session} has ended")));
     }
+    if found.tier == "vm" {
+        return Err(Fault::usage(format!(
+            "session {session} is a virtual machine, which cannot be forked: its open files and \
+             connections are its own; start another one, with --overlay for files of its own"
+        )));
+    }
     let socket = socket.with_file_name(live::FORKS);
     let codes = forks::fork(&socket, clones, &more.rest, patience).map_err(Fault::of)?;
     if parsed.has("json") {

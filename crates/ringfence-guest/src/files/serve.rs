@@ -410,12 +410,12 @@ fn writes(flags: u32) -> bool {
 fn write_at(file: &OwnedFd, data: &[u8], offset: u64) -> Result<usize> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     if !flags.contains(OFlags::APPEND) {
-        return Ok(rustix::io::pwrite(file, data, offset)?);
+        return rustix::io::pwrite(file, data, offset);
     }
     rustix::fs::fcntl_setfl(file, flags - OFlags::APPEND)?;
     let written = rustix::io::pwrite(file, data, offset);
     rustix::fs::fcntl_setfl(file, flags)?;
-    Ok(written?)
+    written
 }
 
 pub(super) fn init(f: &mut Fields<'_>) -> Result<Body> {

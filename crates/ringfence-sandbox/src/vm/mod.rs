@@ -18,11 +18,13 @@ mod machine;
 mod qmp;
 pub mod setup;
 pub mod show;
+mod still;
 mod template;
 
 pub use assets::Assets;
 pub use jail::INNER;
 pub use machine::Machine;
+pub use still::{hold, release};
 pub use template::{Key, discard as discard_templates};
 
 use crate::doctor::{Finding, State};

@@ -26,7 +26,7 @@ const PAGE: usize = 4096;
 /// What is looked at, and copied, at once.
 const PIECE: usize = 1 << 20;
 /// How long a guest may take to boot; an emulated one on a loaded machine is slow.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// The most of the agent's greeting.
 const GREETING: usize = 64;
 

@@ -38,12 +38,15 @@ pub struct Session {
     pub recorded: bool,
     /// Its launcher lives.
     pub live: bool,
+    /// `ringfence suspend` holds it still.
+    pub suspended: bool,
 }
 
 impl Session {
-    /// `running`, `exited`, or `killed` where the launcher could not record an end.
+    /// `running`, `suspended`, `exited`, or `killed` where the launcher could not record an end.
     pub fn status(&self) -> &'static str {
         match (self.live, self.ended) {
+            (true, None) if self.suspended => "suspended",
             (true, None) => "running",
             (_, Some(_)) => "exited",
             (false, None) => "killed",
@@ -120,6 +123,7 @@ pub(crate) fn session(directory: &Path) -> Result<Session> {
         lost: tail.map_or(0, |tail| tail.lost),
         recorded: head.record,
         live,
+        suspended: live && directory.join(crate::live::SUSPENDED).exists(),
     })
 }
 

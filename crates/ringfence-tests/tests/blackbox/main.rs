@@ -50,5 +50,6 @@ mod toolchains;
 mod truth;
 mod vm;
 mod vm_ends;
+mod vm_sessions;
 mod vm_writes;
 mod windows;

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Where this person's saved guests are: kept between runs of the tests, as they are for users.
@@ -41,14 +41,16 @@ pub fn guests(test: impl Fn(&Place)) {
     let ready = READY.get_or_init(|| {
         let one = |person: Person| {
             let place = Place::new(person, Tier::Namespace);
-            let setup = Running::start(ringfence(&place, &["vm", "setup"])).finish();
-            // The boot, of which the others are clones.
-            let boot = sh(&place, &[], "true");
-            let why = |ended: &Finished| ended.err.trim().to_owned();
-            let told = match (setup.code, boot.code) {
-                (0, 0) => Ok(()),
+            // The boot, of which the others are clones. On a loaded machine it may take a minute: it
+            // has a bound of its own.
+            let call = |words: &[&str]| ringfence(&place, words).output().unwrap();
+            let setup = call(&["vm", "setup"]);
+            let boot = call(&["run", "--tier", "vm", "--", "true"]);
+            let why = |ended: &Output| String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+            let told = match (setup.status.code(), boot.status.code()) {
+                (Some(0), Some(0)) => Ok(()),
                 // Without a network nothing can be fetched; with all there, it must boot.
-                (0, _) => panic!("the guest does not boot: {}", why(&boot)),
+                (Some(0), _) => panic!("the guest does not boot: {}", why(&boot)),
                 _ => Err(why(&setup)),
             };
             (person.ids().0, told)

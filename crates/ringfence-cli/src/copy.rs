@@ -1,0 +1,183 @@
+//! `ringfence cp`: files between the host and a session that runs, whatever its tier.
+//!
+//! What is inside is read and written by programs inside (`cat`, `tar`), under the session's own rules: nothing is
+//! copied that its commands could not reach. What comes out is not trusted: a file is written under the
+//! name that the user gave, and of directories tar(1) unpacks only what stays below that.
+
+use crate::error::Fault;
+use crate::help;
+use crate::options::{PLAIN, parse};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const USAGE: &str = "ringfence cp SESSION:PATH PATH, or ringfence cp PATH SESSION:PATH";
+
+/// A place inside a session.
+struct Inside {
+    session: OsString,
+    path: OsString,
+}
+
+impl Inside {
+    /// `SESSION:PATH`; `None` for a path of the host's.
+    fn of(word: &OsStr) -> Option<Inside> {
+        let at = word.as_bytes().iter().position(|&byte| byte == b':')?;
+        let (session, path) = (&word.as_bytes()[..at], &word.as_bytes()[at + 1..]);
+        let named = !session.is_empty() && !session.contains(&b'/') && !path.is_empty();
+        let os = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        named.then(|| Inside { session: os(session), path: os(path) })
+    }
+
+    /// A script that gets the path as `$1` and another word as `$2`, in the session.
+    fn script(&self, script: &str, more: &OsStr) -> Result<Command, Fault> {
+        let mut command = Command::new(std::env::current_exe().map_err(Fault::of)?);
+        command.arg("exec").arg(&self.session).args(["--", "sh", "-c", script, "cp"]);
+        command.arg(&self.path).arg(more);
+        Ok(command)
+    }
+
+    fn name(&self) -> String {
+        format!("{}:{}", self.session.to_string_lossy(), self.path.to_string_lossy())
+    }
+}
+
+/// `ringfence cp SESSION:PATH PATH | PATH SESSION:PATH`
+///
+/// # Errors
+/// There is no such session or file, or it cannot be read or written.
+pub fn cp(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    let parsed = parse(&PLAIN, arguments, true)?;
+    if let Some(done) = help::asked("cp", &parsed) {
+        return done;
+    }
+    let [from, to] = &parsed.rest[..] else { return Err(Fault::usage(USAGE)) };
+    match (Inside::of(from), Inside::of(to)) {
+        (Some(from), None) => out(&from, Path::new(to)),
+        (None, Some(to)) => into(Path::new(from), &to),
+        _ => Err(Fault::usage(format!("one of the two is in a session: {USAGE}"))),
+    }
+}
+
+/// Runs one end to its end; its own words are on standard error already.
+fn done(mut command: Command, what: &str) -> Result<(), Fault> {
+    let status = command.status().map_err(Fault::of)?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(125) => Err(Fault::usage(format!("{what} was not copied"))),
+        _ => Err(Fault::usage(format!("{what} was not copied: {status}"))),
+    }
+}
+
+/// The last part of a path, which a copy in a directory is called.
+fn last(path: &Path) -> Result<&OsStr, Fault> {
+    let none = || Fault::usage(format!("{} has no name of its own: name the copy", path.display()));
+    path.file_name().ok_or_else(none)
+}
+
+fn out(from: &Inside, to: &Path) -> Result<u8, Fault> {
+    let name = from.name();
+    // A directory, a file, or nothing that can be copied.
+    let mut kind = from.script(
+        "if [ -d \"$1\" ]; then echo d; elif [ -f \"$1\" ]; then echo f; elif [ -e \"$1\" ]; then echo o; \
+         else echo n; fi",
+        OsStr::new(""),
+    )?;
+    let kind = kind.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(Fault::of)?;
+    let target = match to.is_dir() {
+        true => to.join(last(Path::new(&from.path))?),
+        false => to.to_owned(),
+    };
+    match kind.stdout.first() {
+        Some(b'f') => file_out(from, &name, &target),
+        Some(b'd') => tree_out(from, &name, &target),
+        Some(b'o') => Err(Fault::usage(format!("{name} is neither a file nor a directory"))),
+        Some(_) => Err(Fault::usage(format!("{name} does not exist there"))),
+        None => Err(Fault::usage(format!("{name} was not copied"))),
+    }
+}
+
+/// Under another name first: what is half copied replaces nothing.
+fn file_out(from: &Inside, name: &str, target: &Path) -> Result<u8, Fault> {
+    let failed = |error: std::io::Error| Fault::usage(format!("{}: {error}", target.display()));
+    let mut part = target.as_os_str().to_owned();
+    part.push(format!(".part-{}", std::process::id()));
+    let part = PathBuf::from(part);
+    let file = File::create_new(&part).map_err(failed)?;
+    let mut command = from.script("exec cat <\"$1\"", OsStr::new(""))?;
+    command.stdin(Stdio::null()).stdout(file);
+    let copied = done(command, name).and_then(|()| fs::rename(&part, target).map_err(failed));
+    if copied.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    copied.map(|()| 0)
+}
+
+fn tree_out(from: &Inside, name: &str, target: &Path) -> Result<u8, Fault> {
+    let failed = |error: std::io::Error| Fault::usage(format!("{}: {error}", target.display()));
+    fs::create_dir_all(target).map_err(failed)?;
+    let mut pack = from.script("exec tar -C \"$1\" -cf - .", OsStr::new(""))?;
+    let mut pack = pack.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(Fault::of)?;
+    let mut unpack = Command::new("tar");
+    // Times are another kernel's: a moment in the future is no news.
+    unpack
+        .args(["--warning=no-timestamp", "--no-same-owner", "--no-overwrite-dir", "-xf", "-", "-C"])
+        .arg(target);
+    unpack.stdin(pack.stdout.take().map_or_else(Stdio::null, Stdio::from));
+    let unpacked = done(unpack, name);
+    let packed = pack.wait().map_err(Fault::of)?;
+    if !packed.success() {
+        return Err(Fault::usage(format!("{name} was not copied whole: tar inside: {packed}")));
+    }
+    unpacked.map(|()| 0)
+}
+
+fn into(from: &Path, to: &Inside) -> Result<u8, Fault> {
+    let failed = |error: std::io::Error| Fault::usage(format!("{}: {error}", from.display()));
+    let name = from.display().to_string();
+    if from.is_dir() {
+        let mut pack = Command::new("tar");
+        let mut pack = pack
+            .arg("-C")
+            .arg(from)
+            .args(["-cf", "-", "."])
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| Fault::usage(format!("tar: {error}")))?;
+        let called = last(from).unwrap_or_default();
+        let mut unpack = to.script(
+            "if [ -d \"$1\" ] && [ -n \"$2\" ]; then set -- \"$1/$2\"; fi; mkdir -p \"$1\" && \
+             exec tar --warning=no-timestamp --no-same-owner -xf - -C \"$1\"",
+            called,
+        )?;
+        unpack.stdin(pack.stdout.take().map_or_else(Stdio::null, Stdio::from));
+        let unpacked = done(unpack, &name);
+        let packed = pack.wait().map_err(Fault::of)?;
+        if !packed.success() {
+            return Err(Fault::usage(format!("{name} was not copied whole: tar: {packed}")));
+        }
+        return unpacked.map(|()| 0);
+    }
+    let file = File::open(from).map_err(failed)?;
+    let mut command =
+        to.script("if [ -d \"$1\" ]; then set -- \"$1/$2\"; fi; exec cat >\"$1\"", last(from)?)?;
+    command.stdin(file);
+    done(command, &name).map(|()| 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_inside_is_a_session_and_a_path() {
+        let of = |word: &str| Inside::of(OsStr::new(word)).map(|inside| inside.name());
+        assert_eq!(of("a1:/etc/hosts").as_deref(), Some("a1:/etc/hosts"));
+        assert_eq!(of("a1:b:c").as_deref(), Some("a1:b:c"));
+        for host in ["file", "./a:b", "/a:b", ":b", "a:"] {
+            assert_eq!(of(host), None, "{host}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A machine that is held still: its processes are found from its launcher, and stopped.
+
+use super::assets::QEMU;
+use ringfence_sys as sys;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+
+const SIGCONT: i32 = 18;
+const SIGSTOP: i32 = 19;
+
+/// Stops the QEMU of a launcher.
+///
+/// # Errors
+/// It has none.
+pub fn hold(launcher: i32) -> Result<(), String> {
+    signal(launcher, SIGSTOP)
+}
+
+/// Lets it go on.
+///
+/// # Errors
+/// It has none.
+pub fn release(launcher: i32) -> Result<(), String> {
+    signal(launcher, SIGCONT)
+}
+
+fn signal(launcher: i32, number: i32) -> Result<(), String> {
+    let mut any = false;
+    for process in machine(launcher) {
+        let sent = sys::signal::send(process.as_fd(), number);
+        sent.map_err(|errno| format!("pidfd_send_signal: {}", sys::describe(errno)))?;
+        any = true;
+    }
+    if any { Ok(()) } else { Err("it has no virtual machine".to_owned()) }
+}
+
+/// The processes of a launcher's machine: QEMU, and what QEMU is the command of, down from the launcher.
+/// Nothing of a guest's is among them, whatever it is called.
+fn machine(launcher: i32) -> Vec<OwnedFd> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let mut found = Vec::new();
+    for pid in numbers {
+        // Held before it is looked at: the number cannot become another's.
+        let Ok(held) = sys::process::pidfd(pid) else { continue };
+        let mut above = Some(pid);
+        let below = (0..8).any(|_| {
+            above = above.and_then(parent);
+            above == Some(launcher)
+        });
+        if below && is_machine(pid) {
+            found.push(held);
+        }
+    }
+    found
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+/// Whether a process is QEMU or its own launcher.
+fn is_machine(pid: i32) -> bool {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<&[u8]> = words.split(|&byte| byte == 0).collect();
+    let qemu = |word: &[u8]| word.ends_with(QEMU.as_bytes());
+    let launches = words.get(1) == Some(&&b"run"[..]) && words.iter().any(|word| qemu(word));
+    words.first().is_some_and(|word| qemu(word)) || launches
+}

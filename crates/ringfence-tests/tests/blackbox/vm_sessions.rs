@@ -1,0 +1,78 @@
+//! `--tier vm`: a session that runs is copied from and to, held still, and let go on.
+
+use super::vm::{guests, ringfence, start};
+use ringfence_tests::{Finished, Place, Running};
+use rustix::process::Signal;
+use std::fs;
+
+fn call(place: &Place, words: &[&str]) -> Finished {
+    Running::start(ringfence(place, words)).finish()
+}
+
+#[test]
+fn files_are_copied_out_of_a_session_and_into_it() {
+    guests(|place| {
+        let name = format!("cp-{}", place.person.ids().0);
+        place.file("home/project/hidden", "hidden");
+        let hidden = place.text("home/project/hidden");
+        let script = "mkdir /dev/shm/d; echo inside >/dev/shm/d/f; ln -s /etc/passwd /dev/shm/d/l; echo up; cat";
+        let mut command =
+            ringfence(place, &["run", "--tier", "vm", "--name", &name, "--deny", &hidden, "--"]);
+        command.args(["sh", "-c", &format!("sleep 1000 | {{ {script}; }}")]);
+        let mut running = Running::start(command);
+        running.printed("up\n");
+        let inside = |path: &str| format!("{name}:{path}");
+        let out = place.directory("home/out");
+        let out = out.to_str().unwrap();
+        // /dev/shm is the guest's own: only through the session can its files be had.
+        call(place, &["cp", &inside("/dev/shm/d/f"), &format!("{out}/copy")]).quiet();
+        assert_eq!(fs::read_to_string(place.at("home/out/copy")).unwrap(), "inside\n");
+        call(place, &["cp", &inside("/dev/shm/d"), out]).quiet();
+        assert_eq!(fs::read_to_string(place.at("home/out/d/f")).unwrap(), "inside\n");
+        assert!(place.at("home/out/d/l").symlink_metadata().unwrap().is_symlink());
+        let sent = place.file("home/out/sent", "outside\n");
+        call(place, &["cp", sent.to_str().unwrap(), &inside("/dev/shm/d")]).quiet();
+        call(place, &["cp", &format!("{out}/d"), &inside("/dev/shm/e")]).quiet();
+        let script = "cat /dev/shm/d/sent /dev/shm/e/f";
+        let said = call(place, &["exec", &name, "--", "sh", "-c", script]);
+        assert_eq!(said.quiet(), "outside\ninside");
+        // What the session may not see or write is not to be had through it either; nothing is left of the try.
+        call(place, &["cp", &inside(&hidden), &format!("{out}/stolen")])
+            .ends(125)
+            .says("was not copied");
+        call(place, &["cp", &inside("/dev/shm/no"), &format!("{out}/stolen")]).ends(125);
+        call(place, &["cp", sent.to_str().unwrap(), &inside("/usr/sent")]).ends(125);
+        let left: Vec<_> =
+            fs::read_dir(out).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(left.len(), 3, "{left:?}");
+        assert!(!std::path::Path::new("/usr/sent").exists());
+        call(place, &["cp", "a", "b"]).ends(125).says("one of the two is in a session");
+        running.signal(Signal::TERM);
+        running.finish();
+    });
+}
+
+#[test]
+fn a_session_is_held_still_and_goes_on() {
+    guests(|place| {
+        let name = format!("still-{}", place.person.ids().0);
+        let script = "sleep 1000 | { echo up; cat; }";
+        let mut running = start(place, &["--name", &name], &["sh", "-c", script]);
+        running.printed("up\n");
+        let status = || call(place, &["ps"]).well();
+        assert!(status().contains("running"), "{}", status());
+        call(place, &["suspend", &name]).quiet();
+        assert!(status().contains("suspended"), "{}", status());
+        call(place, &["suspend", &name]).ends(125).says("suspended already");
+        call(place, &["exec", &name, "--", "true"]).ends(125).says("ringfence resume");
+        call(place, &["resume", &name]).quiet();
+        call(place, &["resume", &name]).ends(125).says("is not suspended");
+        call(place, &["exec", &name, "--", "sh", "-c", "exit 3"]).ends(3);
+        call(place, &["fork", &name, "1"]).ends(125).says("cannot be forked");
+        // One that is held still ends like any other.
+        call(place, &["suspend", &name]).quiet();
+        call(place, &["kill", "--signal", "KILL", &name]).ends(0);
+        assert_ne!(running.finish().code, 0);
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
