@@ -46,13 +46,14 @@ const fn many(
 }
 
 /// Options that say what a sandbox may do: `run`, `shell`, `plan`, `why`, `learn`.
-pub const POLICY: [Spec; 41] = [
+pub const POLICY: [Spec; 42] = [
     many("profile", Some('p'), "NAME|FILE", "Use this profile; several are merged left to right"),
     many("feature", None, "NAME|FILE", "Add this feature (ringfence feature list)"),
     many("read", Some('r'), "PATH", "Show PATH, readable and executable (?PATH: if it exists)"),
     many("write", Some('w'), "PATH", "Show PATH, writable (?PATH: if it exists)"),
     many("deny", None, "PATH", "Hide PATH, whatever else grants it"),
     many("protect", None, "PATH", "Refuse writing to PATH inside a writable tree"),
+    flag("strict", None, "Refuse to make protected names, instead of taking them away"),
     many(
         "allow-host",
         Some('n'),

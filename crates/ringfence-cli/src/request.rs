@@ -39,6 +39,7 @@ fn key(option: &str) -> Option<Key> {
         "allow-degraded" => Key::AllowDegraded,
         "libs" => Key::Libs,
         "gateway" => Key::Gateway,
+        "strict" => Key::Strict,
         "syscalls" => Key::CallMode,
         _ => return None,
     })
@@ -56,7 +57,9 @@ pub fn request(parsed: &Parsed, command: Option<&OsStr>) -> Request {
             ("profile", _) => request.profiles.push(value.to_string_lossy().into_owned()),
             ("feature", _) => request.features.push(value.to_string_lossy().into_owned()),
             ("env", _) => request.options.push(Setting::env(value.clone())),
-            ("clean-env" | "gateway", Some(key)) => request.options.push(Setting::new(key, "true")),
+            ("clean-env" | "gateway" | "strict", Some(key)) => {
+                request.options.push(Setting::new(key, "true"))
+            }
             ("overlay", Some(key)) if value.is_empty() => {
                 request.options.push(Setting::new(key, "ask"));
             }

@@ -26,6 +26,7 @@ pub enum Key {
     State,
     Deny,
     Protect,
+    Strict,
     Judged,
     Mode,
     AllowHost,
@@ -134,7 +135,7 @@ const fn choice(
 }
 
 /// All keys, in the order of [`Key`], which is also the order in which files are written.
-pub const KEYS: [KeyInfo; 50] = {
+pub const KEYS: [KeyInfo; 51] = {
     use Key::*;
     use Shape::*;
     const FS: &str = "filesystem";
@@ -210,6 +211,13 @@ pub const KEYS: [KeyInfo; 50] = {
         ),
         row(Deny, FS, "deny", Adds, "Neither seen nor touched, whatever else grants it."),
         row(Protect, FS, "protect", Adds, "Never written, inside a writable tree too."),
+        row(
+            Strict,
+            FS,
+            "strict",
+            Flag,
+            "Refuse the call that would make a protected name, instead of taking it away.",
+        ),
         row(
             Judged,
             FS,

@@ -185,6 +185,7 @@ impl Key {
             Key::Write | Key::State => "--write",
             Key::Deny => "--deny",
             Key::Protect | Key::Judged => "--protect",
+            Key::Strict => "--strict",
             Key::Mode => "--network",
             Key::AllowHost | Key::Registries => "--allow-host",
             Key::DenyHost => "--deny-host",

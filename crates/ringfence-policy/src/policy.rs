@@ -404,6 +404,9 @@ pub struct Policy {
     pub allow_degraded: BTreeSet<Layer>,
     /// Writes kept apart.
     pub overlay: Option<Overlay>,
+    /// The call that would make a protected name is refused.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
     /// The command may make, compare and revert snapshots of its writable trees.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gateway: bool,

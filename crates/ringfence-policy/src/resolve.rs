@@ -215,6 +215,7 @@ fn singles(merged: &Merged, policy: &mut Policy) -> Result<(), PolicyError> {
     if let Some((value, source)) = choice(merged, Key::Libs) {
         policy.exact_libraries = pick(&value, &source, &[("all", false), ("exact", true)])?;
     }
+    policy.strict = choice(merged, Key::Strict).is_some_and(|(value, _)| value == "true");
     policy.gateway = choice(merged, Key::Gateway).is_some_and(|(value, _)| value == "true");
     policy.calls = calls(merged)?;
     if let Some((value, source)) = choice(merged, Key::Arguments) {

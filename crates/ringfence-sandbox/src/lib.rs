@@ -29,6 +29,7 @@ pub mod trace;
 pub mod vm;
 
 mod cgroup;
+mod creations;
 mod descendants;
 mod guard;
 mod metadata;

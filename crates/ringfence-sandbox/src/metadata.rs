@@ -182,7 +182,22 @@ fn open(listener: BorrowedFd<'_>, call: &Notification, named: &Named) -> sys::Re
         Named::Descriptor(_) => return Err(Errno::EBADF),
         Named::Path(directory, address, follow) => (directory, address, follow),
     };
-    let path = read_text(listener, call, address)?;
+    open_text(listener, call, directory, &read_text(listener, call, address)?, follow)
+}
+
+/// Opens a path from where the caller stands: at one of its directories, or where it is.
+pub(crate) fn open_text(
+    listener: BorrowedFd<'_>,
+    call: &Notification,
+    directory: i32,
+    path: &CString,
+    follow: bool,
+) -> sys::Result<OwnedFd> {
+    let of_caller = |what: String| {
+        let path =
+            CString::new(format!("/proc/{}/{what}", call.thread)).map_err(|_| Errno::EINVAL)?;
+        sys::fd::open_at(sys::fd::CWD, &path, sys::fd::PATH_ONLY, 0)
+    };
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
@@ -207,7 +222,7 @@ fn open(listener: BorrowedFd<'_>, call: &Notification, named: &Named) -> sys::Re
     if !notify::waits(listener, call.id) {
         return Err(Errno::ENOENT);
     }
-    sys::file::open_place(base.as_fd(), &path, follow)
+    sys::file::open_place(base.as_fd(), path, follow)
 }
 
 /// A path by which a process names what it holds itself, as C libraries do

@@ -7,12 +7,14 @@
 
 mod apart;
 mod gateway;
+mod guarded;
 
 pub use apart::Apart;
 pub use gateway::{Gateway, GatewayTree};
+pub use guarded::{Found, GuardStep, GuardedTree};
 
 use ringfence_net::inspect::Content;
-use ringfence_policy::{Guarded, Layer, NetworkMode, Publish, Source};
+use ringfence_policy::{Layer, NetworkMode, Publish, Source};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -330,45 +332,6 @@ pub enum LimitStep {
     },
 }
 
-/// What a guarded path was at the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Found {
-    /// Nothing.
-    Absent,
-    /// A symbolic link.
-    Symlink,
-    /// A file or a directory.
-    Present,
-}
-
-/// A path that is put right when the run ends, because the kernel cannot hold it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuardStep {
-    /// The path.
-    pub path: PathBuf,
-    /// What it was.
-    pub found: Found,
-    /// How a changed one is judged.
-    pub guarded: Guarded,
-    /// Why.
-    pub rule: Source,
-}
-
-/// The names that hosts execute or trust, in one writable tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuardedTree {
-    /// The writable tree.
-    pub tree: PathBuf,
-    /// Names whose first component did not exist at its top.
-    pub absent: Vec<(Cow<'static, str>, Guarded)>,
-    /// Names looked for at the end in the directories below its top.
-    pub nested: Vec<(Cow<'static, str>, Guarded)>,
-    /// Paths in it that would be protected, and that rules grant for writing by name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lifted: Vec<PathBuf>,
-}
-
 fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }
@@ -435,6 +398,9 @@ pub struct Plan {
     pub guards: Vec<GuardStep>,
     /// Names looked for at the end.
     pub guarded_trees: Vec<GuardedTree>,
+    /// The calls that would make those names are refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
     /// Writes are kept apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlay: Option<Apart>,

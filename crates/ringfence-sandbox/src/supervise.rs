@@ -9,6 +9,7 @@ pub(crate) use duties::Duties;
 
 use self::stops::Stops;
 use crate::ask::{self, Lot, Questions};
+use crate::creations::Creations;
 use crate::descendants;
 use crate::error::LaunchError;
 use crate::executions::{self, Executions, Listener};
@@ -82,6 +83,8 @@ struct Watch<'a, 'g> {
     executions: Executions,
     /// Those of a command whose start is still to be told.
     early: Vec<Executed>,
+    /// Calls that would make protected names.
+    creations: Option<Creations>,
     /// Protected names that are made.
     vigil: Option<Vigil<'g>>,
     /// Where `exec` knocks, until the warden has it.
@@ -127,6 +130,7 @@ pub(crate) fn until_end<'g>(
         put_right: false,
         listeners: Vec::new(),
         executions: Executions::default(),
+        creations: Creations::of(duties.plan),
         vigil: None,
         early: Vec::new(),
         door: None,
@@ -349,6 +353,11 @@ impl Watch<'_, '_> {
                         let program =
                             program.and_then(|program| self.listeners[at].in_order(program));
                         self.note(program);
+                    } else if let Some(creations) = self.creations.as_mut()
+                        && lot != Some(Lot::Taken)
+                        && Creations::concerns(&call)
+                    {
+                        creations.answer(listener, &call);
                     } else if lot != Some(Lot::Taken) {
                         ask::carry_out(self.duties, &mut self.outcome, listener, &call);
                     }
@@ -428,6 +437,7 @@ impl Watch<'_, '_> {
         }
         self.outcome.restored = self.vigil.take().map(|mut vigil| vigil.said()).unwrap_or_default();
         self.outcome.restored.extend((self.duties.enforce)());
+        self.outcome.restored.extend(self.creations.iter().flat_map(Creations::said));
     }
 
     /// The exit code, once the child has ended.

@@ -135,6 +135,8 @@ const TYPE_OF_NODE: u32 = 0o170_000;
 const CHARACTER: u32 = 0o020_000;
 const BLOCK: u32 = 0o060_000;
 const PR_SET_MM: u32 = 35;
+/// Makes the file that is opened.
+const O_CREAT: u32 = 0o100;
 /// The set-user-ID bit.
 const SET_USER_ID: u32 = 0o4000;
 
@@ -256,6 +258,15 @@ pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -
             let test = [(1, Test::Equals(request))];
             add("ioctl", Verdict::Refuse, &test, "changes attributes of files that can be read");
         }
+    }
+    if policy.strict && notify {
+        let reason = "makes names, some of which are protected (--strict)";
+        for (call, flags) in crate::creations::CALLS {
+            let tests = flags.map(|flags| (flags, Test::AnyBit(O_CREAT)));
+            add(call, Verdict::Supervise, tests.as_slice(), reason);
+        }
+        let unseen = "its flags lie in memory, where a filter cannot look";
+        add("openat2", Verdict::NotImplemented, &[], unseen);
     }
     add("prctl", Verdict::Refuse, &[(0, Test::Equals(PR_SET_MM))], "rewrites what /proc tells");
     personality(&mut add);

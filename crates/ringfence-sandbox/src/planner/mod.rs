@@ -194,6 +194,11 @@ fn plan_tier(
         return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
     }
     gateway::check(&planning, tier)?;
+    if policy.strict && !facts.seccomp_notify.yes() {
+        let what = "--strict needs seccomp notification (Linux 5.9)".to_owned();
+        let remedy = "use a newer kernel, or leave --strict out".to_owned();
+        return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
+    }
     let mut grants = grants::Grants::of(&planning);
     libraries::narrow(&mut grants, &planning)?;
     let mut guards = guards::guards(&mut planning, &grants, tier)?;
@@ -232,6 +237,7 @@ fn plan_tier(
         limits,
         guards: guards.steps,
         guarded_trees: guards.trees,
+        strict: policy.strict,
         overlay,
         gateway,
         network: policy.network.mode,

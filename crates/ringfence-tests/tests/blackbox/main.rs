@@ -43,6 +43,7 @@ mod protected_below;
 mod publish;
 mod sessions;
 mod streams;
+mod strict;
 mod syscalls;
 mod syscalls_ask;
 mod terminal;

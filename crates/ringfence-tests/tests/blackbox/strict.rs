@@ -1,0 +1,97 @@
+//! `--strict`: the call that would make a protected name is refused, and nothing else is.
+
+use ringfence_tests::{Place, everywhere};
+use std::fs;
+
+/// Each way to make a name, with its arguments.
+const WAYS: &str = r#"
+import errno, os, sys
+def refused(act, *a, **k):
+    try:
+        act(*a, **k)
+    except OSError as e:
+        assert e.errno == errno.EPERM, (act, a, e)
+    else:
+        raise AssertionError((act, a, "was not refused"))
+def write(path, flags=os.O_CREAT | os.O_WRONLY, **k):
+    os.close(os.open(path, flags, 0o644, **k))
+os.mkdir("free"); write("free/file"); os.mkdir("sub")
+here = os.open(".", os.O_RDONLY)
+for name in [".envrc", ".vscode", ".mcp.json"]:
+    full = os.path.join(os.getcwd(), name)
+    refused(write, name); refused(write, full); refused(write, "free/../" + name); refused(write, "./" + name)
+    refused(write, name, os.O_CREAT | os.O_EXCL | os.O_RDWR)
+    refused(write, name, dir_fd=here); refused(write, "/proc/self/cwd/" + name)
+    refused(os.mkdir, name); refused(os.mkdir, name + "/"); refused(os.mkdir, name, dir_fd=here)
+    refused(os.mkfifo, name); refused(os.symlink, "free/file", name); refused(os.symlink, "x", name, dir_fd=here)
+    refused(os.link, "free/file", name); refused(os.rename, "free/file", name)
+    refused(os.rename, "free", name, dst_dir_fd=here); refused(os.rename, "free/file", full)
+    os.symlink(name, "way"); refused(write, "way"); os.unlink("way")
+    os.symlink(full, "one"); os.symlink("one", "way"); refused(write, "way"); os.unlink("way"); os.unlink("one")
+    os.symlink("..", "sub/up"); refused(write, "sub/up/" + name); os.unlink("sub/up")
+    os.chdir("sub"); refused(write, "../" + name); os.chdir("..")
+    assert not os.path.lexists(name)
+# Hooks of a repository that is made: their directory may be, and samples.
+os.mkdir(".git"); os.mkdir(".git/hooks"); write(".git/hooks/pre-commit.sample")
+refused(write, ".git/hooks/pre-commit"); refused(os.rename, "free/file", ".git/hooks/pre-push")
+# With all that is in it.
+os.mkdir("t"); os.mkdir("t/hooks"); write("t/hooks/pre-commit")
+os.rename(".git", "old"); refused(os.rename, "t", ".git"); refused(os.rename, "old", ".git")
+# The control: neighbours, names that look alike, and what exists.
+for name in [".envrc2", "envrc", ".vscode-x", "a.mcp.json"]:
+    write(name); os.unlink(name); os.mkdir(name); os.rmdir(name)
+write("free/file"); os.rename("free/file", "free/g"); os.rename("free/g", "free/file")
+os.replace("free/file", "there"); write("there"); open("there", "a").write("x")
+os.symlink("there", "l"); write("l"); os.link("there", "m")
+print("held")
+"#;
+
+fn attack(place: &Place, options: &[&str]) -> Option<ringfence_tests::Finished> {
+    if !place.has("python3", "--version") {
+        return None;
+    }
+    place.file("home/project/ways.py", WAYS);
+    Some(place.run(options, &["python3", "ways.py"]))
+}
+
+#[test]
+fn making_a_protected_name_is_refused_at_the_call() {
+    everywhere(|place| {
+        let Some(done) = attack(place, &["--strict"]) else { return };
+        done.ends(0).prints("held").says(".envrc is a protected name: making it was refused");
+        for name in [".envrc", ".vscode", ".mcp.json", ".git/hooks/pre-commit"] {
+            assert!(fs::symlink_metadata(place.project(name)).is_err(), "{name}: a ghost");
+        }
+        assert_eq!(place.left_behind(), Vec::<String>::new());
+        let rows = place.ringfence(["logs", "latest", "--denied"]).quiet();
+        assert!(rows.contains("was refused (--strict)"), "{rows}");
+    });
+}
+
+#[test]
+fn programs_work_and_what_races_is_taken_away() {
+    everywhere(|place| {
+        place.sh(&["--strict"], "git init -q . && echo x > f && git add f").ends(0);
+        // Without it the call works, and the name is gone afterwards.
+        place.sh(&[], "echo x > .envrc").ends(0);
+        assert!(!place.project(".envrc").exists());
+        // Another thread changes the name while it is looked at: whatever comes of it does not stay.
+        let racer = r#"
+import ctypes, os, threading
+libc = ctypes.CDLL(None)
+path = ctypes.create_string_buffer(b"aenvrc")
+def flip():
+    for _ in range(200000):
+        path[0] = b"."; path[0] = b"a"
+thread = threading.Thread(target=flip); thread.start()
+while thread.is_alive():
+    fd = libc.open(path, os.O_CREAT | os.O_WRONLY, 0o644)
+    if fd >= 0: os.close(fd)
+"#;
+        if place.has("python3", "--version") {
+            place.file("home/project/racer.py", racer);
+            place.run(&["--strict"], &["python3", "racer.py"]).ends(0);
+            assert!(!place.project(".envrc").exists());
+        }
+    });
+}
