@@ -21,8 +21,7 @@ def serve(work):
     gate = socket.socket(socket.AF_UNIX)
     gate.connect(os.environ["RINGFENCE_GATEWAY"])
     ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    own = [os.dup(at) for at in range(3)]
     # A collection would write to every page, and so unshare it.
     gc.collect()
     gc.freeze()
@@ -49,6 +48,12 @@ def serve(work):
         words = [os.fsdecode(word) for word in words.split(b"\0")[:-1]]
         streams, life = passed[:3], passed[3]
         del passed[:4]
+        # What a clone would have to do by itself costs each of them copied pages: the streams are in
+        # their places, and no handler is, when it begins.
+        sys.stdout.flush()
+        for at, stream in enumerate(streams):
+            os.dup2(stream, at)
+            os.close(stream)
         running = {}
         for index in range(int(clones)):
             try:
@@ -57,11 +62,15 @@ def serve(work):
                 print(f"clone {index}: fork: {error}", file=sys.stderr)
                 break
             if clone == 0:
-                _clone(work, index, words, streams, gate)
+                _clone(work, index, words, gate)
             running[clone] = index
+        for at, stream in enumerate(own):
+            os.dup2(stream, at)
         codes = ["125"] * int(clones)
-        for stream in streams:
-            os.close(stream)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        # Those that ended before tell nobody.
+        os.write(wake, b"!")
         watched = [life, ended]
         while running:
             ready = select.select(watched, [], [])[0]
@@ -79,19 +88,16 @@ def serve(work):
                 code = os.waitstatus_to_exitcode(status)
                 if clone in running:
                     codes[running.pop(clone)] = str(code if code >= 0 else 128 - code)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.close(life)
         gate.sendall(b"ended %s %s\n" % (number, " ".join(codes).encode()))
 
 
-def _clone(work, index, words, streams, gate):
+def _clone(work, index, words, gate):
     code = 1
     try:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         gate.close()
-        for number, stream in enumerate(streams):
-            os.dup2(stream, number)
-        os.environ["RINGFENCE_CLONE"] = str(index)
         code = work(index, words)
         code = 0 if code is None else int(code)
     except SystemExit as end:

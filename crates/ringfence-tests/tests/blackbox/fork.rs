@@ -29,7 +29,7 @@ def work(index, words):
         print("waiting", index, flush=True)
         sys.stdin.read()
         return 0
-    assert os.environ["RINGFENCE_CLONE"] == str(index) and words == ["check", "a b", ""]
+    assert words == ["check", "a b", ""]
     # Shared with the template until somebody writes.
     shared = sum(int(l.split()[1]) for l in open("/proc/self/smaps_rollup") if l.startswith("Shared"))
     assert shared >= 32 << 10, shared
