@@ -87,6 +87,8 @@ pub struct Finder<'h, 'a> {
     surroundings: Surroundings,
     cache_file: PathBuf,
     cache: Option<Cache>,
+    /// What `/etc/ld.so.preload` says.
+    preloads: Option<Vec<u8>>,
     objects: HashMap<OsString, Option<Rc<Object>>>,
     hwcaps: HashMap<OsString, Vec<PathBuf>>,
     /// What names lead to where no object says otherwise.
@@ -101,6 +103,7 @@ impl<'h, 'a> Finder<'h, 'a> {
             surroundings,
             cache_file: PathBuf::from("/etc/ld.so.cache"),
             cache: None,
+            preloads: None,
             objects: HashMap::new(),
             hwcaps: HashMap::new(),
             usual: HashMap::new(),
@@ -164,9 +167,11 @@ impl<'h, 'a> Finder<'h, 'a> {
     }
 
     fn preload(&mut self, closure: &mut Closure) {
-        let file = self.host.beginning(Path::new("/etc/ld.so.preload"), 64 << 10);
+        let file = self.preloads.get_or_insert_with(|| {
+            self.host.beginning(Path::new("/etc/ld.so.preload"), 64 << 10).unwrap_or_default()
+        });
         let separator = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
-        let texts = [self.surroundings.preload.clone(), file.unwrap_or_default()];
+        let texts = [self.surroundings.preload.clone(), file.clone()];
         let names = texts.iter().flat_map(|text| text.split(separator));
         for name in names.filter(|name| !name.is_empty()).take(256) {
             self.open(closure, name, 0, Cause::Preload);

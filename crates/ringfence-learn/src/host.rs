@@ -5,12 +5,14 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
 /// `O_NONBLOCK`: a FIFO that somebody put in a library's place must not hold us.
 const NON_BLOCKING: i32 = 0o4000;
+/// The longest beginning of a file that is kept.
+const SHORT: usize = 64 << 10;
 /// Links followed on one path, as the kernel does (`path_resolution(7)`).
 const MOST_LINKS: usize = 40;
 
@@ -78,6 +80,10 @@ pub struct Host<'a> {
     resolved: RefCell<HashMap<OsString, Option<Rc<Resolved>>>>,
     /// Directories of which it was told that names in them are looked for.
     within: RefCell<HashSet<OsString>>,
+    /// Files of which it was told that they are read.
+    opened: RefCell<HashSet<OsString>>,
+    /// Beginnings of files; whether they are all of them.
+    short: RefCell<HashMap<OsString, (bool, Vec<u8>)>>,
 }
 
 impl<'a> Host<'a> {
@@ -88,6 +94,8 @@ impl<'a> Host<'a> {
             kinds: RefCell::default(),
             resolved: RefCell::default(),
             within: RefCell::default(),
+            opened: RefCell::default(),
+            short: RefCell::default(),
         }
     }
 
@@ -192,17 +200,29 @@ impl<'a> Host<'a> {
 
     /// Opens a regular file for reading.
     pub fn open(&self, path: &Path) -> Option<File> {
-        // Told before: what replaces the file meanwhile must not pass for what was read.
-        self.tell(path, Look::File);
+        // Told before the first one: what replaces the file meanwhile must not pass for what was
+        // read, now or by then.
+        if !self.opened.borrow().contains(path.as_os_str()) {
+            self.tell(path, Look::File);
+            self.opened.borrow_mut().insert(path.into());
+        }
         let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path).ok()?;
-        let kind = file.metadata().ok()?.file_type();
-        (kind.is_file() && !kind.is_fifo()).then_some(file)
+        file.metadata().ok()?.is_file().then_some(file)
     }
 
-    /// At most `most` bytes of a file's beginning.
+    /// At most `most` bytes of a file's beginning; of a short file, as it was the first time.
     pub fn beginning(&self, path: &Path, most: usize) -> Option<Vec<u8>> {
         use crate::bytes::Bytes;
-        Some(self.open(path)?.part(0, u64::MAX, most))
+        if let Some((whole, known)) = self.short.borrow().get(path.as_os_str())
+            && (*whole || known.len() >= most)
+        {
+            return Some(known[..known.len().min(most)].to_vec());
+        }
+        let text = self.open(path)?.part(0, u64::MAX, most);
+        if text.len() <= SHORT {
+            self.short.borrow_mut().insert(path.into(), (text.len() < most, text.clone()));
+        }
+        Some(text)
     }
 
     /// The names in a directory, sorted, at most `most`.

@@ -40,7 +40,10 @@ fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
     let mut programs: Vec<(String, Vec<OsString>)> = Vec::new();
     for (name, program, args) in [
         ("sh", "sh", &["-c", "exit"][..]),
+        ("git", "git", &["--version"]),
+        ("python", "python3", &["-c", "pass"]),
         ("a CLI daemon (redis-server)", "redis-server", &["--version"]),
+        ("Chromium", "chromium", &["--version"]),
     ] {
         if let Some(path) = find(program) {
             let line = std::iter::once(path.into()).chain(args.iter().map(OsString::from));

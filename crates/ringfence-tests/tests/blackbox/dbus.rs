@@ -111,3 +111,42 @@ fn what_cannot_be_served_is_refused_with_a_reason() {
         place.run(&["-p", wrong.to_str().unwrap()], &["true"]).ends(125).says("well-known name");
     });
 }
+
+/// Connects to the bus, says so, and waits for its end.
+const WAITER: &str = "
+import os, socket
+path = os.environ['DBUS_SESSION_BUS_ADDRESS'].split('path=')[1].split(',')[0]
+bus = socket.socket(socket.AF_UNIX); bus.connect(path)
+bus.sendall(b'\\0AUTH EXTERNAL ' + str(os.getuid()).encode().hex().encode() + b'\\r\\n'); bus.recv(99)
+bus.sendall(b'BEGIN\\r\\n')
+print('connected', flush=True)
+while bus.recv(4096): pass
+print('the end of the bus')
+try: socket.socket(socket.AF_UNIX).connect(path)
+except OSError as error: print('refused', error.errno)
+";
+
+#[test]
+fn a_filter_that_is_killed_is_the_end_of_the_bus_and_of_nothing_else() {
+    everybody(Tier::Namespace, |place| {
+        if !possible(place) {
+            return;
+        }
+        place.file("home/project/waiter.py", WAITER);
+        let script = format!(
+            "mkfifo said; {} run -p ./bus.toml -- python3 waiter.py > said & run=$!; exec 6<said; \
+             read line <&6; echo $line; for p in /proc/[0-9]*; do \
+             if grep -qs \"^PPid:[[:space:]]*$run$\" $p/status && grep -q xdg-dbus-proxy $p/cmdline; \
+             then kill -9 ${{p#/proc/}}; echo killed; fi; done; cat <&6; wait $run; echo code $?",
+            ringfence()
+        );
+        let ended = beside_a_bus(place, &script);
+        let text = ended.text();
+        // ECONNREFUSED: the socket's file is there, and nobody listens.
+        assert_eq!(
+            text, "connected\nkilled\nthe end of the bus\nrefused 111\ncode 0",
+            "{}",
+            ended.err
+        );
+    });
+}

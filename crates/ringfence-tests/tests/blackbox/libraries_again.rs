@@ -122,3 +122,23 @@ fn a_hot_start_looks_at_little() {
     let executed = calls.matches(" execve(").count();
     assert_eq!(executed, 2, "ringfence and the command, nothing else");
 }
+
+#[test]
+fn odd_names_are_the_same_cold_and_hot() {
+    everybody(Tier::Namespace, |place| {
+        place.directory("home/bin");
+        for name in ["a b", "line\nbreak", "k=v;$(x)", "\u{fc}\u{4e2d}", "'quoted\"", "*?["] {
+            let directory = format!("{name}.d");
+            place.directory(format!("home/project/{directory}"));
+            let text = "#!/bin/sh\nls >/dev/null && printf '<%s>' \"$0\" \"$@\" \"$PWD\"\n";
+            let path = place.script(&format!("{directory}/{name}"), text);
+            let argv = [path.to_str().unwrap(), name, ""];
+            place.clock_moves_on();
+            let (cold, _) = run(place, &argv);
+            assert_eq!(cold.code, 0, "{name:?}: {}", cold.err);
+            let again: Vec<_> = (0..4).map(|_| run(place, &argv).0.text()).collect();
+            assert!(again.iter().all(|text| *text == cold.text()), "{name:?}: {again:?}");
+            assert!(cold.text().contains(&format!("<{name}>")), "{name:?}: {}", cold.text());
+        }
+    });
+}
