@@ -4,7 +4,10 @@ use super::summary::{Cell, Row, compared, number};
 use std::fmt::Write;
 
 const WIDTH: f64 = 720.0;
-const LABELS: f64 = 190.0;
+/// Room for labels: at least, and at most.
+const LABELS: (f64, f64) = (190.0, 340.0);
+/// What a letter takes of it, rather too much than too little.
+const LETTER: f64 = 6.8;
 const NUMBERS: f64 = 170.0;
 const BAR: f64 = 16.0;
 const STEP: f64 = 24.0;
@@ -69,7 +72,9 @@ fn drawn(title: &str, bars: &[Bar<'_>]) -> String {
         .iter()
         .filter_map(|(_, _, _, cell)| Some(cell.value?.high))
         .fold(f64::MIN_POSITIVE, f64::max);
-    let room = WIDTH - LABELS - NUMBERS;
+    let longest = bars.iter().map(|(label, ..)| label.chars().count()).max().unwrap_or_default();
+    let labels = (longest as f64 * LETTER + 12.0).clamp(LABELS.0, LABELS.1);
+    let room = WIDTH - labels - NUMBERS;
     let count = bars.iter().filter(|(_, _, _, cell)| cell.value.is_some()).count();
     let height = STEP * count as f64 + 4.0;
     let title = escape(title);
@@ -81,18 +86,18 @@ fn drawn(title: &str, bars: &[Bar<'_>]) -> String {
     for (label, kind, row, cell) in bars {
         let Some(value) = cell.value else { continue };
         let middle = top + BAR / 2.0;
-        let x = |value: f64| LABELS + value / most * room;
+        let x = |value: f64| labels + value / most * room;
         let text = middle + 4.5;
         let label = escape(label);
         let _ = write!(
             out,
             "<text x=\"{:.1}\" y=\"{text:.1}\" text-anchor=\"end\">{label}</text>",
-            LABELS - 8.0
+            labels - 8.0
         );
-        let width = (x(value.value) - LABELS).max(1.0);
+        let width = (x(value.value) - labels).max(1.0);
         let _ = write!(
             out,
-            "<rect class=\"{kind}\" x=\"{LABELS}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{BAR}\" rx=\"2\">\
+            "<rect class=\"{kind}\" x=\"{labels}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{BAR}\" rx=\"2\">\
              <title>{label}: {} {} ({}–{}), {} samples</title></rect>",
             number(value.value),
             escape(&row.unit),
