@@ -22,7 +22,7 @@ from .world import World
 GUESTS_OWN = ("kernel/", "lifecycle/", "filesystem/proc-", "network/dccp-")
 # How another kernel, and files that come by FUSE, may refuse as well.
 REFUSED = HIDDEN | NO_PROCESS | DENIED | UNREACHABLE | frozenset({
-    "absent", "empty", "EBUSY", "EXDEV", "EINVAL", "EOPNOTSUPP", "ENOTSUP", "ENODEV", "ENXIO", "ELOOP",
+    "absent", "empty", "no-flags", "EBUSY", "EXDEV", "EINVAL", "EOPNOTSUPP", "ENOTSUP", "ENODEV", "ENXIO", "ELOOP",
     "ENOTDIR", "EISDIR", "ENOTTY", "ESTALE", "ENOPROTOOPT", "EIO", "ETIMEDOUT"})
 # For one attack, and for all of a guest: emulated ones are slow.
 EACH, ALL = 8, 240.0
@@ -41,8 +41,8 @@ def unfit(attack: Attack) -> Optional[str]:
         return "needs a world, an environment or an end of its own: made in the namespace tier"
     if ("--network", "host") in zip(attack.flags, attack.flags[1:]):
         return "the tier refuses --network host"
-    if attack.id.startswith("writeback/cleanup-"):
-        return "needs a name that no other attack has made: made in the namespace tier"
+    if attack.category == "writeback":
+        return "shares its names with other write-backs: made in the namespace tier, whose files these are"
     return next((attack.not_in[p] for p in ("vm", "namespace") if p in attack.not_in), None)
 
 

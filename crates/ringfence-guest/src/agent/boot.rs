@@ -115,8 +115,8 @@ pub fn port() -> Result<OwnedFd, String> {
     rustix::fs::open(PORT, flags, Mode::empty()).map_err(failed(PORT))
 }
 
-/// Makes this guest one of its own.
-pub fn begin(start: &Start) -> Result<(), String> {
+/// Makes this guest one of its own. Where there are limits, the control group that has them.
+pub fn begin(start: &Start) -> Result<Option<OwnedFd>, String> {
     ringfence_sys::guest::reseed(&start.entropy).map_err(|errno| format!("random: {errno:?}"))?;
     let now = rustix::fs::Timespec {
         tv_sec: (start.clock / 1_000_000_000) as i64,
@@ -124,10 +124,10 @@ pub fn begin(start: &Start) -> Result<(), String> {
     };
     rustix::time::clock_settime(rustix::time::ClockId::Realtime, now).map_err(failed("clock"))?;
     rustix::system::sethostname(&start.name).map_err(failed("sethostname"))?;
-    if let Some(count) = start.processes {
-        fs::write("/cgroup/run/pids.max", count.to_string()).map_err(failed("pids.max"))?;
-    }
-    Ok(())
+    let Some(count) = start.processes else { return Ok(None) };
+    fs::write("/cgroup/run/pids.max", count.to_string()).map_err(failed("pids.max"))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open("/cgroup/run", flags, Mode::empty()).map(Some).map_err(failed("/cgroup/run"))
 }
 
 /// Mounts the guest's root, whose files are asked for at the descriptor that this returns.

@@ -44,11 +44,12 @@ struct Theirs {
 }
 
 impl Command {
-    /// Starts a command.
+    /// Starts a command, in a control group where it has limits: it begins there, since to be moved
+    /// there would wait for the whole kernel.
     ///
     /// # Errors
     /// A sentence.
-    pub fn start(exec: &Exec) -> Result<Command, String> {
+    pub fn start(exec: &Exec, group: Option<&OwnedFd>) -> Result<Command, String> {
         let failed = |what: &'static str| move |error| format!("{what}: {error:?}");
         let pipe = || fd::pipe().map_err(failed("pipe"));
         let (start, told) = pipe()?;
@@ -70,7 +71,7 @@ impl Command {
         for ours in [&input, &out, &errors, &start] {
             fd::never_wait(ours.as_fd()).map_err(failed("fcntl"))?;
         }
-        match process::fork_into(process::Namespaces::NONE, None) {
+        match process::fork_into(process::Namespaces::NONE, group.map(AsFd::as_fd)) {
             Ok(Forked::Child) => {
                 let (code, why) = become_command(exec, theirs);
                 let said = [&[code], why.as_bytes()].concat();
@@ -254,7 +255,6 @@ fn become_command(exec: &Exec, theirs: Theirs) -> (u8, String) {
 /// Everything between the fork and the exec.
 fn confine(exec: &Exec, theirs: Theirs) -> Result<(), String> {
     let failed = |what: &'static str| move |error: rustix::io::Errno| format!("{what}: {error}");
-    let _ = std::fs::write("/cgroup/run/cgroup.procs", "0");
     rustix::process::setsid().map_err(failed("setsid"))?;
     if theirs.terminal {
         rustix::process::ioctl_tiocsctty(&theirs.streams[0]).map_err(failed("TIOCSCTTY"))?;

@@ -50,6 +50,7 @@ pub fn live() -> Result<(), String> {
         signals,
         fuse,
         begun: false,
+        group: None,
         helper: None,
         commands: BTreeMap::new(),
         network: Network::default(),
@@ -121,6 +122,8 @@ struct Agent {
     fuse: OwnedFd,
     /// It is somebody's: no template any more.
     begun: bool,
+    /// The control group of all commands, where they have limits.
+    group: Option<OwnedFd>,
     /// Lets the kernel write what programs left in memory.
     helper: Option<(i32, OwnedFd)>,
     commands: BTreeMap<u32, Command>,
@@ -320,7 +323,8 @@ impl Agent {
     /// Makes a session of a guest that only booted.
     fn start(&mut self, start: &Start) -> Result<(), Over> {
         self.begun = true;
-        let begun = boot::begin(start).and_then(|()| {
+        let begun = boot::begin(start).and_then(|group| {
+            self.group = group;
             if start.network {
                 self.network = Network::capture(&start.loopback)?;
             }
@@ -338,7 +342,7 @@ impl Agent {
     }
 
     fn execute(&mut self, channel: u32, exec: &crate::wire::Exec) -> Result<(), Over> {
-        match Command::start(exec) {
+        match Command::start(exec, self.group.as_ref()) {
             Ok(command) => {
                 self.commands.insert(channel, command);
                 Ok(())

@@ -24,7 +24,7 @@ const WORDS: &str = "quiet loglevel=0 panic=-1 reboot=t random.trust_cpu=on audi
 /// time take longer than a system call: nothing that only answers a real processor's faults, or
 /// that makes a break-in into a kernel harder which holds one command of one user.
 const LIGHT: &str = "mitigations=off init_on_alloc=0 randomize_kstack_offset=off \
-                     hardened_usercopy=off";
+                     hardened_usercopy=off rcupdate.rcu_expedited=1";
 /// The emulator's processor: without what it emulates byte by byte (`rep movsb`), and without what makes each of a
 /// kernel's copies end a translated block.
 const EMULATED: &str = "max,-erms,-fsrm,-la57,-smap";

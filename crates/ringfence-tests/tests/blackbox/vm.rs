@@ -85,6 +85,11 @@ fn a_command_in_a_guest_is_as_one_outside_behind_another_kernel() {
         start(place, &[], &["sh", "-c", "kill -TERM $$"]).finish().ends(143);
         start(place, &[], &["no-such-program"]).finish().ends(127).says("command not found");
         start(place, &["--timeout", "1s"], &["sleep", "1000"]).finish().ends(124);
+        // The guest's own limit on processes.
+        let script = "for n in 1 2 3 4 5 6 7 8; do sleep 1000 & done; echo made";
+        let ended = sh(place, &["--pids", "4"], script);
+        assert!(ended.err.contains("ork"), "{}", ended.err);
+        assert_eq!(sh(place, &["--pids", "40"], script).quiet(), "made");
         assert_eq!(place.left_behind(), [""; 0]);
     });
 }
