@@ -37,6 +37,7 @@ pub mod policy;
 pub mod port;
 pub mod profile;
 pub mod protect;
+mod protect_home;
 pub mod registry;
 pub mod resolve;
 mod rules;

@@ -254,7 +254,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     let (ours, theirs) = socket_pair().ok()?;
     launched.umask = umask(0o022);
     launched.mask = mask(!LEFT_ALONE);
-    hear_of_children();
+    crate::thread::hear_of_children();
     if header.flags & PROCESS_TIER != 0 {
         // Orphans of a warden that was killed come to us, to be ended.
         const PR_SET_CHILD_SUBREAPER: usize = 36;
@@ -469,15 +469,6 @@ fn socket_pair() -> Result<(i32, i32)> {
 fn umask(mask: u32) -> u32 {
     // SAFETY: takes a number, cannot fail.
     unsafe { sys!(umask, mask) }.unwrap_or(0o022) as u32
-}
-
-/// Whoever started us may ignore SIGCHLD, and so would we: the end of children would be told to
-/// nobody (`sigaction(2)`).
-fn hear_of_children() {
-    const SIGCHLD: usize = 17;
-    let default = [0u64; 4];
-    // SAFETY: the structure has the kernel's size, and its zeroes are SIG_DFL.
-    let _ = unsafe { sys!(rt_sigaction, SIGCHLD, default.as_ptr(), 0, 8) };
 }
 
 fn mask(set: u64) -> u64 {

@@ -223,3 +223,11 @@ unsafe fn make_network() -> Result<usize> {
     crate::call::close(socket as i32);
     namespace
 }
+
+/// Whoever started us may ignore SIGCHLD, and so would we: the end of children would be told to
+/// nobody (`sigaction(2)`).
+pub(crate) fn hear_of_children() {
+    let default = [0u64; 4];
+    // SAFETY: the structure has the kernel's size, and its zeroes are SIG_DFL.
+    let _ = unsafe { sys!(rt_sigaction, SIGCHLD, default.as_ptr(), 0, 8) };
+}

@@ -55,7 +55,7 @@ ATTACKS = (
            ("fchmod", VICTIM, "777"), READONLY, flags=("-r", "{out}"), source=FIELD,
            control=granted("-w", "{out}")),
     Attack("filesystem/file-flags-read-only", "sets its flags by a descriptor open for reading",
-           ("file_flags", VICTIM), READONLY, flags=("-r", "{out}"),
+           ("file_flags", VICTIM), READONLY | {"no-flags"}, flags=("-r", "{out}"),
            source="found by attacking 0.1: ioctl(FS_IOC_SETFLAGS) needs no writable descriptor",
            control=bare("ESCAPED", "no-flags")),
     Attack("filesystem/chmod-home", "opens the key directory to everyone",
