@@ -227,7 +227,8 @@ unsafe fn make_network() -> Result<usize> {
 /// Whoever started us may ignore SIGCHLD, and so would we: the end of children would be told to
 /// nobody (`sigaction(2)`).
 pub(crate) fn hear_of_children() {
-    let default = [0u64; 4];
+    // Not on the stack, which would be zeroed by `memset`.
+    static DEFAULT: [u64; 4] = [0; 4];
     // SAFETY: the structure has the kernel's size, and its zeroes are SIG_DFL.
-    let _ = unsafe { sys!(rt_sigaction, SIGCHLD, default.as_ptr(), 0, 8) };
+    let _ = unsafe { sys!(rt_sigaction, SIGCHLD, DEFAULT.as_ptr(), 0, 8) };
 }
