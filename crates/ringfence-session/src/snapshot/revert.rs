@@ -17,6 +17,7 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -207,8 +208,18 @@ impl Apply<'_> {
                     rustix::fs::symlinkat(&target[..], parent, temporary).map(|()| None)
                 }
                 Kind::Fifo => {
-                    let mode = Mode::from_raw_mode(entry.mode & 0o777);
-                    rustix::fs::mknodat(parent, temporary, FileType::Fifo, mode, 0).map(|()| None)
+                    let mode = Mode::from_raw_mode(entry.mode);
+                    let owner = Mode::RUSR | Mode::WUSR;
+                    rustix::fs::mknodat(parent, temporary, FileType::Fifo, owner, 0)?;
+                    // The mask of new files would take bits away, and mknod takes set-id bits. By a
+                    // descriptor: the name may be a link by now, and lead anywhere.
+                    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    let pipe = rustix::fs::openat(parent, temporary, flags, Mode::empty())?;
+                    if beneath::stat(&pipe, b"")?.file_type == FileType::Fifo {
+                        let through = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+                        rustix::fs::chmod(through, mode)?;
+                    }
+                    Ok(None)
                 }
                 _ => {
                     let flags = OFlags::RDWR

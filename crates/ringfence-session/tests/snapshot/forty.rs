@@ -19,6 +19,7 @@ const LIFE: &[(&str, &str, &[&str])] = &[
     ("", "head -c 9000000 /dev/zero | tr '\\0' z > large", &["A large"]),
     ("", "printf '\\000\\377\\r\\n' > binary", &["A binary"]),
     ("", "mkfifo pipe", &["A pipe"]),
+    ("mkfifo -m 666 pipe; mkfifo pipe2; chmod 4755 pipe2", "rm pipe pipe2", &["D pipe", "D pipe2"]),
     // Files changed.
     ("echo a > f", "echo b > f", &["M f"]),
     ("echo a > f", "echo more >> f", &["M f"]),
