@@ -8,8 +8,9 @@ use ringfence_policy::{Context, Key, Policy, Request, Setting, resolve};
 use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::state;
 use std::ffi::OsStr;
+use std::fs::DirBuilder;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The profile key that an option stands for.
@@ -126,6 +127,10 @@ pub fn policy_from(request: &Request, inputs: &Inputs) -> Result<Policy, Fault> 
 pub fn prepare(policy: &Policy) -> Result<(), Fault> {
     for made in &policy.made {
         let done = match &made.text {
+            // The system's: every user's ringfence looks for profiles there.
+            None if made.path.starts_with("/etc") => {
+                DirBuilder::new().recursive(true).mode(0o755).create(&made.path)
+            }
             None => state::make_directory(&made.path),
             Some(text) => make_file(&made.path, text),
         };
