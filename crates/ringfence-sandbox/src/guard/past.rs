@@ -40,8 +40,10 @@ impl Past {
     }
 }
 
+/// Directories of the user's may be made, a home may not.
 fn file() -> Option<PathBuf> {
-    let home = ringfence_sys::identity::home().filter(|home| home.is_absolute())?;
+    let home =
+        ringfence_sys::identity::home().filter(|home| home.is_absolute() && home.is_dir())?;
     Some(crate::state::directory(&home).join("runs"))
 }
 
