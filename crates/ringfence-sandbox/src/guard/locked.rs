@@ -1,10 +1,9 @@
 //! Directories that a run left unlistable, to hide in them what a host program finds by its name:
 //! git needs no listing of the directories that it goes through.
 
-use super::{Work, changed};
+use super::{Directory, Work};
 use ringfence_sys as sys;
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
@@ -15,8 +14,11 @@ const ENTER_AND_LIST: u32 = 0o500;
 pub(super) fn unlock(work: &mut Work<'_>, path: &Path) {
     let Some((place, data)) = place(path) else { return };
     let mode = data.permissions().mode() & 0o7777;
-    let ours = changed(&data) >= work.guarding.since || work.suspect(path, &data);
-    if mode & ENTER_AND_LIST != ENTER_AND_LIST && ours && set(&place, mode | ENTER_AND_LIST) {
+    // Who changed it is asked last: that may read what was noted of earlier runs.
+    if mode & ENTER_AND_LIST != ENTER_AND_LIST
+        && work.suspect(path, &data)
+        && set(&place, mode | ENTER_AND_LIST)
+    {
         work.unlocked.push((path.to_owned(), mode));
     }
 }
@@ -30,18 +32,15 @@ pub(super) fn lock_again(work: &mut Work<'_>) {
     }
 }
 
-/// A directory, reached without links, whatever its mode.
-fn place(path: &Path) -> Option<(std::os::fd::OwnedFd, fs::Metadata)> {
+/// A directory of the user's, reached without links, whatever its mode.
+fn place(path: &Path) -> Option<(Directory, fs::Metadata)> {
     let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).ok()?;
     let place = sys::fd::open_without_links(sys::fd::CWD, &name, sys::fd::PATH_ONLY).ok()?;
-    let data = fs::metadata(through(&place)).ok()?;
+    let place = Directory(place);
+    let data = fs::metadata(place.at("")).ok()?;
     (data.is_dir() && data.uid() == sys::identity::user()).then_some((place, data))
 }
 
-fn set(place: &impl AsFd, mode: u32) -> bool {
-    fs::set_permissions(through(place), fs::Permissions::from_mode(mode)).is_ok()
-}
-
-fn through(place: &impl AsFd) -> String {
-    format!("/proc/self/fd/{}", place.as_fd().as_raw_fd())
+fn set(place: &Directory, mode: u32) -> bool {
+    fs::set_permissions(place.at(""), fs::Permissions::from_mode(mode)).is_ok()
 }
