@@ -147,21 +147,22 @@ impl Busy {
     /// Starts a bench and waits until its worker has processes of its own: a server of the bench, that
     /// lives until something ends it.
     fn start(name: &str) -> Busy {
+        let something = |_: &Path, _, worker| !children(worker).is_empty();
+        Busy::start_until(name, &["escape", "start"], "something that runs", something)
+    }
+
+    /// Starts a bench of these groups and waits until this is true of its directory, its keeper and its
+    /// worker.
+    fn start_until(
+        name: &str,
+        groups: &[&str],
+        moment: &str,
+        reached: impl Fn(&Path, i32, i32) -> bool,
+    ) -> Busy {
         let scratch = Scratch::new(name);
         let (out, work) = (scratch.path("out"), scratch.path("work"));
-        let args = [
-            "escape",
-            "start",
-            "--runs",
-            "100000",
-            "--against",
-            "none",
-            "-o",
-            &out,
-            "--work",
-            &work,
-        ];
-        let first = bench(&args)
+        let rest = ["--runs", "100000", "--against", "none", "-o", &out, "--work", &work];
+        let first = bench(&[groups, &rest].concat())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -169,8 +170,9 @@ impl Busy {
         let pid = first.id().cast_signed();
         let keeper = eventually("a keeper", || children(pid).first().copied());
         let worker = eventually("a worker", || children(keeper).first().copied());
-        eventually("something that runs", || (!children(worker).is_empty()).then_some(()));
-        Busy { first, keeper, worker, work: PathBuf::from(work), _scratch: scratch }
+        let work = PathBuf::from(work);
+        eventually(moment, || reached(&work, keeper, worker).then_some(()));
+        Busy { first, keeper, worker, work, _scratch: scratch }
     }
 
     /// Nothing of it may be left: no process that mentions the working directory, and no file in it.
@@ -267,27 +269,17 @@ fn killed_at_any_moment_it_leaves_nothing() {
             continue;
         }
         for victim in 0..3 {
-            let scratch = Scratch::new(&format!("moment-{}-{victim}", groups[0]));
-            let (out, work) = (scratch.path("out"), scratch.path("work"));
-            let rest = ["--runs", "100000", "--against", "none", "-o", &out, "--work", &work];
-            let mut first = bench(&[groups, &rest].concat())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("the bench starts");
-            let pid = first.id().cast_signed();
-            let keeper = eventually("a keeper", || children(pid).first().copied());
-            let worker = eventually("a worker", || children(keeper).first().copied());
-            let place = PathBuf::from(&work);
-            let here = || (reached(&place, worker) || children(keeper).is_empty()).then_some(());
-            eventually(moment, here);
+            let name = format!("moment-{}-{victim}", groups[0]);
             // It may have ended by itself: then there is nothing left either.
-            let _ = Command::new("kill")
-                .args(["-KILL", &[pid, keeper, worker][victim].to_string()])
-                .status();
-            first.wait().expect("the bench ends");
-            eventually("an empty working directory", || (!filled(&place)).then_some(()));
-            eventually("no process", || mentions(&place).is_empty().then_some(()));
+            let reached = |place: &Path, keeper, worker| {
+                reached(place, worker) || children(keeper).is_empty()
+            };
+            let mut busy = Busy::start_until(&name, groups, moment, reached);
+            let pids = [busy.first.id().cast_signed(), busy.keeper, busy.worker];
+            let _ = Command::new("kill").args(["-KILL", &pids[victim].to_string()]).status();
+            busy.first.wait().expect("the bench ends");
+            eventually("an empty working directory", || (!filled(&busy.work)).then_some(()));
+            eventually("no process", || mentions(&busy.work).is_empty().then_some(()));
             assert_eq!(network(), before, "{moment}");
         }
     }
