@@ -300,7 +300,7 @@ impl Watch<'_, '_> {
         // A stopped launcher keeps no time: only the user's own stop may halt the clock.
         let timeout = self.timeout;
         if self.stops.due(|signal| !(timeout && signal == SIGSTOP)) {
-            sys::signal::raise_default(SIGSTOP);
+            sys::signal::stop();
         }
     }
 

@@ -196,6 +196,21 @@ pub fn raise_default(signal: i32) {
     let _ = unsafe { sys!(rt_sigprocmask, libc::SIG_UNBLOCK, &raw const unblocked, null, 8) };
 }
 
+/// Stops this process as SIGSTOP does, unless a SIGCONT that is blocked waits to be taken: who sent
+/// it wants what it is about to go on, and the kernel drops it when a stop is raised (`signal(7)`).
+/// The two calls follow each other with nothing between: a SIGCONT that comes there is lost.
+pub fn stop() {
+    let mut waiting = 0u64;
+    let continued = SignalSet::of(&[libc::SIGCONT]).0;
+    let ourselves = std::process::id();
+    // SAFETY: the pointer is to eight bytes, the size given.
+    let known = unsafe { sys!(rt_sigpending, &raw mut waiting, 8) };
+    if known.is_err() || waiting & continued == 0 {
+        // SAFETY: numbers; SIGSTOP has no action but to stop.
+        let _ = unsafe { sys!(kill, ourselves, libc::SIGSTOP) };
+    }
+}
+
 /// The last real-time signal: ours for "the launcher died", which nobody else sends.
 pub fn parent_death() -> i32 {
     libc::SIGRTMAX()

@@ -2,9 +2,11 @@
 
 use crate::Finished;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -134,6 +136,22 @@ impl Running {
     /// It has ended.
     pub fn signal(&self, signal: Signal) {
         pidfd_send_signal(&self.pidfd, signal).expect("a running program");
+    }
+
+    /// Sends it SIGTSTP and waits until it has stopped, as a shell does.
+    ///
+    /// # Panics
+    /// It ended instead.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal(Signal::TSTP);
+        // Left to be waited for: `finish` waits for the same process.
+        let what = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::PidFd(self.pidfd.as_fd()), what).expect("a child of ours");
+        assert!(
+            status.as_ref().is_some_and(|status| status.stopped()),
+            "it does not stop: {status:?}"
+        );
     }
 
     /// Waits for its end and for the end of everybody who holds its output open.

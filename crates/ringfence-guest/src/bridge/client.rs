@@ -2,7 +2,7 @@
 //! ends as the command ends.
 
 use super::door::{LONGEST, PLACE};
-use super::{End, PASSED, SIGCONT, SIGSTOP, settings};
+use super::{End, PASSED, SIGCONT, settings};
 use crate::wire::{Message, ToGuest};
 use ringfence_sys::fd::{self, Watched};
 use ringfence_sys::signal::{self, SignalSet};
@@ -50,7 +50,9 @@ fn attend(argv: Vec<Vec<u8>>) -> Result<End, String> {
         match &message[..count] {
             [b'x', code] => return Ok(End::Code(*code)),
             [b'k', signal] => return Ok(End::Signal(*signal)),
-            [b's', _] => signal::raise_default(SIGSTOP),
+            [b's', _] => {
+                signal::stop();
+            }
             [b'F', code, why @ ..] => {
                 return Ok(End::Failed(*code, String::from_utf8_lossy(why).into_owned()));
             }

@@ -41,7 +41,6 @@ pub(crate) const GUESTS: u32 = 1 << 31;
 
 const SIGINT: i32 = 2;
 const SIGCONT: i32 = 18;
-const SIGSTOP: i32 = 19;
 const SIGWINCH: i32 = 28;
 
 /// Signals that concern the command: those that end or stop a program, or that it may wait for.
@@ -369,7 +368,7 @@ impl<'a> Bridge<'a> {
             command.restore();
         }
         // Goes on when somebody says so, by a SIGCONT that is passed on.
-        signal::raise_default(SIGSTOP);
+        signal::stop();
         if let Some(command) = self.commands.get(&FIRST) {
             command.resume();
         }

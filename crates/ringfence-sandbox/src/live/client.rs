@@ -224,7 +224,7 @@ impl Exec<'_> {
         if let Some(relay) = &self.relay {
             relay.restore();
         }
-        sys::signal::raise_default(SIGSTOP);
+        sys::signal::stop();
         if let Some(relay) = &self.relay {
             relay.resume();
         }
@@ -253,7 +253,9 @@ impl Exec<'_> {
                 }
                 Some(Reply::Stopped(_)) if self.stopping => self.stopping = false,
                 Some(Reply::Stopped(_)) => self.stop(),
-                Some(Reply::Continued) | None => {}
+                // Of a stop that a SIGCONT overtook there is no report.
+                Some(Reply::Continued) => self.stopping = false,
+                None => {}
                 Some(Reply::Failed(code, text)) => return Err((code, text)),
                 Some(Reply::Exited(code)) => return Ok(Some(self.finished(code, false))),
                 Some(Reply::Killed(signal)) => {

@@ -181,12 +181,12 @@ fn signals_reach_it() {
             assert_eq!(command.finish().ends(6).text(), format!("on\ngot {name}"));
         }
         // Stopped and continued, it goes on.
-        let mut command = exec(place, &["one", "sh", "-c", "echo on; read line; echo $line"]);
-        command.stdin(std::process::Stdio::piped());
-        let mut command = Running::start_with(command, b"word\n".to_vec());
+        let script = "echo on; while [ ! -e go ]; do :; done; echo word";
+        let mut command = Running::start(exec(place, &["one", "sh", "-c", script]));
         command.printed("on\n");
-        command.signal(Signal::TSTP);
+        command.stop();
         command.signal(Signal::CONT);
+        place.script("go", "");
         assert_eq!(command.finish().ends(0).text(), "on\nword");
         ends(place, running);
     });
