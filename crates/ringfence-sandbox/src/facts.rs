@@ -1,9 +1,11 @@
 //! The facts of the host that a plan depends on. Tests mask them to simulate old kernels and
 //! closed-down machines; nothing else in the planner looks at the host.
 
+use crate::planner::glob;
 use ringfence_sys as sys;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -25,9 +27,10 @@ pub trait PathFacts {
     /// What a path is, its last link not followed.
     fn kind(&self, path: &Path) -> Kind;
     /// The names in a directory, sorted; none when it cannot be read.
-    fn list(&self, path: &Path) -> Vec<std::ffi::OsString>;
-    /// The names in a directory, if they are at most `most`: no more than that is read.
-    fn short_list(&self, path: &Path, most: usize) -> Option<Vec<std::ffi::OsString>>;
+    fn list(&self, path: &Path) -> Vec<OsString>;
+    /// Which of the wanted names, each a name or a pattern of `*` and `?`, a directory has; none
+    /// when it has more than `most` names: no more than that is read.
+    fn among(&self, path: &Path, wanted: &[&str], most: usize) -> Option<BTreeSet<OsString>>;
     /// The text of a small regular file.
     fn text(&self, path: &Path) -> Option<String>;
     /// The Unix sockets among the first `most` entries of a directory.
@@ -48,17 +51,17 @@ impl PathFacts for HostPaths {
         }
     }
 
-    fn list(&self, path: &Path) -> Vec<std::ffi::OsString> {
+    fn list(&self, path: &Path) -> Vec<OsString> {
         let Ok(entries) = path.read_dir() else { return Vec::new() };
         let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
         names.sort();
         names
     }
 
-    fn short_list(&self, path: &Path, most: usize) -> Option<Vec<std::ffi::OsString>> {
+    fn among(&self, path: &Path, wanted: &[&str], most: usize) -> Option<BTreeSet<OsString>> {
         let entries = path.read_dir().ok()?.take(most + 1).flatten();
         let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-        (names.len() <= most).then_some(names)
+        (names.len() <= most).then(|| wanted_of(names, wanted))
     }
 
     fn text(&self, path: &Path) -> Option<String> {
@@ -73,6 +76,20 @@ impl PathFacts for HostPaths {
     }
 }
 
+/// Those of the names that are wanted.
+fn wanted_of(names: Vec<OsString>, wanted: &[&str]) -> BTreeSet<OsString> {
+    let (patterns, plain): (Vec<&str>, Vec<&str>) =
+        wanted.iter().partition(|name| name.contains(['*', '?']));
+    let plain: HashSet<&OsStr> = plain.into_iter().map(OsStr::new).collect();
+    let matches = |name: &OsString| {
+        let text = name.to_str();
+        patterns.iter().any(|pattern| text.is_some_and(|text| glob(pattern, text)))
+    };
+    let mut names = names;
+    names.retain(|name| plain.contains(name.as_os_str()) || matches(name));
+    names.into_iter().collect()
+}
+
 /// A file system made up by a test.
 #[derive(Clone, Debug, Default)]
 pub struct FakePaths(pub BTreeMap<PathBuf, Kind>);
@@ -82,13 +99,14 @@ impl PathFacts for FakePaths {
         self.0.get(path).cloned().unwrap_or(Kind::Absent)
     }
 
-    fn list(&self, path: &Path) -> Vec<std::ffi::OsString> {
+    fn list(&self, path: &Path) -> Vec<OsString> {
         let below = self.0.keys().filter(|known| known.parent() == Some(path));
         below.filter_map(|known| known.file_name().map(ToOwned::to_owned)).collect()
     }
 
-    fn short_list(&self, path: &Path, most: usize) -> Option<Vec<std::ffi::OsString>> {
-        Some(self.list(path)).filter(|names| names.len() <= most)
+    fn among(&self, path: &Path, wanted: &[&str], most: usize) -> Option<BTreeSet<OsString>> {
+        let names = Some(self.list(path)).filter(|names| names.len() <= most);
+        names.map(|names| wanted_of(names, wanted))
     }
 
     fn text(&self, _: &Path) -> Option<String> {

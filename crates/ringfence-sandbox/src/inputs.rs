@@ -7,7 +7,7 @@
 use crate::facts::{HostPaths, Kind, PathFacts};
 use ringfence_policy::{FileView, HostFiles, Resolver};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -31,6 +31,18 @@ pub enum Found {
     /// This very file or directory: device, inode, size, modification and change time in
     /// nanoseconds.
     Same([u64; 5]),
+    /// A directory with just those of some names: as in `Same`, or, where that is not so any more
+    /// or cannot be known by it (zeroes), by looking through it.
+    Listed([u64; 5], Names),
+}
+
+/// Names that were looked for in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// Names, and ends of names after a `*`.
+    pub wanted: Vec<String>,
+    /// Those that are there.
+    pub there: BTreeSet<OsString>,
 }
 
 /// Everything that was looked at.
@@ -189,7 +201,8 @@ impl Inputs {
         let weak = |found: &Found| match found {
             Found::Plain => 0,
             Found::Directory | Found::File => 1,
-            _ => 2,
+            Found::Listed(..) => 2,
+            _ => 3,
         };
         match paths.get(path) {
             Some(known) if weak(known) >= weak(&found) => {
@@ -210,16 +223,23 @@ impl Inputs {
     /// (`grain`, nanoseconds: file times are that coarse) the first look.
     pub fn needed(&self, grain: u64) -> Vec<(PathBuf, Found)> {
         let paths = self.paths.borrow();
+        let settled = |[_, _, _, modified, changed]: &[u64; 5]| {
+            modified.max(changed).saturating_add(grain) < self.began
+        };
         let held = |directory: &Path| match paths.get(directory) {
-            Some(Found::Same([_, _, _, modified, changed])) => {
-                modified.max(changed).saturating_add(grain) < self.began
-            }
+            Some(Found::Same(identity)) => settled(identity),
             _ => false,
         };
         let needed = paths.iter().filter(|(path, found)| {
-            matches!(found, Found::Same(_)) || !path.parent().is_some_and(held)
+            matches!(found, Found::Same(_) | Found::Listed(..)) || !path.parent().is_some_and(held)
         });
-        needed.map(|(path, found)| (path.clone(), found.clone())).collect()
+        let sure = |found: &Found| match found {
+            Found::Listed(identity, names) if !settled(identity) => {
+                Found::Listed([0; 5], names.clone())
+            }
+            found => found.clone(),
+        };
+        needed.map(|(path, found)| (path.clone(), sure(found))).collect()
     }
 
     /// Paths and what was found there.
@@ -251,7 +271,10 @@ impl FileView for Inputs {
     }
 
     fn text(&self, path: &Path, most: u64) -> io::Result<String> {
-        self.content(path);
+        // A directory has no text, whatever is in it.
+        if self.kind(path) != Kind::Directory {
+            self.content(path);
+        }
         HostFiles.text(path, most)
     }
 }
@@ -274,9 +297,20 @@ impl PathFacts for Inputs {
         HostPaths.list(path)
     }
 
-    fn short_list(&self, path: &Path, most: usize) -> Option<Vec<OsString>> {
-        self.content(path);
-        HostPaths.short_list(path, most)
+    fn among(&self, path: &Path, wanted: &[&str], most: usize) -> Option<BTreeSet<OsString>> {
+        let real = self.directory(path)?;
+        let before = identity(&real);
+        let there = HostPaths.among(path, wanted, most);
+        let only_ends = |name: &&str| !name.trim_start_matches('*').contains(['*', '?']);
+        match (&there, before) {
+            (Some(there), Some((identity, false))) if wanted.iter().all(only_ends) => {
+                let wanted = wanted.iter().map(|name| (*name).to_owned()).collect();
+                let names = Names { wanted, there: there.clone() };
+                self.add(&real, Found::Listed(identity, names));
+            }
+            _ => self.content(path),
+        }
+        there
     }
 
     fn text(&self, path: &Path) -> Option<String> {

@@ -9,7 +9,7 @@
 //! ```
 
 /// The first word of every image: its format. Changed with every change of what is below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage2");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage3");
 
 /// A range of bytes in the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -178,7 +178,7 @@ pub struct Stamp {
     pub kind: u32,
     /// Data offset of a path, or of a variable's name, with a zero byte.
     pub name: u32,
-    /// Data offset of a link's target or a variable's value, with a zero byte.
+    /// Data offset of a link's target or a variable's value, with a zero byte, or of a list.
     pub text: u32,
     /// For alignment.
     pub unused: u32,
@@ -209,6 +209,9 @@ pub mod stamp_kind {
     pub const ARGUMENT: u32 = 8;
     /// The command has so many words (the first word of the identity).
     pub const WORDS: u32 = 9;
+    /// This very directory, unchanged; or one that has just those of the names of a list (`text`)
+    /// that it had ([`crate::listing`]).
+    pub const LISTED: u32 = 10;
 }
 
 /// A checksum, eight bytes at a time: against torn and rotten files, not against forgers (the

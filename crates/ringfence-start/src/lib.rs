@@ -27,6 +27,7 @@ pub mod child;
 pub mod entry;
 pub mod image;
 pub mod key;
+pub mod listing;
 pub mod machine;
 pub mod spawn;
 pub mod stamp;

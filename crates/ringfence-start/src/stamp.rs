@@ -148,6 +148,15 @@ pub fn all_hold(image: &Image, caller: &Caller, command: usize) -> bool {
     true
 }
 
+fn same(stat: &Stat, identity: &[u64; 5]) -> bool {
+    let now = stat.identity();
+    let mut at = 0;
+    while at < now.len() && now.get(at) == identity.get(at) {
+        at += 1;
+    }
+    at == now.len()
+}
+
 fn holds(image: &Image, stamp: &Stamp, caller: &Caller, command: usize) -> Option<bool> {
     let name = image.pointer(u64::from(stamp.name), 1)?.cast_const();
     let text = image.pointer(u64::from(stamp.text), 1)?.cast_const();
@@ -175,14 +184,13 @@ fn holds(image: &Image, stamp: &Stamp, caller: &Caller, command: usize) -> Optio
         }
         stamp_kind::FILE => look(&mut looked, -100, name, 0)
             .is_ok_and(|stat| !stat.is_directory() && !stat.is_link()),
-        stamp_kind::SAME => look(&mut looked, -100, name, 0).is_ok_and(|stat| {
-            let now = stat.identity();
-            let mut at = 0;
-            while at < now.len() && now.get(at) == stamp.identity.get(at) {
-                at += 1;
-            }
-            at == now.len()
-        }),
+        stamp_kind::SAME => {
+            look(&mut looked, -100, name, 0).is_ok_and(|stat| same(stat, &stamp.identity))
+        }
+        stamp_kind::LISTED => {
+            look(&mut looked, -100, name, 0).is_ok_and(|stat| same(stat, &stamp.identity))
+                || crate::listing::holds(image, name, stamp.text)?
+        }
         stamp_kind::VARIABLE => {
             caller.variable(name_bytes).is_some_and(|value| equal(value, text_bytes))
         }

@@ -189,7 +189,9 @@ impl Vigil<'_> {
                 let relative = path.strip_prefix(&absent.base).ok()?;
                 let name = absent.way.get(relative.components().count())?;
                 let plain = !name.contains(['*', '?']);
-                (plain && absent.standing(path) == Standing::OnTheWay).then(|| path.join(name))
+                let wanted = plain && absent.standing(path) == Standing::OnTheWay;
+                // Most are not there, and one call tells.
+                (wanted && directory.at(name).symlink_metadata().is_ok()).then(|| path.join(name))
             };
             self.absent.iter().filter_map(next).collect()
         };

@@ -6,11 +6,12 @@
 //! part.
 
 use super::script::Script;
-use crate::inputs::{Found, Inputs, plain};
+use crate::inputs::{Found, Inputs, Names, plain};
 use ringfence_start::bytes::Text;
 use ringfence_start::entry;
 use ringfence_start::image::{Stamp, stamp_kind};
 use ringfence_start::key;
+use ringfence_start::listing;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
@@ -69,6 +70,11 @@ pub(super) fn stamps(script: &mut Script, inputs: &Inputs, words: &[OsString]) -
                 stamp.identity = identity;
                 stamp_kind::SAME
             }
+            Found::Listed(identity, names) => {
+                stamp.identity = identity;
+                stamp.text = script.constant(&list(&names));
+                stamp_kind::LISTED
+            }
         };
         stamps.push(stamp);
     }
@@ -81,6 +87,28 @@ pub(super) fn stamps(script: &mut Script, inputs: &Inputs, words: &[OsString]) -
         stamps.push(Stamp { kind, name, text, ..Stamp::default() });
     }
     stamps
+}
+
+/// Names as [`listing`] reads them.
+fn list(names: &Names) -> Vec<u8> {
+    let mut list = Vec::new();
+    let mut add = |mark: u8, name: &[u8]| {
+        list.push(mark);
+        list.extend_from_slice(name);
+        list.push(0);
+    };
+    for wanted in &names.wanted {
+        match wanted.strip_prefix('*') {
+            Some(end) => add(listing::ENDING, end.trim_start_matches('*').as_bytes()),
+            None if names.there.contains(OsStr::new(wanted)) => {}
+            None => add(listing::ABSENT, wanted.as_bytes()),
+        }
+    }
+    for name in &names.there {
+        add(listing::THERE, name.as_bytes());
+    }
+    list.push(0);
+    list
 }
 
 /// Whether stamps can hold all that was looked at, at this moment (nanoseconds of the clock of

@@ -13,6 +13,7 @@ use ringfence_policy::gitconfig::parse;
 use ringfence_policy::guard::built_in;
 use ringfence_policy::path::normal;
 use ringfence_policy::{Access, Guarded, Source};
+use ringfence_start::listing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -143,10 +144,15 @@ impl Wanted<'_, '_> {
 
     fn names_in(&mut self, tree: PathBuf) -> GuardedTree {
         let policy = self.planning.policy;
-        let mut top = Top::of(self.planning.paths, &tree);
+        let mut firsts: Vec<&str> =
+            policy.protected_names.iter().map(|name| first(&name.name)).collect();
+        firsts.push(".git");
+        firsts.sort_unstable();
+        firsts.dedup();
+        let mut top = Top::of(self.planning.paths, &tree, &firsts);
         let mut absent = Vec::with_capacity(policy.protected_names.len());
         for name in &policy.protected_names {
-            let first = name.name.split('/').next().unwrap_or_default();
+            let first = first(&name.name);
             if first.contains(['*', '?']) {
                 // Where the listing is long it is looked for at the end only: a start must not
                 // depend on the size of a directory.
@@ -219,6 +225,10 @@ impl Wanted<'_, '_> {
     }
 }
 
+fn first(name: &str) -> &str {
+    name.split('/').next().unwrap_or_default()
+}
+
 fn built_in_name(name: &str) -> Source {
     Source {
         origin: "built in".to_owned(),
@@ -227,7 +237,8 @@ fn built_in_name(name: &str) -> Source {
     }
 }
 
-/// What is at the top of a tree: by one listing where that is short, else name by name.
+/// Which of some names are at the top of a tree: by one listing where that is short, else name by
+/// name.
 struct Top<'a> {
     paths: &'a dyn PathFacts,
     tree: &'a Path,
@@ -235,13 +246,9 @@ struct Top<'a> {
     known: BTreeMap<String, bool>,
 }
 
-/// Entries that one read of a directory returns; a longer listing would make a start depend on
-/// the size of the workspace.
-const SHORT: usize = 256;
-
 impl<'a> Top<'a> {
-    fn of(paths: &'a dyn PathFacts, tree: &'a Path) -> Top<'a> {
-        let listing = paths.short_list(tree, SHORT).map(|names| names.into_iter().collect());
+    fn of(paths: &'a dyn PathFacts, tree: &'a Path, names: &[&str]) -> Top<'a> {
+        let listing = paths.among(tree, names, listing::MOST);
         Top { paths, tree, listing, known: BTreeMap::new() }
     }
 

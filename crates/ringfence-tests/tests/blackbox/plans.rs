@@ -90,6 +90,48 @@ fn what_is_protected_is_looked_at_each_time() {
 }
 
 #[test]
+fn what_comes_and_goes_beside_protected_names_keeps_a_plan() {
+    everywhere(|place| {
+        place.shell("git init -q .");
+        place.file("home/project/.vscode/tasks.json", "host's");
+        hot(place, "", ":");
+        let harmless =
+            ["touch new", "mkdir dir", "rm new", "touch .git/index.lock", "rm .git/index.lock"];
+        for change in harmless {
+            place.shell(change);
+            assert!(traced(place, "", ":").1, "{change}");
+        }
+        // A directory that was changed is looked through: by name, by end, and by number.
+        let others = [
+            ("touch .envrc", "rm .envrc"),
+            ("touch a.code-workspace", "rm a.code-workspace"),
+            ("mv .vscode v", "mv v .vscode"),
+            ("mv .git g; ln -s g .git", "rm .git; mv g .git"),
+            ("mkdir many; cd many; touch $(seq 256); mv * ..", "rm [1-9]*"),
+        ];
+        for (change, back) in others {
+            place.shell(change);
+            cold(place, "", ":");
+            place.shell(back);
+            hot(place, "", ":");
+        }
+    });
+}
+
+#[test]
+fn a_name_that_is_protected_by_its_end_is_held_once_it_is_there() {
+    everybody(Tier::Namespace, |place| {
+        hot(place, "", ":");
+        place.file("home/project/mine.code-workspace", "host's");
+        let refused = place.sh(&[], "echo x > mine.code-workspace");
+        assert!(refused.err.contains("Read-only file system"), "{}", refused.err);
+        let kept = fs::read_to_string(place.project("mine.code-workspace")).unwrap();
+        assert_eq!(kept, "host's");
+        place.sh(&[], "echo x > free && cat free").ends(0).text();
+    });
+}
+
+#[test]
 fn a_hot_start_guards_like_a_cold_one() {
     everywhere(|place| {
         place.file("home/project/.vscode/tasks.json", "host's");
