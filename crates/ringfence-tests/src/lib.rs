@@ -12,6 +12,7 @@ mod finished;
 mod person;
 mod place;
 mod running;
+mod stuck;
 mod terminal;
 
 pub use binary::binary;

@@ -164,8 +164,9 @@ impl Running {
         let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
         let ended = poll(&mut fds, Some(&patience)).is_ok_and(|ready| ready > 0);
         if !ended {
+            let seen = crate::stuck::describe(self.child.id());
             let _ = self.child.kill();
-            panic!("it does not end");
+            panic!("it does not end:{seen}");
         }
         let status = self.child.wait().expect("a child of ours");
         let out = self.out.take().map(|out| out.read_out("standard output")).unwrap_or_default();

@@ -63,8 +63,11 @@ pub fn live() -> Result<(), String> {
     loop {
         match agent.turn() {
             Ok(()) => {}
-            // Who made the template has heard the greeting, and is gone.
-            Err(Over::Closed) if !agent.begun => greet(agent.stream.fd())?,
+            // Who made the template has heard the greeting, and is gone. A clone may notice that late, when the
+            // first words of its own host are there already.
+            Err(Over::Closed) if !agent.begun || agent.stream.unsaid() => {
+                greet(agent.stream.fd())?;
+            }
             Err(Over::Closed) => return Ok(()),
             Err(over) => return Err(format!("the host: {over:?}")),
         }

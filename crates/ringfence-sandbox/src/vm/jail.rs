@@ -17,8 +17,9 @@ const LIBRARIES: [&str; 5] = ["/usr/lib", "/lib", "/lib64", "/usr/lib64", "/etc/
 /// Set for the `ringfence run` that holds a QEMU: it is a part of a session, and none itself.
 pub const INNER: &str = "RINGFENCE_MACHINE";
 
-/// What a guest's kernel is told.
-const WORDS: &str = "quiet loglevel=0 panic=-1 reboot=t random.trust_cpu=on audit=0 nowatchdog \
+/// What a guest's kernel is told. One that has lost its footing ends, and with it the run: it could go on
+/// without what its command waits for.
+const WORDS: &str = "quiet loglevel=0 oops=panic panic=-1 reboot=t random.trust_cpu=on audit=0 nowatchdog \
                      lsm=landlock,yama";
 /// What it is told besides under the emulator, where each thousand instructions that are executed for the first
 /// time take longer than a system call: nothing that only answers a real processor's faults, or

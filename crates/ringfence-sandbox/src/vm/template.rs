@@ -19,6 +19,8 @@ use std::time::Duration;
 const PREFIX: &str = "template-";
 /// What those are called that are being made.
 const UNFINISHED: &str = "new-";
+/// The file that is locked by who makes a template.
+const TURN: &str = "making";
 /// Changes with the layout of what is saved and with how a guest is started.
 const LAYOUT: u32 = 2;
 /// The unit in which memory is saved.
@@ -45,7 +47,8 @@ impl Key {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         for path in [&program, &assets.qemu, &assets.kernel.image] {
             let data = path.metadata().map_err(|error| format!("{}: {error}", path.display()))?;
-            (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec(), data.ctime())
+            // Not when its inode changed: that is also when it gets or loses another name.
+            (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec())
                 .hash(&mut hasher);
         }
         assets.kernel.release.hash(&mut hasher);
@@ -97,6 +100,11 @@ pub(super) fn make(
     key: &Key,
 ) -> Result<Template, String> {
     make_directory(cache).map_err(|error| format!("mkdir({}): {error}", cache.display()))?;
+    // Twenty that start at once boot one guest, not twenty. Who boots it has bounds of its own.
+    let _turn = turn(cache)?;
+    if let Some(made) = Template::find(cache, key) {
+        return Ok(made);
+    }
     remove_others(cache, key);
     let new = cache.join(machine::name(UNFINISHED));
     make_directory(&new).map_err(|error| format!("mkdir({}): {error}", new.display()))?;
@@ -104,12 +112,25 @@ pub(super) fn make(
     let place = cache.join(key.name());
     let result = made.and_then(|()| match fs::rename(&new, &place) {
         Ok(()) => Ok(Template { place }),
-        // Another start was first.
+        // Another start was first: on a file system without locks.
         Err(_) if place.join("state").is_file() => Ok(Template { place }),
         Err(error) => Err(format!("rename({}): {error}", new.display())),
     });
     let _ = fs::remove_dir_all(&new);
     result
+}
+
+/// Waits until nobody else makes a template here; as long as what this returns lives, nobody else does. It
+/// ends with the process, however that ends.
+fn turn(cache: &Path) -> Result<File, String> {
+    let path = cache.join(TURN);
+    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(failed)?;
+    match file.lock() {
+        Err(error) if error.kind() != io::ErrorKind::Unsupported => Err(failed(error)),
+        _ => Ok(file),
+    }
 }
 
 fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), String> {
@@ -277,6 +298,20 @@ mod tests {
             bytes
         };
         assert!(read(&memory) == read(&copy));
+    }
+
+    #[test]
+    fn one_makes_a_template_at_a_time() {
+        let cache = std::env::temp_dir().join(machine::name("ringfence-turn-"));
+        make_directory(&cache).expect("a directory");
+        let first = turn(&cache).expect("its turn");
+        let other = File::open(cache.join(TURN)).expect("the file of turns");
+        assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
+        drop(first);
+        other.try_lock().expect("its turn");
+        drop(other);
+        turn(&cache).expect("the next one's");
+        fs::remove_dir_all(&cache).expect("removed");
     }
 
     #[test]

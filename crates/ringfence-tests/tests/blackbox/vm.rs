@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Where this person's saved guests are: kept between runs of the tests, as they are for users.
 fn cache(person: Person) -> PathBuf {
@@ -35,8 +35,11 @@ pub fn sh(place: &Place, options: &[&str], script: &str) -> Finished {
     start(place, options, &["sh", "-c", script]).finish()
 }
 
-/// Runs a test for everybody who can have a guest here.
+/// Runs a test for everybody who can have a guest here. One such test at a time: an emulated guest needs a processor
+/// for itself, and machines that run tests have few.
 pub fn guests(test: impl Fn(&Place)) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     static READY: OnceLock<Vec<(u32, Result<(), String>)>> = OnceLock::new();
     let ready = READY.get_or_init(|| {
         let one = |person: Person| {
