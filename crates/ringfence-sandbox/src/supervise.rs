@@ -407,6 +407,10 @@ impl Watch<'_, '_> {
                 let (pid, parent) = (self.on_host(pid, message, 1), self.child.pid);
                 self.executed(Executed { pid, parent, path, ..Executed::default() });
                 self.tell_early();
+                // Not before: until then any message means to the child that we are gone.
+                if let Some((will, file)) = &self.duties.will {
+                    let _ = sys::socket::send_with(self.child.control.as_fd(), will, &[*file]);
+                }
                 (self.duties.started)();
             }
             live::STARTED => {

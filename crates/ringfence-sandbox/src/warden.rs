@@ -3,7 +3,7 @@
 //! everything when the launcher is gone. It starts further commands, for `exec`.
 
 use crate::descendants;
-use crate::guard::Guarding;
+use crate::guard::{Guarding, WILL};
 use crate::live::{self, Service, Spawner};
 use crate::plan::Tier;
 use ringfence_sys as sys;
@@ -41,7 +41,7 @@ impl Warden<'_> {
     pub fn go_on(self, wanted: Wanted) -> ! {
         let Warden { command, spawner, control, tier, guarding, private } = self;
         let mut service = Service::new(spawner, tier);
-        let mut watch = Watch { command, control, tier, guarding, private, stops: 0 };
+        let mut watch = Watch { command, control, tier, guarding, private, stops: 0, will: None };
         match wanted {
             Wanted::Orphaned => watch.orphaned(),
             Wanted::Finish(kind, value) => watch.end(kind, value),
@@ -71,7 +71,12 @@ struct Watch<'a> {
     private: Option<PathBuf>,
     /// Stops of the command that were told, modulo 256.
     stops: u8,
+    /// What the launcher left to us, if it was read already.
+    will: Option<Will>,
 }
+
+/// A message of the launcher's with a descriptor.
+type Will = (Vec<u8>, OwnedFd);
 
 impl Watch<'_> {
     /// Waits for something to happen, and does what it asks for.
@@ -96,7 +101,7 @@ impl Watch<'_> {
         }
     }
 
-    fn signal(&self, arrived: Arrived) {
+    fn signal(&mut self, arrived: Arrived) {
         match arrived.signal {
             SIGCHLD => {}
             _ if let Some(after) = arrived.after => {
@@ -122,13 +127,16 @@ impl Watch<'_> {
     }
 
     /// Takes one message of the launcher's.
-    fn message(&self, service: &mut Service) {
-        let mut message = [0; 16];
+    fn message(&mut self, service: &mut Service) {
+        let mut message = [0; 32];
         match sys::socket::receive_with(self.control.as_fd(), &mut message, false) {
             Ok((1.., descriptors)) if message[0] == live::LISTEN => {
                 if let Some(listener) = descriptors.into_iter().next() {
                     service.listen(listener);
                 }
+            }
+            Ok((length @ 1.., descriptors)) if message[0] == WILL => {
+                self.will = will(&message[..length], descriptors);
             }
             Ok((1.., _)) | Err(Errno::EAGAIN) => {}
             // Its end of the socket is closed.
@@ -165,7 +173,7 @@ impl Watch<'_> {
 
     /// The command has ended: ends the rest, and sees to it that protected paths are put right
     /// before anything else can happen, by the launcher or, if that dies, here.
-    fn end(&self, kind: u8, value: i32) -> ! {
+    fn end(&mut self, kind: u8, value: i32) -> ! {
         self.end_everything();
         let _ = sys::fd::send(self.control.as_fd(), &[b'W', kind, value as u8]);
         let mut reply = [0; 16];
@@ -180,13 +188,33 @@ impl Watch<'_> {
     }
 
     /// The launcher died: end everything, put right what it would have put right, and go.
-    fn orphaned(&self) -> ! {
+    fn orphaned(&mut self) -> ! {
         self.end_everything();
         self.guarding.enforce(None);
+        if let Some((message, file)) = self.will.take().or_else(|| self.unread_will()) {
+            Guarding::carry_out(&message, file);
+        }
         if let Some(private) = &self.private {
             crate::state::remove_private(private);
         }
         sys::process::exit_now(128 + SIGKILL)
+    }
+
+    /// What the launcher left to us, where nothing of it was read yet.
+    fn unread_will(&self) -> Option<Will> {
+        let mut message = [0; 32];
+        // The socket of one that died with a message of ours unread says so once.
+        let mut resets = 0;
+        loop {
+            match sys::socket::receive_with(self.control.as_fd(), &mut message, false) {
+                Ok((length @ 1.., descriptors)) if message[0] == WILL => {
+                    return will(&message[..length], descriptors);
+                }
+                Ok((1.., _)) => {}
+                Err(Errno::ECONNRESET) if resets < 2 => resets += 1,
+                _ => return None,
+            }
+        }
     }
 
     fn end_everything(&self) {
@@ -208,4 +236,8 @@ impl Watch<'_> {
             while let Ok(Some(_)) = sys::process::wait_any(false) {}
         }
     }
+}
+
+fn will(message: &[u8], descriptors: Vec<OwnedFd>) -> Option<Will> {
+    descriptors.into_iter().next().map(|file| (message.to_vec(), file))
 }

@@ -22,6 +22,7 @@ pub mod kvm;
 pub mod landlock;
 pub mod limit;
 pub mod listener;
+pub mod lock;
 pub mod memory;
 mod message;
 pub mod mount;

@@ -14,7 +14,7 @@ mod vigil;
 
 use crate::error::LaunchError;
 use crate::plan::{Found, GuardStep, GuardedTree, Plan};
-use past::Past;
+use past::{Begun, Past};
 use quarantine::Quarantine;
 use ringfence_policy::gitconfig::executes_in;
 use ringfence_policy::protect::git_common_allowed;
@@ -26,13 +26,16 @@ use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use sys::Errno;
 pub(crate) use vigil::Vigil;
+
+/// Message from the launcher: what is left to the warden.
+pub(crate) const WILL: u8 = b'V';
 
 /// What was there before the run.
 #[derive(Debug)]
@@ -48,6 +51,8 @@ pub(crate) struct Guarding {
     started: Instant,
     /// How many things went to the quarantine.
     taken: Cell<u32>,
+    /// This run, noted for later ones; of the launcher.
+    begun: Option<Begun>,
 }
 
 /// Identity and change time of a directory.
@@ -73,6 +78,7 @@ impl Guarding {
             since,
             started: Instant::now(),
             taken: Cell::default(),
+            begun: past::begin(&plan.guarded_trees, since),
         };
         for step in &plan.guards {
             let saved = match step.found {
@@ -156,7 +162,27 @@ impl Guarding {
             since,
             started: Instant::now(),
             taken: Cell::default(),
+            begun: None,
         })
+    }
+
+    /// Notes for later runs that this one goes on: of a launcher that took a start up again.
+    pub fn begin(&mut self) {
+        self.begun = past::begin(&self.trees, self.since);
+    }
+
+    /// What the launcher leaves to the warden, should it be killed: the note of this run, to be
+    /// completed, as a message and a descriptor.
+    pub fn will(&self) -> Option<(Vec<u8>, BorrowedFd<'_>)> {
+        let begun = self.begun.as_ref()?;
+        let message = [&[WILL][..], &begun.place()].concat();
+        Some((message, begun.file().as_fd()))
+    }
+
+    /// Carries it out: the run has ended now.
+    pub fn carry_out(will: &[u8], file: OwnedFd) {
+        let begun = will.strip_prefix(&[WILL]).and_then(|place| Begun::left(file, place));
+        begun.as_ref().map(Begun::end);
     }
 
     /// Whether a directory certainly got no new names since it was noted.
@@ -175,7 +201,7 @@ impl Guarding {
         self.pass(&mut work);
         self.taken.set(work.quarantine.taken());
         if session.is_some() {
-            past::note(&self.trees, self.since);
+            past::end(self.begun.as_ref(), &self.trees, self.since);
         }
         work.said
     }

@@ -5,25 +5,32 @@
 //! So what is found at a protected name below the top of a tree is judged when it was changed in this
 //! run or in any earlier one. Change times cannot be set by a program.
 //!
-//! One file of the user's own state, `runs`, read at the end of a run: for each run and tree the times
-//! of its start and end in nanoseconds and a hash of the tree's path, eight bytes each, so that
-//! thousands of them are looked through in microseconds. What was granted by name is the user's wish:
-//! runs that had such a grant in a tree are not noted for it.
+//! One file of the user's own state, `runs`: for each run and tree the times of its start and end in
+//! nanoseconds and a hash of the tree's path, eight bytes each, so that thousands of them are looked
+//! through in microseconds. It is written when a run begins, without an end, and completed in its place
+//! when the run has ended: by the launcher, or by the warden when the launcher is gone, to whom the open
+//! file is left for that. Where both were killed a later run finds a note without an end that nobody
+//! has open (a lock tells, which the kernel takes back), and must take it that the run went on until
+//! then, or until the machine went down. What was granted by name is the user's wish: runs that had
+//! such a grant in a tree are not noted for it.
 
 use crate::plan::GuardedTree;
 use ringfence_sys as sys;
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes of a note.
 const NOTE: usize = 24;
 /// Longer, the file loses its older half: some eight thousand runs.
 const LONGEST: u64 = (NOTE as u64) << 13;
+/// The end of a run that goes on. Builds that did not know it read that nothing was changed then.
+const OPEN: i64 = i64::MIN;
 
-/// Earlier runs.
+/// Earlier runs, and those that go on.
 #[derive(Debug, Default)]
 pub(super) struct Past(Vec<u8>);
 
@@ -37,6 +44,16 @@ impl Past {
             (start..=end).contains(&time) && trees.contains(&tree)
         })
     }
+
+    /// Gives an end to each run that has none. `end` says when it was, given its start.
+    fn close(&mut self, mut end: impl FnMut(usize, i64) -> i64) {
+        for (at, note) in self.0.as_chunks_mut::<NOTE>().0.iter_mut().enumerate() {
+            let (start, known, _) = parse(note);
+            if known == OPEN {
+                note[8..16].copy_from_slice(&end(at * NOTE, start).to_ne_bytes());
+            }
+        }
+    }
 }
 
 fn parse(note: &[u8; NOTE]) -> (i64, i64, u64) {
@@ -45,11 +62,14 @@ fn parse(note: &[u8; NOTE]) -> (i64, i64, u64) {
     (start, end, u64::from_ne_bytes(number(16)))
 }
 
-fn write(start: i128, end: i128, tree: &Path) -> [u8; NOTE] {
-    let time = |time: i128| i64::try_from(time).unwrap_or(i64::MAX).to_ne_bytes();
+fn nanoseconds(time: i128) -> i64 {
+    i64::try_from(time).unwrap_or(i64::MAX)
+}
+
+fn write(start: i128, end: i64, tree: &Path) -> [u8; NOTE] {
     let mut note = [0; NOTE];
-    note[..8].copy_from_slice(&time(start));
-    note[8..16].copy_from_slice(&time(end));
+    note[..8].copy_from_slice(&nanoseconds(start).to_ne_bytes());
+    note[8..16].copy_from_slice(&end.to_ne_bytes());
     note[16..].copy_from_slice(&hash(tree).to_ne_bytes());
     note
 }
@@ -70,39 +90,143 @@ fn file() -> Option<PathBuf> {
 
 /// Reads what was noted; nothing where there is nothing to be read.
 pub(super) fn read() -> Past {
-    Past(file().and_then(|path| fs::read(path).ok()).unwrap_or_default())
+    file().and_then(|path| read_from(&path).ok()).unwrap_or_default()
 }
 
-/// Notes a run that ends now. One that cannot be noted is no reason to fail: its own changes have
-/// been judged.
-pub(super) fn note(trees: &[GuardedTree], start: i128) {
-    let trees: Vec<&GuardedTree> = trees.iter().filter(|tree| tree.lifted.is_empty()).collect();
-    let Some(path) = file().filter(|_| !trees.is_empty()) else { return };
-    let end = sys::file::time_mark();
-    let notes: Vec<u8> = trees.iter().flat_map(|tree| write(start, end, &tree.tree)).collect();
-    let open = || fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+fn read_from(path: &Path) -> std::io::Result<Past> {
+    let mut file = fs::OpenOptions::new().read(true).write(true).open(path)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    let mut past = Past(bytes);
+    let now = nanoseconds(sys::file::time_mark());
+    past.close(|at, start| {
+        if sys::lock::is_held(file.as_fd(), start.unsigned_abs()).unwrap_or(true) {
+            // It goes on: whatever is changed there may have been changed by it.
+            return i64::MAX;
+        }
+        // Its launcher and its warden were killed. No run goes on past the machine's own end.
+        let end = booted(now).filter(|booted| *booted > start).unwrap_or(now);
+        let _ = file.write_at(&end.to_ne_bytes(), at as u64 + 8);
+        end
+    });
+    Ok(past)
+}
+
+/// When the machine started, in nanoseconds since 1970, a little late (proc(5), `/proc/uptime`).
+fn booted(now: i64) -> Option<i64> {
+    const GRAIN: i64 = 20_000_000;
+    let text = fs::read_to_string("/proc/uptime").ok()?;
+    let seconds: f64 = text.split(' ').next()?.parse().ok()?;
+    Some(now - (seconds * 1e9) as i64 + GRAIN)
+}
+
+/// A run that goes on, noted.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    file: File,
+    /// Where its notes are.
+    at: u64,
+    count: u64,
+}
+
+/// Notes a run that begins. One that cannot be noted is no reason to fail: its own changes will be
+/// judged.
+pub(super) fn begin(trees: &[GuardedTree], start: i128) -> Option<Begun> {
+    let trees: Vec<&Path> = noted(trees).collect();
+    let path = file().filter(|_| !trees.is_empty())?;
+    begin_in(&path, &trees, start).ok()
+}
+
+fn noted(trees: &[GuardedTree]) -> impl Iterator<Item = &Path> {
+    trees.iter().filter(|tree| tree.lifted.is_empty()).map(|tree| tree.tree.as_path())
+}
+
+fn begin_in(path: &Path, trees: &[&Path], start: i128) -> std::io::Result<Begun> {
+    let mut file = open(path)?;
+    // Held before it can be read; without locks it is noted all the same.
+    let _ = sys::lock::share(file.as_fd(), nanoseconds(start).unsigned_abs());
+    append(&mut file, start, OPEN, trees)?;
+    let count = trees.len() as u64;
+    let at = file.stream_position()? - count * NOTE as u64;
+    // What is completed in its place must not be appended.
+    sys::fd::write_in_place(file.as_fd()).map_err(|errno| errno.into_raw()).map_err(io_error)?;
+    Ok(Begun { file, at, count })
+}
+
+fn io_error(errno: i32) -> std::io::Error {
+    std::io::Error::from_raw_os_error(errno)
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    let open =
+        || fs::OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path);
     let file = open().or_else(|_| {
         path.parent().map_or(Ok(()), crate::state::make_directory)?;
         open()
-    });
-    let Ok(mut file) = file else { return };
-    let before = file.metadata().map_or(0, |data| data.len());
+    })?;
+    if file.metadata()?.len() <= LONGEST || shorten(path).is_err() {
+        return Ok(file);
+    }
+    open()
+}
+
+/// Adds notes, whole.
+fn append(file: &mut File, start: i128, end: i64, trees: &[&Path]) -> std::io::Result<()> {
+    let before = file.metadata()?.len();
     // A full disk has cut one off: what follows would not be read.
     let whole = before - before % NOTE as u64;
-    if whole != before && file.set_len(whole).is_err() {
+    if whole != before {
+        file.set_len(whole)?;
+    }
+    let notes: Vec<u8> = trees.iter().flat_map(|tree| write(start, end, tree)).collect();
+    // One call, so that runs that begin at once do not mix.
+    file.write_all(&notes)
+}
+
+impl Begun {
+    /// What another process needs to complete the notes, beside the open file: where they are.
+    pub fn place(&self) -> [u8; 16] {
+        let mut place = [0; 16];
+        place[..8].copy_from_slice(&self.at.to_ne_bytes());
+        place[8..].copy_from_slice(&self.count.to_ne_bytes());
+        place
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The notes of another process.
+    pub fn left(file: OwnedFd, place: &[u8]) -> Option<Begun> {
+        let number = |at: usize| place.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes);
+        Some(Begun { file: file.into(), at: number(0)?, count: number(8)? })
+    }
+
+    /// Says that the run has ended now; false where the file is another one by now.
+    pub fn end(&self) -> bool {
+        let end = nanoseconds(sys::file::time_mark()).to_ne_bytes();
+        let there = self.file.metadata().is_ok_and(|data| data.nlink() > 0);
+        let place = |number| self.at + number * NOTE as u64 + 8;
+        there && (0..self.count).all(|number| self.file.write_at(&end, place(number)).is_ok())
+    }
+}
+
+/// Notes the end of a run.
+pub(super) fn end(begun: Option<&Begun>, trees: &[GuardedTree], start: i128) {
+    if begun.is_some_and(Begun::end) {
         return;
     }
-    // One call, so that runs that end at once do not mix.
-    let _ = file.write_all(&notes);
-    if before > LONGEST {
-        let _ = shorten(&path);
-    }
+    let trees: Vec<&Path> = noted(trees).collect();
+    let Some(path) = file().filter(|_| !trees.is_empty()) else { return };
+    let end = nanoseconds(sys::file::time_mark());
+    let _ = open(&path).and_then(|mut file| append(&mut file, start, end, &trees));
 }
 
 /// Leaves out the older half.
 fn shorten(path: &Path) -> std::io::Result<()> {
     let mut bytes = Vec::new();
-    fs::File::open(path)?.read_to_end(&mut bytes)?;
+    File::open(path)?.read_to_end(&mut bytes)?;
     let half = bytes.len() / NOTE / 2 * NOTE;
     let beside = path.with_extension(std::process::id().to_string());
     let mut options = fs::OpenOptions::new();
@@ -119,7 +243,7 @@ mod tests {
         let mut notes = write(50, 90, Path::new("/w/other")).to_vec();
         notes.extend(write(5, 9, Path::new("/w/a b\nc")));
         // Cut off: not read.
-        notes.extend(&write(0, i128::from(i64::MAX), Path::new("/"))[..NOTE - 1]);
+        notes.extend(&write(0, i64::MAX, Path::new("/"))[..NOTE - 1]);
         let past = Past(notes);
         let inside = Path::new("/w/a b\nc/x/.git/config");
         assert!(past.holds(inside, 5) && past.holds(inside, 9));
@@ -127,5 +251,40 @@ mod tests {
         assert!(!past.holds(inside, 4) && !past.holds(inside, 10) && !past.holds(inside, 60));
         assert!(!past.holds(Path::new("/w/a b\ncd/.git/config"), 7));
         assert!(!past.holds(inside, i128::MAX) && !Past::default().holds(inside, 5));
+    }
+
+    /// A run is noted while it goes on, until it was completed or nobody has its note open.
+    #[test]
+    fn a_run_without_an_end_counts_for_as_long_as_it_can_have_run() {
+        let place = std::env::temp_dir().join(format!("ringfence-past-{}", std::process::id()));
+        let path = place.join("state/runs");
+        let (tree, inside) = (Path::new("/w"), Path::new("/w/x"));
+        let begin = || begin_in(&path, &[tree, Path::new("/v")], sys::file::time_mark());
+        let now = sys::file::time_mark;
+        let before = now() - 1;
+        let (completed, killed) = (begin().expect("a note"), begin().expect("another"));
+        let first = now();
+        assert!(!read_from(&path).expect("notes").holds(inside, before));
+        let later = now() + 1_000_000_000;
+        assert!(read_from(&path).expect("notes").holds(inside, later), "both go on");
+        // As the warden does it.
+        let left = killed.file().try_clone().map(OwnedFd::from).expect("a descriptor");
+        let left = Begun::left(left, &killed.place()).expect("left");
+        drop(killed);
+        assert!(completed.end());
+        assert!(read_from(&path).expect("notes").holds(inside, later), "the warden has it");
+        drop(left);
+        let past = read_from(&path).expect("notes");
+        let closed = now();
+        assert!(past.holds(inside, first) && past.holds(Path::new("/v/x"), first));
+        assert!(!past.holds(inside, later) && !past.holds(inside, before));
+        // That is written down: it ended before now, whoever asks later.
+        let again = read_from(&path).expect("notes");
+        assert!(again.holds(inside, first) && !again.holds(inside, closed + 1));
+        // One that has got another file is noted anew.
+        let begun = begin().expect("a note");
+        fs::remove_file(&path).expect("a file of ours");
+        assert!(!begun.end());
+        fs::remove_dir_all(place).expect("a directory of ours");
     }
 }

@@ -109,16 +109,18 @@ pub fn resume(
 ) -> Result<Outcome, LaunchError> {
     let Resumed { launched, kept, control, pidfd } = resumed;
     let plan = &kept.plan;
-    let Some(guarding) = guarding(launched, &kept) else {
+    let Some(mut guarding) = guarding(launched, &kept) else {
         abandon(launched, control, &pidfd);
         return Err(unreadable());
     };
+    guarding.begin();
     let private = crate::state::private_path(plan, &super::session_name(launched.session));
     let supervised = supervise::Child { pid: launched.pid, pidfd, control, tier: plan.tier };
     let duties = supervise::Duties {
         started: &|| started(plan),
         vigil: &|| guarding.vigil(&order.session_name()),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
+        will: guarding.will(),
         metadata: crate::metadata::of(plan, private.as_ref()),
         publish: crate::sockets::handler(plan, order.filter.as_ref()),
         explain: &|_, _, _| LaunchError::Stale,

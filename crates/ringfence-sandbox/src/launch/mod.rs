@@ -232,6 +232,7 @@ fn run_under_our_umask(
         started: &started_and_stored,
         vigil: &|| guarding.vigil(&order.session_name()),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
+        will: guarding.will(),
         metadata: crate::metadata::of(plan, private.as_ref()),
         publish: crate::sockets::handler(plan, order.filter.as_ref()),
         explain: &|tag, step, errno| explaining.explain(tag, step, errno),

@@ -7,6 +7,7 @@ use crate::metadata::Metadata;
 use crate::plan::Plan;
 use ringfence_net::publish::Handler;
 use ringfence_sys::Errno;
+use std::os::fd::BorrowedFd;
 
 /// What the launcher does for a running sandbox, beside watching it.
 pub(crate) struct Duties<'a> {
@@ -16,6 +17,8 @@ pub(crate) struct Duties<'a> {
     pub vigil: &'a dyn Fn() -> Option<Vigil<'a>>,
     /// Puts protected paths right; a sentence for each.
     pub enforce: &'a dyn Fn() -> Vec<String>,
+    /// Left to the warden, in case that we are killed.
+    pub will: Option<(Vec<u8>, BorrowedFd<'a>)>,
     /// Carries out supervised calls.
     pub metadata: Metadata,
     /// Puts sockets of the host in the place of published ones.

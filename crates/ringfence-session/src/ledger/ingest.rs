@@ -8,7 +8,7 @@ use super::journal::{self, Head, Line, NAME, Tail};
 use super::schema;
 use crate::error::{Result, SessionError};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OptionalExtension, Params, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, params};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,8 +17,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Lines in one transaction.
-const BATCH: usize = 200_000;
+/// Lines in one transaction: as many as another reader may have to wait for.
+const BATCH: usize = 20_000;
+/// How long a reader waits for another one's transaction at a time, and how often while nobody takes
+/// a single line.
+const WAIT: Duration = Duration::from_secs(5);
+const WAITS: usize = 12;
 
 /// Opens the database of a session, and makes it when there is none.
 pub(super) fn open(directory: &Path) -> Result<(Connection, PathBuf)> {
@@ -36,7 +40,7 @@ pub(super) fn open(directory: &Path) -> Result<(Connection, PathBuf)> {
         | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX
         | rusqlite::OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let mut connection = Connection::open_with_flags(&path, flags).map_err(failed)?;
-    connection.busy_timeout(Duration::from_secs(5)).map_err(failed)?;
+    connection.busy_timeout(WAIT).map_err(failed)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
     if made || schema::version(&connection, &path)? < schema::MIGRATIONS.len() {
         // What a crash of the machine takes is made again from the journal.
@@ -61,27 +65,46 @@ fn memory(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Takes what the journal has more than the database.
+/// Takes what the journal has more than the database: what was written before this call. What comes
+/// meanwhile is for the next one, since a writer may be faster than any reader.
 pub(super) fn catch_up(connection: &Connection, path: &Path, directory: &Path) -> Result<()> {
     let journal = directory.join(NAME);
-    let failed = |error| SessionError::call("read", &journal, error);
     let file = File::open(&journal).map_err(|error| SessionError::call("open", &journal, error))?;
-    let mut more = true;
-    while more {
-        let length = file.metadata().map_err(failed)?.len();
-        if length == offset(connection, path)? {
-            return Ok(());
-        }
+    let database = |error| SessionError::database(path, error);
+    let mut taken = offset(connection, path)?;
+    let data = file.metadata().map_err(|error| SessionError::call("read", &journal, error))?;
+    let wanted = data.len();
+    if wanted < taken {
+        return Err(shorter(&journal));
+    }
+    let (mut more, mut waits) = (true, 0);
+    while more && taken < wanted {
         // Only one reader takes lines at a time; the others wait, and find them taken.
-        let database = |error| SessionError::database(path, error);
-        connection.execute_batch("BEGIN IMMEDIATE").map_err(database)?;
-        let taken = batch(connection, path, &file, &journal);
-        let end = if taken.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        match connection.execute_batch("BEGIN IMMEDIATE") {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                let now = offset(connection, path)?;
+                waits = if now == taken { waits + 1 } else { 0 };
+                if waits == WAITS {
+                    return Err(database(error));
+                }
+                taken = now;
+                continue;
+            }
+            other => other.map_err(database)?,
+        }
+        let batch = batch(connection, path, &file, &journal);
+        let end = if batch.is_ok() { "COMMIT" } else { "ROLLBACK" };
         let ended = connection.execute_batch(end).map_err(database);
-        more = taken?;
+        more = batch?;
         ended?;
+        taken = offset(connection, path)?;
     }
     Ok(())
+}
+
+fn shorter(journal: &Path) -> SessionError {
+    let what = "it is shorter than it was".to_owned();
+    SessionError::Corrupt { path: journal.to_owned(), what }
 }
 
 /// How far the journal was taken.
@@ -98,8 +121,7 @@ fn batch(connection: &Connection, path: &Path, file: &File, journal: &Path) -> R
     let mut at = offset(connection, path)?;
     let mut reader = BufReader::with_capacity(256 * 1024, file);
     if file.metadata().map_err(failed)?.len() < at {
-        let what = "it is shorter than it was".to_owned();
-        return Err(SessionError::Corrupt { path: journal.to_owned(), what });
+        return Err(shorter(journal));
     }
     reader.seek(SeekFrom::Start(0)).map_err(failed)?;
     // Its version is checked each time.

@@ -21,6 +21,7 @@ mod information;
 mod inspection;
 mod integration;
 mod kernel_calls;
+mod killed_launcher;
 mod learn;
 mod learn_more;
 mod learn_session;
