@@ -74,6 +74,8 @@ class Session:
 
     act: Act
     flags: tuple[str, ...] = ()
+    # It goes on, having printed READY, until its launcher is killed (SIGKILL).
+    killed: bool = False
 
 
 @dataclass(frozen=True)

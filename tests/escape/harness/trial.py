@@ -72,7 +72,8 @@ def prepare(world: World, attack: Attack) -> None:
     world.protected = {name: checks.look(world, name) for name in names}
 
 
-def run_once(world: World, attack: Attack, sandbox, tier: str, flags, act, ready=True) -> Result:
+def run_once(world: World, attack: Attack, sandbox, tier: str, flags, act,
+             on_ready=None) -> Result:
     command = sandbox.command(world, tier, tuple(world.fill(flag) for flag in flags),
                               world.command(act))
     command = [world.fill(word) for word in attack.before] + command
@@ -85,7 +86,6 @@ def run_once(world: World, attack: Attack, sandbox, tier: str, flags, act, ready
         command = [str(world.tool), "aside", *command]
     run = Run(command, world.user, world.fill(attack.cwd), world.env(attack.env), world.pass_fds,
               stdin)
-    on_ready = attack.on_ready if ready else None
     return run.finish(lambda running: on_ready(world, running) if on_ready else None)
 
 
@@ -99,10 +99,13 @@ def must_step_aside(world: World, attack: Attack, sandbox, tier: str) -> bool:
 def play(world: World, attack: Attack, sandbox, tier: str, flags, act) -> Result:
     """The earlier sessions, then the attack."""
     for session in attack.sessions:
-        result = run_once(world, attack, sandbox, tier, session.flags, session.act, ready=False)
+        on_ready = (lambda _, running: running.kill()) if session.killed else None
+        result = run_once(world, attack, sandbox, tier, session.flags, session.act, on_ready)
+        if session.killed and settle(world.id, world.own):
+            raise Broken("what was killed left something alive")
         if sandbox.name == "ringfence" and result.code in (125, 126, 127):
             raise Broken(f"an earlier session failed ({result.code}): {last_line(result.err)}")
-    return run_once(world, attack, sandbox, tier, flags, act)
+    return run_once(world, attack, sandbox, tier, flags, act, attack.on_ready)
 
 
 def last_line(text: str) -> str:

@@ -37,6 +37,12 @@ ATTACKS = (
             "{P} plant made/file x", sessions=(Session(HALF),),
             source=FOUND + "what is in a renamed directory keeps its times",
             checks=(git_runs_nothing("{ws}/made"),)),
+    created("renamed-after-a-kill", "the same, and has the launcher of the first session killed",
+            "printf 'ref: refs/heads/m\\n' > made/half/HEAD; mv made/half made/.git; "
+            "{P} plant made/file x",
+            sessions=(Session(HALF + "echo READY; exec sleep 1000", killed=True),),
+            source=FOUND + "a run was noted at its end, by its launcher",
+            checks=(git_runs_nothing("{ws}/made"),)),
     created("renamed-hooks-later", "the same with hooks, whose directory got its name last",
             "mv made/h made/.git/hooks; {P} plant made/file x",
             sessions=(Session("git init -q made; rm -r made/.git/hooks; mkdir made/h; "

@@ -14,6 +14,7 @@ mod vigil;
 
 use crate::error::LaunchError;
 use crate::plan::{Found, GuardStep, GuardedTree, Plan};
+pub(crate) use past::WILL;
 use past::{Begun, Past};
 use quarantine::Quarantine;
 use ringfence_policy::gitconfig::executes_in;
@@ -26,16 +27,13 @@ use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use sys::Errno;
 pub(crate) use vigil::Vigil;
-
-/// Message from the launcher: what is left to the warden.
-pub(crate) const WILL: u8 = b'V';
 
 /// What was there before the run.
 #[derive(Debug)]
@@ -164,25 +162,6 @@ impl Guarding {
             taken: Cell::default(),
             begun: None,
         })
-    }
-
-    /// Notes for later runs that this one goes on: of a launcher that took a start up again.
-    pub fn begin(&mut self) {
-        self.begun = past::begin(&self.trees, self.since);
-    }
-
-    /// What the launcher leaves to the warden, should it be killed: the note of this run, to be
-    /// completed, as a message and a descriptor.
-    pub fn will(&self) -> Option<(Vec<u8>, BorrowedFd<'_>)> {
-        let begun = self.begun.as_ref()?;
-        let message = [&[WILL][..], &begun.place()].concat();
-        Some((message, begun.file().as_fd()))
-    }
-
-    /// Carries it out: the run has ended now.
-    pub fn carry_out(will: &[u8], file: OwnedFd) {
-        let begun = will.strip_prefix(&[WILL]).and_then(|place| Begun::left(file, place));
-        begun.as_ref().map(Begun::end);
     }
 
     /// Whether a directory certainly got no new names since it was noted.

@@ -14,12 +14,13 @@
 //! then, or until the machine went down. What was granted by name is the user's wish: runs that had
 //! such a grant in a tree are not noted for it.
 
+use super::Guarding;
 use crate::plan::GuardedTree;
 use ringfence_sys as sys;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Seek, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,8 @@ use std::path::{Path, PathBuf};
 const NOTE: usize = 24;
 /// Longer, the file loses its older half: some eight thousand runs.
 const LONGEST: u64 = (NOTE as u64) << 13;
+/// Message from the launcher: what is left to the warden.
+pub(crate) const WILL: u8 = b'V';
 /// The end of a run that goes on. Builds that did not know it read that nothing was changed then.
 const OPEN: i64 = i64::MIN;
 
@@ -221,6 +224,27 @@ pub(super) fn end(begun: Option<&Begun>, trees: &[GuardedTree], start: i128) {
     let Some(path) = file().filter(|_| !trees.is_empty()) else { return };
     let end = nanoseconds(sys::file::time_mark());
     let _ = open(&path).and_then(|mut file| append(&mut file, start, end, &trees));
+}
+
+impl Guarding {
+    /// Notes for later runs that this one goes on: of a launcher that took a start up again.
+    pub fn begin(&mut self) {
+        self.begun = begin(&self.trees, self.since);
+    }
+
+    /// What the launcher leaves to the warden, should it be killed: the note of this run, to be
+    /// completed, as a message and a descriptor.
+    pub fn will(&self) -> Option<(Vec<u8>, BorrowedFd<'_>)> {
+        let begun = self.begun.as_ref()?;
+        let message = [&[WILL][..], &begun.place()].concat();
+        Some((message, begun.file().as_fd()))
+    }
+
+    /// Carries it out: the run has ended now.
+    pub fn carry_out(will: &[u8], file: OwnedFd) {
+        let begun = will.strip_prefix(&[WILL]).and_then(|place| Begun::left(file, place));
+        begun.as_ref().map(Begun::end);
+    }
 }
 
 /// Leaves out the older half.
