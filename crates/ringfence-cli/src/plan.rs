@@ -158,6 +158,7 @@ fn mount(step: &MountStep) -> String {
         MountOp::Symlink { target } => format!("link     {path} -> {}", target.display()),
         MountOp::Bind { read_only: true, .. } => format!("read     {path}"),
         MountOp::Bind { read_only: false, .. } => format!("write    {path}"),
+        MountOp::Cover => format!("cover    {path}"),
         MountOp::Proc => format!("proc     {path}"),
         MountOp::Terminals => format!("devpts   {path}"),
         MountOp::Console { from } => format!("terminal {path} = {}", from.display()),

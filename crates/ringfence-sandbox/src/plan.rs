@@ -76,6 +76,9 @@ pub enum MountOp {
         /// Device nodes in it work.
         devices: bool,
     },
+    /// A directory of the host that is covered by an empty one, which shows what further steps
+    /// put there, and is read-only once all is in place.
+    Cover,
     /// A process file system that shows the sandbox's processes only.
     Proc,
     /// Terminals of the sandbox's own.

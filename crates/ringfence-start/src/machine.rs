@@ -187,7 +187,7 @@ impl Machine {
 
 /// Whether plans use a call. None of these touches memory but what its arguments point to.
 fn known(call: u32) -> bool {
-    const ALL: [Sysno; 36] = [
+    const ALL: [Sysno; 37] = [
         Sysno::bind,
         Sysno::chdir,
         Sysno::close,
@@ -202,6 +202,7 @@ fn known(call: u32) -> bool {
         Sysno::landlock_restrict_self,
         Sysno::listen,
         Sysno::mkdirat,
+        Sysno::mknodat,
         Sysno::mount,
         Sysno::mount_setattr,
         Sysno::move_mount,

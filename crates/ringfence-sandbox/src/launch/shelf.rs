@@ -5,8 +5,8 @@
 //! The copy is attached on the directory itself, in the tree that the child leaves behind with
 //! its old root: there it is in nobody's way, and it goes when that tree goes.
 
+use super::mounts::{attach, copy_tree};
 use super::script::{CWD, Script};
-use super::view::{attach, copy_tree};
 use crate::plan::{MountOp, MountStep};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

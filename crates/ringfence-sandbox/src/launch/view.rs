@@ -3,7 +3,13 @@
 //! instead of paths, a whole tree made read-only in one call.
 
 use super::compile::assistance;
+use super::cover::Covers;
 use super::failure::KEEP_APART;
+use super::mounts::attribute::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
+use super::mounts::{
+    EEXIST, O_CLOEXEC, attach, copy_tree, make_directory, make_file, new_file_system, relative,
+    remove, set_attributes,
+};
 use super::overlay;
 use super::script::{Arg, CWD, Script};
 use super::shelf::Shelf;
@@ -13,29 +19,6 @@ use ringfence_start::Sysno;
 use ringfence_start::image::special;
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
-
-/// Attributes of a mount (`MOUNT_ATTR_*`).
-pub(super) mod attribute {
-    pub const READ_ONLY: u64 = 0x1;
-    pub const NO_SUID: u64 = 0x2;
-    pub const NO_DEVICES: u64 = 0x4;
-    pub const NO_EXEC: u64 = 0x8;
-}
-use attribute::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
-
-const EEXIST: u8 = 17;
-const O_CLOEXEC: u32 = 0o2_000_000;
-const AT_SYMLINK_NOFOLLOW: u32 = 0x100;
-const AT_EMPTY_PATH: u32 = 0x1000;
-const AT_RECURSIVE: u32 = 0x8000;
-const OPEN_TREE_CLONE: u32 = 1;
-const MOVE_MOUNT_F_EMPTY_PATH: u32 = 0x4;
-const MOVE_MOUNT_T_EMPTY_PATH: u32 = 0x40;
-
-/// The path relative to the root, for calls on the new root's descriptor.
-fn relative(path: &Path) -> &Path {
-    path.strip_prefix("/").unwrap_or(path)
-}
 
 /// The new root while it is built.
 struct Building<'a> {
@@ -56,6 +39,8 @@ struct Building<'a> {
     aside: u32,
     /// Directories shown by their parts.
     shelf: Shelf,
+    /// Those of them that lie in a bound tree.
+    covers: Covers,
 }
 
 /// Writes the steps that build the view and make it the root directory.
@@ -63,7 +48,7 @@ pub(super) fn write(script: &mut Script, steps: &[MountStep]) {
     script.note("separate mounts from", Some(Path::new("/")));
     make_private(script);
     let Some((first, rest)) = steps.split_first() else { return };
-    let mut building = Building::new(script, &first.op, Shelf::new(rest));
+    let mut building = Building::new(script, &first.op, rest);
     for step in rest {
         building.step(step);
     }
@@ -78,7 +63,7 @@ fn make_private(script: &mut Script) {
 }
 
 impl<'a> Building<'a> {
-    fn new(script: &'a mut Script, root: &MountOp, shelf: Shelf) -> Building<'a> {
+    fn new(script: &'a mut Script, root: &MountOp, rest: &[MountStep]) -> Building<'a> {
         script.note("make a root directory on", Some(Path::new("/")));
         let size = match root {
             MountOp::Root { size: Some(bytes) } => format!("{bytes}"),
@@ -114,7 +99,8 @@ impl<'a> Building<'a> {
             made: PathBuf::from("/"),
             masks: None,
             aside: 0,
-            shelf,
+            shelf: Shelf::new(rest),
+            covers: Covers::new(rest),
         }
     }
 
@@ -137,6 +123,7 @@ impl<'a> Building<'a> {
                 match part.flatten() {
                     Some(part) => {
                         self.make_target(path, *directory);
+                        self.covers.prepare(self.script, self.root, path);
                         self.attach(part, path);
                     }
                     None => self.bind(path, path, *directory, attributes),
@@ -160,6 +147,15 @@ impl<'a> Building<'a> {
                 self.attach(tree, path);
             }
             MountOp::Console { from } => self.bind(from, path, false, NO_SUID),
+            MountOp::Cover => {
+                self.script.note("find", Some(path));
+                let place = self.open_in_view(path);
+                let laid = self.covers.lay(self.script, path, place);
+                self.script.close(place);
+                if !laid {
+                    self.mask(path, true);
+                }
+            }
             MountOp::Proc => {
                 self.file_system(path, c"proc", &[], NO_SUID | NO_DEVICES | NO_EXEC);
                 self.bound.push(path.to_owned());
@@ -183,7 +179,15 @@ impl<'a> Building<'a> {
     /// Whether the path lies in a tree of the host that was bound already, so that nothing is
     /// to be made there.
     fn exists_already(&self, path: &Path) -> bool {
-        self.host || self.bound.iter().any(|bound| path != bound && path.starts_with(bound))
+        let open =
+            |bound: &PathBuf| self.covers.over(path).is_none_or(|over| !over.starts_with(bound));
+        let exists = |bound: &PathBuf| path != bound && path.starts_with(bound) && open(bound);
+        self.host || self.bound.iter().any(exists)
+    }
+
+    /// The directory from which a path is named while it is built, and its name from there.
+    fn place<'p>(&self, path: &'p Path) -> (u8, &'p Path) {
+        self.covers.place(path).unwrap_or_else(|| (self.root, relative(path)))
     }
 
     fn make_parents(&mut self, path: &Path) {
@@ -191,12 +195,14 @@ impl<'a> Building<'a> {
         if self.made.starts_with(parent) || self.exists_already(path) {
             return;
         }
-        let mut at = PathBuf::from("/");
-        for component in parent.components().skip(1) {
+        let top = self.covers.over(path).unwrap_or_else(|| Path::new("/"));
+        let mut at = top.to_path_buf();
+        for component in parent.strip_prefix(top).unwrap_or(parent).components() {
             at.push(component);
             if !self.made.starts_with(&at) {
                 self.script.note("make the directory", Some(&at));
-                make_directory(self.script, self.root, relative(&at), 0o755);
+                let (directory, name) = self.place(&at);
+                make_directory(self.script, directory, name, 0o755);
             }
         }
         self.made = at;
@@ -207,13 +213,14 @@ impl<'a> Building<'a> {
         if self.exists_already(path) {
             return;
         }
+        let (parent, name) = self.place(path);
         if directory {
             self.script.note("make the directory", Some(path));
-            make_directory(self.script, self.root, relative(path), 0o755);
+            make_directory(self.script, parent, name, 0o755);
             self.made = path.to_owned();
         } else {
             self.script.note("make a place for", Some(path));
-            make_file(self.script, self.root, relative(path), 0o644);
+            make_file(self.script, parent, name, 0o644);
         }
     }
 
@@ -228,7 +235,8 @@ impl<'a> Building<'a> {
             self.script.close(target);
         } else {
             self.script.note("mount on", Some(path));
-            attach(self.script, tree, self.root, relative(path));
+            let (directory, name) = self.place(path);
+            attach(self.script, tree, directory, name);
         }
         self.script.close(tree);
     }
@@ -244,6 +252,7 @@ impl<'a> Building<'a> {
         let tree = copy_tree(self.script, source, Path::new(""), true, attributes);
         self.script.close(source);
         self.make_target(to, directory);
+        self.covers.prepare(self.script, self.root, to);
         self.attach(tree, to);
     }
 
@@ -285,9 +294,10 @@ impl<'a> Building<'a> {
             return;
         }
         self.script.note("make the link", Some(path));
-        let (target, name) = (self.script.path(target), self.script.path(relative(path)));
-        let root = Arg::Register(self.root);
-        self.script.call(Sysno::symlinkat, &[target, root, name]).tolerated[0] = EEXIST;
+        let (directory, name) = self.place(path);
+        let (target, name) = (self.script.path(target), self.script.path(name));
+        let directory = Arg::Register(directory);
+        self.script.call(Sysno::symlinkat, &[target, directory, name]).tolerated[0] = EEXIST;
     }
 
     /// Binds a path of the view onto itself.
@@ -356,6 +366,7 @@ impl<'a> Building<'a> {
 
     fn finish(mut self) {
         self.shelf.put_away(self.script);
+        self.covers.seal(self.script);
         let script = self.script;
         script.note("enter", Some(Path::new("/")));
         if let Some((file, directory)) = self.masks {
@@ -375,93 +386,6 @@ impl<'a> Building<'a> {
     }
 }
 
-/// Makes a file system of its own, mounted nowhere yet.
-fn new_file_system(
-    script: &mut Script,
-    kind: &CStr,
-    options: &[(&CStr, Option<&CStr>)],
-    attributes: u64,
-) -> u8 {
-    let mut set = Vec::new();
-    for (key, value) in options {
-        set.push((*key, value.map(|value| script.text(value))));
-    }
-    new_file_system_with(script, kind, &set, attributes)
-}
-
-/// The same, with values that are in the data already.
-pub(super) fn new_file_system_with(
-    script: &mut Script,
-    kind: &CStr,
-    options: &[(&CStr, Option<Arg>)],
-    attributes: u64,
-) -> u8 {
-    const CLOEXEC: u32 = 1; // FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC
-    const SET_FLAG: u32 = 0;
-    const SET_STRING: u32 = 1;
-    const CREATE: u32 = 6;
-    let kind = script.text(kind);
-    let context = script.open(Sysno::fsopen, &[kind, CLOEXEC.into()]);
-    let configure = Arg::Register(context);
-    for (key, value) in options {
-        let key = script.text(key);
-        let (command, value) = match value {
-            Some(value) => (SET_STRING, *value),
-            None => (SET_FLAG, 0_u32.into()),
-        };
-        script.call(Sysno::fsconfig, &[configure, command.into(), key, value]);
-    }
-    script.call(Sysno::fsconfig, &[configure, CREATE.into()]);
-    let made = script.open(Sysno::fsmount, &[configure, CLOEXEC.into(), attributes.into()]);
-    script.close(context);
-    made
-}
-
-/// A private copy of what is mounted at a path (with everything mounted below it), attached
-/// nowhere yet, its attributes set on the whole of it.
-pub(super) fn copy_tree(
-    script: &mut Script,
-    directory: u8,
-    path: &Path,
-    recursive: bool,
-    attributes: u64,
-) -> u8 {
-    let mut flags = OPEN_TREE_CLONE | O_CLOEXEC | AT_SYMLINK_NOFOLLOW;
-    if path.as_os_str().is_empty() {
-        flags |= AT_EMPTY_PATH;
-    }
-    if recursive {
-        flags |= AT_RECURSIVE;
-    }
-    let path = script.path(path);
-    let tree = script.open(Sysno::open_tree, &[Arg::Register(directory), path, flags.into()]);
-    if attributes != 0 {
-        set_attributes(script, tree, attributes, recursive);
-    }
-    tree
-}
-
-/// Adds attributes to a mount, with `recursive` to all below it (`mount_setattr(2)`, Linux 5.12).
-fn set_attributes(script: &mut Script, mount: u8, attributes: u64, recursive: bool) {
-    let words: Vec<u8> = [attributes, 0, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let attr = Arg::Data(script.constant(&words));
-    let flags = AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
-    let empty = script.text(c"");
-    let size = words.len().into();
-    script.call(Sysno::mount_setattr, &[Arg::Register(mount), empty, flags.into(), attr, size]);
-}
-
-/// Attaches a mount at a path, which is not followed when it is a symbolic link.
-pub(super) fn attach(script: &mut Script, mount: u8, directory: u8, path: &Path) {
-    let mut flags = MOVE_MOUNT_F_EMPTY_PATH;
-    if path.as_os_str().is_empty() {
-        flags |= MOVE_MOUNT_T_EMPTY_PATH;
-    }
-    let (empty, path) = (script.text(c""), script.path(path));
-    let (mount, directory) = (Arg::Register(mount), Arg::Register(directory));
-    script.call(Sysno::move_mount, &[mount, empty, directory, path, flags.into()]);
-}
-
 /// Makes the mount behind `root` the root directory, and lets go of the former one: afterwards
 /// nothing of the host's tree can be named that was not put into the new one.
 fn change_root(script: &mut Script, root: u8) {
@@ -473,25 +397,4 @@ fn change_root(script: &mut Script, root: u8) {
     script.call(Sysno::pivot_root, &[dot, dot]);
     script.call(Sysno::umount2, &[dot, MNT_DETACH.into()]);
     script.call(Sysno::chdir, &[slash]);
-}
-
-pub(super) fn make_directory(script: &mut Script, directory: u8, path: &Path, mode: u32) {
-    let path = script.path(path);
-    let arguments = [Arg::Register(directory), path, mode.into()];
-    script.call(Sysno::mkdirat, &arguments).tolerated[0] = EEXIST;
-}
-
-fn make_file(script: &mut Script, directory: u8, path: &Path, mode: u32) {
-    const O_CREAT_WRITE_NOFOLLOW: u32 = 0o100 | 0o1 | 0o400_000 | O_CLOEXEC;
-    let path = script.path(path);
-    let arguments = [Arg::Register(directory), path, O_CREAT_WRITE_NOFOLLOW.into(), mode.into()];
-    let file = script.open(Sysno::openat, &arguments);
-    script.close(file);
-}
-
-pub(super) fn remove(script: &mut Script, directory: u8, path: &Path, is_directory: bool) {
-    const AT_REMOVEDIR: u32 = 0x200;
-    let flags = if is_directory { AT_REMOVEDIR } else { 0 };
-    let path = script.path(path);
-    script.call(Sysno::unlinkat, &[Arg::Register(directory), path, flags.into()]);
 }

@@ -28,6 +28,9 @@ pub(super) struct Denial {
 pub(super) struct Grants {
     pub trees: BTreeMap<PathBuf, Grant>,
     pub denials: Vec<Denial>,
+    /// Directories in them that are shown by their parts: what is below one is granted only by
+    /// a tree that is there as well.
+    pub covers: BTreeMap<PathBuf, Source>,
     /// Symbolic links of trees that are granted by their parts.
     pub links: BTreeMap<PathBuf, PathBuf>,
 }
@@ -70,9 +73,15 @@ impl Grants {
 
     /// The innermost granted tree that covers a path.
     pub fn covering(&self, path: &Path) -> Option<(&Path, &Grant)> {
-        path.ancestors().find_map(|ancestor| {
-            self.trees.get_key_value(ancestor).map(|(path, grant)| (path.as_path(), grant))
-        })
+        for ancestor in path.ancestors() {
+            if let Some((tree, grant)) = self.trees.get_key_value(ancestor) {
+                return Some((tree, grant));
+            }
+            if self.covers.contains_key(ancestor) {
+                return None;
+            }
+        }
+        None
     }
 
     /// A grant below another one of at least the same strength adds nothing.

@@ -200,7 +200,7 @@ fn plan_tier(
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
     let mut grants = grants::Grants::of(&planning);
-    libraries::narrow(&mut grants, &planning)?;
+    libraries::narrow(&mut grants, &planning, tier)?;
     let mut guards = guards::guards(&mut planning, &grants, tier)?;
     let mounts = match tier {
         Tier::Namespace => view::steps(&planning, &grants, &guards),

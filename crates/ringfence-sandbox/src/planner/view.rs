@@ -188,6 +188,9 @@ impl View<'_> {
             };
             self.steps.push(MountStep { path: path.clone(), op, rule: grant.rule.clone() });
         }
+        for (path, rule) in &self.grants.covers {
+            self.add(path.clone(), MountOp::Cover, rule.clone());
+        }
     }
 
     /// Symbolic links outside the granted trees, on the way to what users name.

@@ -84,6 +84,36 @@ fn libraries_shown_one_by_one_cannot_be_changed_or_joined_by_others() {
 }
 
 #[test]
+fn what_lies_under_a_cover_cannot_be_uncovered() {
+    everybody(Tier::Namespace, |place| {
+        place.directory("home/bin");
+        // Names that no command needs, beside a part of the same tree that is shown as it is.
+        let names = "ls /usr/lib | sort | cksum; ls /usr/share | sort | cksum";
+        let outside = place.shell(names).well();
+        let (hidden, shown) = outside.split_once('\n').unwrap();
+        let plain = place.sh(&[], names).quiet();
+        assert_eq!(plain, outside, "without --libs exact all is there");
+        let script = format!(
+            "umount /usr/lib; umount -l /usr/lib; mount --bind /usr /tmp; unshare -Urm true
+             for way in /proc/self/root/usr/lib /usr/bin/../lib /usr/share/../lib; do
+                 ls $way | sort | cksum
+             done; {names}"
+        );
+        let argv = ["sh", "-c", &script];
+        for ended in [run(place, &argv).0, hot(place, &argv)] {
+            let text = ended.ends(0).text();
+            assert_eq!(text.lines().last(), Some(shown), "the rest of the tree is as it was");
+            let seen: Vec<&str> = text.lines().collect();
+            assert_eq!(seen.len(), 5, "{text}");
+            assert!(seen[..4].iter().all(|names| *names == seen[0] && *names != hidden), "{text}");
+            let refused = ended.err.matches("ermi").count() + ended.err.matches("must be").count();
+            assert!(refused >= 3, "{}", ended.err);
+        }
+        assert_eq!(place.shell(names).well(), outside);
+    });
+}
+
+#[test]
 fn a_hot_start_looks_at_little() {
     let place = &Place::new(Person::Ordinary, Tier::Namespace);
     if !place.has("git", "--version") || !place.has("strace", "-V") {
