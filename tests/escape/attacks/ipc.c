@@ -63,6 +63,29 @@ ATTACK(unix_dgram)
             argv[1]);
 }
 
+/* unix_pair NAME: one of a pair, made without socket(2), is connected anew, and sends; then by an address. */
+ATTACK(unix_pair)
+{
+    static const int types[] = {SOCK_DGRAM, SOCK_RAW};
+    struct sockaddr_un where;
+    socklen_t length = address(&where, operand(argc, argv, 1));
+
+    for (int i = 0; i < 2; i++) {
+        int pair[2];
+        if (socketpair(AF_UNIX, types[i] | SOCK_CLOEXEC, 0, pair) < 0) {
+            refused("socketpair of type %d", types[i]);
+            continue;
+        }
+        attempt(sendto(pair[0], "escaped\n", 8, 0, (void *)&where, length), "sendto %s", argv[1]);
+        if (connect(pair[1], (void *)&where, length) < 0)
+            refused("connect %s", argv[1]);
+        else
+            attempt(send(pair[1], "escaped\n", 8, 0), "send %s", argv[1]);
+        close(pair[0]);
+        close(pair[1]);
+    }
+}
+
 /* unix_sendmsg NAME: the address inside a structure in memory. */
 ATTACK(unix_sendmsg)
 {

@@ -119,6 +119,7 @@ const AF_NETLINK: u32 = 16;
 const SOCK_TYPE_MASK: u32 = 0xF;
 const SOCK_STREAM: u32 = 1;
 const SOCK_DGRAM: u32 = 2;
+const SOCK_SEQPACKET: u32 = 5;
 const PROTO_ICMP: u32 = 1;
 const PROTO_TCP: u32 = 6;
 const PROTO_UDP: u32 = 17;
@@ -336,6 +337,14 @@ fn sockets(
     }
     let pair: &[_] = &[(0, Test::Differs(AF_UNIX))];
     add("socketpair", Verdict::FamilyNotSupported, pair, "only local pairs exist");
+    if tier == Tier::Process {
+        // One of a pair of datagrams can be connected anew, and send to any path (unix(7)).
+        // SOCK_RAW means the same for local sockets.
+        let datagrams =
+            [SOCK_STREAM, SOCK_SEQPACKET].map(|kind| (1, Test::MaskDiffers(SOCK_TYPE_MASK, kind)));
+        let reason = "datagrams reach sockets of the host by their paths";
+        add("socketpair", Verdict::AccessDenied, &datagrams, reason);
+    }
     // Of netlink, only NETLINK_ROUTE (0), which getaddrinfo and getifaddrs use.
     let netlink: &[_] = &[(0, Test::Equals(AF_NETLINK)), (2, Test::Differs(0))];
     add("socket", Verdict::FamilyNotSupported, netlink, "kernel subsystems behind netlink");
