@@ -3,6 +3,7 @@
 use super::capture;
 use super::confine;
 use super::environment::Environment;
+use super::failure::MAKE_NETWORK;
 use super::script::{Arg, CWD, Note, Script};
 use super::view;
 use crate::plan::{LimitStep, Plan, Tier};
@@ -306,7 +307,7 @@ fn write_build(
     script.mark(c"identity");
     let own_network = !process && plan.network != NetworkMode::Host;
     if own_network {
-        script.note("make a network namespace", None);
+        script.note(MAKE_NETWORK, None);
         script.step(special::NETWORK_START, &[]);
     }
     script.mark(c"network-started");
@@ -315,7 +316,7 @@ fn write_build(
     }
     script.mark(c"view");
     if own_network {
-        script.note("make a network namespace", None);
+        script.note(MAKE_NETWORK, None);
         script.step(special::NETWORK_ENTER, &[]);
     }
     if let Some(wanted) = &plan.capture {

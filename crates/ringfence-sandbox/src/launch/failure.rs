@@ -11,6 +11,9 @@ use std::path::PathBuf;
 /// What the note of an overlay's steps says.
 pub(super) const KEEP_APART: &str = "keep writes apart to";
 
+/// What the note of a network namespace's step says.
+pub(super) const MAKE_NETWORK: &str = "make a network namespace";
+
 /// What is known about the steps of an image.
 pub(super) struct Explaining<'a> {
     pub build: &'a [Note],
@@ -88,6 +91,9 @@ fn build(note: &Note, errno: Errno) -> LaunchError {
         Errno::ELOOP => "; a component became a symbolic link after the policy was resolved",
         Errno::ENOENT => "; it vanished after the policy was resolved",
         Errno::EPERM => "; the kernel or a container around us forbids it (see ringfence doctor)",
+        Errno::ENOSPC if note.what == MAKE_NETWORK => {
+            "; user.max_net_namespaces is reached (sysctl)"
+        }
         Errno::ENOSPC => "; fs.mount-max or the disk is exhausted",
         Errno::EMFILE => "; raise the limit of open files",
         _ => "",

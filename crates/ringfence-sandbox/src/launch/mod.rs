@@ -281,6 +281,7 @@ fn clone_error(plan: &Plan, errno: Errno) -> LaunchError {
             Tier::Namespace,
             Errno::EPERM | Errno::ENOSPC | Errno::ENOSYS | Errno::EINVAL | Errno::EUSERS,
         ) => LaunchError::NoNamespaces(probe::reason(errno)),
+        (_, Errno::EMFILE) => LaunchError::call("clone3", errno, "raise the limit of open files"),
         _ => LaunchError::call(
             "clone3",
             errno,
