@@ -255,6 +255,7 @@ fn session(
 
 /// `ringfence snapshot`
 fn snapshot(arguments: Vec<OsString>) -> Result<u8, Fault> {
+    ringfence_session::wrote::told_to(ringfence_sandbox::written);
     cli::snapshot(arguments).map_err(Fault::usage)
 }
 

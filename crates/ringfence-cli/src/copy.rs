@@ -2,11 +2,13 @@
 //!
 //! What is inside is read and written by programs inside (`cat`, `tar`), under the session's own rules: nothing is
 //! copied that its commands could not reach. What comes out is not trusted: a file is written under the
-//! name that the user gave, and of directories tar(1) unpacks only what stays below that.
+//! name that the user gave, and directories as [`unpack`](crate::unpack) says.
 
 use crate::error::Fault;
 use crate::help;
 use crate::options::{PLAIN, parse};
+use crate::unpack::Fresh;
+use ringfence_sys::file::time_mark;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -105,33 +107,41 @@ fn file_out(from: &Inside, name: &str, target: &Path) -> Result<u8, Fault> {
     let mut part = target.as_os_str().to_owned();
     part.push(format!(".part-{}", std::process::id()));
     let part = PathBuf::from(part);
-    let file = File::create_new(&part).map_err(failed)?;
+    let (file, began) = (File::create_new(&part).map_err(failed)?, time_mark());
     let mut command = from.script("exec cat <\"$1\"", OsStr::new(""))?;
     command.stdin(Stdio::null()).stdout(file);
     let copied = done(command, name).and_then(|()| fs::rename(&part, target).map_err(failed));
-    if copied.is_err() {
-        let _ = fs::remove_file(&part);
+    match copied {
+        Ok(()) => noted(target, began),
+        Err(_) => drop(fs::remove_file(&part)),
     }
     copied.map(|()| 0)
 }
 
+/// What a program gave is judged later as what it wrote itself is.
+fn noted(target: &Path, began: i128) {
+    if let Ok(path) = target.canonicalize() {
+        ringfence_sandbox::written(&path, began);
+    }
+}
+
 fn tree_out(from: &Inside, name: &str, target: &Path) -> Result<u8, Fault> {
-    let failed = |error: std::io::Error| Fault::usage(format!("{}: {error}", target.display()));
-    fs::create_dir_all(target).map_err(failed)?;
+    let fresh = Fresh::make()?;
     let mut pack = from.script("exec tar -C \"$1\" -cf - .", OsStr::new(""))?;
     let mut pack = pack.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(Fault::of)?;
-    let mut unpack = Command::new("tar");
-    // Times are another kernel's: a moment in the future is no news.
-    unpack
-        .args(["--warning=no-timestamp", "--no-same-owner", "--no-overwrite-dir", "-xf", "-", "-C"])
-        .arg(target);
-    unpack.stdin(pack.stdout.take().map_or_else(Stdio::null, Stdio::from));
-    let unpacked = done(unpack, name);
+    let unpacked = fresh.unpack(pack.stdout.take().map_or_else(Stdio::null, Stdio::from));
     let packed = pack.wait().map_err(Fault::of)?;
+    let (unpacked, began) = (unpacked?, time_mark());
+    let settled = fresh.settle(target);
+    noted(target, began);
+    settled?;
     if !packed.success() {
         return Err(Fault::usage(format!("{name} was not copied whole: tar inside: {packed}")));
     }
-    unpacked.map(|()| 0)
+    match unpacked.success() {
+        true => Ok(0),
+        false => Err(Fault::usage(format!("{name} was not copied whole: tar: {unpacked}"))),
+    }
 }
 
 fn into(from: &Path, to: &Inside) -> Result<u8, Fault> {

@@ -36,6 +36,7 @@ mod run;
 mod status;
 mod suspend;
 mod trust;
+mod unpack;
 mod vm;
 mod watch;
 mod why;

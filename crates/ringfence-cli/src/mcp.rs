@@ -24,6 +24,7 @@ pub fn mcp(arguments: Vec<OsString>) -> Result<u8, Fault> {
 }
 
 fn serve(program: PathBuf, options: Vec<OsString>) -> Result<u8, Fault> {
+    ringfence_session::wrote::told_to(ringfence_sandbox::written);
     let parsed = parse(&POLICY, options.clone(), true)?;
     if parsed.has("help") {
         return help::command("mcp");

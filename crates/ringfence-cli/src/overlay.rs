@@ -146,6 +146,7 @@ impl Layers {
     }
 
     fn commit(&self, found: &Overlay) -> Result<(), SessionError> {
+        ringfence_session::wrote::told_to(ringfence_sandbox::written);
         let done = found.commit(&Select::default())?;
         cli::tell(&done, &self.id);
         if done.conflicts.is_empty() {
@@ -201,5 +202,6 @@ fn remove_directory(session: &Path) {
 /// # Errors
 /// One sentence.
 pub fn overlay(arguments: Vec<std::ffi::OsString>) -> Result<u8, Fault> {
+    ringfence_session::wrote::told_to(ringfence_sandbox::written);
     cli::overlay(arguments).map_err(Fault::usage)
 }

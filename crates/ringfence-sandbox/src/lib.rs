@@ -38,5 +38,6 @@ mod warden;
 
 pub use error::LaunchError;
 pub use facts::Facts;
+pub use guard::written;
 pub use plan::Plan;
 pub use planner::PlanError;

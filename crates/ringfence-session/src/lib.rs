@@ -11,5 +11,6 @@ pub mod live;
 pub mod overlay;
 pub mod place;
 pub mod snapshot;
+pub mod wrote;
 
 pub use error::{Result, SessionError};

@@ -15,6 +15,7 @@ mod vigil;
 use crate::error::LaunchError;
 use crate::plan::{Found, GuardStep, GuardedTree, Plan};
 pub(crate) use past::WILL;
+pub use past::written;
 use past::{Begun, Past};
 use quarantine::Quarantine;
 use ringfence_policy::gitconfig::executes_in;

@@ -11,8 +11,11 @@
 //! when the run has ended: by the launcher, or by the warden when the launcher is gone, to whom the open
 //! file is left for that. Where both were killed a later run finds a note without an end that nobody
 //! has open (a lock tells, which the kernel takes back), and must take it that the run went on until
-//! then, or until the machine went down. What was granted by name is the user's wish: runs that had
-//! such a grant in a tree are not noted for it.
+//! then, or until the machine went down. What was granted by name is the user's wish: a note of such a place,
+//! which has the run's start with a minus, says that what lies there is none of that run's.
+//!
+//! What ringfence itself puts into a tree for a program, when none runs (a commit, a revert, a copy), is
+//! noted like a run ([`written`]).
 
 use super::Guarding;
 use crate::plan::GuardedTree;
@@ -42,9 +45,11 @@ impl Past {
     pub fn holds(&self, path: &Path, time: i128) -> bool {
         let Ok(time) = i64::try_from(time) else { return false };
         let trees: Vec<u64> = path.ancestors().map(hash).collect();
-        self.0.as_chunks::<NOTE>().0.iter().any(|note| {
-            let (start, end, tree) = parse(note);
-            (start..=end).contains(&time) && trees.contains(&tree)
+        let notes = || self.0.as_chunks::<NOTE>().0.iter().map(parse);
+        let here = |tree| trees.contains(&tree);
+        notes().any(|(start, end, tree)| {
+            let changed = start >= 0 && (start..=end).contains(&time) && here(tree);
+            changed && !notes().any(|(granted, _, place)| granted == -start && here(place))
         })
     }
 
@@ -135,16 +140,28 @@ pub(crate) struct Begun {
 /// Notes a run that begins. One that cannot be noted is no reason to fail: its own changes will be
 /// judged.
 pub(super) fn begin(trees: &[GuardedTree], start: i128) -> Option<Begun> {
-    let trees: Vec<&Path> = noted(trees).collect();
+    let trees: Vec<Noted<'_>> = noted(trees).collect();
     let path = file().filter(|_| !trees.is_empty())?;
     begin_in(&path, &trees, start).ok()
 }
 
-fn noted(trees: &[GuardedTree]) -> impl Iterator<Item = &Path> {
-    trees.iter().filter(|tree| tree.lifted.is_empty()).map(|tree| tree.tree.as_path())
+/// What a note is about.
+#[derive(Clone, Copy)]
+enum Noted<'a> {
+    /// A tree that a run can write to.
+    Tree(&'a Path),
+    /// A place in it that was granted by its name.
+    Granted(&'a Path),
 }
 
-fn begin_in(path: &Path, trees: &[&Path], start: i128) -> std::io::Result<Begun> {
+fn noted(trees: &[GuardedTree]) -> impl Iterator<Item = Noted<'_>> {
+    trees.iter().flat_map(|tree| {
+        let granted = tree.lifted.iter().map(|place| Noted::Granted(place));
+        [Noted::Tree(&tree.tree)].into_iter().chain(granted)
+    })
+}
+
+fn begin_in(path: &Path, trees: &[Noted<'_>], start: i128) -> std::io::Result<Begun> {
     let mut file = open(path)?;
     // Held before it can be read; without locks it is noted all the same.
     let _ = sys::lock::share(file.as_fd(), nanoseconds(start).unsigned_abs());
@@ -174,14 +191,18 @@ fn open(path: &Path) -> std::io::Result<File> {
 }
 
 /// Adds notes, whole.
-fn append(file: &mut File, start: i128, end: i64, trees: &[&Path]) -> std::io::Result<()> {
+fn append(file: &mut File, start: i128, end: i64, trees: &[Noted<'_>]) -> std::io::Result<()> {
     let before = file.metadata()?.len();
     // A full disk has cut one off: what follows would not be read.
     let whole = before - before % NOTE as u64;
     if whole != before {
         file.set_len(whole)?;
     }
-    let notes: Vec<u8> = trees.iter().flat_map(|tree| write(start, end, tree)).collect();
+    let note = |noted: &Noted<'_>| match noted {
+        Noted::Tree(tree) => write(start, end, tree),
+        Noted::Granted(place) => write(-start, end, place),
+    };
+    let notes: Vec<u8> = trees.iter().flat_map(note).collect();
     // One call, so that runs that begin at once do not mix.
     file.write_all(&notes)
 }
@@ -220,10 +241,21 @@ pub(super) fn end(begun: Option<&Begun>, trees: &[GuardedTree], start: i128) {
     if begun.is_some_and(Begun::end) {
         return;
     }
-    let trees: Vec<&Path> = noted(trees).collect();
+    note(&noted(trees).collect::<Vec<_>>(), start);
+}
+
+/// Notes that files of programs were put into a tree since a moment ([`time_mark`]).
+///
+/// [`time_mark`]: ringfence_sys::file::time_mark
+pub fn written(tree: &Path, since: i128) {
+    note(&[Noted::Tree(tree)], since);
+}
+
+/// Notes what began at a moment and has ended now.
+fn note(trees: &[Noted<'_>], start: i128) {
     let Some(path) = file().filter(|_| !trees.is_empty()) else { return };
     let end = nanoseconds(sys::file::time_mark());
-    let _ = open(&path).and_then(|mut file| append(&mut file, start, end, &trees));
+    let _ = open(&path).and_then(|mut file| append(&mut file, start, end, trees));
 }
 
 impl Guarding {
@@ -277,13 +309,28 @@ mod tests {
         assert!(!past.holds(inside, i128::MAX) && !Past::default().holds(inside, 5));
     }
 
+    #[test]
+    fn what_was_granted_by_name_is_none_of_that_runs() {
+        let mut notes = write(50, 90, Path::new("/w")).to_vec();
+        notes.extend(write(-50, 90, Path::new("/w/sub/.vscode")));
+        let past = Past(notes.clone());
+        assert!(past.holds(Path::new("/w/sub/.git/config"), 60));
+        assert!(past.holds(Path::new("/w/sub"), 60));
+        assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), 60));
+        assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), 10));
+        // Another run, of the same time, had no such grant.
+        notes.extend(write(40, 70, Path::new("/w")));
+        assert!(Past(notes).holds(Path::new("/w/sub/.vscode/tasks.json"), 60));
+    }
+
     /// A run is noted while it goes on, until it was completed or nobody has its note open.
     #[test]
     fn a_run_without_an_end_counts_for_as_long_as_it_can_have_run() {
         let place = std::env::temp_dir().join(format!("ringfence-past-{}", std::process::id()));
         let path = place.join("state/runs");
         let (tree, inside) = (Path::new("/w"), Path::new("/w/x"));
-        let begin = || begin_in(&path, &[tree, Path::new("/v")], sys::file::time_mark());
+        let trees = [tree, Path::new("/v")].map(Noted::Tree);
+        let begin = || begin_in(&path, &trees, sys::file::time_mark());
         let now = sys::file::time_mark;
         let before = now() - 1;
         let (completed, killed) = (begin().expect("a note"), begin().expect("another"));

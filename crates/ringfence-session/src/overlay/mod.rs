@@ -31,6 +31,7 @@ pub use record::{End, Guard, Names, Record, Tree};
 use crate::error::{Result, SessionError};
 use crate::place;
 use crate::snapshot::beneath::shown;
+use crate::wrote::Writing;
 use apply::Apply;
 use layer::Layer;
 use rustix::fd::OwnedFd;
@@ -274,6 +275,13 @@ impl Overlay {
     /// # Errors
     /// A path that is no change; the file system's: then committing again goes on where it stopped.
     pub fn commit(&self, select: &Select) -> Result<Done> {
+        let writing = Writing::begin();
+        let done = self.commit_all(select);
+        (0..self.record.trees.len()).for_each(|tree| writing.ends_in(self.root(tree)));
+        done
+    }
+
+    fn commit_all(&self, select: &Select) -> Result<Done> {
         let _lock = lock(&self.at)?;
         let mut done = Done::default();
         if let Some(journal) = Journal::read(&self.applied())? {

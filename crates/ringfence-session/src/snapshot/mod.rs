@@ -40,6 +40,7 @@ pub use retain::Compacted;
 
 use crate::error::{Result, SessionError};
 use crate::place;
+use crate::wrote::Writing;
 use compare::{Side, compare};
 use database::Database;
 use rustix::fd::OwnedFd;
@@ -249,6 +250,13 @@ impl Store {
     }
 
     fn revert_locked(&mut self, to: &Snapshot, select: &Select) -> Result<Reverted> {
+        let writing = Writing::begin();
+        let reverted = self.revert_all(to, select);
+        writing.ends_in(&self.workspace);
+        reverted
+    }
+
+    fn revert_all(&mut self, to: &Snapshot, select: &Select) -> Result<Reverted> {
         let temporary = format!(".ringfence-revert-{:08x}", beneath::now() as u32).into_bytes();
         let automatic = self.options.automatic;
         let found = self.transaction(|store| {

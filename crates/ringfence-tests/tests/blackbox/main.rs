@@ -5,6 +5,7 @@ mod agents;
 mod changes;
 mod clients;
 mod clients_http;
+mod copies;
 mod datagrams;
 mod dbus;
 mod environment;

@@ -59,6 +59,31 @@ fn a_locked_directory_is_looked_into_and_keeps_its_mode() {
     });
 }
 
+/// Parts of a repository prepared under another name, and put together by a later run's `mv`.
+#[test]
+fn what_was_prepared_beside_a_grant_or_kept_apart_is_judged_when_it_is_moved() {
+    everywhere(|place| {
+        place.directory("home/project/sub/.vscode");
+        place.directory("home/project/other");
+        let config = "[core]\n\tfsmonitor = ./x\n";
+        let prepare = format!("mkdir other/g && printf '{config}' > other/g/config");
+        let mut ways = vec![vec!["-w", "sub/.vscode"]];
+        if place.tier_name() == "namespace" {
+            ways.push(vec!["--overlay=commit"]);
+        }
+        for options in ways {
+            place.sh(&options, &prepare).ends(0);
+            place.clock_moves_on();
+            let put_together = "cd other && mkdir g/objects g/refs && \
+                                echo 'ref: refs/heads/main' > g/HEAD && mv g .git";
+            place.sh(&[], put_together).ends(0).says("other/.git/config was created or changed");
+            assert!(!place.project("other/.git/config").exists(), "{options:?}");
+            assert!(place.project("other/.git/HEAD").exists());
+            fs::remove_dir_all(place.project("other/.git")).unwrap();
+        }
+    });
+}
+
 /// What earlier runs made harmlessly, and the user's own, is left alone by later ones.
 #[test]
 fn what_was_there_before_is_not_taken_for_the_programs() {

@@ -1,0 +1,162 @@
+//! Puts a directory that a session packed (`tar`) at its place on the host.
+//!
+//! The program that packs is one inside: what it says may be anything, and the place may lie in a tree that
+//! the sandbox writes to. So the archive is unpacked where nothing inside can reach, and from there only files,
+//! directories and symbolic links go on, without set-user-ID and set-group-ID, into directories that are
+//! opened without following links.
+
+use crate::error::Fault;
+use ringfence_sys::{self as sys, Errno};
+use std::ffi::{CString, OsStr};
+use std::fs::{self, Permissions};
+use std::io::ErrorKind;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+/// What a mode may carry over.
+const MODE: u32 = 0o777;
+
+/// A directory of the user's own that no sandbox sees; gone with this.
+pub struct Fresh(PathBuf);
+
+impl Fresh {
+    /// Makes it among ringfence's state.
+    ///
+    /// # Errors
+    /// There is no place for it.
+    pub fn make() -> Result<Fresh, Fault> {
+        let none = "there is no home directory; set HOME, or XDG_STATE_HOME";
+        let home = sys::identity::home().ok_or_else(|| Fault::usage(none))?;
+        let all = ringfence_sandbox::state::directory(&home).join("copies");
+        let path = all.join(std::process::id().to_string());
+        let failed = |error| Fault::usage(format!("{}: {error}", path.display()));
+        // Of a process with the same number that was killed.
+        let _ = fs::remove_dir_all(&path);
+        ringfence_sandbox::state::make_directory(&all).map_err(failed)?;
+        fs::DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
+        Ok(Fresh(path))
+    }
+
+    /// Unpacks an archive there.
+    ///
+    /// # Errors
+    /// tar(1) cannot be started.
+    pub fn unpack(&self, archive: Stdio) -> Result<ExitStatus, Fault> {
+        let mut tar = Command::new("tar");
+        // Times are another kernel's: a moment in the future is no news.
+        tar.args(["--warning=no-timestamp", "--no-same-owner", "--no-same-permissions"]);
+        tar.args(["-xf", "-", "-C"]).arg(&self.0).stdin(archive);
+        tar.status().map_err(|error| Fault::usage(format!("tar: {error}")))
+    }
+
+    /// Moves what is there to its place.
+    ///
+    /// # Errors
+    /// Something is in the way, or the file system's; what was moved before stays.
+    pub fn settle(&self, target: &Path) -> Result<(), Fault> {
+        let parent = match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let failed = |at: &Path, error| Fault::usage(format!("{}: {error}", shown(at)));
+        fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
+        let from = Place::open(&self.0).map_err(|error| failed(&self.0, error))?;
+        let to = Place::open(parent).map_err(|error| failed(parent, error))?;
+        let name = target.file_name().unwrap_or_default();
+        let into = to.directory(name, MODE).map_err(|error| failed(target, error))?;
+        merge(&from, &into).map_err(|(below, error)| failed(&target.join(below), error))
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A directory, through which names in it are reached whatever its path means by now.
+struct Place(OwnedFd);
+
+impl Place {
+    fn open(path: &Path) -> std::io::Result<Place> {
+        Ok(Place(fs::File::open(path)?.into()))
+    }
+
+    fn at(&self, name: &OsStr) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd())).join(name)
+    }
+
+    /// A directory in it that is no link.
+    fn enter(&self, name: &OsStr) -> std::io::Result<Place> {
+        let name = CString::new(name.as_bytes())?;
+        match sys::fd::open_without_links(self.0.as_raw_fd(), &name, sys::fd::DIRECTORY) {
+            Ok(opened) => Ok(Place(opened)),
+            Err(Errno::ELOOP) => Err(std::io::Error::other("a symbolic link is in the way")),
+            Err(Errno::ENOTDIR) => Err(std::io::Error::other("a file is in the way")),
+            Err(errno) => Err(std::io::Error::from_raw_os_error(errno.into_raw())),
+        }
+    }
+
+    /// The same, made where nothing is.
+    fn directory(&self, name: &OsStr, mode: u32) -> std::io::Result<Place> {
+        match fs::DirBuilder::new().mode(mode | 0o700).create(self.at(name)) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+            _ => self.enter(name),
+        }
+    }
+}
+
+/// Moves all that a directory holds into another one; the path below it that could not be.
+fn merge(from: &Place, to: &Place) -> Result<(), (PathBuf, std::io::Error)> {
+    let here = |error| (PathBuf::new(), error);
+    for entry in fs::read_dir(from.at(OsStr::new("."))).map_err(here)? {
+        let name = entry.map_err(here)?.file_name();
+        let of = |error| (PathBuf::from(&name), error);
+        let data = from.at(&name).symlink_metadata().map_err(of)?;
+        if data.is_dir() {
+            let inner = from.enter(&name).map_err(of)?;
+            let into = to.directory(&name, data.mode() & MODE).map_err(of)?;
+            merge(&inner, &into).map_err(|(below, error)| (Path::new(&name).join(below), error))?;
+        } else if data.is_file() || data.is_symlink() {
+            transfer(&from.at(&name), &to.at(&name), to, &data).map_err(of)?;
+        } else {
+            eprintln!(
+                "ringfence: not copied, being neither a file nor a link: {}",
+                shown(name.as_ref())
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Moves a file or a link, which replaces a link rather than following it.
+fn transfer(from: &Path, to: &Path, into: &Place, data: &fs::Metadata) -> std::io::Result<()> {
+    if data.is_file() {
+        fs::set_permissions(from, Permissions::from_mode(data.mode() & MODE))?;
+    }
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == ErrorKind::CrossesDevices => {}
+        done => return done,
+    }
+    let part = into.at(format!(".ringfence-part-{}", std::process::id()).as_ref());
+    let copied = if data.is_symlink() {
+        std::os::unix::fs::symlink(fs::read_link(from)?, &part)
+    } else {
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600).open(&part).and_then(|mut file| {
+            std::io::copy(&mut fs::File::open(from)?, &mut file)?;
+            file.set_modified(data.modified()?)?;
+            file.set_permissions(Permissions::from_mode(data.mode() & MODE))
+        })
+    };
+    copied.and_then(|()| fs::rename(&part, to)).inspect_err(|_| {
+        let _ = fs::remove_file(&part);
+    })
+}
+
+fn shown(path: &Path) -> String {
+    ringfence_policy::shown::path(path)
+}

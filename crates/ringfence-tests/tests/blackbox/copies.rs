@@ -1,0 +1,96 @@
+//! `cp`: what comes out of a session is what a hostile program says, at a place that it may write to.
+
+use ringfence_tests::{Place, Running, everywhere};
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A `tar` of the program's own, first in the session's `PATH`: it packs what an archive should not hold.
+const TAR: &str = r##"#!/usr/bin/env python3
+import io, sys, tarfile
+archive = tarfile.open(fileobj=sys.stdout.buffer, mode="w|")
+def add(name, data=b"", **what):
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(data), 0o644
+    for key, value in what.items():
+        setattr(entry, key, value)
+    archive.addfile(entry, io.BytesIO(data))
+add("kept/file", b"kept\n")
+add("set-user", b"#!/bin/sh\n", mode=0o6755)
+add("memory", type=tarfile.CHRTYPE, devmajor=1, devminor=1, mode=0o666)
+add("pipe", type=tarfile.FIFOTYPE)
+add("link", type=tarfile.SYMTYPE, linkname="OUTSIDE")
+archive.close()
+"##;
+
+/// A session whose `tar` is the program's.
+fn session(place: &Place) -> Running {
+    let tar = TAR.replace("OUTSIDE", &place.text("outside"));
+    place.script("bin/tar", &tar);
+    let mut command = place.ringfence_run();
+    let path = format!("{}:/usr/bin:/bin", place.text("home/project/bin"));
+    command.env("PATH", path).args(["--name", "one", "--"]);
+    command.args(["sh", "-c", "mkdir made; echo up; exec sleep 1000"]);
+    let mut running = Running::start(command);
+    running.printed("up\n");
+    running
+}
+
+fn ends(place: &Place, running: Running) {
+    place.ringfence(["kill", "one"]).quiet();
+    running.finish().ends(143);
+}
+
+/// Everything below a directory.
+fn all(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if is_directory(&path) { all(&path) } else { vec![path] }).collect()
+}
+
+fn is_directory(path: &Path) -> bool {
+    path.symlink_metadata().unwrap().is_dir()
+}
+
+#[test]
+fn a_directory_brings_no_devices_and_no_privileges() {
+    everywhere(|place| {
+        let running = session(place);
+        let to = place.directory("copies");
+        let copied = place.ringfence(["cp", "one:made", to.to_str().unwrap()]);
+        copied.says("memory").says("neither a file nor a link: pipe");
+        for path in all(&to) {
+            let data = path.symlink_metadata().unwrap();
+            let kind = data.file_type();
+            assert!(kind.is_file() || kind.is_symlink(), "{}", path.display());
+            assert!(!kind.is_char_device() && !kind.is_fifo());
+            assert!(kind.is_symlink() || data.mode() & 0o7000 == 0, "{:o}", data.mode());
+        }
+        // What is harmless came.
+        assert_eq!(fs::read_to_string(to.join("made/kept/file")).unwrap(), "kept\n");
+        assert_eq!(fs::metadata(to.join("made/set-user")).unwrap().mode() & 0o7777, 0o755);
+        ends(place, running);
+    });
+}
+
+#[test]
+fn links_that_lie_at_the_place_are_not_followed() {
+    everywhere(|place| {
+        let running = session(place);
+        let outside = fs::read_dir(place.at("outside")).unwrap().count();
+        // Planted by the program where the copy is to go; left there by an earlier copy.
+        place.directory("home/project/here");
+        place.directory("copies/made");
+        place.link("home/project/here/made", place.at("outside"));
+        place.link("copies/made/kept", place.at("outside"));
+        for to in ["home/project/here", "copies"] {
+            place.ringfence(["cp", "one:made", &place.text(to)]).ends(125).says("symbolic link");
+        }
+        assert_eq!(fs::read_dir(place.at("outside")).unwrap().count(), outside);
+        // Without them the same copy works, and leaves nothing beside.
+        fs::remove_file(place.at("home/project/here/made")).unwrap();
+        place.ringfence(["cp", "one:made", &place.text("home/project/here")]);
+        assert!(place.project("here/made/kept/file").exists());
+        assert_eq!(fs::read_dir(place.project("here")).unwrap().count(), 1);
+        ends(place, running);
+    });
+}
