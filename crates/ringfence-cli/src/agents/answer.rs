@@ -45,21 +45,22 @@ fn reply(hook: &Hook, asked: &Value) -> Result<Value, Fault> {
             refusal(hook.agent, &text)
         });
     }
+    // Who has switched the agent's own questions off is not asked for its sandbox.
+    let unasked = asked.get("permission_mode").and_then(Value::as_str) == Some("bypassPermissions");
+    let decision = if hook.allow || unasked { "allow" } else { "ask" };
     let mut changed = input.clone();
     changed["command"] = format!("{prefix} {}", always_quoted(command)).into();
     Ok(match hook.agent {
         Agent::Claude => json!({"hookSpecificOutput": {
             "hookEventName": "PreToolUse",
-            "permissionDecision": if hook.allow { "allow" } else { "ask" },
+            "permissionDecision": decision,
             "permissionDecisionReason": "runs in a ringfence sandbox",
             "updatedInput": changed,
         }}),
         Agent::Gemini => json!({"decision": "allow", "hookSpecificOutput": {
             "hookEventName": "BeforeTool", "tool_input": changed,
         }}),
-        Agent::Cursor => json!({
-            "permission": if hook.allow { "allow" } else { "ask" }, "updated_input": changed,
-        }),
+        Agent::Cursor => json!({"permission": decision, "updated_input": changed}),
         Agent::Opencode | Agent::Codex => json!({"args": changed}),
     })
 }
@@ -105,6 +106,11 @@ mod tests {
         assert_eq!(updated["command"], wrapped);
         assert_eq!(updated["x"], 1, "the rest of the input is kept");
         assert_eq!(answer["hookSpecificOutput"]["permissionDecision"], "ask");
+        let mut unasked = asked.clone();
+        unasked["permission_mode"] = "bypassPermissions".into();
+        let answer = reply(&hook(Agent::Claude), &unasked).expect("an answer");
+        assert_eq!(answer["hookSpecificOutput"]["permissionDecision"], "allow");
+        assert_eq!(answer["hookSpecificOutput"]["updatedInput"]["command"], wrapped);
         let answer = reply(&hook(Agent::Gemini), &asked).expect("an answer");
         let prefix = hook(Agent::Gemini).prefix().expect("a program");
         let command = answer["hookSpecificOutput"]["tool_input"]["command"].as_str();
