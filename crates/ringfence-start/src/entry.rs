@@ -51,7 +51,7 @@ pub struct Launched {
     pub mask: u64,
     /// The place of the command among the arguments.
     pub command: usize,
-    /// The clock of file times (`CLOCK_REALTIME_COARSE`) before the command could run, in
+    /// The time of files ([`crate::mark`]) before the command could run, in
     /// nanoseconds.
     pub since: u64,
     /// Device, inode and change time of the noted directories; zeroes where there was none.
@@ -244,7 +244,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     let launched = unsafe { &mut *memory().launched.get() };
     launched.session = session;
     launched.command = command;
-    launched.since = file_clock();
+    launched.since = crate::mark::time_mark();
     note(&mut launched.notes, &image, header.notes)?;
     let announce = image.bytes(header.announce);
     if !announce.is_empty() {
@@ -440,12 +440,6 @@ fn note(notes: &mut [[u64; 3]; MOST_NOTES], image: &Image, span: Span) -> Option
         start += crate::bytes::position(from(paths, start), 0)? + 1;
     }
     Some(())
-}
-
-/// The clock that file times are taken from.
-fn file_clock() -> u64 {
-    const CLOCK_REALTIME_COARSE: usize = 5;
-    crate::trace::clock(CLOCK_REALTIME_COARSE)
 }
 
 /// A session's number.

@@ -29,6 +29,7 @@ pub mod image;
 pub mod key;
 pub mod listing;
 pub mod machine;
+pub mod mark;
 pub mod spawn;
 pub mod stamp;
 pub mod thread;
