@@ -15,7 +15,7 @@ use crate::flow::{self, Refusal};
 use crate::gateway::{Shared, Subject};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Either, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, Uri, Version, server};
@@ -393,7 +393,10 @@ impl Link {
                     tokio::spawn(drain(request.into_body()));
                     return Err((*status, refused));
                 }
-                Upstream::Http1(sender) => sender.try_send_request(request).await,
+                Upstream::Http1(sender) => {
+                    frame(&mut request);
+                    sender.try_send_request(request).await
+                }
                 Upstream::Http2(sender) => {
                     let mut sender = sender.clone();
                     drop(upstream);
@@ -419,6 +422,7 @@ impl Link {
     fn absolute(&self, request: Request<Sent>) -> Result<Request<Sent>, String> {
         let (mut parts, body) = request.into_parts();
         let host = parts.headers.remove(header::HOST);
+        parts.headers.remove(header::TRANSFER_ENCODING);
         if let Some(host) = host.as_ref().and_then(|host| host.to_str().ok()) {
             let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
             let uri = Uri::builder().scheme("https").authority(host).path_and_query(path);
@@ -461,6 +465,16 @@ impl Link {
             decision: decision.or_else(|| self.subject.decision.clone()),
         };
         self.subject.process.tell(&self.shared, decision);
+    }
+}
+
+/// Says how a body of unknown length ends: the engine would take it that GET has none.
+fn frame(request: &mut Request<Sent>) {
+    let body = request.body();
+    let known = body.is_end_stream() || body.size_hint().exact().is_some();
+    if !known && !request.headers().contains_key(header::CONTENT_LENGTH) {
+        let chunked = HeaderValue::from_static("chunked");
+        request.headers_mut().insert(header::TRANSFER_ENCODING, chunked);
     }
 }
 

@@ -41,6 +41,9 @@ fn curl_streams_compresses_continues_and_speaks_both_versions() {
             }
             let waits = format!("{curl} -H 'Expect: 100-continue' -d hello $U/echo/x | tail -1");
             assert!(run(&waits).starts_with("body 5 "), "{version}");
+            let get =
+                format!("{curl} -X GET -H Transfer-Encoding:chunked -d hello $U/echo/x | tail -1");
+            assert!(run(&get).starts_with("body 5 "), "{version}");
             // The second event is sent when the first has been seen.
             let events = format!(
                 "{curl} -N $U/sse | while read -r line; do echo \"$line\"; \
