@@ -62,7 +62,8 @@ pub struct Options {
     pub growth: Option<u64>,
     /// How many snapshots of each automatic kind are kept.
     pub automatic: usize,
-    /// The session on whose behalf things are reverted: what is kept before is its own.
+    /// The session on whose behalf things are reverted: what is kept before is its own, and no file
+    /// gets set-user-ID or set-group-ID.
     pub session: Option<String>,
 }
 
@@ -299,6 +300,7 @@ impl Store {
                 scan: &scan,
                 temporary: &temporary,
                 links,
+                plain: self.options.session.is_some(),
                 kept: Vec::new(),
                 opened: Vec::new(),
             };

@@ -32,6 +32,9 @@ pub(super) struct Apply<'a> {
     pub links: Vec<(Vec<u8>, Entry)>,
     /// What could not be put right, a sentence each.
     pub kept: Vec<String>,
+    /// A program asks for it, which may write to a file while it is made: none gets set-user-ID or
+    /// set-group-ID.
+    pub plain: bool,
     /// Directories that were opened up for us, with the mode to give back.
     pub opened: Vec<(OwnedFd, u32)>,
 }
@@ -322,7 +325,8 @@ impl Apply<'_> {
                 }
             }
         }
-        let mode = Mode::from_raw_mode(entry.mode);
+        let kept = if self.plain && entry.kind != Kind::Directory { 0o1777 } else { 0o7777 };
+        let mode = Mode::from_raw_mode(entry.mode & kept);
         rustix::fs::fchmod(&file, mode).map_err(self.failed("fchmod", path))
     }
 }

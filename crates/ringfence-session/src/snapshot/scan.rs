@@ -317,6 +317,10 @@ impl Scanner<'_> {
                 break;
             }
             seen.settled = false;
+            // What is read now may have been written after the mode was seen, and such writes take
+            // set-user-ID and set-group-ID away.
+            let later = after.map_or(0, |after| after.mode);
+            found.stamp.mode &= later | 0o1777;
             if attempt == TRIES {
                 self.scan.unsettled.push(shown(&join(path, &seen.entry.name)));
             }

@@ -2,7 +2,7 @@
 
 use crate::state::state;
 use crate::store::{Place, create};
-use ringfence_session::snapshot::{Kind, Select};
+use ringfence_session::snapshot::{Kind, Options, Select, Store};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
@@ -52,6 +52,30 @@ fn a_hard_link_out_of_the_workspace_is_not_written_through() {
     assert_eq!(place.read("file"), b"stored");
     assert_eq!(std::fs::read(&outside).unwrap(), b"the host's");
     assert_eq!(outside.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+}
+
+/// Who asks from inside could write to the file while it is made.
+#[test]
+fn what_a_session_reverts_has_no_privileges() {
+    let place = Place::new();
+    let mode = |mode| {
+        let file = place.work().join("program");
+        std::fs::set_permissions(file, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    place.write("program", "stored");
+    mode(0o6755);
+    let base = create(&mut place.open());
+    for (session, given) in [(Some("1".to_owned()), 0o755), (None, 0o6755)] {
+        place.write("program", "changed");
+        mode(0o644);
+        let directory = Some(place.top.path().join("store"));
+        let options = Options { directory, session, ..Options::default() };
+        let mut store = Store::open(&place.work(), options).unwrap();
+        store.revert(&base, &Select::default()).unwrap();
+        assert_eq!(place.read("program"), b"stored");
+        let data = place.work().join("program").metadata().unwrap();
+        assert_eq!(data.permissions().mode() & 0o7777, given);
+    }
 }
 
 /// Someone exchanges a directory for a link to the host all the time.
@@ -134,11 +158,8 @@ fn the_store_is_no_part_of_the_workspace_and_for_the_user_alone() {
     let place = Place::new();
     place.write("file", "x");
     let directory = place.work().join("state/store");
-    let options = ringfence_session::snapshot::Options {
-        directory: Some(directory.clone()),
-        ..Default::default()
-    };
-    let mut store = ringfence_session::snapshot::Store::open(&place.work(), options).unwrap();
+    let options = Options { directory: Some(directory.clone()), ..Default::default() };
+    let mut store = Store::open(&place.work(), options).unwrap();
     let base = create(&mut store);
     assert!(store.entry(&base, Path::new("state/store/store.db")).unwrap().is_none());
     place.write("new", "x");
