@@ -270,7 +270,7 @@ async fn answer(
 /// may not look at the answer.
 async fn drain<B>(mut body: B)
 where
-    B: hyper::body::Body<Data = Bytes> + Unpin + Send + 'static,
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
 {
     let taken = async {
         let mut left = DRAINED;
