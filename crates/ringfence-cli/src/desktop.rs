@@ -1,5 +1,6 @@
-//! Desktop entries (freedesktop.org's Desktop Entry and Autostart specifications): which of them
-//! start a program, and the same ones calling ringfence.
+//! Desktop entries (freedesktop.org's Desktop Entry and Autostart specifications) and services of
+//! the session bus (D-Bus Specification, "Message Bus Starting Services"): which of them start a
+//! program, and the same ones calling ringfence.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -13,8 +14,11 @@ pub struct Places {
     pub applications: PathBuf,
     /// What the user's session starts by itself.
     pub autostart: PathBuf,
+    /// What the session bus starts when it is called by its name.
+    pub services: PathBuf,
     others: Vec<PathBuf>,
     autostarts: Vec<PathBuf>,
+    other_services: Vec<PathBuf>,
 }
 
 impl Places {
@@ -29,13 +33,16 @@ impl Places {
             let named = std::env::split_paths(&named).filter(|path| path.is_absolute());
             named.map(|path| path.join(below)).collect::<Vec<_>>()
         };
-        let mut others = list("XDG_DATA_DIRS", "/usr/local/share:/usr/share", "applications");
+        let data = |below: &str| list("XDG_DATA_DIRS", "/usr/local/share:/usr/share", below);
+        let mut others = data("applications");
         others.push("/var/lib/flatpak/exports/share/applications".into());
         Places {
             applications: one("XDG_DATA_HOME", ".local/share").join("applications"),
+            services: one("XDG_DATA_HOME", ".local/share").join(SERVICES),
             autostart: one("XDG_CONFIG_HOME", ".config").join("autostart"),
             others,
             autostarts: list("XDG_CONFIG_DIRS", "/etc/xdg", "autostart"),
+            other_services: data(SERVICES),
         }
     }
 
@@ -44,11 +51,47 @@ impl Places {
         entries([&self.applications].into_iter().chain(&self.others), program)
     }
 
+    /// The services of the bus that start a program: names for their files in the user's own
+    /// directory, and their text. The first one of a name on the bus counts, whatever its file
+    /// is called.
+    pub fn services(&self, program: &str) -> Vec<(String, String)> {
+        let mut seen: Vec<String> = Vec::new();
+        let mut found: Vec<(String, String)> = Vec::new();
+        for directory in [&self.services].into_iter().chain(&self.other_services) {
+            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+            let named =
+                entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry)));
+            let mut named: Vec<_> = named.filter(|(file, _)| file.ends_with(".service")).collect();
+            named.sort_by(|a, b| a.0.cmp(&b.0));
+            for (file, entry) in named {
+                let Ok(text) = fs::read_to_string(entry.path()) else { continue };
+                let line = |key: &str| text.lines().find_map(|line| value(line, key));
+                let name = line("Name").unwrap_or_default().trim_end().to_owned();
+                // What stands in a file's name below: no bus has others (D-Bus Specification).
+                let proper = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+                if name.is_empty() || !name.chars().all(proper) || seen.contains(&name) {
+                    continue;
+                }
+                seen.push(name.clone());
+                if line("Exec").is_some_and(|line| program_in(line, program).is_some()) {
+                    let taken = *directory != self.services
+                        && (found.iter().any(|(known, _)| *known == file)
+                            || self.services.join(&file).symlink_metadata().is_ok());
+                    found.push((if taken { format!("{name}.service") } else { file }, text));
+                }
+            }
+        }
+        found
+    }
+
     /// The same of what a session starts by itself.
     pub fn autostarts(&self, program: &str) -> Vec<(String, String)> {
         entries([&self.autostart].into_iter().chain(&self.autostarts), program)
     }
 }
+
+/// Where services of the session bus are, below directories of data.
+const SERVICES: &str = "dbus-1/services";
 
 /// The entries of some directories that start a program; a file hides those of its name further on.
 fn entries<'a>(
@@ -153,6 +196,8 @@ pub fn rewritten(
             done = true;
         } else if value(line, "TryExec").is_some() {
             // The entry would not be shown where the program itself is not in PATH.
+        } else if value(line, "SystemdService").is_some() {
+            // The bus would have it started by systemd, from a unit with a command of its own.
         } else if value(line, "DBusActivatable").is_some() {
             // The bus would start it without us.
             out.push_str("DBusActivatable=false\n");
@@ -237,6 +282,34 @@ mod tests {
         assert!(
             now.expect("rewritten").starts_with("[Desktop Entry]\nExec=rf\nActions=ringfence-1;\n")
         );
+    }
+
+    #[test]
+    fn services_are_told_apart_by_their_names_on_the_bus() {
+        let place = tempfile::tempdir().expect("a directory");
+        let home = place.path();
+        let (own, system) =
+            (home.join(".local/share").join(SERVICES), home.join("s").join(SERVICES));
+        let text = |name: &str, exec: &str| {
+            format!("[D-BUS Service]\nName={name}\nExec={exec}\nSystemdService=v.service\n")
+        };
+        for (directory, file, name, exec) in [
+            (&own, "a.service", "org.A", "other"),
+            (&own, "b.service", "org.B", "viewer --own"),
+            (&system, "elsewhere.service", "org.A", "viewer --hidden"),
+            (&system, "b.service", "org.C", "/usr/bin/viewer --bus"),
+            (&system, "d.service", "../../x", "viewer"),
+            (&system, "e.conf", "org.E", "viewer"),
+        ] {
+            fs::create_dir_all(directory).expect("a directory");
+            fs::write(directory.join(file), text(name, exec)).expect("a file");
+        }
+        let env = |name: &str| (name == "XDG_DATA_DIRS").then(|| home.join("s").into_os_string());
+        let found = Places::of(home, &env).services("viewer");
+        let names: Vec<&str> = found.iter().map(|(file, _)| file.as_str()).collect();
+        assert_eq!(names, ["b.service", "org.C.service"], "a file of the user's own stays");
+        let now = rewritten(&found[1].1, "viewer", CALL, &[], None).expect("rewritten");
+        assert_eq!(now, "[D-BUS Service]\nName=org.C\nExec=rf run -p v -- /usr/bin/viewer --bus\n");
     }
 
     #[test]

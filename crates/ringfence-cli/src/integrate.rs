@@ -1,8 +1,8 @@
 //! `ringfence integrate`: a program that starts in its sandbox whoever starts it.
 //!
 //! A script of the program's name in `~/.local/bin`, and copies of its desktop entries, those of
-//! the session's start too, that call ringfence. What was there before is kept beside the sessions, and `--remove` puts it back byte
-//! for byte. The list of what is touched is on disk before the first file is, so that an
+//! the session's start too, and of its services of the session bus, that call ringfence. What was
+//! there before is kept beside the sessions, and `--remove` puts it back byte for byte. The list of what is touched is on disk before the first file is, so that an
 //! integration that was interrupted can be removed as well.
 
 use crate::desktop::{Action, Places, made, rewritten};
@@ -180,6 +180,12 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
         if let Some(text) = rewritten(&text, program, &call, &[], None) {
             files.push((places.autostart.join(name), text, 0o644));
             starts = true;
+        }
+    }
+    // Whoever calls the program by its name on the bus has it started there.
+    for (name, text) in places.services(program).into_iter().filter(|_| !wanted.beside) {
+        if let Some(text) = rewritten(&text, program, &call, &[], None) {
+            files.push((places.services.join(name), text, 0o644));
         }
     }
     if wanted.autostart && !starts {

@@ -128,7 +128,10 @@ impl<'a> Building<'a> {
                     }
                     None => self.bind(path, path, *directory, attributes),
                 }
-                self.bound.push(path.to_owned());
+                // Nothing is below a file; with hundreds of libraries that makes a difference.
+                if *directory {
+                    self.bound.push(path.to_owned());
+                }
             }
             MountOp::Overlay { directory, apart } => {
                 self.script.note(KEEP_APART, Some(path));

@@ -54,6 +54,14 @@ fn place_with_entries() -> Place {
     // The user's own, which hides the system's.
     place.file("home/.local/share/applications/mine.desktop", "[Desktop Entry]\nExec=cat mine\n");
     place.file("home/.local/bin/cat", "#!/bin/sh\n# mine\n");
+    let service = |name: &str, exec: &str| format!("[D-BUS Service]\nName={name}\nExec={exec}\n");
+    let services = "system/dbus-1/services";
+    let text = service("org.example.Cat", "/bin/cat --bus") + "SystemdService=cat.service\n";
+    place.file(format!("{services}/org.example.Cat.service"), &text);
+    place.file(format!("{services}/other.service"), &service("org.example.Other", "other"));
+    // The user's own.
+    let own = "home/.local/share/dbus-1/services/mine.service";
+    place.file(own, &service("org.example.Mine", "cat mine"));
     place
 }
 
@@ -75,8 +83,66 @@ fn entries_and_what_starts_with_the_session_call_ringfence() {
     );
     assert!(!place.at("home/.config/autostart/ringfence-program.desktop").exists());
     assert!(!place.at("home/.local/share/applications/other.desktop").exists());
+    let services = "home/.local/share/dbus-1/services";
+    let service = read(place, &format!("{services}/org.example.Cat.service"));
+    assert!(service.contains(" run -p program -- ") && service.ends_with(" --bus\n"), "{service}");
+    let mine = read(place, &format!("{services}/mine.service"));
+    assert!(mine.contains(" run -p program -- ") && mine.ends_with("cat mine\n"), "{mine}");
+    assert!(!place.at(format!("{services}/other.service")).exists());
     integrate(place, &["program", "--remove"]).ends(0);
     assert_eq!(all(&home), before, "the directories that were made are gone too");
+}
+
+/// Calls a service of the session bus by its name, which has the bus start it; what the program
+/// said of itself. A program that takes no name ends the call with an error when it ends.
+fn called(place: &Place) -> String {
+    let said = place.project("said");
+    let _ = std::fs::remove_file(&said);
+    let call = "dbus-send --session --print-reply --dest=org.freedesktop.DBus / \
+                org.freedesktop.DBus.StartServiceByName string:org.example.Told uint32:0";
+    let mut command = place.command("dbus-run-session");
+    command.env("XDG_DATA_DIRS", place.at("system")).env("XDG_RUNTIME_DIR", place.at("home"));
+    command.args(["--", "sh", "-c", call]);
+    ringfence_tests::Running::start(command).finish().ends(1).says("org.example.Told");
+    std::fs::read_to_string(&said).unwrap_or_default().trim_end().to_owned()
+}
+
+#[test]
+fn a_service_that_the_bus_starts_runs_in_its_sandbox() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("dbus-run-session", "--version") || !place.has("dbus-send", "--help") {
+        return left_out("a service of the bus", "there is no dbus-run-session or dbus-send");
+    }
+    let said = place.project("said");
+    let program =
+        place.script("tell", "#!/bin/sh\necho \"in ${RINGFENCE:-none} $1\" > \"$SAID\"\n");
+    let project = program.parent().unwrap();
+    let exec = format!("env SAID={} {} called", said.display(), program.display());
+    let service = format!("[D-BUS Service]\nName=org.example.Told\nExec={exec}\n");
+    place.file("system/dbus-1/services/told.service", &service);
+    let profile = format!(
+        "extends = [\"program\"]\n[filesystem]\nwrite = [\"{0}\"]\n[environment]\npass = [\"SAID\"]\n",
+        project.display()
+    );
+    place.file("home/.config/ringfence/profiles/told.toml", &profile);
+    assert_eq!(called(place), "in none called", "outside a sandbox the bus starts it as it is");
+    let before = all(&place.at("home"));
+    let mut command = place.command(ringfence_tests::binary());
+    command.args(["integrate", "told", "--program", "tell"]);
+    let search = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{search}", project.display()));
+    command.env("XDG_DATA_DIRS", place.at("system"));
+    ringfence_tests::Running::start(command).finish().ends(0);
+    assert_eq!(called(place), "in 1 called");
+    integrate(place, &["told", "--remove"]).ends(0);
+    assert_eq!(called(place), "in none called");
+    let mut after = all(&place.at("home"));
+    after.retain(|path, _| *path != said);
+    let mut before = before;
+    before.retain(|path, _| *path != said);
+    let names = |all: &BTreeMap<PathBuf, (u32, String)>| all.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&after), names(&before));
+    assert_eq!(after, before);
 }
 
 #[test]
@@ -143,6 +209,18 @@ fn real_entries_come_back_byte_for_byte() {
         programs
             .extend(Path::new(name).file_name().and_then(|name| name.to_str()).map(str::to_owned));
     }
+    let own = place.directory("home/.local/share/dbus-1/services");
+    for entry in Path::new("/usr/share/dbus-1/services").read_dir().into_iter().flatten().flatten()
+    {
+        let Ok(text) = std::fs::read_to_string(entry.path()) else { continue };
+        place.file(own.strip_prefix(place.root()).unwrap().join(entry.file_name()), &text);
+        let command = text.lines().find_map(|line| line.strip_prefix("Exec="));
+        let name = command.and_then(|line| line.split_whitespace().next()).unwrap_or_default();
+        programs
+            .extend(Path::new(name).file_name().and_then(|name| name.to_str()).map(str::to_owned));
+    }
+    programs.sort();
+    programs.dedup();
     if programs.is_empty() {
         return left_out("real desktop entries", "none is installed");
     }
