@@ -8,12 +8,13 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: help demo test escape bench build fmt lint docs fuzz deny install uninstall
+.PHONY: help demo test escape nested bench build fmt lint docs fuzz deny install uninstall
 
 help:
 	@echo 'make demo      build, then run real commands in a sandbox: what is allowed, what is refused'
 	@echo 'make test      every test: format, clippy, cargo test, the escape corpus, the docs'
 	@echo 'make escape    only the escape corpus        (ESCAPE="--only net --tier namespace")'
+	@echo 'make nested    a virtual machine behind KVM, inside one whose processor is emulated'
 	@echo 'make bench     measure, beside bubblewrap    (BENCH="start --quick")'
 	@echo 'make build     the release binary; prints its path'
 	@echo 'make fmt       format the Rust files'
@@ -31,6 +32,10 @@ test:
 
 escape:
 	@scripts/escape $(ESCAPE)
+
+nested:
+	@scripts/need cargo linker qemu certificates
+	@scripts/nested
 
 bench:
 	@scripts/bench $(BENCH)

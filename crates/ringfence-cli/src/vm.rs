@@ -16,6 +16,9 @@ use std::path::PathBuf;
 /// What a guest's first process is called with.
 pub const AGENT: &str = "guest-agent";
 
+/// Set for guests that have virtualisation of their own, in which the way by KVM is tried.
+const NESTED: &str = "RINGFENCE_VM_NESTED";
+
 /// The programs that only ringfence itself starts.
 pub fn inner(name: &str, arguments: &mut dyn Iterator<Item = OsString>) -> Option<u8> {
     match name {
@@ -63,6 +66,7 @@ pub fn look(policy: &Policy, facts: &mut Facts) {
         facts.machine = Some(Assets::find(&home()).map(|assets| MachineFacts {
             kernel: assets.kernel.release,
             accelerator: vm::accel::known(&vm::assets::cache(&home())),
+            nested: std::env::var_os(NESTED).is_some(),
         }));
     }
 }

@@ -196,6 +196,8 @@ pub struct MachineFacts {
     pub kernel: String,
     /// What executes a guest's instructions here.
     pub accelerator: crate::vm::accel::Accelerator,
+    /// The guest is to have virtualisation of its own.
+    pub nested: bool,
 }
 
 impl Facts {

@@ -10,7 +10,8 @@ use ringfence_sandbox::plan::Tier;
 use ringfence_sandbox::vm::accel::Accelerator;
 
 fn guest() -> Host {
-    let machine = MachineFacts { kernel: "6.1.0".to_owned(), accelerator: Accelerator::Tcg };
+    let machine =
+        MachineFacts { kernel: "6.1.0".to_owned(), accelerator: Accelerator::Tcg, nested: false };
     host().facts(|facts| facts.machine = Some(Ok(machine))).option(Key::Tier, "vm")
 }
 

@@ -57,10 +57,10 @@ fn threads(pid: u32) -> Vec<String> {
 mod tests {
     #[test]
     fn a_program_that_waits_is_described() {
-        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep(1)");
         let (mine, childs) = (super::describe(std::process::id()), super::describe(child.id()));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child.kill().expect("killed");
+        child.wait().expect("its end");
         let own = format!("\n  {0}/{0} ", child.id());
         assert!(mine.contains(&own) && childs.starts_with(&own), "{mine} {childs}");
         assert_eq!(childs.lines().count(), 2, "{childs}");

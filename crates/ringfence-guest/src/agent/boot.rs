@@ -2,7 +2,7 @@
 
 use crate::wire::Start;
 use rustix::fs::{FileType, Mode, OFlags, inotify};
-use rustix::mount::{MountFlags, mount, mount_bind_recursive};
+use rustix::mount::{MountFlags, mount, mount_bind_recursive, mount_move};
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -72,7 +72,9 @@ fn devices() -> Result<(), String> {
     directory("/own/pts", 0o755)?;
     directory("/own/shm", 0o755)?;
     mounted("tmpfs", "/own/shm", MountFlags::NOSUID | MountFlags::NODEV, "mode=1777")?;
-    for (name, major, minor) in DEVICES {
+    // Only where its modules came along: for a guest that is to have guests.
+    let kvm = Path::new("/sys/class/misc/kvm").exists().then_some(("kvm", 10, 232));
+    for (name, major, minor) in DEVICES.into_iter().chain(kvm) {
         let path = format!("/own/{name}");
         let (mode, device) = (Mode::from_raw_mode(0o666), rustix::fs::makedev(major, minor));
         rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::CharacterDevice, mode, device)
@@ -142,11 +144,21 @@ pub fn root() -> Result<OwnedFd, String> {
     Ok(fuse)
 }
 
-/// Completes the view with what is the guest's own. Runs in a child: it looks at the guest's files.
+/// Completes the view with what is the guest's own, and makes it the root. Runs in a child, in a mount namespace
+/// of its own: it looks at the guest's files. A root by chroot(2) would not do: who is in one may not make
+/// user namespaces (user_namespaces(7)), which sandboxes inside the guest need.
 pub fn view() -> Result<(), String> {
     let quiet = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
     mount("proc", "/view/proc", "proc", quiet, c"").map_err(failed("mount(/proc)"))?;
     mount_bind_recursive("/own", "/view/dev").map_err(failed("mount(/dev)"))?;
     let flags = quiet | MountFlags::RDONLY;
-    mount("sysfs", "/view/sys", "sysfs", flags, c"").map_err(failed("mount(/sys)"))
+    mount("sysfs", "/view/sys", "sysfs", flags, c"").map_err(failed("mount(/sys)"))?;
+    mount_move("/view", "/").map_err(failed("mount(/)"))
+}
+
+/// The mount namespace of a process: the view, for commands to enter.
+pub fn mounts_of(pid: i32) -> Result<OwnedFd, String> {
+    let path = format!("/proc/{pid}/ns/mnt");
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::open(&path, flags, Mode::empty()).map_err(failed(path))
 }

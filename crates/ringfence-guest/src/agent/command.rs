@@ -7,10 +7,10 @@ use ringfence_sys::process::{self, Forked};
 use ringfence_sys::terminal::{self, Size};
 use ringfence_sys::{fd, signal};
 use rustix::process::{Resource, Rlimit};
-use rustix::thread::{CapabilitySet, CapabilitySets};
+use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType};
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 
@@ -44,12 +44,16 @@ struct Theirs {
 }
 
 impl Command {
-    /// Starts a command, in a control group where it has limits: it begins there, since to be moved
+    /// Starts a command in the view, in a control group where it has limits: it begins there, since to be moved
     /// there would wait for the whole kernel.
     ///
     /// # Errors
     /// A sentence.
-    pub fn start(exec: &Exec, group: Option<&OwnedFd>) -> Result<Command, String> {
+    pub fn start(
+        exec: &Exec,
+        view: BorrowedFd<'_>,
+        group: Option<&OwnedFd>,
+    ) -> Result<Command, String> {
         let failed = |what: &'static str| move |error| format!("{what}: {error:?}");
         let pipe = || fd::pipe().map_err(failed("pipe"));
         let (start, told) = pipe()?;
@@ -73,7 +77,7 @@ impl Command {
         }
         match process::fork_into(process::Namespaces::NONE, group.map(AsFd::as_fd)) {
             Ok(Forked::Child) => {
-                let (code, why) = become_command(exec, theirs);
+                let (code, why) = become_command(exec, view, theirs);
                 let said = [&[code], why.as_bytes()].concat();
                 let _ = fd::write_all(told.as_fd(), &said);
                 process::exit_now(code.into())
@@ -220,10 +224,10 @@ impl Command {
 
 /// Turns a child into the command. Returns only when that fails: the exit code that stands for
 /// it, and a sentence.
-fn become_command(exec: &Exec, theirs: Theirs) -> (u8, String) {
+fn become_command(exec: &Exec, view: BorrowedFd<'_>, theirs: Theirs) -> (u8, String) {
     let program = OsStr::from_bytes(&exec.argv[0]);
     let name = program.to_string_lossy();
-    if let Err(why) = confine(exec, theirs) {
+    if let Err(why) = confine(exec, view, theirs) {
         return (125, why);
     }
     let words: Vec<&OsStr> = exec.argv[1..].iter().map(|word| OsStr::from_bytes(word)).collect();
@@ -253,7 +257,7 @@ fn become_command(exec: &Exec, theirs: Theirs) -> (u8, String) {
 }
 
 /// Everything between the fork and the exec.
-fn confine(exec: &Exec, theirs: Theirs) -> Result<(), String> {
+fn confine(exec: &Exec, view: BorrowedFd<'_>, theirs: Theirs) -> Result<(), String> {
     let failed = |what: &'static str| move |error: rustix::io::Errno| format!("{what}: {error}");
     rustix::process::setsid().map_err(failed("setsid"))?;
     if theirs.terminal {
@@ -264,7 +268,8 @@ fn confine(exec: &Exec, theirs: Theirs) -> Result<(), String> {
     rustix::stdio::dup2_stderr(&theirs.streams[2]).map_err(failed("dup2"))?;
     let limit = Rlimit { current: Some(exec.files.0), maximum: Some(exec.files.1) };
     rustix::process::setrlimit(Resource::Nofile, limit).map_err(failed("setrlimit"))?;
-    rustix::process::chroot("/view").map_err(failed("chroot"))?;
+    rustix::thread::move_into_link_name_space(view, Some(LinkNameSpaceType::Mount))
+        .map_err(failed("setns"))?;
     let workdir = OsStr::from_bytes(&exec.workdir);
     rustix::process::chdir(workdir).map_err(|error| {
         format!("cannot start in {}: {error}; the guest cannot see it", workdir.to_string_lossy())

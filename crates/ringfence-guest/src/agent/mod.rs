@@ -41,7 +41,7 @@ pub fn live() -> Result<(), String> {
     signal::set_mask(signals).map_err(|errno| format!("sigprocmask: {errno:?}"))?;
     let signals = signal::descriptor(signals).map_err(|errno| format!("signalfd: {errno:?}"))?;
     let fuse = boot::root()?;
-    rehearse(&fuse)?;
+    let view = rehearse(&fuse)?;
     while process::wait_any(false).is_ok_and(|ended| ended.is_some()) {}
     let port = boot::port()?;
     greet(&port)?;
@@ -49,6 +49,7 @@ pub fn live() -> Result<(), String> {
         stream: Stream::new(port),
         signals,
         fuse,
+        view,
         begun: false,
         group: None,
         helper: None,
@@ -84,32 +85,36 @@ fn greet(port: &OwnedFd) -> Result<(), String> {
     ringfence_sys::fd::never_wait(port.as_fd()).map_err(failed)
 }
 
-/// Builds the view, whose few questions about the guest's root this process answers itself.
-fn rehearse(fuse: &OwnedFd) -> Result<(), String> {
-    let (errors, theirs) = ringfence_sys::fd::pipe().map_err(|errno| format!("pipe: {errno:?}"))?;
-    match process::fork_into(process::Namespaces::NONE, None) {
+/// Builds the view, whose few questions about the guest's root this process answers itself; it is a mount namespace.
+fn rehearse(fuse: &OwnedFd) -> Result<OwnedFd, String> {
+    let pipe = || ringfence_sys::fd::pipe().map_err(|errno| format!("pipe: {errno:?}"));
+    let ((said, theirs), (held, hold)) = (pipe()?, pipe()?);
+    let child = match process::fork_into(process::Namespaces::MOUNT, None) {
         Ok(Forked::Child) => {
-            if let Err(why) = boot::view() {
-                let _ = ringfence_sys::fd::write_all(theirs.as_fd(), why.as_bytes());
-            }
+            drop(hold);
+            let built = boot::view();
+            let word = built.err().map_or_else(|| vec![0], String::into_bytes);
+            let _ = ringfence_sys::fd::write_all(theirs.as_fd(), &word);
+            // The namespace lives as long as somebody has it.
+            let _ = rustix::io::read(&held, &mut [0; 1][..]);
             process::exit_now(0)
         }
-        Ok(Forked::Parent(..)) => drop(theirs),
+        Ok(Forked::Parent(pid, _)) => pid,
         Err(errno) => return Err(format!("clone: {errno:?}")),
-    }
+    };
+    drop(theirs);
     let mut buffer = vec![0; REQUEST];
-    let mut said = Vec::new();
     loop {
         let mut watching = Watching::new();
         watching.add(true, fuse.as_fd(), true, false);
-        watching.add(false, errors.as_fd(), true, false);
+        watching.add(false, said.as_fd(), true, false);
         for (asked, _) in watching.wait(None).map_err(|over| format!("{over:?}"))? {
             if !asked {
-                match rustix::io::read(&errors, &mut buffer[..]) {
-                    Ok(count @ 1..) => said.extend_from_slice(&buffer[..count]),
-                    _ if said.is_empty() => return Ok(()),
-                    _ => return Err(String::from_utf8_lossy(&said).into_owned()),
-                }
+                return match rustix::io::read(&said, &mut buffer[..]) {
+                    Ok(1..) if buffer[0] == 0 => boot::mounts_of(child),
+                    Ok(count @ 1..) => Err(String::from_utf8_lossy(&buffer[..count]).into_owned()),
+                    _ => Err("the view was not built".to_owned()),
+                };
             } else if let Ok(count) = rustix::io::read(fuse, &mut buffer[..])
                 && let Some(reply) = crate::files::rehearse(&buffer[..count])
             {
@@ -123,6 +128,8 @@ struct Agent {
     stream: Stream,
     signals: OwnedFd,
     fuse: OwnedFd,
+    /// What commands see: a mount namespace.
+    view: OwnedFd,
     /// It is somebody's: no template any more.
     begun: bool,
     /// The control group of all commands, where they have limits.
@@ -345,7 +352,7 @@ impl Agent {
     }
 
     fn execute(&mut self, channel: u32, exec: &crate::wire::Exec) -> Result<(), Over> {
-        match Command::start(exec, self.group.as_ref()) {
+        match Command::start(exec, self.view.as_fd(), self.group.as_ref()) {
             Ok(command) => {
                 self.commands.insert(channel, command);
                 Ok(())

@@ -30,6 +30,7 @@ pub(super) fn plan(
         memory,
         kernel: machine.kernel.clone(),
         processes: policy.limits.pids,
+        nested: machine.nested,
         cpus: policy.limits.cpus,
     };
     // These are the machine's; the sandbox around the bridge has no use for them.

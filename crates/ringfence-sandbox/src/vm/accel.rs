@@ -28,7 +28,7 @@ impl Accelerator {
 /// emulator of a thousandth of the speed that lacks instructions which Linux needs. So kernel-mode
 /// code is executed, for a limited time.
 pub fn find() -> (Accelerator, Option<String>) {
-    match ringfence_sys::kvm::probe() {
+    match ringfence_sys::kvm::probe(MOST_NANOSECONDS) {
         Ok(nanoseconds) if nanoseconds < MOST_NANOSECONDS => (Accelerator::Kvm, None),
         Ok(nanoseconds) => {
             let why = format!(

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// What the names of a machine's directories begin with; the launcher's process number follows.
 const PREFIX: &str = "ringfence-vm-";
 /// How long QEMU may take for an answer; loaded machines are slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// The most of QEMU's complaints that are shown.
 const MOST_SHOWN: u64 = 2000;
 

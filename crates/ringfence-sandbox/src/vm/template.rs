@@ -52,7 +52,7 @@ impl Key {
                 .hash(&mut hasher);
         }
         assets.kernel.release.hash(&mut hasher);
-        (shape.accelerator.name(), shape.memory).hash(&mut hasher);
+        (shape.accelerator.name(), shape.memory, shape.nested).hash(&mut hasher);
         Ok(Key(hasher.finish()))
     }
 
@@ -137,7 +137,7 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
     let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
     let initramfs = new.join("initramfs");
     let program = std::env::current_exe().map_err(failed("this program"))?;
-    initramfs::make(&assets.kernel, &program, &initramfs)
+    initramfs::make(&assets.kernel, &program, shape.nested, &initramfs)
         .map_err(failed("the initial file system"))?;
     let mut process = Process::spawn(assets, shape, cache, Some(&initramfs))?;
     process.control.prepared().map_err(|why| process.explain(why))?;

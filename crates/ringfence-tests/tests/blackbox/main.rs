@@ -53,6 +53,7 @@ mod toolchains;
 mod truth;
 mod vm;
 mod vm_ends;
+mod vm_nested;
 mod vm_sessions;
 mod vm_writes;
 mod windows;

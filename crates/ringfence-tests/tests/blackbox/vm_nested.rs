@@ -1,0 +1,55 @@
+//! `--tier vm`: sandboxes inside a guest, and the code that drives KVM, in a guest whose processor has it (emulated).
+
+use super::vm::{guests, ringfence, start};
+use ringfence_tests::{Person, binary, left_out};
+use std::path::Path;
+
+/// Where `vm setup` puts the kernel, as root.
+const KERNEL: &str = "/var/lib/ringfence/vm/kernel";
+
+#[test]
+fn a_sandbox_inside_a_guest_works() {
+    guests(|place| {
+        // Commands of root have no capability, so they may not make the user 0 of another namespace their own.
+        if place.person == Person::Root {
+            return;
+        }
+        let program = binary().to_str().unwrap();
+        place.file("home/project/own", "own\n");
+        let script = format!(
+            "unshare -Ur id -u; {program} run -- cat own; \
+             {program} run --deny $PWD/own -- cat own 2>/dev/null || echo denied"
+        );
+        let said = start(place, &["-r", program], &["sh", "-c", &script]).finish().well();
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines, ["0", "own", "denied"]);
+    });
+}
+
+/// Kernel-mode code is executed by KVM, under an emulated processor's virtualisation. A whole run behind such
+/// a KVM takes longer: `make nested`.
+#[test]
+fn kvm_is_used_where_it_executes_a_kernels_code() {
+    guests(|place| {
+        if place.person == Person::Root && ringfence_tests::people().len() > 1 {
+            return;
+        }
+        if !Path::new(KERNEL).is_dir() {
+            return left_out("KVM in a guest", "the kernel of guests is not readable inside one");
+        }
+        let program = binary().to_str().unwrap();
+        // On a loaded machine one look may be too slow: what counts is that it can be found.
+        let look = format!("{program} vm status | grep '^executed by  *kvm$'");
+        let script = format!("ls /dev/kvm; {look} || {look} || {look}");
+        let mut command = ringfence(place, &["run", "--tier", "vm", "-r", program, "-r", KERNEL]);
+        // A guest of another shape: it boots, as long as that takes.
+        let ran =
+            command.args(["--", "sh", "-c", &script]).env("RINGFENCE_VM_NESTED", "1").output();
+        let (ran, said) =
+            (ran.unwrap(), |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned());
+        let (out, err) = (said(&ran.stdout), said(&ran.stderr));
+        assert_eq!(out.lines().collect::<Vec<_>>(), ["/dev/kvm", "executed by   kvm"], "{err}");
+        // The control: an ordinary guest has none.
+        start(place, &[], &["ls", "/dev/kvm"]).finish().ends(2).says("No such file");
+    });
+}
