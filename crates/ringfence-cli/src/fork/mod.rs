@@ -12,13 +12,19 @@ use std::time::Duration;
 /// Its options.
 pub const FORK: [Spec; 4] = [
     one("timeout", "DURATION", "Wait so long for a program that is a template (default: 30s)"),
-    one("helper", "LANGUAGE", "Print the module that makes a program a template: python"),
+    one(
+        "helper",
+        "LANGUAGE",
+        "Print what makes a program a template: python (a module), c (a header)",
+    ),
     flag("json", None, "Print the exit codes of the clones, in order"),
     flag("help", Some('h'), "Print help"),
 ];
 
 /// The module that makes a Python program a template.
 const PYTHON: &str = include_str!("ringfence_template.py");
+/// The header that makes a C program one.
+const C: &str = include_str!("ringfence_template.h");
 
 /// How long a template is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,14 +40,14 @@ pub fn fork(arguments: Vec<OsString>) -> Result<u8, Fault> {
         return help::command("fork");
     }
     if let Some(language) = parsed.last("helper") {
-        if language != "python" {
-            let language = language.display();
-            return Err(Fault::usage(format!(
-                "--helper {language}: there is one for python; for others docs/sessions.md has the \
-                 protocol"
-            )));
-        }
-        return print(PYTHON);
+        return match language.to_str() {
+            Some("python") => print(PYTHON),
+            Some("c") => print(C),
+            _ => Err(Fault::usage(format!(
+                "--helper {}: there are python and c; for others docs/sessions.md has the protocol",
+                language.display()
+            ))),
+        };
     }
     let usage =
         || Fault::usage("name a session and a number: ringfence fork SESSION N [--] [WORD...]");

@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The verbs there are here.
-pub(super) const VERBS: [&str; 6] = ["create", "list", "changes", "diff", "revert", "delete"];
+pub(super) const VERBS: [&str; 8] =
+    ["create", "list", "show", "changes", "diff", "history", "revert", "delete"];
 
 /// Carries a verb out.
 pub(super) fn run(verb: &str, given: &Given, paths: &[PathBuf]) -> Result<u8, String> {
@@ -34,9 +35,14 @@ pub(super) fn run(verb: &str, given: &Given, paths: &[PathBuf]) -> Result<u8, St
         }
         return text::json(answer);
     }
+    if verb == "show" && answer.get("entry").is_some() {
+        return text::print(&bytes(&answer));
+    }
     let shown = match verb {
         "create" => line(&answer["snapshot"]),
         "list" => rows(&answer["snapshots"]).rev().map(line).collect(),
+        "show" => entries(&answer),
+        "history" => rows(&answer["versions"]).map(version).collect(),
         "diff" => rows(&answer["changes"]).map(|row| word(&row["diff"])).collect(),
         "changes" => changes(&answer["changes"]),
         "revert" if dry => changes(&answer["changes"]),
@@ -75,6 +81,19 @@ fn request(verb: &str, given: &Given, paths: &[PathBuf]) -> Result<Value, String
             }
             request["snapshot"] = snapshot.into();
         }
+        "show" => {
+            let snapshot =
+                given.word(1)?.ok_or("show what? ringfence snapshot show SNAPSHOT [PATH]")?;
+            request["snapshot"] = snapshot.into();
+            if let Some(path) = asked(given, 2, paths, &here) {
+                request["path"] = path?.into();
+            }
+        }
+        "history" => {
+            let path = asked(given, 1, paths, &here);
+            let path = path.ok_or("the history of what? ringfence snapshot history PATH")?;
+            request["path"] = path?.into();
+        }
         "changes" | "diff" | "revert" => {
             request["paths"] = full?.into();
             if let Some(snapshot) = given.word(1)? {
@@ -93,6 +112,17 @@ fn request(verb: &str, given: &Given, paths: &[PathBuf]) -> Result<Value, String
         _ => {}
     }
     Ok(request)
+}
+
+/// The path that is asked about: a word of the line, or what comes after `--`.
+fn asked(
+    given: &Given,
+    at: usize,
+    paths: &[PathBuf],
+    here: &Path,
+) -> Option<Result<String, String>> {
+    let path = given.words.get(at).map(PathBuf::from).or_else(|| paths.first().cloned())?;
+    Some(plain(here.join(path).into_os_string()))
 }
 
 /// A path without `.` and `..`, as text.
@@ -116,6 +146,36 @@ fn line(row: &Value) -> String {
     let size = text::size(row["bytes"].as_u64().unwrap_or(0));
     let name = row["name"].as_str().or(row["origin"].as_str()).unwrap_or_default();
     format!("{id:>4}  {time}  {name:<20}  {}, {size}\n", text::count(files, "file"))
+}
+
+/// The bytes of a file.
+fn bytes(answer: &Value) -> Vec<u8> {
+    if let Some(text) = answer["text"].as_str() {
+        return text.as_bytes().to_vec();
+    }
+    let hex = answer["hex"].as_str().unwrap_or_default().as_bytes();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    hex.chunks(2).filter_map(byte).collect()
+}
+
+fn entries(answer: &Value) -> String {
+    let mut out = line(&answer["snapshot"]);
+    for row in rows(&answer["entries"]) {
+        let (mode, kind, size) = (word(&row["mode"]), word(&row["kind"]), row["size"].as_u64());
+        let (size, path) = (size.unwrap_or(0), text::safe(word(&row["path"]).as_bytes()));
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{mode} {kind:<9} {size:>12} {path}");
+    }
+    out
+}
+
+fn version(row: &Value) -> String {
+    let (snapshot, what) = (&row["snapshot"], word(&row["what"]));
+    let size = row["entry"]["size"].as_u64().unwrap_or(0);
+    let time = text::time(snapshot["created_ms"].as_i64().unwrap_or(0));
+    let label = snapshot["name"].as_str().map(ToOwned::to_owned);
+    let label = label.unwrap_or_else(|| snapshot["id"].to_string());
+    format!("{time}  {what:<10} {size:>12}  {label}\n")
 }
 
 fn changes(all: &Value) -> String {

@@ -1,11 +1,12 @@
 //! One request: what is asked for, whether it may be, and the answer.
 
+use super::look;
 use super::{LONGEST_DIFFERENCES, MOST_GROWTH, MOST_PATHS, MOST_SNAPSHOTS, Scope, Told, Tree};
 use crate::cli::diff;
 use crate::error::{Result, SessionError};
 use crate::ledger::Event;
 use crate::snapshot::{
-    Change, Ignored, New, Options, Origin, Reverted, Select, Snapshot, Store, check_name,
+    Change, Ignored, New, Options, Origin, Reverted, Select, Snapshot, Store, Version, check_name,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -44,6 +45,10 @@ pub(super) enum Request {
         paths: Vec<String>,
         tree: Option<String>,
     },
+    /// What is in a snapshot; with the path of a file, its bytes.
+    Show { snapshot: Option<String>, path: Option<String>, tree: Option<String> },
+    /// What happened to a path from one of the session's snapshots to the next.
+    History { path: String, tree: Option<String> },
     /// Makes the tree, or paths in it, what they were.
     Revert {
         snapshot: Option<String>,
@@ -108,6 +113,25 @@ impl Actor {
             }
             Request::Diff { snapshot, to, paths, tree } => {
                 self.changes(tree.as_deref(), snapshot.as_deref(), to.as_deref(), &paths, true)
+            }
+            Request::Show { snapshot, path, tree } => {
+                let tree = self.tree(tree.as_deref())?;
+                let found = self.find(&tree, snapshot.as_deref())?;
+                let mut answer = look::show(self.store(&tree)?, &tree, &found, path.as_deref())?;
+                answer["snapshot"] = self.row(&found);
+                Ok(answer)
+            }
+            Request::History { path, tree } => {
+                let tree = self.tree(tree.as_deref())?;
+                let own = if Store::exists(&tree.path)? { self.own(&tree)? } else { Vec::new() };
+                let path = look::one(&tree, &path)?;
+                let versions = self.store(&tree)?.history_among(own, &path)?;
+                let row = |version: &Version| {
+                    let entry = version.entry.as_ref().map(|entry| look::row(&path, entry));
+                    json!({"snapshot": self.row(&version.snapshot), "what": version.what.word(), "entry": entry})
+                };
+                let rows: Vec<Value> = versions.iter().map(row).collect();
+                Ok(json!({"path": shown(&path), "versions": rows}))
             }
             Request::Revert { snapshot, paths, tree } => {
                 let tree = self.tree(tree.as_deref())?;
@@ -331,7 +355,7 @@ impl Actor {
 
 /// Paths of a tree, given relative to it or absolute. What is excepted is left out whatever is
 /// asked for.
-fn select(tree: &Tree, paths: &[String]) -> Result<Select> {
+pub(super) fn select(tree: &Tree, paths: &[String]) -> Result<Select> {
     let only = paths.iter().map(|given| {
         let path = Path::new(given);
         let relative =
@@ -359,9 +383,7 @@ fn outside(path: &str, tree: &Tree) -> SessionError {
 /// The bytes are what the command itself could have read: its own, or everybody's. (Who is root
 /// outside may have kept more.)
 fn readable(change: &Change) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    let all = [&change.old, &change.new];
-    all.into_iter().flatten().all(|entry| entry.uid == own || entry.mode & 0o004 != 0)
+    [&change.old, &change.new].into_iter().flatten().all(look::readable)
 }
 
 /// As JSON, those that may be shown; and how many more there are.
@@ -377,6 +399,6 @@ fn rows(changes: &[Change], select: &Select) -> (Vec<Value>, usize) {
     (rows, left_out)
 }
 
-fn shown(path: &Path) -> String {
+pub(super) fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -21,6 +21,7 @@
 mod act;
 pub mod client;
 pub mod forks;
+mod look;
 mod serve;
 
 pub use serve::Service;

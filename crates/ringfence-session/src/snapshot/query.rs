@@ -140,9 +140,17 @@ impl Store {
     /// # Errors
     /// The store is damaged.
     pub fn history(&self, path: &Path) -> Result<Vec<Version>> {
+        self.history_among(self.list()?, path)
+    }
+
+    /// The same from one to the next of these snapshots.
+    ///
+    /// # Errors
+    /// The store is damaged.
+    pub fn history_among(&self, snapshots: Vec<Snapshot>, path: &Path) -> Result<Vec<Version>> {
         let mut versions = Vec::new();
         let mut before: Option<Entry> = None;
-        for snapshot in self.list()? {
+        for snapshot in snapshots {
             let entry = self.entry(&snapshot, path)?;
             let what = match (&before, &entry) {
                 (None, None) => None,

@@ -102,6 +102,113 @@ fn every_layer_holds_in_every_clone() {
     });
 }
 
+/// The same in C: 32 MiB that were filled before it was ready, and clones that check themselves.
+const TEMPLATE_C: &str = r#"
+#include "ringfence_template.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+static char *warm;
+static const char *names[] = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"};
+static char layers[7][64], group[4096];
+#define CHECK(what) do { if (!(what)) { fprintf(stderr, "%d: %s (errno %d)\n", __LINE__, #what, errno); return 99; } } while (0)
+static void look(char all[7][64]) {
+    for (int i = 0; i < 7; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/self/ns/%s", names[i]);
+        all[i][0] = 0;
+        if (readlink(path, all[i], 63) < 0) abort();
+    }
+}
+static void whole(const char *path, char *to, size_t size) {
+    FILE *file = fopen(path, "r");
+    to[file ? fread(to, 1, size - 1, file) : 0] = 0;
+    if (file) fclose(file);
+}
+static long status(const char *name, int base) {
+    static char text[8192];
+    whole("/proc/self/status", text, sizeof text);
+    char *at = strstr(text, name);
+    return at ? strtol(at + strlen(name) + 1, NULL, base) : -1;
+}
+static int work(int index, int count, char **words) {
+    if (count > 0 && strcmp(words[0], "exit") == 0) return index;
+    CHECK(count == 3 && strcmp(words[0], "check") == 0 && strcmp(words[1], "a b") == 0 && words[2][0] == 0);
+    static char rollup[8192], now[7][64], here[4096];
+    whole("/proc/self/smaps_rollup", rollup, sizeof rollup);
+    long shared = 0;
+    for (char *at = rollup; (at = strstr(at, "Shared_")); at++) shared += strtol(strchr(at, ':') + 1, NULL, 10);
+    CHECK(shared >= 32 << 10);
+    CHECK(warm[index] == 'w');
+    warm[index] = 0;
+    look(now);
+    CHECK(memcmp(now, layers, sizeof now) == 0);
+    whole("/proc/self/cgroup", here, sizeof here);
+    CHECK(strcmp(here, group) == 0);
+    CHECK(status("NoNewPrivs:", 10) == 1 && status("Seccomp:", 10) == 2 && status("Seccomp_filters:", 10) >= 1);
+    const char *sets[] = {"CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"};
+    for (int i = 0; i < 5; i++) CHECK(status(sets[i], 16) == 0);
+    struct rlimit files;
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max == 200);
+    CHECK(unshare(CLONE_NEWUSER) == -1 && errno == EPERM);
+    CHECK(ptrace(PTRACE_ATTACH, getppid(), 0, 0) == -1 && errno == EPERM);
+    CHECK(open(getenv("SECRET"), O_RDONLY) == -1 && errno == ENOENT);
+    CHECK(open("/usr/made", O_CREAT | O_WRONLY, 0644) == -1 && (errno == EROFS || errno == EACCES));
+    char name[32];
+    snprintf(name, sizeof name, "c-made-%d", index);
+    CHECK(open(name, O_CREAT | O_WRONLY, 0644) >= 0);
+    // Landlock: 16 domains at most are put on one another, and one of them is on already.
+    unsigned long long attributes = 1;
+    int ruleset = (int)syscall(444, &attributes, sizeof attributes, 0), more = 0;
+    CHECK(ruleset >= 0);
+    while (syscall(446, ruleset, 0) == 0) more++;
+    CHECK(more == 15 && errno == E2BIG);
+    return 0;
+}
+int main(void) {
+    warm = malloc(32 << 20);
+    memset(warm, 'w', 32 << 20);
+    look(layers);
+    whole("/proc/self/cgroup", group, sizeof group);
+    puts("warm");
+    fflush(stdout);
+    return ringfence_serve(work) == 0 ? 0 : 1;
+}
+"#;
+
+#[test]
+fn a_template_in_c_has_clones_with_every_layer_too() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("cc", "--version") {
+            return;
+        }
+        let helper = place.ringfence(["fork", "--helper", "c"]).well();
+        place.file("home/project/ringfence_template.h", helper + "\n");
+        place.file("home/project/template.c", TEMPLATE_C);
+        place.shell("cc -Wall -Wextra -Werror -o template template.c").ends(0);
+        let secret = format!("SECRET={}", place.file("home/secret", "s\n").display());
+        let options = ["--gateway", "--name", "warm", "--open-files", "200", "-e", &secret];
+        let mut running = place.start(&options, &["./template"]);
+        running.printed("warm\n");
+        // Twice: what a clone wrote the next ones do not see.
+        for _ in 0..2 {
+            let done = place.ringfence(["fork", "--json", "warm", "20", "--", "check", "a b", ""]);
+            done.ends(0).prints(&format!("[{}]", vec!["0"; 20].join(", ")));
+        }
+        for index in 0..20 {
+            assert!(place.project(format!("c-made-{index}")).exists(), "{index}");
+        }
+        place.shell("cat ../secret && unshare -U true").ends(0);
+        place.ringfence(["fork", "--json", "warm", "4", "exit"]).ends(1).prints("[0, 1, 2, 3]");
+        place.ringfence(["kill", "warm"]).ends(0);
+        running.finish().ends(143);
+        assert_eq!(place.left_behind(), Vec::<String>::new());
+    });
+}
+
 #[test]
 fn clones_end_with_who_asked_and_with_the_session() {
     everybody(Tier::Namespace, |place| {

@@ -41,7 +41,7 @@ fn the_command_makes_and_reverts_snapshots_of_its_own() {
         let script = "$R create --name base; echo two > a; mkdir d; echo new > d/n; $R list --json; \
                       $R changes >&2; $R diff >&2; $R revert base -- a >&2; cat a >&2; \
                       $R revert base >&2; test ! -e d; $R delete base; $R list >&2; \
-                      $R create >&2; $R history a || echo no history";
+                      $R create >&2; $R compact || echo no compact";
         let done = inside(place, &[], script);
         done.ends(0)
             .says("M a\nA d/\nA d/n\n")
@@ -49,9 +49,9 @@ fn the_command_makes_and_reverts_snapshots_of_its_own() {
             .says("1 path reverted; to undo")
             .says("one\n2 paths reverted")
             .says("before-revert")
-            .says("inside a sandbox there are create, list")
+            .says("inside a sandbox there are create, list, show")
             .prints("\"name\": \"base\"")
-            .prints("no history");
+            .prints("no compact");
         assert_eq!(fs::read_to_string(place.project("a")).unwrap(), "one\n");
         // Each is a row of the record, and outside the name tells whose it is.
         let rows = place.ringfence(["logs", "latest", "--kind", "snapshot"]).quiet();
@@ -72,6 +72,42 @@ fn the_command_makes_and_reverts_snapshots_of_its_own() {
 }
 
 #[test]
+fn what_a_snapshot_holds_can_be_read_and_how_it_came() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/project/a", "one\n");
+        place.file("home/project/secret.env", "token-of-mine\n");
+        place.file("home/project/.git/config", "[core]\n");
+        place.file("home/project/d/bytes", b"\xff\x00\x01");
+        // Of the user's own, before: none of the session's history.
+        place.ringfence(["snapshot", "create", "--name", "outside"]).well();
+        let script = "$R create --name base >/dev/null; echo two > a; chmod 600 d/bytes; \
+                      $R create --name next >/dev/null; rm a; $R create >/dev/null; \
+                      $R show base a; $R show base d/bytes | od -An -tx1; $R show base; $R show base d; \
+                      $R history a; $R history d/bytes; \
+                      for path in secret.env .git/config ../x /etc/passwd none; do \
+                          ! $R show base $path 2>&1 || exit 9; done; \
+                      ! $R show outside 2>/dev/null || exit 9; ! $R history secret.env 2>&1 || exit 9; \
+                      $R show base --json | grep -c token || true";
+        let done = inside(place, &["--deny", "secret.env"], script);
+        done.ends(0)
+            .prints("one\n ff 00 01\n")
+            .prints("0644 file                 4 a\n")
+            .prints("0644 file                 3 d/bytes\n")
+            .prints("added                 4  base\n")
+            .prints("modified              4  next\n")
+            .prints("deleted               0  ")
+            .prints("attributes            3  next\n")
+            .prints("secret.env here")
+            .prints(".git/config here")
+            .prints("none is not in snapshot");
+        let text = done.text();
+        assert_eq!(text.matches("  base\n").count(), 2, "{text}");
+        assert!(!text.contains("token-of") && !text.contains("outside"), "{text}");
+        assert!(!text.lines().any(|line| line.ends_with(" secret.env")), "{text}");
+    });
+}
+
+#[test]
 fn nothing_of_others_can_be_named() {
     everybody(Tier::Namespace, |place| {
         place.file("home/project/a", "mine\n");
@@ -85,7 +121,7 @@ fn nothing_of_others_can_be_named() {
             "before = open('a').read()\n\
              print(ask(do='list')['snapshots'])\n\
              for name in ['outside', '1', '2', 'first', 'latest', '../1', '']:\n  \
-                 for verb in ['changes', 'diff', 'revert', 'delete']:\n    \
+                 for verb in ['changes', 'diff', 'show', 'revert', 'delete']:\n    \
                      answer = ask(do=verb, snapshot=name)\n    \
                      assert not answer['ok'] and 'no snapshot' in answer['error'], answer\n\
              for tree in ['{other}', '/', '/etc', '..', 'home', '{project}/../other', '']:\n  \

@@ -74,6 +74,66 @@ fn the_tools_act_in_the_sandbox() {
     });
 }
 
+/// A client that asks one thing after the other.
+const CLIENT: &str = r#"
+import json, subprocess, sys
+server = subprocess.Popen([sys.argv[1], "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def send(message):
+    server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    server.stdin.flush()
+def call(tool, **arguments):
+    send({"id": 7, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
+    return json.loads(server.stdout.readline())["result"]["structuredContent"]
+hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+send({"id": 1, "method": "initialize", "params": hello})
+server.stdout.readline()
+send({"method": "notifications/initialized"})
+made = call("snapshot_create", name="base")["snapshot"]
+assert made["name"] == "base", made
+done = call("exec", command=["sh", "-c", "echo two > a; cat a"])
+assert done["stdout"] == "two\n", done
+changes = call("snapshot_changes", snapshot="base")["changes"]
+assert [(c["path"], c["what"]) for c in changes] == [("a", "modified")], changes
+listed = call("snapshot_list")["snapshots"]
+assert [s["name"] for s in listed] == ["base"], listed
+for other in ["outside", "1"]:
+    assert "no snapshot" in call("snapshot_revert", snapshot=other)["error"]
+assert open("a").read() == "two\n"
+assert len(call("snapshot_revert", snapshot="base")["reverted"]) == 1
+assert call("read_file", path="a")["text"] == "one\n"
+assert "deleted" in call("snapshot_delete", snapshot="base")
+assert call("write_file", path="b", text="b").get("error") is None
+assert call("write_file", path="/etc/made", text="x").get("error")
+server.stdin.close()
+assert server.wait() == 0
+print("held")
+"#;
+
+/// `ringfence mcp` inside a sandbox: its own is a sandbox in that one, its snapshots are the gateway's.
+#[test]
+fn inside_a_sandbox_the_tools_ask_its_gateway() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.file("home/project/a", "one\n");
+        place.ringfence(["snapshot", "create", "--name", "outside"]).well();
+        place.file("home/project/client.py", CLIENT);
+        let program = binary().to_str().unwrap();
+        let options = ["--gateway", "-r", program];
+        place.run(&options, &["python3", "client.py", program]).ends(0).prints("held");
+        assert_eq!(fs::read_to_string(place.project("a")).unwrap(), "one\n");
+        assert_eq!(fs::read_to_string(place.project("b")).unwrap(), "b");
+        let rows = place.ringfence(["logs", "latest", "--kind", "snapshot"]).quiet();
+        for verb in ["create", "revert", "delete"] {
+            assert!(rows.contains(verb), "{rows}");
+        }
+        let listed = place.ringfence(["snapshot", "list"]).quiet();
+        assert!(listed.contains("outside") && !listed.contains("base."), "{listed}");
+        assert_eq!(place.left_behind(), Vec::<String>::new());
+    });
+}
+
 #[test]
 fn what_a_client_left_running_ends_with_it() {
     everywhere(|place| {

@@ -95,3 +95,40 @@ while thread.is_alive():
         }
     });
 }
+
+/// One listener serves both: what would make a protected name is refused by name, and a call that no
+/// rule lists by its number.
+#[test]
+fn with_a_list_of_calls_both_hold() {
+    const CALLS: &str = "\"clone\", \"faccessat\", \"getcwd\", \"getdents64\", \"ioctl\", \"newfstatat\", \
+                         \"openat\", \"pipe2\", \"prlimit64\", \"readlinkat\", \"statfs\", \"uname\", \"kill\", \
+                         \"chdir\", \"umask\", \"setpgid\"";
+    everywhere(|place| {
+        for mode in ["ask", "learned"] {
+            let list = |more: &str| {
+                format!(
+                    "extends = [\"default\"]\n[syscalls]\nmode = \"{mode}\"\nallow = [{CALLS}{more}]\n"
+                )
+            };
+            place.file("home/project/calls.toml", list(""));
+            let run = |script: &str| {
+                let script =
+                    format!("setsid --wait $RF --strict -p calls.toml -- sh -c '{script}'");
+                place.shell(&script)
+            };
+            // Listed, and still refused for its name; the neighbour works.
+            let done = run("echo x > free; ! echo x > .envrc && echo held");
+            done.ends(0).prints("held").says(".envrc is a protected name: making it was refused");
+            assert!(place.project("free").exists() && !place.project(".envrc").exists(), "{mode}");
+            // Not listed: refused whatever the name, before anybody looks at that.
+            run("! mkdir made && ! mkdir .vscode && echo held").ends(0).prints("held");
+            assert!(!place.project("made").exists() && !place.project(".vscode").exists());
+            // Listed too: by its name alone.
+            place.file("home/project/calls.toml", list(", \"mkdirat\", \"mkdir\""));
+            let done = run("mkdir made-too && ! mkdir .vscode && echo held");
+            done.ends(0).prints("held").says(".vscode is a protected name: making it was refused");
+            assert!(place.project("made-too").exists() && !place.project(".vscode").exists());
+            place.shell("rm -rf free made-too").ends(0);
+        }
+    });
+}

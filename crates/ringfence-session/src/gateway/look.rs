@@ -1,0 +1,84 @@
+//! What a snapshot holds, for who is inside: lists, and the bytes of a file.
+
+use super::act::{select, shown};
+use super::{LONGEST_DIFFERENCES, MOST_PATHS, Tree};
+use crate::error::{Result, SessionError};
+use crate::snapshot::{Entry, Kind, Snapshot, Store};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// The bytes are what the command itself could have read: its own, or everybody's. (Who is root
+/// outside may have kept more.)
+pub(super) fn readable(entry: &Entry) -> bool {
+    entry.uid == rustix::process::geteuid().as_raw() || entry.mode & 0o004 != 0
+}
+
+/// An entry as JSON.
+pub(super) fn row(path: &Path, entry: &Entry) -> Value {
+    json!({
+        "path": shown(path), "kind": entry.kind.word(), "mode": format!("{:04o}", entry.mode),
+        "size": entry.size,
+    })
+}
+
+/// One path of a tree, relative to it, which may be shown.
+pub(super) fn one(tree: &Tree, path: &str) -> Result<PathBuf> {
+    let mut select = select(tree, &[path.to_owned()])?;
+    let path = select.only.pop().unwrap_or_default();
+    // As if it were not there: what is excepted has no answer of its own.
+    if !path.as_os_str().is_empty() && !select.takes(&path) {
+        return Err(SessionError::usage(format!("nothing is kept of {} here", shown(&path))));
+    }
+    Ok(path)
+}
+
+/// What a snapshot holds below a path, or the bytes of a file.
+pub(super) fn show(
+    store: &Store,
+    tree: &Tree,
+    snapshot: &Snapshot,
+    path: Option<&str>,
+) -> Result<Value> {
+    let path = one(tree, path.unwrap_or(""))?;
+    if !path.as_os_str().is_empty() {
+        let found = store.entry(snapshot, &path)?.ok_or_else(|| {
+            SessionError::usage(format!("{} is not in snapshot {}", shown(&path), snapshot.id))
+        })?;
+        if found.kind != Kind::Directory {
+            return file(store, &path, &found);
+        }
+    }
+    let visible = select(tree, &[])?;
+    let all = store.entries(snapshot)?;
+    let all: Vec<_> =
+        all.iter().filter(|(at, _)| at.starts_with(&path) && visible.takes(at)).collect();
+    let rows: Vec<Value> = all.iter().take(MOST_PATHS).map(|(at, entry)| row(at, entry)).collect();
+    Ok(json!({"left_out": all.len() - rows.len(), "entries": rows}))
+}
+
+/// Bytes that are text as `text`, others as `hex`.
+fn file(store: &Store, path: &Path, found: &Entry) -> Result<Value> {
+    if !readable(found) {
+        return Err(SessionError::usage(format!("{}: its mode hides it", shown(path))));
+    }
+    let bytes = store.read(found, LONGEST_DIFFERENCES as u64)?;
+    let mut answer = json!({"entry": row(path, found)});
+    match bytes.map(String::from_utf8) {
+        Some(Ok(text)) => answer["text"] = text.into(),
+        Some(Err(other)) => {
+            let mut hex = String::with_capacity(2 * other.as_bytes().len());
+            // Writing to a String cannot fail.
+            other.as_bytes().iter().for_each(|byte| drop(write!(hex, "{byte:02x}")));
+            answer["hex"] = hex.into();
+        }
+        None if found.kind == Kind::File => {
+            return Err(SessionError::usage(format!(
+                "{} is longer than {LONGEST_DIFFERENCES} bytes: revert to the snapshot, and read it",
+                shown(path)
+            )));
+        }
+        None => {}
+    }
+    Ok(answer)
+}
