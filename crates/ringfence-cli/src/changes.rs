@@ -1,12 +1,17 @@
-//! `run --snapshot`: the state before the run is kept, and what the run changed is on record.
+//! `run --snapshot`, `snapshot = "auto"` in a profile: the state before the run is kept, and what the run
+//! changed is on record.
+//!
+//! It is made before the command starts, since one that is made beside it holds what the command had
+//! changed by then, and takes back nothing. So a start waits for it, and `auto` has bounds.
 
 use crate::error::Fault;
 use crate::options::Parsed;
+use ringfence_policy::{Policy, Snapshot as Wanted};
 use ringfence_sandbox::Plan;
 use ringfence_session::ledger::{Event, FileChange};
 use ringfence_session::overlay::Found;
 use ringfence_session::snapshot::{
-    Change, Kind, New, Options, Origin, Select, Snapshot, Store, What,
+    Change, Kind, Most, New, Options, Origin, Select, Snapshot, Store, What,
 };
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,13 +22,41 @@ pub struct Before {
     snapshot: Snapshot,
 }
 
+/// What `auto` takes at most, in names looked at, and in files and bytes that no snapshot has yet: about
+/// a second of a slow machine.
+const MOMENT: Most = Most { names: 100_000, files: 10_000, bytes: 256 << 20 };
+
+/// Whether the state before the run is wanted. What happens by itself belongs to the record.
+pub fn kept(policy: &Policy, parsed: &Parsed) -> bool {
+    match policy.snapshot {
+        Some(Wanted::Always) => true,
+        Some(Wanted::Auto) => !parsed.has("no-record"),
+        Some(Wanted::Never) | None => false,
+    }
+}
+
 /// Keeps the state of the writable tree that the run starts in, if that is wanted.
 ///
 /// # Errors
 /// There is no such tree; it cannot be kept.
-pub fn keep(parsed: &Parsed, plan: &Plan, session: &str) -> Result<Option<Before>, Fault> {
-    if !parsed.has("snapshot") {
+pub fn keep(
+    policy: &Policy,
+    parsed: &Parsed,
+    plan: &Plan,
+    session: &str,
+) -> Result<Option<Before>, Fault> {
+    if !kept(policy, parsed) {
         return Ok(None);
+    }
+    if policy.snapshot == Some(Wanted::Auto) {
+        let tree = tree(plan).filter(|_| plan.overlay.is_none());
+        let options = Options { most: Some(MOMENT), ..Options::default() };
+        let made = tree.map(|tree| make(tree, options, session)).transpose();
+        return made.or_else(|why| {
+            let why = why.message;
+            eprintln!("ringfence: the state before this run is not kept: {why}");
+            Ok(None)
+        });
     }
     if plan.overlay.is_some() {
         return Err(Fault::usage(
@@ -37,7 +70,11 @@ pub fn keep(parsed: &Parsed, plan: &Plan, session: &str) -> Result<Option<Before
             plan.workdir.display()
         ))
     })?;
-    let mut store = Store::open(tree, Options::default()).map_err(Fault::of)?;
+    make(tree, Options::default(), session).map(Some)
+}
+
+fn make(tree: &Path, options: Options, session: &str) -> Result<Before, Fault> {
+    let mut store = Store::open(tree, options).map_err(Fault::of)?;
     let new = New { origin: Origin::Start, session: Some(session.to_owned()), ..New::default() };
     let made = store.create(&new).map_err(Fault::of)?;
     if let Some(first) = made.unreadable.first() {
@@ -47,7 +84,7 @@ pub fn keep(parsed: &Parsed, plan: &Plan, session: &str) -> Result<Option<Before
             first.display()
         );
     }
-    Ok(Some(Before { store, snapshot: made.snapshot }))
+    Ok(Before { store, snapshot: made.snapshot })
 }
 
 /// The innermost writable tree around the directory that the run starts in.

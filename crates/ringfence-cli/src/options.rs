@@ -97,7 +97,14 @@ pub const POLICY: [Spec; 42] = [
         repeatable: false,
         help: "Keep writes apart; what happens to them at the end",
     },
-    flag("snapshot", None, "Keep the state of the directory before the run; record what changed"),
+    Spec {
+        long: "snapshot",
+        short: None,
+        value: Some("auto|always|never"),
+        value_optional: true,
+        repeatable: false,
+        help: "Keep the state of the directory before the run; record what changed",
+    },
     flag(
         "gateway",
         None,

@@ -40,6 +40,7 @@ fn key(option: &str) -> Option<Key> {
         "allow-degraded" => Key::AllowDegraded,
         "libs" => Key::Libs,
         "gateway" => Key::Gateway,
+        "snapshot" => Key::Snapshot,
         "strict" => Key::Strict,
         "syscalls" => Key::CallMode,
         _ => return None,
@@ -63,6 +64,9 @@ pub fn request(parsed: &Parsed, command: Option<&OsStr>) -> Request {
             }
             ("overlay", Some(key)) if value.is_empty() => {
                 request.options.push(Setting::new(key, "ask"));
+            }
+            ("snapshot", Some(key)) if value.is_empty() => {
+                request.options.push(Setting::new(key, "always"));
             }
             ("dry-run", _) => request.options.push(Setting::new(Key::Overlay, "discard")),
             (_, Some(key)) => request.options.push(Setting::new(key, value.clone())),

@@ -135,7 +135,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let layers = crate::overlay::begin(&mut plan, &order.session_name(), dry_run)?;
     trace.mark("plan");
     announce(&plan);
-    let before = crate::changes::keep(parsed, &plan, &order.session_name())?;
+    let before = crate::changes::keep(&policy, parsed, &plan, &order.session_name())?;
     record.changes_follow(before.as_ref().map(Before::row), layers.is_some());
     trace.mark("kept");
     let started = |plan: &Plan| {
@@ -176,7 +176,7 @@ fn note(policy: &Policy, parsed: &Parsed, bus: bool, inputs: &Inputs) {
     if parsed.has("name") {
         inputs.fleeting("a session with a name is there before its command");
     }
-    if parsed.has("snapshot") {
+    if crate::changes::kept(policy, parsed) {
         inputs.fleeting("a snapshot comes before its command");
     }
     if !policy.before.is_empty() || !policy.after.is_empty() {

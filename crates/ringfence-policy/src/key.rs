@@ -21,6 +21,7 @@ pub enum Key {
     Overlay,
     Libs,
     Gateway,
+    Snapshot,
     Read,
     Write,
     State,
@@ -135,7 +136,7 @@ const fn choice(
 }
 
 /// All keys, in the order of [`Key`], which is also the order in which files are written.
-pub const KEYS: [KeyInfo; 51] = {
+pub const KEYS: [KeyInfo; 52] = {
     use Key::*;
     use Shape::*;
     const FS: &str = "filesystem";
@@ -198,6 +199,14 @@ pub const KEYS: [KeyInfo; 51] = {
             "gateway",
             Flag,
             "The command may make, compare and revert snapshots of its writable trees.",
+        ),
+        choice(
+            Snapshot,
+            "",
+            "snapshot",
+            &["auto", "always", "never"],
+            "Keep the state of the directory before the run: where it takes but a moment, always, \
+            or never.",
         ),
         row(Read, FS, "read", Grants, "Seen, read and executed."),
         row(Write, FS, "write", Grants, "Read and written."),

@@ -181,6 +181,7 @@ impl Key {
             Key::Overlay => "--overlay",
             Key::Libs => "--libs",
             Key::Gateway => "--gateway",
+            Key::Snapshot => "--snapshot",
             Key::Read => "--read",
             Key::Write | Key::State => "--write",
             Key::Deny => "--deny",

@@ -355,6 +355,18 @@ pub enum Overlay {
     Keep,
 }
 
+/// Whether the state of the directory is kept before the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Snapshot {
+    /// Where it takes no more than a moment; else it is said why not.
+    Auto,
+    /// However long it takes; where it cannot be kept nothing runs.
+    Always,
+    /// Not.
+    Never,
+}
+
 /// What may be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Policy {
@@ -410,6 +422,9 @@ pub struct Policy {
     /// The command may make, compare and revert snapshots of its writable trees.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gateway: bool,
+    /// Whether the state before the run is kept; unset: not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Snapshot>,
     /// Only the libraries the program needs are visible.
     pub exact_libraries: bool,
     /// The only system calls that are allowed; unset: all but those refused to every command.

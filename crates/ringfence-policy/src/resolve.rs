@@ -7,7 +7,7 @@ use crate::files::{FileView, Resolver};
 use crate::key::Key;
 use crate::merge::{Merged, Setting};
 use crate::path::{Bases, normal, quote};
-use crate::policy::{Access, Home, Layer, Overlay, Policy, Source, TierChoice};
+use crate::policy::{Access, Home, Layer, Overlay, Policy, Snapshot, Source, TierChoice};
 use crate::profile::Profile;
 use crate::{environment, limits, network, rules};
 use std::ffi::{OsStr, OsString};
@@ -217,6 +217,9 @@ fn singles(merged: &Merged, policy: &mut Policy) -> Result<(), PolicyError> {
     }
     policy.strict = choice(merged, Key::Strict).is_some_and(|(value, _)| value == "true");
     policy.gateway = choice(merged, Key::Gateway).is_some_and(|(value, _)| value == "true");
+    if let Some((value, source)) = choice(merged, Key::Snapshot) {
+        policy.snapshot = Some(pick(&value, &source, &SNAPSHOTS)?);
+    }
     policy.calls = calls(merged)?;
     if let Some((value, source)) = choice(merged, Key::Arguments) {
         policy.arguments = pick(&value, &source, &ARGUMENTS)?;
@@ -319,6 +322,9 @@ const TIERS: [(&str, TierChoice); 4] = [
     ("namespace", TierChoice::Namespace),
     ("vm", TierChoice::Vm),
 ];
+
+const SNAPSHOTS: [(&str, Snapshot); 3] =
+    [("auto", Snapshot::Auto), ("always", Snapshot::Always), ("never", Snapshot::Never)];
 
 const OVERLAYS: [(&str, Overlay); 4] = [
     ("ask", Overlay::Ask),

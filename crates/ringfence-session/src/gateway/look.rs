@@ -68,8 +68,10 @@ fn file(store: &Store, path: &Path, found: &Entry) -> Result<Value> {
         Some(Ok(text)) => answer["text"] = text.into(),
         Some(Err(other)) => {
             let mut hex = String::with_capacity(2 * other.as_bytes().len());
-            // Writing to a String cannot fail.
-            other.as_bytes().iter().for_each(|byte| drop(write!(hex, "{byte:02x}")));
+            for byte in other.as_bytes() {
+                // Writing to a String cannot fail.
+                let _ = write!(hex, "{byte:02x}");
+            }
             answer["hex"] = hex.into();
         }
         None if found.kind == Kind::File => {

@@ -17,6 +17,7 @@
 //!   that `make` sees a reverted file as new), sockets, devices, and what is mounted.
 
 pub(crate) mod beneath;
+mod bounds;
 mod codec;
 mod compare;
 pub(crate) mod content;
@@ -31,6 +32,7 @@ mod retain;
 mod revert;
 mod scan;
 
+pub use bounds::Most;
 pub use compare::{Change, Select, What};
 pub use entry::{Entry, Hash, Kind};
 pub use query::Version;
@@ -60,6 +62,8 @@ pub struct Options {
     pub limit: Option<u64>,
     /// The store may grow by no more bytes than this while it is open.
     pub growth: Option<u64>,
+    /// A snapshot that would take more than this is not made.
+    pub most: Option<Most>,
     /// How many snapshots of each automatic kind are kept.
     pub automatic: usize,
     /// The session on whose behalf things are reverted: what is kept before is its own, and no file
@@ -74,6 +78,7 @@ impl Default for Options {
             durable: false,
             limit: None,
             growth: None,
+            most: None,
             automatic: 10,
             session: None,
         }
@@ -201,6 +206,12 @@ impl Store {
             Ignored::Included => Leave::Nothing,
             Ignored::Excluded => Leave::Disk,
         };
+        if let Some(most) =
+            self.options.most.filter(|_| self.list().is_ok_and(|all| all.is_empty()))
+        {
+            // Nothing is known yet: all of it would be read.
+            bounds::check(&self.root, &most)?;
+        }
         let automatic = self.options.automatic;
         let created = self.transaction(|store| {
             store.database.name_is_free(new.name.as_deref())?;
@@ -377,6 +388,9 @@ impl Store {
             rules: ignored::Rules::default(),
             scan: Scan::default(),
             buffer: Vec::new(),
+            most: self.options.most.filter(|_| store),
+            names: 0,
+            taken: 0,
         };
         scanner.run()
     }

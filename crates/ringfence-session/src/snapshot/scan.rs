@@ -1,6 +1,7 @@
 //! Looks at the workspace: one `statx` for each name, and reading only what changed.
 
 use super::beneath::{self, Found, join, shown};
+use super::bounds::{Most, too_much};
 use super::content::{self, Trouble};
 use super::database::Database;
 use super::entry::{Entry, Hash, Kind, NONE, Seen, read_cache, write_cache, write_tree};
@@ -68,6 +69,12 @@ pub(super) struct Scanner<'a> {
     pub rules: Rules,
     pub scan: Scan,
     pub buffer: Vec<u8>,
+    /// What it may take.
+    pub most: Option<Most>,
+    /// Names that were looked at.
+    pub names: u64,
+    /// Bytes that were read.
+    pub taken: u64,
 }
 
 impl Scanner<'_> {
@@ -135,6 +142,10 @@ impl Scanner<'_> {
             }
             Err(error) => return Err(SessionError::call("getdents", self.path, error)),
         };
+        self.names += names.len() as u64;
+        if let Some(most) = self.most.filter(|most| self.names > most.names) {
+            return Err(too_much(&most));
+        }
         let base_entries = match base {
             Some(hash) => self.database.tree(&hash)?,
             None => Vec::new(),
@@ -303,6 +314,11 @@ impl Scanner<'_> {
             let attributes = content::attributes(&file).unwrap_or_default();
             let again = file.try_clone().map_err(|e| SessionError::call("dup", self.path, e))?;
             let size = found.stamp.size;
+            self.taken = self.taken.saturating_add(size);
+            let over = |most: &Most| self.taken > most.bytes || self.scan.read >= most.files;
+            if let Some(most) = self.most.filter(over) {
+                return Err(too_much(&most));
+            }
             let buffer = &mut self.buffer;
             match content::take(self.database, file, size, self.store, buffer) {
                 Ok(hash) => seen.entry.hash = hash,
@@ -403,7 +419,7 @@ fn inside(above: &[u8], path: &[u8]) -> bool {
 }
 
 /// All names but `.` and `..`, sorted.
-fn names(directory: &OwnedFd) -> std::result::Result<Vec<Vec<u8>>, Errno> {
+pub(super) fn names(directory: &OwnedFd) -> std::result::Result<Vec<Vec<u8>>, Errno> {
     let mut names = Vec::new();
     for entry in rustix::fs::Dir::read_from(directory)? {
         let entry = entry?;
