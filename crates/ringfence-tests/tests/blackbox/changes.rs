@@ -108,3 +108,69 @@ fn a_killed_launcher_leaves_the_state_before_the_run() {
         assert!(place.project("gone").exists());
     });
 }
+
+/// The snapshots of the project, newest first, as `list` shows them.
+fn snapshots(place: &Place) -> Vec<String> {
+    let listed = place.ringfence(["snapshot", "list"]).quiet();
+    listed.lines().map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn a_profile_has_the_state_before_each_run_kept() {
+    everywhere(|place| {
+        project(place);
+        let profile = place.file("home/auto.toml", "extends = [\"default\"]\nsnapshot = \"auto\"\n");
+        let profile = ["-p", profile.to_str().unwrap()];
+        let with = |more: &[&'static str]| [&profile[..], more].concat();
+        // Twice: a plan that was kept must not leave it out.
+        for round in 1..3 {
+            let done = place.sh(&profile, "rm gone; echo b > same");
+            assert_eq!(done.quiet(), "", "nothing is said of what goes well");
+            assert_eq!(changed(place), ["deleted gone", "modified same"]);
+            assert!(snapshots(place)[0].contains("start"), "{:?}", snapshots(place));
+            place.ringfence(["snapshot", "revert", "latest"]).ends(0);
+            assert!(place.project("gone").exists());
+            // One at the start of the run, one before the revert.
+            assert_eq!(snapshots(place).len(), 2 * round);
+        }
+        let before = snapshots(place).len();
+        // Not: said so on the line, without a record, with nothing that could change.
+        place.sh(&with(&["--snapshot=never"]), "true").quiet();
+        place.sh(&with(&["--no-record"]), "true").quiet();
+        place.sh(&[], "true").quiet();
+        if place.tier == Tier::Namespace {
+            place.sh(&with(&["--overlay=discard"]), "true").quiet();
+        }
+        assert_eq!(snapshots(place).len(), before);
+        place.sh(&["--snapshot=always"], "true").quiet();
+        assert_eq!(snapshots(place).len(), before + 1);
+        place.sh(&["--snapshot=sometimes"], "true").ends(125).says("none of `auto`, `always`, `never`");
+    });
+}
+
+/// What would take long is left out with a reason, runs all the same, and is made when it is asked for.
+#[test]
+fn a_large_tree_is_not_kept_by_itself() {
+    everybody(Tier::Process, |place| {
+        // One file of 300 MiB that takes no room.
+        let file = std::fs::File::create(place.project("large")).unwrap();
+        file.set_len(300 << 20).unwrap();
+        place.person.owns(&place.project("large"));
+        place.file("home/project/a", "one\n");
+        let auto = ["--snapshot=auto"];
+        let done = place.sh(&auto, "echo two > a; echo ran");
+        done.ends(0).prints("ran").says("the state before this run is not kept: the tree has more");
+        done.says("256 MiB that no snapshot has; `ringfence snapshot create`");
+        assert_eq!(snapshots(place), [""; 0]);
+        assert_eq!(changed(place), [""; 0]);
+        // Without it, the same run has what it should.
+        place.clock_moves_on();
+        place.ringfence(["snapshot", "create"]).well();
+        assert_eq!(place.sh(&auto, "echo three > a").quiet(), "");
+        assert_eq!(changed(place), ["modified a"]);
+        // Larger again: a known one grew.
+        file.set_len(301 << 20).unwrap();
+        place.sh(&auto, "true").ends(0).says("the state before this run is not kept");
+        assert_eq!(snapshots(place).len(), 2);
+    });
+}
