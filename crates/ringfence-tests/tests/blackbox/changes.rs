@@ -119,7 +119,8 @@ fn snapshots(place: &Place) -> Vec<String> {
 fn a_profile_has_the_state_before_each_run_kept() {
     everywhere(|place| {
         project(place);
-        let profile = place.file("home/auto.toml", "extends = [\"default\"]\nsnapshot = \"auto\"\n");
+        let profile =
+            place.file("home/auto.toml", "extends = [\"default\"]\nsnapshot = \"auto\"\n");
         let profile = ["-p", profile.to_str().unwrap()];
         let with = |more: &[&'static str]| [&profile[..], more].concat();
         // Twice: a plan that was kept must not leave it out.
@@ -144,7 +145,10 @@ fn a_profile_has_the_state_before_each_run_kept() {
         assert_eq!(snapshots(place).len(), before);
         place.sh(&["--snapshot=always"], "true").quiet();
         assert_eq!(snapshots(place).len(), before + 1);
-        place.sh(&["--snapshot=sometimes"], "true").ends(125).says("none of `auto`, `always`, `never`");
+        place
+            .sh(&["--snapshot=sometimes"], "true")
+            .ends(125)
+            .says("none of `auto`, `always`, `never`");
     });
 }
 
@@ -153,7 +157,7 @@ fn a_profile_has_the_state_before_each_run_kept() {
 fn a_large_tree_is_not_kept_by_itself() {
     everybody(Tier::Process, |place| {
         // One file of 300 MiB that takes no room.
-        let file = std::fs::File::create(place.project("large")).unwrap();
+        let file = fs::File::create(place.project("large")).unwrap();
         file.set_len(300 << 20).unwrap();
         place.person.owns(&place.project("large"));
         place.file("home/project/a", "one\n");
