@@ -7,7 +7,10 @@ use crate::options::{PLAIN, parse};
 use ringfence_policy::import::{Peer, import as convert};
 use ringfence_policy::suggest::nearest;
 use std::ffi::OsString;
+use std::io::Read;
 
+/// Settings are never larger.
+const LARGEST: u64 = 16 << 20;
 const PEERS: [&str; 4] = ["claude", "srt", "fence", "greywall"];
 
 /// `ringfence import claude|srt|fence|greywall FILE [-o FILE]`: the profile goes to standard
@@ -32,12 +35,18 @@ pub fn import(arguments: Vec<OsString>) -> Result<u8, Fault> {
         Fault::usage(format!("unknown peer {name}{near} (claude, srt, fence, greywall)"))
     })?;
     let shown = file.display();
-    let text = std::fs::read_to_string(file)
+    let mut text = String::new();
+    let opened = std::fs::File::open(file).map(|file| file.take(LARGEST + 1));
+    opened
+        .and_then(|mut file| file.read_to_string(&mut text))
         .map_err(|error| Fault::usage(format!("cannot read {shown}: {error}")))?;
+    if text.len() as u64 > LARGEST {
+        return Err(Fault::usage(format!("{shown} is too large for settings (16 MiB)")));
+    }
     let imported =
         convert(peer, &text).map_err(|error| Fault::usage(format!("{shown}: {error}")))?;
     for note in &imported.notes {
-        eprintln!("ringfence: {note}");
+        eprintln!("ringfence: {}", ringfence_policy::shown::bytes(note.as_bytes()));
     }
     match parsed.last("output") {
         None => print(imported.toml.as_bytes()),

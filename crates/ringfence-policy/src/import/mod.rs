@@ -143,6 +143,10 @@ impl Importer {
             match path(&text) {
                 Ok(rule) => {
                     let grant = matches!(key, Key::Read | Key::Write | Key::Sockets);
+                    if key == Key::Write && rule.bytes().all(|byte| byte == b'/') {
+                        self.note(format!("`{from}`: `{text}` is the root of the file system, which is not granted for writing: left out"));
+                        continue;
+                    }
                     if grant && rule.split('/').any(|part| part == "**") {
                         self.note(format!("`{from}`: `{text}` matches at any depth, which a grant cannot: left out"));
                         continue;
