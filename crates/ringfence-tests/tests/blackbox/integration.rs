@@ -58,10 +58,10 @@ fn place_with_entries() -> Place {
     let services = "system/dbus-1/services";
     let text = service("org.example.Cat", "/bin/cat --bus") + "SystemdService=cat.service\n";
     place.file(format!("{services}/org.example.Cat.service"), &text);
-    place.file(format!("{services}/other.service"), &service("org.example.Other", "other"));
+    place.file(format!("{services}/other.service"), service("org.example.Other", "other"));
     // The user's own.
     let own = "home/.local/share/dbus-1/services/mine.service";
-    place.file(own, &service("org.example.Mine", "cat mine"));
+    place.file(own, service("org.example.Mine", "cat mine"));
     place
 }
 
