@@ -41,6 +41,33 @@ impl Bytes for File {
     }
 }
 
+/// A file of which the beginning is read at once: in most objects all headers are there.
+pub struct Started<'f> {
+    file: &'f File,
+    start: Vec<u8>,
+}
+
+impl Started<'_> {
+    /// Reads the beginning.
+    pub fn of(file: &File) -> Started<'_> {
+        const START: usize = 4096;
+        let mut start = vec![0; START];
+        let got = file.read(0, &mut start);
+        start.truncate(got);
+        Started { file, start }
+    }
+}
+
+impl Bytes for Started<'_> {
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let within = offset.checked_add(buffer.len() as u64);
+        match within.is_some_and(|end| end <= self.start.len() as u64) {
+            true => self.start.read(offset, buffer),
+            false => self.file.read(offset, buffer),
+        }
+    }
+}
+
 impl Bytes for [u8] {
     fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let Some(rest) = usize::try_from(offset).ok().and_then(|offset| self.get(offset..)) else {

@@ -6,6 +6,7 @@
 //! object alone; `/etc/ld.so.cache`; the directories of the system. A file for another machine
 //! is passed over. For musl its own rules (`ldso/dynlink.c`).
 
+use crate::bytes::Started;
 use crate::cache::Cache;
 use crate::elf::{self, Machine, Object};
 use crate::host::{Host, Kind};
@@ -127,13 +128,15 @@ impl<'h, 'a> Finder<'h, 'a> {
         if let Some(known) = self.objects.get(path.as_os_str()) {
             return known.clone();
         }
-        let object = match self.host.kind(path) {
-            Kind::Absent | Kind::Directory | Kind::Other => None,
-            Kind::File(_) => self.host.open(path).and_then(|file| elf::parse(&file)).map(Rc::new),
-            Kind::Link(_) => {
-                let found = self.host.resolve(path)?;
-                self.object(&found.real)
+        // By its name without links, of which each object has one.
+        let found = self.host.resolve(path)?;
+        let object = match self.host.kind(&found.real) {
+            _ if found.real != path => self.object(&found.real),
+            Kind::File(_) => {
+                let file = self.host.open(path);
+                file.and_then(|file| elf::parse(&Started::of(&file))).map(Rc::new)
             }
+            Kind::Absent | Kind::Directory | Kind::Link(_) | Kind::Other => None,
         };
         self.objects.insert(path.into(), object.clone());
         object

@@ -160,8 +160,10 @@ impl<'h, 'a> Collector<'h, 'a> {
 
     /// Puts a reason down, the first one counts.
     pub(crate) fn reason(&mut self, path: &Path, how: &str, by: Option<&Path>) {
-        let reason = || Reason { how: how.to_owned(), by: by.map(Path::to_owned) };
-        self.answer.reasons.entry(path.to_owned()).or_insert_with(reason);
+        if !self.answer.reasons.contains_key(path) {
+            let reason = Reason { how: how.to_owned(), by: by.map(Path::to_owned) };
+            self.answer.reasons.insert(path.to_owned(), reason);
+        }
     }
 
     /// Adds the file or directory that a path leads to, with the links on the way. What it is

@@ -82,6 +82,8 @@ pub struct Host<'a> {
     within: RefCell<HashSet<OsString>>,
     /// Files of which it was told that they are read.
     opened: RefCell<HashSet<OsString>>,
+    /// What a directory said is a link, and was not looked at yet.
+    links: RefCell<HashSet<OsString>>,
     /// Beginnings of files; whether they are all of them.
     short: RefCell<HashMap<OsString, (bool, Vec<u8>)>>,
 }
@@ -95,6 +97,7 @@ impl<'a> Host<'a> {
             resolved: RefCell::default(),
             within: RefCell::default(),
             opened: RefCell::default(),
+            links: RefCell::default(),
             short: RefCell::default(),
         }
     }
@@ -114,12 +117,11 @@ impl<'a> Host<'a> {
             self.tell(directory, Look::Within);
             self.within.borrow_mut().insert(directory.into());
         }
-        let kind = match path.symlink_metadata() {
-            Err(_) => Kind::Absent,
-            Ok(data) if data.is_dir() => Kind::Directory,
-            Ok(data) if data.is_symlink() => path.read_link().map_or(Kind::Absent, Kind::Link),
-            Ok(data) if data.is_file() => Kind::File(data.mode() & 0o111 != 0),
-            Ok(_) => Kind::Other,
+        let listed = self.links.borrow().contains(path.as_os_str());
+        let kind = match listed.then(|| path.read_link()) {
+            Some(Ok(target)) => Kind::Link(target),
+            // No link any more, or not known to be one.
+            Some(Err(_)) | None => look_at(path),
         };
         match &kind {
             Kind::Absent => self.tell(path, Look::Absent),
@@ -247,7 +249,19 @@ impl<'a> Host<'a> {
             })
             .collect();
         found.sort();
+        let links = found.iter().filter(|(_, kind)| *kind == Entry::Link);
+        self.links.borrow_mut().extend(links.map(|(name, _)| path.join(name).into_os_string()));
         found
+    }
+}
+
+fn look_at(path: &Path) -> Kind {
+    match path.symlink_metadata() {
+        Err(_) => Kind::Absent,
+        Ok(data) if data.is_dir() => Kind::Directory,
+        Ok(data) if data.is_symlink() => path.read_link().map_or(Kind::Absent, Kind::Link),
+        Ok(data) if data.is_file() => Kind::File(data.mode() & 0o111 != 0),
+        Ok(_) => Kind::Other,
     }
 }
 
