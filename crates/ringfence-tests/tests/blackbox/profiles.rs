@@ -35,6 +35,8 @@ const PROGRAMS: &[(&str, &str, &str, &str)] = &[
     ("vim", "vim.tiny", "vim.tiny -u NONE -es -c 'normal i7' -c 'wq! o'; cat o", "7"),
     ("nvim", "nvim", "nvim --headless -u NONE -c 'normal i7' -c 'wq! o' 2>/dev/null; cat o", "7"),
     ("nano", "nano", "nano --version >/dev/null; echo $?", "0"),
+    ("postgres", "psql", "psql --version >/dev/null; echo $?", "0"),
+    ("aria2", "aria2c", "aria2c --version >/dev/null; echo $?", "0"),
     ("redis", "redis-server", "redis-server --version >/dev/null; echo $?", "0"),
     (
         "nginx",
