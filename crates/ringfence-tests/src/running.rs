@@ -8,7 +8,7 @@ use rustix::process::{
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -57,8 +57,8 @@ impl Stream {
         loop {
             match self.chunks.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(chunk) => self.read.extend(chunk),
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return self.read,
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                Err(RecvTimeoutError::Disconnected) => return self.read,
+                Err(RecvTimeoutError::Timeout) => {
                     panic!("some process still holds {what} open")
                 }
             }
@@ -147,7 +147,22 @@ impl Running {
         self.signal(Signal::TSTP);
         // Left to be waited for: `finish` waits for the same process.
         let what = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let status = waitid(WaitId::PidFd(self.pidfd.as_fd()), what).expect("a child of ours");
+        let wait = || waitid(WaitId::PidFd(self.pidfd.as_fd()), what).expect("a child of ours");
+        // A stop cannot be waited for with a bound: what does not stop in time is killed.
+        let (stopped, told) = channel::<()>();
+        let (pid, pidfd) = (self.pid(), &self.pidfd);
+        let status = thread::scope(|scope| {
+            scope.spawn(move || {
+                if told.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                    let seen = crate::stuck::describe(pid);
+                    eprintln!("it does not stop:{seen}");
+                    let _ = pidfd_send_signal(pidfd, Signal::KILL);
+                }
+            });
+            let status = wait();
+            drop(stopped);
+            status
+        });
         assert!(
             status.as_ref().is_some_and(|status| status.stopped()),
             "it does not stop: {status:?}"
