@@ -52,6 +52,17 @@ pub(crate) struct Guarding {
     taken: Cell<u32>,
     /// This run, noted for later ones; of the launcher.
     begun: Option<Begun>,
+    /// Its end is noted.
+    ended: Cell<bool>,
+}
+
+impl Drop for Guarding {
+    /// A command that could not be started has no end of its own.
+    fn drop(&mut self) {
+        if let Some(begun) = self.begun.as_ref().filter(|_| !self.ended.get()) {
+            begun.end();
+        }
+    }
 }
 
 /// Identity and change time of a directory.
@@ -78,6 +89,7 @@ impl Guarding {
             started: Instant::now(),
             taken: Cell::default(),
             begun: past::begin(&plan.guarded_trees, since),
+            ended: Cell::default(),
         };
         for step in &plan.guards {
             let saved = match step.found {
@@ -162,6 +174,7 @@ impl Guarding {
             started: Instant::now(),
             taken: Cell::default(),
             begun: None,
+            ended: Cell::default(),
         })
     }
 
@@ -182,6 +195,7 @@ impl Guarding {
         self.taken.set(work.quarantine.taken());
         if session.is_some() {
             past::end(self.begun.as_ref(), &self.trees, self.since);
+            self.ended.set(true);
         }
         work.said
     }

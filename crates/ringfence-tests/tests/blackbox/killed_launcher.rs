@@ -75,6 +75,19 @@ fn what_a_run_prepared_of_which_nothing_is_left_is_judged_later() {
     });
 }
 
+/// A start that came to nothing has no time of its own.
+#[test]
+fn what_the_user_makes_after_a_start_that_failed_is_left_alone() {
+    everywhere(|place| {
+        for _ in 0..2 {
+            place.run(&[], &["no-such-program"]).ends(127);
+            place.clock_moves_on();
+            is_the_users_own(place);
+            place.shell("rm -rf own").ends(0);
+        }
+    });
+}
+
 /// Another run that goes on at the same time could have written there, too.
 #[test]
 fn what_a_run_that_goes_on_prepares_is_judged_by_others() {
