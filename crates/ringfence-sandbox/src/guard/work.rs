@@ -1,0 +1,292 @@
+//! What is done with what a run left at a protected path: nothing, a part of it, or all of it taken
+//! away and what was there put back.
+
+use super::past::{self, Past};
+use super::quarantine::Quarantine;
+use super::{Guarding, Saved, changed, quarantine};
+use crate::plan::{Found, GuardStep, GuardedTree};
+use ringfence_policy::gitconfig::executes_in;
+use ringfence_policy::protect::git_common_allowed;
+use ringfence_policy::settings::{self, Judged};
+use ringfence_policy::{Guarded, shown};
+use ringfence_sys as sys;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use sys::Errno;
+
+/// One pass of putting right.
+pub(super) struct Work<'a> {
+    pub guarding: &'a Guarding,
+    pub quarantine: Quarantine,
+    /// Earlier runs, read when something is as old.
+    pub past: OnceCell<Past>,
+    /// Directories that were made enterable for a look, and their modes.
+    pub unlocked: Vec<(PathBuf, u32)>,
+    pub said: Vec<String>,
+}
+
+/// A directory opened without following links, through which names in it are reached.
+pub(super) struct Directory(pub OwnedFd);
+
+impl Directory {
+    pub fn open(path: &Path) -> Result<Directory, Errno> {
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+        sys::fd::open_without_links(sys::fd::CWD, &name, sys::fd::DIRECTORY).map(Directory)
+    }
+
+    /// A path to a name in it that no rename elsewhere can redirect.
+    pub fn at(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd())).join(name.as_ref())
+    }
+}
+
+impl Work<'_> {
+    /// Whether something was created or changed in this run, or in an earlier one that could write
+    /// there: what an earlier one left under a harmless name may have been moved here since.
+    pub fn suspect(&self, path: &Path, data: &fs::Metadata) -> bool {
+        let changed = changed(data);
+        changed >= self.guarding.since || self.past.get_or_init(past::read).holds(path, changed)
+    }
+
+    pub fn step(&mut self, step: &GuardStep, saved: &Saved) {
+        let (Some(parent), Some(name)) = (step.path.parent(), step.path.file_name()) else {
+            return;
+        };
+        let directory = match Directory::open(parent) {
+            Ok(directory) => directory,
+            Err(Errno::ELOOP | Errno::ENOTDIR) => return self.link_on_the_way(step),
+            // Deleted with all it held: nothing is left that could be trusted.
+            Err(_) => return,
+        };
+        let at = directory.at(name);
+        let now = Saved::of(&at).unwrap_or(Saved::Unknown);
+        if now == *saved || harmless(step.guarded, &step.path, &now, saved) {
+            return;
+        }
+        if step.guarded == Guarded::Settings && self.settings(&directory, step, saved, &now) {
+            return;
+        }
+        if let (Guarded::Skills, Saved::Nothing, Saved::Directory(entries)) =
+            (step.guarded, saved, &now)
+        {
+            return self.skills(&at, &step.path, entries);
+        }
+        if let (Guarded::GitHooks, Saved::Nothing, Saved::Directory(entries)) =
+            (step.guarded, saved, &now)
+        {
+            let hooks = entries.keys().filter(|name| !name.as_bytes().ends_with(b".sample"));
+            for hook in hooks {
+                self.take_away(&at.join(hook), &step.path.join(hook), "created");
+            }
+            return;
+        }
+        let what = if *saved == Saved::Nothing { "created" } else { "changed" };
+        if now != Saved::Nothing {
+            self.take_away(&at, &step.path, what);
+        }
+        if *saved != Saved::Nothing {
+            match saved.restore(&at) {
+                Ok(()) if now == Saved::Nothing => {
+                    self.said.push(format!(
+                        "{} was removed inside and is protected: restored",
+                        shown::path(&step.path)
+                    ));
+                }
+                Ok(()) => self.said.push(format!("{} was restored", shown::path(&step.path))),
+                Err(error) => {
+                    self.said.push(format!("cannot restore {}: {error}", shown::path(&step.path)))
+                }
+            }
+        }
+    }
+
+    /// Settings whose harmless part may change; whether that settles it.
+    fn settings(
+        &mut self,
+        directory: &Directory,
+        step: &GuardStep,
+        saved: &Saved,
+        now: &Saved,
+    ) -> bool {
+        let before = match saved {
+            Saved::Nothing => None,
+            Saved::File { bytes, .. } => Some(bytes.as_slice()),
+            _ => return false,
+        };
+        let (Saved::File { bytes, mode }, Some(name)) = (now, step.path.file_name()) else {
+            return false;
+        };
+        let (text, kept) = match settings::judge(before, bytes) {
+            Judged::Harmless => return true,
+            Judged::Unreadable => return false,
+            Judged::Merged { text, kept } => (text, kept),
+        };
+        // Written beside and put in place at once: a reader sees the old or the new.
+        let mut beside = OsStr::new(".ringfence-").to_owned();
+        beside.push(name);
+        let beside = directory.at(beside);
+        let _ = fs::remove_file(&beside);
+        let merged = Saved::File { bytes: text.into_bytes(), mode: *mode };
+        let put = merged.restore(&beside).and_then(|()| fs::rename(&beside, directory.at(name)));
+        if put.is_err() {
+            let _ = fs::remove_file(&beside);
+            return false;
+        }
+        let mut keys: Vec<&str> = kept.iter().take(4).map(String::as_str).collect();
+        if kept.len() > keys.len() {
+            keys.push("…");
+        }
+        let (path, keys) = (shown::path(&step.path), keys.join(", "));
+        self.said.push(format!("{path} was changed inside where it runs or trusts something, and has there what it had: {keys}"));
+        true
+    }
+
+    /// A directory of skills that was not there: the agent's own, made anew at each start, are
+    /// not worth keeping, and not worth a word.
+    pub fn skills(&mut self, at: &Path, shown: &Path, entries: &BTreeMap<OsString, Saved>) {
+        for name in entries.keys() {
+            if name == ".system" {
+                quarantine::discard(&at.join(name));
+            } else {
+                self.take_away(&at.join(name), &shown.join(name), "created");
+            }
+        }
+        let _ = fs::remove_dir(at);
+    }
+
+    /// Names of the built-in list that were not at the top of a tree.
+    pub fn absent_names(&mut self, tree: &GuardedTree) {
+        let mut looked: Option<(&str, bool)> = None;
+        for (name, guarded) in &tree.absent {
+            let first = name.split('/').next().unwrap_or_default();
+            let there = match looked {
+                Some((last, there)) if last == first => there,
+                _ => tree.tree.join(first).symlink_metadata().is_ok(),
+            };
+            looked = Some((first, there));
+            if !there {
+                continue;
+            }
+            for path in expand(&tree.tree, name) {
+                let rule = crate::planner::built_in("protected names");
+                let step = GuardStep { path, found: Found::Absent, guarded: *guarded, rule };
+                self.step(&step, &Saved::Nothing);
+            }
+            self.remove_empty(&tree.tree, name);
+        }
+    }
+
+    /// Removes the directories that were made for a name and are empty now.
+    fn remove_empty(&self, tree: &Path, name: &str) {
+        let mut relative = Path::new(name);
+        while let Some(parent) = relative.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            let path = tree.join(parent);
+            let (Some(above), Some(last)) = (path.parent(), path.file_name()) else { return };
+            let Ok(directory) = Directory::open(above) else { return };
+            if name.starts_with(".git/") || fs::remove_dir(directory.at(last)).is_err() {
+                return;
+            }
+            relative = parent;
+        }
+    }
+
+    /// A `.git` at the top of a tree that is no directory (any more).
+    pub fn repository(&mut self, tree: &Path) {
+        let path = tree.join(".git");
+        if let Ok(data) = path.symlink_metadata()
+            && !data.is_dir()
+            && self.suspect(&path, &data)
+        {
+            self.git_link(&path, &path);
+        }
+    }
+
+    /// A `.git` that is a file or a link leads git to a repository elsewhere: only to where the
+    /// list guards the configuration. A directory is judged by what is in it.
+    pub fn git_link(&mut self, at: &Path, shown: &Path) {
+        let target = match Saved::of(at) {
+            Ok(Saved::Link(target)) => Some(target),
+            Ok(Saved::File { bytes, .. }) => {
+                let text = bytes.strip_prefix(b"gitdir:").map(<[u8]>::trim_ascii);
+                text.map(|text| PathBuf::from(OsStr::from_bytes(text)))
+            }
+            Ok(Saved::Directory(_) | Saved::Nothing) => return,
+            Ok(Saved::Unknown) | Err(_) => None,
+        };
+        let parent = shown.parent().unwrap_or(Path::new("/"));
+        let allowed = target.is_some_and(|target| {
+            ringfence_policy::protect::git_link_allowed(&ringfence_policy::path::normal(
+                &parent.join(target),
+            ))
+        });
+        if !allowed {
+            self.take_away(at, shown, "created");
+        }
+    }
+
+    /// A component on the way to a guarded path is a link, which a host program would follow.
+    /// One that was made during the run is taken away.
+    fn link_on_the_way(&mut self, step: &GuardStep) {
+        let mut ancestors: Vec<&Path> = step.path.ancestors().skip(1).collect();
+        ancestors.reverse();
+        for ancestor in ancestors {
+            let Ok(data) = ancestor.symlink_metadata() else { return };
+            if data.is_symlink() {
+                if self.suspect(ancestor, &data) {
+                    self.take_away(ancestor, ancestor, "created");
+                }
+                return;
+            }
+        }
+    }
+
+    /// Moves something away and says so. `at` is how it is reached, `shown` its name.
+    pub fn take_away(&mut self, at: &Path, path: &Path, what: &str) {
+        let shown = shown::path(path);
+        self.said.push(match self.quarantine.take(at) {
+            Ok(Some(kept)) => {
+                format!(
+                    "{shown} was {what} inside and is protected: moved to {}",
+                    shown::path(&kept)
+                )
+            }
+            Ok(None) => format!("{shown} was {what} inside and is protected: removed"),
+            Err(error) => format!(
+                "{shown} was {what} inside and is protected, but CANNOT BE REMOVED: {error}"
+            ),
+        });
+    }
+}
+
+/// The existing paths that a name with `*` components stands for below a directory.
+pub(super) fn expand(directory: &Path, name: &str) -> Vec<PathBuf> {
+    if !name.contains(['*', '?']) {
+        return vec![directory.join(name)];
+    }
+    crate::planner::expand(&crate::facts::HostPaths, directory, name)
+}
+
+/// Whether a created or changed git file holds nothing that is executed.
+pub(super) fn harmless(guarded: Guarded, path: &Path, now: &Saved, before: &Saved) -> bool {
+    match (guarded, now, before) {
+        (Guarded::GitConfig, Saved::File { bytes, .. }, Saved::Nothing) => {
+            // A submodule's `core.worktree` leads out of `.git`, to the repository it is in.
+            let directory = path.parent().unwrap_or(path);
+            let tree = path.ancestors().find(|at| at.ends_with(".git")).and_then(Path::parent);
+            std::str::from_utf8(bytes)
+                .is_ok_and(|text| executes_in(text, directory, tree.unwrap_or(directory)).is_none())
+        }
+        (Guarded::GitCommon, Saved::File { bytes, .. }, Saved::Nothing) => {
+            git_common_allowed(path, bytes)
+        }
+        (Guarded::GitHooks, Saved::Directory(entries), Saved::Nothing) => {
+            entries.keys().all(|name| name.as_bytes().ends_with(b".sample"))
+        }
+        _ => false,
+    }
+}
