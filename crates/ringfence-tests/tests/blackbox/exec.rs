@@ -305,7 +305,8 @@ fn a_terminal_is_one_inside_too() {
         terminal.shows("\njibs");
         terminal.resize(40, 132);
         terminal.line("stty size; echo do''ne");
-        assert!(terminal.shows("\ndone").contains("40 132"));
+        let size = terminal.shows("\ndone");
+        assert!(size.contains("40 132"), "{size}");
         terminal.line("exit 9");
         terminal.code(9);
         // The terminal is as before.

@@ -2,6 +2,7 @@
 
 use ringfence_tests::{Place, Running, Tier, everybody, everywhere};
 use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::process::CommandExt;
 
 #[test]
 fn signals_are_forwarded() {
@@ -41,7 +42,12 @@ fn a_forwarded_signal_that_kills_is_told_as_one() {
 fn a_stopped_and_continued_command_goes_on() {
     everywhere(|place| {
         let script = "echo ready; while [ ! -e go ]; do :; done; echo word";
-        let mut running = place.start(&[], &["sh", "-c", script]);
+        let mut command = place.ringfence_run();
+        command.args(["--", "sh", "-c", script]);
+        // A job of its own, as shells make them: a group that nobody of the session watches over,
+        // which the tests' own may be, cannot be stopped by SIGTSTP (setpgid(2)).
+        command.process_group(0);
+        let mut running = Running::start(command);
         running.printed("ready\n");
         running.stop();
         running.signal(Signal::CONT);
