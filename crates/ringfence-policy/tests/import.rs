@@ -153,6 +153,8 @@ fn what_is_no_settings_file_is_refused() {
 fn the_root_is_not_granted_for_writing_since_no_profile_may() {
     let imported =
         read(Peer::Claude, r#"{"permissions": {"additionalDirectories": ["/", "/srv"]}}"#);
-    assert!(list(&imported, Key::Write).iter().all(|rule| rule.trim_matches(['/', '?']) != ""));
+    assert!(
+        list(&imported, Key::Write).iter().all(|rule| !rule.trim_matches(['/', '?']).is_empty())
+    );
     assert!(noted(&imported, "is the root of the file system"));
 }
