@@ -11,9 +11,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 use sys::Errno;
-use sys::image::Wanted;
+use sys::image::{Stops, Wanted};
 use sys::process::Change;
-use sys::signal::{After, Arrived, SignalSet};
+use sys::signal::{Arrived, SignalSet};
 
 const SIGCHLD: i32 = 17;
 const SIGCONT: i32 = 18;
@@ -41,7 +41,15 @@ impl Warden<'_> {
     pub fn go_on(self, wanted: Wanted) -> ! {
         let Warden { command, spawner, control, tier, guarding, private } = self;
         let mut service = Service::new(spawner, tier);
-        let mut watch = Watch { command, control, tier, guarding, private, stops: 0, will: None };
+        let mut watch = Watch {
+            command,
+            control,
+            tier,
+            guarding,
+            private,
+            stops: Stops::default(),
+            will: None,
+        };
         match wanted {
             Wanted::Orphaned => watch.orphaned(),
             Wanted::Finish(kind, value) => watch.end(kind, value),
@@ -55,7 +63,7 @@ impl Warden<'_> {
                 Ok(signals) => watch.wait(signals.as_fd(), &mut service),
                 Err(_) => {
                     if let Ok(arrived) = sys::signal::wait(SignalSet::ALL, None) {
-                        watch.signal(arrived);
+                        watch.signal(arrived, &mut service);
                     }
                 }
             }
@@ -69,8 +77,8 @@ struct Watch<'a> {
     tier: Tier,
     guarding: &'a Guarding,
     private: Option<PathBuf>,
-    /// Stops of the command that were told, modulo 256.
-    stops: u8,
+    /// Stops of the command that were told.
+    stops: Stops,
     /// What the launcher left to us, if it was read already.
     will: Option<Will>,
 }
@@ -86,7 +94,7 @@ impl Watch<'_> {
         let Ok(ready) = sys::fd::poll_readable(&watched, -1) else { return };
         if ready[0] {
             while let Ok(arrived) = sys::signal::take(signals) {
-                self.signal(arrived);
+                self.signal(arrived, service);
             }
             // First those that ended: who asks to signal one must not hit another.
             self.reap(service);
@@ -101,12 +109,14 @@ impl Watch<'_> {
         }
     }
 
-    fn signal(&mut self, arrived: Arrived) {
+    fn signal(&mut self, arrived: Arrived, service: &mut Service) {
         match arrived.signal {
             SIGCHLD => {}
             _ if let Some(after) = arrived.after => {
-                let meant = after == After::Any || after == After::Stop(self.stops);
-                if meant {
+                // What became of it by now.
+                self.reap(service);
+                let (meant, send) = self.stops.judge(after.value());
+                if send {
                     let _ = sys::signal::kill(self.command, SIGCONT);
                 }
                 self.tell(b'A', i32::from(meant));
@@ -159,10 +169,14 @@ impl Watch<'_> {
                     self.end(b'k', signal)
                 }
                 Change::Stopped(signal) => {
-                    self.stops = self.stops.wrapping_add(1);
-                    let _ = sys::fd::send(self.control.as_fd(), &[b'S', signal as u8, self.stops]);
+                    self.stops.stopped();
+                    let message = [b'S', signal as u8, self.stops.count];
+                    let _ = sys::fd::send(self.control.as_fd(), &message);
                 }
-                Change::Continued => self.tell(b'C', 0),
+                Change::Continued => {
+                    self.stops.continued();
+                    self.tell(b'C', 0)
+                }
             }
         }
     }

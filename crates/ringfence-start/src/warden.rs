@@ -33,11 +33,42 @@ const SIGCONT: i32 = 18;
 pub enum Wanted {
     /// The launcher died.
     Orphaned,
-    /// The launcher asks for something; so many stops of the command were told (modulo 256).
-    Service(u8),
+    /// The launcher asks for something; what was told of the command's stops.
+    Service(Stops),
     /// The command ended, by exit (`x`) with this code or by this signal (`k`), and in the
     /// process tier something of it still runs.
     Finish(u8, i32),
+}
+
+/// Stops of the command that the launcher was told of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stops {
+    /// How many, modulo 256.
+    pub count: u8,
+    /// It has not gone on since the last one.
+    pub stopped: bool,
+}
+
+impl Stops {
+    /// It stopped.
+    pub fn stopped(&mut self) {
+        self.count = self.count.wrapping_add(1);
+        self.stopped = true;
+    }
+
+    /// It goes on.
+    pub fn continued(&mut self) {
+        self.stopped = false;
+    }
+
+    /// Whether a launcher's word means the command as it is (`after`: the stop that is meant, or
+    /// [`ANY_STOP`]), and whether a SIGCONT is to be sent for it. To one that goes on already none
+    /// is: it would undo a stop that is on its way to it.
+    pub fn judge(self, after: i32) -> (bool, bool) {
+        let any = after == ANY_STOP;
+        let meant = any || after == self.count as i32;
+        (meant, any || (meant && self.stopped))
+    }
 }
 
 /// What it watches over.
@@ -54,7 +85,7 @@ pub struct Warden {
 impl Warden {
     /// Waits for the command's end and exits with its code.
     pub fn watch(&self) -> Wanted {
-        let mut stops = 0u8;
+        let mut stops = Stops { count: 0, stopped: false };
         loop {
             if let Some(wanted) = self.reap(&mut stops) {
                 return wanted;
@@ -73,8 +104,12 @@ impl Warden {
                 SERVICE if sent => return Wanted::Service(stops),
                 // Who is inside can say so too, and continue the command anyway.
                 GO_ON if info[2] == SI_QUEUE => {
-                    let meant = [ANY_STOP, i32::from(stops)].contains(&info[VALUE]);
-                    if meant {
+                    // What became of it by now.
+                    if let Some(wanted) = self.reap(&mut stops) {
+                        return wanted;
+                    }
+                    let (meant, send) = stops.judge(info[VALUE]);
+                    if send {
                         // SAFETY: takes numbers.
                         let _ = unsafe { sys!(kill, self.command, SIGCONT) };
                     }
@@ -91,7 +126,7 @@ impl Warden {
         }
     }
 
-    fn reap(&self, stops: &mut u8) -> Option<Wanted> {
+    fn reap(&self, stops: &mut Stops) -> Option<Wanted> {
         const WNOHANG_UNTRACED_CONTINUED: usize = 1 | 2 | 8;
         loop {
             let mut status = 0i32;
@@ -108,10 +143,11 @@ impl Warden {
             }
             let signal = status & 0x7f;
             if status == 0xffff {
+                stops.continued();
                 self.tell(b'C', 0);
             } else if status & 0xff == 0x7f {
-                *stops = stops.wrapping_add(1);
-                let _ = send(self.control, &[b'S', (status >> 8) as u8, *stops]);
+                stops.stopped();
+                let _ = send(self.control, &[b'S', (status >> 8) as u8, stops.count]);
             } else if signal == 0 {
                 return self.end(b'x', status >> 8 & 0xff);
             } else {

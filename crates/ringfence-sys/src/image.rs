@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 pub use ringfence_start::machine::Failed;
 pub use ringfence_start::spawn::Refused;
 pub use ringfence_start::trace::Trace;
-pub use ringfence_start::warden::{SERVICE, Wanted, Warden};
+pub use ringfence_start::warden::{SERVICE, Stops, Wanted, Warden};
 
 use crate::signal::SignalSet;
 

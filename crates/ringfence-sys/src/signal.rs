@@ -73,6 +73,16 @@ pub enum After {
     Any,
 }
 
+impl After {
+    /// As the signal's value.
+    pub fn value(self) -> i32 {
+        match self {
+            After::Stop(number) => i32::from(number),
+            After::Any => ANY_STOP,
+        }
+    }
+}
+
 impl Arrived {
     fn new(signal: i32, code: i32, sender: i32, value: i32) -> Arrived {
         const SI_USER: i32 = 0;
@@ -164,10 +174,7 @@ pub fn go_on(pidfd: BorrowedFd<'_>, after: After) -> Result<()> {
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     info.si_signo = GO_ON;
     info.si_code = libc::SI_QUEUE;
-    let value = match after {
-        After::Stop(number) => i32::from(number),
-        After::Any => ANY_STOP,
-    };
+    let value = after.value();
     // SAFETY: within the structure, where the kernel has the value (siginfo_t's `_rt`).
     unsafe { (&raw mut info).cast::<i32>().add(VALUE).write(value) };
     let info = &raw const info;
