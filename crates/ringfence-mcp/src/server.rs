@@ -1,17 +1,17 @@
 //! The server: the protocol is the official SDK's, the tools are in [`crate::tools`].
 
 use crate::Config;
+use crate::snapshots::Snapshots;
 use crate::tools::{self, Answer};
 use crate::within::Sandbox;
 use ringfence_session::ledger::{Event, Verdict};
-use ringfence_session::snapshot::{Options, Store};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
     ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What the client's model is told about the server.
@@ -27,25 +27,7 @@ struct Server(Arc<State>);
 /// What the tools act on.
 pub(crate) struct State {
     pub sandbox: Sandbox,
-    /// The snapshots of the directory, opened when first asked for.
-    store: Mutex<Option<Store>>,
-}
-
-impl State {
-    /// Does something with the snapshots.
-    pub fn store<T>(
-        &self,
-        act: impl FnOnce(&mut Store) -> ringfence_session::Result<T>,
-    ) -> Result<T, String> {
-        let mut store = self.store.lock().map_err(|_| "the snapshots are in disorder")?;
-        if store.is_none() {
-            let workdir = &self.sandbox.config().workdir;
-            let opened = Store::open(workdir, Options::default());
-            *store = Some(opened.map_err(|error| error.to_string())?);
-        }
-        let Some(store) = store.as_mut() else { return Err("no snapshots".to_owned()) };
-        act(store).map_err(|error| error.to_string())
-    }
+    pub snapshots: Snapshots,
 }
 
 impl ServerHandler for Server {
@@ -108,7 +90,7 @@ impl ServerHandler for Server {
 /// The sandbox does not start; the client does not speak the protocol.
 pub fn serve(config: Config) -> Result<(), String> {
     let sandbox = Sandbox::start(config)?;
-    let state = Arc::new(State { sandbox, store: Mutex::new(None) });
+    let state = Arc::new(State { sandbox, snapshots: Snapshots::default() });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
     let watched = Arc::downgrade(&state);

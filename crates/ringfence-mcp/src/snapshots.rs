@@ -1,47 +1,67 @@
-//! Snapshots, as the tools take and tell them.
+//! Snapshots, as the tools take and tell them: what a sandbox's own gateway does, and no more. A tool sees the
+//! session's snapshots and nobody else's; what the policy denies or protects is neither shown nor reverted.
 
-use crate::server::State;
-use crate::tools::{Answer, Given};
-use ringfence_session::gateway::client;
-use ringfence_session::snapshot::{Change, Select, Snapshot};
-use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use crate::within::Sandbox;
+use ringfence_session::gateway::{Actor, Scope, Tree, client};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::Mutex;
 
-/// In a sandbox that has a gateway for snapshots, they are made there: the store is not visible
-/// inside.
-pub(crate) fn inside(state: &State, mut request: Value) -> Option<Answer> {
-    client::socket()?;
-    request["tree"] = state.sandbox.config().workdir.to_string_lossy().into();
-    Some(client::ask(&request).map(|mut answer| {
+/// The session's snapshots.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots(Mutex<Option<Actor>>);
+
+impl Snapshots {
+    /// Does one thing. In a sandbox that has a gateway it is done there: the store is not visible inside.
+    ///
+    /// # Errors
+    /// One sentence: it cannot be done, or may not.
+    pub fn ask(&self, sandbox: &Sandbox, mut request: Value) -> Result<Value, String> {
+        request["tree"] = sandbox.config().workdir.to_string_lossy().into();
+        let mut answer = match client::socket() {
+            Some(_) => client::ask(&request)?,
+            None => self.here(sandbox, &request)?,
+        };
         if let Some(fields) = answer.as_object_mut() {
             fields.remove("ok");
         }
-        answer
-    }))
+        Ok(answer)
+    }
+
+    fn here(&self, sandbox: &Sandbox, request: &Value) -> Result<Value, String> {
+        let mut actor = self.0.lock().map_err(|_| "the snapshots are in disorder")?;
+        let actor = match &mut *actor {
+            Some(actor) => actor,
+            none => none.insert(Actor::new(scope(sandbox)?, sandbox.teller())),
+        };
+        let answer = actor.answer(request.to_string().as_bytes(), std::process::id() as i32);
+        match answer["error"].as_str() {
+            Some(error) => Err(error.to_owned()),
+            None => Ok(answer),
+        }
+    }
 }
 
-pub(crate) fn select(state: &State, given: &Given<'_>) -> Result<Select, String> {
-    let workdir = &state.sandbox.config().workdir;
-    let paths = given.words("paths")?.into_iter().map(|word| {
-        let path = workdir.join(&word);
-        let relative = path.strip_prefix(workdir).map(Path::to_owned);
-        relative.map_err(|_| format!("{} is not in {}", path.display(), workdir.display()))
-    });
-    let only = paths.collect::<Result<Vec<PathBuf>, String>>()?;
-    Ok(Select { only, ..Select::default() })
-}
-
-pub(crate) fn texts(paths: &[PathBuf]) -> Vec<String> {
-    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
-}
-
-pub(crate) fn row(snapshot: &Snapshot) -> Value {
-    json!({
-        "id": snapshot.id, "name": snapshot.name, "origin": snapshot.origin.word(),
-        "created_ms": snapshot.created, "files": snapshot.files, "bytes": snapshot.bytes,
-    })
-}
-
-pub(crate) fn change(change: &Change) -> Value {
-    json!({"path": change.path.to_string_lossy(), "what": change.what.word()})
+/// What the session may have done: as the plan of its own options has it.
+fn scope(sandbox: &Sandbox) -> Result<Scope, String> {
+    let planned = sandbox.plan(&["--gateway"], &[OsStr::new("cat")])?;
+    let unknown = || {
+        let said = String::from_utf8_lossy(&planned.stderr);
+        match said.trim().trim_start_matches("ringfence: ") {
+            "" => "this session has no snapshots".to_owned(),
+            said => format!("this session has no snapshots: {said}"),
+        }
+    };
+    let plan: Value = serde_json::from_slice(&planned.stdout).map_err(|_| unknown())?;
+    let paths = |list: &Value| -> Option<Vec<PathBuf>> {
+        list.as_array()?.iter().map(|path| path.as_str().map(PathBuf::from)).collect()
+    };
+    let tree = |tree: &Value| {
+        let path = PathBuf::from(tree["tree"].as_str()?);
+        Some(Tree { path, except: paths(&tree["except"])? })
+    };
+    let trees = plan["gateway"]["trees"].as_array();
+    let trees = trees.and_then(|trees| trees.iter().map(tree).collect::<Option<Vec<_>>>());
+    Ok(Scope { session: sandbox.id()?, trees: trees.ok_or_else(unknown)? })
 }

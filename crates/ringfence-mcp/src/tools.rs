@@ -1,10 +1,7 @@
 //! The tools: what each takes, does, and answers.
 
 use crate::server::State;
-use crate::snapshots::{change, inside, row, select, texts};
 use crate::within::Ran;
-use ringfence_session::ledger::Event;
-use ringfence_session::snapshot::{New, Origin, Snapshot};
 use rmcp::model::{JsonObject, ToolAnnotations};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
@@ -46,7 +43,7 @@ const OPERANDS: (&str, Kind, &str) =
     ("operands", Kind::Words, "A path, HOST:PORT, a name; for http: METHOD and URL");
 
 /// All of them.
-pub(crate) const ALL: [Tool; 14] = [
+pub(crate) const ALL: [Tool; 17] = [
     Tool {
         name: "exec",
         about: "Run a command in the session's sandbox, which keeps its processes and private \
@@ -98,30 +95,25 @@ pub(crate) const ALL: [Tool; 14] = [
         arguments: &[("name", Kind::Text, "A name for it")],
         required: 0,
         read_only: false,
-        act: |state, given| {
-            if let Some(answer) =
-                inside(state, json!({"do": "create", "name": given.maybe("name")}))
-            {
-                return answer;
-            }
-            let new = New { name: given.maybe("name"), origin: Origin::Manual, ..New::default() };
-            let made = state.store(|store| store.create(&new))?;
-            noted(state, "create", made.snapshot.id);
-            Ok(json!({"snapshot": row(&made.snapshot), "unreadable": texts(&made.unreadable)}))
-        },
+        act: |state, given| snapshots(state, json!({"do": "create", "name": given.maybe("name")})),
     },
     Tool {
         name: "snapshot_list",
-        about: "The snapshots there are, oldest first",
+        about: "The session's snapshots, oldest first",
         arguments: &[],
         required: 0,
         read_only: true,
-        act: |state, _| {
-            if let Some(answer) = inside(state, json!({"do": "list"})) {
-                return answer;
-            }
-            let all = state.store(|store| store.list())?;
-            Ok(json!({"snapshots": all.iter().map(row).collect::<Vec<Value>>()}))
+        act: |state, _| snapshots(state, json!({"do": "list"})),
+    },
+    Tool {
+        name: "snapshot_show",
+        about: "What a snapshot holds, or what is in a file of it",
+        arguments: &[SNAPSHOT, ("path", Kind::Text, "A file or directory; without: all")],
+        required: 1,
+        read_only: true,
+        act: |state, given| {
+            let (snapshot, path) = (given.text("snapshot")?, given.maybe("path"));
+            snapshots(state, json!({"do": "show", "snapshot": snapshot, "path": path}))
         },
     },
     Tool {
@@ -130,17 +122,23 @@ pub(crate) const ALL: [Tool; 14] = [
         arguments: &[SNAPSHOT, PATHS],
         required: 1,
         read_only: true,
-        act: |state, given| {
-            if let Some(answer) = inside(state, given.about("changes")?) {
-                return answer;
-            }
-            let (label, select) = (given.text("snapshot")?, select(state, given)?);
-            let found = state.store(|store| {
-                let snapshot = store.find(&label)?;
-                store.changes(&snapshot, None, &select)
-            })?;
-            Ok(json!({"changes": found.iter().map(change).collect::<Vec<Value>>()}))
-        },
+        act: |state, given| snapshots(state, given.about("changes")?),
+    },
+    Tool {
+        name: "snapshot_diff",
+        about: "The same, line by line",
+        arguments: &[SNAPSHOT, PATHS],
+        required: 1,
+        read_only: true,
+        act: |state, given| snapshots(state, given.about("diff")?),
+    },
+    Tool {
+        name: "snapshot_history",
+        about: "What happened to a path from one snapshot of the session to the next",
+        arguments: &[("path", Kind::Text, "Which")],
+        required: 1,
+        read_only: true,
+        act: |state, given| snapshots(state, json!({"do": "history", "path": given.text("path")?})),
     },
     Tool {
         name: "snapshot_revert",
@@ -149,21 +147,7 @@ pub(crate) const ALL: [Tool; 14] = [
         arguments: &[SNAPSHOT, PATHS],
         required: 1,
         read_only: false,
-        act: |state, given| {
-            if let Some(answer) = inside(state, given.about("revert")?) {
-                return answer;
-            }
-            let (label, select) = (given.text("snapshot")?, select(state, given)?);
-            let done = state.store(|store| {
-                let snapshot = store.find(&label)?;
-                store.revert(&snapshot, &select).map(|done| (snapshot.id, done))
-            })?;
-            noted(state, "revert", done.0);
-            Ok(json!({
-                "reverted": done.1.changes.iter().map(change).collect::<Vec<Value>>(),
-                "undo": done.1.before.as_ref().map(Snapshot::label), "kept": done.1.kept,
-            }))
-        },
+        act: |state, given| snapshots(state, given.about("revert")?),
     },
     Tool {
         name: "snapshot_delete",
@@ -172,16 +156,7 @@ pub(crate) const ALL: [Tool; 14] = [
         required: 1,
         read_only: false,
         act: |state, given| {
-            let label = given.text("snapshot")?;
-            if let Some(answer) = inside(state, json!({"do": "delete", "snapshot": label})) {
-                return answer;
-            }
-            let id = state.store(|store| {
-                let snapshot = store.find(&label)?;
-                store.delete(&snapshot).map(|()| snapshot.id)
-            })?;
-            noted(state, "delete", id);
-            Ok(json!({"deleted": id}))
+            snapshots(state, json!({"do": "delete", "snapshot": given.text("snapshot")?}))
         },
     },
     Tool {
@@ -314,8 +289,8 @@ pub(crate) fn shortened(arguments: &JsonObject) -> String {
     Value::from(all).to_string()
 }
 
-fn noted(state: &State, verb: &'static str, snapshot: i64) {
-    state.sandbox.record(&Event::Snapshot { verb, snapshot, name: None, paths: 0 });
+fn snapshots(state: &State, request: Value) -> Answer {
+    state.snapshots.ask(&state.sandbox, request)
 }
 
 fn outcome(ran: &Ran) -> Value {

@@ -1,6 +1,7 @@
 //! The sandbox behind a server: one live session, and commands in it.
 
 use crate::Config;
+use ringfence_session::gateway::Told;
 use ringfence_session::ledger::{self, Event};
 use ringfence_session::live;
 use std::ffi::{OsStr, OsString};
@@ -92,9 +93,26 @@ impl Sandbox {
         &self.config
     }
 
+    /// The session's identifier.
+    ///
+    /// # Errors
+    /// Its directory has no name that is one.
+    pub fn id(&self) -> Result<String, String> {
+        let name = self.directory.file_name().and_then(OsStr::to_str);
+        name.map(ToOwned::to_owned).ok_or_else(|| "the session has no identifier".to_owned())
+    }
+
     /// Adds a row to the session's record. Its troubles are no caller's.
     pub fn record(&self, event: &Event) {
         let _ = ledger::append(&self.directory, None, event);
+    }
+
+    /// The same, for who does things in the session's place.
+    pub fn teller(&self) -> Told {
+        let directory = self.directory.clone();
+        Box::new(move |_, event| {
+            let _ = ledger::append(&directory, None, event);
+        })
     }
 
     /// Runs one more command in the sandbox.
@@ -134,6 +152,16 @@ impl Sandbox {
     pub fn ask(&self, verb: &str, words: &[&OsStr]) -> Result<Ran, String> {
         let mut command = self.ringfence(verb);
         command.arg("--json").arg("--").args(words);
+        finish(command, Vec::new())
+    }
+
+    /// The plan of the same policy and further options, as JSON.
+    ///
+    /// # Errors
+    /// `ringfence` cannot be started.
+    pub fn plan(&self, options: &[&str], argv: &[&OsStr]) -> Result<Ran, String> {
+        let mut command = self.ringfence("plan");
+        command.args(options).arg("--json").arg("--").args(argv);
         finish(command, Vec::new())
     }
 

@@ -62,20 +62,27 @@ pub(super) enum Request {
     Trees {},
 }
 
-/// Does what is asked for.
-pub(super) struct Actor {
+/// Does what is asked for: for whoever knocks inside, and for the tools that act in a session's place.
+pub struct Actor {
     scope: Scope,
     told: Told,
     /// Opened when first asked for.
     stores: HashMap<PathBuf, Store>,
 }
 
+impl std::fmt::Debug for Actor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Actor").field("scope", &self.scope).finish_non_exhaustive()
+    }
+}
+
 impl Actor {
+    /// One that does what this session may have done, and tells of it.
     pub fn new(scope: Scope, told: Told) -> Actor {
         Actor { scope, told, stores: HashMap::new() }
     }
 
-    /// The answer to a line.
+    /// The answer to a line, of a process by its number on the host.
     pub fn answer(&mut self, line: &[u8], pid: i32) -> Value {
         let done = match serde_json::from_slice::<Request>(line) {
             Ok(request) => self.act(request, pid),

@@ -24,6 +24,7 @@ pub mod forks;
 mod look;
 mod serve;
 
+pub use act::Actor;
 pub use serve::Service;
 
 use crate::ledger::Event;

@@ -77,7 +77,7 @@ fn the_tools_act_in_the_sandbox() {
 /// A client that asks one thing after the other.
 const CLIENT: &str = r#"
 import json, subprocess, sys
-server = subprocess.Popen([sys.argv[1], "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+server = subprocess.Popen(sys.argv[1:2] + ["mcp"] + sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 def send(message):
     server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     server.stdin.flush()
@@ -94,6 +94,15 @@ done = call("exec", command=["sh", "-c", "echo two > a; cat a"])
 assert done["stdout"] == "two\n", done
 changes = call("snapshot_changes", snapshot="base")["changes"]
 assert [(c["path"], c["what"]) for c in changes] == [("a", "modified")], changes
+shown = call("snapshot_show", snapshot="base", path="a")
+assert (shown["text"], shown["entry"]["kind"]) == ("one\n", "file"), shown
+assert "-one\n+two\n" in call("snapshot_diff", snapshot="base", paths=["a"])["changes"][0]["diff"]
+told = call("snapshot_history", path="a")["versions"]
+assert [(v["snapshot"]["name"], v["what"]) for v in told] == [("base", "added")], told
+if len(sys.argv) > 2:
+    assert "secret" not in json.dumps(call("snapshot_show", snapshot="base"))
+    assert "nothing is kept" in call("snapshot_show", snapshot="base", path="secret")["error"]
+    assert "nothing is kept" in call("snapshot_history", path="secret")["error"]
 listed = call("snapshot_list")["snapshots"]
 assert [s["name"] for s in listed] == ["base"], listed
 for other in ["outside", "1"]:
@@ -108,6 +117,29 @@ server.stdin.close()
 assert server.wait() == 0
 print("held")
 "#;
+
+/// The tools act in the session's place: what the user keeps is none of theirs, nor what the policy denies.
+#[test]
+fn the_tools_see_the_sessions_own_snapshots_and_nothing_that_is_denied() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.file("home/project/a", "one\n");
+        let secret = place.file("home/project/secret", "hunter2\n");
+        place.ringfence(["snapshot", "create", "--name", "outside"]).well();
+        let client = place.file("home/project/client.py", CLIENT);
+        let mut command = place.command("python3");
+        command.arg(client).arg(binary()).arg("--deny").arg(&secret);
+        Running::start(command).finish().ends(0).prints("held");
+        assert_eq!(fs::read_to_string(place.project("a")).unwrap(), "one\n");
+        let listed = place.ringfence(["snapshot", "list"]).quiet();
+        assert!(listed.contains("outside") && !listed.contains("base."), "{listed}");
+        // The control: the user's own command shows it.
+        let shown = place.ringfence(["snapshot", "show", "outside", "secret"]).quiet();
+        assert!(shown.contains("hunter2"), "{shown}");
+    });
+}
 
 /// `ringfence mcp` inside a sandbox: its own is a sandbox in that one, its snapshots are the gateway's.
 #[test]
@@ -250,6 +282,6 @@ fn meets(program: &std::path::Path, name: &str, client: &str) {
         place.file(format!("home/project/{name}"), client);
         let mut command = place.command(program);
         command.arg(name).arg(binary());
-        Running::start(command).finish().ends(0).prints("14").prints("hello");
+        Running::start(command).finish().ends(0).prints("17").prints("hello");
     });
 }
