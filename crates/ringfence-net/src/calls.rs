@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | [`Reach::Own`] | `bind` | a bind of a socket of its own namespace, or of one locked to its port |
 //! | [`Reach::Confined`] | `bind`, `connect`, `listen` | a bind that Landlock refuses: no TCP port, no Unix socket |
-//! | [`Reach::Redirected`] | the same, `getpeername` | nothing: none goes on but questions |
+//! | [`Reach::Redirected`] | the same, `getpeername`, `getsockopt` for `SO_PEERNAME` | nothing: none goes on but questions |
 
 use crate::forward::Teller;
 use crate::publish::Published;
@@ -109,6 +109,17 @@ impl Caller<'_> {
         notify::write_memory(self.call.thread, length_at, &(raw.len() as u32).to_ne_bytes())
     }
 
+    /// The same where the call asks for an option (getsockopt(2), `SO_PEERNAME`): all that it has room for,
+    /// which may not be more than there is.
+    pub fn give_option(&self, raw: &[u8]) -> Result<(), Errno> {
+        let [_, _, _, at, length_at, _] = self.call.arguments;
+        let mut room = [0; 4];
+        notify::read_memory(self.call.thread, length_at, &mut room)?;
+        let room = usize::try_from(i32::from_ne_bytes(room)).map_err(|_| Errno::EINVAL)?;
+        let raw = raw.get(..room).ok_or(Errno::EINVAL)?;
+        notify::write_memory(self.call.thread, at, raw)
+    }
+
     /// The number of the socket's descriptor.
     pub fn descriptor(&self) -> i32 {
         self.call.arguments[0] as i32
@@ -192,7 +203,12 @@ impl Handler {
             (Some(Sysno::bind), Reach::Redirected(redirect)) => redirect.bind(&caller),
             (Some(Sysno::connect), Reach::Redirected(redirect)) => redirect.connect(&caller),
             (Some(Sysno::listen), Reach::Redirected(redirect)) => redirect.listen(&caller),
-            (Some(Sysno::getpeername), Reach::Redirected(redirect)) => redirect.peer(&caller),
+            (Some(Sysno::getpeername), Reach::Redirected(redirect)) => {
+                redirect.peer(&caller, |caller, raw| caller.give(raw))
+            }
+            (Some(Sysno::getsockopt), Reach::Redirected(redirect)) => {
+                redirect.peer(&caller, |caller, raw| caller.give_option(raw))
+            }
             _ => Answer::Done(Err(Errno::ENOSYS)),
         };
         let (result, sentence) = match answer {

@@ -229,16 +229,20 @@ impl Redirect {
         }
     }
 
-    /// `getpeername(2)`: where the program wanted to go. What it asks of other sockets, and how it asks of
-    /// those that are not connected, the kernel answers.
-    pub(crate) fn peer(&self, caller: &Caller<'_>) -> Answer {
+    /// `getpeername(2)` and its kin: where the program wanted to go. What it asks of other sockets, and how it
+    /// asks of those that are not connected, the kernel answers.
+    pub(crate) fn peer(
+        &self,
+        caller: &Caller<'_>,
+        give: impl FnOnce(&Caller<'_>, &[u8]) -> Result<(), Errno>,
+    ) -> Answer {
         let known = || {
             let copy = Copy::of(caller.socket().ok()?).ok()?;
             let to = locked(&self.0.peers).of(behalf::cookie(copy.fd()).ok()?)?;
             behalf::connected(copy.fd()).then(|| behalf::raw(to, copy.ipv6))
         };
         match known() {
-            Some(raw) => Answer::Done(caller.give(&raw)),
+            Some(raw) => Answer::Done(give(caller, &raw)),
             None => Answer::GoOn,
         }
     }

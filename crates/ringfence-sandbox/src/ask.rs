@@ -175,6 +175,10 @@ pub(crate) fn asks(list: &AllowedCalls) -> bool {
     list.otherwise == Verdict::Ask
 }
 
+/// Calls that the network's side answers.
+const SOCKET_CALLS: [Sysno; 5] =
+    [Sysno::bind, Sysno::connect, Sysno::listen, Sysno::getpeername, Sysno::getsockopt];
+
 /// Carries out a supervised call; one that the user has allowed and no rule supervises goes on.
 pub(crate) fn carry_out(
     duties: &Duties<'_>,
@@ -185,8 +189,7 @@ pub(crate) fn carry_out(
     let call_is = Sysno::new(call.call as usize);
     if !supervised(duties.plan, call_is) {
         let _ = notify::go_on(listener, call.id);
-    } else if let Some(Sysno::bind | Sysno::connect | Sysno::listen | Sysno::getpeername) = call_is
-    {
+    } else if call_is.is_some_and(|call| SOCKET_CALLS.contains(&call)) {
         outcome.limits_hit.extend(duties.publish.answer(listener, call));
     } else {
         duties.metadata.answer(listener, call);

@@ -120,6 +120,8 @@ const SOCK_TYPE_MASK: u32 = 0xF;
 const SOCK_STREAM: u32 = 1;
 const SOCK_DGRAM: u32 = 2;
 const SOCK_SEQPACKET: u32 = 5;
+const SOL_SOCKET: u32 = 1;
+const SO_PEERNAME: u32 = 28;
 const PROTO_ICMP: u32 = 1;
 const PROTO_TCP: u32 = 6;
 const PROTO_UDP: u32 = 17;
@@ -387,6 +389,8 @@ fn sockets(
         }
         let peer = "tells where it was going, and not the network filter";
         add("getpeername", Verdict::Supervise, &[], peer);
+        let name: &[_] = &[(1, Test::Equals(SOL_SOCKET)), (2, Test::Equals(SO_PEERNAME))];
+        add("getsockopt", Verdict::Supervise, name, peer);
     }
     // A socket of the host must not be used to connect out past the namespace.
     if !published && (tier == Tier::Namespace || network == NetworkMode::None) {

@@ -189,12 +189,20 @@ import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 room, length = ctypes.create_string_buffer(b'x' * 16, 16), ctypes.c_int(6)
 print(libc.getpeername(s.fileno(), room, ctypes.byref(length)), length.value, room.raw[6:] == b'x' * 10)
-print(libc.getpeername(s.fileno(), ctypes.c_void_p(8), ctypes.byref(length)), ctypes.get_errno())"
+print(libc.getpeername(s.fileno(), ctypes.c_void_p(8), ctypes.byref(length)), ctypes.get_errno())
+def option(socket, room):
+    try: return socket.getsockopt(1, 28, room)
+    except OSError as error: return error.errno
+import struct
+asked = struct.pack('=H', 2) + struct.pack('!H', {port}) + bytes([127, 0, 0, 1])
+print(option(s, 16) == asked + bytes(8), option(s, 8) == asked, option(s, 17), option(socket.socket(), 16))
+print(s.getsockopt(1, 3))"
         );
         let host = format!("localhost:{port}");
         let seen = place.run(&["-n", &host], &["python3", "-c", &script]).well();
         let expected = format!(
-            "('127.0.0.1', {port})\n('::ffff:127.0.0.1', {port})\n107\nTrue True\n0 16 True\n-1 14"
+            "('127.0.0.1', {port})\n('::ffff:127.0.0.1', {port})\n107\nTrue True\n0 16 True\n-1 14\n\
+             True True 22 107\n1"
         );
         assert_eq!(seen, expected);
     });
