@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::task::{Poll, ready};
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -83,6 +84,42 @@ pub(crate) struct Gate<'a> {
     pub head: JudgeHead<'a>,
 }
 
+/// What a server says first: whether it changes the protocol that it was asked to change.
+#[derive(Debug, Default)]
+struct Word(Mutex<Heard>);
+
+#[derive(Debug, Default)]
+struct Heard {
+    said: Vec<u8>,
+    /// Who waits for it.
+    waits: Option<Waker>,
+}
+
+impl Word {
+    /// As long as `HTTP/1.1 101`.
+    const LENGTH: usize = 12;
+
+    /// Bytes of the server's.
+    fn hear(&self, bytes: &[u8]) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let more = bytes.len().min(Word::LENGTH - heard.said.len());
+        heard.said.extend_from_slice(&bytes[..more]);
+        if let Some(waker) = heard.waits.take() {
+            waker.wake();
+        }
+    }
+
+    /// Whether the protocol changes, once that is said.
+    fn changes(&self, context: &Context<'_>) -> Poll<bool> {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if heard.said.len() < Word::LENGTH {
+            heard.waits = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(heard.said.starts_with(b"HTTP/1.") && heard.said.ends_with(b" 101"))
+    }
+}
+
 /// Relays until both directions have ended, or one side failed: then both are reset.
 pub(crate) async fn both(
     mut client: TcpStream,
@@ -94,8 +131,9 @@ pub(crate) async fn both(
         let (client_read, client_write) = client.split();
         let (server_read, server_write) = server.split();
         let half = AtomicBool::new(false);
-        let up = upward(client_read, server_write, gate, &counts.sent, &half);
-        let down = pump(server_read, client_write, &counts.received, &half);
+        let word = Word::default();
+        let up = upward(client_read, server_write, gate, &counts.sent, (&half, &word));
+        let down = pump(server_read, client_write, &counts.received, (&half, Some(&word)));
         join(up, down).await
     };
     if result.is_err() {
@@ -135,7 +173,7 @@ async fn upward(
     mut server: WriteHalf<'_>,
     gate: Gate<'_>,
     count: &AtomicU64,
-    half: &AtomicBool,
+    (half, word): (&AtomicBool, &Word),
 ) -> Result<(), Broken> {
     let mut first = gate.early;
     let mut passed = 0;
@@ -144,7 +182,8 @@ async fn upward(
             Verdict::Pass => break,
             Verdict::Requests => {
                 let unsent = first.split_off(passed);
-                return requests(client, server, gate.head, (first, unsent), count, half).await;
+                let heard = (half, word);
+                return requests(client, server, gate.head, (first, unsent), count, heard).await;
             }
             Verdict::Refuse(text) => return Err(Broken::Refused(text)),
             Verdict::Hold => {}
@@ -161,7 +200,7 @@ async fn upward(
     server.write_all(&first[passed..]).await?;
     count.fetch_add(first.len() as u64, Relaxed);
     drop(first);
-    pump(client, server, count, half).await
+    pump(client, server, count, (half, None)).await
 }
 
 /// Passes the end of one direction on. When it is the second one, closing the connections says it.
@@ -176,7 +215,7 @@ async fn requests(
     head: JudgeHead<'_>,
     (passed, mut unsent): (Vec<u8>, Vec<u8>),
     count: &AtomicU64,
-    half: &AtomicBool,
+    (half, word): (&AtomicBool, &Word),
 ) -> Result<(), Broken> {
     let mut requests = Requests::default();
     let mut out = Vec::new();
@@ -185,22 +224,59 @@ async fn requests(
     let mut skip = passed.len();
     loop {
         requests.feed(&unsent, head, &mut out).map_err(Broken::Refused)?;
-        let from = skip.min(out.len());
-        if matches!(requests, Requests::Free) {
-            server.write_all(&out[from..]).await?;
-            count.fetch_add(out.len() as u64, Relaxed);
-            return pump(client, server, count, half).await;
+        let asked = requests.asked();
+        // Which of a server's answers is to which request is not looked at; its first word is to the first.
+        if asked.is_some_and(|heads| heads > 1) {
+            let why = "a request to change the protocol after other requests: it takes a connection \
+                       of its own";
+            return Err(Broken::Refused(why.to_owned()));
         }
+        let from = skip.min(out.len());
         server.write_all(&out[from..]).await?;
         skip -= from;
         count.fetch_add(out.len() as u64, Relaxed);
         out.clear();
         unsent.clear();
-        if more(&mut client, &mut unsent).await? == 0 {
-            end(server, half).await?;
-            return Ok(());
+        if requests.free() {
+            return pump(client, server, count, (half, None)).await;
+        }
+        match next(&mut client, &mut unsent, asked.map(|_| word)).await? {
+            Next::Word(changes) => {
+                requests.answered(changes, head, &mut out).map_err(Broken::Refused)?;
+            }
+            Next::More(0) => {
+                end(server, half).await?;
+                return Ok(());
+            }
+            Next::More(_) => {}
         }
     }
+}
+
+/// What comes next of a client or its server.
+enum Next {
+    /// More of the client's, so many bytes.
+    More(usize),
+    /// The server's word, for which it was asked.
+    Word(bool),
+}
+
+/// Waits for more of the client's, or for the server's word where that is to come.
+async fn next(
+    client: &mut ReadHalf<'_>,
+    to: &mut Vec<u8>,
+    word: Option<&Word>,
+) -> io::Result<Next> {
+    let mut more = std::pin::pin!(more(client, to));
+    std::future::poll_fn(move |context| {
+        if let Some(word) = word
+            && let Poll::Ready(changes) = word.changes(context)
+        {
+            return Poll::Ready(Ok(Next::Word(changes)));
+        }
+        more.as_mut().poll(context).map_ok(Next::More)
+    })
+    .await
 }
 
 /// Reads what there is, once there is something: how much; 0 at the end.
@@ -233,12 +309,12 @@ pub(crate) fn wait(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Relays one direction to its end, and passes the end on.
+/// Relays one direction to its end, and passes the end on. The beginning is also for `word`.
 async fn pump(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
     count: &AtomicU64,
-    half: &AtomicBool,
+    (half, word): (&AtomicBool, Option<&Word>),
 ) -> Result<(), Broken> {
     loop {
         if count.load(Relaxed) >= SPLICE_AFTER
@@ -250,6 +326,9 @@ async fn pump(
         let (count_read, rest) = read(&mut from, |bytes| {
             if bytes.is_empty() {
                 return Ok((0, Vec::new()));
+            }
+            if let Some(word) = word.filter(|_| count.load(Relaxed) < Word::LENGTH as u64) {
+                word.hear(bytes);
             }
             let written = match to.try_write(bytes) {
                 Err(error) if wait(&error) => 0,

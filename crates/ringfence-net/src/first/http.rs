@@ -5,7 +5,7 @@ use ringfence_policy::Host;
 
 /// The most bytes of a request's head.
 const HEAD: usize = 32 * 1024;
-/// The longest first line that is waited for before the client is taken for something else.
+/// The longest first line that is waited for, where it may become a request's.
 const LINE: usize = 16 * 1024;
 
 /// Tells whether the bytes are a request, and for which host.
@@ -14,20 +14,30 @@ pub(super) fn read(bytes: &[u8]) -> First {
     let skipped = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     let bytes = &bytes[skipped..];
     if bytes.is_empty() {
-        return if skipped < LINE { First::More } else { First::Other };
+        let endless = First::Broken("empty lines without an end");
+        return if skipped < LINE { First::More } else { endless };
     }
     let Some(line_end) = bytes.iter().position(|&byte| byte == b'\n') else {
-        return match may_become(bytes) {
-            true if skipped == 0 && bytes.iter().all(|&byte| token(byte)) => First::Word,
-            true => First::More,
-            false => First::Other,
+        return match beginning(bytes) {
+            Some(_) if bytes.len() > LINE => First::Broken("a first line without an end"),
+            Some(Beginning::Word) if skipped == 0 => First::Word,
+            Some(_) => First::More,
+            None => First::Other,
         };
     };
     let line = trim(&bytes[..line_end]);
     if line == b"PRI * HTTP/2.0" {
         return First::Broken("HTTP/2 without TLS, in which the host cannot be checked");
     }
-    let Some(target) = target(line) else { return First::Other };
+    if beginning(bytes).is_some() && line_end > LINE {
+        return First::Broken("a first line without an end");
+    }
+    let Some(target) = target(line) else {
+        return match beginning(line).is_some() && loosely(line) {
+            true => First::Broken("a request line that servers read differently"),
+            false => First::Other,
+        };
+    };
     match head(&bytes[line_end + 1..]) {
         Ok(Some(host)) => judge(line, target, host),
         Ok(None) if bytes.len() < HEAD => First::More,
@@ -36,14 +46,36 @@ pub(super) fn read(bytes: &[u8]) -> First {
     }
 }
 
-/// Whether an unfinished first line may still become that of a request: a method, a space.
-fn may_become(line: &[u8]) -> bool {
-    let method = line.iter().position(|&byte| byte == b' ').unwrap_or(line.len());
-    line.len() < LINE
-        && method <= 32
-        && method > 0
-        && line[..method].iter().all(|&byte| token(byte))
-        && line.iter().all(|&byte| byte >= b' ' && byte != 0x7f || byte == b'\r' || byte == b'\t')
+/// What an unfinished first line may still become.
+enum Beginning {
+    /// A method, of which all that is there is a part.
+    Word,
+    /// A request line: a method, and what some server takes for a space after it.
+    Line,
+}
+
+/// Whether a first line begins as a request line does, as the most lenient server reads it. What it ends with
+/// decides then, however long it is: none of it may be passed on before.
+fn beginning(line: &[u8]) -> Option<Beginning> {
+    let word = line.iter().take_while(|&&byte| token(byte)).count();
+    match line[word..] {
+        [] => Some(Beginning::Word),
+        [byte, ..] if blank(byte) => Some(Beginning::Line),
+        _ => None,
+    }
+}
+
+/// What servers take for a space between the words of a request line (RFC 9112 §3).
+fn blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r')
+}
+
+/// Whether a lenient server could take a line for a request's: one of its words is a version.
+fn loosely(line: &[u8]) -> bool {
+    line.split(|&byte| blank(byte)).any(|word| {
+        word.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"http/"))
+            && word.get(5).is_some_and(u8::is_ascii_digit)
+    })
 }
 
 fn token(byte: u8) -> bool {
@@ -54,14 +86,19 @@ fn trim(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The target of a request line; nothing when the line is none.
+/// The target of a request line; nothing when the line is none that all servers read alike.
 fn target(line: &[u8]) -> Option<&[u8]> {
-    if !may_become(line) {
-        return None;
-    }
-    let version = line.windows(6).rposition(|part| part == b" HTTP/")?;
     let method = line.iter().position(|&byte| byte == b' ')?;
-    line.get(method + 1..version.max(method + 1))
+    let (name, rest) = (&line[..method], &line[method + 1..]);
+    let version = rest.windows(6).rposition(|part| part == b" HTTP/")?;
+    let (target, version) = (&rest[..version], &rest[version + 6..]);
+    let controls = |&byte: &u8| byte <= b' ' || byte == 0x7f;
+    let good = !name.is_empty()
+        && name.iter().all(|&byte| token(byte))
+        && !target.is_empty()
+        && !target.iter().any(controls)
+        && matches!(version, [b'1', b'.', minor] if minor.is_ascii_digit());
+    good.then_some(target)
 }
 
 /// The values of all `Host` fields of a complete head.
@@ -95,7 +132,7 @@ fn head(mut rest: &[u8]) -> Result<Option<Vec<&[u8]>>, &'static str> {
 
 fn judge(line: &[u8], target: &[u8], hosts: Vec<&[u8]>) -> First {
     let named = match hosts[..] {
-        [] if line.ends_with(b"HTTP/1.1") => {
+        [] if !line.ends_with(b"HTTP/1.0") => {
             return First::Broken("a request without a Host");
         }
         [] => None,
@@ -154,7 +191,7 @@ mod tests {
             ("GET / HTTP/1.1\r\nHost: a.org\r\n\r\n", "a.org"),
             ("\r\n\nGET / HTTP/1.1\nHOST:A.org:8080\n\n", "a.org"),
             ("GET http://a.org/x HTTP/1.1\r\nHost: a.org\r\n\r\nbody", "a.org"),
-            ("x-custom /a b HTTP/1.1\r\nx: y\r\nHost: [::1]:80\r\n\r\n", "::1"),
+            ("x-custom /a HTTP/1.1\r\nx: y\r\nHost: [::1]:80\r\n\r\n", "::1"),
         ] {
             assert_eq!(read(text.as_bytes()), host(name), "{text}");
         }
@@ -176,6 +213,45 @@ mod tests {
         ] {
             assert!(matches!(read(text.as_bytes()), First::Broken(_)), "{text:?}");
         }
+    }
+
+    /// A lenient server reads a request where a strict reader sees none: what passed as another protocol would
+    /// be served for whatever host it names.
+    #[test]
+    fn what_only_some_servers_take_for_a_request_is_no_other_protocol() {
+        let rest = "Host: b.org\r\n\r\n";
+        for line in [
+            " GET / HTTP/1.1",
+            "GET\t/ HTTP/1.1",
+            "GET\t/\tHTTP/1.1",
+            "GET\x0b/\x0cHTTP/1.1",
+            "GET / http/1.1",
+            "GET /a b HTTP/1.1",
+            "GET  http://b.org/ HTTP/1.1",
+            "GET /\x01 HTTP/1.1",
+            "GET / HTTP/1.1 ",
+            "GET / HTTP/1.1\rHost: b.org",
+            "GET / HTTP/1.10",
+            "GET / HTTP/2.0",
+        ] {
+            let text = format!("{line}\r\n{rest}");
+            assert!(matches!(read(text.as_bytes()), First::Broken(_)), "{line:?}");
+            for length in 1..line.len() {
+                let part = read(&line.as_bytes()[..length]);
+                assert!(matches!(part, First::More | First::Word), "{:?}", &line[..length]);
+            }
+        }
+        let endless = |line: String| {
+            for length in [LINE - 1, LINE, LINE + 1, line.len()] {
+                let read = read(&line.as_bytes()[..length]);
+                let waits = length <= LINE && matches!(read, First::More | First::Word);
+                assert!(waits || matches!(read, First::Broken(_)), "{length}: {read:?}");
+            }
+        };
+        let long = "a".repeat(LINE + 9);
+        endless(format!("GET /{long} HTTP/1.1\r\n{rest}"));
+        endless(format!("{long} / HTTP/1.1\r\n{rest}"));
+        endless("\r\n".repeat(LINE));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Bodies on their way: passed on frame by frame, counted, their end told.
 
 use super::exchange::Ending;
+use super::serve::Link;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 /// What a program gets: a server's body, or a sentence of ours.
@@ -16,12 +17,14 @@ pub(super) type Answer = Either<Received, Full<Bytes>>;
 /// A program's body.
 pub(super) struct Sent {
     body: Incoming,
+    /// Without holding it: the connection may hold this.
+    link: Weak<Link>,
     count: Arc<AtomicU64>,
 }
 
 impl Sent {
-    pub fn new(body: Incoming, count: Arc<AtomicU64>) -> Sent {
-        Sent { body, count }
+    pub fn new(body: Incoming, ending: &Ending) -> Sent {
+        Sent { body, link: Arc::downgrade(ending.link()), count: ending.sent() }
     }
 }
 
@@ -33,11 +36,17 @@ impl Body for Sent {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let Some(data) = frame.data_ref()
-        {
-            self.count.fetch_add(data.len() as u64, Relaxed);
+        let mut polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &mut polled {
+            if let Some(data) = frame.data_ref() {
+                self.count.fetch_add(data.len() as u64, Relaxed);
+            }
+            if let Some(trailers) = frame.trailers_mut() {
+                match self.link.upgrade() {
+                    Some(link) => link.clean_trailers(trailers),
+                    None => trailers.clear(),
+                }
+            }
         }
         polled
     }

@@ -29,6 +29,11 @@ impl Ending {
         Ending { link, begun, sent, received: 0, model: None, exchange, decision: None }
     }
 
+    /// The connection that the request came by.
+    pub const fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
     /// Counts the bytes of the request's body.
     pub fn sent(&self) -> Arc<AtomicU64> {
         self.sent.clone()

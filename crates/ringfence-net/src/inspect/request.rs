@@ -27,6 +27,13 @@ pub(super) struct Refused {
     pub decision: Option<Box<Decision>>,
 }
 
+/// A header's name as some servers spell it: those that hand headers on as variables (CGI, WSGI, Rack, PHP)
+/// make no difference between `X-Key` and `X_Key`.
+pub(super) fn plain_name(name: &HeaderName) -> String {
+    let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
+    name.as_str().chars().map(plain).collect()
+}
+
 /// Headers by which programs ask a server to take another method than the one they send.
 const OTHER_METHOD: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
 /// Headers by which some servers take another path.
@@ -165,18 +172,18 @@ fn overridden(
     path: &str,
     ask: &dyn Fn(&str, &str) -> Result<(), Refused>,
 ) -> Result<(), Refused> {
-    let unreadable = |name: &str| Refused {
+    let unreadable = |name: &HeaderName| Refused {
         why: format!("the request's header {name} cannot be read"),
         decision: None,
     };
-    for name in OTHER_METHOD {
-        for value in headers.get_all(name) {
+    for (name, value) in headers {
+        let plain = plain_name(name);
+        let of = |list: &[&str]| list.contains(&plain.as_str());
+        if of(&OTHER_METHOD) {
             let other = value.to_str().map_err(|_| unreadable(name))?.trim().to_ascii_uppercase();
             ask(&other, path)?;
         }
-    }
-    for name in OTHER_PATH {
-        for value in headers.get_all(name) {
+        if of(&OTHER_PATH) {
             let other = value.to_str().map_err(|_| unreadable(name))?.trim();
             let other = other.split(['?', '#']).next().unwrap_or(other);
             if !other.starts_with('/') {
@@ -186,6 +193,23 @@ fn overridden(
         }
     }
     Ok(())
+}
+
+/// Takes out of trailers what says where a request goes, how it ends, who makes it, or what it is: some servers
+/// take them for headers, which were judged before (RFC 9110 §6.5.1).
+pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
+    const NOT_AFTER: [&str; 7] =
+        ["host", "content-length", "trailer", "expect", "authorization", "cookie", "content-type"];
+    let wrong = |name: &HeaderName| {
+        let plain = plain_name(name);
+        [&NOT_AFTER[..], &OTHER_METHOD, &OTHER_PATH, &OF_THE_CONNECTION]
+            .iter()
+            .any(|list| list.contains(&plain.as_str()))
+    };
+    let names: Vec<HeaderName> = trailers.keys().filter(|name| wrong(name)).cloned().collect();
+    names.iter().for_each(|name| {
+        trailers.remove(name);
+    });
 }
 
 /// Takes out what concerns the connection that a message came by.
@@ -378,9 +402,22 @@ mod tests {
             ("X-Original-URL", "/shut"),
             ("X-Rewrite-URL", "/open/../shut"),
             ("X-Rewrite-URL", "https://a.org/shut"),
+            ("X_HTTP_Method_Override", "DELETE"),
+            ("X.Original-URL", "/shut"),
         ] {
             assert!(!with(name, value), "{name}: {value}");
         }
+    }
+
+    #[test]
+    fn trailers_hold_nothing_that_was_judged_before() {
+        let mut trailers = HeaderMap::new();
+        for name in ["host", "x_http_method_override", "x-original-url", "te", "authorization"] {
+            trailers.insert(HeaderName::from_static(name), HeaderValue::from_static("x"));
+        }
+        trailers.insert("grpc-status", HeaderValue::from_static("0"));
+        clean_trailers(&mut trailers);
+        assert_eq!(trailers.keys().collect::<Vec<_>>(), ["grpc-status"]);
     }
 
     #[test]

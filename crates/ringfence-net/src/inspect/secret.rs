@@ -1,6 +1,7 @@
 //! Credentials that the gateway adds to requests: read once, in the launcher, before anything
 //! runs; wiped from the copy of memory that the sandbox's first process gets; never printed.
 
+use super::request::plain_name;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use ringfence_policy::http::{SecretSource, secret_parts};
@@ -21,6 +22,8 @@ const REDACTED: &[u8] = b"[redacted by ringfence]";
 struct Injected {
     host: HostRule,
     header: HeaderName,
+    /// Its name as servers may read it.
+    plain: String,
     /// The whole value.
     value: Vec<u8>,
     /// Where in it the secret is.
@@ -60,7 +63,8 @@ impl Secrets {
                 return Err(wrong("the secret holds a control character".to_owned()));
             }
             let secret = before.len()..before.len() + secret.len();
-            list.push(Injected { host: rule.host.clone(), header, value, secret });
+            let plain = plain_name(&header);
+            list.push(Injected { host: rule.host.clone(), header, plain, value, secret });
         }
         known.iter_mut().for_each(|(_, secret)| wipe(secret));
         Ok(Secrets(RwLock::new(list)))
@@ -78,6 +82,25 @@ impl Secrets {
         list.clear();
     }
 
+    /// Takes out what a program sent by the names of headers that are put in, in any spelling that a server
+    /// may take for them: its own word would pass beside the credential, or for it.
+    pub fn clear(&self, host: &Host, port: u16, headers: &mut HeaderMap) {
+        let list = self.list();
+        let concerns = |name: &HeaderName| {
+            let of = |injected: &&Injected| injected.host.matches(host, port);
+            let mut list = list.iter().filter(of).peekable();
+            list.peek().is_some() && {
+                let plain = plain_name(name);
+                list.any(|injected| injected.plain == plain)
+            }
+        };
+        let names: Vec<HeaderName> =
+            headers.keys().filter(|name| concerns(name)).cloned().collect();
+        names.iter().for_each(|name| {
+            headers.remove(name);
+        });
+    }
+
     /// Puts the headers that belong to a request in, in place of what the program sent by these
     /// names. Returns their names.
     ///
@@ -91,8 +114,8 @@ impl Secrets {
         headers: &mut HeaderMap,
     ) -> Vec<HeaderName> {
         let mut names = Vec::new();
+        self.clear(host, port, headers);
         for injected in self.list().iter().filter(|injected| injected.host.matches(host, port)) {
-            headers.remove(&injected.header);
             if !secure && injected.host.ports == ringfence_policy::port::Ports::default() {
                 continue;
             }
@@ -112,7 +135,7 @@ impl Secrets {
             if secret.len() < LEAST_TO_FIND {
                 continue;
             }
-            let spelled = [secret.to_vec(), escaped(secret)];
+            let spelled = [secret.to_vec(), escaped(secret, true), escaped(secret, false)];
             for value in headers.values_mut() {
                 for secret in &spelled {
                     if let Some(clean) = without(value.as_bytes(), secret) {
@@ -132,14 +155,15 @@ fn wipe(bytes: &mut Vec<u8>) {
     bytes.clear();
 }
 
-/// As it is written in a URL.
-fn escaped(secret: &[u8]) -> Vec<u8> {
+/// As it is written in a URL, with digits of either case.
+fn escaped(secret: &[u8], upper: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(secret.len());
     for &byte in secret {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             out.push(byte);
         } else {
-            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+            let digits = if upper { format!("%{byte:02X}") } else { format!("%{byte:02x}") };
+            out.extend_from_slice(digits.as_bytes());
         }
     }
     out
@@ -259,6 +283,23 @@ mod tests {
     }
 
     #[test]
+    fn what_a_server_may_take_for_the_header_is_gone_too() {
+        let secrets = secrets(&[("a.org", "x-api-key", "cmd:echo secret")]).expect("read");
+        let mut headers = HeaderMap::new();
+        for name in ["x_api_key", "x-api_key", "x.api.key", "x-api-keys", "xapikey"] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static("theirs"));
+        }
+        let before = headers.clone();
+        assert!(secrets.inject(&name("b.org"), 443, true, &mut headers).is_empty());
+        assert_eq!(headers, before, "another host's stay");
+        secrets.inject(&name("a.org"), 443, true, &mut headers);
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["x-api-key", "x-api-keys", "xapikey"]);
+        assert_eq!(headers["x-api-key"], "secret");
+    }
+
+    #[test]
     fn nothing_is_sent_in_the_clear_unless_its_port_is_named() {
         let secrets = secrets(&[
             ("a.org", "x-key", "cmd:echo secret-1"),
@@ -278,11 +319,13 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append("x-echo", HeaderValue::from_static("1 ab+/cd== 2 ab+/cd=="));
         headers.append("location", HeaderValue::from_static("https://b.org/?k=ab%2B%2Fcd%3D%3D"));
+        headers.append("refresh", HeaderValue::from_static("0; url=/?k=ab%2b%2fcd%3d%3d"));
         headers.append("x-other", HeaderValue::from_static("ab+/cd="));
         secrets.redact(&name("a.org"), 443, &mut headers);
         let mark = "[redacted by ringfence]";
         assert_eq!(headers["x-echo"], format!("1 {mark} 2 {mark}"));
         assert_eq!(headers["location"], format!("https://b.org/?k={mark}"));
+        assert_eq!(headers["refresh"], format!("0; url=/?k={mark}"));
         assert_eq!(headers["x-other"], "ab+/cd=");
     }
 

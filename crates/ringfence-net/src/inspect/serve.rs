@@ -16,6 +16,7 @@ use crate::gateway::{Shared, Subject};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Body, Incoming};
+use hyper::ext::ReasonPhrase;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, Uri, Version, server};
@@ -23,7 +24,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use ringfence_policy::{Decision, Host};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
@@ -49,6 +50,8 @@ pub(super) struct Link {
     /// What the program's TLS offered; nothing without TLS.
     offered: Option<Vec<Protocol>>,
     upstream: Mutex<Upstream>,
+    /// The server has changed the protocol.
+    changed: Arc<AtomicBool>,
     sent: AtomicU64,
     received: AtomicU64,
 }
@@ -88,6 +91,7 @@ pub(crate) async fn connection(
             place: place.clone(),
             offered,
             upstream: Mutex::new(upstream),
+            changed: Arc::default(),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
         })
@@ -228,7 +232,7 @@ where
     let mut builder = server::conn::http1::Builder::new();
     builder.half_close(true).auto_date_header(false);
     let service = service_fn(|request| answer(link.clone(), request));
-    let stream = TokioIo::new(Strict::new(stream));
+    let stream = TokioIo::new(Strict::new(stream, link.changed.clone()));
     let _ = builder.serve_connection(stream, service).with_upgrades().await;
 }
 
@@ -352,18 +356,21 @@ impl Link {
             parts.extensions.remove::<hyper::upgrade::OnUpgrade>()
         });
         parts.version = Version::HTTP_11;
-        let request = Request::from_parts(parts, Sent::new(body, ending.sent()));
+        let request = Request::from_parts(parts, Sent::new(body, ending));
         let mut response = self.send(request).await?;
         if let Some(exchange) = ending.exchange() {
             exchange.status = Some(response.status().as_u16());
         }
         self.redact(response.headers_mut());
+        // A sentence of the server's own, in which anything can be: the status is enough.
+        response.extensions_mut().remove::<ReasonPhrase>();
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let server = hyper::upgrade::on(&mut response);
             let Some(Some(program)) = switch else {
                 let why = "the server changes to a protocol that was not asked for".to_owned();
                 return Err((StatusCode::BAD_GATEWAY, Refused { why, decision: None }));
             };
+            self.changed.store(true, Relaxed);
             return Ok(Passed::Switched(response.into_parts().0, program, server));
         }
         request::clean(response.headers_mut());
@@ -442,6 +449,12 @@ impl Link {
         })?;
         *upstream = new;
         Ok(())
+    }
+
+    /// Takes out of the trailers of a program's request what was judged, or put in, before its body.
+    pub fn clean_trailers(&self, trailers: &mut HeaderMap) {
+        request::clean_trailers(trailers);
+        self.inspection.secrets.clear(&self.place.host, self.place.port, trailers);
     }
 
     pub fn redact(&self, headers: &mut HeaderMap) {

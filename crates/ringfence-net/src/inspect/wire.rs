@@ -5,6 +5,8 @@ use crate::first::First;
 use crate::requests::Requests;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -47,6 +49,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
 pub(super) struct Strict<S> {
     stream: S,
     requests: Requests,
+    /// The server has changed the protocol.
+    changed: Arc<AtomicBool>,
     /// What is read into.
     raw: Vec<u8>,
     /// Looked at and not yet taken.
@@ -61,24 +65,31 @@ const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
 const STEP: usize = 16 * 1024;
 
 impl<S> Strict<S> {
-    pub fn new(stream: S) -> Strict<S> {
+    pub fn new(stream: S, changed: Arc<AtomicBool>) -> Strict<S> {
         let (raw, good) = (Vec::new(), Vec::new());
-        Strict { stream, requests: Requests::default(), raw, good, at: 0, refused: false }
+        Strict { stream, requests: Requests::default(), changed, raw, good, at: 0, refused: false }
     }
 
-    /// Looks at what was read.
+    /// Looks at what was read: so many bytes, none where the server's word is all that is new.
     fn look(&mut self, count: usize) -> io::Result<()> {
         let judge = |first: &First| match first {
             First::Http { .. } => Ok(()),
             First::Broken(what) => Err((*what).to_owned()),
             _ => Err("no request".to_owned()),
         };
-        let between = matches!(&self.requests, Requests::Head(_));
+        let between = self.requests.between();
         self.good.clear();
         self.at = 0;
-        if let Err(why) = self.requests.feed(&self.raw[..count], &judge, &mut self.good) {
+        let looked = match self.requests.asked() {
+            // The engine reads again once the request that asked has been answered.
+            Some(_) => self.requests.answered(self.changed.load(Relaxed), &judge, &mut self.good),
+            None => Ok(()),
+        };
+        let raw = &self.raw[..count];
+        let looked = looked.and_then(|()| self.requests.feed(raw, &judge, &mut self.good));
+        if let Err(why) = looked {
             self.refused = true;
-            if !between && !matches!(self.requests, Requests::Head(_)) {
+            if !between && !self.requests.between() {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
             self.good.extend_from_slice(NO_REQUEST);
@@ -104,7 +115,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
             if this.refused {
                 return Poll::Ready(Ok(()));
             }
-            if matches!(this.requests, Requests::Free) {
+            if this.requests.asked().is_some() {
+                this.look(0)?;
+                continue;
+            }
+            if this.requests.free() {
                 return Pin::new(&mut this.stream).poll_read(context, buffer);
             }
             if this.raw.is_empty() {

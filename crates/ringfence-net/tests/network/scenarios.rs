@@ -1,6 +1,6 @@
 //! What must work, and what must not.
 
-use crate::world::{Sandbox, Server, count, echo, publish, web, witness};
+use crate::world::{Sandbox, Server, count, echo, keeps, publish, web, witness};
 use ringfence_net::{Event, NetDecision, Way};
 
 /// All scenarios.
@@ -12,6 +12,7 @@ pub const ALL: &[(&str, fn())] = &[
     ("names_that_lead_to_private_addresses", names_that_lead_to_private_addresses),
     ("the_client_must_mean_the_name", the_client_must_mean_the_name),
     ("every_request_of_a_connection_is_looked_at", every_request_of_a_connection_is_looked_at),
+    ("a_request_in_disguise_is_looked_at", a_request_in_disguise_is_looked_at),
     ("dns_is_answered_at_any_address", dns_is_answered_at_any_address),
     ("other_packets_go_nowhere", other_packets_go_nowhere),
     ("proxies_obey_the_same_rules", proxies_obey_the_same_rules),
@@ -176,16 +177,46 @@ def connection(*requests):
 def get(host): return b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"
 post = b"POST / HTTP/1.1\r\nHost: site.test\r\nContent-Length: 4\r\n\r\nbody"
 chunks = b"POST / HTTP/1.1\r\nHost: site.test\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
-upgrade = b"GET / HTTP/1.1\r\nHost: site.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 print(connection(get(b"site.test"), post, chunks, get(b"site.test")))
 print(connection(get(b"site.test"), get(b"evil.test")))
 print(connection(post, chunks, get(b"evil.test")))
 print(connection(b"G", b"ET / HTTP/1.1\r\nHost: site.test\r\n\r\n", get(b"evil.test")))
-print(connection(upgrade, b"\x81\x02hi", b"more"))
 EOF"#;
     let sandbox = Sandbox::new(&["site.test"], &[], HOSTS);
     let ran = sandbox.run(script, vec![Server::new("[::]:80", count)]);
-    let expected = "35 59 78 35\n35 reset\n59 78 reset\n1 34 reset\n76 4 4\n";
+    let expected = "35 59 78 35\n35 reset\n59 78 reset\n1 34 reset\n";
+    assert_eq!(ran.output, expected);
+}
+
+/// Asking for another protocol, or in a way that only some servers take for a request, is no way past it.
+fn a_request_in_disguise_is_looked_at() {
+    let script = r#"
+python3 - <<'EOF'
+import socket
+def connection(*requests):
+    s = socket.create_connection(("site.test", 80), 5); out = []
+    for r in requests:
+        try: s.sendall(r); out.append(s.recv(99).decode()[:12].strip()[-3:] or "closed")
+        except ConnectionError: out.append("reset"); break
+    print(" ".join(out))
+def get(host): return b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"
+def upgrade(path): return b"GET %s HTTP/1.1\r\nHost: site.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n" % path
+good, evil = get(b"site.test"), get(b"evil.test")
+connection(upgrade(b"/ws"), b"\x81\x02hi", evil)
+connection(upgrade(b"/"), good, good)
+connection(upgrade(b"/"), evil)
+connection(good, upgrade(b"/ws"))
+connection(b"CONNECT site.test:80 HTTP/1.1\r\nHost: site.test:80\r\n\r\n", evil)
+connection(b"POST / HTTP/1.0\r\nHost: site.test\r\nTransfer-Encoding: chunked\r\n\r\n")
+connection(b" " + evil)
+connection(evil.replace(b" ", b"\t"))
+connection(evil.replace(b"/1.1", b"/1.1 "))
+connection(evil.replace(b"GET /", b"GET /" + b"a" * 17000))
+EOF"#;
+    let sandbox = Sandbox::new(&["site.test"], &[], HOSTS);
+    let ran = sandbox.run(script, vec![Server::new("[::]:80", keeps)]);
+    let expected =
+        "101 4 35\n200 200 200\n200 reset\n200 reset\n".to_owned() + &"reset\n".repeat(6);
     assert_eq!(ran.output, expected);
 }
 

@@ -354,3 +354,15 @@ pub fn count(mut stream: TcpStream) {
         let _ = stream.write_all(format!("{count}\n").as_bytes());
     }
 }
+
+/// A server that keeps connections, and changes the protocol where `/ws` asks for it: then it counts.
+pub fn keeps(mut stream: TcpStream) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        if buffer[..count].starts_with(b"GET /ws ") {
+            let _ = stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n");
+            return self::count(stream);
+        }
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    }
+}

@@ -19,12 +19,13 @@ fn only_the_requests_that_rules_name_pass() {
              {STATUS} $v --path-as-is $U/echo/../other; {STATUS} $v $U/echo/%2e%2e/other
              {STATUS} $v $U/echo%2fa; {STATUS} $v -H 'X-HTTP-Method-Override: DELETE' -d x $U/echo/in
              {STATUS} $v -H 'X-Original-URL: /other' $U/echo/a
+             {STATUS} $v -H 'X_HTTP_Method_Override: DELETE' -d x $U/echo/in
              {STATUS} $v -H 'Host: example.org' $U/echo/a; {STATUS} $v -X TRACE $U/echo/a; done"
         );
         let seen = script(place, &server, &options, &asked).well();
         let versions = |version| {
             let good = format!("200 {version}\n").repeat(3);
-            let bad = format!("403 {version}\n").repeat(10);
+            let bad = format!("403 {version}\n").repeat(11);
             good + &bad
         };
         assert_eq!(seen + "\n", versions("1.1") + &versions("2"));
@@ -158,6 +159,13 @@ fn a_credential_is_put_in_and_never_seen_inside() {
         let seen = script(place, &server, &options, asked).well();
         let sent: Vec<_> = seen.lines().filter(|line| line.starts_with("auth")).collect();
         assert_eq!(sent, [format!("authorization: Bearer {SECRET}")]);
+        // Nor does it pass in a spelling that a server may take for this name.
+        let asked = "curl -sSf --http1.1 -H 'X_Key: mine' -H 'X-Keys: other' $U/echo/x";
+        let key = inject(&server, "X-Key={env:TOKEN}");
+        let options_of_key = ["-n", host.as_str(), "--inject", key.as_str(), "-e", "TOKEN"];
+        let seen = script(place, &server, &options_of_key, asked).well();
+        let sent: Vec<_> = seen.lines().filter(|line| line.starts_with("x")).collect();
+        assert_eq!(sent, [format!("x-key: {SECRET}"), "x-keys: other".to_owned()]);
         // The body of an echo is the server's to send; headers come without it.
         let asked = "curl -sSi $U/redirect; env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null \
                      | tr '\\0' '\\n'; set";
