@@ -7,7 +7,9 @@ use crate::{help, libraries, request};
 use ringfence_learn::program::Answer;
 use ringfence_policy::decide::Request;
 use ringfence_policy::{HostFiles, Subject, decide};
+use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
+use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::plan::{MountOp, Plan};
 use ringfence_sandbox::{planner, text};
 use std::collections::BTreeSet;
@@ -41,6 +43,7 @@ pub fn explain(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let answer = if exact { libraries::answer(&policy, argv) } else { Answer::default() };
     let mut facts = Facts::probed();
     facts.libraries = exact.then(|| libraries::of(&answer));
+    dbus::look(&policy, &mut facts, &Inputs::new());
     let plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
     let path = policy.workdir.join(path);
     let real = path.canonicalize().unwrap_or_else(|_| path.clone());

@@ -4,6 +4,7 @@ use crate::error::Fault;
 use crate::options::{POLICY, parse};
 use crate::{help, request};
 use ringfence_policy::{NetworkMode, Source};
+use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
 use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::plan::{
@@ -26,6 +27,7 @@ pub fn plan(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let policy = request::policy(&request::request(&parsed, command))?;
     let mut facts = Facts::probed();
     crate::libraries::find(&policy, &parsed.rest, &mut facts, &Inputs::new());
+    dbus::look(&policy, &mut facts, &Inputs::new());
     crate::vm::look(&policy, &mut facts);
     let plan = planner::plan(&policy, &facts, &HostPaths).map_err(Fault::of)?;
     let mut out = std::io::stdout().lock();
@@ -86,6 +88,10 @@ fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out, "\nsystem calls refused or supervised")?;
     for rule in &plan.seccomp {
         writeln!(out, "  {:<44} {}", call(rule), rule.reason)?;
+    }
+    if let Some(bus) = &plan.bus {
+        let grants = bus.grants.iter().map(|grant| (grant.argument.clone(), &grant.rule));
+        section(out, &format!("session bus, through {}", bus.program.display()), grants)?;
     }
     writeln!(out, "\nenvironment")?;
     for step in &plan.environment {
@@ -172,6 +178,7 @@ fn mount(step: &MountStep) -> String {
         MountOp::Mask { .. } => format!("mask     {path}"),
         MountOp::Data { .. } => format!("trust    {path}"),
         MountOp::Gateway => format!("gateway  {path}"),
+        MountOp::Bus => format!("bus      {path}"),
     }
 }
 

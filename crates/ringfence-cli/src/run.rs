@@ -7,7 +7,7 @@ use crate::record::Record;
 use crate::status::Status;
 use crate::{help, request};
 use ringfence_policy::{NetworkMode, Policy, TierChoice, Transport, shown};
-use ringfence_sandbox::dbus::Bus;
+use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Availability, Facts, PathFacts};
 use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::launch::{self, Order, Resumed};
@@ -107,12 +107,12 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let inputs = Inputs::new();
     let request = request::request(parsed, order.argv.first().map(OsString::as_os_str));
     let mut policy = request::policy_from(&request, &inputs)?;
-    let mut bus = Bus::start(&policy).map_err(Fault::usage)?;
     let mut hooks = crate::hooks::begin(&policy)?;
-    note(&policy, parsed, bus.is_some(), &inputs);
+    note(&policy, parsed, &inputs);
     trace.mark("policy");
     let mut facts = Facts::quick(limits_wanted(&policy));
     crate::libraries::find(&policy, &order.argv, &mut facts, &inputs);
+    dbus::look(&policy, &mut facts, &inputs);
     crate::vm::look(&policy, &mut facts);
     let guest = crate::vm::start(&mut policy, &facts)?;
     trace.mark("facts");
@@ -120,9 +120,6 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let filtered = policy.network.mode == NetworkMode::Filtered;
     let filter = crate::monitor::filter(&policy, parsed.has("monitor"), ask)?;
     order.filter = record.listen(filter, filtered);
-    if let Some(bus) = &mut bus {
-        bus.show(&mut policy).map_err(Fault::usage)?;
-    }
     let mut plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
     if let Some(guest) = &guest {
         inputs.fleeting("a virtual machine runs beside it");
@@ -139,7 +136,6 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     record.changes_follow(before.as_ref().map(Before::row), layers.is_some());
     trace.mark("kept");
     let started = |plan: &Plan| {
-        bus.iter().for_each(Bus::hide);
         guest.iter().for_each(crate::vm::Guest::hide);
         status.started(&order.session_name(), plan);
     };
@@ -172,7 +168,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
 }
 
 /// What the plan depends on beside what the policy looked at.
-fn note(policy: &Policy, parsed: &Parsed, bus: bool, inputs: &Inputs) {
+fn note(policy: &Policy, parsed: &Parsed, inputs: &Inputs) {
     if parsed.has("name") {
         inputs.fleeting("a session with a name is there before its command");
     }
@@ -181,9 +177,6 @@ fn note(policy: &Policy, parsed: &Parsed, bus: bool, inputs: &Inputs) {
     }
     if !policy.before.is_empty() || !policy.after.is_empty() {
         inputs.fleeting("hooks are run outside");
-    }
-    if bus {
-        inputs.fleeting("a session bus of its own");
     }
     if policy.arguments.is_some() {
         inputs.arguments();

@@ -8,7 +8,9 @@ use ringfence_policy::decide::Request;
 use ringfence_policy::{
     Access, Decision, Host, HostFiles, PathRule, Policy, Subject, TierChoice, decide,
 };
+use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
+use ringfence_sandbox::inputs::Inputs;
 use ringfence_sandbox::plan::{FileRule, Rights, Tier};
 use ringfence_sandbox::{planner, text};
 use std::ffi::{OsStr, OsString};
@@ -46,7 +48,9 @@ fn as_carried_out(decision: Decision, policy: &Policy) -> Decision {
     if !decision.allowed || policy.tier == TierChoice::Namespace || !path.is_dir() {
         return decision;
     }
-    let Ok(plan) = planner::plan(policy, &Facts::probed(), &HostPaths) else { return decision };
+    let mut facts = Facts::probed();
+    dbus::look(policy, &mut facts, &Inputs::new());
+    let Ok(plan) = planner::plan(policy, &facts, &HostPaths) else { return decision };
     let Some(landlock) = plan.landlock.filter(|_| plan.tier == Tier::Process) else {
         return decision;
     };

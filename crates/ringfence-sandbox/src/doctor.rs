@@ -239,6 +239,7 @@ mod tests {
             terminal: None,
             temporary: "/tmp".into(),
             libraries: None,
+            bus: None,
             machine: None,
         }
     }

@@ -184,9 +184,23 @@ pub struct Facts {
     /// The command's libraries, where only they are to be seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub libraries: Option<Libraries>,
+    /// What a session bus would be made of; looked at where the policy has rules for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bus: Option<BusFacts>,
     /// What the vm tier has to work with, or what it lacks; looked at where that tier is wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<Result<MachineFacts, String>>,
+}
+
+/// What a session bus inside would be made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BusFacts {
+    /// The filter's program.
+    pub program: Option<PathBuf>,
+    /// The user's own bus, or why there is none.
+    pub address: Result<String, String>,
+    /// Where what is asked of it is to be noted.
+    pub trace: Option<PathBuf>,
 }
 
 /// What a virtual machine would be made of.
@@ -225,6 +239,7 @@ impl Facts {
             terminal: (0..3).find_map(sys::fd::terminal_name),
             temporary: crate::state::temporary(),
             libraries: None,
+            bus: None,
             machine: None,
         }
     }

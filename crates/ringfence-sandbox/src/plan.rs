@@ -6,10 +6,12 @@
 //! out without deciding anything again.
 
 mod apart;
+mod bus;
 mod gateway;
 mod guarded;
 
 pub use apart::Apart;
+pub use bus::{Bus, BusGrant};
 pub use gateway::{Gateway, GatewayTree};
 pub use guarded::{Found, GuardStep, GuardedTree};
 
@@ -112,6 +114,8 @@ pub enum MountOp {
     },
     /// A Unix socket behind which the launcher keeps snapshots; see [`Gateway`].
     Gateway,
+    /// A Unix socket behind which the launcher has the session bus; see [`Bus`].
+    Bus,
     /// Bound onto itself, so that it cannot be renamed away with what it protects.
     Pin,
     /// Bound onto itself read-only.
@@ -410,6 +414,9 @@ pub struct Plan {
     /// The command may ask for snapshots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Gateway>,
+    /// There is a session bus.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus: Option<Bus>,
     /// The network.
     pub network: NetworkMode,
     /// What of a filtered network comes to the gateway.

@@ -10,6 +10,7 @@ pub(crate) use duties::Duties;
 use self::stops::Stops;
 use crate::ask::{self, Lot, Questions};
 use crate::creations::Creations;
+use crate::dbus::Bus;
 use crate::descendants;
 use crate::error::LaunchError;
 use crate::executions::{self, Executions, Listener};
@@ -91,6 +92,8 @@ struct Watch<'a, 'g> {
     door: Option<OwnedFd>,
     /// Where the command knocks for snapshots, until the keeper serves it.
     gateway: Option<OwnedFd>,
+    /// The session bus.
+    bus: Bus,
     /// The command executes.
     executes: bool,
     /// The record of the session is complete.
@@ -135,6 +138,7 @@ pub(crate) fn until_end<'g>(
         early: Vec::new(),
         door: None,
         gateway: None,
+        bus: Bus::None,
         executes: false,
         recorded: false,
         timeout: timeout.is_some(),
@@ -159,6 +163,8 @@ pub(crate) fn until_end<'g>(
         watched.extend(watch.door.iter().filter(|_| watch.executes).map(AsFd::as_fd));
         let door = watched.len();
         watched.extend(watch.gateway.iter().map(AsFd::as_fd));
+        let gateway = watched.len();
+        watched.extend(watch.bus.descriptor());
         let plain = watched.len();
         watched.extend(watch.listeners.iter().map(|listener| listener.descriptor.as_fd()));
         let supervised = watched.len();
@@ -208,8 +214,11 @@ pub(crate) fn until_end<'g>(
         if ready[2..door].contains(&true) {
             watch.open_door();
         }
-        if ready[door..plain].contains(&true) {
+        if ready[door..gateway].contains(&true) {
             watch.open_gateway();
+        }
+        if ready[gateway..plain].contains(&true) {
+            watch.bus.serve(duties.plan.bus.as_ref());
         }
         if ready[supervised..noted].contains(&true) {
             let gone = watch.executions.ended();
@@ -331,6 +340,7 @@ impl Watch<'_, '_> {
                     self.listeners.extend(passed.into_iter().map(Listener::new));
                 }
                 [live::GATEWAY, ..] => self.gateway = passed.into_iter().next(),
+                [live::BUS, ..] => self.bus = Bus::of(passed),
                 [ringfence_net::listeners::TAG, ..] => {
                     self.network.listen(&message[..length], passed);
                 }

@@ -34,6 +34,7 @@ pub mod route;
 pub mod seccomp;
 pub mod signal;
 pub mod socket;
+pub mod stream;
 pub mod terminal;
 pub mod unix;
 pub mod watch;

@@ -8,8 +8,8 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// The most descriptors that one message carries (`SCM_MAX_FD` is 253; we need few).
-pub const MOST_DESCRIPTORS: usize = 64;
+/// The most descriptors that one message carries (`SCM_MAX_FD`, unix(7)).
+pub const MOST_DESCRIPTORS: usize = 253;
 
 /// Room for the control messages of [`MOST_DESCRIPTORS`] and of credentials, aligned as `struct
 /// cmsghdr` wants it.
@@ -23,9 +23,16 @@ const CONTROL: usize = 16 + MOST_DESCRIPTORS * 4 + 32;
 /// # Errors
 /// `EINVAL` for more than [`MOST_DESCRIPTORS`]; `EPIPE`, `EAGAIN`, …
 pub fn send_with(fd: BorrowedFd<'_>, bytes: &[u8], pass: &[BorrowedFd<'_>]) -> Result<()> {
-    if pass.is_empty() {
-        return crate::fd::send(fd, bytes).map(drop);
-    }
+    message(fd, bytes, pass, 0).map(drop)
+}
+
+/// [`send_with`], with flags; how many bytes were sent.
+pub(crate) fn message(
+    fd: BorrowedFd<'_>,
+    bytes: &[u8],
+    pass: &[BorrowedFd<'_>],
+    flags: i32,
+) -> Result<usize> {
     if pass.len() > MOST_DESCRIPTORS {
         return Err(Errno::EINVAL);
     }
@@ -43,11 +50,14 @@ pub fn send_with(fd: BorrowedFd<'_>, bytes: &[u8], pass: &[BorrowedFd<'_>]) -> R
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
     message.msg_iov = (&raw const part).cast_mut();
     message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = length.next_multiple_of(8);
+    if !pass.is_empty() {
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = length.next_multiple_of(8);
+    }
+    let flags = flags | libc::MSG_NOSIGNAL;
     // SAFETY: `message` describes `bytes` and `control`, which outlive the call; sendmsg writes
     // to neither.
-    unsafe { sys!(sendmsg, fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) }.map(drop)
+    unsafe { sys!(sendmsg, fd.as_raw_fd(), &raw const message, flags) }
 }
 
 /// Receives one message and the descriptors that came with it, close-on-exec. A length of 0 means

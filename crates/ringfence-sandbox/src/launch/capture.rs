@@ -78,8 +78,8 @@ fn bound(script: &mut Script, listens: bool, port: u16) -> u8 {
 }
 
 /// A Unix socket in the file system, at a path relative to the current directory, whose listener
-/// goes to the launcher with a one-letter message.
-pub(super) fn local_listener(script: &mut Script, path: &Path, letter: u8) {
+/// goes to the launcher with a one-letter message, and other descriptors after it.
+pub(super) fn local_listener(script: &mut Script, path: &Path, letter: u8, others: &[u8]) {
     const AF_UNIX: u32 = 1;
     const BACKLOG: u32 = 16;
     let kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
@@ -92,7 +92,7 @@ pub(super) fn local_listener(script: &mut Script, path: &Path, letter: u8) {
     let address = Arg::Data(script.constant(&address));
     script.call(Sysno::bind, &[Arg::Register(socket), address, length.into()]);
     script.call(Sysno::listen, &[Arg::Register(socket), BACKLOG.into()]);
-    hand_out(script, &[letter], &[socket]);
+    hand_out(script, &[letter], &[&[socket], others].concat());
     script.close(socket);
 }
 

@@ -176,6 +176,7 @@ impl<'a> Building<'a> {
             MountOp::Mask { directory } => self.mask(path, *directory),
             MountOp::Data { content } => self.data(path, *content),
             MountOp::Gateway => self.gateway(path),
+            MountOp::Bus => self.bus(path),
         }
     }
 
@@ -364,7 +365,20 @@ impl<'a> Building<'a> {
         self.make_parents(path);
         self.script.note("make the gateway at", Some(path));
         self.script.call(Sysno::fchdir, &[Arg::Register(self.root)]);
-        super::capture::local_listener(self.script, relative(path), crate::live::GATEWAY);
+        super::capture::local_listener(self.script, relative(path), crate::live::GATEWAY, &[]);
+    }
+
+    /// The session bus: a listening socket, and a file system without a name where its filter can
+    /// listen, so that the host has no name for that either.
+    fn bus(&mut self, path: &Path) {
+        self.make_parents(path);
+        self.script.note("make the session bus at", Some(path));
+        let attributes = NO_SUID | NO_DEVICES | NO_EXEC;
+        let options = [(c"mode", Some(c"0700"))];
+        let room = new_file_system(self.script, c"tmpfs", &options, attributes);
+        self.script.call(Sysno::fchdir, &[Arg::Register(self.root)]);
+        super::capture::local_listener(self.script, relative(path), crate::live::BUS, &[room]);
+        self.script.close(room);
     }
 
     fn finish(mut self) {

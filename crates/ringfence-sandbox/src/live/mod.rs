@@ -31,6 +31,8 @@ use std::time::Duration;
 
 /// Message from the child: the listener of the gateway for snapshots.
 pub(crate) const GATEWAY: u8 = b'G';
+/// Message from the child: the listener of the session bus, and where its filter can listen.
+pub(crate) const BUS: u8 = b'B';
 
 /// A command that executes in a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! The environment: credentials hidden, what is named set.
 
 use super::built_in;
+use crate::dbus;
 use crate::facts::Facts;
-use crate::plan::{EnvironmentStep, Tier};
+use crate::plan::{Bus, EnvironmentStep, Tier};
 use ringfence_policy::{Hidden, NetworkMode, Policy, Source};
 
 /// Variables that name host directories which the sandbox does not have.
@@ -13,14 +14,20 @@ fn is_proxy(name: &str) -> bool {
     matches!(name.as_str(), "http_proxy" | "https_proxy" | "all_proxy" | "ftp_proxy")
 }
 
-pub(super) fn steps(policy: &Policy, facts: &Facts, tier: Tier) -> Vec<EnvironmentStep> {
+pub(super) fn steps(
+    policy: &Policy,
+    facts: &Facts,
+    tier: Tier,
+    bus: Option<&Bus>,
+) -> Vec<EnvironmentStep> {
     let environment = &policy.environment;
+    let ours = |name: &str| bus.is_some() && name == dbus::VARIABLE;
     let mut steps = Vec::new();
     if environment.clean {
         steps.push(EnvironmentStep::Clean { rule: built_in("--clean-env") });
     }
     for name in &facts.environment {
-        if environment.set.contains_key(name) {
+        if environment.set.contains_key(name) || ours(name) {
             continue;
         }
         match environment.hides(name) {
@@ -64,7 +71,10 @@ pub(super) fn steps(policy: &Policy, facts: &Facts, tier: Tier) -> Vec<Environme
             built_in("where snapshots are made"),
         );
     }
-    for (name, (value, rule)) in &environment.set {
+    if let Some(bus) = bus {
+        set(dbus::VARIABLE, &format!("unix:path={}", bus.socket.display()), bus.rule.clone());
+    }
+    for (name, (value, rule)) in environment.set.iter().filter(|(name, _)| !ours(name)) {
         set(name, value, rule.clone());
     }
     super::trust::environment(policy, &facts.environment, tier, &mut steps);

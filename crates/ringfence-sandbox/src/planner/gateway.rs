@@ -2,9 +2,9 @@
 
 use super::grants::Grants;
 use super::guards::Guards;
-use super::{PlanError, Planning, built_in};
+use super::{PlanError, Planning, built_in, own_socket};
 use crate::plan::{Gateway, GatewayTree, MountOp, MountStep, Tier};
-use ringfence_policy::{Access, Layer, Policy, TierChoice};
+use ringfence_policy::{Layer, Policy, TierChoice};
 use std::path::{Path, PathBuf};
 
 /// Says inside where the socket is.
@@ -15,20 +15,7 @@ const PLACES: [&str; 2] = ["/run/ringfence/gateway.sock", "/dev/shm/.ringfence-g
 
 /// Where the socket is, where one is wanted.
 pub(super) fn socket(policy: &Policy) -> Option<PathBuf> {
-    let grants = |access| matches!(access, Access::Read | Access::Write);
-    let granted = |path: &Path| {
-        let rules = policy.paths.iter().chain(&policy.network.sockets);
-        rules.filter(|rule| grants(rule.access)).any(|rule| path.starts_with(&rule.path))
-    };
-    // The host's whole root has a private /dev/shm, but where that is granted by itself.
-    let shared = |rule: &Path| rule != Path::new("/") && Path::new(PLACES[1]).starts_with(rule);
-    let mut rules = policy.paths.iter().filter(|rule| grants(rule.access));
-    let place = match granted(Path::new(PLACES[0])) {
-        false => Some(PLACES[0]),
-        true if rules.any(|rule| shared(&rule.path)) => None,
-        true => Some(PLACES[1]),
-    };
-    place.filter(|_| policy.gateway).map(PathBuf::from)
+    policy.gateway.then(|| own_socket(policy, PLACES)).flatten()
 }
 
 /// Refuses what cannot have one.

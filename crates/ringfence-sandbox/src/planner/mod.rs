@@ -1,8 +1,10 @@
 //! From a policy and the facts of the host to a [`Plan`]: a pure function.
 //!
 //! Each file makes one part: [`view`] the mounts, [`files`] the Landlock rules, [`calls`] the
-//! system call filter, [`guards`] what is put right at the end, [`environment`] and [`limits`].
+//! system call filter, [`guards`] what is put right at the end, [`environment`] and [`limits`];
+//! [`gateway`] and [`bus`] the sockets behind which the launcher is.
 
+mod bus;
 pub mod calls;
 mod environment;
 mod files;
@@ -21,8 +23,11 @@ use crate::facts::{Availability, Facts, PathFacts};
 use crate::plan::{Degraded, EnvironmentStep, Plan, SCHEMA, Tier};
 use ringfence_net::capture::DNS_PORT;
 use ringfence_policy::calls::Otherwise;
-use ringfence_policy::{Layer, NetworkMode, Policy, Publish, Source, TierChoice, Transport};
+use ringfence_policy::{
+    Access, Layer, NetworkMode, Policy, Publish, Source, TierChoice, Transport,
+};
 use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Why no plan carries the policy out on this host.
@@ -74,6 +79,24 @@ impl PlanError {
 /// A step that no policy rule asked for.
 pub(crate) fn built_in(text: &str) -> Source {
     Source { origin: "built in".to_owned(), key: String::new(), text: text.to_owned() }
+}
+
+/// Where a socket of the sandbox's own is, of a directory of its own and, where the host's is shown,
+/// its private shared memory; none where that is the host's as well.
+fn own_socket(policy: &Policy, places: [&str; 2]) -> Option<PathBuf> {
+    let grants = |access| matches!(access, Access::Read | Access::Write);
+    let granted = |path: &Path| {
+        let rules = policy.paths.iter().chain(&policy.network.sockets);
+        rules.filter(|rule| grants(rule.access)).any(|rule| path.starts_with(&rule.path))
+    };
+    // The host's whole root has a private /dev/shm, but where that is granted by itself.
+    let shared = |rule: &Path| rule != Path::new("/") && Path::new(places[1]).starts_with(rule);
+    let mut rules = policy.paths.iter().filter(|rule| grants(rule.access));
+    match granted(Path::new(places[0])) {
+        false => Some(PathBuf::from(places[0])),
+        true if rules.any(|rule| shared(&rule.path)) => None,
+        true => Some(PathBuf::from(places[1])),
+    }
 }
 
 /// What the parts of the planner read and add to.
@@ -194,6 +217,7 @@ fn plan_tier(
         return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
     }
     gateway::check(&planning, tier)?;
+    let bus = bus::of(&planning, tier)?;
     if policy.strict && !facts.seccomp_notify.yes() {
         let what = "--strict needs seccomp notification (Linux 5.9)".to_owned();
         let remedy = "use a newer kernel, or leave --strict out".to_owned();
@@ -203,7 +227,7 @@ fn plan_tier(
     libraries::narrow(&mut grants, &planning, tier)?;
     let mut guards = guards::guards(&mut planning, &grants, tier)?;
     let mounts = match tier {
-        Tier::Namespace => view::steps(&planning, &grants, &guards),
+        Tier::Namespace => view::steps(&planning, &grants, &guards, bus.as_ref()),
         Tier::Process => Vec::new(),
     };
     let private = (tier == Tier::Process)
@@ -233,13 +257,14 @@ fn plan_tier(
             Vec::new()
         },
         allowed_calls: calls::allowed(policy).filter(|_| facts.seccomp.yes()),
-        environment: resolving(environment::steps(policy, facts, tier), policy, tier),
+        environment: resolving(environment::steps(policy, facts, tier, bus.as_ref()), policy, tier),
         limits,
         guards: guards.steps,
         guarded_trees: guards.trees,
         strict: policy.strict,
         overlay,
         gateway,
+        bus,
         network: policy.network.mode,
         publish: policy.network.publish.clone(),
         capture: if tier == Tier::Namespace { ringfence_net::Capture::of(policy) } else { None },

@@ -4,7 +4,7 @@ use super::grants::Grants;
 use super::guards::Guards;
 use super::{Planning, built_in};
 use crate::facts::Kind;
-use crate::plan::{LimitStep, MountOp, MountStep};
+use crate::plan::{Bus, LimitStep, MountOp, MountStep};
 use ringfence_policy::{Home, Source};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,12 @@ const PROC_OF_ROOT: [&str; 8] = [
     "vmallocinfo",
 ];
 
-pub(super) fn steps(planning: &Planning<'_>, grants: &Grants, guards: &Guards) -> Vec<MountStep> {
+pub(super) fn steps(
+    planning: &Planning<'_>,
+    grants: &Grants,
+    guards: &Guards,
+    bus: Option<&Bus>,
+) -> Vec<MountStep> {
     let mut view = View { planning, grants, steps: Vec::with_capacity(64) };
     view.private_directories();
     view.devices();
@@ -51,6 +56,7 @@ pub(super) fn steps(planning: &Planning<'_>, grants: &Grants, guards: &Guards) -
     view.masks();
     view.steps.extend(super::trust::mounts(planning.policy, grants, planning.paths));
     view.steps.extend(super::gateway::mount(planning.policy));
+    view.steps.extend(super::bus::mount(bus));
     // Parents before children; at one path, what is put there before what holds it.
     view.steps.sort_by_cached_key(|step| (sort_key(&step.path), order(&step.op)));
     view.steps.dedup_by(|b, a| a.path == b.path && order(&a.op) == order(&b.op));
@@ -68,7 +74,7 @@ fn order(op: &MountOp) -> u8 {
     match op {
         MountOp::Pin | MountOp::Protect => 1,
         MountOp::Mask { .. } => 2,
-        MountOp::Data { .. } | MountOp::Gateway => 3,
+        MountOp::Data { .. } | MountOp::Gateway | MountOp::Bus => 3,
         _ => 0,
     }
 }

@@ -83,6 +83,7 @@ pub fn host() -> Host {
         terminal: None,
         temporary: PathBuf::from("/tmp"),
         libraries: None,
+        bus: None,
         machine: None,
     };
     let home = PathBuf::from("/home/u");

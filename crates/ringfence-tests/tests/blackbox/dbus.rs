@@ -4,32 +4,58 @@ use ringfence_tests::{Finished, Place, Tier, everybody, left_out};
 
 const PROFILE: &str = "extends = [\"default\"]\n[dbus]\ntalk = [\"org.example.Allowed\"]\nown = [\"org.example.Mine\"]\n";
 
-/// Holds two names on the bus until its input ends, and says `held`. The protocol in forty lines, so
-/// that no bindings are needed.
-const HOLDER: &str = "
-import os, socket, struct, sys
-path = [part for part in os.environ['DBUS_SESSION_BUS_ADDRESS'].split(',') if 'path=' in part][0].split('path=')[1]
-bus = socket.socket(socket.AF_UNIX); bus.connect(path)
-bus.sendall(b'\\0AUTH EXTERNAL ' + str(os.getuid()).encode().hex().encode() + b'\\r\\n'); bus.recv(99)
-bus.sendall(b'BEGIN\\r\\n')
+/// The protocol, so that no bindings are needed: `import bus`.
+const PROTOCOL: &str = "
+import array, os, socket, struct
+def connect():
+    parts = os.environ['DBUS_SESSION_BUS_ADDRESS'].split(',')
+    path = [part for part in parts if 'path=' in part][0].split('path=')[1]
+    bus = socket.socket(socket.AF_UNIX); bus.connect(path)
+    return bus
+def begin(bus):
+    bus.sendall(b'\\0AUTH EXTERNAL ' + str(os.getuid()).encode().hex().encode() + b'\\r\\n')
+    assert bus.recv(99).startswith(b'OK')
+    bus.sendall(b'NEGOTIATE_UNIX_FD\\r\\n')
+    assert bus.recv(99).startswith(b'AGREE')
+    bus.sendall(b'BEGIN\\r\\n')
 def pad(data, to): return data + bytes(-len(data) % to)
 def text(value): value = value.encode(); return struct.pack('<I', len(value)) + value + b'\\0'
-def call(serial, member, signature='', body=b''):
+def message(serial, member, signature='', body=b'', to='org.freedesktop.DBus', passed=0, flags=0):
     fields = b''
-    for code, kind, value in ((1, 'o', '/org/freedesktop/DBus'), (2, 's', 'org.freedesktop.DBus'), (3, 's', member), (6, 's', 'org.freedesktop.DBus')):
+    for code, kind, value in ((1, 'o', '/'), (2, 's', to), (3, 's', member), (6, 's', to)):
         fields = pad(fields, 8) + bytes((code, 1)) + kind.encode() + b'\\0' + text(value)
     if signature:
         fields = pad(fields, 8) + b'\\x08\\x01g\\0' + bytes((len(signature),)) + signature.encode() + b'\\0'
-    head = struct.pack('<BBBBIII', ord('l'), 1, 0, 1, len(body), serial, len(fields))
-    bus.sendall(pad(head + fields, 8) + body); bus.recv(4096)
-call(1, 'Hello')
+    if passed:
+        fields = pad(fields, 8) + b'\\x09\\x01u\\0' + struct.pack('<I', passed)
+    head = struct.pack('<BBBBIII', ord('l'), 1, flags, 1, len(body), serial, len(fields))
+    return pad(head + fields, 8) + body
+def with_descriptors(bus, data, passed):
+    rights = array.array('i', passed)
+    return bus.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+def call(bus, *words): bus.sendall(message(*words)); bus.recv(4096)
+";
+
+/// Holds two names on the bus until its input ends, and says `held`. Whoever passes it a descriptor
+/// finds a line in it.
+const HOLDER: &str = "
+import bus, os, socket, struct, sys, threading
+line = bus.connect(); bus.begin(line)
+bus.call(line, 1, 'Hello')
 for serial, name in ((2, 'org.example.Allowed'), (3, 'org.example.Denied')):
-    call(serial, 'RequestName', 'su', pad(text(name), 4) + struct.pack('<I', 0))
+    bus.call(line, serial, 'RequestName', 'su', bus.pad(bus.text(name), 4) + struct.pack('<I', 0))
+def serve():
+    while True:
+        data, passed, _, _ = socket.recv_fds(line, 1 << 16, 64)
+        if not data: break
+        for descriptor in passed: os.write(descriptor, b'through\\n'); os.close(descriptor)
+threading.Thread(target=serve, daemon=True).start()
 print('held', flush=True); sys.stdin.read()
 ";
 
 /// Runs a script beside a bus of its own on which both names are held.
-fn beside_a_bus(place: &Place, script: &str) -> Finished {
+pub(crate) fn beside_a_bus(place: &Place, script: &str) -> Finished {
+    place.file("home/project/bus.py", PROTOCOL);
     place.file("home/project/holder.py", HOLDER);
     place.file("home/project/bus.toml", PROFILE);
     let quoted = format!(
@@ -40,7 +66,7 @@ fn beside_a_bus(place: &Place, script: &str) -> Finished {
     place.shell("exec dbus-run-session -- bash script")
 }
 
-fn possible(place: &Place) -> bool {
+pub(crate) fn possible(place: &Place) -> bool {
     for program in ["dbus-run-session", "gdbus", "xdg-dbus-proxy", "python3"] {
         let option = if program == "gdbus" { "help" } else { "--version" };
         if !place.has(program, option) {
@@ -51,7 +77,7 @@ fn possible(place: &Place) -> bool {
     true
 }
 
-fn ringfence() -> String {
+pub(crate) fn ringfence() -> String {
     ringfence_tests::binary().display().to_string()
 }
 
@@ -114,17 +140,14 @@ fn what_cannot_be_served_is_refused_with_a_reason() {
 
 /// Connects to the bus, says so, and waits for its end.
 const WAITER: &str = "
-import os, socket
-path = os.environ['DBUS_SESSION_BUS_ADDRESS'].split('path=')[1].split(',')[0]
-bus = socket.socket(socket.AF_UNIX); bus.connect(path)
-bus.sendall(b'\\0AUTH EXTERNAL ' + str(os.getuid()).encode().hex().encode() + b'\\r\\n'); bus.recv(99)
-bus.sendall(b'BEGIN\\r\\n')
+import bus
+line = bus.connect(); bus.begin(line)
 print('connected', flush=True)
-while bus.recv(4096): pass
+while line.recv(4096): pass
 print('the end of the bus')
 while True:
     # Who dies closes one descriptor after the other: this may be between them.
-    try: socket.socket(socket.AF_UNIX).connect(path)
+    try: bus.connect()
     except OSError as error: print('refused', error.errno); break
 ";
 

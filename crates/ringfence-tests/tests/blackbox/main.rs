@@ -8,6 +8,7 @@ mod clients_http;
 mod copies;
 mod datagrams;
 mod dbus;
+mod dbus_connections;
 mod environment;
 mod exec;
 mod executions;

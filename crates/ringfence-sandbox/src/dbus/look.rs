@@ -1,0 +1,100 @@
+//! What a session bus would be made of on this host.
+
+use super::{PROXY, TRACE, VARIABLE};
+use crate::facts::{BusFacts, Facts, Kind, PathFacts};
+use crate::inputs::Inputs;
+use ringfence_policy::{Policy, Resolver};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// Adds the session bus to the facts, where the policy has rules for it or what is asked of it is to
+/// be noted.
+pub fn look(policy: &Policy, facts: &mut Facts, inputs: &Inputs) {
+    let trace = std::env::var_os(TRACE).map(PathBuf::from).filter(|path| path.is_absolute());
+    if trace.is_some() {
+        inputs.fleeting("what is asked of the bus is noted");
+    }
+    if trace.is_some() || !policy.dbus.is_empty() {
+        let (program, address) = (found(inputs), address(facts.user.0, inputs));
+        facts.bus = Some(BusFacts { program, address, trace });
+    }
+}
+
+/// Where the filter is, by `PATH`.
+fn found(inputs: &Inputs) -> Option<PathBuf> {
+    let search = inputs.variable("PATH")?;
+    let places = std::env::split_paths(&search).filter(|directory| directory.is_absolute());
+    places.map(|directory| directory.join(PROXY)).find(|path| is_file(path, inputs))
+}
+
+/// Whether a path leads to what is there and is no directory.
+fn is_file(path: &Path, inputs: &Inputs) -> bool {
+    let real = Resolver::new(inputs).real(path);
+    real.is_ok_and(|real| real.exists && inputs.kind(&real.path) == Kind::File)
+}
+
+/// The user's own bus (the D-Bus specification's and systemd's ways to name it).
+fn address(user: u32, inputs: &Inputs) -> Result<String, String> {
+    let named = inputs.variable(VARIABLE).filter(|named| !named.is_empty());
+    let usual = || {
+        let path = PathBuf::from(format!("/run/user/{user}/bus"));
+        let address = OsString::from(format!("unix:path={}", path.display()));
+        is_file(&path, inputs).then_some(address)
+    };
+    let address = named.or_else(usual).ok_or_else(|| format!("{VARIABLE} names none"))?;
+    let address = address.into_string().map_err(|_| format!("{VARIABLE} is no text"))?;
+    match sockets(&address) {
+        Some(paths) if !paths.iter().any(|path| is_file(path, inputs)) => {
+            Err(format!("there is none at {address}, which {VARIABLE} names"))
+        }
+        _ => Ok(address),
+    }
+}
+
+/// The sockets of an address, where all that it names are sockets with a path.
+fn sockets(address: &str) -> Option<Vec<PathBuf>> {
+    let path = |one: &str| {
+        let keys = one.strip_prefix("unix:")?.split(',');
+        let value = keys.filter_map(|key| key.strip_prefix("path=")).next()?;
+        unescaped(value).map(|bytes| PathBuf::from(OsString::from_vec(bytes)))
+    };
+    address.split(';').filter(|one| !one.is_empty()).map(path).collect()
+}
+
+/// A value of an address without its escapes (`%20`).
+fn unescaped(value: &str) -> Option<Vec<u8>> {
+    let mut parts = value.as_bytes().split(|&byte| byte == b'%');
+    let mut bytes = parts.next()?.to_vec();
+    for part in parts {
+        let digits = std::str::from_utf8(part.get(..2)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend_from_slice(&part[2..]);
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_the_specification_writes_them() {
+        let paths = |address: &str| {
+            let paths = sockets(address)?;
+            Some(paths.into_iter().map(|path| path.display().to_string()).collect::<Vec<_>>())
+        };
+        let one = Some(vec!["/run/user/7/bus".to_owned()]);
+        assert_eq!(paths("unix:path=/run/user/7/bus"), one);
+        assert_eq!(paths("unix:guid=00ff,path=/run/user/7/bus;"), one);
+        let two = Some(vec!["/tmp/a b".to_owned(), "/c;d".to_owned()]);
+        assert_eq!(paths("unix:path=/tmp/a%20b;unix:path=/c%3bd,guid=0"), two);
+        // Whether there is one is known only to who connects.
+        for other in ["unix:abstract=/tmp/x", "tcp:host=a,port=1", "unix:path=/a;tcp:host=b"] {
+            assert_eq!(paths(other), None, "{other}");
+        }
+        for broken in ["unix:path=/a%", "unix:path=/a%2", "unix:path=/a%zz", "path=/a", "unix:"] {
+            assert_eq!(paths(broken), None, "{broken}");
+        }
+    }
+}
