@@ -86,6 +86,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         filter: None,
         // A part of another session, which has the record.
         keeper: std::env::var_os(vm::INNER).is_none().then_some(keeper),
+        machine: None,
     };
     if let Some(resumed) = resumed {
         trace.mark("resumed");
@@ -114,7 +115,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     crate::libraries::find(&policy, &order.argv, &mut facts, &inputs);
     dbus::look(&policy, &mut facts, &inputs);
     crate::vm::look(&policy, &mut facts);
-    let guest = crate::vm::start(&mut policy, &facts)?;
+    let guest = crate::vm::start(&mut policy, &facts, trace)?;
     trace.mark("facts");
     let ask = crate::monitor::patience(parsed)?;
     let filtered = policy.network.mode == NetworkMode::Filtered;
@@ -125,6 +126,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         inputs.fleeting("a virtual machine runs beside it");
         order.argv = guest.command(&plan, &order.argv);
         order.place = None;
+        order.machine = Some(guest.machine.clone());
     } else {
         record.observe(&mut plan, &facts);
     }

@@ -7,11 +7,14 @@ use ringfence_guest::bridge::{self, End, Settings};
 use ringfence_policy::{NetworkMode, Policy, TierChoice};
 use ringfence_sandbox::facts::MachineFacts;
 use ringfence_sandbox::plan::Plan;
+use ringfence_sandbox::trace::Trace;
 use ringfence_sandbox::vm::{self, Assets, Machine};
 use ringfence_sandbox::{Facts, LaunchError};
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 /// What a guest's first process is called with.
 pub const AGENT: &str = "guest-agent";
@@ -73,7 +76,8 @@ pub fn look(policy: &Policy, facts: &mut Facts) {
 
 /// A machine for a run, and what stands in the sandbox for the command.
 pub struct Guest {
-    machine: Machine,
+    /// For the launcher to attend to.
+    pub machine: Rc<RefCell<Machine>>,
     program: PathBuf,
 }
 
@@ -81,7 +85,7 @@ pub struct Guest {
 ///
 /// # Errors
 /// What is missing, or QEMU's reason.
-pub fn start(policy: &mut Policy, facts: &Facts) -> Result<Option<Guest>, Fault> {
+pub fn start(policy: &mut Policy, facts: &Facts, trace: &Trace) -> Result<Option<Guest>, Fault> {
     if policy.tier != TierChoice::Vm {
         return Ok(None);
     }
@@ -91,17 +95,17 @@ pub fn start(policy: &mut Policy, facts: &Facts) -> Result<Option<Guest>, Fault>
             .map_err(Fault::of)?;
     let shape = plan.machine.as_ref().ok_or_else(|| Fault::usage("the plan has no machine"))?;
     let assets = Assets::find(&home()).map_err(Fault::usage)?;
-    let machine = Machine::start(&assets, shape, &home()).map_err(Fault::usage)?;
+    let machine = Machine::start(assets, shape, &home(), trace).map_err(Fault::usage)?;
     let program = vm::show::program(policy).map_err(Fault::usage)?;
     machine.show(policy);
-    Ok(Some(Guest { machine, program }))
+    Ok(Some(Guest { machine: Rc::new(RefCell::new(machine)), program }))
 }
 
 impl Guest {
     /// The sandbox's own command: the bridge.
     pub fn command(&self, plan: &Plan, argv: &[OsString]) -> Vec<OsString> {
         let settings = Settings {
-            socket: self.machine.socket().to_owned(),
+            socket: self.machine.borrow().socket(),
             network: plan.network == NetworkMode::Filtered,
             loopback: plan.capture.as_ref().map(|own| own.loopback.clone()).unwrap_or_default(),
             publish: plan.publish.iter().map(|publish| publish.port).collect(),
@@ -115,13 +119,13 @@ impl Guest {
 
     /// The sandbox has its view.
     pub fn hide(&self) {
-        self.machine.hide();
+        self.machine.borrow().hide();
     }
 }
 
 /// Why a run in a machine failed, with what QEMU said.
 pub fn explain(guest: Option<&Guest>, error: LaunchError) -> LaunchError {
-    match guest.and_then(|guest| guest.machine.complaint()) {
+    match guest.and_then(|guest| guest.machine.borrow().complaint()) {
         Some(said) => LaunchError::Setup(format!("{error}; QEMU says: {said}")),
         None => error,
     }

@@ -23,6 +23,7 @@ pub mod files;
 mod flow;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod line;
 mod stream;
 mod watch;
 pub mod wire;

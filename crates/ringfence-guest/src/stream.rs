@@ -27,8 +27,6 @@ pub struct Stream {
     out: VecDeque<Vec<u8>>,
     /// Bytes of the first of `out` that are sent already.
     sent: usize,
-    /// Something was sent.
-    said: bool,
     waiting: usize,
     buffer: Vec<u8>,
 }
@@ -41,7 +39,6 @@ impl Stream {
             framer: Framer::default(),
             out: VecDeque::new(),
             sent: 0,
-            said: false,
             waiting: 0,
             buffer: vec![0; READ],
         }
@@ -50,11 +47,6 @@ impl Stream {
     /// Its descriptor.
     pub fn fd(&self) -> &OwnedFd {
         &self.fd
-    }
-
-    /// Whether nothing was sent yet: so whoever is at the other end has missed nothing.
-    pub fn unsaid(&self) -> bool {
-        !self.said
     }
 
     /// Bytes that wait to be sent.
@@ -81,7 +73,6 @@ impl Stream {
         while let Some(first) = self.out.front() {
             match rustix::io::write(&self.fd, &first[self.sent..]) {
                 Ok(count) => {
-                    self.said = true;
                     self.sent += count;
                     self.waiting -= count;
                     if self.sent == first.len() {

@@ -22,6 +22,7 @@ pub use crate::outcome::Outcome;
 use crate::plan::Tier;
 use crate::trace::Trace;
 use ringfence_sys as sys;
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -153,8 +154,11 @@ pub(crate) fn until_end<'g>(
         trace.mark("recording");
     }
     let code = loop {
+        let machine = duties.machine.map(RefCell::borrow);
+        let begins = machine.as_ref().and_then(|machine| machine.until());
         gathering = gathering.filter(|gathering| Instant::now() < *gathering);
-        let next = deadline.into_iter().chain(idle).chain(vigil).chain(gathering).min();
+        let next =
+            deadline.into_iter().chain(idle).chain(vigil).chain(gathering).chain(begins).min();
         let wait = next.map_or(-1, |next| {
             let left = next.saturating_duration_since(Instant::now());
             i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
@@ -179,8 +183,17 @@ pub(crate) fn until_end<'g>(
         watched.extend(watch.questions.as_ref().and_then(Questions::descriptor));
         let asked = watched.len();
         watched.extend(watch.network.descriptors());
+        let knocked = watched.len();
+        watched.extend(machine.as_ref().and_then(|machine| machine.descriptor()));
         let ready = sys::fd::poll_readable(&watched, wait)
             .map_err(|errno| LaunchError::call("ppoll", errno, "this should not happen"))?;
+        drop(machine);
+        if let Some(machine) = duties.machine
+            && (ready[knocked..].contains(&true)
+                || begins.is_some_and(|begins| Instant::now() >= begins))
+        {
+            machine.borrow_mut().attend();
+        }
         if vigil.is_some_and(|vigil| Instant::now() >= vigil) {
             watch.vigil = (watch.duties.vigil)();
             vigil = None;
@@ -236,7 +249,7 @@ pub(crate) fn until_end<'g>(
                 ask::carry_out(watch.duties, &mut watch.outcome, listener.as_fd(), &call);
             }
         }
-        if ready[asked..].contains(&true)
+        if ready[asked..knocked].contains(&true)
             && let Err(sentence) = watch.network.serve()
         {
             watch.outcome.limits_hit.push(sentence);

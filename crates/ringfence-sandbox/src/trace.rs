@@ -2,7 +2,8 @@
 //!
 //! With `RINGFENCE_TRACE_LAUNCH=FD` each mark is a line `<nanoseconds since start> <name>` on
 //! that descriptor. With `RINGFENCE_FAULT=NAME` the launcher dies of `SIGKILL` at the mark of
-//! that name: tests use it to show that nothing is left behind, wherever that happens.
+//! that name: tests use it to show that nothing is left behind, wherever that happens. Other names are
+//! faults of their own ([`Trace::fault`]).
 
 use ringfence_sys as sys;
 use std::ffi::CString;
@@ -32,12 +33,13 @@ impl Trace {
         if let Some(out) = &self.out {
             self.write(out, name);
         }
-        if self.deadly(name) {
+        if self.fault(name) {
             let _ = sys::signal::kill(std::process::id() as i32, 9);
         }
     }
 
-    fn deadly(&self, name: &str) -> bool {
+    /// Whether a test wants this to go wrong.
+    pub fn fault(&self, name: &str) -> bool {
         self.fault.as_ref().is_some_and(|fault| fault.as_bytes() == name.as_bytes())
     }
 

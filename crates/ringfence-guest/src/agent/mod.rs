@@ -20,7 +20,6 @@ use network::Network;
 use ringfence_sys::fd::Ready;
 use ringfence_sys::process::{self, Forked};
 use ringfence_sys::signal::{self, SignalSet};
-use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -50,7 +49,6 @@ pub fn live() -> Result<(), String> {
         signals,
         fuse,
         view,
-        begun: false,
         group: None,
         helper: None,
         commands: BTreeMap::new(),
@@ -64,22 +62,16 @@ pub fn live() -> Result<(), String> {
     loop {
         match agent.turn() {
             Ok(()) => {}
-            // Who made the template has heard the greeting, and is gone. A clone may notice that late, when the
-            // first words of its own host are there already.
-            Err(Over::Closed) if !agent.begun || agent.stream.unsaid() => {
-                greet(agent.stream.fd())?;
-            }
+            // A clone does not notice that its host is another one: that has the stream before the clone goes on.
             Err(Over::Closed) => return Ok(()),
             Err(over) => return Err(format!("the host: {over:?}")),
         }
     }
 }
 
-/// Says hello. A write waits until somebody listens: here is where a template stands still.
+/// Says hello: who makes a template takes the guest as it is when that is heard.
 fn greet(port: &OwnedFd) -> Result<(), String> {
     let failed = |errno| format!("the port to the host: {errno:?}");
-    let flags = rustix::fs::fcntl_getfl(port).unwrap_or(OFlags::empty());
-    let _ = rustix::fs::fcntl_setfl(port, flags - OFlags::NONBLOCK);
     ringfence_sys::fd::write_all(port.as_fd(), &ToHost::Hello(VERSION).encode(0))
         .map_err(failed)?;
     ringfence_sys::fd::never_wait(port.as_fd()).map_err(failed)
@@ -130,8 +122,6 @@ struct Agent {
     fuse: OwnedFd,
     /// What commands see: a mount namespace.
     view: OwnedFd,
-    /// It is somebody's: no template any more.
-    begun: bool,
     /// The control group of all commands, where they have limits.
     group: Option<OwnedFd>,
     /// Lets the kernel write what programs left in memory.
@@ -332,7 +322,6 @@ impl Agent {
 
     /// Makes a session of a guest that only booted.
     fn start(&mut self, start: &Start) -> Result<(), Over> {
-        self.begun = true;
         let begun = boot::begin(start).and_then(|group| {
             self.group = group;
             if start.network {

@@ -13,10 +13,11 @@ mod settings;
 pub use client::run as exec;
 pub use settings::Settings;
 
-use crate::files::Files;
+use crate::files::{Files, wants_answer};
+use crate::line::Line;
 use crate::stream::{Over, Stream};
 use crate::watch::Watching;
-use crate::wire::{Change, Exec, Start, ToGuest, ToHost, VERSION};
+use crate::wire::{Broken, Change, Start, ToGuest, ToHost, VERSION};
 use command::{Command, Written};
 use door::Door;
 use network::Network;
@@ -65,9 +66,18 @@ pub fn run(settings: &Settings) -> End {
     }
 }
 
+/// The stream that the launcher gives.
+fn stream(line: &Line) -> Result<Stream, String> {
+    let stream = line.stream()?;
+    ringfence_sys::fd::never_wait(stream.as_fd()).map_err(|errno| format!("fcntl: {errno:?}"))?;
+    Ok(Stream::new(stream))
+}
+
 struct Bridge<'a> {
     settings: &'a Settings,
     stream: Stream,
+    /// Where there is another stream, until the guest has begun.
+    line: Option<Line>,
     files: Files,
     signals: OwnedFd,
     /// Becomes readable when a writer is done with something.
@@ -100,17 +110,16 @@ impl<'a> Bridge<'a> {
         let failed = |what: &'static str| move |errno| format!("{what}: {errno:?}");
         signal::set_mask(signals).map_err(failed("sigprocmask"))?;
         let signals = signal::descriptor(signals).map_err(failed("signalfd"))?;
-        let socket = std::os::unix::net::UnixStream::connect(&settings.socket)
-            .map_err(|error| format!("the virtual machine does not answer: {error}"))?;
-        let socket = OwnedFd::from(socket);
-        ringfence_sys::fd::never_wait(socket.as_fd()).map_err(failed("fcntl"))?;
+        let line = Line::call(&settings.socket)?;
+        let stream = stream(&line)?;
         let umask = ringfence_sys::process::set_umask(0);
         let files = Files::new(Path::new("/")).map_err(|error| format!("open(/): {error}"))?;
         let (waker, woken, written) = command::waker().map_err(failed("pipe"))?;
         let network = Network::new(settings)?;
         Ok(Bridge {
             settings,
-            stream: Stream::new(socket),
+            stream,
+            line: Some(line),
             files,
             signals,
             woken,
@@ -127,14 +136,26 @@ impl<'a> Bridge<'a> {
     }
 
     fn live(&mut self) -> End {
-        // Before it says hello: a clone may be past that.
-        if let Err(over) = self.begin() {
-            return End::Failed(125, format!("the virtual machine does not answer: {over:?}"));
-        }
+        let command = Command::own(self.waker.clone());
+        self.next_command = FIRST + 1;
+        self.commands.insert(FIRST, command);
+        // It does not speak first: a clone has said hello in its template.
+        let mut turned = self.begin();
         loop {
-            match self.turn() {
+            match turned {
                 Ok(()) => {}
                 Err(Over::Closed) if self.end.is_some() => {}
+                // Nothing of the command has run yet: the guest has no file of it before it has begun.
+                Err(Over::Closed | Over::Failed(_)) if self.line.is_some() => {
+                    turned = match self.again() {
+                        Ok(()) => self.begin(),
+                        Err(why) => {
+                            self.commands.clear();
+                            return End::Failed(125, why);
+                        }
+                    };
+                    continue;
+                }
                 Err(over) => {
                     if let Some((end, _)) = self.stopping.take() {
                         return self.unwritten(end);
@@ -162,7 +183,16 @@ impl<'a> Bridge<'a> {
                 self.commands.clear();
                 return end;
             }
+            turned = self.turn();
         }
+    }
+
+    /// Takes the stream to another machine.
+    fn again(&mut self) -> Result<(), String> {
+        let line = self.line.as_ref().ok_or("the guest has begun")?;
+        line.gone();
+        self.stream = stream(line)?;
+        Ok(())
     }
 
     /// The guest did not write back what it holds: a warning, since its command has ended as it has.
@@ -194,6 +224,10 @@ impl<'a> Bridge<'a> {
             if let Some(input) = command.input() {
                 watching.add(Whose::Input(channel), input, room, false);
             }
+        }
+        if self.line.is_some() {
+            // Whoever else wants something of the guest waits until it has begun.
+            return watching;
         }
         for (at, fd) in self.door.iter().flat_map(Door::watched) {
             watching.add(Whose::Door(at), fd, true, false);
@@ -251,7 +285,14 @@ impl<'a> Bridge<'a> {
                 );
                 self.end = Some(End::Failed(125, why));
             }
-            ToHost::Ready(Ok(())) => {}
+            ToHost::Ready(Ok(())) => {
+                if let Some(line) = self.line.take() {
+                    line.begun();
+                }
+            }
+            // What its kernel forgets of the template, perhaps.
+            ToHost::Files(request) if self.line.is_some() && !wants_answer(&request) => {}
+            _ if self.line.is_some() => return Err(Over::Broken(Broken::Early)),
             ToHost::Ready(Err(why)) => {
                 self.end = Some(End::Failed(125, format!("the guest cannot begin: {why}")));
             }
@@ -271,7 +312,7 @@ impl<'a> Bridge<'a> {
                 let honest =
                     self.commands.get_mut(&channel).is_none_or(|one| one.write(output, bytes));
                 if !honest {
-                    return Err(Over::Broken(crate::wire::Broken::TooLong));
+                    return Err(Over::Broken(Broken::TooLong));
                 }
             }
             ToHost::Taken(count) => {
@@ -322,16 +363,9 @@ impl<'a> Bridge<'a> {
             processes: self.settings.processes,
         };
         self.stream.send(0, &ToGuest::Start(start))?;
-        let command = Command::own(self.waker.clone());
-        let exec = self.exec(&command, self.settings.argv.clone());
-        self.next_command = FIRST + 1;
-        self.commands.insert(FIRST, command);
+        let terminal = self.commands.get(&FIRST).map(Command::terminal).unwrap_or_default();
+        let exec = settings::exec(terminal, self.settings.argv.clone(), self.umask);
         self.stream.send(FIRST, &ToGuest::Exec(exec))
-    }
-
-    /// A command as this process would run it.
-    fn exec(&self, command: &Command, argv: Vec<Vec<u8>>) -> Exec {
-        settings::exec(command.terminal(), argv, self.umask)
     }
 
     /// A command has ended.

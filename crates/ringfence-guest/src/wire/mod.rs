@@ -37,6 +37,8 @@ pub enum Broken {
     Kind(u8),
     /// The payload is not what its kind says.
     Payload(u8),
+    /// The guest has not begun, and says more than that.
+    Early,
 }
 
 impl fmt::Display for Broken {
@@ -45,6 +47,7 @@ impl fmt::Display for Broken {
             Broken::TooLong => write!(f, "a frame is longer than {MOST} bytes"),
             Broken::Kind(kind) => write!(f, "a frame of the unknown kind {kind}"),
             Broken::Payload(kind) => write!(f, "a frame of the kind {kind} is malformed"),
+            Broken::Early => f.write_str("it speaks before it has begun"),
         }
     }
 }

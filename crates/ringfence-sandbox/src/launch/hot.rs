@@ -125,6 +125,8 @@ pub fn resume(
         publish: crate::sockets::handler(plan, order.filter.as_ref()),
         explain: &|_, _, _| LaunchError::Stale,
         keeper: order.keeper.as_deref(),
+        // One that has a machine is never filed.
+        machine: None,
         plan,
     };
     let network = Network::new(order.filter.clone());

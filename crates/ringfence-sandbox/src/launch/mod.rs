@@ -41,9 +41,11 @@ use crate::network::{Filter, Network};
 use crate::plan::{LimitStep, MountOp, Plan, Tier};
 use crate::supervise::{self, Outcome};
 use crate::trace::Trace;
+use crate::vm::Machine;
 use compile::{Compiled, Extras};
 use failure::Explaining;
 use ringfence_sys as sys;
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -68,6 +70,8 @@ pub struct Order {
     pub filter: Option<Filter>,
     /// Keeps the session's record, and lets others in.
     pub keeper: Option<Rc<dyn Keeper>>,
+    /// The machine that the command stands in front of.
+    pub machine: Option<Rc<RefCell<Machine>>>,
 }
 
 impl Order {
@@ -239,6 +243,7 @@ fn run_under_our_umask(
         publish: crate::sockets::handler(plan, order.filter.as_ref()),
         explain: &|tag, step, errno| explaining.explain(tag, step, errno),
         keeper: order.keeper.as_deref(),
+        machine: order.machine.as_deref(),
         plan,
     };
     let outcome = supervise::until_end(supervised, network, timeout(plan), trace, &duties);

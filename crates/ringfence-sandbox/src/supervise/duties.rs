@@ -5,8 +5,10 @@ use crate::guard::Vigil;
 use crate::live::Keeper;
 use crate::metadata::Metadata;
 use crate::plan::Plan;
+use crate::vm::Machine;
 use ringfence_net::publish::Handler;
 use ringfence_sys::Errno;
+use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 
 /// What the launcher does for a running sandbox, beside watching it.
@@ -27,6 +29,8 @@ pub(crate) struct Duties<'a> {
     pub explain: &'a dyn Fn(u8, u32, Errno) -> LaunchError,
     /// Keeps the session's record.
     pub keeper: Option<&'a dyn Keeper>,
+    /// The machine behind the command.
+    pub machine: Option<&'a RefCell<Machine>>,
     /// What is carried out.
     pub plan: &'a Plan,
 }

@@ -30,6 +30,12 @@ const LIGHT: &str = "mitigations=off init_on_alloc=0 randomize_kstack_offset=off
 /// kernel's copies end a translated block.
 const EMULATED: &str = "max,-erms,-fsrm,-la57,-smap";
 
+/// The device of the guest's stream. Each end tells the other of everything that it puts into a queue (`event_idx=off`): to
+/// leave that out, both have to write a number and then read the other's, in this order. QEMU before 8.1, and for
+/// `lock` prefixes and `xchg` later ones too, emulates a single processor without barriers, while its devices are
+/// another thread: so each of the two may read before the other's number is there, and nobody tells anybody.
+const SERIAL: &str = "virtio-serial-pci,id=serial,max_ports=2,event_idx=off";
+
 /// QEMU's name for what is behind the guest's stream.
 pub(super) const STREAM: &str = "agent";
 
@@ -97,7 +103,7 @@ fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
     command.args(["-m", &format!("{megabytes}M"), "-object", &memory]);
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-vga", "none"]);
     command.args(["-nic", "none", "-serial", "none", "-parallel", "none", "-no-reboot"]);
-    command.args(["-device", "virtio-serial-pci,id=serial,max_ports=2"]);
+    command.args(["-device", SERIAL]);
     command.args(["-chardev", "socket,id=control,fd=1", "-mon", "chardev=control,mode=control"]);
     command.arg("-kernel").arg(&inmate.assets.kernel.image);
     match inmate.boot {

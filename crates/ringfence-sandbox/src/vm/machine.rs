@@ -5,18 +5,29 @@ use super::assets::{self, Assets};
 use super::jail::{self, Inmate};
 use super::qmp::Qmp;
 use super::template::{self, Key, Template};
+use crate::trace::Trace;
+use ringfence_guest::line::{Attendance, Said};
 use ringfence_sys as sys;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the names of a machine's directories begin with; the launcher's process number follows.
 const PREFIX: &str = "ringfence-vm-";
+/// The socket in such a directory.
+const SOCKET: &str = "line";
+/// How long a clone may take to begin: some thousand times what one takes that has a processor for itself.
+const BEGINNING: Duration = Duration::from_secs(30);
+/// The same of one that is known not to.
+const MUTE_BEGINNING: Duration = Duration::from_millis(500);
+/// The faults of a first clone that never goes on, and of a second one that does not either.
+const MUTE: &str = "machine-mute";
+const ALL_MUTE: &str = "machines-mute";
 /// How long QEMU may take for an answer; loaded machines are slow.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// The most of QEMU's complaints that are shown.
@@ -25,8 +36,46 @@ const MOST_SHOWN: u64 = 2000;
 /// A machine that runs.
 #[derive(Debug)]
 pub struct Machine {
+    recipe: Recipe,
     process: Process,
-    socket: PathBuf,
+    /// The bridge's end of the guest's stream, until it has it.
+    stream: Option<OwnedFd>,
+    /// Holds the socket by which the bridge is met.
+    directory: PathBuf,
+    /// Until the guest has begun.
+    attendance: Option<Attendance>,
+    /// Until when the guest is to begin.
+    until: Option<Instant>,
+    /// Another one was made in its place.
+    second: bool,
+    /// Tests want a first clone, and a second one, that never goes on.
+    mute: (bool, bool),
+}
+
+/// What clones are made by.
+#[derive(Debug)]
+struct Recipe {
+    assets: Assets,
+    shape: Shape,
+    cache: PathBuf,
+    template: Template,
+}
+
+impl Recipe {
+    /// A clone, that goes on once all there is of it is there, and the other end of its stream.
+    fn clone(&self, restored: bool) -> Result<(Process, OwnedFd), String> {
+        let state = self.template.state()?;
+        let (mut process, stream) = Process::spawn(&self.assets, &self.shape, &self.cache, None)?;
+        // QEMU starts meanwhile, and has no use for its memory before it has a state. Nobody waits for
+        // it: what is behind the stream is there when it is there.
+        let filled = self.template.fill(&process.memory);
+        let asked = filled.and_then(|()| match restored {
+            true => process.control.restore(state.as_fd()),
+            false => Ok(()),
+        });
+        asked.map_err(|why| process.explain(why))?;
+        Ok((process, stream.into()))
+    }
 }
 
 impl Machine {
@@ -34,33 +83,47 @@ impl Machine {
     ///
     /// # Errors
     /// A sentence.
-    pub fn start(assets: &Assets, shape: &Shape, home: &Path) -> Result<Machine, String> {
+    pub fn start(
+        assets: Assets,
+        shape: &Shape,
+        home: &Path,
+        trace: &Trace,
+    ) -> Result<Machine, String> {
         let cache = assets::cache(home);
-        let key = Key::of(assets, shape)?;
+        let key = Key::of(&assets, shape)?;
         let template = match Template::find(&cache, &key) {
             Some(template) => template,
-            None => template::make(assets, shape, &cache, &key)?,
+            None => template::make(&assets, shape, &cache, &key)?,
         };
-        let state = template.state()?;
-        let mut process = Process::spawn(assets, shape, &cache, None)?;
-        // QEMU starts meanwhile, and has no use for its memory before it has a state. Nobody waits for
-        // it: what is behind the stream is there when it is there.
-        let filled = template.fill(&process.memory);
-        filled
-            .and_then(|()| process.control.restore(state.as_fd()))
-            .map_err(|why| process.explain(why))?;
-        let socket = process.directory.join("agent");
-        Ok(Machine { process, socket })
+        let recipe = Recipe { assets, shape: shape.clone(), cache, template };
+        let all = trace.fault(ALL_MUTE);
+        let mute = (all || trace.fault(MUTE), all);
+        let (process, stream) = recipe.clone(!mute.0)?;
+        trace.mark("machine");
+        let directory = place().map_err(|error| format!("mkdir: {error}"))?;
+        let attendance = Attendance::at(&directory.join(SOCKET));
+        let mut machine = Machine {
+            recipe,
+            process,
+            stream: Some(stream),
+            directory,
+            attendance: None,
+            until: None,
+            second: false,
+            mute,
+        };
+        machine.attendance = Some(attendance.map_err(|errno| format!("bind: {errno:?}"))?);
+        Ok(machine)
     }
 
-    /// Where the bridge connects.
-    pub fn socket(&self) -> &Path {
-        &self.socket
+    /// Where the bridge calls.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join(SOCKET)
     }
 
     /// The sandbox has its view: nothing is left to be found on the host.
     pub fn hide(&self) {
-        let _ = fs::remove_dir_all(&self.process.directory);
+        let _ = fs::remove_dir_all(&self.directory);
     }
 
     /// What QEMU said last, for a guest that is gone.
@@ -68,14 +131,71 @@ impl Machine {
         let said = self.process.said();
         (!said.is_empty()).then_some(said)
     }
+
+    /// What to watch, until the guest has begun.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.attendance.as_ref().map(Attendance::descriptor)
+    }
+
+    /// When it is to be attended to at the latest.
+    pub fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// Hears the bridge: gives it a stream to the guest, and to another one when that does not begin.
+    pub fn attend(&mut self) {
+        let Some(attendance) = &mut self.attendance else { return };
+        match attendance.hear() {
+            Said::Nothing => {}
+            Said::Waits => {
+                let next = match self.stream.take() {
+                    Some(stream) => Ok(stream),
+                    None => self.another(),
+                };
+                let mute = if self.second { self.mute.1 } else { self.mute.0 };
+                let patience = if mute { MUTE_BEGINNING } else { BEGINNING };
+                self.until = next.is_ok().then(|| Instant::now() + patience);
+                if let Some(attendance) = &self.attendance {
+                    attendance.answer(next.as_ref().map(AsFd::as_fd).map_err(String::as_str));
+                }
+            }
+            Said::Over => (self.attendance, self.until) = (None, None),
+        }
+        if self.until.is_some_and(|until| Instant::now() >= until) {
+            // The bridge sees that its stream ends, and asks for another one.
+            self.process.kill();
+            self.until = None;
+        }
+    }
+
+    /// Makes another clone in place of one that did not begin, once.
+    fn another(&mut self) -> Result<OwnedFd, String> {
+        let late = "the virtual machine did not begin";
+        if std::mem::replace(&mut self.second, true) {
+            let why = format!(
+                "{late}, and neither did a second one: is the host overloaded? ringfence vm clean \
+                 lets the next run boot a new one"
+            );
+            return Err(self.process.explain(why));
+        }
+        let made = self.recipe.clone(!self.mute.1);
+        let (process, stream) =
+            made.map_err(|why| self.process.explain(format!("{late}: {why}")))?;
+        self.process = process;
+        Ok(stream)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.hide();
+    }
 }
 
 /// A QEMU in its sandbox.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
-    /// Holds the socket.
-    pub directory: PathBuf,
     /// The guest's memory.
     pub memory: File,
     /// What QEMU is told by.
@@ -84,61 +204,57 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a QEMU: to boot from an initial file system, or to wait for a state.
+    /// Starts a QEMU: to boot from an initial file system, or to wait for a state. Also the other end of the
+    /// guest's stream.
     pub fn spawn(
         assets: &Assets,
         shape: &Shape,
         cache: &Path,
         boot: Option<&Path>,
-    ) -> Result<Process, String> {
+    ) -> Result<(Process, UnixStream), String> {
         let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         make_directory(cache).map_err(|error| format!("mkdir({}): {error}", cache.display()))?;
         let profile = profile(assets, cache)?;
-        let directory = place().map_err(failed("mkdir"))?;
-        let begun = (|| {
-            let in_memory =
-                || sys::fd::in_memory(b"").map_err(|errno| format!("memfd_create: {errno:?}"));
-            // Without a name: it is gone with the last of those who hold it.
-            let memory = File::from(in_memory()?);
-            memory.set_len(shape.memory).map_err(failed("the guest's memory"))?;
-            let listener = UnixListener::bind(directory.join("agent")).map_err(failed("bind"))?;
-            let (control, theirs) = UnixStream::pair().map_err(failed("socketpair"))?;
-            let errors = in_memory()?;
-            let inmate = Inmate {
-                assets,
-                shape,
-                memory: memory.try_clone().map_err(failed("dup"))?.into(),
-                boot,
-                control: theirs.into(),
-                errors: errors.try_clone().map_err(failed("dup"))?,
-            };
-            let child = jail::start(inmate, &profile).map_err(failed("cannot start QEMU"))?;
-            let mut control = Qmp::new(control, PATIENCE);
-            // It will hear of it once it listens. The socket is then its alone, so that who connects
-            // to it is hung up on when it ends.
-            control.prepare(jail::STREAM, listener.as_fd())?;
-            Ok((child, memory, control, File::from(errors)))
-        })();
-        match begun {
-            Ok((child, memory, control, errors)) => {
-                Ok(Process { child, directory, memory, control, errors })
-            }
-            Err(why) => {
-                let _ = fs::remove_dir_all(&directory);
-                Err(why)
-            }
-        }
+        let in_memory =
+            || sys::fd::in_memory(b"").map_err(|errno| format!("memfd_create: {errno:?}"));
+        // Without a name: it is gone with the last of those who hold it.
+        let memory = File::from(in_memory()?);
+        memory.set_len(shape.memory).map_err(failed("the guest's memory"))?;
+        let pair = || UnixStream::pair().map_err(failed("socketpair"));
+        let ((control, its_control), (stream, its_stream)) = (pair()?, pair()?);
+        let errors = in_memory()?;
+        let inmate = Inmate {
+            assets,
+            shape,
+            memory: memory.try_clone().map_err(failed("dup"))?.into(),
+            boot,
+            control: its_control.into(),
+            errors: errors.try_clone().map_err(failed("dup"))?,
+        };
+        let child = jail::start(inmate, &profile).map_err(failed("cannot start QEMU"))?;
+        let control = Qmp::new(control, PATIENCE);
+        let mut process = Process { child, memory, control, errors: File::from(errors) };
+        // It will hear of it once it listens. Its end of the stream is then its alone, so that the other end is
+        // hung up on when it ends.
+        process.control.prepare(jail::STREAM, its_stream.as_fd())?;
+        Ok((process, stream))
     }
 
     /// A failure, with QEMU's own words.
     pub fn explain(&mut self, why: String) -> String {
         // What it has to say it says until its end.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
         match self.said() {
             said if said.is_empty() => why,
             said => format!("{why}: {said}"),
         }
+    }
+
+    /// Ends it.
+    fn kill(&mut self) {
+        // Its sandbox dies with the launcher that this kills, and QEMU with its sandbox.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     fn said(&self) -> String {
@@ -152,10 +268,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Its sandbox dies with the launcher that this kills, and QEMU with its sandbox.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.directory);
+        self.kill();
     }
 }
 

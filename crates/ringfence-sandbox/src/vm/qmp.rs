@@ -84,8 +84,9 @@ impl Qmp {
         Ok(answer.get("return").cloned())
     }
 
-    /// Asks for the port of the guest's stream, which comes out of a listening socket; and that memory that is
-    /// a file is no part of a state, and changes of the state are told.
+    /// Asks for the port of the guest's stream, whose other end is a connected socket; and that memory that is
+    /// a file is no part of a state, and changes of the state are told. The port is open before a state is
+    /// restored, as it was when that was saved: so a guest is told of no change.
     ///
     /// # Errors
     /// QEMU is gone.
@@ -93,7 +94,7 @@ impl Qmp {
         self.ask("qmp_capabilities", json!({}), None)?;
         self.ask("getfd", json!({ "fdname": name }), Some(socket))?;
         let address = json!({ "type": "fd", "data": { "str": name } });
-        let data = json!({ "addr": address, "server": true, "wait": false });
+        let data = json!({ "addr": address, "server": false });
         let backend = json!({ "type": "socket", "data": data });
         self.ask("chardev-add", json!({ "id": name, "backend": backend }), None)?;
         let port = json!({

@@ -29,6 +29,6 @@ pub fn program(policy: &mut Policy) -> Result<PathBuf, String> {
 impl Machine {
     /// Shows the machine's socket to the sandbox.
     pub fn show(&self, policy: &mut Policy) {
-        policy.network.sockets.push(rule(self.socket(), "the virtual machine's socket"));
+        policy.network.sockets.push(rule(&self.socket(), "the virtual machine's socket"));
     }
 }

@@ -22,7 +22,7 @@ const UNFINISHED: &str = "new-";
 /// The file that is locked by who makes a template.
 const TURN: &str = "making";
 /// Changes with the layout of what is saved and with how a guest is started.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 /// The unit in which memory is saved.
 const PAGE: usize = 4096;
 /// What is looked at, and copied, at once.
@@ -139,10 +139,9 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
     let program = std::env::current_exe().map_err(failed("this program"))?;
     initramfs::make(&assets.kernel, &program, shape.nested, &initramfs)
         .map_err(failed("the initial file system"))?;
-    let mut process = Process::spawn(assets, shape, cache, Some(&initramfs))?;
+    let (mut process, stream) = Process::spawn(assets, shape, cache, Some(&initramfs))?;
     process.control.prepared().map_err(|why| process.explain(why))?;
-    let greeted = greet(&process.directory.join("agent"));
-    greeted.map_err(|why| process.explain(format!("the guest does not boot: {why}")))?;
+    greet(&stream).map_err(|why| process.explain(format!("the guest does not boot: {why}")))?;
     let state = File::options()
         .write(true)
         .create_new(true)
@@ -157,9 +156,8 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
     fs::rename(new.join("state.new"), new.join("state")).map_err(failed("rename(state)"))
 }
 
-/// Waits for the agent's first words, and lets it wait for somebody else.
-fn greet(socket: &Path) -> Result<(), String> {
-    let mut stream = UnixStream::connect(socket).map_err(|error| error.to_string())?;
+/// Waits for the agent's first words.
+fn greet(mut stream: &UnixStream) -> Result<(), String> {
     stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
     match stream.read(&mut [0; GREETING]) {
         Ok(1..) => Ok(()),

@@ -1,7 +1,7 @@
 //! `--tier vm`: whoever of a session's processes is killed, nothing of it is left.
 
-use super::vm::{guests, start};
-use ringfence_tests::{PATIENCE, Place};
+use super::vm::{guests, ringfence, start};
+use ringfence_tests::{PATIENCE, Place, Running};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
@@ -94,5 +94,24 @@ fn whoever_of_a_session_is_killed_all_end_and_nothing_is_left() {
             assert_eq!(place.left_behind(), [""; 0], "{who}");
             assert_eq!(directories(place), [""; 0], "{who}");
         }
+    });
+}
+
+#[test]
+fn a_clone_that_does_not_begin_is_replaced_once_before_anything_has_run() {
+    guests(|place| {
+        let run = |fault: &str| {
+            let script = "echo ran >> here; exit 5";
+            let mut command = ringfence(place, &["run", "--tier", "vm", "--", "sh", "-c", script]);
+            command.env("RINGFENCE_FAULT", fault);
+            Running::start(command).finish()
+        };
+        let ran = || fs::read_to_string(place.project("here")).unwrap_or_default();
+        run("machines-mute").ends(125).says("neither did a second one");
+        assert_eq!(ran(), "");
+        run("machine-mute").ends(5);
+        assert_eq!(ran(), "ran\n");
+        assert_eq!(place.left_behind(), [""; 0]);
+        assert_eq!(directories(place), [""; 0]);
     });
 }

@@ -1,0 +1,162 @@
+//! The line between a bridge and its launcher: by it the bridge gets its stream to a machine, and
+//! another one when nobody answers on the first.
+//!
+//! ```text
+//! bridge                        launcher
+//!   │ ───── connects ────────────► │
+//!   │ ◄──── a stream ───────────── │ a clone has its other end
+//!   │ ───── begun, or gone ──────► │ gone: another clone, once
+//!   │ ◄──── a stream, or why not ─ │
+//! ```
+
+use ringfence_sys::{Errno, fd, socket, unix};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+const STREAM: u8 = b's';
+const REFUSED: u8 = b'r';
+const BEGUN: u8 = b'b';
+const GONE: u8 = b'g';
+/// The longest reason.
+const LONGEST: usize = 4096;
+
+/// The bridge's end.
+#[derive(Debug)]
+pub struct Line(OwnedFd);
+
+impl Line {
+    /// Calls the launcher.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn call(place: &Path) -> Result<Line, String> {
+        let connected = unix::connect(place);
+        connected.map(Line).map_err(|errno| format!("the launcher does not answer: {errno:?}"))
+    }
+
+    /// Waits for a stream.
+    ///
+    /// # Errors
+    /// The launcher's reason why there is none.
+    pub fn stream(&self) -> Result<OwnedFd, String> {
+        let mut message = [0; LONGEST];
+        let (count, streams) = socket::receive_with(self.0.as_fd(), &mut message, true)
+            .map_err(|errno| format!("the launcher gives no stream: {errno:?}"))?;
+        match (&message[..count], <[OwnedFd; 1]>::try_from(streams)) {
+            ([STREAM], Ok([stream])) => Ok(stream),
+            ([REFUSED, why @ ..], _) => Err(String::from_utf8_lossy(why).into_owned()),
+            _ => Err("the launcher has ended".to_owned()),
+        }
+    }
+
+    /// The guest has begun: no other stream will be asked for.
+    pub fn begun(self) {
+        let _ = fd::send(self.0.as_fd(), &[BEGUN]);
+    }
+
+    /// The stream has ended before the guest has begun: asks for another one.
+    pub fn gone(&self) {
+        let _ = fd::send(self.0.as_fd(), &[GONE]);
+    }
+}
+
+/// The launcher's end.
+#[derive(Debug)]
+pub struct Attendance {
+    /// What is watched: listens for the bridge, then is connected with it.
+    socket: OwnedFd,
+    connected: bool,
+}
+
+/// What the bridge has to say.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Said {
+    /// Nothing.
+    Nothing,
+    /// It is there, or its stream has ended: it waits for one.
+    Waits,
+    /// The guest has begun, or the bridge is gone: nothing more will be said.
+    Over,
+}
+
+impl Attendance {
+    /// Waits for a bridge under a path.
+    ///
+    /// # Errors
+    /// As [`unix::listen`].
+    pub fn at(place: &Path) -> Result<Attendance, Errno> {
+        unix::listen(place).map(|socket| Attendance { socket, connected: false })
+    }
+
+    /// Hears what is said, without waiting.
+    pub fn hear(&mut self) -> Said {
+        if !self.connected {
+            let Ok(line) = unix::accept(self.socket.as_fd()) else { return Said::Nothing };
+            // There is one bridge: who else comes finds nobody who listens.
+            (self.socket, self.connected) = (line, true);
+            return Said::Waits;
+        }
+        let mut word = [0];
+        match fd::receive(self.socket.as_fd(), &mut word, false) {
+            Err(Errno::EAGAIN) => Said::Nothing,
+            Ok(1) if word == [GONE] => Said::Waits,
+            _ => Said::Over,
+        }
+    }
+
+    /// What to watch.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Gives the bridge a stream, or the reason why there is none.
+    pub fn answer(&self, stream: Result<BorrowedFd<'_>, &str>) {
+        let line = self.socket.as_fd();
+        // A bridge that does not take it is gone, which is heard next.
+        let _ = match stream {
+            Ok(stream) => socket::send_with(line, &[STREAM], &[stream]),
+            Err(why) => {
+                let mut message = [&[REFUSED], why.as_bytes()].concat();
+                message.truncate(LONGEST);
+                fd::send(line, &message).map(drop)
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bridge_gets_a_stream_and_another_one_and_then_the_reason() {
+        let name = format!("ringfence-line-{}", std::process::id());
+        let place = std::env::temp_dir().join(name);
+        let mut launcher = Attendance::at(&place).expect("listening");
+        assert_eq!(launcher.hear(), Said::Nothing);
+        let bridge = Line::call(&place).expect("connected");
+        assert_eq!(launcher.hear(), Said::Waits);
+        assert_eq!(
+            Line::call(&place).err().as_deref(),
+            Some("the launcher does not answer: ECONNREFUSED")
+        );
+        std::fs::remove_file(&place).expect("a socket of ours");
+        for word in [b"1", b"2"] {
+            let (ours, theirs) = fd::socket_pair().expect("a pair");
+            launcher.answer(Ok(theirs.as_fd()));
+            drop(theirs);
+            fd::send(bridge.stream().expect("a stream").as_fd(), word).expect("sent");
+            let mut heard = [0; 2];
+            assert_eq!(fd::receive(ours.as_fd(), &mut heard, true), Ok(1));
+            assert_eq!(heard[0], word[0]);
+            assert_eq!(launcher.hear(), Said::Nothing);
+            bridge.gone();
+            assert_eq!(launcher.hear(), Said::Waits);
+        }
+        launcher.answer(Err("no more"));
+        assert_eq!(bridge.stream().err().as_deref(), Some("no more"));
+        bridge.begun();
+        assert_eq!(launcher.hear(), Said::Over);
+        assert_eq!(launcher.hear(), Said::Over, "it is gone");
+    }
+}
