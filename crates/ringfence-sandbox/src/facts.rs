@@ -85,9 +85,7 @@ fn wanted_of(names: Vec<OsString>, wanted: &[&str]) -> BTreeSet<OsString> {
         let text = name.to_str();
         patterns.iter().any(|pattern| text.is_some_and(|text| glob(pattern, text)))
     };
-    let mut names = names;
-    names.retain(|name| plain.contains(name.as_os_str()) || matches(name));
-    names.into_iter().collect()
+    names.into_iter().filter(|name| plain.contains(name.as_os_str()) || matches(name)).collect()
 }
 
 /// A file system made up by a test.

@@ -6,6 +6,7 @@
 use crate::bytes::{equal, string};
 use crate::call::sys;
 use crate::image::Image;
+use crate::stamp::AT_FDCWD;
 use crate::{Errno, Result};
 use core::mem::MaybeUninit;
 
@@ -20,7 +21,6 @@ pub const ABSENT: u8 = b'-';
 /// In a list of names: with this end, only those are there that are [`THERE`].
 pub const ENDING: u8 = b'*';
 
-const AT_FDCWD: usize = -100_isize as usize;
 /// `O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC` (open(2)).
 #[cfg(target_arch = "x86_64")]
 const FLAGS: usize = 0o200_000 | 0o400_000 | 0o2_000_000;

@@ -1,9 +1,8 @@
 //! A point in the time of files: what changed before has an earlier change time.
 
 use crate::call::sys;
-use crate::stamp::{Looked, look};
+use crate::stamp::{EMPTY_PATH, Looked, look};
 
-const AT_EMPTY_PATH: usize = 0x1000;
 const MFD_CLOEXEC: usize = 1;
 const CLOCK_REALTIME_COARSE: usize = 5;
 
@@ -25,7 +24,7 @@ pub fn time_mark() -> u64 {
     for _ in 0..2 {
         // SAFETY: the pointer and length describe one byte.
         let _ = unsafe { sys!(write, file, c".".as_ptr(), 1) };
-        if let Ok(looked) = look(&mut room, file as i32, c"".as_ptr().cast(), AT_EMPTY_PATH) {
+        if let Ok(looked) = look(&mut room, file as i32, c"".as_ptr().cast(), EMPTY_PATH) {
             let [.., changed] = looked.identity();
             latest = latest.max(changed);
         }

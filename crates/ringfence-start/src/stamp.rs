@@ -7,7 +7,7 @@ use crate::key::Caller;
 use crate::{Errno, Result};
 use core::mem::MaybeUninit;
 
-const AT_FDCWD: usize = -100_isize as usize;
+pub(crate) const AT_FDCWD: usize = -100_isize as usize;
 const AT_SYMLINK_NOFOLLOW: usize = 0x100;
 /// `AT_EMPTY_PATH`: the descriptor itself.
 pub const EMPTY_PATH: usize = 0x1000;

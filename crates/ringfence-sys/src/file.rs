@@ -116,32 +116,8 @@ pub fn open_in_root(root: BorrowedFd<'_>, path: &CStr) -> Result<std::os::fd::Ow
 }
 
 /// A point in the time of files, in nanoseconds since 1970: what changed before has an earlier
-/// change time, what changes from now on has this one or a later one.
-///
-/// Change times are taken from a clock that stands still for milliseconds. Since Linux 6.13 a
-/// change of a file whose time was looked at takes the precise time, and no later change of any
-/// file can be dated before it; on older kernels the mark is the standing clock's, so that what
-/// changed within its last step counts as later.
+/// change time, what changes from now on has this one or a later one
+/// ([`ringfence_start::mark::time_mark`]).
 pub fn time_mark() -> i128 {
-    let nanoseconds = |sec: i64, nsec: i64| i128::from(sec) * 1_000_000_000 + i128::from(nsec);
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is room for the answer.
-    let _ = unsafe { sys!(clock_gettime, libc::CLOCK_REALTIME_COARSE, &raw mut now) };
-    let coarse = nanoseconds(now.tv_sec, now.tv_nsec);
-    let precise = || {
-        // SAFETY: the name is a NUL-terminated literal.
-        let made = unsafe { sys!(memfd_create, c"clock".as_ptr(), libc::MFD_CLOEXEC) };
-        let file = crate::fd::owned(made.ok()?);
-        let mut changed = 0;
-        for _ in 0..2 {
-            crate::fd::write_all(std::os::fd::AsFd::as_fd(&file), b".").ok()?;
-            // SAFETY: stat is plain numbers, for which all zeroes are valid.
-            let mut data: libc::stat = unsafe { std::mem::zeroed() };
-            // SAFETY: `data` is room for the answer.
-            unsafe { sys!(fstat, file.as_raw_fd(), &raw mut data) }.ok()?;
-            changed = nanoseconds(data.st_ctime, data.st_ctime_nsec);
-        }
-        Some(changed)
-    };
-    precise().map_or(coarse, |precise| precise.max(coarse))
+    ringfence_start::mark::time_mark().into()
 }

@@ -169,12 +169,9 @@ fn begin_in(path: &Path, trees: &[Noted<'_>], start: i128) -> std::io::Result<Be
     let count = trees.len() as u64;
     let at = file.stream_position()? - count * NOTE as u64;
     // What is completed in its place must not be appended.
-    sys::fd::write_in_place(file.as_fd()).map_err(|errno| errno.into_raw()).map_err(io_error)?;
+    sys::fd::write_in_place(file.as_fd())
+        .map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw()))?;
     Ok(Begun { file, at, count })
-}
-
-fn io_error(errno: i32) -> std::io::Error {
-    std::io::Error::from_raw_os_error(errno)
 }
 
 fn open(path: &Path) -> std::io::Result<File> {

@@ -199,25 +199,18 @@ fn configurations_are_in_the_entrys_menu() {
 #[test]
 fn real_entries_come_back_byte_for_byte() {
     let place = &Place::new(Person::Ordinary, Tier::Namespace);
-    let own = place.directory("home/.local/share/applications");
     let mut programs = Vec::new();
-    for entry in Path::new("/usr/share/applications").read_dir().into_iter().flatten().flatten() {
-        let Ok(text) = std::fs::read_to_string(entry.path()) else { continue };
-        place.file(own.strip_prefix(place.root()).unwrap().join(entry.file_name()), &text);
-        let command = text.lines().find_map(|line| line.strip_prefix("Exec="));
-        let name = command.and_then(|line| line.split_whitespace().next()).unwrap_or_default();
-        programs
-            .extend(Path::new(name).file_name().and_then(|name| name.to_str()).map(str::to_owned));
-    }
-    let own = place.directory("home/.local/share/dbus-1/services");
-    for entry in Path::new("/usr/share/dbus-1/services").read_dir().into_iter().flatten().flatten()
-    {
-        let Ok(text) = std::fs::read_to_string(entry.path()) else { continue };
-        place.file(own.strip_prefix(place.root()).unwrap().join(entry.file_name()), &text);
-        let command = text.lines().find_map(|line| line.strip_prefix("Exec="));
-        let name = command.and_then(|line| line.split_whitespace().next()).unwrap_or_default();
-        programs
-            .extend(Path::new(name).file_name().and_then(|name| name.to_str()).map(str::to_owned));
+    for kind in ["applications", "dbus-1/services"] {
+        let own = place.directory(format!("home/.local/share/{kind}"));
+        for entry in Path::new("/usr/share").join(kind).read_dir().into_iter().flatten().flatten() {
+            let Ok(text) = std::fs::read_to_string(entry.path()) else { continue };
+            place.file(own.strip_prefix(place.root()).unwrap().join(entry.file_name()), &text);
+            let command = text.lines().find_map(|line| line.strip_prefix("Exec="));
+            let name = command.and_then(|line| line.split_whitespace().next()).unwrap_or_default();
+            programs.extend(
+                Path::new(name).file_name().and_then(|name| name.to_str()).map(str::to_owned),
+            );
+        }
     }
     programs.sort();
     programs.dedup();
