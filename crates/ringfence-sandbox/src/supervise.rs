@@ -97,6 +97,8 @@ struct Watch<'a, 'g> {
     bus: Bus,
     /// The command executes.
     executes: bool,
+    /// The child's end of the control socket is closed: it ends, and only its end is left to be told.
+    silent: bool,
     /// The record of the session is complete.
     recorded: bool,
     /// The run is limited in time.
@@ -141,6 +143,7 @@ pub(crate) fn until_end<'g>(
         gateway: None,
         bus: Bus::None,
         executes: false,
+        silent: false,
         recorded: false,
         timeout: timeout.is_some(),
         stops: Stops::default(),
@@ -163,7 +166,9 @@ pub(crate) fn until_end<'g>(
             let left = next.saturating_duration_since(Instant::now());
             i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
         });
-        let mut watched = vec![signals.as_fd(), child.control.as_fd()];
+        // A closed socket would be ready over and over while the kernel takes the sandbox apart.
+        let control = if watch.silent { signals.as_fd() } else { child.control.as_fd() };
+        let mut watched = vec![signals.as_fd(), control];
         watched.extend(watch.door.iter().filter(|_| watch.executes).map(AsFd::as_fd));
         let door = watched.len();
         watched.extend(watch.gateway.iter().map(AsFd::as_fd));
@@ -342,7 +347,10 @@ impl Watch<'_, '_> {
             // Sent by the warden as about itself: the kernel would not say more.
             let pid = pid.filter(|&pid| pid != child.pid);
             match message[..length] {
-                [] => break,
+                [] => {
+                    self.silent = true;
+                    break;
+                }
                 [b'S', signal, number] => self.stops.stopped(i32::from(signal), number),
                 [b'C', _] => self.stops.continued(),
                 [b'A', passed_on] => {
