@@ -15,6 +15,8 @@ mod running;
 mod stuck;
 mod terminal;
 
+use std::io::Write as _;
+
 pub use binary::binary;
 pub use finished::Finished;
 pub use person::{Person, people};
@@ -38,8 +40,18 @@ pub fn everybody(tier: Tier, test: impl Fn(&Place)) {
     }
 }
 
-/// Says on standard error that a part of a test was left out, and why: it must be something
-/// that this machine lacks, never something that fails.
+/// Says that a part of a test was left out, and why: it must be something that this machine lacks,
+/// never something that fails. It goes to standard error, and as a line to the file that
+/// `RINGFENCE_LEFT_OUT` names, which `scripts/test` shows in the end: what a test that passes
+/// says, cargo keeps to itself.
 pub fn left_out(what: &str, why: &str) {
+    let why = why.lines().next().unwrap_or_default();
     eprintln!("left out: {what}: {why}");
+    let Some(list) = std::env::var_os("RINGFENCE_LEFT_OUT") else { return };
+    let list = std::fs::OpenOptions::new().append(true).open(list);
+    // One write, so that the lines of several tests do not mix.
+    let line = format!("{what}: {why}\n");
+    if let Err(error) = list.and_then(|mut list| list.write_all(line.as_bytes())) {
+        panic!("the list of what is left out: {error}");
+    }
 }

@@ -44,6 +44,7 @@ mod programs;
 mod protected;
 mod protected_below;
 mod publish;
+mod reports;
 mod sessions;
 mod streams;
 mod strict;
