@@ -22,7 +22,7 @@ use sys::{Errno, Sysno};
 const AT_FDCWD: i32 = -100;
 const O_CREAT: u64 = 0o100;
 const O_EXCL: u64 = 0o200;
-const O_NOFOLLOW: u64 = 0o400_000;
+const O_NOFOLLOW: u64 = ringfence_start::flags::NO_FOLLOW as u64;
 const RENAME_EXCHANGE: u64 = 2;
 /// Links that are followed from a name to the file that is made.
 const MOST_LINKS: usize = 40;

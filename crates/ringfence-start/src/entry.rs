@@ -370,7 +370,8 @@ fn streams_are_open() -> bool {
 /// Maps an image: a regular file of the user's own that nobody else can write, under one name
 /// only (another user may have linked something of ours here).
 fn open(path: *const u8) -> Option<Image> {
-    const O_NOFOLLOW_NONBLOCK_CLOEXEC: usize = 0o400_000 | 0o4_000 | 0o2_000_000;
+    const O_NOFOLLOW_NONBLOCK_CLOEXEC: usize =
+        crate::flags::NO_FOLLOW as usize | 0o4_000 | 0o2_000_000;
     const PROT_READ_WRITE: usize = 3;
     const MAP_PRIVATE: usize = 2;
     const LARGEST: u64 = 4 << 20;

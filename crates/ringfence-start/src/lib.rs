@@ -25,6 +25,7 @@ pub mod bytes;
 pub mod call;
 pub mod child;
 pub mod entry;
+pub mod flags;
 pub mod image;
 pub mod key;
 pub mod listing;

@@ -5,6 +5,7 @@
 
 use crate::bytes::{equal, string};
 use crate::call::sys;
+use crate::flags;
 use crate::image::Image;
 use crate::stamp::AT_FDCWD;
 use crate::{Errno, Result};
@@ -22,11 +23,7 @@ pub const ABSENT: u8 = b'-';
 pub const ENDING: u8 = b'*';
 
 /// `O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC` (open(2)).
-#[cfg(target_arch = "x86_64")]
-const FLAGS: usize = 0o200_000 | 0o400_000 | 0o2_000_000;
-/// The same, where these two bits have other places.
-#[cfg(target_arch = "aarch64")]
-const FLAGS: usize = 0o40_000 | 0o100_000 | 0o2_000_000;
+const FLAGS: usize = (flags::DIRECTORY | flags::NO_FOLLOW | 0o2_000_000) as usize;
 
 /// `struct linux_dirent64` (getdents64(2)): inode, offset, length, type, name.
 const LENGTH_AT: usize = 16;

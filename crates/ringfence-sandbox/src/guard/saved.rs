@@ -13,7 +13,7 @@ const LARGEST: u64 = 16 << 20;
 const MOST_ENTRIES: usize = 4096;
 const DEEPEST: usize = 16;
 /// `O_NOFOLLOW | O_NONBLOCK`: neither a link nor a FIFO put there may lead or stop us.
-const CAREFULLY: i32 = 0o400_000 | 0o4_000;
+const CAREFULLY: i32 = ringfence_start::flags::NO_FOLLOW as i32 | 0o4_000;
 
 /// A file, a link, a directory with what is in it, or nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

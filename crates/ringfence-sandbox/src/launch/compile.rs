@@ -10,8 +10,8 @@ use crate::plan::{LimitStep, Plan, Tier};
 use crate::state;
 use ringfence_net::capture::Calls;
 use ringfence_policy::NetworkMode;
-use ringfence_start::Sysno;
 use ringfence_start::image::{self, Header, Image, Op, Patch, Span, Stamp, register, special};
+use ringfence_start::{Sysno, flags};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -372,7 +372,8 @@ fn write_identity(script: &mut Script, (user, group): (u32, u32)) {
 fn write_private(script: &mut Script, plan: &Plan, private: &Path, place: Arg) {
     const EEXIST: u8 = 17;
     const ENOENT: u8 = 2;
-    const PATH_DIRECTORY_NOFOLLOW: u32 = 0o10_000_000 | 0o200_000 | 0o400_000 | 0o2_000_000;
+    const PATH_DIRECTORY_NOFOLLOW: u32 =
+        0o10_000_000 | flags::DIRECTORY | flags::NO_FOLLOW | 0o2_000_000;
     let parent = private.parent().unwrap_or(Path::new("/"));
     script.note("make a private directory (TMPDIR names another place for it) in", Some(parent));
     let name = script.path(parent);

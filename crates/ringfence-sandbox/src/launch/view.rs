@@ -15,8 +15,8 @@ use super::script::{Arg, CWD, Script};
 use super::shelf::Shelf;
 use crate::plan::{MountOp, MountStep};
 use ringfence_net::inspect::Content;
-use ringfence_start::Sysno;
 use ringfence_start::image::special;
+use ringfence_start::{Sysno, flags};
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 
@@ -74,7 +74,7 @@ impl<'a> Building<'a> {
         let attributes = NO_SUID | NO_DEVICES;
         let memory = new_file_system(script, c"tmpfs", &options, attributes);
         let slash = script.text(c"/");
-        const O_PATH_NOFOLLOW: u32 = 0o10_000_000 | 0o400_000 | O_CLOEXEC;
+        const O_PATH_NOFOLLOW: u32 = 0o10_000_000 | flags::NO_FOLLOW | O_CLOEXEC;
         let old = script.open(Sysno::openat, &[CWD, slash, O_PATH_NOFOLLOW.into()]);
         let host = *root == MountOp::HostRoot;
         let tree =
