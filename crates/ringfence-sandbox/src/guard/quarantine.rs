@@ -1,9 +1,11 @@
 //! Where things go that a sandboxed program put at a protected path.
 
+use ringfence_start::flags;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The session's quarantine; made when the first thing goes there.
@@ -65,16 +67,26 @@ impl Quarantine {
             Ok(()) => Ok(target),
             // Across file systems only plain files are worth a copy.
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-                if !path.symlink_metadata()?.is_file() {
-                    return Err(error);
-                }
-                fs::copy(path, &target)?;
+                copy(path, &target)?;
                 fs::remove_file(path)?;
                 Ok(target)
             }
             Err(error) => Err(error),
         }
     }
+}
+
+/// Copies a plain file. What stands there may be a link or a FIFO by now: neither leads or stops us.
+fn copy(path: &Path, target: &Path) -> io::Result<()> {
+    const NONBLOCK: i32 = 0o4_000;
+    let carefully = flags::NO_FOLLOW as i32 | NONBLOCK;
+    let mut file = fs::OpenOptions::new().read(true).custom_flags(carefully).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::CrossesDevices.into());
+    }
+    let mut options = fs::OpenOptions::new();
+    io::copy(&mut file, &mut options.write(true).create_new(true).mode(0o600).open(target)?)?;
+    Ok(())
 }
 
 /// Removes what nobody misses.
@@ -89,15 +101,20 @@ fn remove(path: &Path) -> io::Result<()> {
 
 /// Gives the owner back the right to enter and to empty directories that were locked on purpose.
 /// Links are not followed, and the depth is bounded: what lies deeper is not ours to chase.
+///
+/// Another sandbox in the same tree may put a link in a directory's place at any moment, so each is
+/// opened first, and what is done, is done by the descriptor.
 fn unlock(path: &Path, depth: usize) {
-    let Ok(data) = path.symlink_metadata() else { return };
-    if !data.is_dir() || depth > 256 {
-        return;
+    let carefully = (flags::DIRECTORY | flags::NO_FOLLOW) as i32 | ringfence_sys::fd::PATH_ONLY;
+    let place = fs::OpenOptions::new().read(true).custom_flags(carefully).open(path);
+    let Some(place) = place.ok().filter(|_| depth <= 256) else { return };
+    let through = PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()));
+    if place.metadata().is_ok_and(|data| data.permissions().mode() & 0o700 != 0o700) {
+        let _ = fs::set_permissions(&through, fs::Permissions::from_mode(0o700));
     }
-    if data.permissions().mode() & 0o700 != 0o700 {
-        let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    }
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        unlock(&entry.path(), depth + 1);
+    for entry in fs::read_dir(&through).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            unlock(&entry.path(), depth + 1);
+        }
     }
 }
