@@ -100,7 +100,7 @@ fn duration(text: &OsStr) -> Result<Duration, Fault> {
 fn request(options: &Parsed, command: &[OsString]) -> Result<Request, Fault> {
     let c =
         |text: &[u8]| CString::new(text).map_err(|_| Fault::usage("an argument holds a NUL byte"));
-    let terminal = client::terminal_size();
+    let terminal = client::terminal();
     let mut environment = Vec::new();
     // The terminal is this one, whatever the session's command was started from.
     if let Some(kind) = std::env::var_os("TERM").filter(|_| terminal.is_some()) {

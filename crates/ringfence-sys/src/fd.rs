@@ -4,6 +4,8 @@ use crate::{Result, sys};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+/// Opens for reading (`O_RDONLY`).
+pub const READ_ONLY: i32 = libc::O_RDONLY;
 /// Opens a directory for listing (`O_RDONLY | O_DIRECTORY`).
 pub const DIRECTORY: i32 = libc::O_RDONLY | libc::O_DIRECTORY;
 /// Opens for writing (`O_WRONLY`).

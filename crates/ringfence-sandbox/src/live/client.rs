@@ -1,8 +1,8 @@
 //! `exec` from outside: asks a session's warden for a command, lends it the standard streams or
 //! a terminal, passes signals on, and waits for its end.
 
-use super::protocol::{INLINE, MOST, Reply, Request, Wish};
-use super::terminal::Relay;
+use super::protocol::{INLINE, MOST, Reply, Request, Terminal, Wish};
+use super::terminal::{Relay, screen};
 use crate::supervise::handled_signals;
 use ringfence_sys as sys;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -74,13 +74,17 @@ fn short<T>(path: &Path, f: impl FnOnce(&Path) -> Result<T, Errno>) -> Result<T,
     f(&Path::new(&format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name))
 }
 
-/// Whether the command should get a terminal of its own: input and output are one here.
-pub fn terminal_size() -> Option<[u16; 4]> {
-    if !(sys::fd::is_terminal(0) && sys::fd::is_terminal(1)) {
-        return None;
-    }
-    let input = std::io::stdin();
-    Some(sys::terminal::size(input.as_fd()).map(|size| size.0).unwrap_or_default())
+/// The terminal that the command should get inside, in the place of the user's own.
+///
+/// The user's is never lent: what is inside goes on when the command has ended, and could go on
+/// reading what is typed, by output's descriptor as well as by input's. What is typed is the
+/// command's only where it also prints on the terminal: a program that it prints to, like `less`,
+/// reads the keyboard itself.
+pub fn terminal() -> Option<Terminal> {
+    let [input, output, error] = [0, 1, 2].map(sys::fd::is_terminal);
+    let streams = [input && output, output, error];
+    let size = sys::terminal::size(screen()?.as_fd()).map(|size| size.0).unwrap_or_default();
+    Some(Terminal { streams, size })
 }
 
 /// Runs a command in the session behind a connection, to its end.
@@ -121,10 +125,15 @@ fn send(connection: BorrowedFd<'_>, request: &Request) -> Result<(), Failure> {
         return Err((125, format!("the command line is too long ({} bytes)", bytes.len())));
     }
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-    let mut pass = vec![input.as_fd(), output.as_fd(), error.as_fd()];
-    if request.terminal.is_some() {
-        pass.clear();
-    }
+    let nothing = sys::fd::is_terminal(0)
+        .then(|| sys::fd::open_at(sys::fd::CWD, c"/dev/null", sys::fd::READ_ONLY, 0))
+        .transpose();
+    let nothing =
+        nothing.map_err(|errno| (125, format!("open(/dev/null): {}", sys::describe(errno))))?;
+    let input = nothing.as_ref().map_or(input.as_fd(), AsFd::as_fd);
+    let own = request.terminal.map(|terminal| terminal.streams).unwrap_or_default();
+    let streams = [input, output.as_fd(), error.as_fd()].into_iter().zip(own);
+    let mut pass: Vec<_> = streams.filter(|(_, own)| !own).map(|(stream, _)| stream).collect();
     let long = (bytes.len() > INLINE).then(|| sys::fd::in_memory(&bytes)).transpose();
     let long = long.map_err(|errno| (125, format!("memfd_create: {}", sys::describe(errno))))?;
     pass.extend(long.as_ref().map(AsFd::as_fd));
@@ -249,7 +258,7 @@ impl Exec<'_> {
             };
             match Reply::decode(&message[..length]) {
                 Some(Reply::Started) => {
-                    self.relay = descriptors.into_iter().next().map(Relay::new);
+                    self.relay = descriptors.into_iter().next().and_then(Relay::new);
                 }
                 Some(Reply::Stopped(_)) if self.stopping => self.stopping = false,
                 Some(Reply::Stopped(_)) => self.stop(),
@@ -260,7 +269,8 @@ impl Exec<'_> {
                 Some(Reply::Exited(code)) => return Ok(Some(self.finished(code, false))),
                 Some(Reply::Killed(signal)) => {
                     // A terminal of the command's own makes the signal itself.
-                    let interrupted = self.interrupted || self.relay.is_some();
+                    let typed = self.relay.as_ref().is_some_and(Relay::takes_keys);
+                    let interrupted = self.interrupted || typed;
                     let interrupted = interrupted && i32::from(signal) == SIGINT;
                     return Ok(Some(self.finished(signal.saturating_add(128), interrupted)));
                 }

@@ -1,7 +1,7 @@
 //! What `exec`'s client and the warden say to each other, one message each.
 //!
-//! The request comes first, with three descriptors: the standard streams. One that is too long
-//! for a message comes as a file in memory, the fourth descriptor. Everything after it is a
+//! The request comes first, with descriptors: the standard streams, but for those that are to be a
+//! terminal inside. One that is too long for a message comes as a file in memory, the last descriptor. Everything after it is a
 //! letter and at most one byte.
 
 use std::ffi::CString;
@@ -12,14 +12,22 @@ pub const INLINE: usize = 64 * 1024;
 pub const MOST: usize = 4 * 1024 * 1024;
 
 /// Tells a request from later messages; the number changes with the layout.
-const TAG: &[u8; 4] = b"exe1";
+const TAG: &[u8; 4] = b"exe2";
+
+/// A terminal of the command's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terminal {
+    /// Which of the standard streams it is: input, output, error.
+    pub streams: [bool; 3],
+    /// Rows, columns, pixels across and down.
+    pub size: [u16; 4],
+}
 
 /// What is to be executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// The standard streams are to be a terminal of the command's own, of this size: rows,
-    /// columns, pixels across and down.
-    pub terminal: Option<[u16; 4]>,
+    /// Standard streams that are not lent, but are to be a terminal inside.
+    pub terminal: Option<Terminal>,
     /// Where; empty is where the session's command started.
     pub workdir: CString,
     /// The command.
@@ -32,8 +40,9 @@ impl Request {
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = TAG.to_vec();
-        bytes.push(u8::from(self.terminal.is_some()));
-        bytes.extend(self.terminal.unwrap_or_default().into_iter().flat_map(u16::to_ne_bytes));
+        let Terminal { streams, size } = self.terminal.unwrap_or_default();
+        bytes.push(streams.into_iter().rev().fold(0, |bits, one| bits << 1 | u8::from(one)));
+        bytes.extend(size.into_iter().flat_map(u16::to_ne_bytes));
         bytes.extend((self.argv.len() as u32).to_ne_bytes());
         let all = [&self.workdir].into_iter().chain(&self.argv).chain(&self.environment);
         for text in all {
@@ -45,7 +54,7 @@ impl Request {
     /// From bytes; `None` when they are no request.
     pub fn decode(bytes: &[u8]) -> Option<Request> {
         let bytes = bytes.strip_prefix(TAG)?;
-        let (&terminal, bytes) = bytes.split_first()?;
+        let (&streams, bytes) = bytes.split_first()?;
         let (size, bytes) = bytes.split_first_chunk::<8>()?;
         let number = |at: usize| u16::from_ne_bytes([size[2 * at], size[2 * at + 1]]);
         let size = [number(0), number(1), number(2), number(3)];
@@ -63,8 +72,9 @@ impl Request {
         while let Some(text) = next() {
             environment.push(text?);
         }
-        let valid = terminal <= 1 && !argv.is_empty();
-        let terminal = (terminal == 1).then_some(size);
+        let valid = streams <= 0b111 && !argv.is_empty();
+        let terminal = Terminal { streams: [1, 2, 4].map(|bit| streams & bit != 0), size };
+        let terminal = (streams != 0).then_some(terminal);
         valid.then_some(Request { terminal, workdir, argv, environment })
     }
 }
@@ -159,7 +169,7 @@ mod tests {
     #[test]
     fn a_request_comes_back_as_it_was() {
         let full = Request {
-            terminal: Some([24, 80, 0, 7]),
+            terminal: Some(Terminal { streams: [false, true, true], size: [24, 80, 0, 7] }),
             workdir: text("/a b"),
             argv: vec![text("sh"), text(""), text("ä\n")],
             environment: vec![text("A="), text("B=c")],
@@ -183,7 +193,7 @@ mod tests {
         many[13..17].copy_from_slice(&u32::MAX.to_ne_bytes());
         assert_eq!(Request::decode(&many), None);
         let mut odd = whole;
-        odd[4] = 2;
+        odd[4] = 8;
         assert_eq!(Request::decode(&odd), None);
     }
 

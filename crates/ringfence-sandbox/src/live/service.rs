@@ -152,26 +152,25 @@ impl Service {
         };
         let request = Request::decode(message)
             .ok_or_else(|| refused("the session was started by another version of ringfence"))?;
-        let mut master = None;
-        let streams: Vec<OwnedFd> = if let Some(size) = request.terminal {
+        let terminal = request.terminal.map(|terminal| {
             let opened = sys::terminal::open(c"/dev/ptmx").and_then(|(ours, theirs)| {
-                sys::terminal::set_size(ours.as_fd(), sys::terminal::Size(size))?;
+                sys::terminal::set_size(ours.as_fd(), sys::terminal::Size(terminal.size))?;
                 Ok((ours, theirs))
             });
-            let (ours, theirs) = opened.map_err(|errno| {
+            opened.map_err(|errno| {
                 let why = sys::describe(errno);
                 (125, format!("cannot open a terminal inside: {why} ({errno:?})"))
-            })?;
-            master = Some(ours);
-            vec![theirs]
-        } else {
-            descriptors.collect()
+            })
+        });
+        let (master, inner) = terminal.transpose()?.unzip();
+        let lent: Vec<OwnedFd> = descriptors.collect();
+        let mut lent = lent.iter();
+        let own = request.terminal.map(|terminal| terminal.streams).unwrap_or_default();
+        let streams = own.map(|own| if own { inner.as_ref() } else { lent.next() });
+        let ([Some(input), Some(output), Some(error)], None) = (streams, lent.next()) else {
+            return Err(refused("the standard streams did not come"));
         };
-        let streams = match &streams[..] {
-            [terminal] => [terminal.as_fd(); 3],
-            [input, output, error] => [input.as_fd(), output.as_fd(), error.as_fd()],
-            _ => return Err(refused("the standard streams did not come")),
-        };
+        let streams = [input.as_fd(), output.as_fd(), error.as_fd()];
         let spawned = self.spawner.spawn(&request, &streams)?;
         self.started += 1;
         self.visits[at].command = Some((self.started, spawned.pid));

@@ -42,7 +42,9 @@ impl Spawner {
             workdir: self.workdir(request),
         };
         let streams = streams.each_ref().map(AsRawFd::as_raw_fd);
-        let session = if request.terminal.is_some() { Session::OwnTerminal } else { Session::Own };
+        // One that nothing is typed into controls nobody.
+        let controls = request.terminal.is_some_and(|terminal| terminal.streams[0]);
+        let session = if controls { Session::OwnTerminal } else { Session::Own };
         match self.carrier.spawn(&words, Some(streams), session) {
             Ok((pid, path)) => Ok(Spawned { pid, path, workdir: words.workdir }),
             Err(refused) => Err(refusal(refused, &words)),

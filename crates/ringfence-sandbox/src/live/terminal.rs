@@ -2,17 +2,27 @@
 //! makes signals of Ctrl-C and its like.
 
 use ringfence_sys as sys;
-use std::io::{Stdin, Write, stdin, stdout};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{Stdin, stderr, stdin, stdout};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use sys::Errno;
 use sys::fd::{Ready, Watched};
 use sys::terminal::Mode;
 
+/// Where a command prints that prints on a terminal; nothing where it does not.
+pub(super) fn screen() -> Option<OwnedFd> {
+    let own = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().ok();
+    if sys::fd::is_terminal(1) {
+        return own(stdout().as_fd());
+    }
+    sys::fd::is_terminal(2).then(|| own(stderr().as_fd())).flatten()
+}
+
 /// Carries bytes both ways, and puts the user's terminal back when it is dropped.
 pub(super) struct Relay {
     input: Stdin,
+    screen: OwnedFd,
     master: OwnedFd,
-    /// How the user's terminal was.
+    /// How the user's terminal was, if what is typed is the command's.
     former: Option<Mode>,
     /// Typed, and not taken by the inner terminal yet.
     typed: Vec<u8>,
@@ -23,16 +33,24 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    pub fn new(master: OwnedFd) -> Relay {
-        let input = stdin();
-        let former = sys::terminal::mode(input.as_fd()).ok();
+    /// Nothing where there is no terminal to print on. What is typed is carried where standard output
+    /// is one as well.
+    pub fn new(master: OwnedFd) -> Option<Relay> {
+        let (input, screen) = (stdin(), screen()?);
+        let typed_here = sys::fd::is_terminal(0) && sys::fd::is_terminal(1);
+        let former = typed_here.then(|| sys::terminal::mode(input.as_fd()).ok()).flatten();
         // What is typed must not stop what is printed.
         let _ = sys::fd::never_wait(master.as_fd());
         let typed = Vec::new();
-        let (input_ended, output_ended) = (false, false);
-        let relay = Relay { input, master, former, typed, input_ended, output_ended };
+        let (input_ended, output_ended) = (!typed_here, false);
+        let relay = Relay { input, screen, master, former, typed, input_ended, output_ended };
         relay.resume();
-        relay
+        Some(relay)
+    }
+
+    /// Whether what is typed is the command's.
+    pub fn takes_keys(&self) -> bool {
+        self.former.is_some()
     }
 
     /// What to watch: standard input, the master.
@@ -79,9 +97,8 @@ impl Relay {
         let mut buffer = [0; 16 * 1024];
         match sys::fd::read(self.master.as_fd(), &mut buffer) {
             Ok(count @ 1..) => {
-                let mut out = stdout().lock();
                 // A terminal that is gone sends SIGHUP.
-                let _ = out.write_all(&buffer[..count]).and_then(|()| out.flush());
+                let _ = sys::fd::write_all(self.screen.as_fd(), &buffer[..count]);
                 true
             }
             Err(Errno::EAGAIN) => false,
@@ -101,7 +118,7 @@ impl Relay {
 
     /// The user's terminal has another size.
     pub fn resize(&self) {
-        if let Ok(size) = sys::terminal::size(self.input.as_fd()) {
+        if let Ok(size) = sys::terminal::size(self.screen.as_fd()) {
             let _ = sys::terminal::set_size(self.master.as_fd(), size);
         }
     }

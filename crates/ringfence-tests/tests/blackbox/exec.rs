@@ -318,6 +318,55 @@ fn a_terminal_is_one_inside_too() {
     });
 }
 
+/// What is inside goes on when a command of `exec` has ended: with a descriptor of the user's terminal,
+/// whichever stream it was, it would read what is typed later.
+#[test]
+fn the_users_terminal_does_not_go_in() {
+    everywhere(|place| {
+        let running = session(place, &[]);
+        place.file(
+            "home/project/look",
+            "exec 3>seen.$1\nfor fd in 0 1 2; do\n\
+             at=/proc/$$/fd/$fd; echo $fd $(readlink $at) $(stat -L -c id=%d.%i $at) >&3\ndone\n\
+             test ! -t 0 && cat >&3\necho look''ed $1\n",
+        );
+        let mut terminal = Terminal::shell(place);
+        let rf = binary().display();
+        for (name, line) in [
+            ("own", "sh look own".to_owned()),
+            ("all", format!("{rf} exec one -- sh look all")),
+            ("piped", format!("{rf} exec one -- sh look piped | cat")),
+            ("fed", format!("echo typed | {rf} exec one -- sh look fed")),
+            ("kept", format!("{rf} exec one -- sh look kept > kept; cat kept")),
+        ] {
+            terminal.line(&line);
+            terminal.shows(&format!("\nlooked {name}"));
+            terminal.shows("ready> ");
+        }
+        terminal.line(&format!("{rf} exec one -- sh -c 'echo err >&2' 2>error; cat er''ror"));
+        terminal.shows("\nerr");
+        terminal.leave();
+        let seen = |name: &str| {
+            std::fs::read_to_string(place.at(format!("home/project/seen.{name}"))).unwrap()
+        };
+        let own = seen("own");
+        let own = own.lines().next().unwrap().rsplit(' ').next().unwrap();
+        assert!(own.starts_with("id=") && seen("own").matches(own).count() == 3, "{own}");
+        for name in ["all", "piped", "fed", "kept"] {
+            assert!(!seen(name).contains(own), "{name}: {}, and the user's is {own}", seen(name));
+        }
+        // A terminal where there was one, and what was lent otherwise.
+        assert_eq!(seen("all").matches("/dev/pts/").count(), 3, "{}", seen("all"));
+        let piped = seen("piped");
+        assert!(piped.contains("0 /dev/null ") && piped.contains("1 pipe:"), "{piped}");
+        assert!(piped.contains("2 /dev/pts/"), "{piped}");
+        let fed = seen("fed");
+        assert!(fed.contains("1 /dev/pts/") && fed.ends_with("typed\n"), "{fed}");
+        assert!(seen("kept").contains("/kept "), "{}", seen("kept"));
+        ends(place, running);
+    });
+}
+
 /// Nobody inside reaches a session's socket, not their own either, whatever they may see of home.
 #[test]
 fn nothing_inside_reaches_a_session() {
