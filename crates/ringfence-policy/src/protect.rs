@@ -10,9 +10,11 @@
 //!
 //! Not here, because agents edit them every day and they take effect only when somebody runs
 //! the project, which is then his decision: `package.json`, `Makefile`, `conftest.py`,
-//! `build.rs`, `pom.xml`, `.github/workflows`, `.gitattributes` (it names drivers, which only a
-//! git configuration defines), `.nvmrc`, `flake.nix`, the programs in `node_modules` and
-//! `.venv/bin`. Not here either, because they are instructions and not programs, and stand in
+//! `build.rs`, `pom.xml`, `gradle/wrapper`, `.github/workflows`, `.gitattributes` (it names drivers,
+//! which only a git configuration defines), `.nvmrc`, `flake.nix`, the programs in `node_modules`
+//! and `.venv/bin`. An editor's language server may run some of that when it opens the project
+//! (`build.rs`, `eslint.config.js`, pylint's `init-hook`), and direnv evaluates a `flake.nix` that an
+//! allowed `.envrc` uses: SECURITY.md says so. Not here either, because they are instructions and not programs, and stand in
 //! the next diff: `AGENTS.md`, `CLAUDE.md`, `GEMINI.md`, `.cursorrules`. Whoever wants one of
 //! them protected says `--protect`; whoever wants to write one of the list says `--write` with
 //! exactly that path.
@@ -83,13 +85,30 @@ pub const NAMES: &[Entry] = &[
     deep("lefthook.yml", Plain, "the installed git hooks run its commands"),
     deep("lefthook.yaml", Plain, "the installed git hooks run its commands"),
     deep("lefthook.toml", Plain, "the installed git hooks run its commands"),
+    deep("lefthook.json", Plain, "the installed git hooks run its commands"),
+    deep("*lefthook-local.yml", Plain, "the installed git hooks run its commands"),
+    deep("*lefthook-local.yaml", Plain, "the installed git hooks run its commands"),
+    deep("*lefthook-local.toml", Plain, "the installed git hooks run its commands"),
+    deep("*lefthook-local.json", Plain, "the installed git hooks run its commands"),
     deep(".lefthook.yml", Plain, "the installed git hooks run its commands"),
-    deep("lefthook-local.yml", Plain, "the installed git hooks run its commands"),
+    deep(".lefthook.yaml", Plain, "the installed git hooks run its commands"),
+    deep(".lefthook.toml", Plain, "the installed git hooks run its commands"),
+    deep(".lefthook.json", Plain, "the installed git hooks run its commands"),
+    deep(".config/lefthook.*", Plain, "the installed git hooks run its commands"),
     deep(".lefthook", Plain, "the installed git hooks run its scripts"),
+    deep(".lefthook-local", Plain, "the installed git hooks run its scripts"),
     deep(".overcommit.yml", Plain, "the installed git hooks run its commands"),
+    deep("prek.toml", Plain, "the installed git hook runs its local entries"),
+    deep("hk.pkl", Plain, "the installed git hooks run its commands"),
+    deep("captainhook.json", Plain, "the installed git hooks run its commands"),
     // Other version control.
     deep(".hg/hgrc", Plain, "Mercurial runs hooks and extensions it names"),
+    deep(".hg/hgrc-not-shared", Plain, "Mercurial runs hooks and extensions it names"),
+    deep(".hg/sharedpath", Plain, "Mercurial would take configuration from where it says"),
     deep(".sl/config", Plain, "Sapling runs hooks and extensions it names"),
+    deep(".sl/sharedpath", Plain, "Sapling would take configuration from where it says"),
+    deep("_darcs/prefs/defaults", Plain, "darcs runs hooks it names"),
+    deep(".pijul/config", Plain, "Pijul runs hooks it names"),
     deep(".jj/repo/config.toml", Plain, "Jujutsu runs tools it names"),
     // Editors run tasks, language servers and interpreters that these name.
     deep(".vscode", Plain, "VS Code runs its tasks and the programs its settings name"),
@@ -100,14 +119,27 @@ pub const NAMES: &[Entry] = &[
     deep(".helix", Plain, "Helix runs the language servers it names"),
     deep(".devcontainer", Plain, "editors run its initializeCommand on the host"),
     deep(".devcontainer.json", Plain, "editors run its initializeCommand on the host"),
+    deep(".project", Plain, "Eclipse runs the builders it names"),
+    deep(".externalToolBuilders", Plain, "Eclipse runs the programs its builders name"),
+    deep(".bsp", Plain, "Metals and IntelliJ start the build servers it names"),
+    deep("*.sublime-project", Plain, "Sublime Text starts the language servers it names"),
+    deep(".vim/coc-settings.json", Plain, "coc.nvim starts the language servers it names"),
+    deep(".merlin", Plain, "merlin runs the preprocessors it names"),
     deep(".exrc", Plain, "vi runs it where `exrc` is set"),
     deep(".vimrc", Plain, "vim runs it where `exrc` is set"),
+    deep(".gvimrc", Plain, "gvim runs it where `exrc` is set"),
     deep(".nvimrc", Plain, "Neovim runs it where `exrc` is set"),
     deep(".nvim.lua", Plain, "Neovim runs it where `exrc` is set"),
     deep(".dir-locals.el", Plain, "Emacs evaluates it"),
+    deep(".dir-locals-2.el", Plain, "Emacs evaluates it"),
     deep(".gdbinit", Plain, "gdb runs it"),
     deep(".lldbinit", Plain, "lldb runs it"),
     deep(".Rprofile", Plain, "R and its IDEs run it at start"),
+    deep(".Renviron", Plain, "R takes variables from it at start, one names a program to run"),
+    deep(".RData", Plain, "R restores it at start, and runs the .First in it"),
+    deep("renv/activate.R", Plain, "the .Rprofile of projects with renv runs it"),
+    deep(".octaverc", Plain, "Octave runs it at start"),
+    deep(".perldb", Plain, "Perl's debugger runs it"),
     deep(".pryrc", Plain, "pry runs it at start"),
     deep(".irbrc", Plain, "irb runs it at start"),
     deep(".ghci", Plain, "GHCi runs it at start"),
@@ -119,6 +151,11 @@ pub const NAMES: &[Entry] = &[
     deep(".direnv", Plain, "direnv sources what it caches there, without asking"),
     deep(".mise.toml", Plain, "mise runs its hooks on entering the directory"),
     deep("mise.toml", Plain, "mise runs its hooks on entering the directory"),
+    deep("mise.local.toml", Plain, "mise runs its hooks on entering the directory"),
+    deep(".mise.local.toml", Plain, "mise runs its hooks on entering the directory"),
+    deep("mise/config.toml", Plain, "mise runs its hooks on entering the directory"),
+    deep(".config/mise.toml", Plain, "mise runs its hooks on entering the directory"),
+    deep(".rvmrc", Plain, "rvm sources it on entering the directory"),
     deep(".mise", Plain, "mise runs its hooks on entering the directory"),
     deep(".config/mise", Plain, "mise runs its hooks on entering the directory"),
     deep(".tool-versions", Plain, "asdf runs tools from a path it may name"),
@@ -140,6 +177,18 @@ pub const NAMES: &[Entry] = &[
     deep(".yarn/plugins", Plain, "yarn runs its plugins from there"),
     deep(".pnpmfile.cjs", Plain, "pnpm runs it at any installation"),
     deep(".pnpmfile.mjs", Plain, "pnpm runs it at any installation"),
+    deep("bunfig.toml", Plain, "bun loads what it names at any command"),
+    deep("rust-toolchain.toml", Plain, "cargo and rust-analyzer run the toolchain it names"),
+    deep("rust-toolchain", Plain, "cargo and rust-analyzer run the toolchain it names"),
+    deep(".bundle/plugin", Plain, "Bundler loads its plugins from there at any command"),
+    deep(".mvn", Plain, "Maven and IDEs load the extensions and agents it names"),
+    deep("*.bazelrc", Plain, "Bazel and IDEs run the programs it names"),
+    deep(".bazeliskrc", Plain, "bazelisk runs the Bazel it names"),
+    deep("tools/bazel", Plain, "Bazel's launcher runs it in Bazel's place"),
+    deep(".buckconfig", Plain, "Buck runs the programs it names"),
+    deep(".buckconfig.local", Plain, "Buck runs the programs it names"),
+    deep(".sbtopts", Plain, "sbt takes options of its runtime from it"),
+    deep(".jvmopts", Plain, "sbt and Mill take options of their runtime from it"),
     deep(".ripgreprc", Plain, "ripgrep runs the preprocessor it names"),
     deep(".venv/pyvenv.cfg", ExistingOnly, "editors start the interpreter it names"),
     deep("venv/pyvenv.cfg", ExistingOnly, "editors start the interpreter it names"),
@@ -157,6 +206,18 @@ pub const NAMES: &[Entry] = &[
     deep(".claude/agents", Plain, "Claude Code follows them with the permissions they name"),
     deep(".claude/skills", Plain, "Claude Code follows them, scripts included"),
     deep(".claude/plugins", Plain, "Claude Code runs them"),
+    deep(".claude/launch.json", Plain, "Claude Code starts the servers it names"),
+    deep(".amazonq", Plain, "Amazon Q runs its hooks and starts the servers it names"),
+    deep(".augment", Plain, "Auggie runs its hooks and follows its permissions"),
+    deep(".codebuddy", Plain, "CodeBuddy runs its hooks and starts the servers it names"),
+    deep(".grok", Plain, "Grok CLI starts the servers it names"),
+    deep(".iflow", Plain, "iFlow CLI runs its hooks and starts the servers it names"),
+    deep(".junie", Plain, "Junie starts the servers it names"),
+    deep(".openhands", Plain, "OpenHands runs its scripts and hooks"),
+    deep(".pi", Plain, "pi loads its extensions"),
+    deep(".qoder", Plain, "Qoder runs its hooks and starts the servers it names"),
+    deep(".trae", Plain, "Trae starts the servers it names"),
+    deep(".vibe", Plain, "Mistral Vibe starts the servers it names"),
     deep(".codex", Plain, "Codex runs its hooks and starts the servers it names"),
     deep(".gemini", Plain, "Gemini CLI runs its hooks and starts the servers it names"),
     deep(".qwen", Plain, "Qwen Code starts the servers it names"),
@@ -167,6 +228,7 @@ pub const NAMES: &[Entry] = &[
     deep("opencode.jsonc", Plain, "opencode runs the plugins and servers it names"),
     deep(".crush.json", Plain, "Crush starts the servers it names"),
     deep("crush.json", Plain, "Crush starts the servers it names"),
+    deep(".crush/crush.json", Plain, "Crush starts the servers it names"),
     deep(".aider.conf.yml", Plain, "aider runs the lint and test commands it names"),
     deep(".goose", Plain, "goose runs its recipes and extensions"),
     deep(".continue", Plain, "Continue starts the servers it names"),
@@ -275,6 +337,15 @@ mod tests {
         home.sort_unstable();
         home.dedup();
         assert_eq!(home.len(), count);
+    }
+
+    /// Others would make a kept plan depend on every name in the directory.
+    #[test]
+    fn patterns_at_the_top_are_endings() {
+        for entry in NAMES {
+            let first = entry.name.split('/').next().unwrap_or_default();
+            assert!(!first.trim_start_matches('*').contains(['*', '?']), "{first}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use ringfence_policy::{Access, Guarded, Source};
 use ringfence_start::listing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A path held by a mount.
@@ -59,6 +60,7 @@ pub(super) fn guards(
     let mut wanted = Wanted { planning, grants, rules: BTreeMap::new() };
     wanted.named_paths(tier)?;
     let trees = wanted.known_names();
+    wanted.led_to();
     let wanted = wanted.rules;
     let mut guards = Guards { trees, ..Guards::default() };
     for (path, (tree, guarded, rule)) in wanted {
@@ -192,6 +194,38 @@ impl Wanted<'_, '_> {
         GuardedTree { tree, absent, nested, lifted }
     }
 
+    /// Where links lead that stand at protected names, or as hooks in a directory of hooks: who writes
+    /// that, writes what is executed. Links that lead out of the tree, or to what is not there, are
+    /// nothing that could be written.
+    fn led_to(&mut self) {
+        let rules: Vec<_> =
+            self.rules.iter().map(|(path, rule)| (path.clone(), rule.clone())).collect();
+        for (path, (tree, guarded, rule)) in rules {
+            let links = match self.planning.paths.kind(&path) {
+                Kind::Symlink(_) => vec![path],
+                Kind::Directory if guarded == Guarded::GitHooks || holds_hooks(&path) => {
+                    let names = self.planning.paths.list(&path);
+                    let hooks =
+                        names.into_iter().filter(|name| !name.as_bytes().ends_with(b".sample"));
+                    hooks.map(|name| path.join(name)).collect()
+                }
+                _ => continue,
+            };
+            for link in links {
+                let target = match self.planning.paths.kind(&link) {
+                    Kind::Symlink(_) => super::trust::real(&link, self.planning.paths),
+                    _ => None,
+                };
+                if let Some(target) = target
+                    && target != tree
+                    && target.starts_with(&tree)
+                {
+                    self.add(target, Guarded::ExistingOnly, &rule);
+                }
+            }
+        }
+    }
+
     /// Files in the tree that the repository's configuration names: further configuration, hooks,
     /// programs. Whoever writes them decides what git runs.
     fn configured(&mut self, tree: &Path) {
@@ -223,6 +257,11 @@ impl Wanted<'_, '_> {
             }
         }
     }
+}
+
+/// Directories of hooks that are no repository's own.
+fn holds_hooks(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == ".husky" || name == ".githooks")
 }
 
 fn first(name: &str) -> &str {

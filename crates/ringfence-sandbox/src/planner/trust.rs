@@ -63,7 +63,7 @@ pub(super) fn mounts(policy: &Policy, grants: &Grants, paths: &dyn PathFacts) ->
 }
 
 /// The file that a path leads to, if there is one.
-fn real(path: &Path, paths: &dyn PathFacts) -> Option<PathBuf> {
+pub(super) fn real(path: &Path, paths: &dyn PathFacts) -> Option<PathBuf> {
     let mut at = path.to_owned();
     for _ in 0..MOST_LINKS {
         // A directory on the way may be a link as well.
