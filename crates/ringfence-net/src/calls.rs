@@ -18,7 +18,7 @@ use crate::unix;
 use ringfence_policy::Publish;
 use ringfence_sys::listener::behalf;
 use ringfence_sys::notify::{self, Notification};
-use ringfence_sys::{Errno, Sysno, process};
+use ringfence_sys::{Errno, Sysno};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -125,20 +125,9 @@ impl Caller<'_> {
         self.call.arguments[0] as i32
     }
 
-    /// The process that made the call.
-    pub fn process(&self) -> Option<i32> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.call.thread)).ok()?;
-        let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-        process.trim().parse().ok()
-    }
-
     /// A copy of its socket.
     pub fn socket(&self) -> Result<OwnedFd, Errno> {
-        let process = self.process().ok_or(Errno::ESRCH)?;
-        let pidfd = process::pidfd(process)?;
-        let copy = notify::copy_of(pidfd.as_fd(), self.descriptor())?;
-        // Until here the number may have been another process's.
-        if notify::waits(self.listener, self.call.id) { Ok(copy) } else { Err(Errno::ENOENT) }
+        ringfence_sys::caller::descriptor(self.listener, self.call, self.descriptor())
     }
 
     /// Whether its descriptor closes on exec.

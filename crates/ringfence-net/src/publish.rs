@@ -59,7 +59,7 @@ impl Published {
         if !listener::is_udp(theirs.as_fd()) || !own(theirs.as_fd()) {
             return None;
         }
-        let who = (caller.call.thread as i32, caller.process());
+        let who = (caller.call.thread as i32, ringfence_sys::caller::process(caller.call));
         let answer = self.forwarders.bind(publish, wanted, raw, theirs, who);
         Some(answer)
     }

@@ -194,7 +194,7 @@ impl Redirect {
                 Some(from) => from,
                 None => copy.bind(0)?,
             };
-            self.0.wanted.note(from, to, caller.process());
+            self.0.wanted.note(from, to, ringfence_sys::caller::process(caller.call));
             locked(&self.0.peers).note(behalf::cookie(copy.fd())?, to);
             let raw = behalf::raw(gateway, copy.ipv6);
             Ok((copy, To::from(raw), Some(from)))

@@ -191,6 +191,8 @@ pub(crate) fn carry_out(
         let _ = notify::go_on(listener, call.id);
     } else if call_is.is_some_and(|call| SOCKET_CALLS.contains(&call)) {
         outcome.limits_hit.extend(duties.publish.answer(listener, call));
+    } else if call_is == Some(Sysno::inotify_add_watch) {
+        duties.watches.answer(listener, call);
     } else {
         duties.metadata.answer(listener, call);
     }

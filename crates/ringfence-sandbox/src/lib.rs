@@ -35,6 +35,7 @@ mod guard;
 mod metadata;
 mod sockets;
 mod warden;
+mod watches;
 
 pub use error::LaunchError;
 pub use facts::Facts;

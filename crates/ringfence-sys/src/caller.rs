@@ -3,10 +3,10 @@
 //! What a pointer argument points to may change after it was read. A supervisor reads it once
 //! and acts on what it read.
 
-use crate::notify::{Notification, waits};
+use crate::notify::{Notification, copy_of, waits};
 use crate::{Errno, Result, sys};
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Whether a call waits on a listener now; nothing when no process has its filter any more.
 pub fn waiting(listener: BorrowedFd<'_>) -> Option<bool> {
@@ -20,6 +20,24 @@ pub fn waiting(listener: BorrowedFd<'_>) -> Option<bool> {
         Ok(_) if entry.revents == 0 => Some(false),
         _ => None,
     }
+}
+
+/// The process that a call's thread belongs to.
+pub fn process(call: &Notification) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", call.thread)).ok()?;
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    process.trim().parse().ok()
+}
+
+/// A copy of the caller's descriptor.
+///
+/// # Errors
+/// `EBADF`; `EPERM` when the caller is out of reach; `ESRCH` or `ENOENT` when it waits no more, and
+/// what was copied may be another process's.
+pub fn descriptor(listener: BorrowedFd<'_>, call: &Notification, number: i32) -> Result<OwnedFd> {
+    let pidfd = crate::process::pidfd(process(call).ok_or(Errno::ESRCH)?)?;
+    let copy = copy_of(pidfd.as_fd(), number)?;
+    if waits(listener, call.id) { Ok(copy) } else { Err(Errno::ENOENT) }
 }
 
 /// Reads memory of the caller's; short at the end of what is mapped.

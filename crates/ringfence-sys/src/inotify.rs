@@ -6,6 +6,20 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
+/// Has an inotify descriptor, somebody else's perhaps, tell of what happens to a place, as
+/// `inotify_add_watch(2)`: the number of the watch. What the place is, is not looked up again.
+///
+/// # Errors
+/// The call's; `EINVAL` for a descriptor of another kind.
+pub fn watch(inotify: BorrowedFd<'_>, place: BorrowedFd<'_>, events: u32) -> Result<i32> {
+    let path = format!("/proc/self/fd/{}\0", place.as_raw_fd());
+    // The path is a link to the place.
+    let events = events & !libc::IN_DONT_FOLLOW;
+    // SAFETY: the path is a string.
+    unsafe { sys!(inotify_add_watch, inotify.as_raw_fd(), path.as_ptr(), events) }
+        .map(|number| number as i32)
+}
+
 /// Watched directories.
 #[derive(Debug)]
 pub struct Names(OwnedFd);
@@ -40,10 +54,7 @@ impl Names {
     /// `ENOSPC` at the user's limit of watches.
     pub fn watch(&self, directory: BorrowedFd<'_>) -> Result<i32> {
         let events = libc::IN_CREATE | libc::IN_MOVED_TO | libc::IN_ONLYDIR;
-        let path = format!("/proc/self/fd/{}\0", directory.as_raw_fd());
-        // SAFETY: the path is a string.
-        unsafe { sys!(inotify_add_watch, self.0.as_raw_fd(), path.as_ptr(), events) }
-            .map(|number| number as i32)
+        watch(self.0.as_fd(), directory, events)
     }
 
     /// Takes the new names that there are, some at a time, without waiting.

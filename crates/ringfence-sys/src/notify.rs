@@ -137,8 +137,17 @@ pub fn go_on(listener: BorrowedFd<'_>, id: u64) -> Result<()> {
 /// # Errors
 /// `ENOENT` when it waits no more.
 pub fn finish(listener: BorrowedFd<'_>, id: u64, result: Result<()>) -> Result<()> {
+    finish_with(listener, id, result.map(|()| 0))
+}
+
+/// Ends the call with what it returns, or with an error.
+///
+/// # Errors
+/// `ENOENT` when it waits no more.
+pub fn finish_with(listener: BorrowedFd<'_>, id: u64, result: Result<i32>) -> Result<()> {
     let error = result.err().map_or(0, |errno| -errno.into_raw());
-    answer(listener, &Answer { id, value: 0, error, flags: 0 })
+    let value = i64::from(result.unwrap_or_default());
+    answer(listener, &Answer { id, value, error, flags: 0 })
 }
 
 /// Puts a copy of a descriptor into the caller's process under a number, in place of what is

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <linux/fs.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -427,4 +428,53 @@ ATTACK(moved)
         broken("cannot enter %s", argv[1]);
     ready_wait();
     write_mark(open(operand(argc, argv, 2), O_WRONLY | O_APPEND | O_CLOEXEC), argv[2]);
+}
+
+/* watch DIRECTORY: what is made in it meanwhile is told. */
+ATTACK(watch)
+{
+    const char *path = operand(argc, argv, 1);
+    char room[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+    struct inotify_event *event = (void *)room;
+    int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+
+    if (fd < 0)
+        broken("inotify_init1");
+    if (inotify_add_watch(fd, path, IN_CREATE) < 0) {
+        refused("watch %s", path);
+        return;
+    }
+    ready_wait();
+    if (read(fd, room, sizeof room) < 0)
+        refused("hear of what is made in %s", path);
+    else
+        escaped("heard of %s in %s", event->name, path);
+}
+
+/* lock_directory DIRECTORY: has the file system forget a key that it was given. The argument is
+ * bad: nothing is removed where it is looked at. */
+ATTACK(lock_directory)
+{
+    int fd = open(operand(argc, argv, 1), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        refused("open %s", argv[1]);
+    else
+        attempt(ioctl(fd, 0xC0406618UL, NULL), "FS_IOC_REMOVE_ENCRYPTION_KEY by %s", argv[1]);
+}
+
+/* make_subvolume DIRECTORY: btrfs makes one by a descriptor that is open for reading. Elsewhere the
+ * call does not exist. */
+ATTACK(make_subvolume)
+{
+    struct {
+        int64_t fd;
+        char name[4088];
+    } what = {.name = "escaped"};
+    int fd = open(operand(argc, argv, 1), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        refused("open %s", argv[1]);
+    else
+        attempt(ioctl(fd, 0x5000940EUL, &what), "BTRFS_IOC_SUBVOL_CREATE in %s", argv[1]);
 }

@@ -212,6 +212,12 @@ ATTACK(posix_mq)
     attempt(queue < 0 ? -1 : mq_send(queue, "escaped", 7, 0), "send to queue %s", argv[1]);
 }
 
+/* posix_mq_remove NAME: without opening it. */
+ATTACK(posix_mq_remove)
+{
+    attempt(mq_unlink(operand(argc, argv, 1)), "remove queue %s", argv[1]);
+}
+
 /* fifo PATH: the host reads what we write. */
 ATTACK(fifo)
 {

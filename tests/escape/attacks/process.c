@@ -177,6 +177,12 @@ ATTACK(ioprio)
     attempt(syscall(SYS_ioprio_set, 1, victim_of(argc, argv), 3 << 13), "ioprio_set %s", argv[1]);
 }
 
+/* renice_user: 0 in the place of a user is oneself, and means all that one has. */
+ATTACK(renice_user)
+{
+    attempt(setpriority(PRIO_USER, 0, 1), "renice all processes of the user");
+}
+
 /* signal_parent: reaches for whatever started us. PID 1 only when it is the sandbox's own. */
 ATTACK(signal_parent)
 {

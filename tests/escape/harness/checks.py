@@ -215,6 +215,12 @@ def ipc_untouched(world: World) -> Optional[str]:
     return None if "result=untouched" in said else said.strip()
 
 
+def queue_is_there(world: World) -> Optional[str]:
+    """The planted POSIX queue still has its name."""
+    said = helper(world, "posix_mq", world.ipc[1])
+    return None if "ESCAPED" in said else f"a queue of the host's is gone: {said.strip()}"
+
+
 def host_facts() -> dict[str, str]:
     """What of the machine as a whole could change: names, and the knobs root could turn."""
     facts = {}

@@ -14,6 +14,14 @@ ROOT_ONLY = "a setuid file of an ordinary user's gives nobody more than that use
 NO_DEVICE = HIDDEN | {"ENXIO", "ENODEV"}
 
 
+def come_and_go(world, _run) -> None:
+    """Makes a file where watches are, and takes it away."""
+    for directory in ("{out}", "{home}/.ssh"):
+        passing = os.path.join(world.fill(directory), "passing")
+        open(passing, "x").close()
+        os.unlink(passing)
+
+
 def metadata(name: str, what: str, *act: str) -> tuple[Attack, ...]:
     """The act on a file that is not granted, and on one granted for reading only."""
     return (
@@ -58,6 +66,23 @@ ATTACKS = (
            ("file_flags", VICTIM), READONLY | {"no-flags"}, flags=("-r", "{out}"),
            source="found by attacking 0.1: ioctl(FS_IOC_SETFLAGS) needs no writable descriptor",
            control=bare("ESCAPED", "no-flags")),
+    Attack("filesystem/subvolume-read-only", "has btrfs make a directory where it may only read",
+           ("make_subvolume", "{out}"), frozenset({"EPERM"}), flags=("-r", "{out}"),
+           source="found by attacking 0.1: BTRFS_IOC_SUBVOL_CREATE passes no hook of Landlock's",
+           control=bare("ESCAPED", "ENOTTY"),
+           not_in={tier: "mounts hold it: the call itself is not refused"
+                   for tier in ("namespace", "vm")}),
+    Attack("filesystem/encryption-key", "locks what the user has unlocked",
+           ("lock_directory", "{out}"), frozenset({"EPERM"}), flags=("-r", "{out}"),
+           source="found by attacking 0.1: FS_IOC_REMOVE_ENCRYPTION_KEY asks for no right",
+           control=bare("ENOTTY", "EOPNOTSUPP", "EFAULT"),
+           not_in={"vm": "it is the guest's own file system that is asked"}),
+    Attack("filesystem/watch-outside", "is told what is made in a directory that is not granted",
+           ("watch", "{out}"), HIDDEN, control=granted("-r", "{out}"), on_ready=come_and_go,
+           source="found by attacking 0.1: Landlock does not rule inotify_add_watch(2)"),
+    Attack("filesystem/watch-home", "is told what is made among the keys",
+           ("watch", "{home}/.ssh"), HIDDEN, on_ready=come_and_go,
+           source="found by attacking 0.1: Landlock does not rule inotify_add_watch(2)"),
     Attack("filesystem/chmod-home", "opens the key directory to everyone",
            ("chmod", "{home}/.ssh", "777"), HIDDEN, source=FIELD),
     Attack("filesystem/setuid-left-behind", "leaves a setuid-root shell in the workspace",

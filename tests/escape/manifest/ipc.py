@@ -3,7 +3,9 @@
 import socket
 
 from harness import plant
-from harness.checks import fifo_silent, ipc_untouched, nobody_came, terminal_silent
+from harness.checks import (
+    fifo_silent, ipc_untouched, nobody_came, queue_is_there, terminal_silent,
+)
 from harness.model import HIDDEN, SOCKETLESS, Attack, bare, granted
 
 FIELD = "field survey §4, IPC"
@@ -143,6 +145,9 @@ ATTACKS = (
     Attack("ipc/posix-queue", "sends to a POSIX message queue", ("posix_mq", "{key}"),
            DENIED_OR_ABSENT, source=FIELD, setup=(plant.ipc_object("mq"),),
            checks=(ipc_untouched,)),
+    Attack("ipc/posix-queue-remove", "removes a POSIX message queue by its name",
+           ("posix_mq_remove", "{key}"), DENIED_OR_ABSENT, setup=(plant.ipc_object("mq"),),
+           source="found by attacking 0.1: mq_unlink(2) opens nothing", checks=(queue_is_there,)),
     Attack("ipc/fifo", "writes to a FIFO that the host reads", ("fifo", "{out}/pipe"), HIDDEN,
            source=FIELD, setup=(plant.fifo("{out}/pipe"),), checks=(fifo_silent,)),
     Attack("ipc/fifo-read-only", "the same in a directory granted for reading",

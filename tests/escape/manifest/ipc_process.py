@@ -5,6 +5,7 @@ from harness.checks import victim_untouched
 from harness.model import DENIED, NO_PROCESS, Attack, bare
 
 FIELD = "field survey §4, IPC and kernel"
+ZERO = "found by attacking 0.1: setpriority(PRIO_USER, 0) names no process"
 VICTIM = (plant.victim,)
 UNTOUCHED = (victim_untouched,)
 
@@ -44,5 +45,9 @@ ATTACKS = (
     on_victim("renice", "lowers its priority", "setpriority"),
     on_victim("affinity", "pins it to one processor", "affinity"),
     on_victim("limits", "sets its resource limits", "prlimit"),
+    # Without a user of its own a namespace has but its own processes to renice.
+    Attack("ipc/renice-user", "lowers the priority of all that the user has", ("renice_user",),
+           NO_PROCESS, source=ZERO, setup=VICTIM, checks=UNTOUCHED, may_succeed=("namespace", "vm"),
+           not_in={"root": "it would reach all of root's processes"}, alone=True),
     on_victim("io-priority", "lowers its I/O priority", "ioprio", control=bare(detects=False)),
 )

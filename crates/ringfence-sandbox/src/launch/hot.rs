@@ -122,6 +122,7 @@ pub fn resume(
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         will: guarding.will(),
         metadata: crate::metadata::of(plan, private.as_ref()),
+        watches: crate::watches::of(plan, private.as_ref()),
         publish: crate::sockets::handler(plan, order.filter.as_ref()),
         explain: &|_, _, _| LaunchError::Stale,
         keeper: order.keeper.as_deref(),

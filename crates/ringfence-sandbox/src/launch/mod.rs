@@ -240,6 +240,7 @@ fn run_under_our_umask(
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         will: guarding.will(),
         metadata: crate::metadata::of(plan, private.as_ref()),
+        watches: crate::watches::of(plan, private.as_ref()),
         publish: crate::sockets::handler(plan, order.filter.as_ref()),
         explain: &|tag, step, errno| explaining.explain(tag, step, errno),
         keeper: order.keeper.as_deref(),

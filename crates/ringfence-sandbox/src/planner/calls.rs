@@ -144,7 +144,7 @@ const O_CREAT: u32 = 0o100;
 const SET_USER_ID: u32 = 0o4000;
 
 /// System V IPC and message queues: one space for the whole host, unless it is unshared.
-const SHARED_IPC: [&str; 13] = [
+const SHARED_IPC: [&str; 14] = [
     "shmget",
     "shmat",
     "shmctl",
@@ -158,6 +158,8 @@ const SHARED_IPC: [&str; 13] = [
     "semtimedop",
     "semctl",
     "mq_open",
+    // Removes a queue by its name alone, and no Landlock rule sees it.
+    "mq_unlink",
 ];
 
 /// Calls on a process by number, and which argument the number is; 0 means oneself.
@@ -170,6 +172,10 @@ const BY_NUMBER: [(&str, u8); 7] = [
     ("sched_setattr", 0),
     ("prlimit64", 0),
 ];
+
+/// Calls whose first argument says whether their number is a process's (this value), or a group's or
+/// a user's: there 0 means all processes that the user has, outside too.
+const OF_ONE_PROCESS: [(&str, u32); 2] = [("setpriority", 0), ("ioprio_set", 1)];
 
 /// Calls that change what a file is, not what is in it.
 const METADATA: [&str; 21] = [
@@ -199,7 +205,7 @@ const METADATA: [&str; 21] = [
 /// Requests that change a file's attributes by a descriptor that is open for reading (`ioctl_fs(2)`
 /// pages; `linux/fs.h`, `linux/fsverity.h`, `linux/fscrypt.h`): `FS_IOC_SETFLAGS` and
 /// `FS_IOC_SETVERSION` in both sizes, `FS_IOC_FSSETXATTR`, `FS_IOC_ENABLE_VERITY`,
-/// `FS_IOC_SET_ENCRYPTION_POLICY`, `EXT4_IOC_SETVERSION`, `BTRFS_IOC_SUBVOL_SETFLAGS`.
+/// `FS_IOC_SET_ENCRYPTION_POLICY`, `EXT4_IOC_SETVERSION`, `FAT_IOCTL_SET_ATTRIBUTES`.
 const SET_FILE_ATTRIBUTES: [u32; 9] = [
     0x4008_6602,
     0x4004_6602,
@@ -209,8 +215,21 @@ const SET_FILE_ATTRIBUTES: [u32; 9] = [
     0x4080_6685,
     0x800C_6613,
     0x4008_6604,
-    0x4008_941A,
+    0x4004_7211,
 ];
+
+/// Ioctls of btrfs (`linux/btrfs.h`) have this type. Its subvolumes are made and removed by a
+/// descriptor of a directory that is open for reading, and Landlock has no hook there.
+const TYPE_OF_IOCTL: u32 = 0xFF00;
+const BTRFS: u32 = 0x9400;
+/// `FICLONE`, `FICLONERANGE`, `FIDEDUPERANGE`: of the same type, and of every file system; they want
+/// a descriptor that is open for writing, or change nothing.
+const CLONES: [u32; 3] = [0x4004_9409, 0x4020_940D, 0xC018_9436];
+
+/// `FS_IOC_ADD_ENCRYPTION_KEY`, `FS_IOC_REMOVE_ENCRYPTION_KEY` and `…_ALL_USERS`
+/// (`linux/fscrypt.h`): by any descriptor of the file system, open for reading on a read-only mount
+/// too, they lock what the user has unlocked everywhere.
+const ENCRYPTION_KEYS: [u32; 3] = [0xC050_6617, 0xC040_6618, 0xC040_6619];
 
 /// The rules, in order: the first that holds decides.
 pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -> Vec<CallRule> {
@@ -228,6 +247,10 @@ pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -
     add("clone3", Verdict::NotImplemented, &[], unseen);
     add("clone", Verdict::Refuse, &[(0, Test::AnyBit(CLONE_NEW))], "makes namespaces");
     terminal(&mut add);
+    for request in ENCRYPTION_KEYS {
+        let test = [(1, Test::Equals(request))];
+        add("ioctl", Verdict::Refuse, &test, "reaches the keys of the host's file systems");
+    }
     sockets(&mut add, tier, &policy.network, confined);
     let handle = "executes a file that has no path";
     add("execveat", Verdict::Refuse, &[(4, Test::AnyBit(AT_EMPTY_PATH))], handle);
@@ -249,6 +272,16 @@ pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -
             let test = [(number, Test::Differs(0))];
             add(call, Verdict::Refuse, &test, "changes other processes of the user");
         }
+        for (call, one) in OF_ONE_PROCESS {
+            let test = [(0, Test::Differs(one))];
+            add(call, Verdict::Refuse, &test, "changes all processes of the user");
+        }
+        let mut test = vec![(1, Test::Masked(TYPE_OF_IOCTL, BTRFS))];
+        test.extend(CLONES.map(|clone| (1, Test::Differs(clone))));
+        add("ioctl", Verdict::Refuse, &test, "makes and removes subvolumes, past the path rules");
+        let verdict = if notify { Verdict::Supervise } else { Verdict::AccessDenied };
+        let reason = "tells of names in directories that cannot be listed";
+        add("inotify_add_watch", verdict, &[], reason);
     }
     if tier == Tier::Process && !policy.allow_degraded.contains(&Layer::Metadata) {
         // Landlock does not rule them, and without a read-only view they reach every file that

@@ -6,6 +6,7 @@ use crate::live::Keeper;
 use crate::metadata::Metadata;
 use crate::plan::Plan;
 use crate::vm::Machine;
+use crate::watches::Watches;
 use ringfence_net::publish::Handler;
 use ringfence_sys::Errno;
 use std::cell::RefCell;
@@ -21,8 +22,10 @@ pub(crate) struct Duties<'a> {
     pub enforce: &'a dyn Fn() -> Vec<String>,
     /// Left to the warden, in case that we are killed.
     pub will: Option<(Vec<u8>, BorrowedFd<'a>)>,
-    /// Carries out supervised calls.
+    /// Carries out supervised calls that change what files are.
     pub metadata: Metadata,
+    /// Carries out those that add watches.
+    pub watches: Watches,
     /// Puts sockets of the host in the place of published ones.
     pub publish: Handler,
     /// What a failed step of the child means.
