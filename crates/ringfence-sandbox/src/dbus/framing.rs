@@ -1,8 +1,8 @@
 //! Where a message of D-Bus ends and the next one begins (the D-Bus specification, "Message Protocol"
 //! and "Authentication Protocol"): no more is understood of what is passed on.
 //!
-//! Descriptors belong to messages. A filter drops them with the message that they came with, so that
-//! they must not be passed on with the bytes of the one before.
+//! Descriptors belong to messages. Who reads message by message (sd-bus) takes one for broken when the
+//! next one's descriptors come with it, so that they must not be passed on with bytes of another.
 
 /// Bytes of a message's fixed beginning.
 const HEAD: usize = 16;

@@ -252,3 +252,110 @@ fn has_room(to: BorrowedFd<'_>) -> Result<bool, Errno> {
     let ready = fd::poll(&[Watched { fd: to, read: false, write: true }], 0)?;
     Ok(ready.first().is_some_and(|ready| ready.write))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        (near.into(), far.into())
+    }
+
+    /// A message without fields and with this body.
+    fn message(body: &[u8]) -> Vec<u8> {
+        let mut bytes = b"l\x01\0\x01".to_vec();
+        bytes.extend([body.len() as u32, 1, 0].iter().flat_map(|word| word.to_le_bytes()));
+        bytes.extend(body);
+        bytes
+    }
+
+    /// Reads just so much, and how many descriptors came with it.
+    fn read(fd: &OwnedFd, most: usize) -> (Vec<u8>, usize) {
+        let (mut room, mut got, mut passed) = (vec![0; most], 0, 0);
+        while got < most {
+            let (count, more) = stream::receive(fd.as_fd(), &mut room[got..]).expect("it came");
+            (got, passed) = (got + count, passed + more.len());
+            if count == 0 {
+                break;
+            }
+        }
+        room.truncate(got);
+        (room, passed)
+    }
+
+    #[test]
+    fn who_reads_message_by_message_finds_descriptors_with_their_own() {
+        let ((from, near), (to, far)) = (pair(), pair());
+        let null = std::fs::File::open("/dev/null").expect("it is there");
+        let (plain, with) = (message(b"plain"), message(b"with"));
+        for (bytes, count) in [(&plain, 0), (&with, 2), (&plain, 0), (&with, 253)] {
+            let pass = vec![null.as_fd(); count];
+            assert_eq!(stream::send(from.as_fd(), bytes, &pass), Ok(bytes.len()));
+        }
+        // All of it waits by now.
+        let mut flow = Flow::default();
+        flow.go_on(near.as_fd(), to.as_fd(), &mut vec![0; CHUNK]).expect("moved");
+        for (bytes, count) in [(&plain, 0), (&with, 2), (&plain, 0), (&with, 253)] {
+            assert_eq!(read(&far, bytes.len()), (bytes.clone(), count));
+        }
+    }
+
+    #[test]
+    fn what_nobody_takes_is_held_within_bounds_and_without_descriptors() {
+        let ((from, near), (to, far)) = (pair(), pair());
+        let null = std::fs::File::open("/dev/null").expect("it is there");
+        let (mut flow, mut buffer) = (Flow::default(), vec![0; CHUNK]);
+        fd::never_wait(near.as_fd()).expect("a socket");
+        let body = vec![b'x'; 3 * CHUNK];
+        let (large, with) = (message(&body), message(b"with"));
+        let mut sent: Vec<u8> = Vec::new();
+        // Until the whole way is full.
+        'full: loop {
+            for (bytes, pass) in [(&large, &[][..]), (&with, &[null.as_fd()])] {
+                let mut at = 0;
+                while at < bytes.len() {
+                    let pass = if at == 0 { pass } else { &[] };
+                    let more = stream::send(from.as_fd(), &bytes[at..], pass);
+                    flow.go_on(near.as_fd(), to.as_fd(), &mut buffer).expect("moved or not");
+                    assert!(flow.rest.len() <= CHUNK);
+                    match more {
+                        Ok(more) => at += more,
+                        Err(errno) => {
+                            assert_eq!(errno, Errno::EAGAIN);
+                            sent.extend(&bytes[..at]);
+                            break 'full;
+                        }
+                    }
+                }
+                sent.extend(bytes);
+            }
+        }
+        assert!(flow.state == State::Writing);
+        // Taken at last, it is what was sent.
+        drop(from);
+        let mut came: Vec<u8> = Vec::new();
+        while flow.state != State::Ended {
+            flow.go_on(near.as_fd(), to.as_fd(), &mut buffer).expect("moved");
+            while let Ok((count @ 1.., _)) = stream::receive(far.as_fd(), &mut buffer) {
+                came.extend(&buffer[..count]);
+            }
+        }
+        assert!(came == sent, "{} of {} bytes came", came.len(), sent.len());
+    }
+
+    #[test]
+    fn ends_and_breaks_are_passed_on() {
+        let ((from, near), (to, far)) = (pair(), pair());
+        stream::send(from.as_fd(), b"half a line", &[]).expect("sent");
+        stream::end(from.as_fd()).expect("told");
+        let (mut flow, mut buffer) = (Flow::default(), vec![0; CHUNK]);
+        flow.go_on(near.as_fd(), to.as_fd(), &mut buffer).expect("moved");
+        assert!(flow.state == State::Ended);
+        assert_eq!(read(&far, 64).0, b"half a line");
+        let mut back = Flow::default();
+        drop(from);
+        stream::send(far.as_fd(), b"an answer", &[]).expect("sent");
+        assert_eq!(back.go_on(to.as_fd(), near.as_fd(), &mut buffer), Err(Errno::EPIPE));
+    }
+}

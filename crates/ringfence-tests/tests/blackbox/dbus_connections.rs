@@ -11,7 +11,7 @@ fn inside(place: &Place, python: &str) -> Finished {
 }
 
 /// Passes pipes to the holder of the allowed name; before each of them comes a message that the
-/// filter drops, and what it would have come with.
+/// filter drops.
 const PASSES: &str = "
 import bus, os
 line = bus.connect(); bus.begin(line); bus.call(line, 1, 'Hello')
@@ -25,7 +25,7 @@ else: print('all came')
 ";
 
 #[test]
-fn descriptors_are_passed_with_the_messages_that_they_belong_to() {
+fn descriptors_are_passed_with_messages() {
     everybody(Tier::Namespace, |place| {
         if possible(place) {
             assert_eq!(inside(place, PASSES).well(), "all came");
