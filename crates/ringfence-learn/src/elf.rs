@@ -224,7 +224,8 @@ impl Object {
         let Some(offset) = place else { return };
         let length = value(elf::DT_STRSZ.0).unwrap_or(MOST_STRINGS as u64);
         self.strings = Some((offset, length));
-        let name = |at: u64| string(bytes, offset.checked_add(at).filter(|_| at < length)?);
+        let mut strings = Strings { bytes, start: 0, window: Vec::new() };
+        let mut name = |at: u64| strings.at(offset.checked_add(at).filter(|_| at < length)?);
         for (tag, at) in &entries {
             let listed = [
                 elf::DT_NEEDED.0,
@@ -241,9 +242,9 @@ impl Object {
                 self.needed.push(name);
             }
         }
-        self.soname = value(elf::DT_SONAME.0).and_then(name);
-        self.runpath = value(elf::DT_RUNPATH.0).and_then(name);
-        self.rpath = value(elf::DT_RPATH.0).and_then(name).filter(|_| self.runpath.is_none());
+        self.soname = value(elf::DT_SONAME.0).and_then(&mut name);
+        self.runpath = value(elf::DT_RUNPATH.0).and_then(&mut name);
+        self.rpath = value(elf::DT_RPATH.0).and_then(&mut name).filter(|_| self.runpath.is_none());
         self.no_default = value(elf::DT_FLAGS_1.0).is_some_and(|flags| flags & NO_DEFAULT != 0);
     }
 
@@ -276,14 +277,29 @@ impl Object {
     }
 }
 
-/// A string of the file, read in small steps: most names are short.
-fn string(bytes: &dyn Bytes, offset: u64) -> Option<Vec<u8>> {
-    let mut short = [0; 128];
-    let got = bytes.read(offset, &mut short);
-    if let Some(end) = memchr::memchr(0, &short[..got]) {
-        return Some(short[..end].to_vec());
+/// Strings of the file, of which those that are needed mostly follow each other.
+struct Strings<'b> {
+    bytes: &'b dyn Bytes,
+    /// Where the window begins.
+    start: u64,
+    /// What was read last.
+    window: Vec<u8>,
+}
+
+impl Strings<'_> {
+    fn at(&mut self, offset: u64) -> Option<Vec<u8>> {
+        const WINDOW: usize = 1024;
+        let within = offset.checked_sub(self.start).and_then(|at| usize::try_from(at).ok());
+        if let Some(known) = within.and_then(|at| text(&self.window, at)) {
+            return Some(known);
+        }
+        self.start = offset;
+        self.window.resize(WINDOW, 0);
+        let got = self.bytes.read(offset, &mut self.window);
+        self.window.truncate(got);
+        let known = text(&self.window, 0);
+        known.or_else(|| text(&self.bytes.part(offset, LONGEST as u64, LONGEST), 0))
     }
-    text(&bytes.part(offset, LONGEST as u64, LONGEST), 0)
 }
 
 /// The names in a note: JSON, a list of objects with a list `soname` each

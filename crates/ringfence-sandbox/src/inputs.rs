@@ -50,7 +50,8 @@ pub struct Names {
 pub struct Inputs {
     /// The time before the first look, in nanoseconds since 1970.
     began: u64,
-    paths: RefCell<BTreeMap<PathBuf, Found>>,
+    /// By their bytes: to compare paths by their components takes several times as long.
+    paths: RefCell<BTreeMap<OsString, Found>>,
     variables: RefCell<BTreeMap<String, Option<OsString>>>,
     /// The words of the command count.
     arguments: Cell<bool>,
@@ -58,7 +59,7 @@ pub struct Inputs {
     fleeting: RefCell<Option<&'static str>>,
     /// Directories by the names they were looked at under: where they lead, if anywhere, and
     /// whether their stamp stands for all names in them.
-    directories: RefCell<HashMap<PathBuf, Directory>>,
+    directories: RefCell<HashMap<OsString, Directory>>,
 }
 
 /// A directory that was looked into.
@@ -158,12 +159,12 @@ impl Inputs {
             self.same(real);
         }
         let known = Directory { real, stamped: true };
-        self.directories.borrow_mut().insert(directory.to_owned(), known);
+        self.directories.borrow_mut().insert(directory.into(), known);
     }
 
     /// Where a directory leads; each is followed once.
     fn directory(&self, directory: &Path) -> Option<PathBuf> {
-        if let Some(known) = self.directories.borrow().get(directory) {
+        if let Some(known) = self.directories.borrow().get(directory.as_os_str()) {
             return known.real.clone();
         }
         let real = match Resolver::new(self).real(directory) {
@@ -174,14 +175,14 @@ impl Inputs {
             }
         };
         let known = Directory { real: real.clone(), stamped: false };
-        self.directories.borrow_mut().insert(directory.to_owned(), known);
+        self.directories.borrow_mut().insert(directory.into(), known);
         real
     }
 
     /// Whether what a path is, or that it is absent, is held by its directory's stamp.
     fn is_held(&self, path: &Path) -> bool {
         let directories = self.directories.borrow();
-        let known = path.parent().and_then(|directory| directories.get(directory));
+        let known = path.parent().and_then(|directory| directories.get(directory.as_os_str()));
         known.is_some_and(|directory| directory.stamped)
     }
 
@@ -204,7 +205,7 @@ impl Inputs {
             Found::Listed(..) => 2,
             _ => 3,
         };
-        match paths.get(path) {
+        match paths.get(path.as_os_str()) {
             Some(known) if weak(known) >= weak(&found) => {
                 // What was absent and is there now, or the reverse: it changed meanwhile.
                 let there = |found: &Found| *found != Found::Absent;
@@ -213,7 +214,7 @@ impl Inputs {
                 }
             }
             _ => {
-                paths.insert(path.to_owned(), found);
+                paths.insert(path.into(), found);
             }
         }
     }
@@ -226,12 +227,13 @@ impl Inputs {
         let settled = |[_, _, _, modified, changed]: &[u64; 5]| {
             modified.max(changed).saturating_add(grain) < self.began
         };
-        let held = |directory: &Path| match paths.get(directory) {
+        let held = |directory: &Path| match paths.get(directory.as_os_str()) {
             Some(Found::Same(identity)) => settled(identity),
             _ => false,
         };
         let needed = paths.iter().filter(|(path, found)| {
-            matches!(found, Found::Same(_) | Found::Listed(..)) || !path.parent().is_some_and(held)
+            matches!(found, Found::Same(_) | Found::Listed(..))
+                || !Path::new(path).parent().is_some_and(held)
         });
         let sure = |found: &Found| match found {
             Found::Listed(identity, names) if !settled(identity) => {
@@ -239,12 +241,12 @@ impl Inputs {
             }
             found => found.clone(),
         };
-        needed.map(|(path, found)| (path.clone(), sure(found))).collect()
+        needed.map(|(path, found)| (path.into(), sure(found))).collect()
     }
 
     /// Paths and what was found there.
     pub fn paths(&self) -> Vec<(PathBuf, Found)> {
-        self.paths.borrow().iter().map(|(path, found)| (path.clone(), found.clone())).collect()
+        self.paths.borrow().iter().map(|(path, found)| (path.into(), found.clone())).collect()
     }
 
     /// Variables and their values.

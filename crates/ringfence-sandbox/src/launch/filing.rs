@@ -76,17 +76,8 @@ pub(super) fn filing<'a>(
         landlock.files.clear();
     }
     let extra = serde_json::to_vec(&Kept { plan: lean, saved }).ok()?;
-    // A launcher that finds it unreadable cannot go back: its command runs already.
-    let readable = extra.len() <= LARGEST && serde_json::from_slice::<Kept>(&extra).is_ok();
-    readable.then(|| Filing {
-        key,
-        path,
-        inputs,
-        words: &order.argv,
-        notes,
-        announce: plan.announcement(),
-        extra,
-    })
+    let words = &order.argv;
+    Some(Filing { key, path, inputs, words, notes, announce: plan.announcement(), extra })
 }
 
 /// What was saved must be what is there at a later start.
@@ -115,9 +106,10 @@ impl Filing<'_> {
         }
     }
 
-    /// Writes the image.
+    /// Writes the image, while the child builds the sandbox. A launcher that would find it unreadable
+    /// could not go back, as its command runs already.
     pub fn store(&self, image: &[u8]) {
-        if image.len() <= LARGEST {
+        if image.len() <= LARGEST && serde_json::from_slice::<Kept>(&self.extra).is_ok() {
             cache::store(&self.path, image);
         }
     }
