@@ -5,13 +5,14 @@ use crate::generate::print;
 use crate::options::{POLICY, parse};
 use crate::{help, request};
 use ringfence_policy::decide::Request;
+use ringfence_policy::path::quote;
 use ringfence_policy::{
-    Access, Decision, Host, HostFiles, PathRule, Policy, Subject, TierChoice, decide,
+    Access, Decision, Guarded, Host, HostFiles, PathRule, Policy, Subject, TierChoice, decide,
 };
 use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
 use ringfence_sandbox::inputs::Inputs;
-use ringfence_sandbox::plan::{FileRule, Rights, Tier};
+use ringfence_sandbox::plan::{FileRule, Found, MountOp, Plan, Rights, Tier};
 use ringfence_sandbox::{planner, text};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -39,18 +40,53 @@ pub fn why(arguments: Vec<OsString>) -> Result<u8, Fault> {
     Ok(u8::from(!decision.allowed))
 }
 
-/// Where the tier cannot carry out what the policy allows, that is the answer: Landlock grants
-/// whole trees, so that in the process tier a directory cannot be listed without what is in a
-/// denied one below it.
+/// Where the plan says more than the policy, that is the answer: what protected names lead to is
+/// found by the planner, and a tier may not be able to carry out what is allowed.
 fn as_carried_out(decision: Decision, policy: &Policy) -> Decision {
-    let Request::Read(subject) = &decision.request else { return decision };
+    let (Request::Read(subject) | Request::Write(subject)) = &decision.request else {
+        return decision;
+    };
     let path = subject.real.as_deref().unwrap_or(&subject.path).to_path_buf();
-    if !decision.allowed || policy.tier == TierChoice::Namespace || !path.is_dir() {
+    let write = matches!(decision.request, Request::Write(_));
+    let may_differ = write || policy.tier != TierChoice::Namespace && path.is_dir();
+    if !decision.allowed || !may_differ || !path.exists() {
         return decision;
     }
     let mut facts = Facts::probed();
     dbus::look(policy, &mut facts, &Inputs::new());
-    let Ok(plan) = planner::plan(policy, &facts, &HostPaths) else { return decision };
+    match planner::plan(policy, &facts, &HostPaths) {
+        Ok(plan) if write => as_guarded(decision, &plan, &path),
+        Ok(plan) => as_listed(decision, policy, plan, &path),
+        Err(_) => decision,
+    }
+}
+
+/// A file that a hook or a setting leads to is protected though it has no protected name.
+fn as_guarded(decision: Decision, plan: &Plan, path: &Path) -> Decision {
+    let mounts = plan.mounts.iter().filter(|step| step.op == MountOp::Protect);
+    let mounts = mounts.map(|step| (&step.path, &step.rule));
+    let guards = plan
+        .guards
+        .iter()
+        .filter(|step| step.found != Found::Absent && step.guarded != Guarded::Settings);
+    let mut held = mounts.chain(guards.map(|step| (&step.path, &step.rule)));
+    let Some((held, rule)) = held.find(|(held, _)| path.starts_with(held)) else {
+        return decision;
+    };
+    Decision {
+        allowed: false,
+        layer: "protect",
+        explanation: format!("{} is protected: {} leads to it", path.display(), rule.text),
+        rule: Some(rule.clone()),
+        remedy: Some(format!("--write {}", quote(held).to_string_lossy())),
+        effect: None,
+        ..decision
+    }
+}
+
+/// Landlock grants whole trees, so that in the process tier a directory cannot be listed without
+/// what is in a denied one below it.
+fn as_listed(decision: Decision, policy: &Policy, plan: Plan, path: &Path) -> Decision {
     let Some(landlock) = plan.landlock.filter(|_| plan.tier == Tier::Process) else {
         return decision;
     };
@@ -58,7 +94,7 @@ fn as_carried_out(decision: Decision, policy: &Policy) -> Decision {
     if landlock.files.iter().any(lists) {
         return decision;
     }
-    let below = |rule: &&PathRule| rule.access == Access::Deny && rule.path.starts_with(&path);
+    let below = |rule: &&PathRule| rule.access == Access::Deny && rule.path.starts_with(path);
     let denied = policy.paths.iter().find(|rule| below(rule) && rule.path.is_dir());
     let denied = denied.or_else(|| policy.paths.iter().find(below));
     let holds = denied.map_or_else(

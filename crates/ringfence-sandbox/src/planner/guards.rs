@@ -105,6 +105,16 @@ impl Wanted<'_, '_> {
         }
     }
 
+    /// Something in a tree that a protected name leads to; who grants exactly it lifts that.
+    fn add_led_to(&mut self, tree: &Path, path: PathBuf, guarded: Guarded, rule: &Source) {
+        let granted = self.planning.policy.paths.iter().any(|rule| {
+            rule.access == Access::Write && rule.pattern.is_none() && rule.path == path
+        });
+        if !granted && path != tree && path.starts_with(tree) {
+            self.add(path, guarded, rule);
+        }
+    }
+
     /// `protect` rules, and `deny` rules about what does not exist yet.
     fn named_paths(&mut self, tier: Tier) -> Result<(), PlanError> {
         for rule in &self.planning.policy.paths {
@@ -216,11 +226,8 @@ impl Wanted<'_, '_> {
                     Kind::Symlink(_) => super::trust::real(&link, self.planning.paths),
                     _ => None,
                 };
-                if let Some(target) = target
-                    && target != tree
-                    && target.starts_with(&tree)
-                {
-                    self.add(target, Guarded::ExistingOnly, &rule);
+                if let Some(target) = target {
+                    self.add_led_to(&tree, target, Guarded::ExistingOnly, &rule);
                 }
             }
         }
@@ -249,11 +256,8 @@ impl Wanted<'_, '_> {
             } else {
                 Guarded::ExistingOnly
             };
-            if path != tree
-                && path.starts_with(tree)
-                && !path.starts_with(directory.join("objects"))
-            {
-                self.add(path, guarded, &built_in_name(&setting.key()));
+            if !path.starts_with(directory.join("objects")) {
+                self.add_led_to(tree, path, guarded, &built_in_name(&setting.key()));
             }
         }
     }

@@ -178,6 +178,30 @@ fn writing_what_is_protected_is_as_why_says() {
 }
 
 #[test]
+fn what_hooks_and_settings_lead_to_is_as_why_says() {
+    everybody(ringfence_tests::Tier::Namespace, |place| {
+        furnish(place);
+        place.file("home/project/ci/check", "");
+        place.file("home/project/ci/clean", "");
+        place.link("home/project/.git/hooks/post-commit", "../../ci/check");
+        place.file("home/project/.git/config", "[filter \"x\"]\n\tclean = ci/clean %f\n");
+        let names = ["ci/check", "ci/clean", "ci/build"]
+            .map(|name| place.text(Path::new("home/project").join(name)));
+        let questions = names.each_ref().map(|name| ("write", name.as_str()));
+        assert!(
+            !why(place, &[], &["write", &names[0]]).0 && !why(place, &[], &["write", &names[1]]).0
+        );
+        agree(place, &[], &questions);
+        let granted = ["-w", "ci/check", "-w", "ci/clean"];
+        assert!(
+            why(place, &granted, &["write", &names[0]]).0
+                && why(place, &granted, &["write", &names[1]]).0
+        );
+        agree(place, &granted, &questions);
+    });
+}
+
+#[test]
 fn executing_is_as_why_says() {
     everywhere(|place| {
         furnish(place);
