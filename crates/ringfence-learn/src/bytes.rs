@@ -45,6 +45,8 @@ impl Bytes for File {
 pub struct Started<'f> {
     file: &'f File,
     start: Vec<u8>,
+    /// There is no more of it.
+    whole: bool,
 }
 
 impl Started<'_> {
@@ -54,14 +56,14 @@ impl Started<'_> {
         let mut start = vec![0; START];
         let got = file.read(0, &mut start);
         start.truncate(got);
-        Started { file, start }
+        Started { file, start, whole: got < START }
     }
 }
 
 impl Bytes for Started<'_> {
     fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let within = offset.checked_add(buffer.len() as u64);
-        match within.is_some_and(|end| end <= self.start.len() as u64) {
+        match self.whole || within.is_some_and(|end| end <= self.start.len() as u64) {
             true => self.start.read(offset, buffer),
             false => self.file.read(offset, buffer),
         }
