@@ -15,6 +15,7 @@
 //!
 //! The authority's key exists in the launcher's memory alone and is made after the clone.
 
+mod allowance;
 mod authority;
 mod body;
 mod exchange;

@@ -2,6 +2,7 @@
 //! both or HTTP/2 on both, and each request judged in between.
 
 use super::Inspection;
+use super::allowance::Room;
 use super::body::{Answer, Received, Sent};
 use super::exchange::Ending;
 use super::model::Scanner;
@@ -35,9 +36,6 @@ use tokio_rustls::LazyConfigAcceptor;
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The most bytes of a refused request's body that are taken.
 const DRAINED: usize = 1 << 20;
-/// What one stream and all streams of an HTTP/2 connection may have under way.
-pub(super) const STREAM_WINDOW: u32 = 1 << 20;
-pub(super) const CONNECTION_WINDOW: u32 = 4 << 20;
 /// The most bytes of an HTTP/2 request's headers.
 pub(super) const HEADERS: u32 = 64 * 1024;
 
@@ -240,10 +238,13 @@ async fn http2<S>(link: &Arc<Link>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let Room { window, stream: each, send, streams } = link.upstream.lock().await.room();
     let mut builder = server::conn::http2::Builder::new(TokioExecutor::new());
     builder
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_stream_window_size(each)
+        .initial_connection_window_size(window)
+        .max_send_buf_size(send)
+        .max_concurrent_streams(streams)
         .max_header_list_size(HEADERS)
         .auto_date_header(false);
     let own = link.clone();
@@ -404,7 +405,7 @@ impl Link {
                     frame(&mut request);
                     sender.try_send_request(request).await
                 }
-                Upstream::Http2(sender) => {
+                Upstream::Http2(sender, _) => {
                     let mut sender = sender.clone();
                     drop(upstream);
                     let request = self.absolute(request).map_err(failed)?;

@@ -1,8 +1,9 @@
 //! The way to the real server: dialled by the address that was checked, TLS as this host checks it,
 //! and the HTTP that the program speaks too.
 
+use super::allowance::{Allowance, Room};
 use super::body::Sent;
-use super::serve::{CONNECTION_WINDOW, HEADERS, PATIENCE, STREAM_WINDOW};
+use super::serve::{HEADERS, PATIENCE};
 use super::tls::{Protocol, Tls, server_name};
 use crate::flow::{self, Refusal};
 use crate::gateway::{Shared, Subject};
@@ -15,7 +16,7 @@ use tokio_rustls::TlsConnector;
 /// The way to the real server.
 pub(super) enum Upstream {
     Http1(client::conn::http1::SendRequest<Sent>),
-    Http2(client::conn::http2::SendRequest<Sent>),
+    Http2(client::conn::http2::SendRequest<Sent>, Allowance),
     /// There is none, and why.
     Absent(StatusCode, String, Option<Box<Decision>>),
 }
@@ -31,7 +32,7 @@ pub(super) async fn connect(
 ) -> Connected {
     let stream = flow::dial(shared, subject).await?;
     let Some((tls, offered)) = tls else {
-        return Ok((speak(Protocol::Http1, stream).await?, None));
+        return Ok((speak_http1(stream).await?, None));
     };
     let name = server_name(host).map_err(Refusal::Failed)?;
     let failed =
@@ -42,43 +43,59 @@ pub(super) async fn connect(
         .map_err(|_| failed("no answer".to_owned()))?
         .map_err(|error| failed(flow::io_text(&error)))?;
     let protocol = stream.get_ref().1.alpn_protocol().map(|name| Protocol::of(Some(name)));
-    let upstream = speak(protocol.unwrap_or(Protocol::Http1), stream).await?;
+    let upstream = match protocol {
+        Some(Protocol::Http2) => speak_http2(stream, tls.allowance()).await?,
+        _ => speak_http1(stream).await?,
+    };
     Ok((upstream, protocol))
 }
 
-/// Begins to speak HTTP with the real server.
-async fn speak<S>(protocol: Protocol, stream: S) -> Result<Upstream, Refusal>
+fn no_http(error: hyper::Error) -> Refusal {
+    Refusal::Failed(format!("no HTTP: {error}"))
+}
+
+/// Begins to speak HTTP/1 with the real server.
+async fn speak_http1<S>(stream: S) -> Result<Upstream, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let failed = |error: hyper::Error| Refusal::Failed(format!("no HTTP: {error}"));
-    let stream = TokioIo::new(stream);
-    match protocol {
-        Protocol::Http1 => {
-            let builder = client::conn::http1::Builder::new();
-            let (sender, driver) = builder.handshake(stream).await.map_err(failed)?;
-            tokio::spawn(driver.with_upgrades());
-            Ok(Upstream::Http1(sender))
-        }
-        Protocol::Http2 => {
-            let mut builder = client::conn::http2::Builder::new(TokioExecutor::new());
-            builder
-                .initial_stream_window_size(STREAM_WINDOW)
-                .initial_connection_window_size(CONNECTION_WINDOW)
-                .max_header_list_size(HEADERS);
-            let (sender, driver) = builder.handshake(stream).await.map_err(failed)?;
-            tokio::spawn(driver);
-            Ok(Upstream::Http2(sender))
-        }
-    }
+    let builder = client::conn::http1::Builder::new();
+    let (sender, driver) = builder.handshake(TokioIo::new(stream)).await.map_err(no_http)?;
+    tokio::spawn(driver.with_upgrades());
+    Ok(Upstream::Http1(sender))
+}
+
+/// The same in HTTP/2.
+async fn speak_http2<S>(stream: S, allowance: Allowance) -> Result<Upstream, Refusal>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Room { window, stream: each, send, .. } = allowance.room();
+    let mut builder = client::conn::http2::Builder::new(TokioExecutor::new());
+    builder
+        .initial_stream_window_size(each)
+        .initial_connection_window_size(window)
+        .max_send_buf_size(send)
+        .max_header_list_size(HEADERS);
+    let (sender, driver) = builder.handshake(TokioIo::new(stream)).await.map_err(no_http)?;
+    tokio::spawn(driver);
+    Ok(Upstream::Http2(sender, allowance))
 }
 
 impl Upstream {
+    /// What the program's side of an HTTP/2 connection may have under way.
+    pub const fn room(&self) -> Room {
+        match self {
+            Upstream::Http2(_, allowance) => allowance.room(),
+            Upstream::Http1(_) | Upstream::Absent(..) => Room::LEAST,
+        }
+    }
+
     /// Whether the server has closed it.
     pub async fn ended(&mut self) -> bool {
         match self {
             Upstream::Http1(sender) => sender.ready().await.is_err(),
-            Upstream::Http2(sender) => sender.ready().await.is_err(),
+            Upstream::Http2(sender, _) => sender.ready().await.is_err(),
             Upstream::Absent(..) => false,
         }
     }

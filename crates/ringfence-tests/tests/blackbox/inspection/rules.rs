@@ -294,6 +294,81 @@ fn what_several_servers_would_read_differently_is_refused() {
     });
 }
 
+/// A client that writes frames of HTTP/2 by itself: a line for each request, with the status or the error.
+const FRAMES: &str = r#"
+import socket, ssl, struct, sys
+port = int(sys.argv[1])
+def frame(kind, flags, payload): return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", 1) + payload
+def field(name, value): return b"\0" + b"".join(bytes([len(x)]) + x for x in (name.encode(), value.encode()))
+def head(*more, method="GET", path="/echo/x", authority=f"localhost:{port}", first=()):
+    fields = [*first, (":method", method), (":scheme", "https"), (":path", path), (":authority", authority), *more]
+    return b"".join(field(*one) for one in fields)
+def ask(name, *frames):
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["h2"])
+    s = context.wrap_socket(socket.create_connection(("localhost", port)), server_hostname="localhost")
+    assert s.selected_alpn_protocol() == "h2"
+    f = s.makefile("rb")
+    try: s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\4" + bytes(5) + b"".join(frames))
+    except OSError: return print(name, "closed")
+    while True:
+        start = f.read(9)
+        if len(start) < 9: return print(name, "closed")
+        kind, payload = start[3], f.read(int.from_bytes(start[:3], "big"))
+        if kind == 0 and payload: return print(name, "refused" if payload.startswith(b"ringfence: ") else "passed", "|".join(l for l in payload.decode().split("\n") if l.lower().startswith(("get", "post", "x", "auth", "trailer"))))
+        if kind in (3, 7): return print(name, "error")
+END = 5
+def get(name, *more, **other): ask(name, frame(1, END, head(*more, **other)))
+get("control")
+get("fragment", path="/echo/x#/../../shut")
+get("look-alike", ("x_key", "mine"), ("x-key", "mine"))
+ask("trailers", frame(1, 4, head(method="POST")), frame(0, 0, b"12345"), frame(1, END, field("x_key", "mine") + field("authorization", "mine") + field("grpc-kept", "y")))
+get("another authority", authority="example.org")
+get("another host", ("host", "example.org"))
+get("two paths", first=[(":path", "/shut")])
+get("two methods", first=[(":method", "GET")])
+get("late path", (":path", "/shut"))
+get("absolute path", path="https://example.org/echo/x")
+get("line in path", path="/echo/x HTTP/1.1\r\nHost: example.org")
+get("line in value", ("x-a", "b\r\nhost: example.org"))
+get("line in name", ("x-a: b\r\nhost", "example.org"))
+get("chunks", ("transfer-encoding", "chunked"))
+get("tunnel", method="CONNECT")
+get("websocket", method="CONNECT", first=[(":protocol", "websocket")])
+ask("short", frame(1, 4, head(("content-length", "5"), method="POST")), frame(0, 1, b"123"))
+ask("long", frame(1, 4, head(("content-length", "3"), method="POST")), frame(0, 1, b"12345"))
+ask("endless head", frame(1, 0, head()), frame(9, 0, field("a", "b" * 120) * 120) * 400)
+"#;
+
+#[test]
+fn requests_of_http2_in_disguise_do_not_pass() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::secure();
+        let (any, key) =
+            (rule(&server, "GET,POST", "/echo/*"), inject(&server, "X-Key={env:TOKEN}"));
+        let options = ["--http", any.as_str(), "--inject", key.as_str()];
+        place.file("home/project/frames.py", FRAMES);
+        let port = server.port.to_string();
+        let seen = run(place, &server, &options, &["python3", "frames.py", &port]).well();
+        let mut lines = seen.lines();
+        for name in ["control", "fragment", "look-alike", "trailers"] {
+            let (method, kept) = match name {
+                "trailers" => ("POST", "|trailer grpc-kept: y"),
+                _ => ("GET", ""),
+            };
+            let expected = format!("{name} passed {method} /echo/x HTTP/2.0|x-key: {SECRET}{kept}");
+            assert_eq!(lines.next(), Some(expected.as_str()));
+        }
+        let mut others = 0;
+        for line in lines {
+            let ended = ["refused ", "error", "closed"].iter().any(|how| line.ends_with(how));
+            assert!(ended, "{line}");
+            others += 1;
+        }
+        assert_eq!(others, 15, "{seen}");
+    });
+}
+
 #[test]
 fn a_server_that_nobody_vouches_for_is_not_spoken_to() {
     everywhere(|place| {

@@ -219,6 +219,9 @@ async fn echo(request: Request<Incoming>) -> String {
             count += 1;
             sum = sum.wrapping_mul(31).wrapping_add(u64::from(*byte));
         }
+        for (name, value) in frame.trailers_ref().into_iter().flatten() {
+            text += &format!("trailer {name}: {}\n", String::from_utf8_lossy(value.as_bytes()));
+        }
     }
     text + &format!("body {count} {sum:x}\n")
 }

@@ -1,0 +1,98 @@
+//! How much an HTTP/2 connection may have under way. A program that takes nothing of what it asks for leaves all
+//! of it in the launcher's memory, which no limit of the sandbox's holds: so all connections of a session share
+//! one measure. The first have plenty; of a crowd each has little, and still goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// What all connections have together, but for the least that each has.
+const ALL: usize = 64 << 20;
+/// What one connection has at most, and at least.
+const MOST: usize = 8 << 20;
+const LEAST: usize = 256 << 10;
+/// What one stream may have under way at most.
+const STREAM: usize = 1 << 20;
+/// What is kept for one stream to send at least, and how many streams there are at most.
+const SENT: usize = 16 << 10;
+const STREAMS: usize = 100;
+
+/// What is given out.
+#[derive(Debug, Default)]
+pub(super) struct Measure(AtomicUsize);
+
+/// A connection's part, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    measure: Arc<Measure>,
+    bytes: usize,
+}
+
+/// What follows for one connection. Received and sent, it comes to twice its part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    /// What all streams and what one stream may have under way, on either side.
+    pub window: u32,
+    pub stream: u32,
+    /// What is kept of one stream to be sent.
+    pub send: usize,
+    /// Streams at once.
+    pub streams: u32,
+}
+
+impl Measure {
+    /// A part of what is left.
+    pub fn take(self: &Arc<Self>) -> Allowance {
+        let mut bytes = LEAST;
+        let _ = self.0.fetch_update(Relaxed, Relaxed, |given| {
+            bytes = (ALL.saturating_sub(given) / 8).clamp(LEAST, MOST);
+            Some(given + bytes)
+        });
+        Allowance { measure: self.clone(), bytes }
+    }
+}
+
+impl Allowance {
+    pub const fn room(&self) -> Room {
+        Room::of(self.bytes)
+    }
+}
+
+impl Drop for Allowance {
+    fn drop(&mut self) {
+        self.measure.0.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+impl Room {
+    /// That of a connection without a part: to a server that is not there.
+    pub const LEAST: Room = Room::of(LEAST);
+
+    const fn of(bytes: usize) -> Room {
+        let window = bytes / 2;
+        let stream = if window < STREAM { window } else { STREAM };
+        let send = if bytes / STREAMS > SENT { bytes / STREAMS } else { SENT };
+        let streams = bytes / send;
+        Room { window: window as u32, stream: stream as u32, send, streams: streams as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_have_plenty_and_a_crowd_is_held_to_the_measure() {
+        let measure = Arc::new(Measure::default());
+        let first = measure.take();
+        let room = Room { window: 4 << 20, stream: 1 << 20, send: MOST / STREAMS, streams: 100 };
+        assert_eq!(first.room(), room);
+        let crowd: Vec<Allowance> = (0..1000).map(|_| measure.take()).collect();
+        let given = measure.0.load(Relaxed);
+        assert!(given <= ALL + 1001 * LEAST, "{given}");
+        let last = crowd[999].room();
+        assert_eq!((last, last.streams, last.send), (Room::LEAST, 16, SENT));
+        drop((first, crowd));
+        assert_eq!(measure.0.load(Relaxed), 0);
+        assert_eq!(measure.take().room(), room);
+    }
+}
