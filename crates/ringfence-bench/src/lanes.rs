@@ -58,6 +58,15 @@ impl Lane {
         Lane { name: FLOOR.into(), kind: Kind::Floor }
     }
 
+    /// The tier of a lane of ringfence.
+    #[must_use]
+    pub fn tier(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Ringfence { tier, .. } => Some(tier),
+            _ => None,
+        }
+    }
+
     /// Whether this is a lane of ringfence.
     #[must_use]
     pub fn is_ringfence(&self) -> bool {

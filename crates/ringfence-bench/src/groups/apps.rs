@@ -1,5 +1,7 @@
 //! Group `apps`: programs with exactly the libraries that they need.
 
+mod bus;
+
 use super::{Entry, Outcome, Stop};
 use crate::bench::Bench;
 use crate::cold::Files;
@@ -14,11 +16,12 @@ use std::process::Command;
 
 pub const ENTRY: Entry = Entry {
     name: "apps",
-    summary: "exact library sets: hot, cold, cold from disk, refreshed; small and browser-sized programs",
+    summary: "exact library sets: hot, cold, cold from disk, refreshed; small and browser-sized programs; a session bus",
     method: "`run --libs exact`. hot: the set is cached. cold: ringfence's cache is empty. cold from disk: and the \
              cached pages of all files the program opens are dropped. refresh: the program's file has changed \
              since the set was cached. The library trees are made by the bench with the C compiler: each library \
-             needs two others, like those of desktop programs. Give other builds (debug, PGO) by --also.",
+             needs two others, like those of desktop programs. Give other builds (debug, PGO) by --also. With [dbus]: the profile grants a name of the session bus, and \
+             the command does not connect.",
     seconds: (90.0, 15.0),
     run,
 };
@@ -55,11 +58,15 @@ fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
         Ok(built) => programs.extend(built),
         Err(cause) => group.notes.push(format!("library trees: {cause}")),
     }
-    bench.progress.workloads(programs.len());
+    bench.progress.workloads(programs.len() + 1);
     for (name, argv) in programs {
         program(bench, group, &name, &argv)?;
         bench.progress.next();
     }
+    if let Err(cause) = bus::measure(bench, group) {
+        group.notes.push(format!("session bus: {cause}"));
+    }
+    bench.progress.next();
     Ok(())
 }
 
