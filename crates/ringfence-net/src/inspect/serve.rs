@@ -8,7 +8,7 @@ use super::exchange::Ending;
 use super::model::Scanner;
 use super::request::{self, Place, Refused};
 use super::tls::Protocol;
-use super::upstream::{Connected, Upstream, connect};
+use super::upstream::{Connected, Upstream, connect, reason};
 use super::wire::{Prefixed, Strict};
 use crate::decision::{Event, NetDecision};
 use crate::first::{self, First};
@@ -489,13 +489,5 @@ fn frame(request: &mut Request<Sent>) {
     if !known && !request.headers().contains_key(header::CONTENT_LENGTH) {
         let chunked = HeaderValue::from_static("chunked");
         request.headers_mut().insert(header::TRANSFER_ENCODING, chunked);
-    }
-}
-
-/// An engine's error, with what is behind it.
-fn reason(error: &hyper::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
     }
 }

@@ -100,3 +100,11 @@ impl Upstream {
         }
     }
 }
+
+/// An engine's error, with what is behind it.
+pub(super) fn reason(error: &hyper::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
