@@ -108,6 +108,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let inputs = Inputs::new();
     let request = request::request(parsed, order.argv.first().map(OsString::as_os_str));
     let mut policy = request::policy_from(&request, &inputs)?;
+    policy.opens_input = std::env::var_os(vm::INNER).is_some();
     let mut hooks = crate::hooks::begin(&policy)?;
     note(&policy, parsed, &inputs);
     trace.mark("policy");

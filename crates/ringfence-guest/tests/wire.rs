@@ -32,6 +32,7 @@ fn every_message_comes_back_as_it_was() {
         umask: 0o022,
         files: (1024, 4096),
         workdir: b"/a b".to_vec(),
+        program: b"/bin/sh".to_vec(),
         argv: vec![b"sh".to_vec(), b"".to_vec()],
         environment: vec![b"A=\xff".to_vec()],
     };

@@ -419,6 +419,10 @@ pub struct Policy {
     /// The call that would make a protected name is refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+    /// The command opens its standard input by its name in `/proc` to read and write, and gets it as it is: a machine's
+    /// memory. No key sets this.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub opens_input: bool,
     /// The command may make, compare and revert snapshots of its writable trees.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gateway: bool,

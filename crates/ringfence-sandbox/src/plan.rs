@@ -408,6 +408,9 @@ pub struct Plan {
     /// The calls that would make those names are refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+    /// The command opens its standard input by name, and gets it as it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub opens_input: bool,
     /// Writes are kept apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlay: Option<Apart>,

@@ -14,8 +14,9 @@ const SET_FLAGS: u32 = 0x4008_2104;
 const SYNC_WAKE_UP: u64 = 1;
 /// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
 const CONTINUE: u32 = 1;
-/// `SECCOMP_ADDFD_FLAG_SETFD`.
+/// `SECCOMP_ADDFD_FLAG_SETFD`, `SECCOMP_ADDFD_FLAG_SEND` (Linux 5.14).
 const SET_NUMBER: u32 = 1;
+const AS_RESULT: u32 = 2;
 
 /// A call that waits for an answer; as `struct seccomp_notif`.
 #[repr(C)]
@@ -168,6 +169,22 @@ pub fn place(
         source: source.as_raw_fd() as u32,
         target: target as u32,
         target_flags: if close_on_exec { libc::O_CLOEXEC as u32 } else { 0 },
+    };
+    // SAFETY: the operation reads the structure, whose layout and size it expects.
+    unsafe { sys!(ioctl, listener.as_raw_fd(), ADD_DESCRIPTOR, &raw const request) }.map(drop)
+}
+
+/// Ends a call that opens something with a copy of a descriptor, close-on-exec (Linux 5.14).
+///
+/// # Errors
+/// `ENOENT` when the call waits no more, `EINVAL` on an older kernel, `EMFILE`.
+pub fn give(listener: BorrowedFd<'_>, id: u64, source: BorrowedFd<'_>) -> Result<()> {
+    let request = AddDescriptor {
+        id,
+        flags: AS_RESULT,
+        source: source.as_raw_fd() as u32,
+        target: 0,
+        target_flags: libc::O_CLOEXEC as u32,
     };
     // SAFETY: the operation reads the structure, whose layout and size it expects.
     unsafe { sys!(ioctl, listener.as_raw_fd(), ADD_DESCRIPTOR, &raw const request) }.map(drop)

@@ -231,8 +231,9 @@ fn become_command(exec: &Exec, view: BorrowedFd<'_>, theirs: Theirs) -> (u8, Str
         return (125, why);
     }
     let words: Vec<&OsStr> = exec.argv[1..].iter().map(|word| OsStr::from_bytes(word)).collect();
-    let mut command = std::process::Command::new(program);
-    command.args(words).env_clear();
+    let found = (!exec.program.is_empty()).then(|| OsStr::from_bytes(&exec.program));
+    let mut command = std::process::Command::new(found.unwrap_or(program));
+    command.arg0(program).args(words).env_clear();
     for entry in &exec.environment {
         let at = entry.iter().skip(1).position(|&byte| byte == b'=').map(|at| at + 1);
         if let Some(at) = at {

@@ -1,11 +1,16 @@
 //! What a bridge is told by its command line, and how it describes a command.
 
 use crate::wire::Exec;
+use rustix::fs::{Access, AtFlags, CWD};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::OnceLock;
+
+/// Directories whose content the guest has of its own.
+const OWN: [&[u8]; 3] = [b"/proc", b"/dev", b"/sys"];
 
 /// What a bridge needs to know beside what it has inherited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,9 +104,33 @@ pub(super) fn exec(terminal: ((bool, bool), (u16, u16)), argv: Vec<Vec<u8>>, uma
         umask,
         files: inherited_files(),
         workdir: workdir.into_os_string().into_vec(),
+        program: found(&argv[0]).unwrap_or_default(),
         argv,
         environment: std::env::vars_os().map(join).collect(),
     }
+}
+
+/// Where a command is, by PATH: what this process sees, the guest sees. Here each look is a system call, there it is
+/// a question to this process. Nothing where the guest may see something else, or where there is a doubt.
+fn found(name: &[u8]) -> Option<Vec<u8>> {
+    let search = std::env::var_os("PATH")?;
+    if name.is_empty() || name.contains(&b'/') {
+        return None;
+    }
+    for directory in search.as_bytes().split(|&byte| byte == b':') {
+        let own = OWN.iter().any(|own| directory.starts_with(own));
+        if own || !directory.starts_with(b"/") {
+            return None;
+        }
+        let path = PathBuf::from(OsString::from_vec([directory, b"/", name].concat()));
+        let executable = rustix::fs::accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS);
+        match executable {
+            Ok(()) if path.is_file() => return Some(path.into_os_string().into_vec()),
+            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use fields::{Reader, Writer};
 use std::fmt;
 
 /// Changes with any change of the frames; both ends must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The longest payload: a FUSE request that writes [`MOST_DATA`], with its header and name.
 pub const MOST: usize = MOST_DATA + 64 * 1024;
 /// The most bytes of a file that one FUSE request reads or writes.
@@ -104,6 +104,8 @@ pub struct Exec {
     pub files: (u64, u64),
     /// Where.
     pub workdir: Vec<u8>,
+    /// The program, where the host has found it in a directory of PATH; else the guest looks for it.
+    pub program: Vec<u8>,
     /// What.
     pub argv: Vec<Vec<u8>>,
     /// `NAME=value`.
@@ -229,7 +231,8 @@ impl Message for ToGuest {
                 let w = w.byte(u8::from(exec.terminal.0)).byte(u8::from(exec.terminal.1));
                 let w = w.short(exec.size.0).short(exec.size.1);
                 let w = w.word(exec.user.0).word(exec.user.1).word(exec.umask);
-                let w = w.long(exec.files.0).long(exec.files.1).text(&exec.workdir);
+                let w =
+                    w.long(exec.files.0).long(exec.files.1).text(&exec.workdir).text(&exec.program);
                 (2, w.texts(&exec.argv).texts(&exec.environment))
             }
             ToGuest::Input(bytes) => (3, Writer(bytes.clone())),
@@ -270,12 +273,13 @@ impl Message for ToGuest {
                         umask: r.word()?,
                         files: (r.long()?, r.long()?),
                         workdir: r.text()?,
+                        program: r.text()?,
                         argv: r.texts()?,
                         environment: r.texts()?,
                     };
                     let nul = |text: &Vec<u8>| text.contains(&0);
                     let all = exec.argv.iter().chain(&exec.environment);
-                    if exec.argv.is_empty() || all.chain([&exec.workdir]).any(nul) {
+                    if exec.argv.is_empty() || all.chain([&exec.workdir, &exec.program]).any(nul) {
                         return None;
                     }
                     ToGuest::Exec(exec)

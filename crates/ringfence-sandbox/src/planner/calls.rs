@@ -140,6 +140,8 @@ const BLOCK: u32 = 0o060_000;
 const PR_SET_MM: u32 = 35;
 /// Makes the file that is opened.
 const O_CREAT: u32 = 0o100;
+const O_ACCMODE: u32 = 3;
+const O_RDWR: u32 = 2;
 /// The set-user-ID bit.
 const SET_USER_ID: u32 = 0o4000;
 
@@ -303,6 +305,11 @@ pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -
         }
         let unseen = "its flags lie in memory, where a filter cannot look";
         add("openat2", Verdict::NotImplemented, &[], unseen);
+    }
+    if policy.opens_input {
+        let verdict = if notify { Verdict::Supervise } else { Verdict::Refuse };
+        let test = [(2, Test::Masked(O_ACCMODE, O_RDWR))];
+        add("openat", verdict, &test, "standard input is given as it is");
     }
     add("prctl", Verdict::Refuse, &[(0, Test::Equals(PR_SET_MM))], "rewrites what /proc tells");
     personality(&mut add);

@@ -262,6 +262,7 @@ fn plan_tier(
         guards: guards.steps,
         guarded_trees: guards.trees,
         strict: policy.strict,
+        opens_input: policy.opens_input,
         overlay,
         gateway,
         bus,

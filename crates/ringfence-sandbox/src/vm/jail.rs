@@ -3,6 +3,7 @@
 use super::Shape;
 use super::accel::Accelerator;
 use super::assets::Assets;
+use super::memory;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -43,14 +44,22 @@ pub(super) const STREAM: &str = "agent";
 pub(super) struct Inmate<'a> {
     pub assets: &'a Assets,
     pub shape: &'a Shape,
-    /// The guest's memory: a file without a name, the only one that it may write.
+    /// The guest's memory: a file without a name, the only one that it may write; or a template's, which it may read.
     pub memory: OwnedFd,
-    /// The initial file system, when it boots; else it waits for a state.
-    pub boot: Option<&'a Path>,
+    /// What the guest starts from.
+    pub from: &'a Origin<'a>,
     /// Its end of the control connection.
     pub control: OwnedFd,
     /// Where its complaints go.
     pub errors: OwnedFd,
+}
+
+/// What a guest starts from.
+pub(super) enum Origin<'a> {
+    /// A kernel, which boots with this initial file system.
+    Boot(&'a Path),
+    /// A template. It boots nothing, and of the kernel only the header is asked for.
+    Template(&'a Path),
 }
 
 /// Starts QEMU in a sandbox of the namespace tier that holds nothing of the user's. It ends when
@@ -63,8 +72,11 @@ pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.args(["run", "--tier", "namespace", "--no-record", "--clean-env", "--network", "none"]);
     command.arg("-p").arg(profile).args(["--workdir", "/tmp"]);
-    let kernel = &inmate.assets.kernel.image;
-    for path in [Some(kernel.as_path()), inmate.boot].into_iter().flatten() {
+    let shown: &[&Path] = match inmate.from {
+        Origin::Boot(initramfs) => &[&inmate.assets.kernel.image, initramfs],
+        Origin::Template(header) => &[header],
+    };
+    for path in shown {
         command.arg("-r").arg(path);
     }
     if let Some(cpus) = inmate.shape.cpus {
@@ -91,9 +103,10 @@ fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
     let shape = inmate.shape;
     let machine = format!("q35,accel={},memory-backend=memory,hpet=off", shape.accelerator.name());
     let megabytes = shape.memory >> 20;
-    // Its standard input.
+    let share = if matches!(inmate.from, Origin::Boot(_)) { "on" } else { "off" };
     let memory = format!(
-        "memory-backend-file,id=memory,size={megabytes}M,mem-path=/proc/self/fd/0,share=on"
+        "memory-backend-file,id=memory,size={megabytes}M,mem-path={},share={share}",
+        memory::PATH
     );
     let cpu = match shape.accelerator {
         Accelerator::Kvm => "host",
@@ -105,9 +118,9 @@ fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
     command.args(["-nic", "none", "-serial", "none", "-parallel", "none", "-no-reboot"]);
     command.args(["-device", SERIAL]);
     command.args(["-chardev", "socket,id=control,fd=1", "-mon", "chardev=control,mode=control"]);
-    command.arg("-kernel").arg(&inmate.assets.kernel.image);
-    match inmate.boot {
-        Some(initramfs) => {
+    match inmate.from {
+        Origin::Boot(initramfs) => {
+            command.arg("-kernel").arg(&inmate.assets.kernel.image);
             command.arg("-initrd").arg(initramfs);
             let more = match shape.accelerator {
                 Accelerator::Kvm => "",
@@ -115,8 +128,8 @@ fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
             };
             command.args(["-append", &format!("{WORDS} {more} rdinit=/init -- guest-agent")]);
         }
-        None => {
-            command.args(["-incoming", "defer"]);
+        Origin::Template(header) => {
+            command.arg("-kernel").arg(header).args(["-incoming", "defer"]);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Shape;
 use super::assets::{self, Assets};
-use super::jail::{self, Inmate};
+use super::jail::{self, Inmate, Origin};
 use super::qmp::Qmp;
 use super::template::{self, Key, Template};
 use crate::trace::Trace;
@@ -65,15 +65,15 @@ impl Recipe {
     /// A clone, that goes on once all there is of it is there, and the other end of its stream.
     fn clone(&self, restored: bool) -> Result<(Process, OwnedFd), String> {
         let state = self.template.state()?;
-        let (mut process, stream) = Process::spawn(&self.assets, &self.shape, &self.cache, None)?;
-        // QEMU starts meanwhile, and has no use for its memory before it has a state. Nobody waits for
-        // it: what is behind the stream is there when it is there.
-        let filled = self.template.fill(&process.memory);
-        let asked = filled.and_then(|()| match restored {
-            true => process.control.restore(state.as_fd()),
-            false => Ok(()),
-        });
-        asked.map_err(|why| process.explain(why))?;
+        let memory = self.template.memory()?;
+        let from = Origin::Template(&self.template.header());
+        let (mut process, stream) =
+            Process::spawn(&self.assets, &self.shape, &self.cache, memory, &from)?;
+        if restored {
+            // Nobody waits for it: what is behind the stream is there when it is there.
+            let asked = process.control.restore(state.as_fd());
+            asked.map_err(|why| process.explain(why))?;
+        }
         Ok((process, stream.into()))
     }
 }
@@ -196,8 +196,6 @@ impl Drop for Machine {
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
-    /// The guest's memory.
-    pub memory: File,
     /// What QEMU is told by.
     pub control: Qmp,
     errors: File,
@@ -210,30 +208,26 @@ impl Process {
         assets: &Assets,
         shape: &Shape,
         cache: &Path,
-        boot: Option<&Path>,
+        memory: File,
+        from: &Origin<'_>,
     ) -> Result<(Process, UnixStream), String> {
         let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         make_directory(cache).map_err(|error| format!("mkdir({}): {error}", cache.display()))?;
         let profile = profile(assets, cache)?;
-        let in_memory =
-            || sys::fd::in_memory(b"").map_err(|errno| format!("memfd_create: {errno:?}"));
-        // Without a name: it is gone with the last of those who hold it.
-        let memory = File::from(in_memory()?);
-        memory.set_len(shape.memory).map_err(failed("the guest's memory"))?;
         let pair = || UnixStream::pair().map_err(failed("socketpair"));
         let ((control, its_control), (stream, its_stream)) = (pair()?, pair()?);
         let errors = in_memory()?;
         let inmate = Inmate {
             assets,
             shape,
-            memory: memory.try_clone().map_err(failed("dup"))?.into(),
-            boot,
+            memory: memory.into(),
+            from,
             control: its_control.into(),
-            errors: errors.try_clone().map_err(failed("dup"))?,
+            errors: errors.try_clone().map_err(failed("dup"))?.into(),
         };
         let child = jail::start(inmate, &profile).map_err(failed("cannot start QEMU"))?;
         let control = Qmp::new(control, PATIENCE);
-        let mut process = Process { child, memory, control, errors: File::from(errors) };
+        let mut process = Process { child, control, errors };
         // It will hear of it once it listens. Its end of the stream is then its alone, so that the other end is
         // hung up on when it ends.
         process.control.prepare(jail::STREAM, its_stream.as_fd())?;
@@ -270,6 +264,11 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A file without a name: it is gone with the last of those who hold it.
+pub(super) fn in_memory() -> Result<File, String> {
+    sys::fd::in_memory(b"").map(File::from).map_err(|errno| format!("memfd_create: {errno:?}"))
 }
 
 /// Makes a directory and its parents for the user alone.

@@ -15,6 +15,7 @@ pub mod assets;
 mod initramfs;
 mod jail;
 mod machine;
+mod memory;
 mod qmp;
 pub mod setup;
 pub mod show;
@@ -24,6 +25,7 @@ mod template;
 pub use assets::Assets;
 pub use jail::INNER;
 pub use machine::Machine;
+pub(crate) use memory::answer as answer_open;
 pub use still::{hold, release};
 pub use template::{Key, discard as discard_templates};
 

@@ -1,15 +1,15 @@
 //! A guest that has booted, saved once: every session's machine is a clone of it.
 //!
-//! A clone has a copy of the memory, not the memory itself: a QEMU that was taken over could change
-//! what it has open, and with it all later sessions.
+//! Clones map the memory privately, from a file that they cannot write ([`super::memory`]).
 
 use super::Shape;
 use super::assets::{self, Assets};
 use super::initramfs;
+use super::jail::Origin;
 use super::machine::{self, Process, make_directory};
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufWriter, Read, Seek, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,16 @@ const UNFINISHED: &str = "new-";
 /// The file that is locked by who makes a template.
 const TURN: &str = "making";
 /// Changes with the layout of what is saved and with how a guest is started.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
 /// The unit in which memory is saved.
 const PAGE: usize = 4096;
-/// What is looked at, and copied, at once.
+/// What is looked at at once.
 const PIECE: usize = 1 << 20;
 /// How long a guest may take to boot; an emulated one on a loaded machine is slow.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// How long a guest that has said hello is left alone: a kernel that has only just booted has more to do, which
+/// each clone would have to do again (30 ms of an emulated processor).
+const SETTLING: Duration = Duration::from_secs(1);
 /// The most of the agent's greeting.
 const GREETING: usize = 64;
 
@@ -81,11 +84,15 @@ impl Template {
         File::open(&path).map_err(|error| format!("open({}): {error}", path.display()))
     }
 
-    /// Copies the memory into a machine's.
-    pub fn fill(&self, memory: &File) -> Result<(), String> {
+    /// The memory, for reading.
+    pub fn memory(&self) -> Result<File, String> {
         let path = self.place.join("memory");
-        let copied = File::open(&path).and_then(|from| unpack(&from, memory));
-        copied.map_err(|error| format!("cannot copy {}: {error}", path.display()))
+        File::open(&path).map_err(|error| format!("open({}): {error}", path.display()))
+    }
+
+    /// What QEMU asks for of the kernel.
+    pub fn header(&self) -> PathBuf {
+        self.place.join("kernel")
     }
 }
 
@@ -139,9 +146,15 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
     let program = std::env::current_exe().map_err(failed("this program"))?;
     initramfs::make(&assets.kernel, &program, shape.nested, &initramfs)
         .map_err(failed("the initial file system"))?;
-    let (mut process, stream) = Process::spawn(assets, shape, cache, Some(&initramfs))?;
+    header(&assets.kernel.image, &new.join("kernel")).map_err(failed("the kernel's header"))?;
+    let memory = machine::in_memory()?;
+    memory.set_len(shape.memory).map_err(failed("the guest's memory"))?;
+    let its_memory = memory.try_clone().map_err(failed("dup"))?;
+    let (mut process, stream) =
+        Process::spawn(assets, shape, cache, its_memory, &Origin::Boot(&initramfs))?;
     process.control.prepared().map_err(|why| process.explain(why))?;
     greet(&stream).map_err(|why| process.explain(format!("the guest does not boot: {why}")))?;
+    std::thread::sleep(SETTLING);
     let state = File::options()
         .write(true)
         .create_new(true)
@@ -149,9 +162,9 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
         .map_err(failed("the machine's state"))?;
     let saved = process.control.save(std::os::fd::AsFd::as_fd(&state));
     saved.map_err(|why| process.explain(why))?;
-    let memory = File::create_new(new.join("memory"))
-        .and_then(|to| pack(&process.memory, shape.memory, BufWriter::new(to)));
-    memory.map_err(failed("cannot save the guest's memory"))?;
+    let saved =
+        File::create_new(new.join("memory")).and_then(|to| pack(&memory, shape.memory, &to));
+    saved.map_err(failed("cannot save the guest's memory"))?;
     let _ = fs::remove_file(&initramfs);
     fs::rename(new.join("state.new"), new.join("state")).map_err(failed("rename(state)"))
 }
@@ -197,8 +210,27 @@ pub fn discard(home: &Path) {
     }
 }
 
-/// Writes the parts of memory that are not zero: offset, length, bytes, each.
-fn pack(memory: &File, size: u64, mut to: impl Write) -> io::Result<()> {
+/// Copies what of a kernel's image is no kernel yet: the header, and the code that enters it (x86's boot protocol).
+/// Clones boot nothing: the whole of it would be read and held by each.
+fn header(image: &Path, to: &Path) -> io::Result<()> {
+    /// Where the number of the setup's sectors is, and what it means when it is not there.
+    const SECTORS: usize = 0x1f1;
+    const USUAL: u64 = 4;
+    let image = File::open(image)?;
+    let mut first = [0; 512];
+    image.read_exact_at(&mut first, 0)?;
+    let sectors = match first[SECTORS] {
+        0 => USUAL,
+        count => count.into(),
+    };
+    let length = (sectors + 1) * 512 + PAGE as u64;
+    let mut bytes = Vec::new();
+    image.take(length).read_to_end(&mut bytes)?;
+    fs::write(to, bytes)
+}
+
+/// Writes the parts of memory that are not zero where they are; the rest stays a hole.
+fn pack(memory: &File, size: u64, to: &File) -> io::Result<()> {
     let mut buffer = vec![0; PIECE];
     let mut at = 0;
     while at < size {
@@ -212,18 +244,18 @@ fn pack(memory: &File, size: u64, mut to: impl Write) -> io::Result<()> {
                 (true, true) => run = place,
                 (true, false) => run.end = place.end,
                 (false, false) => {
-                    write_run(&mut to, at, piece, &run)?;
+                    to.write_all_at(&piece[run.clone()], at + run.start as u64)?;
                     run = 0..0;
                 }
                 (false, true) => {}
             }
         }
         if !run.is_empty() {
-            write_run(&mut to, at, piece, &run)?;
+            to.write_all_at(&piece[run.clone()], at + run.start as u64)?;
         }
         at += piece.len() as u64;
     }
-    to.flush()
+    to.set_len(size)
 }
 
 /// Whether a page holds anything. Linux fills the pages of its boot that it frees with one byte
@@ -233,37 +265,6 @@ fn is_used(page: &[u8]) -> bool {
     const FREED: u8 = 0xcc;
     let first = page.first().copied().unwrap_or_default();
     !matches!(first, 0 | FREED) || page.iter().any(|&byte| byte != first)
-}
-
-fn write_run(
-    to: &mut impl Write,
-    at: u64,
-    piece: &[u8],
-    run: &std::ops::Range<usize>,
-) -> io::Result<()> {
-    to.write_all(&(at + run.start as u64).to_le_bytes())?;
-    to.write_all(&(run.len() as u64).to_le_bytes())?;
-    to.write_all(&piece[run.clone()])
-}
-
-/// The opposite of [`pack`], into a file of zeroes.
-fn unpack(mut from: &File, mut memory: &File) -> io::Result<()> {
-    let end = from.metadata()?.len();
-    let mut at = 0;
-    while at < end {
-        let mut head = [0; 16];
-        from.read_exact(&mut head)?;
-        let number =
-            |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
-        let (place, length) = (number(0), number(8));
-        memory.seek(io::SeekFrom::Start(place))?;
-        // From file to file the kernel copies: bytes that pass through here would be copied twice.
-        if io::copy(&mut from.take(length), &mut memory)? != length {
-            return Err(io::Error::other("it is damaged"));
-        }
-        at += head.len() as u64 + length;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -277,19 +278,15 @@ mod tests {
         let size = 3 * PIECE as u64 + 512;
         assert!(!is_used(&[0xcc; PAGE]) && !is_used(&[0; PAGE]) && is_used(&[1; PAGE]));
         memory.set_len(size).expect("sized");
-        copy.set_len(size).expect("sized");
         let places =
             [0, 4095, 4096, 8192, PIECE as u64 - 1, PIECE as u64, 2 * PIECE as u64 + 77, size - 1];
         for place in places {
             memory.write_all_at(b"x", place).expect("written");
         }
         memory.write_all_at(&[0xcc; 100], 5 * PAGE as u64).expect("written");
-        let mut packed = file();
-        pack(&memory, size, &packed).expect("packed");
-        let length = packed.metadata().expect("its length").len();
-        assert!(length < 10 * PAGE as u64, "{length}");
-        packed.rewind().expect("rewound");
-        unpack(&packed, &copy).expect("unpacked");
+        pack(&memory, size, &copy).expect("packed");
+        let blocks = copy.metadata().expect("its blocks").blocks();
+        assert!(blocks * 512 < 10 * PAGE as u64, "{blocks}");
         let read = |file: &File| {
             let mut bytes = vec![0; size as usize];
             file.read_exact_at(&mut bytes, 0).expect("read");
@@ -313,19 +310,19 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_template_is_an_error() {
-        let file = |bytes: &[u8]| {
-            let mut file = File::from(ringfence_sys::fd::in_memory(bytes).expect("a memfd"));
-            file.rewind().expect("rewound");
-            file
-        };
-        let memory = file(b"");
-        let mut packed = [0_u8; 16];
-        packed[8..].fill(0xff);
-        assert!(unpack(&file(&packed), &memory).is_err());
-        let mut cut = [0_u8; 20];
-        cut[8] = 100;
-        assert!(unpack(&file(&cut), &memory).is_err());
-        assert!(unpack(&file(&cut[..7]), &memory).is_err());
+    fn of_a_kernel_only_the_header_is_kept() {
+        let place = std::env::temp_dir().join(machine::name("ringfence-header-"));
+        make_directory(&place).expect("a directory");
+        let (image, to) = (place.join("image"), place.join("header"));
+        let mut bytes = vec![7; 64 * 1024];
+        for (sectors, length) in [(30, 31 * 512 + PAGE), (0, 5 * 512 + PAGE)] {
+            bytes[0x1f1] = sectors;
+            fs::write(&image, &bytes).expect("written");
+            header(&image, &to).expect("taken");
+            assert!(fs::read(&to).expect("read") == bytes[..length], "{sectors}");
+        }
+        fs::write(&image, b"short").expect("written");
+        assert!(header(&image, &to).is_err());
+        fs::remove_dir_all(&place).expect("removed");
     }
 }
