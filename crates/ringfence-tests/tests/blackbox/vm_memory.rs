@@ -23,7 +23,7 @@ fn what_a_clone_starts_from_is_given_to_read_and_cannot_be_changed() {
         let ran = run(place, true, "exec 3<>/proc/self/fd/0 && cat <&3");
         let said = String::from_utf8_lossy(&ran.stderr).into_owned();
         assert_eq!((ran.status.code(), &ran.stdout[..]), (Some(0), &b"as it was\n"[..]), "{said}");
-        let ran = run(place, true, "exec 3<>/proc/self/fd/0 && echo else >&3");
+        let ran = run(place, true, "exec 3<>/proc/self/fd/0 && echo else | cat >&3");
         let said = String::from_utf8_lossy(&ran.stderr).into_owned();
         assert!(!ran.status.success() && said.contains("Bad file descriptor"), "{said}");
         // By other names, and for anybody else by that one too, it is not opened to write.
