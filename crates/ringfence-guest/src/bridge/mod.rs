@@ -210,7 +210,27 @@ impl<'a> Bridge<'a> {
         for (whose, ready) in self.watched().wait(until)? {
             self.serve(whose, ready)?;
         }
+        // What came together with more than can be answered at once is heard once those answers are on their way.
+        while self.end.is_none() && self.heard()? {
+            self.stream.flush()?;
+            if self.stream.waiting() >= MOST_WAITING {
+                break;
+            }
+        }
         self.stream.flush()
+    }
+
+    /// Hears the guest while there is room for answers: a few bytes may ask for a megabyte. Whether it stopped for lack of
+    /// that.
+    fn heard(&mut self) -> Result<bool, Over> {
+        while self.stream.waiting() < MOST_WAITING {
+            let Some((channel, message)) = self.stream.take::<ToHost>()? else { return Ok(false) };
+            self.hear(channel, message)?;
+            if self.end.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn watched(&self) -> Watching<'_, Whose> {
@@ -245,12 +265,7 @@ impl<'a> Bridge<'a> {
                 if ready.read {
                     self.stream.receive()?;
                 }
-                while let Some((channel, message)) = self.stream.take::<ToHost>()? {
-                    self.hear(channel, message)?;
-                    if self.end.is_some() {
-                        return Ok(());
-                    }
-                }
+                self.heard()?;
             }
             Whose::Signals => {
                 while let Ok(arrived) = signal::take(self.signals.as_fd()) {

@@ -30,6 +30,9 @@ const BELIEVED_READ_ONLY: u64 = 60;
 /// The most open files and directories.
 const MOST_OPEN: usize = 64 * 1024;
 
+/// The most entries of directories being read that are remembered; what of a directory is not is read again.
+const MOST_REMEMBERED: usize = 1 << 18;
+
 /// `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`, `DEVPTS_SUPER_MAGIC`, `MQUEUE_MAGIC`: what is in them is about this process.
 const ABOUT_US: [i64; 4] = [0x9fa0, 0x6265_6572, 0x1cd1, 0x1980_0202];
 /// What of the host's is not the guest's.
@@ -65,6 +68,8 @@ pub struct Files {
     nodes: Nodes,
     handles: HashMap<u64, Handle>,
     next_handle: u64,
+    /// Entries of directories in `handles`.
+    remembered: usize,
     mounts: HashMap<u64, Mount>,
     /// Numbers for devices, which make inode numbers unique across mounts.
     devices: HashMap<(u32, u32), u64>,
@@ -94,6 +99,7 @@ impl Files {
             nodes: Nodes::new(OWN),
             handles: HashMap::new(),
             next_handle: 1,
+            remembered: 0,
             mounts: HashMap::new(),
             devices: HashMap::new(),
             whole: root == std::path::Path::new("/"),
@@ -219,6 +225,23 @@ impl Files {
         self.next_handle += 1;
         self.handles.insert(number, handle);
         Ok(number)
+    }
+
+    /// Closes something open.
+    fn release(&mut self, handle: u64) {
+        if let Some(Handle::Directory(Some(entries))) = self.handles.remove(&handle) {
+            self.remembered -= entries.len();
+        }
+    }
+
+    /// Remembers what is in a directory that is being read, where there is room for that.
+    fn remember(&mut self, handle: u64, entries: Vec<Entry>) {
+        if let Some(Handle::Directory(known)) = self.handles.get_mut(&handle)
+            && self.remembered + entries.len() <= MOST_REMEMBERED
+        {
+            self.remembered += entries.len();
+            *known = Some(entries);
+        }
     }
 
     fn file(&self, handle: u64) -> Result<&OwnedFd> {
@@ -347,4 +370,47 @@ fn wanted<T>(field: Option<T>) -> Result<T> {
 /// The same as a name.
 fn name<'a>(fields: &mut Fields<'a>) -> Result<&'a [u8]> {
     wanted(fields.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(opcode: u32, node: u64, words: &[u64]) -> Vec<u8> {
+        let mut body = Body::default();
+        body.word(40 + 8 * words.len() as u32).word(opcode).long(7).long(node).zeroes(16);
+        words.iter().for_each(|&word| drop(body.long(word)));
+        body.0
+    }
+
+    #[test]
+    fn what_is_remembered_of_directories_is_bounded_and_they_are_read_to_the_end_all_the_same() {
+        const NAMES: u64 = 1000;
+        let (open, list, release) = (27, 28, 29);
+        let tree = tempfile::TempDir::new().expect("a directory");
+        for number in 0..NAMES {
+            std::fs::write(tree.path().join(number.to_string()), "").expect("written");
+        }
+        let mut files = Files::new(tree.path()).expect("served");
+        let count = MOST_REMEMBERED as u64 / NAMES + 10;
+        for handle in 1..=count {
+            files.answer(&request(open, nodes::ROOT, &[0])).expect("opened");
+            // Handle, offset, size.
+            let begin = files.answer(&request(list, nodes::ROOT, &[handle, 0, 4096, 0, 0]));
+            assert!(begin.expect("listed").len() > 1000);
+            assert!(files.remembered <= MOST_REMEMBERED);
+        }
+        // The last entry but one, of the first directory and of the last: with "." and "..".
+        let end = |files: &mut Files, handle| {
+            files
+                .answer(&request(list, nodes::ROOT, &[handle, NAMES + 1, 4096, 0, 0]))
+                .map(|reply| reply.len())
+        };
+        assert_eq!(end(&mut files, 1), end(&mut files, count));
+        assert!(end(&mut files, 1) > Some(16));
+        for handle in 1..=count {
+            files.answer(&request(release, nodes::ROOT, &[handle, 0, 0]));
+        }
+        assert_eq!(files.remembered, 0);
+    }
 }

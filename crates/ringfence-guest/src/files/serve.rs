@@ -162,7 +162,8 @@ impl Files {
                 body.word(255).word(found.f_frsize as u32).zeroes(28);
             }
             Opcode::Release | Opcode::ReleaseDirectory => {
-                self.handles.remove(&wanted(f.long())?);
+                let handle = wanted(f.long())?;
+                self.release(handle);
             }
             // What is written is the host's at once: the kernel need not ask again.
             Opcode::Flush => return Err(Errno::NOSYS),
@@ -225,7 +226,10 @@ impl Files {
             Opcode::GetAttribute => return self.attribute(node, &mut f),
             Opcode::ListAttributes => return self.list_attributes(node, &mut f),
             Opcode::RemoveAttribute => self.remove_attribute(node, &mut f)?,
-            Opcode::Destroy => self.handles.clear(),
+            Opcode::Destroy => {
+                self.handles.clear();
+                self.remembered = 0;
+            }
             Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt => {}
         }
         Ok(body)
@@ -360,6 +364,7 @@ impl Files {
             Some(Handle::Directory(known)) => known.take(),
             _ => return Err(Errno::BADF),
         };
+        self.remembered -= known.as_ref().map_or(0, Vec::len);
         let entries = match known {
             Some(entries) if offset > 0 => entries,
             // From the beginning, or again from it (rewinddir(3)).
@@ -394,9 +399,7 @@ impl Files {
             let odd = body.0.len() % 8;
             body.zeroes(if odd == 0 { 0 } else { 8 - odd });
         }
-        if let Some(Handle::Directory(known)) = self.handles.get_mut(&handle) {
-            *known = Some(entries);
-        }
+        self.remember(handle, entries);
         Ok(body)
     }
 }

@@ -55,6 +55,7 @@ mod toolchains;
 mod truth;
 mod vm;
 mod vm_ends;
+mod vm_hostile;
 mod vm_memory;
 mod vm_nested;
 mod vm_sessions;

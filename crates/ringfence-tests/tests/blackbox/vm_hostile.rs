@@ -1,0 +1,123 @@
+//! A guest that means ill of its bridge: this test is the launcher and the guest, and the bridge is the real one.
+
+use ringfence_tests::{PATIENCE, Place, Tier, binary, everybody};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, accept, bind, listen, sendmsg, socket_with,
+};
+use std::fs;
+use std::io::{IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+
+const READY: u8 = 2;
+const FILES: u8 = 8;
+
+/// A bridge, and the guest's end of its stream.
+fn bridge(place: &Place) -> (Child, UnixStream) {
+    let path = place.at("tmp/line");
+    let kind = SocketType::SEQPACKET;
+    let line = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+    bind(&line, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    listen(&line, 1).unwrap();
+    place.person.owns(&path);
+    let mut command = place.command(binary());
+    command.arg("guest-bridge").arg("--socket").arg(&path).args(["--", "true"]);
+    let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let line = accept(&line).unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let passed = [theirs.as_fd()];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&passed)));
+    sendmsg(&line, &[IoSlice::new(b"s")], &mut control, SendFlags::empty()).unwrap();
+    ours.set_read_timeout(Some(PATIENCE)).unwrap();
+    (child, ours)
+}
+
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    [&(payload.len() as u32).to_le_bytes()[..], &[kind], &[0; 4], payload].concat()
+}
+
+/// A request for a file, as the kernel makes it.
+fn request(opcode: u32, node: u64, body: &[u8]) -> Vec<u8> {
+    let mut bytes = (40 + body.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(opcode.to_le_bytes());
+    bytes.extend(7_u64.to_le_bytes());
+    bytes.extend(node.to_le_bytes());
+    bytes.extend([0; 16]);
+    bytes.extend(body);
+    frame(FILES, &bytes)
+}
+
+/// The next frame of the bridge's: its kind and payload.
+fn next(stream: &mut UnixStream) -> (u8, Vec<u8>) {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).unwrap();
+    let mut payload = vec![0; u32::from_le_bytes(head[..4].try_into().unwrap()) as usize];
+    stream.read_exact(&mut payload).unwrap();
+    (head[4], payload)
+}
+
+/// The number that an answer begins with: a node, a handle.
+fn number(stream: &mut UnixStream, request: &[u8]) -> u64 {
+    stream.write_all(request).unwrap();
+    let (kind, payload) = next(stream);
+    assert_eq!((kind, &payload[4..8]), (FILES, &[0; 4][..]), "{payload:?}");
+    u64::from_le_bytes(payload[16..24].try_into().unwrap())
+}
+
+/// The most memory that a process has had, in bytes.
+fn most(child: &Child) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn what_a_guest_asks_for_and_does_not_take_is_not_held_for_it() {
+    const SIZE: usize = 1 << 20;
+    const COUNT: usize = 400;
+    everybody(Tier::Namespace, |place| {
+        let path = place.file("home/large", vec![7; SIZE]);
+        let (mut child, mut stream) = bridge(place);
+        // What it is given first is no answer.
+        let (begin, exec) = (next(&mut stream).0, next(&mut stream).0);
+        assert_eq!((begin, exec), (1, 2));
+        stream.write_all(&frame(READY, &[0])).unwrap();
+        let mut node = 1;
+        for name in path.iter().skip(1) {
+            let name = [name.as_encoded_bytes(), b"\0"].concat();
+            node = number(&mut stream, &request(1, node, &name));
+        }
+        let handle = number(&mut stream, &request(14, node, &[0; 8]));
+        let mut body = [handle.to_le_bytes(), [0; 8]].concat();
+        body.extend((SIZE as u64).to_le_bytes());
+        body.extend([0; 16]);
+        // All together: a few kilobytes ask for as many megabytes.
+        stream.write_all(&request(15, node, &body).repeat(COUNT)).unwrap();
+        for _ in 0..COUNT {
+            let (kind, payload) = next(&mut stream);
+            assert_eq!((kind, payload.len()), (FILES, 16 + SIZE));
+        }
+        let most = most(&child);
+        assert!(most < 64 << 20, "{} MiB", most >> 20);
+        // The control: it lives, and ends as a guest that breaks the protocol lets it end.
+        stream.write_all(&frame(99, b"")).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(125));
+    });
+}
+
+#[test]
+fn a_guest_that_speaks_before_it_has_begun_is_hung_up_on() {
+    everybody(Tier::Namespace, |place| {
+        let (child, mut stream) = bridge(place);
+        stream.write_all(&request(1, 1, b"etc\0")).unwrap();
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(125));
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(said.contains("speaks before it has begun"), "{said}");
+    });
+}
