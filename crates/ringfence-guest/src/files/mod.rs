@@ -394,22 +394,22 @@ mod tests {
         let mut files = Files::new(tree.path()).expect("served");
         let count = MOST_REMEMBERED as u64 / NAMES + 10;
         for handle in 1..=count {
-            files.answer(&request(open, nodes::ROOT, &[0])).expect("opened");
+            files.answer(&request(open, ROOT, &[0])).expect("opened");
             // Handle, offset, size.
-            let begin = files.answer(&request(list, nodes::ROOT, &[handle, 0, 4096, 0, 0]));
+            let begin = files.answer(&request(list, ROOT, &[handle, 0, 4096, 0, 0]));
             assert!(begin.expect("listed").len() > 1000);
             assert!(files.remembered <= MOST_REMEMBERED);
         }
         // The last entry but one, of the first directory and of the last: with "." and "..".
         let end = |files: &mut Files, handle| {
             files
-                .answer(&request(list, nodes::ROOT, &[handle, NAMES + 1, 4096, 0, 0]))
+                .answer(&request(list, ROOT, &[handle, NAMES + 1, 4096, 0, 0]))
                 .map(|reply| reply.len())
         };
         assert_eq!(end(&mut files, 1), end(&mut files, count));
         assert!(end(&mut files, 1) > Some(16));
         for handle in 1..=count {
-            files.answer(&request(release, nodes::ROOT, &[handle, 0, 0]));
+            files.answer(&request(release, ROOT, &[handle, 0, 0]));
         }
         assert_eq!(files.remembered, 0);
     }
