@@ -379,7 +379,9 @@ mod tests {
     fn request(opcode: u32, node: u64, words: &[u64]) -> Vec<u8> {
         let mut body = Body::default();
         body.word(40 + 8 * words.len() as u32).word(opcode).long(7).long(node).zeroes(16);
-        words.iter().for_each(|&word| drop(body.long(word)));
+        for &word in words {
+            body.long(word);
+        }
         body.0
     }
 
