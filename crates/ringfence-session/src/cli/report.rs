@@ -20,7 +20,8 @@ td,th{text-align:left;padding:.2rem .6rem .2rem 0;border-bottom:1px solid var(--
 vertical-align:top;overflow-wrap:anywhere}\
 td.n,th.n{text-align:right;white-space:nowrap}td.t{white-space:nowrap;opacity:.7}\
 code{font:13px/1.4 ui-monospace,monospace}.deny{color:var(--deny);font-weight:600}\
-svg{width:100%;height:64px}details>summary{cursor:pointer}";
+svg{width:100%;height:64px}details>summary{cursor:pointer}\
+@media(max-width:48rem){table{display:block;overflow-x:auto}}";
 
 /// Runs `ringfence report SESSION`; the page goes to standard output, or to `--output FILE`.
 ///
