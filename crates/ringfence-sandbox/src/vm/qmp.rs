@@ -86,7 +86,9 @@ impl Qmp {
 
     /// Asks for the port of the guest's stream, whose other end is a connected socket; and that memory that is
     /// a file is no part of a state, and changes of the state are told. The port is open before a state is
-    /// restored, as it was when that was saved: so a guest is told of no change.
+    /// restored, as it was when that was saved: so a guest is told of no change. To open it while a state is being restored
+    /// would be to tell the guest by a queue that is only half there: QEMU calls the device broken then
+    /// ("Region caches not initialized"), and never serves it again.
     ///
     /// # Errors
     /// QEMU is gone.
