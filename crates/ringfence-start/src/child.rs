@@ -3,19 +3,16 @@
 
 use crate::Errno;
 use crate::bytes::{Text, string};
-use crate::call::{exit, send, sys};
-use crate::image::{ANNOUNCED, OWN_NETWORK, PROCESS_TIER, register};
+use crate::call::{exit, sys};
+use crate::image::{ANNOUNCED, PROCESS_TIER, register};
 use crate::machine::{Failed, Machine, orphaned, report, send_about};
 use crate::spawn::{Command, MOST_PATH, Refused, find, spawn};
 use crate::trace::PARENT_DEATH;
 use crate::warden::{Wanted, Warden};
 
-/// What the child says on the control socket. When no command runs, the step (where it has one)
-/// and the error follow, as four bytes each.
+/// What the child says on the control socket when no command runs. Each is followed by the step
+/// (where it has one) and the error, as four bytes each.
 pub mod said {
-    /// It takes a while yet, and needs no second processor: a launcher that sleeps had better get
-    /// ready.
-    pub const UNDER_WAY: u8 = b'g';
     /// The command executes; its number inside and its path follow.
     pub const EXECUTES: u8 = b'R';
     /// A step of building the boundary failed.
@@ -60,9 +57,6 @@ pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
     let control = start.machine.control();
     let Some(image) = start.machine.image else { exit(125) };
     let flags = image.header().flags;
-    if flags & OWN_NETWORK == 0 {
-        let _ = send(control, &[said::UNDER_WAY]);
-    }
     // SAFETY: by the caller's promise.
     if let Err(failed) = unsafe { start.machine.run(image.build()) } {
         report(control, said::BUILD, failed);

@@ -314,12 +314,11 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     }
 }
 
-/// Sleeps until the child has something to say: that it is under way, or that no command runs.
+/// Sleeps until the child has something to say: that its command executes, or that none will.
 ///
 /// libc's start would only be in the way before. A launcher that stays busy leaves the child to
 /// a processor that has to be woken first, which takes a virtual machine longer (1.1 ms
-/// measured) than all that the child does. Later it would be late: what a launcher needs to be
-/// one (0.5 ms for relocations alone) would come between the command's end and its own.
+/// measured) than all that the child does.
 fn let_child_run(control: i32) {
     const POLLIN: u16 = 1;
     #[repr(C)]

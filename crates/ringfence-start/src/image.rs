@@ -33,7 +33,7 @@ pub struct Header {
     pub namespaces: u64,
     /// Of the whole, in bytes.
     pub length: u32,
-    /// [`PROCESS_TIER`], [`ANNOUNCED`], [`OWN_NETWORK`].
+    /// [`PROCESS_TIER`], [`ANNOUNCED`].
     pub flags: u32,
     /// Records of [`Op`]: what the child does before it looks for the command.
     pub build: Span,
@@ -65,8 +65,6 @@ pub struct Header {
 pub const PROCESS_TIER: u32 = 1;
 /// [`Header::flags`]: somebody waits to be told that the command executes.
 pub const ANNOUNCED: u32 = 2;
-/// [`Header::flags`]: a second thread makes a network namespace.
-pub const OWN_NETWORK: u32 = 4;
 
 /// What an argument of an [`Op`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -141,11 +141,7 @@ impl Machine {
                 Ok(unsafe { place.cast::<u32>().read_unaligned() } as usize)
             }
             // SAFETY: the network object stays where it is while the machine runs.
-            special::NETWORK_START => {
-                let control = self.control();
-                // SAFETY: the network object stays where it is while the machine runs.
-                unsafe { (*self.network).start(control) }.map(|()| 0)
-            }
+            special::NETWORK_START => unsafe { (*self.network).start() }.map(|()| 0),
             // SAFETY: as above.
             special::NETWORK_ENTER => unsafe { (*self.network).enter() }.map(|()| 0),
             special::DROP_CAPABILITIES => drop_capabilities().map(|()| 0),

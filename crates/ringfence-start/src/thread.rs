@@ -4,8 +4,7 @@
 //! Making one takes the kernel longer than anything else in a launch (some 0.3 ms), and needs
 //! nothing of what comes next; on a machine with two processors it costs next to nothing so.
 
-use crate::call::{exit, send, sys};
-use crate::child::said;
+use crate::call::{exit, sys};
 use crate::{Errno, Result};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -114,8 +113,6 @@ pub struct Network {
     result: AtomicI32,
     /// The helper's thread number until the kernel clears it at the helper's end.
     running: AtomicU32,
-    /// The way to the launcher.
-    control: i32,
     stack: [u8; 4096],
 }
 
@@ -128,16 +125,10 @@ impl Default for Network {
 impl Network {
     /// Nothing begun. All zeroes, so that a static one takes no place in the file.
     pub const fn new() -> Network {
-        Network {
-            result: AtomicI32::new(0),
-            running: AtomicU32::new(0),
-            control: 0,
-            stack: [0; 4096],
-        }
+        Network { result: AtomicI32::new(0), running: AtomicU32::new(0), stack: [0; 4096] }
     }
 
-    /// Starts making a network namespace, with its loopback up, and says [`said::UNDER_WAY`] when
-    /// that is done: the launcher then finds a processor that is awake and has nothing to do.
+    /// Starts making a network namespace, with its loopback up.
     ///
     /// # Errors
     /// `EAGAIN` at a limit of threads.
@@ -145,8 +136,7 @@ impl Network {
     /// # Safety
     /// The object must stay where it is, untouched, until [`Network::enter`] returned; nothing
     /// is cleaned up when the caller forgets that.
-    pub unsafe fn start(&mut self, control: i32) -> Result<()> {
-        self.control = control;
+    pub unsafe fn start(&mut self) -> Result<()> {
         self.running.store(1, Ordering::Release);
         let flags = CLONE_VM
             | CLONE_FS
@@ -200,7 +190,6 @@ extern "C" fn make(argument: *mut c_void) -> ! {
         Err(errno) => -errno.into_raw(),
     };
     this.result.store(result, Ordering::Release);
-    let _ = send(this.control, &[said::UNDER_WAY]);
     // SAFETY: ends this thread only.
     let _ = unsafe { sys!(exit, 0) };
     exit(125)

@@ -116,11 +116,6 @@ impl Personal {
     }
 }
 
-/// Whether the sandbox has a network namespace of its own.
-fn own_network(plan: &Plan) -> bool {
-    plan.tier != Tier::Process && plan.network != NetworkMode::Host
-}
-
 /// Compiles a plan.
 pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
     let mut script = Script::default();
@@ -135,8 +130,7 @@ pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
         magic: image::MAGIC,
         namespaces: super::namespaces(plan).bits(),
         flags: if plan.tier == Tier::Process { image::PROCESS_TIER } else { 0 }
-            | if extras.announced { image::ANNOUNCED } else { 0 }
-            | if own_network(plan) { image::OWN_NETWORK } else { 0 },
+            | if extras.announced { image::ANNOUNCED } else { 0 },
         workdir: Span { at: workdir, length: plan.workdir.as_os_str().len() as u32 },
         ..Header::default()
     };
@@ -311,7 +305,7 @@ fn write_build(
         write_private(script, plan, private, Arg::Data(at));
     }
     script.mark(c"identity");
-    let own_network = own_network(plan);
+    let own_network = !process && plan.network != NetworkMode::Host;
     if own_network {
         script.note(MAKE_NETWORK, None);
         script.step(special::NETWORK_START, &[]);
