@@ -94,7 +94,7 @@ fn entries_and_what_starts_with_the_session_call_ringfence() {
 }
 
 /// Calls a service of the session bus by its name, which has the bus start it; what the program
-/// said of itself. A program that takes no name ends the call with an error when it ends.
+/// said of itself. A program that fails before it takes a name ends the call with an error.
 fn called(place: &Place) -> String {
     let said = place.project("said");
     let _ = std::fs::remove_file(&said);
@@ -102,6 +102,8 @@ fn called(place: &Place) -> String {
                 org.freedesktop.DBus.StartServiceByName string:org.example.Told uint32:0";
     let mut command = place.command("dbus-run-session");
     command.env("XDG_DATA_DIRS", place.at("system")).env("XDG_RUNTIME_DIR", place.at("home"));
+    // Its own idea of a home is the one in the list of users.
+    command.env("XDG_DATA_HOME", place.at("home/.local/share"));
     command.args(["--", "sh", "-c", call]);
     ringfence_tests::Running::start(command).finish().ends(1).says("org.example.Told");
     std::fs::read_to_string(&said).unwrap_or_default().trim_end().to_owned()
@@ -110,14 +112,16 @@ fn called(place: &Place) -> String {
 #[test]
 fn a_service_that_the_bus_starts_runs_in_its_sandbox() {
     let place = &Place::new(Person::Ordinary, Tier::Namespace);
-    if !place.has("dbus-run-session", "--version") || !place.has("dbus-send", "--help") {
+    if place.shell("command -v dbus-run-session && command -v dbus-send").code != 0 {
         return left_out("a service of the bus", "there is no dbus-run-session or dbus-send");
     }
     let said = place.project("said");
+    // Where the record of the run goes.
+    place.directory("home/.local");
     let program =
-        place.script("tell", "#!/bin/sh\necho \"in ${RINGFENCE:-none} $1\" > \"$SAID\"\n");
+        place.script("tell", "#!/bin/sh\necho \"in ${RINGFENCE:-none} $1\" > \"$SAID\"\nexit 7\n");
     let project = program.parent().unwrap();
-    let exec = format!("env SAID={} {} called", said.display(), program.display());
+    let exec = format!("/usr/bin/env SAID={} {} called", said.display(), program.display());
     let service = format!("[D-BUS Service]\nName=org.example.Told\nExec={exec}\n");
     place.file("system/dbus-1/services/told.service", &service);
     let profile = format!(
