@@ -16,10 +16,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use sys::caller::read_text;
+use sys::fd::CWD;
 use sys::notify::{self, Notification};
 use sys::{Errno, Sysno};
 
-const AT_FDCWD: i32 = -100;
 const O_CREAT: u64 = 0o100;
 const O_EXCL: u64 = 0o200;
 const O_NOFOLLOW: u64 = ringfence_start::flags::NO_FOLLOW as u64;
@@ -151,7 +151,7 @@ impl Creations {
                     return self.protects(&path, how).then_some(path);
                 }
             }
-            (held, directory) = (Some(place), AT_FDCWD);
+            (held, directory) = (Some(place), CWD);
         }
         None
     }
@@ -216,17 +216,17 @@ fn names(call: &Notification) -> Vec<Name> {
     };
     let name = Sysno::new(call.call as usize).map_or("", |number| number.name());
     match name {
-        "open" if b & O_CREAT != 0 => vec![(AT_FDCWD, a, open(b))],
+        "open" if b & O_CREAT != 0 => vec![(CWD, a, open(b))],
         "openat" if c & O_CREAT != 0 => vec![(a as i32, b, open(c))],
-        "creat" => vec![(AT_FDCWD, a, How::Through)],
-        "mkdir" => vec![(AT_FDCWD, a, How::Directory)],
+        "creat" => vec![(CWD, a, How::Through)],
+        "mkdir" => vec![(CWD, a, How::Directory)],
         "mkdirat" => vec![(a as i32, b, How::Directory)],
-        "mknod" => vec![(AT_FDCWD, a, How::Itself)],
+        "mknod" => vec![(CWD, a, How::Itself)],
         "mknodat" => vec![(a as i32, b, How::Itself)],
-        "symlink" | "link" => vec![(AT_FDCWD, b, How::Itself)],
+        "symlink" | "link" => vec![(CWD, b, How::Itself)],
         "symlinkat" => vec![(b as i32, c, How::Itself)],
         "linkat" => vec![(c as i32, d, How::Itself)],
-        "rename" => vec![(AT_FDCWD, b, How::Moved)],
+        "rename" => vec![(CWD, b, How::Moved)],
         "renameat" => vec![(c as i32, d, How::Moved)],
         "renameat2" if e & RENAME_EXCHANGE != 0 => {
             vec![(c as i32, d, How::Moved), (a as i32, b, How::Moved)]

@@ -14,13 +14,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use sys::fd::CWD;
 use sys::notify::{self, Notification};
 use sys::process::Change;
 use sys::{Errno, Sysno};
 
 /// Bytes of a program's words that are read; the rest is cut off.
 const MOST_WORDS: usize = 64 * 1024;
-const AT_FDCWD: i32 = -100;
 const AT_EMPTY_PATH: u64 = 0x1000;
 const REGULAR: u32 = 0o100_000;
 const TYPE: u32 = 0o170_000;
@@ -189,7 +189,7 @@ fn end(change: Change) -> Option<End> {
 fn look(listener: BorrowedFd<'_>, call: &Notification) -> Option<Executed> {
     let at = Sysno::new(call.call as usize) == Some(Sysno::execveat);
     let [a, b, c, _, e, _] = call.arguments;
-    let (directory, path, words) = if at { (a as i32, b, c) } else { (AT_FDCWD, a, b) };
+    let (directory, path, words) = if at { (a as i32, b, c) } else { (CWD, a, b) };
     let name = sys::caller::read_text(listener, call, path).ok();
     let of_caller = |what: &str| std::fs::read_link(format!("/proc/{}/{what}", call.thread)).ok();
     let workdir = of_caller("cwd").unwrap_or_default();
@@ -200,7 +200,7 @@ fn look(listener: BorrowedFd<'_>, call: &Notification) -> Option<Executed> {
         Some(b"") => return None,
         Some(name) => {
             let base = match directory {
-                AT_FDCWD => workdir.clone(),
+                CWD => workdir.clone(),
                 _ if name.starts_with(b"/") => PathBuf::new(),
                 number => of_caller(&format!("fd/{number}"))?,
             };
@@ -215,7 +215,7 @@ fn look(listener: BorrowedFd<'_>, call: &Notification) -> Option<Executed> {
 /// The file that a path leads to in a process's view, if it can be executed.
 fn real(thread: u32, path: &Path) -> Option<PathBuf> {
     let root = CString::new(format!("/proc/{thread}/root")).ok()?;
-    let root = sys::fd::open_at(sys::fd::CWD, &root, sys::fd::PATH_ONLY, 0).ok()?;
+    let root = sys::fd::open_at(CWD, &root, sys::fd::PATH_ONLY, 0).ok()?;
     let name = CString::new(path.as_os_str().as_bytes()).ok()?;
     match sys::file::open_in_root(root.as_fd(), &name) {
         Ok(file) => {

@@ -5,16 +5,16 @@
 //! named, once; acts only when that lies in a writable tree and belongs to the user; and never
 //! uses a right that the caller gave up (another owner, set-user-ID, attributes of the system).
 
+use crate::plan::{Plan, Rights};
 use ringfence_sys as sys;
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use sys::caller::{read_memory, read_text};
+use sys::fd::CWD;
 use sys::notify::{self, Notification};
 use sys::{Errno, Sysno};
 
-const AT_FDCWD: i32 = -100;
 const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
 const AT_EMPTY_PATH: u64 = 0x1000;
 const SET_USER_ID: u32 = 0o4000;
@@ -68,7 +68,7 @@ impl Metadata {
     fn carry_out(&self, listener: BorrowedFd<'_>, call: &Notification) -> sys::Result<()> {
         let number = Sysno::new(call.call as usize).ok_or(Errno::ENOSYS)?;
         let [a, b, c, d, e, _] = call.arguments;
-        let here = |address| Named::Path(AT_FDCWD, address, true);
+        let here = |address| Named::Path(CWD, address, true);
         let at = |flags: u64| flags & AT_SYMLINK_NOFOLLOW == 0;
         let xattr = |name, value, size: u64, flags| {
             self.attribute(listener, call, name, value, size, flags)
@@ -84,7 +84,7 @@ impl Metadata {
             }
             "fchmodat2" => (Named::Path(a as i32, b, at(d)), Change::Mode(c as u32)),
             "chown" => (here(a), Change::Owner(b as u32, c as u32)),
-            "lchown" => (Named::Path(AT_FDCWD, a, false), Change::Owner(b as u32, c as u32)),
+            "lchown" => (Named::Path(CWD, a, false), Change::Owner(b as u32, c as u32)),
             "fchown" => (Named::Descriptor(a as i32), Change::Owner(b as u32, c as u32)),
             "fchownat" if e & AT_EMPTY_PATH != 0 => {
                 (Named::Descriptor(a as i32), Change::Owner(c as u32, d as u32))
@@ -99,10 +99,10 @@ impl Metadata {
             }
             "utimensat" => (Named::Path(a as i32, b, at(d)), times(c, Layout::Nanoseconds)?),
             "setxattr" => (here(a), xattr(b, c, d, e)?),
-            "lsetxattr" => (Named::Path(AT_FDCWD, a, false), xattr(b, c, d, e)?),
+            "lsetxattr" => (Named::Path(CWD, a, false), xattr(b, c, d, e)?),
             "fsetxattr" => (Named::Descriptor(a as i32), xattr(b, c, d, e)?),
             "removexattr" => (here(a), no_xattr(b)?),
-            "lremovexattr" => (Named::Path(AT_FDCWD, a, false), no_xattr(b)?),
+            "lremovexattr" => (Named::Path(CWD, a, false), no_xattr(b)?),
             "fremovexattr" => (Named::Descriptor(a as i32), no_xattr(b)?),
             // Newer calls with structures of their own: libraries fall back.
             _ => return Err(Errno::ENOSYS),
@@ -174,11 +174,11 @@ fn open(listener: BorrowedFd<'_>, call: &Notification, named: &Named) -> sys::Re
     let of_caller = |what: String| {
         let path =
             CString::new(format!("/proc/{}/{what}", call.thread)).map_err(|_| Errno::EINVAL)?;
-        sys::fd::open_at(sys::fd::CWD, &path, sys::fd::PATH_ONLY, 0)
+        sys::fd::open_at(CWD, &path, sys::fd::PATH_ONLY, 0)
     };
     let (directory, address, follow) = match *named {
         Named::Descriptor(number) if number >= 0 => return of_caller(format!("fd/{number}")),
-        Named::Descriptor(AT_FDCWD) => return of_caller("cwd".to_owned()),
+        Named::Descriptor(CWD) => return of_caller("cwd".to_owned()),
         Named::Descriptor(_) => return Err(Errno::EBADF),
         Named::Path(directory, address, follow) => (directory, address, follow),
     };
@@ -196,7 +196,7 @@ pub(crate) fn open_text(
     let of_caller = |what: String| {
         let path =
             CString::new(format!("/proc/{}/{what}", call.thread)).map_err(|_| Errno::EINVAL)?;
-        sys::fd::open_at(sys::fd::CWD, &path, sys::fd::PATH_ONLY, 0)
+        sys::fd::open_at(CWD, &path, sys::fd::PATH_ONLY, 0)
     };
     if path.is_empty() {
         return Err(Errno::ENOENT);
@@ -214,7 +214,7 @@ pub(crate) fn open_text(
         };
     }
     let base = match directory {
-        AT_FDCWD => of_caller("cwd".to_owned())?,
+        CWD => of_caller("cwd".to_owned())?,
         _ if path.as_bytes().starts_with(b"/") => of_caller("root".to_owned())?,
         number => of_caller(format!("fd/{number}"))?,
     };
@@ -286,12 +286,18 @@ fn times(
 }
 
 /// The trees that a plan lets be written, and the session's own directory.
-pub(crate) fn of(plan: &crate::Plan, private: Option<&PathBuf>) -> Metadata {
-    let rules = plan.landlock.iter().flat_map(|landlock| &landlock.files);
-    let trees = rules
-        .filter(|rule| rule.rights == crate::plan::Rights::Write)
-        .map(|rule| rule.path.clone())
-        .chain(private.cloned())
-        .filter(|path| path.as_os_str().as_bytes().starts_with(b"/"));
+pub(crate) fn of(plan: &Plan, private: Option<&PathBuf>) -> Metadata {
+    let trees = trees(plan, private, &[Rights::Write]).map(PathBuf::from);
     Metadata { trees: trees.collect(), user: plan.user }
+}
+
+/// The trees to which a plan gives one of these rights, and the session's own directory.
+pub(crate) fn trees<'a>(
+    plan: &'a Plan,
+    private: Option<&'a PathBuf>,
+    rights: &'a [Rights],
+) -> impl Iterator<Item = &'a Path> {
+    let rules = plan.landlock.iter().flat_map(|landlock| &landlock.files);
+    let given = rules.filter(|rule| rights.contains(&rule.rights)).map(|rule| &rule.path);
+    given.chain(private).map(PathBuf::as_path).filter(|path| path.is_absolute())
 }

@@ -5,29 +5,30 @@
 //! list. The launcher therefore adds the watch in the caller's place, to a copy of the caller's
 //! descriptor, for what was opened once and can be read inside.
 
-use crate::metadata::open_text;
-use crate::plan::Rights;
+use crate::metadata::{open_text, trees};
+use crate::plan::{Plan, Rights};
 use ringfence_sys as sys;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use sys::Errno;
+use sys::fd::CWD;
 use sys::notify::{self, Notification};
 
-const AT_FDCWD: i32 = -100;
 /// `IN_DONT_FOLLOW`.
 const NO_FOLLOW: u64 = 0x0200_0000;
 const READ_BY_OTHERS: u32 = 0o004;
 
-/// What may be watched.
+/// What may be watched: the trees that can be read, or at least listed. Most commands add no watch, so
+/// the plan is looked through for each that one adds, and not at the start.
 #[derive(Debug)]
-pub(crate) struct Watches {
-    /// The trees that can be read, or at least listed.
-    pub trees: Vec<PathBuf>,
-    /// The user and the group.
-    pub user: (u32, u32),
+pub(crate) struct Watches<'a> {
+    /// What is carried out.
+    pub plan: &'a Plan,
+    /// The session's own directory.
+    pub private: Option<&'a PathBuf>,
 }
 
-impl Watches {
+impl Watches<'_> {
     /// Answers a call that waits.
     pub fn answer(&self, listener: BorrowedFd<'_>, call: &Notification) {
         // Gone meanwhile: nobody waits for the answer.
@@ -37,7 +38,7 @@ impl Watches {
     fn add(&self, listener: BorrowedFd<'_>, call: &Notification) -> sys::Result<i32> {
         let [inotify, path, events, ..] = call.arguments;
         let path = sys::caller::read_text(listener, call, path)?;
-        let place = open_text(listener, call, AT_FDCWD, &path, events & NO_FOLLOW == 0)?;
+        let place = open_text(listener, call, CWD, &path, events & NO_FOLLOW == 0)?;
         if !self.readable(&place)? {
             return Err(Errno::EACCES);
         }
@@ -50,24 +51,15 @@ impl Watches {
     fn readable(&self, place: &OwnedFd) -> sys::Result<bool> {
         let through = format!("/proc/self/fd/{}", place.as_raw_fd());
         let real = std::fs::read_link(through).map_err(|_| Errno::EACCES)?;
-        if !self.trees.iter().any(|tree| real.starts_with(tree)) {
+        let mut trees =
+            trees(self.plan, self.private, &[Rights::List, Rights::Read, Rights::Write]);
+        if !trees.any(|tree| real.starts_with(tree)) {
             return Ok(false);
         }
-        if self.user.0 != 0 {
+        if self.plan.user.0 != 0 {
             return Ok(true);
         }
         let (owner, mode) = sys::file::owner_and_mode(place.as_fd())?;
-        Ok(owner == self.user.0 || mode & READ_BY_OTHERS != 0)
+        Ok(owner == self.plan.user.0 || mode & READ_BY_OTHERS != 0)
     }
-}
-
-/// By a plan, with the session's own directory.
-pub(crate) fn of(plan: &crate::Plan, private: Option<&PathBuf>) -> Watches {
-    let rules = plan.landlock.iter().flat_map(|landlock| &landlock.files);
-    let trees = rules
-        .filter(|rule| matches!(rule.rights, Rights::List | Rights::Read | Rights::Write))
-        .map(|rule| rule.path.clone())
-        .chain(private.cloned())
-        .filter(|path| path.is_absolute());
-    Watches { trees: trees.collect(), user: plan.user }
 }

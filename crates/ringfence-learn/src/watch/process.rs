@@ -1,11 +1,10 @@
 //! Who made a call, and what the names in it stand for.
 
+use ringfence_sys::fd::CWD;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-
-const AT_FDCWD: i32 = -100;
 
 /// The processes that were seen.
 #[derive(Debug, Default)]
@@ -112,7 +111,7 @@ pub(super) fn path(thread: u32, directory: Option<i32>, text: &[u8]) -> Option<P
         return Some(normal(named));
     }
     let base = match directory {
-        None | Some(AT_FDCWD) => format!("/proc/{thread}/cwd"),
+        None | Some(CWD) => format!("/proc/{thread}/cwd"),
         Some(number) => format!("/proc/{thread}/fd/{number}"),
     };
     let base = std::fs::read_link(base).ok().filter(|base| base.is_absolute())?;

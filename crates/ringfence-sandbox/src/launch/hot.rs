@@ -12,6 +12,7 @@ use crate::plan::{Plan, Tier};
 use crate::supervise::{self, Outcome};
 use crate::trace::Trace;
 use crate::warden::Warden;
+use crate::watches::Watches;
 use ringfence_start::entry::{self, Launched, Role};
 use ringfence_sys as sys;
 use std::ffi::{CString, OsStr};
@@ -122,7 +123,7 @@ pub fn resume(
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         will: guarding.will(),
         metadata: crate::metadata::of(plan, private.as_ref()),
-        watches: crate::watches::of(plan, private.as_ref()),
+        watches: Watches { plan, private: private.as_ref() },
         publish: crate::sockets::handler(plan, order.filter.as_ref()),
         explain: &|_, _, _| LaunchError::Stale,
         keeper: order.keeper.as_deref(),

@@ -42,6 +42,7 @@ use crate::plan::{LimitStep, MountOp, Plan, Tier};
 use crate::supervise::{self, Outcome};
 use crate::trace::Trace;
 use crate::vm::Machine;
+use crate::watches::Watches;
 use compile::{Compiled, Extras};
 use failure::Explaining;
 use ringfence_sys as sys;
@@ -240,7 +241,7 @@ fn run_under_our_umask(
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         will: guarding.will(),
         metadata: crate::metadata::of(plan, private.as_ref()),
-        watches: crate::watches::of(plan, private.as_ref()),
+        watches: Watches { plan, private: private.as_ref() },
         publish: crate::sockets::handler(plan, order.filter.as_ref()),
         explain: &|tag, step, errno| explaining.explain(tag, step, errno),
         keeper: order.keeper.as_deref(),

@@ -25,7 +25,7 @@ pub(crate) struct Duties<'a> {
     /// Carries out supervised calls that change what files are.
     pub metadata: Metadata,
     /// Carries out those that add watches.
-    pub watches: Watches,
+    pub watches: Watches<'a>,
     /// Puts sockets of the host in the place of published ones.
     pub publish: Handler,
     /// What a failed step of the child means.
