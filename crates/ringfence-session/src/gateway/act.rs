@@ -203,7 +203,8 @@ impl Actor {
     fn store(&mut self, tree: &Tree) -> Result<&mut Store> {
         if !self.stores.contains_key(&tree.path) {
             let session = Some(self.scope.session.clone());
-            let options = Options { session, growth: Some(MOST_GROWTH), ..Options::default() };
+            let (growth, except) = (Some(MOST_GROWTH), tree.except.clone());
+            let options = Options { session, growth, except, ..Options::default() };
             let store = Store::open(&tree.path, options)?;
             if store.workspace() != tree.path {
                 // A link took its place: not the tree that the plan was made for.

@@ -17,9 +17,17 @@ use std::path::{Path, PathBuf};
 /// A rename somewhere on the way makes the kernel give up; then we ask again.
 const TRIES: usize = 64;
 
-/// Opens the workspace itself.
+/// Opens a directory of our own.
 pub(crate) fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Opens the workspace itself, by the path that it has with all links followed. A program in another
+/// sandbox, which may write around it, could put a link in its place meanwhile.
+pub(crate) fn open_workspace(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve)
 }
 
 /// Opens a directory by its path relative to the root; empty is the root.

@@ -64,7 +64,12 @@ pub struct Select {
 impl Select {
     pub(crate) fn takes(&self, path: &Path) -> bool {
         let taken = self.only.is_empty() || self.only.iter().any(|top| path.starts_with(top));
-        taken && !self.except.iter().any(|except| excepted(except, path))
+        taken && !self.excepts(path)
+    }
+
+    /// It is left out, whatever is chosen.
+    pub(crate) fn excepts(&self, path: &Path) -> bool {
+        self.except.iter().any(|except| excepted(except, path))
     }
 
     fn leads_to(&self, path: &Path) -> bool {

@@ -23,6 +23,7 @@ mod compare;
 pub(crate) mod content;
 mod database;
 pub(crate) mod entry;
+mod excepted;
 pub mod fault;
 mod ignored;
 pub(crate) mod lock;
@@ -69,6 +70,9 @@ pub struct Options {
     /// The session on whose behalf things are reverted: what is kept before is its own, and no file
     /// gets set-user-ID or set-group-ID.
     pub session: Option<String>,
+    /// What is not that session's to change; as [`Select::except`]. Its snapshots may hold it, and a revert to
+    /// one of them from outside leaves it out as well.
+    pub except: Vec<PathBuf>,
 }
 
 impl Default for Options {
@@ -81,6 +85,7 @@ impl Default for Options {
             most: None,
             automatic: 10,
             session: None,
+            except: Vec::new(),
         }
     }
 }
@@ -166,7 +171,8 @@ impl Store {
             None => place::snapshots(&workspace)?,
         };
         place::private_directory(&directory)?;
-        let root = beneath::open_root(&workspace)
+        fault::point("resolved");
+        let root = beneath::open_workspace(&workspace)
             .map_err(|error| SessionError::call("open", &workspace, error))?;
         let database = Database::open(&directory, options.durable)?;
         let grown = options.growth.map(|growth| database.bytes().saturating_add(growth));
@@ -218,7 +224,7 @@ impl Store {
             store.database.added = 0;
             let scan = store.scan(true, leave)?;
             fault::point("record");
-            let snapshot = store.database.record(new, &scan)?;
+            let snapshot = store.record(new, &scan)?;
             store.database.retain(automatic)?;
             let Scan { read, unreadable, unsettled, .. } = scan;
             Ok(Created { snapshot, read, unreadable, unsettled })
@@ -263,12 +269,29 @@ impl Store {
 
     fn revert_locked(&mut self, to: &Snapshot, select: &Select) -> Result<Reverted> {
         let writing = Writing::begin();
-        let reverted = self.revert_all(to, select);
+        let narrowed = match self.options.session {
+            None => excepted::without(select, self.database.excepted(to)?),
+            Some(_) => select.clone(),
+        };
+        let reverted = self.revert_all(to, select, &narrowed);
         writing.ends_in(&self.workspace);
         reverted
     }
 
-    fn revert_all(&mut self, to: &Snapshot, select: &Select) -> Result<Reverted> {
+    /// Notes what was scanned, and what of it is not this session's.
+    fn record(&mut self, new: &New, scan: &Scan) -> Result<Snapshot> {
+        if let Some(session) = &self.options.session {
+            self.database.note_excepted(session, &self.options.except)?;
+        }
+        self.database.record(new, scan)
+    }
+
+    fn revert_all(
+        &mut self,
+        to: &Snapshot,
+        select: &Select,
+        narrowed: &Select,
+    ) -> Result<Reverted> {
         let temporary = format!(".ringfence-revert-{:08x}", beneath::now() as u32).into_bytes();
         let automatic = self.options.automatic;
         let found = self.transaction(|store| {
@@ -279,25 +302,25 @@ impl Store {
             let gone = |c: &Change| {
                 c.what == What::Deleted && c.old.as_ref().is_some_and(|e| e.kind == Kind::Socket)
             };
-            let changes: Vec<Change> = changes.into_iter().filter(|c| !gone(c)).collect();
+            let mut changes: Vec<Change> = changes.into_iter().filter(|c| !gone(c)).collect();
+            let held = excepted::hold_back(&mut changes, narrowed);
             if changes.is_empty() {
-                return Ok((scan, changes, None));
+                return Ok((scan, changes, None, held));
             }
             let (ignored, session) = (to.ignored, store.options.session.clone());
             let new = New { origin: Origin::BeforeRevert, ignored, session, ..New::default() };
-            let before = store.database.record(&new, &scan)?;
+            let before = store.record(&new, &scan)?;
             let pending = Pending {
                 snapshot: to.id,
-                select: select.clone(),
+                select: narrowed.clone(),
                 before: before.id,
                 temporary: temporary.clone(),
             };
             store.database.set_pending(Some(&pending))?;
             store.database.retain(automatic)?;
-            Ok((scan, changes, Some(before)))
+            Ok((scan, changes, Some(before), held))
         })?;
-        let (scan, changes, before) = found;
-        let mut kept = Vec::new();
+        let (scan, changes, before, mut kept) = found;
         if before.is_some() {
             fault::point("journal");
             let links = match to.links {
@@ -316,7 +339,7 @@ impl Store {
                 opened: Vec::new(),
             };
             apply.run(&changes)?;
-            kept = apply.kept;
+            kept.append(&mut apply.kept);
             fault::point("done");
             self.database.set_pending(None)?;
         }

@@ -89,12 +89,19 @@ impl Store {
                 scan.bytes = scan.bytes.saturating_add(entry.size);
             }
         }
+        let mut except = Vec::new();
         for snapshot in merge {
+            except.extend(self.database.excepted(snapshot)?);
             self.database.delete(snapshot.id)?;
+        }
+        // What was not a session's to change is not the user's own by being merged; nor is it that session's.
+        let session = (!except.is_empty()).then(|| format!("merged-{}", newest.id));
+        if let Some(session) = &session {
+            self.database.note_excepted(session, &except)?;
         }
         self.database.name_is_free(name)?;
         let name = name.map(ToOwned::to_owned).or_else(|| newest.name.clone());
-        let new = New { name, ignored: newest.ignored, ..New::default() };
+        let new = New { name, ignored: newest.ignored, session, ..New::default() };
         let made = self.database.record(&new, &scan)?;
         let set = self.database.connection.execute(
             "UPDATE snapshot SET directories = ?1 WHERE id = ?2",

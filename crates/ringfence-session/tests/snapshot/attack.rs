@@ -2,7 +2,7 @@
 
 use crate::state::state;
 use crate::store::{Place, create};
-use ringfence_session::snapshot::{Kind, Options, Select, Store};
+use ringfence_session::snapshot::{Kind, New, Options, Select, Store, fault};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
@@ -35,6 +35,41 @@ fn a_directory_that_became_a_link_is_not_written_through() {
     store.revert(&base, &Select::default()).unwrap();
     assert_eq!(state(&outside), before);
     assert_eq!(place.read("directory/file"), b"stored");
+}
+
+thread_local! {
+    /// What is done on this thread when a workspace was found, and is not open yet.
+    static FOUND: std::cell::Cell<Option<Box<dyn FnOnce()>>> = const { std::cell::Cell::new(None) };
+}
+
+/// A session's gateway opens its tree when it is first asked to, and again when that failed: a program in another
+/// sandbox, whose tree this one is in, has as many tries as it likes to hit the moment in between.
+#[test]
+fn a_workspace_that_becomes_a_link_while_it_is_opened_is_not_followed() {
+    fault::install(|point| {
+        if point == "resolved"
+            && let Some(act) = FOUND.take()
+        {
+            act();
+        }
+    });
+    let place = Place::new();
+    let (outside, work) = (place.top.path().join("outside"), place.work());
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("secret"), "secret").unwrap();
+    let options =
+        || Options { directory: Some(place.top.path().join("store")), ..Options::default() };
+    let (moved, target) = (place.top.path().join("moved"), outside.clone());
+    FOUND.set(Some(Box::new(move || {
+        std::fs::rename(&work, moved).unwrap();
+        symlink(target, work).unwrap();
+    })));
+    let refused = Store::open(&place.work(), options()).err().unwrap().to_string();
+    assert!(refused.contains("Too many levels of symbolic links"), "{refused}");
+    assert!(FOUND.take().is_none(), "it was tried");
+    // The control: what is a link before is the user's own word.
+    let store = Store::open(&place.work(), options()).unwrap();
+    assert_eq!(store.workspace(), outside.canonicalize().unwrap());
 }
 
 #[test]
@@ -171,4 +206,53 @@ fn the_store_is_no_part_of_the_workspace_and_for_the_user_alone() {
         assert_eq!(mode, 0o600, "{}", entry.path().display());
     }
     assert_eq!(directory.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+/// What a command made at a protected name is taken away, and its snapshot has it still.
+#[test]
+fn what_was_not_a_sessions_to_change_does_not_come_back_from_its_snapshots() {
+    let place = Place::new();
+    let options = |session: Option<&str>| Options {
+        directory: Some(place.top.path().join("store")),
+        session: session.map(ToOwned::to_owned),
+        except: [".envrc", "**/.vscode", "held"].map(Into::into).to_vec(),
+        ..Options::default()
+    };
+    let store = |session| Store::open(&place.work(), options(session)).unwrap();
+    let planted = [".envrc", "deep/.vscode/tasks.json", "held/hook"];
+    let plant = |text: &str| planted.iter().for_each(|name| place.write(name, text));
+    plant("the user's");
+    place.write("file", "old");
+    let own = create(&mut store(None));
+    plant("evil");
+    let new = New { session: Some("s1".to_owned()), ..New::default() };
+    let theirs = store(Some("s1")).create(&new).unwrap().snapshot;
+    for name in [".envrc", "deep", "held"] {
+        let path = place.work().join(name);
+        drop(std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path)));
+    }
+    place.write("file", "new");
+    let there = |name: &str| place.work().join(name).exists();
+    let done = store(None).revert(&theirs, &Select::default()).unwrap();
+    assert_eq!(place.read("file"), b"old");
+    assert!(there("deep") && !planted.iter().any(|name| there(name)));
+    assert!(
+        done.kept.iter().any(|kept| kept.starts_with(".envrc: the session")),
+        "{:?}",
+        done.kept
+    );
+    // Whoever names it wants it; the control is what the user's own snapshot has.
+    let named = Select { only: vec![".envrc".into()], ..Select::default() };
+    store(None).revert(&theirs, &named).unwrap();
+    assert_eq!(place.read(".envrc"), b"evil");
+    store(None).revert(&own, &Select::default()).unwrap();
+    assert!(planted.iter().all(|name| place.read(name) == b"the user's"));
+    // It does not get lost by merging, nor is what is there now replaced or removed.
+    let empty = store(Some("s1")).create(&new).unwrap().snapshot;
+    let merged = store(None).compact(&[theirs, empty], None).unwrap().snapshot.unwrap();
+    plant("newer");
+    place.write("file", "newer");
+    store(None).revert(&merged, &Select::default()).unwrap();
+    assert_eq!(place.read("file"), b"old");
+    assert!(planted.iter().all(|name| place.read(name) == b"newer"));
 }

@@ -211,9 +211,21 @@ fn names_that_are_protected_do_not_come_back_by_a_revert() {
                       $R revert with >&2; cat a; ls -A";
         let done = inside(place, &[], script);
         done.ends(0).prints("one\n");
-        for name in [".envrc", ".idea", "deep/.vscode"] {
-            assert!(!place.project(name).exists(), "{name}");
-        }
+        let names = [".envrc", ".idea", "deep/.vscode"];
+        let none = || names.iter().all(|name| !place.project(name).exists());
+        assert!(none());
+        // Nor does who reverts to it from outside put them back, but for what is named.
+        place.file("home/project/a", "three\n");
+        let listed = place.ringfence(["snapshot", "list"]).quiet();
+        let with = listed.split_whitespace().find(|word| word.starts_with("with.")).unwrap();
+        let reverted = place.ringfence(["snapshot", "revert", with]);
+        reverted
+            .ends(0)
+            .says("deep/.vscode: the session that made the snapshot was not to change it");
+        assert_eq!(fs::read_to_string(place.project("a")).unwrap(), "one\n");
+        assert!(none() && place.project("deep").is_dir());
+        place.ringfence(["snapshot", "revert", with, "--", "deep/.vscode"]).ends(0);
+        assert!(place.project("deep/.vscode/tasks.json").exists());
     });
 }
 
