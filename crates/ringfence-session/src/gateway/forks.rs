@@ -12,12 +12,13 @@
 //!          ──► ended NUMBER CODE CODE…\n   in the order of the clones
 //! ```
 //!
-//! The descriptors are the standard streams for the clones, and a pipe that closes when whoever asked
+//! The descriptors are the standard streams for the clones ([`super::lent`]), and a pipe that closes when whoever asked
 //! is gone: the template ends its clones then. It has one request at a time; others wait.
 //!
 //! What a template says of its clones is its word. It is confined like them, and can lie about nothing
 //! but exit codes.
 
+use super::lent::{self, Screen};
 use crate::error::{Result, SessionError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -245,7 +246,7 @@ pub fn fork(socket: &Path, clones: u32, words: &[OsString], patience: Duration) 
     rustix::net::send(&connection, &message, flags).map_err(failed("send"))?;
     let (theirs, _ours) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed("pipe"))?;
-    let mut theirs = Some(theirs);
+    let (mut theirs, mut screen) = (Some(theirs), None);
     let mut deadline = Some(Instant::now() + patience);
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -253,7 +254,13 @@ pub fn fork(socket: &Path, clones: u32, words: &[OsString], patience: Duration) 
             tv_sec: left.as_secs() as i64,
             tv_nsec: left.subsec_nanos().into(),
         });
-        match poll(&mut [PollFd::new(&connection, PollFlags::IN)], left.as_ref()) {
+        let mut watched = vec![PollFd::new(&connection, PollFlags::IN)];
+        let printed = screen.as_ref().and_then(Screen::watched);
+        watched.extend(printed.map(|pipe| PollFd::from_borrowed_fd(pipe, PollFlags::IN)));
+        let polled = poll(&mut watched, left.as_ref());
+        let ready: Vec<bool> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
+        drop(watched);
+        match polled {
             Ok(0) => {
                 return Err(SessionError::usage(format!(
                     "no program in this session said that it is a warm template within {patience:?} \
@@ -264,15 +271,25 @@ pub fn fork(socket: &Path, clones: u32, words: &[OsString], patience: Duration) 
             Err(Errno::INTR) => continue,
             Err(error) => return Err(failed("poll")(error)),
         }
+        if let Some(screen) = screen.as_mut().filter(|_| ready.get(1) == Some(&true)) {
+            screen.print();
+        }
+        if !ready[0] {
+            continue;
+        }
         let (reply, _) = match receive(connection.as_fd()) {
             Err(Errno::AGAIN) => continue,
             other => other.map_err(failed("recvmsg"))?,
         };
         let reply = String::from_utf8_lossy(&reply).into_owned();
-        match reply.split_once(' ').unwrap_or((&reply, "")) {
+        let (word, rest) = reply.split_once(' ').unwrap_or((&reply, ""));
+        if word != "lend" {
+            screen.iter_mut().for_each(Screen::print_rest);
+        }
+        match (word, rest) {
             ("lend", _) => {
                 deadline = None;
-                lend(connection.as_fd(), theirs.take()).map_err(failed("sendmsg"))?;
+                screen = lend(connection.as_fd(), theirs.take()).map_err(failed("sendmsg"))?;
             }
             ("ended", codes) => {
                 return Ok(codes.split(' ').filter_map(|code| code.parse().ok()).collect());
@@ -283,13 +300,15 @@ pub fn fork(socket: &Path, clones: u32, words: &[OsString], patience: Duration) 
     }
 }
 
-/// Passes the standard streams on, and the pipe that tells of our end.
-fn lend(connection: BorrowedFd<'_>, life: Option<OwnedFd>) -> std::result::Result<(), Errno> {
-    let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
-    let copies = streams.iter().map(|stream| rustix::io::fcntl_dupfd_cloexec(stream, 3));
-    let mut pass = copies.collect::<std::result::Result<Vec<OwnedFd>, Errno>>()?;
+/// Passes the standard streams on, and the pipe that tells of our end; what is to be printed meanwhile.
+fn lend(
+    connection: BorrowedFd<'_>,
+    life: Option<OwnedFd>,
+) -> std::result::Result<Option<Screen>, Errno> {
+    let (mut pass, screen) = lent::streams()?;
     pass.extend(life);
-    send(connection, b"streams", &pass).map(drop)
+    send(connection, b"streams", &pass)?;
+    Ok(screen)
 }
 
 /// A path that is too long for an address is reached by way of its directory.

@@ -21,6 +21,7 @@
 mod act;
 pub mod client;
 pub mod forks;
+mod lent;
 mod look;
 mod serve;
 

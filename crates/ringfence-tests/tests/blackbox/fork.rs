@@ -1,6 +1,6 @@
 //! Clones of a warm template: they share its memory, and every layer holds in each.
 
-use ringfence_tests::{Place, Running, Tier, binary, everybody};
+use ringfence_tests::{Place, Running, Terminal, Tier, binary, everybody};
 use rustix::process::Signal;
 
 /// A template with 32 MiB that were filled before it was ready; each clone checks itself.
@@ -284,5 +284,53 @@ print("held", flush=True)
             done.ends(125).says("the template ended before its clones");
         }
         running.finish().ends(0).prints("held");
+    });
+}
+
+/// A template that keeps what it is lent, says what that is, and uses it.
+const HOLDER: &str = r#"
+import os, socket
+s = socket.socket(socket.AF_UNIX); s.connect(os.environ["RINGFENCE_GATEWAY"])
+s.sendall(b"ready\n")
+print("up", flush=True)
+for _ in range(2):
+    got, passed, _, _ = socket.recv_fds(s, 65536, 4)
+    print([os.isatty(fd) for fd in passed], os.read(passed[0], 99), flush=True)
+    for fd in passed[1:3]:
+        try:
+            # A terminal is open both ways, whichever stream it is.
+            os.set_blocking(fd, False); os.read(fd, 99); print("read from an output")
+        except OSError:
+            pass
+    os.write(passed[1], b"pri" b"nted\n"); os.write(passed[2], b"to" b"ld\n")
+    s.sendall(b"ended %s 0\n" % got.split()[1])
+print("held", flush=True)
+"#;
+
+#[test]
+fn the_terminal_of_who_asks_is_not_lent() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.file("home/project/holder.py", HOLDER);
+        let argv = ["python3", "holder.py"];
+        let mut running = place.start(&["--gateway", "--name", "holder"], &argv);
+        running.printed("up\n");
+        let mut terminal = Terminal::shell(place);
+        // What it prints is seen all the same.
+        terminal.line("${RF%% *} fork holder 1 x");
+        terminal.shows("printed");
+        terminal.shows("told");
+        terminal.code(0);
+        // The control: what is no terminal goes in as it is.
+        terminal.line("echo word | ${RF%% *} fork holder 1 x 2>err | cat; cat err");
+        terminal.shows("printed");
+        terminal.shows("told");
+        terminal.code(0);
+        terminal.leave();
+        let done = running.finish();
+        let lent = "[False, False, False, False]";
+        done.ends(0).prints(&format!("{lent} b''\n{lent} b'word\\n'\nheld"));
     });
 }
