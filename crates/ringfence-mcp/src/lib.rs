@@ -7,6 +7,7 @@
 //!
 //! Nothing of this is loaded or started unless `ringfence mcp` is.
 
+mod message;
 mod server;
 mod snapshots;
 mod tools;

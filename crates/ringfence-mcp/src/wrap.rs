@@ -1,12 +1,16 @@
 //! A guard in front of somebody else's server, which runs in a sandbox.
 //!
 //! Messages are lines of JSON (MCP, transports, stdio). Each is parsed and written anew, so that
-//! the server reads what was judged: a key that stands twice, for one, stands once afterwards.
+//! the server reads what was judged: a key that stands twice, for one, stands once afterwards. Answers
+//! are passed on to requests that wait for one, and as what was asked for: a list of tools is not to be
+//! had as the answer to something else.
 
+use crate::message::{alike, plain, spelt};
 use ringfence_session::ledger::{self, Event, Verdict};
 use ringfence_session::live;
 use serde_json::{Value, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -29,8 +33,9 @@ pub struct Tools {
 impl Tools {
     /// The rule that denies a tool, as an option.
     fn denied(&self, name: &str) -> Option<String> {
-        if self.deny.iter().any(|denied| denied == name) {
-            return Some(format!("--deny-tool {name}"));
+        // A server may take another spelling for it.
+        if let Some(denied) = self.deny.iter().find(|denied| alike(denied.trim(), name.trim())) {
+            return Some(format!("--deny-tool {denied}"));
         }
         let listed = self.allow.is_empty() || self.allow.iter().any(|allowed| allowed == name);
         (!listed).then(|| "only the tools named by --tool are allowed".to_owned())
@@ -42,14 +47,15 @@ struct Guard<'a> {
     server: String,
     session: String,
     directory: OnceLock<PathBuf>,
-    /// Requests that the server has not answered.
-    open: Mutex<Open>,
+    /// Requests that the server has not answered, by their identifiers.
+    open: Mutex<HashMap<String, Asked>>,
 }
 
-#[derive(Default)]
-struct Open {
-    lists: HashSet<String>,
-    calls: HashMap<String, (String, String, Instant)>,
+/// What a request asks for.
+enum Asked {
+    Tools,
+    Call { tool: String, arguments: String, began: Instant },
+    Other,
 }
 
 /// Runs a server in a sandbox (`ringfence run OPTIONS -- ARGV`) and stands between it and the
@@ -160,37 +166,56 @@ impl Guard<'_> {
             send(&mut std::io::stdout(), &answer);
             None
         };
-        let Ok(message) = serde_json::from_slice::<Value>(line) else {
+        let Ok(mut message) = serde_json::from_slice::<Value>(line) else {
             return refuse(error(&Value::Null, -32700, "the message is no JSON"));
         };
         if !message.is_object() {
             // Batches left the protocol with its version of 2025-06-18.
             return refuse(error(&Value::Null, -32600, "a message is one JSON object"));
         }
+        plain(&mut message);
         let id = message.get("id").cloned().unwrap_or(Value::Null);
-        let Ok(mut open) = self.open.lock() else { return None };
-        match message.get("method").and_then(Value::as_str) {
-            Some("tools/list") => {
-                open.lists.insert(id.to_string());
-            }
-            Some("tools/call") => {
-                let name = message["params"]["name"].as_str().unwrap_or_default().to_owned();
+        let method = match message.get("method") {
+            // The answer to a request of the server's.
+            None => return Some(message),
+            Some(Value::String(method)) => method.clone(),
+            Some(_) => return refuse(error(&id, -32600, "a method is a text")),
+        };
+        let asked = match method.trim() {
+            method if alike(method, "tools/list") => Asked::Tools,
+            method if alike(method, "tools/call") => {
+                if let Some(params) = message.get_mut("params") {
+                    spelt(params, &["name", "arguments"]);
+                }
+                let Some(tool) = message["params"]["name"].as_str().map(ToOwned::to_owned) else {
+                    return refuse(error(&id, -32602, "the parameters name no tool"));
+                };
                 let arguments = message["params"]["arguments"].to_string();
-                if let Some(rule) = self.tools.denied(&name) {
-                    drop(open);
+                if let Some(rule) = self.tools.denied(&tool) {
                     let rule_text = Some(rule.clone());
-                    self.record(&name, &arguments, Verdict::Deny, rule_text, Instant::now());
+                    self.record(&tool, &arguments, Verdict::Deny, rule_text, Instant::now());
                     let text = format!(
-                        "ringfence refused the tool {name:?}: {rule}. The user decides this where \
+                        "ringfence refused the tool {tool:?}: {rule}. The user decides this where \
                          the server is started (`ringfence mcp wrap`); ask for it, with the reason."
                     );
                     let content = json!([{"type": "text", "text": text}]);
                     let result = json!({"content": content, "isError": true});
                     return refuse(json!({"jsonrpc": "2.0", "id": id, "result": result}));
                 }
-                open.calls.insert(id.to_string(), (name, arguments, Instant::now()));
+                Asked::Call { tool, arguments, began: Instant::now() }
             }
-            _ => {}
+            _ => Asked::Other,
+        };
+        // Without an identifier it is a notification, which has no answer.
+        if message.get("id").is_some() {
+            let Ok(mut open) = self.open.lock() else { return None };
+            match open.entry(id.to_string()) {
+                Entry::Vacant(entry) => drop(entry.insert(asked)),
+                Entry::Occupied(_) => {
+                    drop(open);
+                    return refuse(error(&id, -32600, "another request with this id waits"));
+                }
+            }
         }
         Some(message)
     }
@@ -198,30 +223,48 @@ impl Guard<'_> {
     /// What the client gets of a server's message.
     fn servers(&self, line: &[u8]) -> Option<Value> {
         let message = serde_json::from_slice::<Value>(line).ok().filter(Value::is_object);
-        let Some(mut message) = message else {
-            eprintln!("ringfence: the server wrote what is no message; it was left out");
-            return None;
+        let left_out = |what: &str| {
+            eprintln!("ringfence: the server wrote {what}; it was left out");
+            None
         };
+        let Some(mut message) = message else { return left_out("what is no message") };
+        plain(&mut message);
+        let answer = ["result", "error"].iter().any(|name| message.get(name).is_some());
         if message.get("method").is_some() {
+            return if answer { left_out("a request that is an answer") } else { Some(message) };
+        }
+        let id = message.get("id").cloned().unwrap_or(Value::Null);
+        if id.is_null() && message.get("error").is_some() && message.get("result").is_none() {
+            // It could not make out which request this is about.
             return Some(message);
         }
-        let id = message.get("id").cloned().unwrap_or(Value::Null).to_string();
-        let (listed, called) = {
+        let asked = {
             let Ok(mut open) = self.open.lock() else { return None };
-            (open.lists.remove(&id), open.calls.remove(&id))
+            if answer { open.remove(&id.to_string()) } else { None }
         };
-        if let Some((tool, arguments, began)) = called {
-            let failed = message.get("error").is_some() || message["result"]["isError"] == true;
-            let why = failed.then(|| {
-                let said = &message["error"]["message"];
-                said.as_str().unwrap_or("the tool failed").to_owned()
-            });
-            self.record(&tool, &arguments, Verdict::Allow, why, began);
-        }
-        if listed && let Some(tools) = message["result"]["tools"].as_array_mut() {
-            tools.retain(|tool| {
-                tool["name"].as_str().is_some_and(|name| self.tools.denied(name).is_none())
-            });
+        match asked {
+            None => return left_out("an answer to nothing that was asked"),
+            Some(Asked::Call { tool, arguments, began }) => {
+                let failed = message.get("error").is_some() || message["result"]["isError"] == true;
+                let why = failed.then(|| {
+                    let said = &message["error"]["message"];
+                    said.as_str().unwrap_or("the tool failed").to_owned()
+                });
+                self.record(&tool, &arguments, Verdict::Allow, why, began);
+            }
+            Some(Asked::Tools) => {
+                if let Some(result) = message.get_mut("result") {
+                    spelt(result, &["tools"]);
+                }
+                let tools = message.pointer_mut("/result/tools").and_then(Value::as_array_mut);
+                if let Some(tools) = tools {
+                    tools.iter_mut().for_each(|tool| spelt(tool, &["name"]));
+                    tools.retain(|tool| {
+                        tool["name"].as_str().is_some_and(|name| self.tools.denied(name).is_none())
+                    });
+                }
+            }
+            Some(Asked::Other) => {}
         }
         Some(message)
     }

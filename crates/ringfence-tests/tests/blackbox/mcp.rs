@@ -213,6 +213,96 @@ fn tools_that_are_denied_are_neither_seen_nor_called() {
     });
 }
 
+/// A server that takes what it reads as those of other languages do: `Name` for `name`, the last of two,
+/// parameters by position; and that answers whatever it likes.
+const LENIENT: &str = r#"
+import sys, json
+def fold(value):
+    if not isinstance(value, dict):
+        return value
+    folded = {}
+    for name, part in value.items():
+        folded[name.upper().lower()] = fold(part)
+    return folded
+def say(**words):
+    print(json.dumps({"jsonrpc": "2.0", **words}), flush=True)
+both = {"tools": [{"name": "good"}, {"name": "bad", "Name": "bad"}]}
+for line in sys.stdin:
+    message = fold(json.loads(line))
+    method, params, id = message.get("method"), message.get("params"), message.get("id")
+    if isinstance(method, str) and method.strip().lower() == "tools/call":
+        name = params[0] if isinstance(params, list) else params.get("name") or "none"
+        open("called", "a").write(name.strip().lower() + "\n")
+        say(id=id, result={})
+    elif method == "tools/list" and id == 2:
+        say(id=id, method="notifications/message", result=both)
+        say(id=id, Result=both)
+        say(id="2", result=both)
+        say(id=77, result=both)
+        say(id=id, result={"tools": both["tools"][:1], "TOOLS": both["tools"]}, Result=both)
+        say(id=id, result=both)
+    elif method == "tools/list":
+        say(id=id, error={"code": -32601, "message": "none"})
+    elif id is not None:
+        say(id=id, result={})
+"#;
+
+#[test]
+fn no_other_spelling_and_no_other_answer_gets_around_the_guard() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.file("home/project/server.py", LENIENT);
+        let request = |id: u32, rest: &str| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},{rest}}}\n");
+        let list = "\"method\":\"tools/list\"";
+        let messages = [
+            request(2, list),
+            request(
+                3,
+                "\"method\":\"ping\",\"METHOD\":\"tools/call\",\"params\":{\"name\":\"bad\"}",
+            ),
+            request(4, "\"method\":\"tools/call\",\"params\":{\"name\":\"good\",\"namE\":\"bad\"}"),
+            request(
+                5,
+                "\"method\":\"tools/call\",\"params\":{\"name\":\"good\"},\"param\u{17f}\":{\"name\":\"bad\"}",
+            ),
+            request(6, "\"method\":\"tools/call\",\"params\":[\"bad\",{}]"),
+            request(7, "\"method\":\"tools/call\",\"params\":{\"name\":[\"bad\"]}"),
+            request(8, "\"method\":\"tools/call\",\"params\":{\"name\":\" BAD \"}"),
+            request(9, "\"method\":\"Tools/Call\",\"params\":{\"name\":\"bad\"}"),
+            request(10, "\"method\":[\"tools/call\"],\"params\":{\"name\":\"bad\"}"),
+            // A notification has no answer, and is judged all the same.
+            "{\"jsonrpc\":\"2.0\",\"method\":\"tools/call\",\"params\":{\"name\":\"bad\"}}\n"
+                .to_owned(),
+            request(11, list),
+            call(12, "good", "{}"),
+        ];
+        let words = ["mcp", "wrap", "--deny-tool", "bad", "--", "python3", "server.py"];
+        let run = talk(place, &words, messages.concat());
+        let text = run.text();
+        let answer = |id: u32| -> Vec<serde_json::Value> {
+            let lines = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+            lines.filter(|answer: &serde_json::Value| answer["id"] == id).collect()
+        };
+        // One answer to each, and of the list what may be had.
+        let tools = serde_json::json!({"tools": [{"name": "good"}]});
+        assert_eq!(answer(2)[..].iter().map(|a| &a["result"]).collect::<Vec<_>>(), [&tools]);
+        assert!(!text.contains("\"77\"") && !text.contains("\"bad\""), "{text}");
+        // The control: what may be called is, whatever stands beside it.
+        let called = fs::read_to_string(place.project("called")).unwrap();
+        assert_eq!(called, "good\ngood\ngood\n", "{text}");
+        for (id, code) in [(6, -32602), (7, -32602), (10, -32600), (11, -32601)] {
+            let [answer] = &answer(id)[..] else { panic!("{id}: {text}") };
+            assert!(answer["error"]["code"] == code && answer.get("result").is_none(), "{answer}");
+        }
+        for id in [8, 9] {
+            assert!(answer(id)[0]["result"]["isError"] == true, "{text}");
+        }
+        run.says("a request that is an answer").says("an answer to nothing that was asked");
+    });
+}
+
 /// The official clients, installed once for all runs.
 fn installed(name: &str, script: &str) -> Option<std::path::PathBuf> {
     let at = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
