@@ -12,8 +12,8 @@ use ringfence_policy::{
 use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
 use ringfence_sandbox::inputs::Inputs;
-use ringfence_sandbox::plan::{FileRule, Found, MountOp, Plan, Rights, Tier};
-use ringfence_sandbox::{planner, text};
+use ringfence_sandbox::plan::{EnvironmentStep, FileRule, Found, MountOp, Plan, Rights, Tier};
+use ringfence_sandbox::{launch, planner, text};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -43,6 +43,10 @@ pub fn why(arguments: Vec<OsString>) -> Result<u8, Fault> {
 /// Where the plan says more than the policy, that is the answer: what protected names lead to is
 /// found by the planner, and a tier may not be able to carry out what is allowed.
 fn as_carried_out(decision: Decision, policy: &Policy) -> Decision {
+    if let Request::Env { name } = &decision.request {
+        let name = name.clone();
+        return as_given(decision, policy, &name);
+    }
     let (Request::Read(subject) | Request::Write(subject)) = &decision.request else {
         return decision;
     };
@@ -59,6 +63,35 @@ fn as_carried_out(decision: Decision, policy: &Policy) -> Decision {
         Ok(plan) => as_listed(decision, policy, plan, &path),
         Err(_) => decision,
     }
+}
+
+/// What a variable names may not be there in a tier, and some are the sandbox's own.
+fn as_given(decision: Decision, policy: &Policy, name: &str) -> Decision {
+    let mut facts = Facts::probed();
+    if !facts.environment.iter().any(|known| known == name) {
+        facts.environment.push(name.to_owned());
+    }
+    dbus::look(policy, &mut facts, &Inputs::new());
+    let Ok(plan) = planner::plan(policy, &facts, &HostPaths) else { return decision };
+    let given = launch::has_variable(&plan, name);
+    if given == decision.allowed {
+        return decision;
+    }
+    let step = plan.environment.iter().rev().find_map(|step| match step {
+        EnvironmentStep::Set { name: known, rule, .. } if given && known == name => Some(rule),
+        EnvironmentStep::Hide { name: known, rule } if !given && known == name => Some(rule),
+        _ => None,
+    });
+    let why = step.map(|rule| rule.text.as_str());
+    let explanation = match (given, why) {
+        (true, Some(why)) => format!("{name} is set for the sandbox: it {why}"),
+        (true, None) => format!("{name} is the sandbox's own"),
+        (false, Some(why)) => format!("{name} is not passed on: it {why}"),
+        (false, None) => format!("{name} is not passed on: what it says is not true inside"),
+    };
+    let remedy = (!given).then(|| format!("--env {name}=VALUE"));
+    let (rule, effect) = (step.cloned(), None);
+    Decision { allowed: given, explanation, rule, remedy, effect, ..decision }
 }
 
 /// A file that a hook or a setting leads to is protected though it has no protected name.

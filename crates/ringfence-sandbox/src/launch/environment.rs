@@ -1,6 +1,6 @@
 //! The command's environment: the caller's, changed as the plan says.
 
-use crate::plan::{EnvironmentStep, PRIVATE, Plan};
+use crate::plan::{EnvironmentStep, PRIVATE, Plan, Tier};
 use crate::state::SESSION_MARK;
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -17,6 +17,17 @@ pub(super) struct Environment {
 
 /// Variables that stay under `--clean-env`.
 const ALWAYS: [&str; 6] = ["PATH", "HOME", "TERM", "LANG", "USER", "LOGNAME"];
+
+/// Whether the command has a variable of this name, where the caller has one.
+pub fn has_variable(plan: &Plan, name: &str) -> bool {
+    let private = (plan.tier == Tier::Process).then_some(Path::new(PRIVATE));
+    let made = environment(plan, &[(name.as_bytes().to_vec(), Vec::new())], private);
+    let sets = |entry: &Vec<u8>| {
+        let value = entry.strip_prefix(name.as_bytes());
+        value.is_some_and(|value| value.starts_with(b"="))
+    };
+    made.kept == [true] || made.set.iter().any(sets)
+}
 
 /// Decides over the caller's variables, given in their order. `private` is the process tier's
 /// directory.

@@ -28,6 +28,7 @@ mod script;
 mod shelf;
 mod view;
 
+pub use environment::has_variable;
 pub(crate) use failure::read as read_failure;
 pub use hot::{Resumed, become_warden, resume, resumed};
 

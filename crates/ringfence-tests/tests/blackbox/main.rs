@@ -53,6 +53,7 @@ mod syscalls_ask;
 mod terminal;
 mod toolchains;
 mod truth;
+mod truth_drawn;
 mod vm;
 mod vm_ends;
 mod vm_hostile;
