@@ -101,7 +101,8 @@ fn as_guarded(decision: Decision, plan: &Plan, path: &Path) -> Decision {
     let guards = plan
         .guards
         .iter()
-        .filter(|step| step.found != Found::Absent && step.guarded != Guarded::Settings);
+        .filter(|step| step.found != Found::Absent)
+        .filter(|step| !matches!(step.guarded, Guarded::Settings | Guarded::GitSettings));
     let mut held = mounts.chain(guards.map(|step| (&step.path, &step.rule)));
     let Some((held, rule)) = held.find(|(held, _)| path.starts_with(held)) else {
         return decision;

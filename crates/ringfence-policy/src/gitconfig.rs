@@ -85,16 +85,31 @@ pub fn executes_in(text: &str, directory: &Path, tree: &Path) -> Option<String> 
 }
 
 fn first(text: &str, worktree_allowed: impl Fn(&str) -> bool) -> Option<String> {
-    let settings = match parse(text) {
-        Ok(settings) => settings,
-        Err(line) => return Some(format!("line {line}, which git cannot read")),
+    match parse(text) {
+        Ok(settings) => {
+            settings.iter().find(|setting| counts(setting, &worktree_allowed)).map(Setting::key)
+        }
+        Err(line) => Some(format!("line {line}, which git cannot read")),
+    }
+}
+
+/// Whether git runs the same programs by two texts of one configuration, in the same order: the settings that
+/// [`executes`] speaks of are the same. What cannot be read is the same as nothing.
+pub fn executes_the_same(before: &str, now: &str) -> bool {
+    let of = |text| {
+        let settings = parse(text).ok()?.into_iter();
+        let counting = settings.filter(|setting| counts(setting, &|_| false));
+        Some(counting.map(|setting| Setting { line: 0, ..setting }).collect::<Vec<_>>())
     };
-    let wrong = |setting: &&Setting| {
-        let value = setting.value.as_deref();
-        let worktree = setting.section == "core" && setting.name == "worktree";
-        if worktree { !value.is_some_and(&worktree_allowed) } else { runs(setting) }
-    };
-    settings.iter().find(wrong).map(Setting::key)
+    of(before).is_some_and(|before| of(now) == Some(before))
+}
+
+fn counts(setting: &Setting, worktree_allowed: &dyn Fn(&str) -> bool) -> bool {
+    let worktree = setting.section == "core" && setting.name == "worktree";
+    match worktree {
+        true => !setting.value.as_deref().is_some_and(worktree_allowed),
+        false => runs(setting),
+    }
 }
 
 /// Endings of names that mean a program in some section: git's own, and those of extensions
@@ -122,7 +137,7 @@ const PROGRAM_ENDINGS: [&str; 19] = [
 ];
 
 /// Whether a setting makes git run a program, or as bad.
-fn runs(setting: &Setting) -> bool {
+pub fn runs(setting: &Setting) -> bool {
     let name = setting.name.as_str();
     let value = setting.value.as_deref().unwrap_or("true");
     if value.is_empty() {

@@ -129,14 +129,18 @@ pub(crate) fn covers(rule: &PathRule, path: &Path) -> bool {
 /// What keeps a path in a writable tree from being written, if something does.
 fn protection(policy: &Policy, path: &Path, missing: bool) -> Option<Verdict> {
     let shown = path.display();
+    let judged = |guarded| match guarded {
+        Guarded::GitConfig if policy.git_settings => Guarded::GitSettings,
+        guarded => guarded,
+    };
     if let Some(rule) = best(policy, Access::Protect, path) {
         let undo = match rule.source.origin == "built in" {
-            true => option("--write", &rule.path, missing),
+            true => lift(&rule.path, missing, rule.guarded),
             false => undo(rule, "protect"),
         };
         let explanation = format!("{shown} is protected{}", reason(rule));
         return Some(
-            new_ones(Verdict::new(false, "protect", explanation), rule.guarded)
+            new_ones(Verdict::new(false, "protect", explanation), judged(rule.guarded))
                 .rule(&rule.source)
                 .remedy(undo),
         );
@@ -152,9 +156,21 @@ fn protection(policy: &Policy, path: &Path, missing: bool) -> Option<Verdict> {
         let explanation =
             format!("{} is protected in writable trees: {}", guarded.display(), name.reason);
         let verdict = Verdict::new(false, "protect", explanation).rule(&guard::built_in());
-        return Some(new_ones(verdict, name.guarded).remedy(option("--write", &guarded, missing)));
+        let remedy = lift(&guarded, missing, name.guarded);
+        return Some(new_ones(verdict, judged(name.guarded)).remedy(remedy));
     }
     None
+}
+
+/// What lifts a built-in protection.
+fn lift(path: &Path, missing: bool, guarded: Guarded) -> String {
+    let write = option("--write", path, missing);
+    match guarded {
+        Guarded::GitConfig => {
+            format!("--feature git-settings (but for what makes git run something), or {write}")
+        }
+        _ => write,
+    }
 }
 
 /// Adds what becomes of a path that does not exist yet.
@@ -167,6 +183,8 @@ fn new_ones(verdict: Verdict, guarded: Guarded) -> Verdict {
         Guarded::GitConfig => {
             verdict.effect("a new one survives the run when it makes git run nothing")
         }
+        Guarded::GitSettings => Verdict { allowed: true, ..verdict }
+            .effect("after the run what makes git run something is what it was"),
         Guarded::GitCommon => verdict
             .effect("a new one survives the run when it leads to the repository that it is in"),
         Guarded::ExistingOnly => verdict.effect("a new one is the program's own"),

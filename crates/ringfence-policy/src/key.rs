@@ -29,6 +29,7 @@ pub enum Key {
     Protect,
     Strict,
     Judged,
+    GitSettings,
     Mode,
     AllowHost,
     DenyHost,
@@ -136,7 +137,7 @@ const fn choice(
 }
 
 /// All keys, in the order of [`Key`], which is also the order in which files are written.
-pub const KEYS: [KeyInfo; 52] = {
+pub const KEYS: [KeyInfo; 53] = {
     use Key::*;
     use Shape::*;
     const FS: &str = "filesystem";
@@ -234,6 +235,14 @@ pub const KEYS: [KeyInfo; 52] = {
             Adds,
             "Judged by content after the run: in settings (JSON), what runs or trusts something \
             keeps its value; in `skills`, the agent's own go without a word.",
+        ),
+        row(
+            GitSettings,
+            FS,
+            "git_settings",
+            Flag,
+            "Git's configuration in repositories may change; after the run what makes git run \
+            something is what it was.",
         ),
         choice(
             Mode,

@@ -53,6 +53,9 @@ pub enum Guarded {
     GitHooks,
     /// A git configuration file: no key that runs a program may appear.
     GitConfig,
+    /// An existing git configuration that may change: keys that run a program stay what they are
+    /// ([`Policy::git_settings`]).
+    GitSettings,
     /// The file that leads a worktree's git directory to its repository (`commondir`): a new one
     /// must lead to the repository that it is in.
     GitCommon,
@@ -419,6 +422,9 @@ pub struct Policy {
     /// The call that would make a protected name is refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+    /// Git's configuration in repositories may change where that makes git run nothing else.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub git_settings: bool,
     /// The command opens its standard input by its name in `/proc` to read and write, and gets it as it is: a machine's
     /// memory. No key sets this.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -227,8 +227,9 @@ fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, g
         _ if !suspect_within(work, &at, &shown, &data) => {}
         _ => {
             let now = Saved::of(&at).unwrap_or(Saved::Unknown);
-            if !harmless(guarded, &shown, &now, &Saved::Nothing) {
-                work.take_away(&at, &shown, "created or changed");
+            match harmless(guarded, &shown, &now, &Saved::Nothing) {
+                true => work.alone(&inner, name, &shown, &now),
+                false => work.take_away(&at, &shown, "created or changed"),
             }
         }
     }

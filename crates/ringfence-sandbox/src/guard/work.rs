@@ -5,7 +5,7 @@ use super::past::{self, Past};
 use super::quarantine::Quarantine;
 use super::{Guarding, Saved, changed, quarantine};
 use crate::plan::{Found, GuardStep, GuardedTree};
-use ringfence_policy::gitconfig::executes_in;
+use ringfence_policy::gitconfig::{executes_in, executes_the_same};
 use ringfence_policy::protect::git_common_allowed;
 use ringfence_policy::settings::{self, Judged};
 use ringfence_policy::{Guarded, shown};
@@ -14,8 +14,10 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use sys::Errno;
 
@@ -65,8 +67,12 @@ impl Work<'_> {
         };
         let at = directory.at(name);
         let now = Saved::of(&at).unwrap_or(Saved::Unknown);
-        if now == *saved || harmless(step.guarded, &step.path, &now, saved) {
+        let same = now == *saved;
+        if same && step.guarded != Guarded::GitSettings {
             return;
+        }
+        if same || harmless(step.guarded, &step.path, &now, saved) {
+            return self.alone(&directory, name, &step.path, &now);
         }
         if step.guarded == Guarded::Settings && self.settings(&directory, step, saved, &now) {
             return;
@@ -105,6 +111,17 @@ impl Work<'_> {
         }
     }
 
+    /// What may stay must have no other name: in a later run that would be a way to write it past
+    /// the mount that holds it.
+    pub fn alone(&mut self, directory: &Directory, name: &OsStr, path: &Path, now: &Saved) {
+        let at = directory.at(name);
+        let Ok(data) = at.symlink_metadata() else { return };
+        let linked = data.is_file() && data.nlink() > 1 && self.suspect(path, &data);
+        if linked && replace(directory, name, now).is_err() {
+            self.take_away(&at, path, "created");
+        }
+    }
+
     /// Settings whose harmless part may change; whether that settles it.
     fn settings(
         &mut self,
@@ -126,15 +143,8 @@ impl Work<'_> {
             Judged::Unreadable => return false,
             Judged::Merged { text, kept } => (text, kept),
         };
-        // Written beside and put in place at once: a reader sees the old or the new.
-        let mut beside = OsStr::new(".ringfence-").to_owned();
-        beside.push(name);
-        let beside = directory.at(beside);
-        let _ = fs::remove_file(&beside);
         let merged = Saved::File { bytes: text.into_bytes(), mode: *mode };
-        let put = merged.restore(&beside).and_then(|()| fs::rename(&beside, directory.at(name)));
-        if put.is_err() {
-            let _ = fs::remove_file(&beside);
+        if replace(directory, name, &merged).is_err() {
             return false;
         }
         let mut keys: Vec<&str> = kept.iter().take(4).map(String::as_str).collect();
@@ -263,6 +273,18 @@ impl Work<'_> {
     }
 }
 
+/// Written beside and put in place at once: a reader sees the old or the new.
+fn replace(directory: &Directory, name: &OsStr, with: &Saved) -> io::Result<()> {
+    let mut beside = OsStr::new(".ringfence-").to_owned();
+    beside.push(name);
+    let beside = directory.at(beside);
+    let _ = fs::remove_file(&beside);
+    let put = with.restore(&beside).and_then(|()| fs::rename(&beside, directory.at(name)));
+    put.inspect_err(|_| {
+        let _ = fs::remove_file(&beside);
+    })
+}
+
 /// The existing paths that a name with `*` components stands for below a directory.
 pub(super) fn expand(directory: &Path, name: &str) -> Vec<PathBuf> {
     if !name.contains(['*', '?']) {
@@ -280,6 +302,14 @@ pub(super) fn harmless(guarded: Guarded, path: &Path, now: &Saved, before: &Save
             let tree = path.ancestors().find(|at| at.ends_with(".git")).and_then(Path::parent);
             std::str::from_utf8(bytes)
                 .is_ok_and(|text| executes_in(text, directory, tree.unwrap_or(directory)).is_none())
+        }
+        (
+            Guarded::GitSettings,
+            Saved::File { bytes: now, .. },
+            Saved::File { bytes: before, .. },
+        ) => {
+            let text = std::str::from_utf8;
+            matches!((text(before), text(now)), (Ok(before), Ok(now)) if executes_the_same(before, now))
         }
         (Guarded::GitCommon, Saved::File { bytes, .. }, Saved::Nothing) => {
             git_common_allowed(path, bytes)

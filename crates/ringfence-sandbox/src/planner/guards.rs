@@ -9,7 +9,7 @@ use super::grants::{Grants, expand, glob};
 use super::{PlanError, Planning};
 use crate::facts::{Kind, PathFacts};
 use crate::plan::{Apart, Found, GuardStep, GuardedTree, Tier};
-use ringfence_policy::gitconfig::parse;
+use ringfence_policy::gitconfig::{parse, runs};
 use ringfence_policy::guard::built_in;
 use ringfence_policy::path::normal;
 use ringfence_policy::{Access, Guarded, Source};
@@ -57,6 +57,7 @@ pub(super) fn guards(
     grants: &Grants,
     tier: Tier,
 ) -> Result<Guards, PlanError> {
+    let git_settings = planning.policy.git_settings;
     let mut wanted = Wanted { planning, grants, rules: BTreeMap::new() };
     wanted.named_paths(tier)?;
     let trees = wanted.known_names();
@@ -70,8 +71,13 @@ pub(super) fn guards(
             Kind::Symlink(_) => Found::Symlink,
             Kind::File | Kind::Directory => Found::Present,
         };
+        let guarded = match guarded {
+            Guarded::GitConfig if git_settings && found == Found::Present => Guarded::GitSettings,
+            guarded => guarded,
+        };
         // What is judged by its content stays writable.
-        if found == Found::Present && tier == Tier::Namespace && guarded != Guarded::Settings {
+        let judged = matches!(guarded, Guarded::Settings | Guarded::GitSettings);
+        if found == Found::Present && tier == Tier::Namespace && !judged {
             guards.held.push(Held { path, tree, rule });
         } else {
             guards.steps.push(GuardStep { path, found, guarded, rule });
@@ -244,7 +250,9 @@ impl Wanted<'_, '_> {
             let included = matches!(setting.section.as_str(), "include" | "includeif");
             let hooks = setting.section == "core" && setting.name == "hookspath";
             let word = value.trim_start_matches('!').split_whitespace().next().unwrap_or_default();
-            if !included && !hooks && !word.contains('/') {
+            // A remote in the tree, for one, is named by a path as well, and is not run.
+            let ran = word.contains('/') && runs(&setting);
+            if !(included || hooks || ran) {
                 continue;
             }
             let base = if included { &directory } else { tree };

@@ -18,6 +18,7 @@ mod files;
 mod filtered;
 mod fork;
 mod gateway;
+mod git_settings;
 mod hostile;
 mod information;
 mod inspection;
