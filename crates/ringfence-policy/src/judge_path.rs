@@ -167,7 +167,7 @@ fn lift(path: &Path, missing: bool, guarded: Guarded) -> String {
     let write = option("--write", path, missing);
     match guarded {
         Guarded::GitConfig => {
-            format!("--feature git-settings (but for what makes git run something), or {write}")
+            format!("{write}, or --feature git-settings, but for what makes git run something")
         }
         _ => write,
     }
