@@ -322,7 +322,7 @@ impl Command {
 
     fn reverted(&self, done: &Reverted) -> Result<u8, String> {
         for kept in &done.kept {
-            eprintln!("ringfence: left as it is: {kept}");
+            eprintln!("ringfence: left as it is: {}", text::safe(kept.as_bytes()));
         }
         if self.json() {
             let rows: Vec<Value> = done.changes.iter().map(change_row).collect();

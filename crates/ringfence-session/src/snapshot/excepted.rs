@@ -78,6 +78,6 @@ pub(super) fn hold_back(changes: &mut Vec<Change>, select: &Select) -> Vec<Strin
 fn sentence(path: &Path) -> String {
     format!(
         "{}: the session that made the snapshot was not to change it; name it to have it reverted",
-        ringfence_policy::shown::path(path)
+        path.display()
     )
 }

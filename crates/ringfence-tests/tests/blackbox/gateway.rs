@@ -207,7 +207,8 @@ fn names_that_are_protected_do_not_come_back_by_a_revert() {
         place.file("home/project/a", "one\n");
         // They may stand there for a moment, and be kept then; reverting does not make them.
         let script = "mkdir -p deep/.vscode .idea; echo x > deep/.vscode/tasks.json; echo x > .envrc; \
-                      $R create --name with; rm -rf deep .idea .envrc; echo two > a; \
+                      odd=$(printf 'e\\033[31m'); mkdir -p $odd/.vscode; \
+                      $R create --name with; rm -rf deep .idea .envrc $odd; echo two > a; \
                       $R revert with >&2; cat a; ls -A";
         let done = inside(place, &[], script);
         done.ends(0).prints("one\n");
@@ -221,7 +222,8 @@ fn names_that_are_protected_do_not_come_back_by_a_revert() {
         let reverted = place.ringfence(["snapshot", "revert", with]);
         reverted
             .ends(0)
-            .says("deep/.vscode: the session that made the snapshot was not to change it");
+            .says("deep/.vscode: the session that made the snapshot was not to change it")
+            .says("e\\u{1b}[31m/.vscode: the session");
         assert_eq!(fs::read_to_string(place.project("a")).unwrap(), "one\n");
         assert!(none() && place.project("deep").is_dir());
         place.ringfence(["snapshot", "revert", with, "--", "deep/.vscode"]).ends(0);
