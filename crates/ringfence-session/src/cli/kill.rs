@@ -54,7 +54,7 @@ pub fn kill(args: Vec<OsString>) -> Result<u8, String> {
         let directory = sessions::find(word).map_err(|error| error.to_string())?;
         let session = ledger::session(&directory).map_err(|error| error.to_string())?;
         let launcher = launcher(&directory, &session)
-            .ok_or_else(|| format!("session {} does not run", text::safe(word.as_bytes())))?;
+            .map_err(|why| format!("session {} {why}", text::safe(word.as_bytes())))?;
         let send = |signal| pidfd_send_signal(&launcher, signal);
         let failed = |error| format!("kill({}): {error}", session.pid);
         match grace {
@@ -80,10 +80,20 @@ pub fn kill(args: Vec<OsString>) -> Result<u8, String> {
 }
 
 /// The launcher of a session that runs.
-fn launcher(directory: &Path, session: &Session) -> Option<OwnedFd> {
-    let launcher = pidfd_open(Pid::from_raw(session.pid)?, PidfdFlags::empty()).ok()?;
-    // It holds the lock still: what was just opened cannot be another process of its number.
-    ledger::live(directory).then_some(launcher)
+fn launcher(directory: &Path, session: &Session) -> Result<OwnedFd, String> {
+    let number = Pid::from_raw(session.pid);
+    let launcher = number.and_then(|number| pidfd_open(number, PidfdFlags::empty()).ok());
+    if !ledger::live(directory) {
+        return Err("does not run".to_owned());
+    }
+    // Somebody holds the lock: that process, if the number is one of ours at all.
+    launcher.filter(|_| ledger::held_by(directory, session.pid)).ok_or_else(|| {
+        format!(
+            "runs elsewhere: its process {} is none that can be seen here, so that the number would be \
+             another's; end it in the container that it was started in",
+            session.pid
+        )
+    })
 }
 
 /// Waits for a process to end; false when the time ran out.

@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The journal's name in a session's directory.
@@ -107,6 +107,15 @@ pub(super) fn append(mut file: &File, path: &Path, lines: &[u8]) -> Result<()> {
 pub(crate) fn live(directory: &Path) -> bool {
     let file = File::open(directory.join(NAME));
     file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+}
+
+/// Whether a process has the journal open, as its launcher has. The number in it is that of a launcher's own PID
+/// namespace, and containers share homes.
+pub(crate) fn held_by(directory: &Path, pid: i32) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let Some(journal) = identity(&directory.join(NAME)) else { return false };
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    open.into_iter().flatten().flatten().any(|open| identity(&open.path()) == Some(journal))
 }
 
 /// The first line and the last one, and whether the launcher lives.

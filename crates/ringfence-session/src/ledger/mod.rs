@@ -17,7 +17,7 @@ mod schema;
 mod text;
 
 pub use event::{Ended, Event, FileChange, Process, Verdict, Word};
-pub(crate) use journal::{NAME as JOURNAL, live};
+pub(crate) use journal::{NAME as JOURNAL, held_by, live};
 pub use queue::Recorder;
 pub(crate) use read::session;
 pub use read::{Reader, Row, Session};

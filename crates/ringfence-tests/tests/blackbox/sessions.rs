@@ -1,6 +1,6 @@
 //! The record of sessions: what `ps`, `show`, `logs`, `kill`, `rm` and `gc` say of real runs.
 
-use ringfence_tests::{Place, Tier, everybody, everywhere};
+use ringfence_tests::{Person, Place, Running, Tier, binary, everybody, everywhere};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -103,9 +103,9 @@ fn who_follows_a_session_sees_its_end() {
         let mut running = place.start(&options, &["sh", "-c", "echo up; exec sleep 1000"]);
         running.printed("up\n");
         let follow = |json: &[&str]| {
-            let mut command = place.command(ringfence_tests::binary());
+            let mut command = place.command(binary());
             command.args(["logs", "--follow", "seen"]).args(json);
-            ringfence_tests::Running::start(command)
+            Running::start(command)
         };
         let (mut text, mut rows) = (follow(&[]), follow(&["--json"]));
         text.printed("sh -c echo up");
@@ -149,6 +149,27 @@ fn what_ignores_its_end_is_ended() {
     });
 }
 
+/// Containers share homes, and have numbers of their own: that of a session's launcher is another process's here.
+#[test]
+fn a_session_of_another_pid_namespace_is_not_ended_by_its_number() {
+    // Not as root: it would be allowed to signal whatever has that number.
+    let place = Place::new(Person::Ordinary, Tier::Process);
+    let mut command = place.command("unshare");
+    command.args(["-Urpf", "--mount-proc", "--kill-child"]).arg(binary());
+    command.args(["run", "--tier", "process", "--name", "elsewhere", "--"]);
+    command.args(["sh", "-c", "echo up; exec sleep 1000"]);
+    let mut running = Running::start(command);
+    running.printed("up\n");
+    assert_eq!(json(&place, &["ps"])["sessions"][0]["name"], "elsewhere");
+    for signal in ["TERM", "KILL", "USR1"] {
+        let refused = place.ringfence(["kill", "--signal", signal, "elsewhere"]);
+        refused.ends(125).says("session elsewhere runs elsewhere");
+    }
+    // The control: it lives, and is ended by who can see it.
+    assert_eq!(json(&place, &["ps"])["sessions"][0]["name"], "elsewhere");
+    running.signal(Signal::KILL);
+}
+
 #[test]
 fn a_killed_launcher_is_seen_as_dead() {
     everywhere(|place| {
@@ -177,7 +198,7 @@ fn without_a_record_a_session_is_known_only_while_it_lives() {
         let mut run = place.ringfence_run();
         run.args(["--no-record", "--name", "quiet", "--"]).args(command);
         run.stdin(std::process::Stdio::piped());
-        let mut running = ringfence_tests::Running::start(run);
+        let mut running = Running::start(run);
         running.printed("up\n");
         let ended = running.finish();
         ended.ends(4);
