@@ -4,21 +4,25 @@ use super::{Entry, Outcome, Stop};
 use crate::background::Holder;
 use crate::bench::Bench;
 use crate::error::{Result, error};
-use crate::interleave::{Rounds, Trial, Workload, interleave_all};
+use crate::interleave::{Reading, Rounds, Trial, Workload, interleave_all};
 use crate::lanes::{BARE, Kind, Lane};
 use crate::model::Group;
 use crate::sys::process::Prepared;
 use crate::work::find;
 use std::ffi::OsString;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 pub const ENTRY: Entry = Entry {
     name: "vm",
     summary: "guests of the vm tier: from nothing to the end, one more command, files",
     method: "`true` is a whole `run`: a clone of the saved guest is made, begins, executes, and is gone. The guest \
              that is saved boots before the measurement. `exec true` runs in a guest that is there. `read` and \
-             `write` move 16 MiB of a file of the host's. Whether KVM or an emulator executes guests is a note: \
+             `write` move 16 MiB of a file of the host's. `kill` is of a session that runs, until its \
+             launcher has ended; `true, booted` is a `run` without a saved guest: one boots, is saved, and \
+             the command runs in its clone. Whether KVM or an emulator executes guests is a note: \
              figures of the two have nothing in common.",
-    seconds: (90.0, 40.0),
+    seconds: (140.0, 60.0),
     run,
 };
 
@@ -71,9 +75,37 @@ fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
         trials.push(Trial::wall(&lane.name, BARE, command));
     }
     works.push(Workload { name: "exec true".into(), trials, rounds: Rounds::short(bench) });
+    let few = Rounds { fewest: 8, most: 20, budget: Duration::from_secs(8), warm_up: 1 };
+    let trials = lanes[1..].iter().map(|lane| killed(lane, &lanes[1].name, &exe)).collect();
+    works.push(Workload { name: "kill".into(), trials, rounds: few });
+    let (clean, lane) = (bench.product(&["vm", "clean"])?, &lanes[2]);
+    let command = bench.command(lane, argv, &[])?;
+    let booted = Trial::new(&lane.name, "", move |bench| {
+        bench.run(&clean, false)?;
+        Ok(vec![Reading::millis("wall", bench.run(&command, false)?.wall)])
+    });
+    let rounds = Rounds::long(bench);
+    works.push(Workload { name: "true, booted".into(), trials: vec![booted], rounds });
     interleave_all(bench, group, works);
     drop(holders);
     Ok(())
+}
+
+/// The end of a session that runs, until nothing of it is left.
+fn killed<'a>(lane: &Lane, baseline: &str, exe: &Path) -> Trial<'a> {
+    let (own, exe) = (lane.clone(), exe.to_owned());
+    let mut number = 0;
+    Trial::new(&lane.name, baseline, move |bench| {
+        number += 1;
+        let session = format!("bench-end{}-{}-{number}", std::process::id(), own.name.len());
+        let holder = Holder::start(bench, &own, &["--name", &session])?;
+        let kill = bench.plain(&[exe.clone().into(), "kill".into(), session.into()])?;
+        let since = Instant::now();
+        bench.run(&kill, false)?;
+        // Waits for the launcher.
+        drop(holder);
+        Ok(vec![Reading::millis("wall", since.elapsed())])
+    })
 }
 
 /// A command that was run once: the first one in a guest boots it.
