@@ -24,6 +24,7 @@ const MOST: usize = 100;
 pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
     let name = argv.first().map(OsString::as_os_str);
     let policy = request::policy(&request::request(parsed, name))?;
+    crate::vm::check(&policy, parsed)?;
     let (status, observed) = watch::run(inner(parsed, argv)?, Watch { looks: true, calls: false })
         .map_err(|error| {
             let why = "tracing needs seccomp notification (Linux 5.9), which --publish and some \

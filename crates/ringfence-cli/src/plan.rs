@@ -25,6 +25,7 @@ pub fn plan(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     let command = parsed.rest.first().map(OsString::as_os_str);
     let policy = request::policy(&request::request(&parsed, command))?;
+    crate::vm::check(&policy, &parsed)?;
     let mut facts = Facts::probed();
     crate::libraries::find(&policy, &parsed.rest, &mut facts, &Inputs::new());
     dbus::look(&policy, &mut facts, &Inputs::new());
@@ -85,7 +86,11 @@ fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
             writeln!(out, "  {}", line.join(" "))?;
         }
     }
-    writeln!(out, "\nsystem calls refused or supervised")?;
+    let whose = match plan.machine {
+        Some(_) => " (of the bridge: a guest's calls are its own kernel's)",
+        None => "",
+    };
+    writeln!(out, "\nsystem calls refused or supervised{whose}")?;
     for rule in &plan.seccomp {
         writeln!(out, "  {:<44} {}", call(rule), rule.reason)?;
     }

@@ -109,6 +109,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let request = request::request(parsed, order.argv.first().map(OsString::as_os_str));
     let mut policy = request::policy_from(&request, &inputs)?;
     policy.opens_input = std::env::var_os(vm::INNER).is_some();
+    crate::vm::check(&policy, parsed)?;
     let mut hooks = crate::hooks::begin(&policy)?;
     note(&policy, parsed, &inputs);
     trace.mark("policy");
@@ -138,10 +139,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let before = crate::changes::keep(&policy, parsed, &plan, &order.session_name())?;
     record.changes_follow(before.as_ref().map(Before::row), layers.is_some());
     trace.mark("kept");
-    let started = |plan: &Plan| {
-        guest.iter().for_each(crate::vm::Guest::hide);
-        status.started(&order.session_name(), plan);
-    };
+    let started = |plan: &Plan| status.started(&order.session_name(), plan);
     record.prepare(&plan);
     let result = launch::run(&plan, &order, &inputs, trace, &started);
     let result = match result {

@@ -2,9 +2,9 @@
 
 use crate::error::Fault;
 use crate::help;
-use crate::options::{PLAIN, parse};
+use crate::options::{PLAIN, Parsed, parse};
 use ringfence_guest::bridge::{self, End, Settings};
-use ringfence_policy::{NetworkMode, Policy, TierChoice};
+use ringfence_policy::{NetworkMode, Policy, TierChoice, shown};
 use ringfence_sandbox::facts::MachineFacts;
 use ringfence_sandbox::plan::Plan;
 use ringfence_sandbox::trace::Trace;
@@ -50,7 +50,8 @@ fn end(end: End) -> u8 {
             signal.saturating_add(128)
         }
         End::Failed(code, why) => {
-            eprintln!("ringfence: {why}");
+            // What a guest says may be in it.
+            eprintln!("ringfence: {}", shown::message(&why));
             code
         }
     }
@@ -61,6 +62,23 @@ pub fn home() -> PathBuf {
     ringfence_sys::identity::home()
         .filter(|home| home.is_absolute())
         .unwrap_or_else(|| PathBuf::from("/"))
+}
+
+/// Refuses options that are no part of a policy and that a guest cannot have.
+///
+/// # Errors
+/// The option, the reason, and what to do.
+pub fn check(policy: &Policy, parsed: &Parsed) -> Result<(), Fault> {
+    /// They look at the calls of the command's processes.
+    const LOOK: [&str; 2] = ["record-programs", "trace-missing"];
+    let given = LOOK.iter().find(|option| parsed.has(option));
+    match given.filter(|_| policy.tier == TierChoice::Vm) {
+        Some(option) => Err(Fault::usage(format!(
+            "--{option} does not go with the vm tier: what a guest's programs ask for, they ask \
+             of its own kernel; use --tier namespace"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// What the vm tier of a policy has to work with: facts for the planner.
@@ -104,22 +122,20 @@ pub fn start(policy: &mut Policy, facts: &Facts, trace: &Trace) -> Result<Option
 impl Guest {
     /// The sandbox's own command: the bridge.
     pub fn command(&self, plan: &Plan, argv: &[OsString]) -> Vec<OsString> {
+        let shape = plan.machine.as_ref();
         let settings = Settings {
             socket: self.machine.borrow().socket(),
             network: plan.network == NetworkMode::Filtered,
             loopback: plan.capture.as_ref().map(|own| own.loopback.clone()).unwrap_or_default(),
             publish: plan.publish.iter().map(|publish| publish.port).collect(),
-            processes: plan.machine.as_ref().and_then(|shape| shape.processes),
+            processes: shape.and_then(|shape| shape.processes),
+            disk: shape.and_then(|shape| shape.disk),
+            memory: shape.map_or(vm::LEAST_MEMORY, |shape| shape.memory),
             argv: argv.iter().cloned().map(OsString::into_vec).collect(),
         };
         let mut words = vec![self.program.clone().into_os_string(), vm::BRIDGE.into()];
         words.extend(settings.words());
         words
-    }
-
-    /// The sandbox has its view.
-    pub fn hide(&self) {
-        self.machine.borrow().hide();
     }
 }
 

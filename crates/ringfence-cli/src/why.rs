@@ -58,7 +58,12 @@ fn as_carried_out(decision: Decision, policy: &Policy) -> Decision {
     }
     let mut facts = Facts::probed();
     dbus::look(policy, &mut facts, &Inputs::new());
-    match planner::plan(policy, &facts, &HostPaths) {
+    let mut carried = policy.clone();
+    if policy.tier == TierChoice::Vm {
+        // A guest's files are those of its bridge, in a sandbox of this tier.
+        carried.tier = TierChoice::Namespace;
+    }
+    match planner::plan(&carried, &facts, &HostPaths) {
         Ok(plan) if write => as_guarded(decision, &plan, &path),
         Ok(plan) => as_listed(decision, policy, plan, &path),
         Err(_) => decision,

@@ -42,7 +42,7 @@ pub fn files(mut bytes: &[u8]) {
         let _ = std::os::unix::fs::symlink("../..", tree.join("link"));
         tree
     });
-    let Ok(mut served) = Files::new(tree) else { return };
+    let Ok(mut served) = Files::new(tree, 1 << 30) else { return };
     while let Some((head, rest)) = bytes.split_first_chunk::<2>() {
         let length = usize::from(u16::from_le_bytes(*head)).min(rest.len());
         let (request, rest) = rest.split_at(length);

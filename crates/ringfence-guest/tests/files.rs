@@ -37,7 +37,7 @@ impl Guest {
         fs::create_dir(root.path().join("tree")).unwrap();
         fs::write(root.path().join("secret"), "outside").unwrap();
         fs::write(root.path().join("tree/file"), "inside").unwrap();
-        Guest { files: Files::new(&root.path().join("tree")).unwrap(), root }
+        Guest { files: Files::new(&root.path().join("tree"), 1 << 30).unwrap(), root }
     }
 
     fn tree(&self, name: &str) -> std::path::PathBuf {
@@ -179,7 +179,7 @@ fn nodes_handles_and_calls_that_were_never_given_are_refused() {
 #[test]
 fn the_whole_view_has_no_process_and_device_files() {
     let root = TempDir::new().unwrap();
-    let mut guest = Guest { files: Files::new(Path::new("/")).unwrap(), root };
+    let mut guest = Guest { files: Files::new(Path::new("/"), 1 << 30).unwrap(), root };
     for name in ["proc", "dev"] {
         let node = guest.node(name).unwrap();
         for inner in ["self", "1", "null", "mem"] {

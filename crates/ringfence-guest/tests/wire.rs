@@ -43,6 +43,7 @@ fn every_message_comes_back_as_it_was() {
         network: true,
         loopback: vec![(1, 2)],
         processes: Some(9),
+        disk: Some(1 << 20),
     };
     let to_guest = [
         ToGuest::Start(start),

@@ -160,9 +160,26 @@ impl Sandbox {
     /// # Errors
     /// `ringfence` cannot be started.
     pub fn plan(&self, options: &[&str], argv: &[&OsStr]) -> Result<Ran, String> {
-        let mut command = self.ringfence("plan");
-        command.args(options).arg("--json").arg("--").args(argv);
-        finish(command, Vec::new())
+        let planned = |command: Command| {
+            let mut command = command;
+            command.args(options).arg("--json").arg("--").args(argv);
+            finish(command, Vec::new())
+        };
+        let ran = planned(self.ringfence("plan"))?;
+        if ran.code == 0 || !self.is_machine() {
+            return Ok(ran);
+        }
+        // A guest's files are those of its bridge, in the namespace tier, by the same policy. What that tier's
+        // gateway would do for a command is done here, outside, for tools.
+        let mut command = Command::new(&self.config.program);
+        command.arg("plan").args(without_tier(&self.config.options)).args(["--tier", "namespace"]);
+        command.current_dir(&self.config.workdir);
+        planned(command)
+    }
+
+    /// Whether it is a virtual machine, as its record has it.
+    fn is_machine(&self) -> bool {
+        live::find(&self.name).is_ok_and(|(session, _)| session.tier == "vm")
     }
 
     /// What the session's record holds, as JSON.
@@ -186,6 +203,19 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Options of `run` without the one that names the tier.
+fn without_tier(options: &[OsString]) -> Vec<OsString> {
+    let (mut kept, mut rest) = (Vec::new(), options.iter());
+    while let Some(word) = rest.next() {
+        if word == "--tier" {
+            rest.next();
+        } else if !word.as_encoded_bytes().starts_with(b"--tier=") {
+            kept.push(word.clone());
+        }
+    }
+    kept
 }
 
 /// Runs a command to its end.

@@ -29,13 +29,20 @@ fn a_machine_changes_nothing_of_what_the_bridge_may_do() {
 
 #[test]
 fn limits_that_are_the_guests_are_not_the_bridges() {
-    let host = guest().option(Key::Memory, "300M").option(Key::Pids, "9").option(Key::Cpus, "0.5");
-    let plan = host.plan();
+    let limited = guest().option(Key::Memory, "300M").option(Key::Pids, "9");
+    let limited = limited.option(Key::Cpus, "0.5").option(Key::Disk, "1M");
+    // Processors are QEMU's, whose sandbox needs a control group for half of one.
+    let refusal = limited.refusal();
+    assert!(refusal.contains("--allow-degraded cpus-limit"), "{refusal}");
+    let accepted = limited.clone().option(Key::AllowDegraded, "cpus-limit").plan();
+    assert_eq!((accepted.machine.unwrap().cpus, accepted.degraded.len()), (None, 1));
+    let plan = limited.cgroups_v2().plan();
     let shape = plan.machine.unwrap();
     assert_eq!((shape.memory % (1 << 20), shape.memory >> 20), (0, 300));
     assert_eq!((shape.processes, shape.cpus), (Some(9), Some(500)));
-    // No control group is to be had on this host, and none is needed.
-    assert_eq!(plan.limits, guest().plan().limits);
+    assert_eq!(shape.disk, Some(1 << 20));
+    // The bridge has none of the three, whatever groups can be made.
+    assert_eq!(plan.limits, guest().option(Key::Disk, "1M").plan().limits);
 }
 
 #[test]
@@ -47,6 +54,10 @@ fn what_a_guest_has_no_part_in_is_refused() {
     refused(guest().option(Key::Mode, "host"), "--network host");
     refused(guest().option(Key::Sockets, "/run/docker.sock"), "another kernel");
     refused(guest().option(Key::Memory, "100M"), "128 MiB");
+    for mode in ["learned", "ask"] {
+        refused(guest().option(Key::CallMode, mode), "a list of system calls");
+    }
+    guest().option(Key::CallMode, "default").plan();
     refused(guest().no_namespaces(), "needs namespaces");
     let lacking = Err("the vm tier has no guest kernel yet: ringfence vm setup".to_owned());
     let lacking = guest().facts(|facts| facts.machine = Some(lacking));

@@ -2,7 +2,7 @@
 
 use crate::wire::Start;
 use rustix::fs::{FileType, Mode, OFlags, inotify};
-use rustix::mount::{MountFlags, mount, mount_bind_recursive, mount_move};
+use rustix::mount::{MountFlags, mount, mount_bind_recursive, mount_move, mount_remount};
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -20,6 +20,9 @@ const DEVICES: [(&str, u32, u32); 6] = [
     ("urandom", 1, 9),
     ("tty", 5, 0),
 ];
+/// What commands see as `/dev/shm`, and how it is mounted.
+const SHARED: &str = "/own/shm";
+const SHARED_FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
 const LINKS: [(&str, &str); 5] = [
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
@@ -71,7 +74,7 @@ fn devices() -> Result<(), String> {
     };
     directory("/own/pts", 0o755)?;
     directory("/own/shm", 0o755)?;
-    mounted("tmpfs", "/own/shm", MountFlags::NOSUID | MountFlags::NODEV, "mode=1777")?;
+    mounted("tmpfs", SHARED, SHARED_FLAGS, "mode=1777")?;
     // Only where its modules came along: for a guest that is to have guests.
     let kvm = Path::new("/sys/class/misc/kvm").exists().then_some(("kvm", 10, 232));
     for (name, major, minor) in DEVICES.into_iter().chain(kvm) {
@@ -126,6 +129,11 @@ pub fn begin(start: &Start) -> Result<Option<OwnedFd>, String> {
     };
     rustix::time::clock_settime(rustix::time::ClockId::Realtime, now).map_err(failed("clock"))?;
     rustix::system::sethostname(&start.name).map_err(failed("sethostname"))?;
+    if let Some(bytes) = start.disk {
+        // A size of 0 would be none.
+        let size = CString::new(format!("size={}", bytes.max(1))).unwrap_or_default();
+        mount_remount(SHARED, SHARED_FLAGS, size.as_c_str()).map_err(failed("mount(/dev/shm)"))?;
+    }
     let Some(count) = start.processes else { return Ok(None) };
     fs::write("/cgroup/run/pids.max", count.to_string()).map_err(failed("pids.max"))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

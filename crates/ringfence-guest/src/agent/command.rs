@@ -269,6 +269,9 @@ fn confine(exec: &Exec, view: BorrowedFd<'_>, theirs: Theirs) -> Result<(), Stri
     rustix::stdio::dup2_stderr(&theirs.streams[2]).map_err(failed("dup2"))?;
     let limit = Rlimit { current: Some(exec.files.0), maximum: Some(exec.files.1) };
     rustix::process::setrlimit(Resource::Nofile, limit).map_err(failed("setrlimit"))?;
+    // As in every tier: what a program held is not left in a file.
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    rustix::process::setrlimit(Resource::Core, none).map_err(failed("setrlimit"))?;
     rustix::thread::move_into_link_name_space(view, Some(LinkNameSpaceType::Mount))
         .map_err(failed("setns"))?;
     let workdir = OsStr::from_bytes(&exec.workdir);

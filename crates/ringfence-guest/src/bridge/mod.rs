@@ -113,7 +113,8 @@ impl<'a> Bridge<'a> {
         let line = Line::call(&settings.socket)?;
         let stream = stream(&line)?;
         let umask = ringfence_sys::process::set_umask(0);
-        let files = Files::new(Path::new("/")).map_err(|error| format!("open(/): {error}"))?;
+        let files = Files::new(Path::new("/"), settings.memory)
+            .map_err(|error| format!("open(/): {error}"))?;
         let (waker, woken, written) = command::waker().map_err(failed("pipe"))?;
         let network = Network::new(settings)?;
         Ok(Bridge {
@@ -376,6 +377,7 @@ impl<'a> Bridge<'a> {
             network: self.settings.network,
             loopback: self.settings.loopback.clone(),
             processes: self.settings.processes,
+            disk: self.settings.disk,
         };
         self.stream.send(0, &ToGuest::Start(start))?;
         let terminal = self.commands.get(&FIRST).map(Command::terminal).unwrap_or_default();

@@ -13,8 +13,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The first channel of connections that come from the host.
 pub const INWARD: u32 = 1 << 30;
-/// The most connections at once.
-const MOST: usize = 4096;
+/// Of a guest's memory, for each connection: its kernel and ours hold some hundred kilobytes for one.
+const MEMORY_OF_A_CONNECTION: u64 = 1 << 20;
+/// The most connections at once, and those that any guest may have.
+const MOST: u64 = 4096;
+const LEAST: u64 = 64;
 /// The most names that are asked for at once.
 const MOST_NAMES: usize = 256;
 /// `ENETUNREACH`.
@@ -46,6 +49,8 @@ pub struct Network {
     links: BTreeMap<u32, Link>,
     names: BTreeMap<u32, UdpSocket>,
     next: u32,
+    /// The most connections at once.
+    most: usize,
 }
 
 type Messages = Vec<(u32, ToGuest)>;
@@ -69,6 +74,7 @@ impl Network {
             links: BTreeMap::new(),
             names: BTreeMap::new(),
             next: INWARD,
+            most: (settings.memory / MEMORY_OF_A_CONNECTION).clamp(LEAST, MOST) as usize,
         })
     }
 
@@ -166,7 +172,7 @@ impl Network {
             (_, Ok(sixteen)) => IpAddr::V6(Ipv6Addr::from(sixteen)),
             _ => return refused(UNREACHABLE),
         };
-        if !self.allowed || self.links.len() >= MOST {
+        if !self.allowed || self.links.len() >= self.most {
             return refused(UNREACHABLE);
         }
         let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -227,7 +233,7 @@ impl Network {
         let Some((port, listener)) = self.listeners.get(at) else { return Vec::new() };
         let Ok((client, _)) = listener.accept() else { return Vec::new() };
         let (port, channel) = (*port, self.next);
-        if client.set_nonblocking(true).is_err() || self.links.len() >= MOST {
+        if client.set_nonblocking(true).is_err() || self.links.len() >= self.most {
             return Vec::new();
         }
         let _ = client.set_nodelay(true);

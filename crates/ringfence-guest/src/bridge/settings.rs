@@ -25,6 +25,10 @@ pub struct Settings {
     pub publish: Vec<u16>,
     /// The most processes in the guest.
     pub processes: Option<u64>,
+    /// The most bytes in directories of the guest's own that its programs may write.
+    pub disk: Option<u64>,
+    /// The guest's memory: what is kept here for a guest is bounded by it.
+    pub memory: u64,
     /// The command.
     pub argv: Vec<Vec<u8>>,
 }
@@ -46,6 +50,10 @@ impl Settings {
         if let Some(count) = self.processes {
             add("--pids", count.to_string());
         }
+        if let Some(bytes) = self.disk {
+            add("--disk", bytes.to_string());
+        }
+        add("--memory", self.memory.to_string());
         words.push("--".into());
         words.extend(self.argv.iter().cloned().map(OsString::from_vec));
         words
@@ -71,6 +79,8 @@ impl Settings {
                 }
                 "--publish" => settings.publish.push(text?.parse().ok()?),
                 "--pids" => settings.processes = Some(text?.parse().ok()?),
+                "--disk" => settings.disk = Some(text?.parse().ok()?),
+                "--memory" => settings.memory = text?.parse().ok()?,
                 _ => return None,
             }
         }
@@ -145,6 +155,8 @@ mod tests {
             loopback: vec![(1, 2), (80, 80)],
             publish: vec![6379],
             processes: Some(64),
+            disk: Some(1 << 20),
+            memory: 1 << 30,
             argv: vec![b"--".to_vec(), b"--socket".to_vec()],
         };
         assert_eq!(Settings::of(settings.words()), Some(settings));

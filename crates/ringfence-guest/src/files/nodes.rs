@@ -4,11 +4,10 @@
 //! the host renames meanwhile is not there any more, as for any other program that has its name.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// The root's number (FUSE_ROOT_ID).
 pub const ROOT: u64 = 1;
-/// The most nodes at once.
-const MOST: usize = 4 << 20;
 /// The deepest path.
 const DEEPEST: usize = 2048;
 
@@ -19,7 +18,7 @@ const NOBODYS: (u64, u64) = (u64::MAX, u64::MAX);
 #[derive(Clone, Debug)]
 struct Node {
     parent: u64,
-    name: Vec<u8>,
+    name: Rc<[u8]>,
     /// Which file it was when it was looked up: device and inode.
     identity: (u64, u64),
     /// How often the kernel was given it, and has not forgotten it.
@@ -32,14 +31,17 @@ struct Node {
 #[derive(Debug)]
 pub struct Nodes {
     nodes: HashMap<u64, Node>,
-    names: HashMap<(u64, Vec<u8>), u64>,
+    names: HashMap<(u64, Rc<[u8]>), u64>,
     next: u64,
+    /// The most nodes at once.
+    most: usize,
 }
 
 impl Nodes {
-    /// Only the root, and these names in it, which every guest knows from the start.
-    pub fn new<const N: usize>(known: [&[u8]; N]) -> Nodes {
-        let mut nodes = Nodes { nodes: HashMap::new(), names: HashMap::new(), next: ROOT + 1 };
+    /// Only the root, and these names in it, which every guest knows from the start; never more than `most`.
+    pub fn new<const N: usize>(known: [&[u8]; N], most: usize) -> Nodes {
+        let (nodes, names) = (HashMap::new(), HashMap::new());
+        let mut nodes = Nodes { nodes, names, next: ROOT + 1, most };
         for name in known {
             nodes.look_up(ROOT, name, NOBODYS);
         }
@@ -75,7 +77,7 @@ impl Nodes {
 
     /// Gives the guest the node of a name once more. `None`: there are too many.
     pub fn look_up(&mut self, parent: u64, name: &[u8], identity: (u64, u64)) -> Option<u64> {
-        let key = (parent, name.to_vec());
+        let key = (parent, Rc::from(name));
         if let Some(&id) = self.names.get(&key)
             && let Some(node) = self.nodes.get_mut(&id)
         {
@@ -86,13 +88,14 @@ impl Nodes {
             // Another file has taken the name.
             node.gone = true;
         }
-        if self.nodes.len() >= MOST {
+        if self.nodes.len() >= self.most {
             return None;
         }
         let id = self.next;
         self.next += 1;
+        // Held once, however long.
+        let name = Rc::clone(&key.1);
         self.names.insert(key, id);
-        let name = name.to_vec();
         self.nodes.insert(id, Node { parent, name, identity, lookups: 1, gone: false });
         Some(id)
     }
@@ -113,7 +116,7 @@ impl Nodes {
 
     /// A name was removed.
     pub fn remove(&mut self, parent: u64, name: &[u8]) {
-        if let Some(id) = self.names.remove(&(parent, name.to_vec()))
+        if let Some(id) = self.names.remove(&(parent, Rc::from(name)))
             && let Some(node) = self.nodes.get_mut(&id)
         {
             node.gone = true;
@@ -126,15 +129,15 @@ impl Nodes {
             return;
         }
         self.remove(to.0, to.1);
-        if let Some(id) = self.names.remove(&(from.0, from.1.to_vec())) {
+        if let Some(id) = self.names.remove(&(from.0, Rc::from(from.1))) {
             self.put(id, to);
         }
     }
 
     /// Two names were exchanged.
     pub fn exchange(&mut self, one: (u64, &[u8]), other: (u64, &[u8])) {
-        let first = self.names.remove(&(one.0, one.1.to_vec()));
-        let second = self.names.remove(&(other.0, other.1.to_vec()));
+        let first = self.names.remove(&(one.0, Rc::from(one.1)));
+        let second = self.names.remove(&(other.0, Rc::from(other.1)));
         if let Some(id) = first {
             self.put(id, other);
         }
@@ -146,8 +149,8 @@ impl Nodes {
     fn put(&mut self, id: u64, at: (u64, &[u8])) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.parent = at.0;
-            node.name = at.1.to_vec();
-            self.names.insert((at.0, at.1.to_vec()), id);
+            node.name = Rc::from(at.1);
+            self.names.insert((at.0, Rc::clone(&node.name)), id);
         }
     }
 }

@@ -14,7 +14,7 @@ use fields::{Reader, Writer};
 use std::fmt;
 
 /// Changes with any change of the frames; both ends must have the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The longest payload: a FUSE request that writes [`MOST_DATA`], with its header and name.
 pub const MOST: usize = MOST_DATA + 64 * 1024;
 /// The most bytes of a file that one FUSE request reads or writes.
@@ -87,6 +87,8 @@ pub struct Start {
     pub loopback: Vec<(u16, u16)>,
     /// The most processes at once.
     pub processes: Option<u64>,
+    /// The most bytes in `/dev/shm`, the one directory of the guest's own that programs may write.
+    pub disk: Option<u64>,
 }
 
 /// A command for the guest.
@@ -221,7 +223,8 @@ impl Message for ToGuest {
         let (kind, payload) = match self {
             ToGuest::Start(start) => {
                 let w = w.long(start.clock).text(&start.entropy);
-                let w = w.text(&start.name).byte(u8::from(start.network)).maybe(start.processes);
+                let w = w.text(&start.name).byte(u8::from(start.network));
+                let w = w.maybe(start.processes).maybe(start.disk);
                 let ports = &start.loopback;
                 let w = w.word(ports.len() as u32);
                 let w = ports.iter().fold(w, |w, ports| w.short(ports.0).short(ports.1));
@@ -261,9 +264,17 @@ impl Message for ToGuest {
                 1 => {
                     let (clock, entropy) = (r.long()?, r.text()?);
                     let name = r.text()?;
-                    let (network, processes) = (r.flag()?, r.maybe()?);
+                    let (network, processes, disk) = (r.flag()?, r.maybe()?, r.maybe()?);
                     let loopback = r.list(|r| Some((r.short()?, r.short()?)))?;
-                    ToGuest::Start(Start { clock, entropy, name, network, loopback, processes })
+                    ToGuest::Start(Start {
+                        clock,
+                        entropy,
+                        name,
+                        network,
+                        loopback,
+                        processes,
+                        disk,
+                    })
                 }
                 2 => {
                     let exec = Exec {

@@ -1,11 +1,10 @@
 //! The vm tier's plan: the namespace tier's, for the bridge, and the machine behind it.
 
-use super::{PlanError, plan_tier};
+use super::{PlanError, Planning, limits, plan_tier};
 use crate::facts::{Facts, PathFacts};
-use crate::plan::{Plan, Tier};
+use crate::plan::{Degraded, Plan, Tier};
 use crate::vm::{LEAST_MEMORY, MEMORY, Shape};
-use ringfence_policy::calls::Otherwise;
-use ringfence_policy::{Access, NetworkMode, PathRule, Policy, Publish, Transport};
+use ringfence_policy::{Access, Limits, NetworkMode, PathRule, Policy, Publish, Transport};
 use std::path::Path;
 
 pub(super) fn plan(
@@ -25,20 +24,37 @@ pub(super) fn plan(
         let why = format!("a guest needs {least} MiB of memory: --memory {least}MiB or more");
         return Err(PlanError::Machine { why });
     }
+    let degraded = processors(policy, facts, paths)?;
     let shape = Shape {
         accelerator: machine.accelerator,
         memory,
         kernel: machine.kernel.clone(),
         processes: policy.limits.pids,
         nested: machine.nested,
-        cpus: policy.limits.cpus,
+        disk: policy.limits.disk,
+        cpus: policy.limits.cpus.filter(|_| degraded.is_empty()),
     };
     // These are the machine's; the sandbox around the bridge has no use for them.
     let mut inner = policy.clone();
     (inner.limits.memory, inner.limits.pids, inner.limits.cpus) = (None, None, None);
     let mut plan = plan_tier(Tier::Namespace, &inner, facts, paths)?;
     plan.machine = Some(shape);
+    plan.degraded.extend(degraded);
     Ok(plan)
+}
+
+/// Whether QEMU's sandbox can be given the processors that are asked for; else what is missing, where that is
+/// accepted.
+fn processors(
+    policy: &Policy,
+    facts: &Facts,
+    paths: &dyn PathFacts,
+) -> Result<Vec<Degraded>, PlanError> {
+    let mut policy = policy.clone();
+    policy.limits = Limits { cpus: policy.limits.cpus, ..Limits::default() };
+    let mut planning = Planning { policy: &policy, facts, paths, degraded: Vec::new() };
+    limits::steps(&mut planning, Tier::Namespace)?;
+    Ok(planning.degraded)
 }
 
 /// What a guest has no part in, each with the reason.
@@ -50,10 +66,10 @@ fn refuse(policy: &Policy) -> Result<(), PlanError> {
              connects to goes through the filter; name the hosts with -n",
         );
     }
-    if policy.calls.as_ref().is_some_and(|list| list.otherwise == Otherwise::Ask) {
+    if policy.calls.is_some() {
         return machine(
-            "syscalls = \"ask\" does not go with the vm tier: the guest's calls are its own kernel's; \
-             use --tier namespace, or --syscalls learned",
+            "a list of system calls does not go with the vm tier: the guest's calls are its own \
+             kernel's; use --tier namespace, or --syscalls default",
         );
     }
     let datagrams = |publish: &&Publish| publish.transport == Transport::Udp;

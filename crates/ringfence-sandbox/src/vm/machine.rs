@@ -121,8 +121,9 @@ impl Machine {
         self.directory.join(SOCKET)
     }
 
-    /// The sandbox has its view: nothing is left to be found on the host.
-    pub fn hide(&self) {
+    /// The bridge has called: nothing is left to be found on the host. Not before: where a port is published, who
+    /// connects its call looks at the socket's name.
+    fn hide(&self) {
         let _ = fs::remove_dir_all(&self.directory);
     }
 
@@ -149,7 +150,10 @@ impl Machine {
             Said::Nothing => {}
             Said::Waits => {
                 let next = match self.stream.take() {
-                    Some(stream) => Ok(stream),
+                    Some(stream) => {
+                        self.hide();
+                        Ok(stream)
+                    }
                     None => self.another(),
                 };
                 let mute = if self.second { self.mute.1 } else { self.mute.0 };

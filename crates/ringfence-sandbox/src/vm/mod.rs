@@ -102,6 +102,9 @@ pub struct Shape {
     /// The guest has virtualisation (emulated) and a `/dev/kvm` of its own: to try the way by KVM in.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nested: bool,
+    /// The most bytes in `/dev/shm`, the one directory of the guest's own that programs may write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<u64>,
     /// Processors that QEMU may use, in thousandths.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,

@@ -60,6 +60,7 @@ mod vm_ends;
 mod vm_hostile;
 mod vm_memory;
 mod vm_nested;
+mod vm_rules;
 mod vm_sessions;
 mod vm_writes;
 mod windows;

@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Where this person's saved guests are: kept between runs of the tests, as they are for users.
-fn cache(person: Person) -> PathBuf {
+pub fn cache(person: Person) -> PathBuf {
     let path = PathBuf::from(format!("/var/tmp/ringfence-test-vm-{}", person.ids().0));
     std::fs::create_dir_all(&path).unwrap();
     person.owns(&path);

@@ -12,6 +12,8 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 
+/// What the guest has, for whom the bridge keeps no more than some of it.
+const MEMORY: &str = "16777216";
 const READY: u8 = 2;
 const FILES: u8 = 8;
 
@@ -24,7 +26,7 @@ fn bridge(place: &Place) -> (Child, UnixStream) {
     listen(&line, 1).unwrap();
     place.person.owns(&path);
     let mut command = place.command(binary());
-    command.arg("guest-bridge").arg("--socket").arg(&path).args(["--", "true"]);
+    command.arg("guest-bridge").arg("--socket").arg(&path).args(["--memory", MEMORY, "--", "true"]);
     let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let line = accept(&line).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -105,6 +107,56 @@ fn what_a_guest_asks_for_and_does_not_take_is_not_held_for_it() {
         let most = most(&child);
         assert!(most < 64 << 20, "{} MiB", most >> 20);
         // The control: it lives, and ends as a guest that breaks the protocol lets it end.
+        stream.write_all(&frame(99, b"")).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(125));
+    });
+}
+
+/// Makes a file and takes its name away, again and again: each is one that the bridge has to know until the guest
+/// says that it has forgotten it.
+#[test]
+fn what_a_guest_does_not_forget_is_bounded_by_its_memory() {
+    everybody(Tier::Namespace, |place| {
+        let (mut child, mut stream) = bridge(place);
+        let (begin, exec) = (next(&mut stream).0, next(&mut stream).0);
+        assert_eq!((begin, exec), (1, 2));
+        stream.write_all(&frame(READY, &[0])).unwrap();
+        let mut node = 1;
+        let home = place.directory("home/made");
+        for name in home.iter().skip(1) {
+            let name = [name.as_encoded_bytes(), b"\0"].concat();
+            node = number(&mut stream, &request(1, node, &name));
+        }
+        let name = [&[b'n'; 255][..], b"\0"].concat();
+        let create =
+            request(35, node, &[&[1, 0, 0, 0, 0o200, 1, 0, 0][..], &[0; 8], &name].concat());
+        let mut refused = None;
+        for count in 0..20_000 {
+            stream.write_all(&create).unwrap();
+            let (_, payload) = next(&mut stream);
+            let error = i32::from_le_bytes(payload[4..8].try_into().unwrap());
+            if error != 0 {
+                refused = Some((count, -error));
+                break;
+            }
+            // `struct fuse_entry_out`, then the handle.
+            let handle: [u8; 8] = payload[16 + 128..][..8].try_into().unwrap();
+            let release = request(18, node, &[&handle[..], &[0; 16]].concat());
+            stream.write_all(&[release, request(10, node, &name)].concat()).unwrap();
+            for _ in 0..2 {
+                next(&mut stream);
+            }
+        }
+        // One for each KiB of its memory, less those that it knows from the start. ENFILE.
+        let (count, errno) = refused.expect("bounded");
+        assert!((16_000..16_384).contains(&count), "{count}");
+        assert_eq!(errno, 23);
+        let most = most(&child);
+        assert!(most < 24 << 20, "{} MiB", most >> 20);
+        // The control: what it forgets makes room.
+        let forget = request(2, 5000, &u64::MAX.to_le_bytes());
+        stream.write_all(&[forget, create].concat()).unwrap();
+        assert_eq!(next(&mut stream).1[4..8], [0; 4]);
         stream.write_all(&frame(99, b"")).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(125));
     });
