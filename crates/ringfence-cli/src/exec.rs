@@ -1,7 +1,8 @@
 //! `ringfence exec SESSION [--] CMD...`: one more command inside a session that runs.
 //!
 //! The way from here to the command is short on purpose: no policy, no profile, no database is
-//! read. The session's warden has all that the command needs.
+//! read. The session's warden has all that the command needs. The plain case has mostly been carried
+//! out when this code is reached, or is never seen here (`ringfence_start::ask`).
 
 use crate::error::Fault;
 use crate::help;
@@ -72,11 +73,16 @@ pub fn exec(arguments: impl IntoIterator<Item = OsString>) -> Result<u8, Fault> 
         return Err(usage());
     }
     let timeout = options.last("timeout").map(duration).transpose()?;
-    let request = request(&options, &more.rest)?;
-    let session = session.to_string_lossy();
-    let connection = connect(&session)?;
-    let finished = client::run(&connection, &request, timeout)
-        .map_err(|(code, message)| Fault { message, code })?;
+    let connection = match client::asked() {
+        Some(connection) => connection,
+        None => {
+            let request = request(&options, &more.rest)?;
+            let connection = connect(&session.to_string_lossy())?;
+            client::ask(&connection, &request).map_err(fault)?;
+            connection
+        }
+    };
+    let finished = client::wait(&connection, timeout).map_err(fault)?;
     if finished.timed_out {
         eprintln!("ringfence: timed out after {:?} (--timeout)", timeout.unwrap_or_default());
     }
@@ -85,6 +91,10 @@ pub fn exec(arguments: impl IntoIterator<Item = OsString>) -> Result<u8, Fault> 
         launch::die_of_interrupt();
     }
     Ok(finished.code)
+}
+
+fn fault((code, message): client::Failure) -> Fault {
+    Fault { message, code }
 }
 
 fn usage() -> Fault {

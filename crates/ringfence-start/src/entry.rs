@@ -8,6 +8,8 @@
 //!               └─ child: builds, spawns, watches ── rarely ─► _start ─► main: a warden with libc
 //! ```
 //!
+//! `exec` goes a way like it ([`crate::ask`]).
+//!
 //! The binary names `ringfence_entry` as its entry by a linker argument; in programs that do not
 //! (tests) all of this is dead code, and [`caller`] says so.
 
@@ -15,6 +17,7 @@ use crate::bytes::{Text, equal, from};
 use crate::call::{close, sys};
 use crate::child::{self, Start};
 use crate::image::{ANNOUNCED, Image, PROCESS_TIER, Span};
+use crate::inherited::{LEFT_ALONE, mask, streams_are_open, umask};
 use crate::key::{Caller, MOST};
 use crate::machine::Machine;
 use crate::spawn::{Command, MOST_PATH};
@@ -28,10 +31,6 @@ use core::cell::UnsafeCell;
 pub const MOST_NOTES: usize = 64;
 const MOST_VARIABLES: usize = 2048;
 const STACK: usize = 64 << 10;
-
-/// Signals that stay as they are in the launcher: faults, SIGKILL, SIGSTOP, SIGTTIN, SIGTTOU.
-const LEFT_ALONE: u64 =
-    1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 8 | 1 << 18 | 1 << 20 | 1 << 21;
 
 /// A launch that is under way when `main` begins.
 pub struct Launched {
@@ -67,6 +66,8 @@ pub enum Role {
     Launcher,
     /// The child, which has to become more than a simple warden.
     Warden(Warden, Wanted),
+    /// A client of `exec` whose request has gone over this connection.
+    Client(i32),
 }
 
 struct Memory {
@@ -198,7 +199,11 @@ extern "C" fn early(stack: *const usize) {
     unsafe {
         let caller = Caller::at(stack);
         *memory().caller.get() = Some(caller);
-        if let Some(role) = hot(&caller) {
+        let role = match hot(&caller) {
+            Some(role) => Some(role),
+            None => crate::ask::ask(&caller, &mut *memory().key.get()).map(Role::Client),
+        };
+        if let Some(role) = role {
             *memory().role.get() = role;
         }
     }
@@ -355,17 +360,6 @@ fn trace(caller: &Caller) -> Trace {
     trace
 }
 
-/// Whether the descriptors 0, 1 and 2 are open.
-fn streams_are_open() -> bool {
-    const F_GETFD: usize = 1;
-    let mut fd = 0;
-    // SAFETY: takes numbers.
-    while fd < 3 && unsafe { sys!(fcntl, fd, F_GETFD) }.is_ok() {
-        fd += 1;
-    }
-    fd == 3
-}
-
 /// Maps an image: a regular file of the user's own that nobody else can write, under one name
 /// only (another user may have linked something of ours here).
 fn open(path: *const u8) -> Option<Image> {
@@ -459,19 +453,6 @@ fn socket_pair() -> Result<(i32, i32)> {
     // SAFETY: `fds` is room for both.
     unsafe { sys!(socketpair, AF_UNIX, SOCK_SEQPACKET_CLOEXEC, 0, fds.as_mut_ptr()) }?;
     Ok((fds[0], fds[1]))
-}
-
-fn umask(mask: u32) -> u32 {
-    // SAFETY: takes a number, cannot fail.
-    unsafe { sys!(umask, mask) }.unwrap_or(0o022) as u32
-}
-
-fn mask(set: u64) -> u64 {
-    const SIG_SETMASK: usize = 2;
-    let mut old = 0u64;
-    // SAFETY: both pointers are to eight bytes.
-    let _ = unsafe { sys!(rt_sigprocmask, SIG_SETMASK, &raw const set, &raw mut old, 8) };
-    old
 }
 
 /// `clone3(2)` as a fork; the child sees pid 0.

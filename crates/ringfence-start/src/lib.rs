@@ -21,12 +21,14 @@
 #![no_std]
 #![no_builtins]
 
+pub mod ask;
 pub mod bytes;
 pub mod call;
 pub mod child;
 pub mod entry;
 pub mod flags;
 pub mod image;
+mod inherited;
 pub mod key;
 pub mod listing;
 pub mod machine;

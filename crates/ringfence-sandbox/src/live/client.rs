@@ -4,6 +4,7 @@
 use super::protocol::{INLINE, MOST, Reply, Request, Terminal, Wish};
 use super::terminal::{Relay, screen};
 use crate::supervise::handled_signals;
+use ringfence_start::entry::{self, Role};
 use ringfence_sys as sys;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -87,22 +88,32 @@ pub fn terminal() -> Option<Terminal> {
     Some(Terminal { streams, size })
 }
 
-/// Runs a command in the session behind a connection, to its end.
+/// The connection over which the command of this process was asked for before libc was up
+/// ([`ringfence_start::ask`]).
+pub fn asked() -> Option<OwnedFd> {
+    match entry::role() {
+        Role::Client(connection) => sys::fd::adopt(connection),
+        _ => None,
+    }
+}
+
+/// Asks the session behind a connection for a command. From here on signals are the command's.
+///
+/// # Errors
+/// [`Failure`]: the request is too long, or the session ended.
+pub fn ask(connection: &OwnedFd, request: &Request) -> Result<(), Failure> {
+    sys::fd::ensure_standard_streams().map_err(|errno| failed("open(/dev/null)", errno))?;
+    let _ = sys::signal::set_mask(handled_signals());
+    send(connection.as_fd(), request)
+}
+
+/// Waits for the end of the command that was asked for.
 ///
 /// # Errors
 /// [`Failure`]: it cannot be executed, was not found, or its session ended.
-pub fn run(
-    connection: &OwnedFd,
-    request: &Request,
-    timeout: Option<Duration>,
-) -> Result<Finished, Failure> {
-    let failed =
-        |call: &str, errno: Errno| (125, format!("{call}: {} ({errno:?})", sys::describe(errno)));
-    sys::fd::ensure_standard_streams().map_err(|errno| failed("open(/dev/null)", errno))?;
-    let _ = sys::signal::set_mask(handled_signals());
+pub fn wait(connection: &OwnedFd, timeout: Option<Duration>) -> Result<Finished, Failure> {
     let signals =
         sys::signal::descriptor(handled_signals()).map_err(|errno| failed("signalfd", errno))?;
-    send(connection.as_fd(), request)?;
     let mut exec = Exec {
         connection: connection.as_fd(),
         signals: signals.as_fd(),
@@ -117,6 +128,10 @@ pub fn run(
             return Ok(finished);
         }
     }
+}
+
+fn failed(call: &str, errno: Errno) -> Failure {
+    (125, format!("{call}: {} ({errno:?})", sys::describe(errno)))
 }
 
 fn send(connection: BorrowedFd<'_>, request: &Request) -> Result<(), Failure> {

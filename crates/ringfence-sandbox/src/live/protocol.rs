@@ -4,15 +4,14 @@
 //! terminal inside. One that is too long for a message comes as a file in memory, the last descriptor. Everything after it is a
 //! letter and at most one byte.
 
+use ringfence_start::ask::{self, TAG};
+use ringfence_start::bytes::Text;
 use std::ffi::CString;
 
-/// The longest request within a message; a socket's buffer holds twice that by default.
-pub const INLINE: usize = 64 * 1024;
+pub use ask::INLINE;
+
 /// The longest request.
 pub const MOST: usize = 4 * 1024 * 1024;
-
-/// Tells a request from later messages; the number changes with the layout.
-const TAG: &[u8; 4] = b"exe2";
 
 /// A terminal of the command's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,11 +38,11 @@ pub struct Request {
 impl Request {
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = TAG.to_vec();
         let Terminal { streams, size } = self.terminal.unwrap_or_default();
-        bytes.push(streams.into_iter().rev().fold(0, |bits, one| bits << 1 | u8::from(one)));
-        bytes.extend(size.into_iter().flat_map(u16::to_ne_bytes));
-        bytes.extend((self.argv.len() as u32).to_ne_bytes());
+        let streams = streams.into_iter().rev().fold(0, |bits, one| bits << 1 | u8::from(one));
+        let mut head = [0; ask::HEAD];
+        ask::write_head(&mut Text::new(&mut head), streams, size, self.argv.len() as u32);
+        let mut bytes = head.to_vec();
         let all = [&self.workdir].into_iter().chain(&self.argv).chain(&self.environment);
         for text in all {
             bytes.extend_from_slice(text.as_bytes_with_nul());
@@ -102,7 +101,7 @@ impl Reply {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Reply::Started => b"P".to_vec(),
-            Reply::Exited(code) => vec![b'x', *code],
+            Reply::Exited(code) => vec![ask::EXITED, *code],
             Reply::Killed(signal) => vec![b'k', *signal],
             Reply::Stopped(signal) => vec![b's', *signal],
             Reply::Continued => b"c".to_vec(),
@@ -114,7 +113,7 @@ impl Reply {
     pub fn decode(bytes: &[u8]) -> Option<Reply> {
         Some(match bytes {
             b"P" => Reply::Started,
-            [b'x', code] => Reply::Exited(*code),
+            [ask::EXITED, code] => Reply::Exited(*code),
             [b'k', signal] => Reply::Killed(*signal),
             [b's', signal] => Reply::Stopped(*signal),
             b"c" => Reply::Continued,

@@ -239,7 +239,12 @@ fn peers_are_bounded_and_each_is_recorded() {
         let first = client("127.0.0.1").unwrap();
         asks(&first, ("127.0.0.1", host), b"hello");
         let sockets = Path::new("/proc").join(running.pid().to_string()).join("fd");
-        let count = || std::fs::read_dir(&sockets).unwrap().count();
+        // Sockets only: files come and go in between.
+        let is_socket = |link: std::path::PathBuf| link.to_string_lossy().starts_with("socket:");
+        let count = || {
+            let all = std::fs::read_dir(&sockets).unwrap().flatten();
+            all.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(is_socket)).count()
+        };
         let before = count();
         // Different peers by one port: addresses of the loopback.
         let port = UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
@@ -258,9 +263,7 @@ fn peers_are_bounded_and_each_is_recorded() {
             }
         }
         asks(&first, ("127.0.0.1", host), b"hello");
-        // The launcher opens a few for other duties, when the command runs for a while.
-        let more = count() - before;
-        assert!((MOST as usize - 1..MOST as usize + 8).contains(&more), "{more}");
+        assert_eq!(count() - before, MOST as usize - 1);
         asks(&first, ("127.0.0.1", host), b"end");
         running.finish().ends(0).says("1024 peers are served at this port at once");
         let logged = place.ringfence(["logs", "latest", "--json"]).quiet();

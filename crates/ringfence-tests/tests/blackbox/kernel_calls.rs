@@ -72,6 +72,40 @@ fn a_start_does_as_much_in_a_large_project_as_in_a_small_one() {
 }
 
 #[test]
+fn a_plain_exec_is_over_before_libc_is_up() {
+    everywhere(|place| {
+        if !place.has("strace", "--version") {
+            return;
+        }
+        let sleeping = ["sh", "-c", "echo up; exec sleep 1000"];
+        let mut running = place.start(&["--name", "host"], &sleeping);
+        running.printed("up\n");
+        let id = place.ringfence(["exec", "host", "printenv", "RINGFENCE_SESSION"]).quiet();
+        let binary = ringfence_tests::binary().display().to_string();
+        let calls = |words: &str, code: i32| {
+            let line = format!("strace -qq -o calls {binary} exec {words}; echo $?");
+            assert_eq!(place.shell(&line).text().lines().last(), Some(&*code.to_string()));
+            std::fs::read_to_string(place.project("calls")).unwrap()
+        };
+        // What libc begins with: the heap.
+        let of_libc = |calls: &str| calls.contains("brk(");
+        let plain = "-- sh -c 'exit 7' </dev/null";
+        for session in ["host", id.trim()] {
+            let early = calls(&format!("{session} {plain}"), 7);
+            assert!(!of_libc(&early), "{early}");
+        }
+        // What is not plain: options, and an end that is no exit code.
+        for other in ["-e A=b host -- sh -c 'exit 7'", "host --workdir . -- sh -c 'exit 7'"] {
+            assert!(of_libc(&calls(&format!("{other} </dev/null"), 7)), "{other}");
+        }
+        assert!(of_libc(&calls("host -- sh -c 'kill $$' </dev/null", 143)));
+        assert!(of_libc(&calls("host -- no-such-program </dev/null", 127)));
+        place.ringfence(["kill", "host"]).quiet();
+        running.finish().ends(143);
+    });
+}
+
+#[test]
 fn the_command_cannot_gain_privileges() {
     everywhere(|place| {
         let status = place.sh(&[], "grep -E '^(NoNewPrivs|Seccomp|CapEff|CapPrm|CapBnd|CapAmb|CapInh)' /proc/self/status").quiet();
