@@ -58,6 +58,7 @@ pub enum Key {
     CallMode,
     CallAllow,
     CallOtherwise,
+    Trace,
 }
 
 /// What kind of value a key takes, which also says how two values merge.
@@ -137,7 +138,7 @@ const fn choice(
 }
 
 /// All keys, in the order of [`Key`], which is also the order in which files are written.
-pub const KEYS: [KeyInfo; 53] = {
+pub const KEYS: [KeyInfo; 54] = {
     use Key::*;
     use Shape::*;
     const FS: &str = "filesystem";
@@ -326,6 +327,13 @@ pub const KEYS: [KeyInfo; 53] = {
             "otherwise",
             &["refuse", "kill"],
             "What becomes of others: refused with EPERM, or who makes one is killed.",
+        ),
+        row(
+            Trace,
+            CALLS,
+            "trace",
+            Flag,
+            "What runs inside may trace what runs inside: debuggers, strace, leak checkers.",
         ),
     ]
 };

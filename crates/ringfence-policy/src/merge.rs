@@ -187,7 +187,7 @@ impl Key {
             Key::Deny => "--deny",
             Key::Protect | Key::Judged => "--protect",
             Key::Strict => "--strict",
-            Key::GitSettings => "--feature",
+            Key::GitSettings | Key::Trace => "--feature",
             Key::Mode => "--network",
             Key::AllowHost | Key::Registries => "--allow-host",
             Key::DenyHost => "--deny-host",

@@ -422,6 +422,9 @@ pub struct Policy {
     /// The call that would make a protected name is refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+    /// What runs inside may trace what runs inside.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub trace: bool,
     /// Git's configuration in repositories may change where that makes git run nothing else.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub git_settings: bool,

@@ -216,6 +216,7 @@ fn singles(merged: &Merged, policy: &mut Policy) -> Result<(), PolicyError> {
         policy.exact_libraries = pick(&value, &source, &[("all", false), ("exact", true)])?;
     }
     policy.strict = choice(merged, Key::Strict).is_some_and(|(value, _)| value == "true");
+    policy.trace = choice(merged, Key::Trace).is_some_and(|(value, _)| value == "true");
     policy.git_settings =
         choice(merged, Key::GitSettings).is_some_and(|(value, _)| value == "true");
     policy.gateway = choice(merged, Key::Gateway).is_some_and(|(value, _)| value == "true");

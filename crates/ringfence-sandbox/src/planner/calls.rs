@@ -107,6 +107,10 @@ const REFUSED: [(&str, &[&str]); 15] = [
     ("changes the rules for nested security modules", &["lsm_set_self_attr"]),
 ];
 
+/// What debuggers and leak checkers do to other processes. Whom they may do it to is not the filter's to say: only
+/// who is in the same Landlock domain or a deeper one, which neither PID 1 nor what `exec` starts is.
+const TRACES: [&str; 4] = ["ptrace", "process_vm_readv", "process_vm_writev", "kcmp"];
+
 /// `CLONE_NEW*` flags that `clone` may not carry; the low byte is the exit signal.
 const CLONE_NEW: u32 = 0x7E02_0080;
 
@@ -240,7 +244,7 @@ pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -
         rules.push(CallRule { call, verdict, tests: tests.to_vec(), reason });
     };
     for (reason, calls) in REFUSED {
-        for call in calls {
+        for call in calls.iter().filter(|call| !(policy.trace && TRACES.contains(call))) {
             add(call, Verdict::Refuse, &[], reason);
         }
     }
@@ -312,7 +316,7 @@ pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -
         add("openat", verdict, &test, "standard input is given as it is");
     }
     add("prctl", Verdict::Refuse, &[(0, Test::Equals(PR_SET_MM))], "rewrites what /proc tells");
-    personality(&mut add);
+    personality(&mut add, policy.trace);
     rules
 }
 
@@ -337,9 +341,15 @@ pub(super) fn allowed(policy: &Policy) -> Option<AllowedCalls> {
 }
 
 /// Only what container runtimes allow too: asking, the default, a 32-bit `uname`, and a 2.6 one.
-fn personality(add: &mut impl FnMut(&'static str, Verdict, &[(u8, Test)], &'static str)) {
+/// Debuggers have their programs at the same addresses each time (`ADDR_NO_RANDOMIZE`).
+fn personality(
+    add: &mut impl FnMut(&'static str, Verdict, &[(u8, Test)], &'static str),
+    trace: bool,
+) {
     let allowed = [0, 0x8, 0x0002_0000, 0x0002_0008, 0xFFFF_FFFF];
-    let tests: Vec<_> = allowed.iter().map(|&value| (0, Test::Differs(value))).collect();
+    let fixed = trace.then_some(0x0004_0000);
+    let allowed = allowed.into_iter().chain(fixed);
+    let tests: Vec<_> = allowed.map(|value| (0, Test::Differs(value))).collect();
     add("personality", Verdict::Refuse, &tests, "switches to emulations with weaker rules");
 }
 

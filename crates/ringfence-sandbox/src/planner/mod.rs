@@ -223,6 +223,13 @@ fn plan_tier(
         let remedy = "use a newer kernel, or leave --strict out".to_owned();
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
+    if policy.trace && (tier == Tier::Process || facts.landlock_abi == 0) {
+        let what =
+            "tracing inside (`trace`, the feature debug) needs the namespace tier, and Landlock"
+                .to_owned();
+        let remedy = "use --tier namespace, or debug outside".to_owned();
+        return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
+    }
     let mut grants = grants::Grants::of(&planning);
     libraries::narrow(&mut grants, &planning, tier)?;
     let mut guards = guards::guards(&mut planning, &grants, tier)?;

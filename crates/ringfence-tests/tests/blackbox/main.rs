@@ -53,6 +53,7 @@ mod syscalls;
 mod syscalls_ask;
 mod terminal;
 mod toolchains;
+mod tracing;
 mod truth;
 mod truth_drawn;
 mod vm;
