@@ -7,12 +7,12 @@
 use crate::error::Fault;
 use crate::help;
 use crate::options::{PLAIN, parse};
-use crate::unpack::Fresh;
+use crate::unpack::{Fresh, Place};
 use ringfence_sys::file::time_mark;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 const USAGE: &str = "ringfence cp SESSION:PATH PATH, or ringfence cp PATH SESSION:PATH";
@@ -88,13 +88,14 @@ fn out(from: &Inside, to: &Path) -> Result<u8, Fault> {
         OsStr::new(""),
     )?;
     let kind = kind.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(Fault::of)?;
-    let target = match to.is_dir() {
-        true => to.join(last(Path::new(&from.path))?),
-        false => to.to_owned(),
+    // `x/..` has no last part, and is a directory.
+    let (directory, called) = match to.file_name() {
+        Some(called) if !to.is_dir() => (to.parent().unwrap_or(Path::new("")), called),
+        _ => (to, last(Path::new(&from.path))?),
     };
     match kind.stdout.first() {
-        Some(b'f') => file_out(from, &name, &target),
-        Some(b'd') => tree_out(from, &name, &target),
+        Some(b'f') => file_out(from, &name, &Place::of(&from.session, directory)?, called),
+        Some(b'd') => tree_out(from, &name, &Place::of(&from.session, directory)?, called),
         Some(b'o') => Err(Fault::usage(format!("{name} is neither a file nor a directory"))),
         Some(_) => Err(Fault::usage(format!("{name} does not exist there"))),
         None => Err(Fault::usage(format!("{name} was not copied"))),
@@ -102,17 +103,19 @@ fn out(from: &Inside, to: &Path) -> Result<u8, Fault> {
 }
 
 /// Under another name first: what is half copied replaces nothing.
-fn file_out(from: &Inside, name: &str, target: &Path) -> Result<u8, Fault> {
+fn file_out(from: &Inside, name: &str, place: &Place, called: &OsStr) -> Result<u8, Fault> {
+    let target = place.path.join(called);
     let failed = |error: std::io::Error| Fault::usage(format!("{}: {error}", target.display()));
-    let mut part = target.as_os_str().to_owned();
+    let mut part = called.to_owned();
     part.push(format!(".part-{}", std::process::id()));
-    let part = PathBuf::from(part);
+    let part = place.at(&part);
     let (file, began) = (File::create_new(&part).map_err(failed)?, time_mark());
     let mut command = from.script("exec cat <\"$1\"", OsStr::new(""))?;
     command.stdin(Stdio::null()).stdout(file);
-    let copied = done(command, name).and_then(|()| fs::rename(&part, target).map_err(failed));
+    let copied =
+        done(command, name).and_then(|()| fs::rename(&part, place.at(called)).map_err(failed));
     match copied {
-        Ok(()) => noted(target, began),
+        Ok(()) => noted(&target, began),
         Err(_) => drop(fs::remove_file(&part)),
     }
     copied.map(|()| 0)
@@ -125,15 +128,15 @@ fn noted(target: &Path, began: i128) {
     }
 }
 
-fn tree_out(from: &Inside, name: &str, target: &Path) -> Result<u8, Fault> {
+fn tree_out(from: &Inside, name: &str, place: &Place, called: &OsStr) -> Result<u8, Fault> {
     let fresh = Fresh::make()?;
     let mut pack = from.script("exec tar -C \"$1\" -cf - .", OsStr::new(""))?;
     let mut pack = pack.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(Fault::of)?;
     let unpacked = fresh.unpack(pack.stdout.take().map_or_else(Stdio::null, Stdio::from));
     let packed = pack.wait().map_err(Fault::of)?;
     let (unpacked, began) = (unpacked?, time_mark());
-    let settled = fresh.settle(target);
-    noted(target, began);
+    let settled = fresh.settle(place, called);
+    noted(&place.path.join(called), began);
     settled?;
     if !packed.success() {
         return Err(Fault::usage(format!("{name} was not copied whole: tar inside: {packed}")));

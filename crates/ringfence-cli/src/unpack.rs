@@ -6,6 +6,8 @@
 //! opened without following links.
 
 use crate::error::Fault;
+use ringfence_policy::{HostFiles, Resolver};
+use ringfence_session::live;
 use ringfence_sys::{self as sys, Errno};
 use std::ffi::{CString, OsStr};
 use std::fs::{self, Permissions};
@@ -56,17 +58,12 @@ impl Fresh {
     ///
     /// # Errors
     /// Something is in the way, or the file system's; what was moved before stays.
-    pub fn settle(&self, target: &Path) -> Result<(), Fault> {
-        let parent = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+    pub fn settle(&self, to: &Place, name: &OsStr) -> Result<(), Fault> {
+        let target = to.path.join(name);
         let failed = |at: &Path, error| Fault::usage(format!("{}: {error}", shown(at)));
-        fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
-        let from = Place::open(&self.0).map_err(|error| failed(&self.0, error))?;
-        let to = Place::open(parent).map_err(|error| failed(parent, error))?;
-        let name = target.file_name().unwrap_or_default();
-        let into = to.directory(name, MODE).map_err(|error| failed(target, error))?;
+        let from = fs::File::open(&self.0).map_err(|error| failed(&self.0, error))?;
+        let from = Place { open: from.into(), path: self.0.clone() };
+        let into = to.directory(name, MODE).map_err(|error| failed(&target, error))?;
         merge(&from, &into).map_err(|(below, error)| failed(&target.join(below), error))
     }
 }
@@ -78,22 +75,60 @@ impl Drop for Fresh {
 }
 
 /// A directory, through which names in it are reached whatever its path means by now.
-struct Place(OwnedFd);
+pub struct Place {
+    open: OwnedFd,
+    /// Where it was found.
+    pub path: PathBuf,
+}
 
 impl Place {
-    fn open(path: &Path) -> std::io::Result<Place> {
-        Ok(Place(fs::File::open(path)?.into()))
+    /// The directory that something of a session's is to come to, made where there is none. Links on the way
+    /// are the user's word, but for those that the session's program may have made: in the directory that it
+    /// runs in, or since it runs.
+    ///
+    /// # Errors
+    /// There is such a link; the file system's.
+    pub fn of(session: &OsStr, directory: &Path) -> Result<Place, Fault> {
+        let failed = |error| Fault::usage(format!("{}: {error}", shown(directory)));
+        let (known, _) = live::find(&session.to_string_lossy()).map_err(Fault::of)?;
+        let full = std::env::current_dir().map_err(failed)?.join(directory);
+        let real = Resolver::new(&HostFiles).real(&full).map_err(failed)?;
+        let own = Path::new(&known.cwd);
+        let own = own.canonicalize().unwrap_or_else(|_| own.to_owned());
+        let planted = |link: &Path| {
+            let changed = link.symlink_metadata().map(|found| {
+                found.ctime().saturating_mul(1_000_000).saturating_add(found.ctime_nsec() / 1000)
+            });
+            link.starts_with(&own) || changed.is_ok_and(|changed| changed >= known.started)
+        };
+        if let Some((link, _)) = real.links.iter().find(|(link, _)| planted(link)) {
+            return Err(Fault::usage(format!(
+                "{} is a symbolic link that the session's program may have made: name the directory that \
+                 it leads to, {}, if that is right",
+                shown(link),
+                shown(&real.path)
+            )));
+        }
+        fs::create_dir_all(&real.path).map_err(failed)?;
+        let path = CString::new(real.path.as_os_str().as_bytes())
+            .map_err(|error| failed(std::io::Error::from(error)))?;
+        let flags = sys::fd::DIRECTORY;
+        let open = sys::fd::open_without_links(sys::fd::CWD, &path, flags)
+            .map_err(|errno| failed(std::io::Error::from_raw_os_error(errno.into_raw())))?;
+        Ok(Place { open, path: real.path })
     }
 
-    fn at(&self, name: &OsStr) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd())).join(name)
+    /// A name in it.
+    pub fn at(&self, name: &OsStr) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.open.as_raw_fd())).join(name)
     }
 
     /// A directory in it that is no link.
     fn enter(&self, name: &OsStr) -> std::io::Result<Place> {
+        let path = self.path.join(name);
         let name = CString::new(name.as_bytes())?;
-        match sys::fd::open_without_links(self.0.as_raw_fd(), &name, sys::fd::DIRECTORY) {
-            Ok(opened) => Ok(Place(opened)),
+        match sys::fd::open_without_links(self.open.as_raw_fd(), &name, sys::fd::DIRECTORY) {
+            Ok(open) => Ok(Place { open, path }),
             Err(Errno::ELOOP) => Err(std::io::Error::other("a symbolic link is in the way")),
             Err(Errno::ENOTDIR) => Err(std::io::Error::other("a file is in the way")),
             Err(errno) => Err(std::io::Error::from_raw_os_error(errno.into_raw())),

@@ -94,3 +94,30 @@ fn links_that_lie_at_the_place_are_not_followed() {
         ends(place, running);
     });
 }
+
+/// What a name on the way means is the program's choice in its own directory, and wherever it can write.
+#[test]
+fn links_on_the_way_that_the_program_may_have_made_are_not_followed() {
+    everywhere(|place| {
+        let running = session(place);
+        place.directory("elsewhere");
+        place.link("home/project/out", place.at("elsewhere"));
+        place.link("later", place.at("elsewhere"));
+        place.directory("copies");
+        let there = || fs::read_dir(place.at("elsewhere")).unwrap().count();
+        for to in ["home/project/out", "home/project/out/new", "later", "later/new"] {
+            for from in ["one:bin/tar", "one:made"] {
+                let refused = place.ringfence(["cp", from, &place.text(to)]);
+                refused.ends(125).says("may have made");
+            }
+        }
+        assert_eq!(there(), 0);
+        // The control: where it leads can be named; and no link is no trouble.
+        place.ringfence(["cp", "one:bin/tar", &place.text("elsewhere")]).ends(0);
+        place.ringfence(["cp", "one:bin/tar", "plain"]).ends(0);
+        place.ringfence(["cp", "one:bin/tar", &place.text("copies/new/deep")]).ends(0);
+        assert!(there() == 1 && place.project("plain").is_file());
+        assert!(place.at("copies/new/deep").is_file());
+        ends(place, running);
+    });
+}
