@@ -4,6 +4,7 @@ use crate::error::Fault;
 use crate::generate::print;
 use crate::options::{POLICY, parse};
 use crate::{help, request};
+use ringfence_net::rules;
 use ringfence_policy::decide::Request;
 use ringfence_policy::path::quote;
 use ringfence_policy::{
@@ -48,7 +49,7 @@ fn as_carried_out(decision: Decision, policy: &Policy) -> Decision {
         return as_given(decision, policy, &name);
     }
     let (Request::Read(subject) | Request::Write(subject)) = &decision.request else {
-        return decision;
+        return rules::elsewhere(policy, decision, rules::own);
     };
     let path = subject.real.as_deref().unwrap_or(&subject.path).to_path_buf();
     let write = matches!(decision.request, Request::Write(_));

@@ -41,8 +41,8 @@ pub enum First {
 pub fn first(bytes: &[u8]) -> First {
     match bytes {
         [] => First::More,
-        [0x16, ..] => hello::read(bytes),
-        _ => http::read(bytes),
+        [hello::HANDSHAKE, ..] => hello::read(bytes),
+        _ => hello::other(bytes).unwrap_or_else(|| http::read(bytes)),
     }
 }
 
@@ -110,8 +110,8 @@ mod tests {
     proptest! {
         /// Cutting the input shorter only ever gives `More` or the same answer.
         #[test]
-        fn answers_are_final(bytes in proptest::collection::vec(any::<u8>(), 0..200), lead in 0usize..4) {
-            let lead: &[u8] = [&b""[..], &[0x16, 3, 1, 0, 60, 1, 0, 0, 50], b"GET / HTTP/1.1\r\n", b"\r\nHEAD "][lead];
+        fn answers_are_final(bytes in proptest::collection::vec(any::<u8>(), 0..200), lead in 0usize..6) {
+            let lead: &[u8] = [&b""[..], &[0x16, 3, 1, 0, 60, 1, 0, 0, 50], b"GET / HTTP/1.1\r\n", b"\r\nHEAD ", &[0x15], &[0x80, 40, 1]][lead];
             let whole = [lead, &bytes].concat();
             let mut seen = First::More;
             for length in 0..=whole.len() {

@@ -29,7 +29,7 @@ pub(crate) fn reset(client: &TcpStream) {
 
 /// Puts the question to the policy.
 pub(crate) fn ask(shared: &Shared, way: Way, host: Host, port: u16) -> Subject {
-    let decision = rules::connect(&shared.policy(), &host, port);
+    let decision = rules::connect(&shared.policy(), &host, port, shared.own);
     Subject {
         id: shared.id(),
         way,
@@ -161,7 +161,7 @@ async fn consider(shared: &Shared, subject: &mut Subject) -> Result<(), Refusal>
             Ok(())
         }
         Some(Answer::Session) => {
-            let decision = rules::connect(&shared.policy(), host, port);
+            let decision = rules::connect(&shared.policy(), host, port, shared.own);
             let allowed = decision.allowed;
             subject.decision = Some(decision);
             if allowed { Ok(()) } else { Err(refusal) }
@@ -186,7 +186,7 @@ async fn addresses(shared: &Shared, subject: &Subject) -> Result<Vec<IpAddr>, Re
     let mut refused = None;
     let mut good = Vec::new();
     for address in found {
-        match rules::address(&shared.policy(), name, address, subject.port) {
+        match rules::address(&shared.policy(), name, address, subject.port, shared.own) {
             Ok(()) => good.push(address),
             Err(reason) => refused = Some(reason),
         }

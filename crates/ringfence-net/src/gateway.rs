@@ -7,6 +7,7 @@ use crate::live::Control;
 use crate::names::Names;
 use crate::redirect::Wanted;
 use crate::resolver::Resolver;
+use crate::rules::{self, Own};
 use crate::serve;
 use crate::upstream::Upstream;
 use crate::who::{Finding, Who};
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     /// For hosts whose requests are looked at.
     pub inspection: Option<Arc<Inspection>>,
     pub ipv6: bool,
+    /// Whether an address is this host's own.
+    pub own: Own,
     names: Mutex<Names>,
     pub who: Who,
     /// Where the connections of the process tier were going.
@@ -99,7 +102,7 @@ impl Gateway {
     /// environment are honoured.
     pub fn new(control: Control, listeners: Listeners, sink: Sink) -> Gateway {
         let upstream = Upstream::of_environment(&|name| std::env::var(name).ok());
-        Gateway::controlled(control, listeners, sink, Resolver::default(), upstream)
+        Gateway::controlled(control, listeners, sink, Resolver::default(), upstream, rules::own)
     }
 
     /// The same, with what inspection needs, where the policy needs it. Without it, connections to
@@ -112,17 +115,18 @@ impl Gateway {
         self
     }
 
-    /// A gateway with rules that do not change, and a resolver and an upstream proxy of the
-    /// caller's.
+    /// A gateway with rules that do not change, and a resolver, an upstream proxy and addresses of
+    /// the host's own of the caller's.
     pub fn with(
         policy: Arc<Policy>,
         listeners: Listeners,
         sink: Sink,
         resolver: Resolver,
         upstream: Upstream,
+        own: Own,
     ) -> Gateway {
         let control = Control::new(policy, None, Box::new(|_| {}));
-        Gateway::controlled(control, listeners, sink, resolver, upstream)
+        Gateway::controlled(control, listeners, sink, resolver, upstream, own)
     }
 
     fn controlled(
@@ -131,6 +135,7 @@ impl Gateway {
         sink: Sink,
         resolver: Resolver,
         upstream: Upstream,
+        own: Own,
     ) -> Gateway {
         let shared = Shared {
             control,
@@ -138,6 +143,7 @@ impl Gateway {
             upstream,
             inspection: None,
             ipv6: listeners.ipv6,
+            own,
             names: Mutex::default(),
             who: Who::new(listeners.take(Role::Diag)),
             wanted: listeners.wanted.clone(),

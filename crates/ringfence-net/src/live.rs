@@ -23,6 +23,7 @@
 pub mod client;
 
 use crate::decision::{Event, NetDecision, Process, Way};
+use crate::rules;
 use ringfence_policy::host::Target;
 use ringfence_policy::{Decision, Host, HostRule, NetworkRule, Policy, Source};
 use ringfence_sys::listener::behalf;
@@ -236,7 +237,7 @@ impl Control {
         let mut at = 0;
         while at < waiting.len() {
             let refused = &waiting[at].refused;
-            if crate::rules::connect(&now, &refused.host, refused.port).allowed {
+            if rules::connect(&now, &refused.host, refused.port, rules::own).allowed {
                 let _ = waiting.remove(at).answer.send(Answer::Session);
             } else {
                 at += 1;
@@ -303,7 +304,7 @@ impl Control {
             waiting.push(Waiting { refused, answer });
         }
         // A rule may have come since the decision was made, and have found nobody waiting.
-        if crate::rules::connect(&self.policy(), host, port).allowed {
+        if rules::connect(&self.policy(), host, port, rules::own).allowed {
             locked(&self.0.waiting).retain(|waiting| waiting.refused.number != number);
             self.tell_watchers(&format!("settled\t{number}\tallowed"));
             return Some(Answer::Session);
@@ -385,7 +386,6 @@ fn place(host: &Host, port: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules;
     use crate::rules::tests::policy;
 
     #[test]
@@ -393,7 +393,7 @@ mod tests {
         let patience = Some(Duration::from_secs(1));
         let control = Control::new(Arc::new(policy(&["a.org"], &[])), patience, Box::new(|_| {}));
         let host = Host::parse("b.org").expect("a host");
-        let decision = rules::connect(&control.policy(), &host, 443);
+        let decision = rules::connect(&control.policy(), &host, 443, rules::own);
         assert!(!decision.allowed);
         control.allow("b.org").expect("allowed");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();

@@ -3,12 +3,36 @@
 
 use ringfence_policy::decide::Request;
 use ringfence_policy::host::Target;
-use ringfence_policy::{Decision, Host, Policy, decide};
-use std::net::IpAddr;
+use ringfence_policy::{Decision, Host, HostRule, NetworkMode, Policy, decide};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+/// Whether an address is this host's own.
+pub type Own = fn(IpAddr) -> bool;
 
 /// Whether a connection may be made, before anything is resolved.
-pub fn connect(policy: &Policy, host: &Host, port: u16) -> Decision {
-    decide(policy, &Request::Connect { host: host.clone(), port })
+pub fn connect(policy: &Policy, host: &Host, port: u16, own: Own) -> Decision {
+    elsewhere(policy, decide(policy, &Request::Connect { host: host.clone(), port }), own)
+}
+
+/// What is decided about a connection, on this host. What listens at a public address of this host takes whoever
+/// connects from here for one of its own, past any firewall: to such an address `*` does not lead.
+pub fn elsewhere(policy: &Policy, decision: Decision, own: Own) -> Decision {
+    let Request::Connect { host: host @ Host::Address(address), port } = &decision.request else {
+        return decision;
+    };
+    let filtered = decision.allowed && policy.network.mode == NetworkMode::Filtered;
+    if !filtered || named(policy, host, *port) || !own(*address) {
+        return decision;
+    }
+    let place = SocketAddr::new(*address, *port);
+    Decision {
+        allowed: false,
+        rule: None,
+        explanation: format!("{place} is an address of this host itself, which no rule names"),
+        remedy: Some(format!("--allow-host {place}")),
+        effect: None,
+        ..decision
+    }
 }
 
 /// Whether a host may be connected to on some port; without one its name need not exist.
@@ -28,7 +52,9 @@ pub fn some_port(policy: &Policy, host: &Host) -> bool {
         .collect();
     concerned.flat_map(|rule| rule.ports.ranges()).any(|&(first, last)| {
         let after = starts.iter().copied().filter(|port| (first..=last).contains(port));
-        std::iter::once(first).chain(after).any(|port| connect(policy, host, port).allowed)
+        std::iter::once(first)
+            .chain(after)
+            .any(|port| connect(policy, host, port, |_| false).allowed)
     })
 }
 
@@ -37,24 +63,60 @@ pub fn some_port(policy: &Policy, host: &Host) -> bool {
 ///
 /// # Errors
 /// A sentence that names the rule, or what to type.
-pub fn address(policy: &Policy, name: &str, address: IpAddr, port: u16) -> Result<(), String> {
+pub fn address(
+    policy: &Policy,
+    name: &str,
+    address: IpAddr,
+    port: u16,
+    own: Own,
+) -> Result<(), String> {
     let host = Host::Address(address.to_canonical());
     if let Some(rule) = policy.network.deny.iter().find(|rule| rule.host.matches(&host, port)) {
         let text = &rule.source.text;
         return Err(format!("{name} leads to {host}, which is denied by `{text}`"));
     }
-    let granted = || {
-        let rules = policy.network.allow.iter().map(|rule| &rule.host);
-        let mut named = rules.filter(|rule| rule.target != Target::Any);
-        named.any(|rule| rule.matches(&host, port))
-    };
-    if ringfence_policy::address::is_public(address) || granted() {
+    let remedy = || format!("if that is right, grant it too: --allow-host {host}:{port}");
+    // A rule about its requests is for who asks for it by its own.
+    if policy.network.allow.iter().any(|rule| by_more(&rule.host, &host, port)) {
         return Ok(());
     }
-    Err(format!(
-        "{name} leads to {host}, which is no public address; if that is right, grant it too: \
-         --allow-host {host}:{port}"
-    ))
+    if !ringfence_policy::address::is_public(address) {
+        return Err(format!("{name} leads to {host}, which is no public address; {}", remedy()));
+    }
+    if own(address) {
+        return Err(format!(
+            "{name} leads to {host}, an address of this host itself; {}",
+            remedy()
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a rule allows this address, or requests to it, by more than `*`.
+pub fn named(policy: &Policy, host: &Host, port: u16) -> bool {
+    let network = &policy.network;
+    let allow = network.allow.iter().map(|rule| &rule.host);
+    let mut rules = allow.chain(network.http.iter().map(|rule| &rule.host));
+    rules.any(|rule| by_more(rule, host, port))
+}
+
+fn by_more(rule: &HostRule, host: &Host, port: u16) -> bool {
+    rule.target != Target::Any && rule.matches(host, port)
+}
+
+/// Whether an address is this host's own: to itself it speaks from there.
+pub fn own(address: IpAddr) -> bool {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let from = || {
+        let socket = UdpSocket::bind((any, 0))?;
+        // Nothing is sent.
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    };
+    from().is_ok_and(|from: SocketAddr| from.ip() == address)
 }
 
 /// Whether a rule denies this name. For names that only show on the wire (SNI), of connections
@@ -67,8 +129,7 @@ pub fn denied(policy: &Policy, host: &Host, port: u16) -> bool {
 /// it does not matter which name a client hides (ECH).
 pub fn every_name(policy: &Policy, port: u16) -> bool {
     let network = &policy.network;
-    let any =
-        |rule: &ringfence_policy::HostRule| rule.target == Target::Any && rule.ports.contains(port);
+    let any = |rule: &HostRule| rule.target == Target::Any && rule.ports.contains(port);
     network.allow.iter().any(|rule| any(&rule.host))
         && network.deny.is_empty()
         && network.http.is_empty()
@@ -78,7 +139,7 @@ pub fn every_name(policy: &Policy, port: u16) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use ringfence_policy::{HostRule, NetworkMode, NetworkRule, Source};
+    use ringfence_policy::{NetworkRule, Source};
 
     pub(crate) fn policy(allow: &[&str], deny: &[&str]) -> Policy {
         let rules = |list: &[&str]| {
@@ -120,7 +181,8 @@ pub(crate) mod tests {
     #[test]
     fn a_name_leads_only_to_public_or_granted_addresses() {
         let policy = policy(&["a.org", "10.1.0.0/16:443", "localhost:8080"], &["1.2.3.0/24"]);
-        let check = |ip: &str, port| address(&policy, "a.org", ip.parse().expect(ip), port);
+        let check =
+            |ip: &str, port| address(&policy, "a.org", ip.parse().expect(ip), port, |_| false);
         for (yes, port) in [("8.8.8.8", 443), ("10.1.2.3", 443), ("127.0.0.1", 8080)] {
             assert_eq!(check(yes, port), Ok(()), "{yes}");
         }
@@ -142,11 +204,29 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn an_address_of_the_host_itself_is_known_as_such() {
+        for (address, ours) in [("127.0.0.1", true), ("127.9.9.9", false), ("192.0.2.213", false)] {
+            assert_eq!(own(address.parse().expect(address)), ours, "{address}");
+        }
+        let policy = policy(&["a.org", "*", "8.8.8.0/24"], &[]);
+        let check = |ip: &str| address(&policy, "a.org", ip.parse().expect(ip), 443, |_| true);
+        assert!(check("9.9.9.9").expect_err("own").contains("this host itself"));
+        assert_eq!(check("8.8.8.8"), Ok(()));
+        let decision = connect(&policy, &host("9.9.9.9"), 443, |_| true);
+        assert!(!decision.allowed && decision.rule.is_none());
+        assert_eq!(decision.remedy.as_deref(), Some("--allow-host 9.9.9.9:443"));
+        assert!(connect(&policy, &host("9.9.9.9"), 443, |_| false).allowed);
+        assert!(connect(&policy, &host("8.8.8.8"), 443, |_| true).allowed);
+    }
+
+    #[test]
     fn a_star_does_not_grant_what_is_private() {
         let policy = policy(&["*"], &[]);
-        assert!(address(&policy, "a.org", "192.168.0.1".parse().expect("ip"), 443).is_err());
-        assert!(!connect(&policy, &host("192.168.0.1"), 443).allowed);
-        assert!(!connect(&policy, &host("169.254.169.254"), 80).allowed);
+        assert!(
+            address(&policy, "a.org", "192.168.0.1".parse().expect("ip"), 443, |_| false).is_err()
+        );
+        assert!(!connect(&policy, &host("192.168.0.1"), 443, own).allowed);
+        assert!(!connect(&policy, &host("169.254.169.254"), 80, own).allowed);
         assert!(every_name(&policy, 443) && !every_name(&policy, 8443));
     }
 }

@@ -3,7 +3,8 @@
 use super::First;
 use ringfence_policy::Host;
 
-const HANDSHAKE: u8 = 22;
+/// The type of a record that holds handshake messages.
+pub(super) const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
@@ -18,6 +19,25 @@ pub(super) fn read(bytes: &[u8]) -> First {
         Ok(None) if bytes.len() < super::MOST => First::More,
         Ok(None) => First::Broken("a ClientHello beyond all measure"),
         Err(what) => First::Broken(what),
+    }
+}
+
+/// What begins as TLS does, but not with a ClientHello's record; nothing for what is no TLS.
+///
+/// Servers exist that skip an alert, and take the ClientHello that follows it; some look at no more of a record's
+/// version than that it is small. In a hello of SSL 2 there is no room for a name.
+pub(super) fn other(bytes: &[u8]) -> Option<First> {
+    match *bytes {
+        [0x14..=0x18] | [0x80..=0xff, _] | [0x80..=0xff, _, CLIENT_HELLO] | [0x80..=0xff] => {
+            Some(First::More)
+        }
+        [0x14..=0x18, 0..=0x0f, ..] => {
+            Some(First::Broken("another TLS record than a handshake's first"))
+        }
+        [0x80..=0xff, _, CLIENT_HELLO, 0 | 3, ..] => {
+            Some(First::Broken("a hello of SSL 2, which names no server"))
+        }
+        _ => None,
     }
 }
 
@@ -181,6 +201,29 @@ pub(crate) mod tests {
         assert!(matches!(read(&records(&hidden, 500)), First::Tls { hidden: true, .. }));
         let two = hello(&[sni(b"example.org"), sni(b"example.com")]);
         assert!(matches!(read(&records(&two, 500)), First::Broken(_)));
+    }
+
+    #[test]
+    fn a_hello_behind_something_that_servers_skip_is_no_other_protocol() {
+        let hello = records(&hello(&[sni(b"example.org")]), 500);
+        for before in [
+            &[0x15, 3, 1, 0, 2, 1, 90][..],
+            &[0x15, 0, 1, 0, 2, 1, 112],
+            &[0x14, 3, 3, 0, 1, 1],
+            &[0x17, 3, 3, 0, 0],
+            &[0x80, 46, 1, 3, 1, 0, 3],
+            &[0x80, 46, 1, 0, 2, 0, 3],
+        ] {
+            let bytes = [before, &hello].concat();
+            let first = crate::first::first;
+            assert!(matches!(first(&bytes), First::Broken(_)), "{before:?}");
+            assert_eq!(first(&bytes[..1]), First::More, "{before:?}");
+        }
+        for another in
+            [&[0x15, b'a'][..], &[0x80, 1, 0, 1], &[0xff, 0xfd, 1, 0xff], &[0xff, 0xfb, 3]]
+        {
+            assert_eq!(crate::first::first(another), First::Other, "{another:?}");
+        }
     }
 
     #[test]

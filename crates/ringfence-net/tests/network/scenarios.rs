@@ -8,6 +8,7 @@ pub const ALL: &[(&str, fn())] = &[
     ("nothing_starts_without_traffic", nothing_starts_without_traffic),
     ("a_name_is_reached_and_others_are_not", a_name_is_reached_and_others_are_not),
     ("ports_of_the_hosts_loopback", ports_of_the_hosts_loopback),
+    ("addresses_of_the_host_itself", addresses_of_the_host_itself),
     ("own_loopback_stays_own", own_loopback_stays_own),
     ("names_that_lead_to_private_addresses", names_that_lead_to_private_addresses),
     ("the_client_must_mean_the_name", the_client_must_mean_the_name),
@@ -124,6 +125,24 @@ fn names_that_lead_to_private_addresses() {
     assert_eq!((ran.code, ran.output.as_str()), (0, "served at [::ffff:10.0.0.2]:80\n"));
 }
 
+fn addresses_of_the_host_itself() {
+    let hosts = "5.5.5.5 a.test\n7.7.7.7 own.test\n7.7.7.8 granted.test\n";
+    let mut sandbox = Sandbox::new(&["*.test", "*", "7.7.7.8"], &[], hosts);
+    sandbox.own = |address| address.to_string().starts_with("7.7.7.");
+    let script = r#"
+        reset 1 http://own.test/
+        reset 2 http://7.7.7.7/
+        for place in a.test 5.5.5.6 granted.test 7.7.7.8; do
+            curl -sS -m 5 http://$place/
+        done"#;
+    let ran = sandbox.run(script, vec![Server::new("[::]:80", web)]);
+    let expected = ["5.5.5.5", "5.5.5.6", "7.7.7.8", "7.7.7.8"]
+        .map(|address| format!("served at [::ffff:{address}]:80\n"));
+    assert_eq!((ran.code, ran.output), (0, expected.concat()));
+    let why = "leads to 7.7.7.7, an address of this host itself";
+    assert!(ran.decisions.iter().any(|one| format!("{:?}", one.event).contains(why)));
+}
+
 fn the_client_must_mean_the_name() {
     let sandbox = Sandbox::new(&["site.test", "8.8.8.8:443"], &["bad.test"], HOSTS);
     let script = r#"
@@ -153,11 +172,12 @@ print(send("site.test", 443, wrong), send("site.test", 443, bits),
       send("site.test", 443, hello(None)), send("site.test", 80, http(b"evil.test")), send("site.test", 443, http(b"evil.test")),
       send("site.test", 80, b"\r\n" + http(b"evil.test")), send("site.test", 80, b"GET http://evil.test/ HTTP/1.1\r\nHost: site.test\r\n\r\n"),
       send("site.test", 80, b"GET / HTTP/1.1\r\n", b"Host: site.test\r\nHost: evil.test\r\n\r\n"), send("8.8.8.8", 443, hello("bad.test")),
-      send("site.test", 80, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
+      send("site.test", 80, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), send("site.test", 443, b"\x15\3\1\0\2\1\x5a" + wrong),
+      send("site.test", 443, b"\x15", b"\0\1\0\2\1\x70" + wrong), send("site.test", 443, b"\x80\x2e\1\3\1\0\3\0\0\0\x20" + 35 * b"x"))
 EOF"#;
     let servers = vec![Server::new("[::]:80", witness), Server::new("[::]:443", witness)];
     let ran = sandbox.run(script, servers);
-    let expected = format!("{}\n{}\n", ["got"; 7].join(" "), ["reset"; 10].join(" "));
+    let expected = format!("{}\n{}\n", ["got"; 7].join(" "), ["reset"; 13].join(" "));
     assert_eq!(ran.output, expected);
     let sentence = "the client connected to site.test and then asked for evil.test";
     let fronting = Event::Denied(sentence.to_owned());

@@ -107,6 +107,8 @@ pub struct Sandbox {
     pub policy: Policy,
     /// The host's `/etc/hosts`.
     pub hosts: String,
+    /// Which addresses are the host's own: in this world all of them are local.
+    pub own: fn(std::net::IpAddr) -> bool,
     /// The host's `/etc/resolv.conf`.
     pub resolv: String,
     pub upstream: Upstream,
@@ -121,6 +123,7 @@ impl Sandbox {
         Sandbox {
             policy: policy(allow, deny),
             hosts: hosts.to_owned(),
+            own: |_| false,
             resolv: String::new(),
             upstream: Upstream::default(),
             by_ports: false,
@@ -170,7 +173,7 @@ impl Sandbox {
         let resolver = Resolver::of(directory.join("hosts"), directory.join("resolv.conf"));
         let upstream = self.upstream.clone();
         let policy = Arc::new(self.policy.clone());
-        let mut gateway = Gateway::with(policy, listeners, sink, resolver, upstream);
+        let mut gateway = Gateway::with(policy, listeners, sink, resolver, upstream, self.own);
         let (code, output, started) =
             watch(&mut gateway, &read, &pidfd, binds.as_ref(), self.outside);
         let _ = std::fs::remove_dir_all(&directory);
