@@ -16,6 +16,7 @@
 
 mod calls;
 pub mod capture;
+mod crowd;
 pub mod decision;
 pub mod dns;
 pub mod first;

@@ -17,12 +17,12 @@ use ringfence_sys::listener::behalf;
 use ringfence_sys::{Errno, diag, socket};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::net::TcpStream;
 
 const AF_INET: i32 = 2;
 const AF_INET6: i32 = 10;
@@ -39,22 +39,22 @@ pub type Start = Box<dyn Fn(Listeners) -> Result<(), String> + Send + Sync>;
 #[derive(Clone, Debug, Default)]
 pub struct Wanted(Arc<Mutex<Noted>>);
 
-/// By where they come from: where they were going, and the process.
-type Noted = HashMap<SocketAddr, (SocketAddr, Option<i32>)>;
+/// By where they come from: where they were going, and the process. Of a connection that is given up before it is
+/// accepted nobody tells.
+type Noted = Latest<SocketAddr, (SocketAddr, Option<i32>)>;
 
 impl Wanted {
     fn note(&self, from: SocketAddr, to: SocketAddr, process: Option<i32>) {
-        locked(&self.0).insert(from, (to, process));
+        locked(&self.0).note(from, (to, process));
     }
 
     fn forget(&self, from: SocketAddr) {
-        locked(&self.0).remove(&from);
+        locked(&self.0).take(&from);
     }
 
-    /// Where this client was going; nothing for one that is none of the sandbox's.
-    pub(crate) fn take(&self, client: &TcpStream) -> Option<(SocketAddr, Option<i32>)> {
-        let from = client.peer_addr().ok()?;
-        locked(&self.0).remove(&SocketAddr::new(from.ip().to_canonical(), from.port()))
+    /// Where the client at this address was going; nothing for one that is none of the sandbox's.
+    pub(crate) fn take(&self, from: SocketAddr) -> Option<(SocketAddr, Option<i32>)> {
+        locked(&self.0).take(&SocketAddr::new(from.ip().to_canonical(), from.port()))
     }
 }
 
@@ -77,29 +77,46 @@ struct Inner {
     waiting: Arc<AtomicUsize>,
 }
 
-/// Where sockets were going, of so many that were connected last.
-#[derive(Default)]
-struct Peers {
-    by_number: HashMap<u64, SocketAddr>,
-    in_order: VecDeque<u64>,
+/// Where sockets were going, by their numbers.
+type Peers = Latest<u64, SocketAddr>;
+
+/// What is known of things, of so many that were noted last: programs decide how many there are.
+#[derive(Debug)]
+struct Latest<K, V> {
+    known: HashMap<K, (u64, V)>,
+    /// In order, and with what has been forgotten since.
+    noted: VecDeque<(u64, K)>,
+    next: u64,
 }
 
-impl Peers {
+impl<K, V> Default for Latest<K, V> {
+    fn default() -> Latest<K, V> {
+        Latest { known: HashMap::new(), noted: VecDeque::new(), next: 0 }
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Clone> Latest<K, V> {
     const MOST: usize = 4096;
 
-    fn note(&mut self, number: u64, to: SocketAddr) {
-        if self.by_number.insert(number, to).is_none() {
-            self.in_order.push_back(number);
-        }
-        if self.in_order.len() > Peers::MOST
-            && let Some(oldest) = self.in_order.pop_front()
-        {
-            self.by_number.remove(&oldest);
+    fn note(&mut self, key: K, value: V) {
+        self.next += 1;
+        self.known.insert(key.clone(), (self.next, value));
+        self.noted.push_back((self.next, key));
+        while self.noted.len() > Self::MOST {
+            let Some((number, oldest)) = self.noted.pop_front() else { break };
+            // It may have been noted anew.
+            if self.known.get(&oldest).is_some_and(|known| known.0 == number) {
+                self.known.remove(&oldest);
+            }
         }
     }
 
-    fn of(&self, number: u64) -> Option<SocketAddr> {
-        self.by_number.get(&number).copied()
+    fn of(&self, key: &K) -> Option<V> {
+        self.known.get(key).map(|known| known.1.clone())
+    }
+
+    fn take(&mut self, key: &K) -> Option<V> {
+        self.known.remove(key).map(|known| known.1)
     }
 }
 
@@ -238,7 +255,7 @@ impl Redirect {
     ) -> Answer {
         let known = || {
             let copy = Copy::of(caller.socket().ok()?).ok()?;
-            let to = locked(&self.0.peers).of(behalf::cookie(copy.fd()).ok()?)?;
+            let to = locked(&self.0.peers).of(&behalf::cookie(copy.fd()).ok()?)?;
             behalf::connected(copy.fd()).then(|| behalf::raw(to, copy.ipv6))
         };
         match known() {
@@ -318,5 +335,24 @@ impl Redirect {
         let listeners = Listeners { ipv6: place.is_some(), sockets, wanted };
         (self.0.start)(listeners).map_err(|_| Errno::ENETDOWN)?;
         Ok(*started.insert(Gateway { four, six: place }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_are_known_and_no_more_than_those() {
+        let mut latest = Latest::<u64, u64>::default();
+        let most = Latest::<u64, u64>::MOST as u64;
+        for round in 0..3 * most {
+            latest.note(round, round * 2);
+            latest.note(7, round);
+        }
+        assert!(latest.known.len() <= most as usize && latest.noted.len() <= most as usize);
+        assert_eq!(latest.of(&7), Some(3 * most - 1), "noted anew again and again");
+        assert_eq!((latest.of(&8), latest.of(&(3 * most - 1))), (None, Some(6 * most - 2)));
+        assert_eq!((latest.take(&7), latest.take(&7)), (Some(3 * most - 1), None));
     }
 }

@@ -318,9 +318,9 @@ async fn pump(
 ) -> Result<(), Broken> {
     loop {
         if count.load(Relaxed) >= SPLICE_AFTER
-            && let Some(pipe) = stream::pipe()
+            && let Some(pipe) = stream::Pipe::new()
         {
-            stream::carry(from.as_ref(), to.as_ref(), pipe, count).await?;
+            stream::carry(from.as_ref(), to.as_ref(), &pipe, count).await?;
             break;
         }
         let (count_read, rest) = read(&mut from, |bytes| {

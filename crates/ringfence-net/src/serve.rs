@@ -1,6 +1,7 @@
 //! The gateway's thread: accepts, answers DNS, and gives each connection a task of its own, so
 //! that a slow one holds up nobody.
 
+use crate::crowd::Place;
 use crate::decision::{Event, Process, Way};
 use crate::dns::{self, Asked};
 use crate::flow;
@@ -9,8 +10,7 @@ use crate::listeners::{Listeners, Role};
 use crate::who::{self, Finding};
 use crate::{capture, proxy, rules};
 use ringfence_policy::Host;
-use ringfence_sys::socket;
-use std::cell::RefCell;
+use ringfence_sys::{caps, socket};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,8 +24,19 @@ const DNS_IDLE: Duration = Duration::from_secs(10);
 /// The pause after running out of descriptors: some will be closed meanwhile.
 const EXHAUSTED: Duration = Duration::from_millis(20);
 
+/// A query that is longer asks nothing that we answer: a name has 255 bytes.
+const QUERY: usize = 1500;
+
 /// Serves until the process ends.
+///
+/// What it reads was written by the program inside and by servers outside, so that it has no capabilities: dialling
+/// takes none, and the processes inside are those of the user who made their namespace.
 pub(crate) fn serve(listeners: Listeners, shared: Arc<Shared>) {
+    // Its files are read as the user reads them.
+    drop(shared.policy());
+    if caps::give_up().is_err() {
+        return;
+    }
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         // Without a runtime the listeners close here: everything inside is refused.
         return;
@@ -57,9 +68,15 @@ fn spawn(role: Role, fd: OwnedFd, shared: Arc<Shared>) -> io::Result<()> {
 
 async fn accept(role: Role, listener: TcpListener, shared: Arc<Shared>) {
     loop {
+        let place = Place::free().await;
         match listener.accept().await {
             Ok((client, from)) => {
-                tokio::spawn(connection(role, client, from.ip(), shared.clone()));
+                let served = place.taken();
+                let shared = shared.clone();
+                tokio::spawn(async move {
+                    let _served = served;
+                    connection(role, client, from, shared).await;
+                });
             }
             // EMFILE and the like; errors of one connection concern nobody else.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -68,50 +85,9 @@ async fn accept(role: Role, listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Connections that are served now, and the most since there were none.
-#[derive(Debug, Default)]
-struct Crowd {
-    now: usize,
-    most: usize,
-}
-
-thread_local! {
-    /// All connections are served by this one thread.
-    static CROWD: RefCell<Crowd> = RefCell::default();
-}
-
-/// A crowd's memory is given back when the last of it has gone: the allocator would keep it for the next.
-const CROWDED: usize = 64;
-
-/// One connection of them.
-struct Served;
-
-impl Served {
-    fn begin() -> Served {
-        CROWD.with_borrow_mut(|crowd| {
-            crowd.now += 1;
-            crowd.most = crowd.most.max(crowd.now);
-        });
-        Served
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let empty = CROWD.with_borrow_mut(|crowd| {
-            crowd.now -= 1;
-            crowd.now == 0 && std::mem::take(&mut crowd.most) >= CROWDED
-        });
-        if empty {
-            // This one's own memory is still held, and is little.
-            ringfence_sys::memory::give_back();
-        }
-    }
-}
-
-async fn connection(role: Role, client: TcpStream, from: IpAddr, shared: Arc<Shared>) {
-    let _served = Served::begin();
-    let known = (role == Role::Wanted).then(|| shared.wanted.take(&client));
+async fn connection(role: Role, client: TcpStream, from: SocketAddr, shared: Arc<Shared>) {
+    let known = (role == Role::Wanted).then(|| shared.wanted.take(from));
+    let from = from.ip();
     let (to, process) = match known {
         // Nobody of the sandbox's.
         Some(None) => return flow::reset(&client),
@@ -175,8 +151,7 @@ fn refused(shared: &Shared, subject: &Subject) {
 
 async fn dns_udp(socket: UdpSocket, shared: Arc<Shared>) {
     let socket = Arc::new(socket);
-    // Larger queries than this ask nothing that we answer.
-    let mut buffer = [0u8; 1500];
+    let mut buffer = [0u8; QUERY];
     loop {
         // An error is a client's that went away (ICMP), not the socket's.
         let Ok((count, from)) = socket.recv_from(&mut buffer).await else { continue };
@@ -214,6 +189,9 @@ async fn dns_tcp(
     let mut query = Vec::new();
     loop {
         let length = tokio::time::timeout(DNS_IDLE, client.read_u16()).await??;
+        if usize::from(length) > QUERY {
+            return Ok(());
+        }
         query.resize(usize::from(length), 0);
         tokio::time::timeout(DNS_IDLE, client.read_exact(&mut query)).await??;
         let (answer, denied) = resolve(&query, shared);

@@ -6,6 +6,7 @@
 //! which pages cool down before they are read and used again. So while bytes stream in, the kernel wakes us for
 //! good pieces only, and what is on its way to a near reader is kept short.
 
+use crate::crowd;
 use crate::relay::wait;
 use ringfence_sys::socket;
 use std::io;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::sync::SemaphorePermit;
 
 /// The pipe's size, where the system lets an ordinary user have it.
 const PIPE: usize = 1024 * 1024;
@@ -27,15 +29,26 @@ const PAUSE: Duration = Duration::from_millis(2);
 const NEAR: i32 = 128 * 1024;
 
 /// A pipe for [`carry`].
-pub(crate) fn pipe() -> Option<(OwnedFd, OwnedFd)> {
-    socket::splice_pipe(PIPE).ok()
+pub(crate) struct Pipe {
+    read_end: OwnedFd,
+    write_end: OwnedFd,
+    _room: SemaphorePermit<'static>,
+}
+
+impl Pipe {
+    /// A pipe, where there is room for one.
+    pub fn new() -> Option<Pipe> {
+        let room = crowd::pipe()?;
+        let (read_end, write_end) = socket::splice_pipe(PIPE).ok()?;
+        Some(Pipe { read_end, write_end, _room: room })
+    }
 }
 
 /// Moves all that comes, until its end. The end is not passed on.
 pub(crate) async fn carry(
     from: &TcpStream,
     to: &TcpStream,
-    (read_end, write_end): (OwnedFd, OwnedFd),
+    Pipe { read_end, write_end, .. }: &Pipe,
     count: &AtomicU64,
 ) -> io::Result<()> {
     let moved = |from: &dyn AsFd, to: &dyn AsFd, length| {
@@ -48,14 +61,14 @@ pub(crate) async fn carry(
     }
     let mut source = Source { from, streamed: 0, pieces: false };
     loop {
-        let mut left = source.take(|from| moved(from, &write_end, PIPE)).await?;
+        let mut left = source.take(|from| moved(from, write_end, PIPE)).await?;
         if left == 0 {
             return Ok(());
         }
         count.fetch_add(left as u64, Relaxed);
         while left > 0 {
             to.writable().await?;
-            match to.try_io(Interest::WRITABLE, || moved(&read_end, to, left)) {
+            match to.try_io(Interest::WRITABLE, || moved(read_end, to, left)) {
                 Ok(given) => left -= given,
                 Err(error) if wait(&error) => {}
                 Err(error) => return Err(error),

@@ -1,4 +1,5 @@
-//! Capabilities: given up, all of them (capabilities(7)).
+//! Capabilities: given up, all of them (capabilities(7)), by those that confine themselves and by threads that
+//! need none.
 
 use crate::{Errno, Result, sys};
 
@@ -60,4 +61,44 @@ pub fn drop_all() -> Result<()> {
     let none = [Sets::default(); 2];
     // SAFETY: version 3 reads the header and two Sets.
     unsafe { sys!(capset, &raw const header, none.as_ptr()) }.map(drop)
+}
+
+/// Takes all capabilities from the calling thread and those that it starts, and what executing a program could
+/// give them (`no_new_privs`). Other threads keep theirs, and share its memory: this is against mistakes in what a
+/// thread does for others, not against whom it obeys altogether.
+///
+/// # Errors
+/// The kernel's; the thread must not go on then.
+pub fn give_up() -> Result<()> {
+    // SAFETY: prctl with this operation takes numbers only.
+    unsafe { sys!(prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }?;
+    drop_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_gives_up_what_others_keep() {
+        let ours = |line: &str| {
+            let status = std::fs::read_to_string("/proc/thread-self/status").expect("read");
+            let found = status.lines().find_map(|one| one.strip_prefix(line)?.strip_prefix(':'));
+            found.expect("a line of status").trim().to_owned()
+        };
+        let before = ours("CapPrm");
+        let none = "0000000000000000";
+        std::thread::spawn(move || {
+            give_up().expect("given up");
+            for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+                assert_eq!(ours(set), none, "{set}");
+            }
+            assert_eq!(ours("NoNewPrivs"), "1");
+            let heir = std::thread::spawn(move || (ours("CapPrm"), ours("NoNewPrivs"))).join();
+            assert_eq!(heir.expect("joined"), (none.to_owned(), "1".to_owned()));
+        })
+        .join()
+        .expect("joined");
+        assert_eq!(ours("CapPrm"), before);
+    }
 }

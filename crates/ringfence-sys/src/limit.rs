@@ -24,6 +24,18 @@ fn number(resource: Resource) -> u32 {
     }
 }
 
+/// The soft limit, which counts.
+///
+/// # Errors
+/// The kernel's.
+pub fn get(resource: Resource) -> Result<u64> {
+    let mut now = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let null = std::ptr::null::<u8>();
+    // SAFETY: pid 0 is ourselves; `now` is room for the answer.
+    unsafe { sys!(prlimit64, 0, number(resource), null, &raw mut now) }?;
+    Ok(now.rlim_cur)
+}
+
 /// Sets both the soft and the hard limit; a hard limit below `value` stays as it is.
 ///
 /// # Errors

@@ -257,3 +257,73 @@ for _ in range(4):
         assert!(child.wait().unwrap().success());
     });
 }
+
+/// The status of a process's thread that has this name.
+fn status(pid: u32, name: &str) -> Option<String> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let statuses =
+        threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("status")));
+    statuses.flatten().find(|status| status.starts_with(&format!("Name:\t{name}\n")))
+}
+
+#[test]
+fn what_serves_connections_has_no_capabilities() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let good = word();
+        let script = format!(
+            "import signal, socket
+s = socket.create_connection(('127.0.0.1', {good}))
+assert s.recv(9) == b'served'
+print('served', flush=True); signal.pause()"
+        );
+        let rule = format!("localhost:{good}");
+        let mut running = place.start(&["-m", "-n", &rule], &["python3", "-c", &script]);
+        running.printed("served");
+        let of = |status: &str, line: &str| {
+            let found = status.lines().find_map(|one| one.strip_prefix(line)).unwrap();
+            found.trim().to_owned()
+        };
+        let none = "0000000000000000";
+        let serving = status(running.pid(), "ringfence-net").expect("it serves");
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+            assert_eq!(of(&serving, set), none, "{set}");
+        }
+        assert_eq!(of(&serving, "NoNewPrivs:"), "1");
+        // The launcher's own have to do with the user who started it.
+        let main = std::fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap();
+        let root = of(&main, "Uid:").starts_with("0\t");
+        assert_eq!(of(&main, "CapEff:") != none, root);
+        running.signal(Signal::TERM);
+        // And it still finds whose a connection is.
+        running.finish().says("python3");
+    });
+}
+
+/// A launcher with few descriptors serves some, and the next ones when these have gone; it keeps some for itself.
+#[test]
+fn who_finds_no_room_waits_for_it() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let good = word();
+        let script = format!(
+            "import os, socket
+def crowd():
+    held = [socket.create_connection(('127.0.0.1', {good})) for _ in range(40)]
+    for s in held: assert s.recv(9) == b'served'; s.close()
+pids = []
+for _ in range(4):
+    if not (pid := os.fork()): crowd(); os._exit(0)
+    pids.append(pid)
+print([os.waitpid(pid, 0)[1] for pid in pids])"
+        );
+        place.file("home/project/crowd.py", script);
+        let run = format!("ulimit -n 192; $RF -n localhost:{good} -- python3 crowd.py");
+        let ended = place.shell(&run);
+        assert_eq!(ended.ends(0).text(), "[0, 0, 0, 0]", "{}", ended.err);
+    });
+}
