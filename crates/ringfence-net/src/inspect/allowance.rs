@@ -1,9 +1,14 @@
-//! How much an HTTP/2 connection may have under way. A program that takes nothing of what it asks for leaves all
-//! of it in the launcher's memory, which no limit of the sandbox's holds: so all connections of a session share
-//! one measure. The first have plenty; of a crowd each has little, and still goes on.
+//! How much an inspected connection may have under way. A program that takes nothing of what it asks for, or a server
+//! that takes nothing of what it is sent, leaves all of it in the launcher's memory, which no limit of the sandbox's
+//! holds: so all connections of a session share one measure. The first have plenty; of a crowd each has little, and
+//! still goes on; and past a crowd they wait for their turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The most connections at once.
+const CROWD: usize = 1024;
 
 /// What all connections have together, but for the least that each has.
 const ALL: usize = 64 << 20;
@@ -15,10 +20,23 @@ const STREAM: usize = 1 << 20;
 /// What is kept for one stream to send at least, and how many streams there are at most.
 const SENT: usize = 16 << 10;
 const STREAMS: usize = 100;
+/// What each of four buffers holds at most of an HTTP/1 connection: read and to be written, on either side. A head
+/// must fit in one.
+const BUFFER: usize = 400 << 10;
+const HEAD: usize = 64 << 10;
 
 /// What is given out.
-#[derive(Debug, Default)]
-pub(super) struct Measure(AtomicUsize);
+#[derive(Debug)]
+pub(super) struct Measure {
+    given: AtomicUsize,
+    crowd: Arc<Semaphore>,
+}
+
+impl Default for Measure {
+    fn default() -> Measure {
+        Measure { given: AtomicUsize::default(), crowd: Arc::new(Semaphore::new(CROWD)) }
+    }
+}
 
 /// A connection's part, given back when it is dropped.
 #[derive(Debug)]
@@ -37,13 +55,21 @@ pub(super) struct Room {
     pub send: usize,
     /// Streams at once.
     pub streams: u32,
+    /// What a buffer of an HTTP/1 connection holds.
+    pub buffer: usize,
 }
 
 impl Measure {
+    /// Waits for a connection's turn, which is over when the answer is dropped.
+    pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        // Never closed.
+        self.crowd.clone().acquire_owned().await.ok()
+    }
+
     /// A part of what is left.
     pub fn take(self: &Arc<Self>) -> Allowance {
         let mut bytes = LEAST;
-        let _ = self.0.fetch_update(Relaxed, Relaxed, |given| {
+        let _ = self.given.fetch_update(Relaxed, Relaxed, |given| {
             bytes = (ALL.saturating_sub(given) / 8).clamp(LEAST, MOST);
             Some(given + bytes)
         });
@@ -59,7 +85,7 @@ impl Allowance {
 
 impl Drop for Allowance {
     fn drop(&mut self) {
-        self.measure.0.fetch_sub(self.bytes, Relaxed);
+        self.measure.given.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -72,7 +98,9 @@ impl Room {
         let stream = if window < STREAM { window } else { STREAM };
         let send = if bytes / STREAMS > SENT { bytes / STREAMS } else { SENT };
         let streams = bytes / send;
-        Room { window: window as u32, stream: stream as u32, send, streams: streams as u32 }
+        let buffer = if bytes / 4 < BUFFER { bytes / 4 } else { BUFFER };
+        let buffer = if buffer > HEAD { buffer } else { HEAD };
+        Room { window: window as u32, stream: stream as u32, send, streams: streams as u32, buffer }
     }
 }
 
@@ -84,15 +112,16 @@ mod tests {
     fn the_first_have_plenty_and_a_crowd_is_held_to_the_measure() {
         let measure = Arc::new(Measure::default());
         let first = measure.take();
-        let room = Room { window: 4 << 20, stream: 1 << 20, send: MOST / STREAMS, streams: 100 };
+        let send = MOST / STREAMS;
+        let room = Room { window: 4 << 20, stream: 1 << 20, send, streams: 100, buffer: BUFFER };
         assert_eq!(first.room(), room);
         let crowd: Vec<Allowance> = (0..1000).map(|_| measure.take()).collect();
-        let given = measure.0.load(Relaxed);
+        let given = measure.given.load(Relaxed);
         assert!(given <= ALL + 1001 * LEAST, "{given}");
         let last = crowd[999].room();
-        assert_eq!((last, last.streams, last.send), (Room::LEAST, 16, SENT));
+        assert_eq!((last, last.streams, last.send, last.buffer), (Room::LEAST, 16, SENT, HEAD));
         drop((first, crowd));
-        assert_eq!(measure.0.load(Relaxed), 0);
+        assert_eq!(measure.given.load(Relaxed), 0);
         assert_eq!(measure.take().room(), room);
     }
 }

@@ -1,4 +1,5 @@
-//! Bodies on their way: passed on frame by frame, counted, their end told.
+//! Bodies on their way: passed on frame by frame, counted, their end told; and what follows an answer that changes
+//! the protocol.
 
 use super::exchange::Ending;
 use super::serve::Link;
@@ -6,6 +7,8 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -98,5 +101,15 @@ impl Body for Received {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// Bytes both ways, until one side ends.
+pub(super) async fn tunnel(program: OnUpgrade, server: OnUpgrade, mut ending: Ending) {
+    let (Ok(program), Ok(server)) = (program.await, server.await) else { return };
+    let (mut program, mut server) = (TokioIo::new(program), TokioIo::new(server));
+    if let Ok((sent, received)) = tokio::io::copy_bidirectional(&mut program, &mut server).await {
+        ending.sent().fetch_add(sent, Relaxed);
+        ending.more(received);
     }
 }

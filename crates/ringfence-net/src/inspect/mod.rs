@@ -32,6 +32,7 @@ mod wire;
 pub(crate) use request::judge_any;
 pub(crate) use serve::connection;
 
+use allowance::Measure;
 use authority::Authority;
 use ringfence_policy::Policy;
 use ringfence_sys::fd;
@@ -39,7 +40,7 @@ use rustls::pki_types::CertificateDer;
 use secret::Secrets;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tls::Tls;
 use trust::Files;
 
@@ -63,6 +64,8 @@ pub struct Inspection {
     /// Tells the sandbox that they are not empty any more.
     ready: Mutex<(Option<OwnedFd>, Option<OwnedFd>)>,
     tls: OnceLock<Tls>,
+    /// What its connections share.
+    measure: Arc<Measure>,
 }
 
 impl Inspection {
@@ -89,6 +92,7 @@ impl Inspection {
             truststore: fd::in_memory(&[]).map_err(failed)?,
             ready: Mutex::new((Some(reader), Some(writer))),
             tls: OnceLock::new(),
+            measure: Arc::default(),
         }))
     }
 

@@ -3,7 +3,7 @@
 
 use super::Inspection;
 use super::allowance::Room;
-use super::body::{Answer, Received, Sent};
+use super::body::{Answer, Received, Sent, tunnel};
 use super::exchange::Ending;
 use super::model::Scanner;
 use super::request::{self, Place, Refused};
@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 use tokio_rustls::LazyConfigAcceptor;
 
 /// How long a program may take to say what it wants, and a server to speak TLS.
@@ -50,6 +51,8 @@ pub(super) struct Link {
     upstream: Mutex<Upstream>,
     /// The server has changed the protocol.
     changed: Arc<AtomicBool>,
+    /// What is spoken since.
+    tunnel: Mutex<Option<JoinHandle<()>>>,
     sent: AtomicU64,
     received: AtomicU64,
 }
@@ -63,6 +66,7 @@ pub(crate) async fn connection(
     mut client: TcpStream,
     early: Vec<u8>,
 ) {
+    let _turn = inspection.measure.turn().await;
     let begun = Instant::now();
     let heard = tokio::time::timeout(PATIENCE, hear(&mut client, early)).await;
     let (first, early) = match heard {
@@ -79,6 +83,7 @@ pub(crate) async fn connection(
         }
     };
     let client = Prefixed::new(client, early);
+    let measure = &inspection.measure;
     let secure = matches!(first, First::Tls { .. });
     let place = Place { host: named, port: subject.port, secure };
     let link = |upstream, offered, subject| {
@@ -90,6 +95,7 @@ pub(crate) async fn connection(
             offered,
             upstream: Mutex::new(upstream),
             changed: Arc::default(),
+            tunnel: Mutex::default(),
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
         })
@@ -100,7 +106,8 @@ pub(crate) async fn connection(
         let Ok(Ok(started)) = tokio::time::timeout(PATIENCE, accepted).await else { return };
         let names = started.client_hello().alpn().map(Iterator::collect::<Vec<_>>);
         let offered = Protocol::offered(names.iter().flatten().copied());
-        let connected = connect(shared, Some((tls, &offered)), &place.host, &mut subject).await;
+        let tls_to = Some((tls, offered.as_slice()));
+        let connected = connect(shared, measure, tls_to, &place.host, &mut subject).await;
         let (upstream, protocol) = reached(shared, &subject, connected, &offered);
         let config = match tls.server(&place.host, protocol) {
             Ok(config) => config,
@@ -129,7 +136,7 @@ pub(crate) async fn connection(
         }
         link
     } else {
-        let connected = connect(shared, None, &place.host, &mut subject).await;
+        let connected = connect(shared, measure, None, &place.host, &mut subject).await;
         let (upstream, _) = reached(shared, &subject, connected, &[]);
         let link = link(upstream, None, subject);
         http1(&link, client).await;
@@ -227,18 +234,23 @@ async fn http1<S>(link: &Arc<Link>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let buffer = link.upstream.lock().await.room().buffer;
     let mut builder = server::conn::http1::Builder::new();
-    builder.half_close(true).auto_date_header(false);
+    builder.half_close(true).auto_date_header(false).max_buf_size(buffer);
     let service = service_fn(|request| answer(link.clone(), request));
     let stream = TokioIo::new(Strict::new(stream, link.changed.clone()));
     let _ = builder.serve_connection(stream, service).with_upgrades().await;
+    // It is the same connection still.
+    if let Some(tunnel) = link.tunnel.lock().await.take() {
+        let _ = tunnel.await;
+    }
 }
 
 async fn http2<S>(link: &Arc<Link>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Room { window, stream: each, send, streams } = link.upstream.lock().await.room();
+    let Room { window, stream: each, send, streams, .. } = link.upstream.lock().await.room();
     let mut builder = server::conn::http2::Builder::new(TokioExecutor::new());
     builder
         .initial_stream_window_size(each)
@@ -264,7 +276,8 @@ async fn answer(
             Ok(Response::from_parts(parts, Either::Left(Received::new(body, ending))))
         }
         Ok(Passed::Switched(parts, program, server)) => {
-            tokio::spawn(tunnel(program, server, ending));
+            let tunnel = tokio::spawn(tunnel(program, server, ending));
+            *link.tunnel.lock().await = Some(tunnel);
             Ok(Response::from_parts(parts, Either::Right(Full::default())))
         }
         Err((status, refused)) => Ok(refusal(status, refused, &mut ending)),
@@ -309,20 +322,6 @@ fn refusal(status: StatusCode, refused: Refused, ending: &mut Ending) -> Respons
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
-}
-
-/// Bytes both ways, until one side ends.
-async fn tunnel(
-    program: hyper::upgrade::OnUpgrade,
-    server: hyper::upgrade::OnUpgrade,
-    mut ending: Ending,
-) {
-    let (Ok(program), Ok(server)) = (program.await, server.await) else { return };
-    let (mut program, mut server) = (TokioIo::new(program), TokioIo::new(server));
-    if let Ok((sent, received)) = tokio::io::copy_bidirectional(&mut program, &mut server).await {
-        ending.sent().fetch_add(sent, Relaxed);
-        ending.more(received);
-    }
 }
 
 impl Link {
@@ -401,7 +400,7 @@ impl Link {
                     tokio::spawn(drain(request.into_body()));
                     return Err((*status, refused));
                 }
-                Upstream::Http1(sender) => {
+                Upstream::Http1(sender, _) => {
                     frame(&mut request);
                     sender.try_send_request(request).await
                 }
@@ -444,7 +443,8 @@ impl Link {
         let mut subject = self.subject.clone();
         let tls = self.inspection.tls.get();
         let tls = self.offered.as_deref().and_then(|offered| Some((tls?, offered)));
-        let connected = connect(&self.shared, tls, &self.place.host, &mut subject).await;
+        let measure = &self.inspection.measure;
+        let connected = connect(&self.shared, measure, tls, &self.place.host, &mut subject).await;
         let (new, _) = connected.map_err(|refusal| match refusal {
             Refusal::Denied(why) | Refusal::Failed(why) => why,
         })?;

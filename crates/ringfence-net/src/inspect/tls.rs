@@ -1,7 +1,6 @@
 //! TLS on both sides: as the server towards the program, as a client towards the real server,
 //! with one protocol spoken on both.
 
-use super::allowance::{Allowance, Measure};
 use super::authority::Authority;
 use ringfence_policy::Host;
 use rustls::crypto::CryptoProvider;
@@ -62,7 +61,6 @@ pub(super) struct Tls {
     provider: Arc<CryptoProvider>,
     client: ClientConfig,
     servers: Mutex<Servers>,
-    measure: Arc<Measure>,
 }
 
 impl Tls {
@@ -79,12 +77,7 @@ impl Tls {
             .map_err(|error| error.to_string())?
             .with_root_certificates(store)
             .with_no_client_auth();
-        Ok(Tls { authority, provider, client, servers: Mutex::default(), measure: Arc::default() })
-    }
-
-    /// What one more HTTP/2 connection may have under way.
-    pub fn allowance(&self) -> Allowance {
-        self.measure.take()
+        Ok(Tls { authority, provider, client, servers: Mutex::default() })
     }
 
     /// How we speak to a real server, offering what the program offered.

@@ -1,7 +1,7 @@
 //! The way to the real server: dialled by the address that was checked, TLS as this host checks it,
 //! and the HTTP that the program speaks too.
 
-use super::allowance::{Allowance, Room};
+use super::allowance::{Allowance, Measure, Room};
 use super::body::Sent;
 use super::serve::{HEADERS, PATIENCE};
 use super::tls::{Protocol, Tls, server_name};
@@ -10,12 +10,13 @@ use crate::gateway::{Shared, Subject};
 use hyper::{StatusCode, client};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ringfence_policy::{Decision, Host};
+use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
 /// The way to the real server.
 pub(super) enum Upstream {
-    Http1(client::conn::http1::SendRequest<Sent>),
+    Http1(client::conn::http1::SendRequest<Sent>, Allowance),
     Http2(client::conn::http2::SendRequest<Sent>, Allowance),
     /// There is none, and why.
     Absent(StatusCode, String, Option<Box<Decision>>),
@@ -23,16 +24,17 @@ pub(super) enum Upstream {
 
 pub(super) type Connected = Result<(Upstream, Option<Protocol>), Refusal>;
 
-/// Connects to the real server.
+/// Connects to the real server. What may be under way is a part of `measure`.
 pub(super) async fn connect(
     shared: &Shared,
+    measure: &Arc<Measure>,
     tls: Option<(&Tls, &[Protocol])>,
     host: &Host,
     subject: &mut Subject,
 ) -> Connected {
     let stream = flow::dial(shared, subject).await?;
     let Some((tls, offered)) = tls else {
-        return Ok((speak_http1(stream).await?, None));
+        return Ok((speak_http1(stream, measure.take()).await?, None));
     };
     let name = server_name(host).map_err(Refusal::Failed)?;
     let failed =
@@ -44,8 +46,8 @@ pub(super) async fn connect(
         .map_err(|error| failed(flow::io_text(&error)))?;
     let protocol = stream.get_ref().1.alpn_protocol().map(|name| Protocol::of(Some(name)));
     let upstream = match protocol {
-        Some(Protocol::Http2) => speak_http2(stream, tls.allowance()).await?,
-        _ => speak_http1(stream).await?,
+        Some(Protocol::Http2) => speak_http2(stream, measure.take()).await?,
+        _ => speak_http1(stream, measure.take()).await?,
     };
     Ok((upstream, protocol))
 }
@@ -55,14 +57,15 @@ fn no_http(error: hyper::Error) -> Refusal {
 }
 
 /// Begins to speak HTTP/1 with the real server.
-async fn speak_http1<S>(stream: S) -> Result<Upstream, Refusal>
+async fn speak_http1<S>(stream: S, allowance: Allowance) -> Result<Upstream, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let builder = client::conn::http1::Builder::new();
+    let mut builder = client::conn::http1::Builder::new();
+    builder.max_buf_size(allowance.room().buffer);
     let (sender, driver) = builder.handshake(TokioIo::new(stream)).await.map_err(no_http)?;
     tokio::spawn(driver.with_upgrades());
-    Ok(Upstream::Http1(sender))
+    Ok(Upstream::Http1(sender, allowance))
 }
 
 /// The same in HTTP/2.
@@ -83,18 +86,18 @@ where
 }
 
 impl Upstream {
-    /// What the program's side of an HTTP/2 connection may have under way.
+    /// What the program's side of the connection may have under way.
     pub const fn room(&self) -> Room {
         match self {
-            Upstream::Http2(_, allowance) => allowance.room(),
-            Upstream::Http1(_) | Upstream::Absent(..) => Room::LEAST,
+            Upstream::Http1(_, allowance) | Upstream::Http2(_, allowance) => allowance.room(),
+            Upstream::Absent(..) => Room::LEAST,
         }
     }
 
     /// Whether the server has closed it.
     pub async fn ended(&mut self) -> bool {
         match self {
-            Upstream::Http1(sender) => sender.ready().await.is_err(),
+            Upstream::Http1(sender, _) => sender.ready().await.is_err(),
             Upstream::Http2(sender, _) => sender.ready().await.is_err(),
             Upstream::Absent(..) => false,
         }

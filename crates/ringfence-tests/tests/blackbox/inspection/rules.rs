@@ -1,7 +1,8 @@
 //! Which requests pass, and what becomes of credentials.
 
 use super::{SECRET, Server, host, inject, rule, run, script};
-use ringfence_tests::{Place, Tier, everybody, everywhere};
+use ringfence_tests::{Place, Running, Tier, everybody, everywhere};
+use rustix::process::Signal;
 
 /// The status that curl got for each of its arguments' requests.
 const STATUS: &str = "curl -sS -o /dev/null -w '%{http_code} %{http_version}\\n'";
@@ -366,6 +367,46 @@ fn requests_of_http2_in_disguise_do_not_pass() {
             others += 1;
         }
         assert_eq!(others, 15, "{seen}");
+    });
+}
+
+/// Many downloads of which nobody takes anything.
+const NOBODY_READS: &str = r#"
+import signal, socket, ssl, sys
+port, count = int(sys.argv[1]), int(sys.argv[2])
+context = ssl.create_default_context()
+context.set_alpn_protocols(["http/1.1"])
+def ask(path):
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect(("localhost", port))
+    s = context.wrap_socket(s, server_hostname="localhost")
+    s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
+    assert s.recv(12) == b"HTTP/1.1 200"
+    return s
+held = [ask("/large/100000000") for _ in range(count)]
+for _ in range(20): ask("/echo/x")
+print("waiting", flush=True); signal.pause()
+"#;
+
+#[test]
+fn downloads_that_nobody_takes_are_held_to_a_measure() {
+    everybody(Tier::Namespace, |place| {
+        let server = Server::secure();
+        place.file("home/project/held.py", NOBODY_READS);
+        let authority = place.file("authority.pem", &server.authority);
+        let any = rule(&server, "GET", "/*");
+        let mut command = place.ringfence_run();
+        command.env("SSL_CERT_FILE", authority).args(["--http", &any, "--"]);
+        command.args(["python3", "held.py", &server.port.to_string(), "120"]);
+        let mut running = Running::start(command);
+        running.printed("waiting");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        let resident: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
+        assert!(resident < 96 * 1024, "{resident} KiB");
+        running.signal(Signal::TERM);
+        running.finish();
     });
 }
 
