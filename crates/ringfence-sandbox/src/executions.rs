@@ -150,8 +150,9 @@ impl Executions {
             let Some(alive) = self.alive.get_mut(&pid) else { continue };
             let duration = *alive.ended.get_or_insert_with(|| alive.since.elapsed());
             match sys::process::info(alive.pidfd.as_fd()) {
-                // Nobody has asked yet: the kernel tells when somebody has.
-                Ok(sys::process::Info { ended: None, .. }) if !said.hung_up => {
+                // Nobody has asked yet, or somebody does so right now (`ESRCH`: it is neither there
+                // nor is its end on file): the kernel tells when somebody has.
+                Ok(sys::process::Info { ended: None, .. }) | Err(Errno::ESRCH) if !said.hung_up => {
                     let _ = ends.until_hung_up(alive.pidfd.as_fd(), said.key);
                 }
                 info => {
