@@ -37,7 +37,10 @@ pub(crate) fn serve(listeners: Listeners, shared: Arc<Shared>) {
     if caps::give_up().is_err() {
         return;
     }
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    // One thread looks for processes: each has an arena and caches of the allocator's, in which freed memory stays.
+    builder.enable_all().max_blocking_threads(1);
+    let Ok(runtime) = builder.build() else {
         // Without a runtime the listeners close here: everything inside is refused.
         return;
     };
