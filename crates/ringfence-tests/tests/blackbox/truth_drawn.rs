@@ -185,6 +185,8 @@ for at in sys.argv[1:]:
         let net = own.rsplit_once('.').map_or("10.0.0", |(net, _)| net);
         rules.extend(ports.map(|port| format!("{own}:{port}")));
         rules.extend([format!("{net}.0/24:*"), format!("{own}/32:1-1023"), own.clone()]);
+        // `*` does not lead to this machine.
+        rules.extend([format!("{own}:*"), format!("{own}/32:*")]);
     }
     everywhere(|place| {
         if !place.has("python3", "--version") {
