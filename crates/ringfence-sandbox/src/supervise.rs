@@ -37,6 +37,7 @@ const SIGTERM: i32 = 15;
 const SIGCHLD: i32 = 17;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
+const SIGTSTP: i32 = 20;
 /// Stops for using the terminal from the background keep their usual effect on the launcher, so
 /// do the faults that only ourselves could cause. Ctrl-Z (SIGTSTP) is the command's to take or
 /// to ignore: the launcher stops when the command did.
@@ -101,8 +102,8 @@ struct Watch<'a, 'g> {
     silent: bool,
     /// The record of the session is complete.
     recorded: bool,
-    /// The run is limited in time.
-    timeout: bool,
+    /// When the time of a limited run is up.
+    deadline: Option<Instant>,
     /// Who has stopped.
     stops: Stops,
     network: Network,
@@ -124,7 +125,6 @@ pub(crate) fn until_end<'g>(
     let signals = sys::signal::descriptor(handled_signals())
         .map_err(|errno| LaunchError::call("signalfd", errno, "raise the limit of open files"))?;
     trace.mark("watching");
-    let mut deadline = timeout.map(|timeout| Instant::now() + timeout);
     let mut idle = Some(Instant::now() + IDLE);
     let mut vigil = Some(Instant::now() + VIGIL);
     let mut gathering: Option<Instant> = None;
@@ -145,7 +145,7 @@ pub(crate) fn until_end<'g>(
         executes: false,
         silent: false,
         recorded: false,
-        timeout: timeout.is_some(),
+        deadline: timeout.map(|timeout| Instant::now() + timeout),
         stops: Stops::default(),
         network,
         questions: Questions::of(duties.plan),
@@ -160,8 +160,14 @@ pub(crate) fn until_end<'g>(
         let machine = duties.machine.map(RefCell::borrow);
         let begins = machine.as_ref().and_then(|machine| machine.until());
         gathering = gathering.filter(|gathering| Instant::now() < *gathering);
-        let next =
-            deadline.into_iter().chain(idle).chain(vigil).chain(gathering).chain(begins).min();
+        let next = watch
+            .deadline
+            .into_iter()
+            .chain(idle)
+            .chain(vigil)
+            .chain(gathering)
+            .chain(begins)
+            .min();
         let wait = next.map_or(-1, |next| {
             let left = next.saturating_duration_since(Instant::now());
             i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
@@ -209,8 +215,8 @@ pub(crate) fn until_end<'g>(
             sys::memory::let_go_of_code();
             idle = None;
         }
-        if let Some(passed) = deadline.filter(|deadline| Instant::now() >= *deadline) {
-            deadline = watch.time_is_up(passed);
+        if let Some(passed) = watch.deadline.filter(|deadline| Instant::now() >= *deadline) {
+            watch.deadline = watch.time_is_up(passed);
         }
         // Signals first: a SIGCONT makes reports of the stop before it history.
         if ready[0] {
@@ -308,6 +314,9 @@ impl Watch<'_, '_> {
     }
 
     fn signal(&mut self, arrived: Arrived) {
+        if arrived.signal == SIGTSTP {
+            self.stops.wanted();
+        }
         match arrived.signal {
             SIGCHLD => {}
             SIGCONT => {
@@ -324,10 +333,16 @@ impl Watch<'_, '_> {
     /// Takes all messages; stops as the command did, if it still is.
     fn messages(&mut self) {
         self.take_messages();
+        if !self.stops.due() {
+            return;
+        }
         // A stopped launcher keeps no time: only the user's own stop may halt the clock.
-        let timeout = self.timeout;
-        if self.stops.due(|signal| !(timeout && signal == SIGSTOP)) {
-            sys::signal::stop();
+        match self.deadline {
+            Some(deadline) if !self.stops.by_user() => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let _ = sys::signal::stop_for(left);
+            }
+            _ => sys::signal::stop(),
         }
     }
 
@@ -351,7 +366,7 @@ impl Watch<'_, '_> {
                     self.silent = true;
                     break;
                 }
-                [b'S', signal, number] => self.stops.stopped(i32::from(signal), number),
+                [b'S', _, number] => self.stops.stopped(number),
                 [b'C', _] => self.stops.continued(),
                 [b'A', passed_on] => {
                     let next = self.stops.answered(passed_on == 1);

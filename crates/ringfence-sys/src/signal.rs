@@ -218,6 +218,36 @@ pub fn stop() {
     }
 }
 
+/// [`stop`] that a SIGCONT ends after a time, if nobody's does before (`timer_create(2)`).
+///
+/// # Errors
+/// `EAGAIN` at the limit of pending signals: nothing is stopped then.
+pub fn stop_for(time: Duration) -> Result<()> {
+    // SAFETY: sigevent is plain data, for which all zeroes are valid.
+    let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+    event.sigev_notify = libc::SIGEV_SIGNAL;
+    event.sigev_signo = libc::SIGCONT;
+    let mut timer = 0i32;
+    // SAFETY: the pointers are to the structure and to room for the timer's number.
+    unsafe { sys!(timer_create, libc::CLOCK_MONOTONIC, &raw const event, &raw mut timer) }?;
+    let spec = |time: Duration| libc::timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: i64::from(time.subsec_nanos()),
+    };
+    // Nought would mean never. Again and again: one that comes just before the stop is dropped.
+    let first = spec(time.max(Duration::from_millis(1)));
+    let times = libc::itimerspec { it_value: first, it_interval: spec(Duration::from_millis(100)) };
+    let null = std::ptr::null_mut::<libc::itimerspec>();
+    // SAFETY: the pointer is to the structure; the former times are not asked for.
+    let set = unsafe { sys!(timer_settime, timer, 0, &raw const times, null) };
+    if set.is_ok() {
+        stop();
+    }
+    // SAFETY: takes a number.
+    let _ = unsafe { sys!(timer_delete, timer) };
+    set.map(drop)
+}
+
 /// The last real-time signal: ours for "the launcher died", which nobody else sends.
 pub fn parent_death() -> i32 {
     libc::SIGRTMAX()

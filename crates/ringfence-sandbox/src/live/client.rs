@@ -232,7 +232,7 @@ impl Exec<'_> {
             SIGTSTP => {
                 self.stopping = true;
                 self.wish(Wish::Group(SIGSTOP as u8));
-                self.stop();
+                self.stop(None);
             }
             SIGCONT => self.wish(Wish::Group(SIGCONT as u8)),
             signal if arrived.by_process => self.wish(Wish::Signal(signal as u8)),
@@ -243,12 +243,18 @@ impl Exec<'_> {
         }
     }
 
-    /// Stops ourselves, with the terminal as it was; goes on when told to.
-    fn stop(&self) {
+    /// Stops ourselves, with the terminal as it was; goes on when told to, or at a time.
+    fn stop(&self, until: Option<Instant>) {
         if let Some(relay) = &self.relay {
             relay.restore();
         }
-        sys::signal::stop();
+        match until {
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                let _ = sys::signal::stop_for(left);
+            }
+            None => sys::signal::stop(),
+        }
         if let Some(relay) = &self.relay {
             relay.resume();
         }
@@ -276,7 +282,8 @@ impl Exec<'_> {
                     self.relay = descriptors.into_iter().next().and_then(Relay::new);
                 }
                 Some(Reply::Stopped(_)) if self.stopping => self.stopping = false,
-                Some(Reply::Stopped(_)) => self.stop(),
+                // The command's own: our time goes on.
+                Some(Reply::Stopped(_)) => self.stop(self.deadline),
                 // Of a stop that a SIGCONT overtook there is no report.
                 Some(Reply::Continued) => self.stopping = false,
                 None => {}

@@ -7,14 +7,20 @@
 //! launcher's SIGCONT reaches it. Therefore stops are numbered, and a SIGCONT says which it is about.
 
 use ringfence_sys::signal::After;
+use std::time::{Duration, Instant};
+
+/// The command stops this soon after a Ctrl-Z, if it is because of it.
+const SOON: Duration = Duration::from_secs(2);
 
 /// What is known of stops.
 #[derive(Debug, Default)]
 pub(super) struct Stops {
     /// The number of the last one that was told.
     last: u8,
-    /// The signal of one that was told and not acted on.
-    told: Option<i32>,
+    /// One was told and not acted on.
+    told: bool,
+    /// When a SIGTSTP came to the launcher: the user wants a stop.
+    wanted: Option<Instant>,
     /// The launcher stopped too, and was not told yet to go on.
     followed: bool,
     /// A SIGCONT was passed on and not answered.
@@ -24,15 +30,25 @@ pub(super) struct Stops {
 }
 
 impl Stops {
-    /// The warden says that the command stopped by this signal.
-    pub fn stopped(&mut self, signal: i32, number: u8) {
+    /// The warden says that the command stopped.
+    pub fn stopped(&mut self, number: u8) {
         self.last = number;
-        self.told = Some(signal);
+        self.told = true;
+    }
+
+    /// A SIGTSTP came to the launcher, which no command can send it.
+    pub fn wanted(&mut self) {
+        self.wanted = Some(Instant::now());
+    }
+
+    /// Whether the stop that is followed now is the user's, and not the command's own.
+    pub fn by_user(&mut self) -> bool {
+        self.wanted.take().is_some_and(|since| since.elapsed() < SOON)
     }
 
     /// The warden says that the command goes on.
     pub fn continued(&mut self) {
-        self.told = None;
+        self.told = false;
     }
 
     /// A SIGCONT arrived, and what the warden had said was taken: how it is to be passed on.
@@ -42,7 +58,7 @@ impl Stops {
             return None;
         }
         let followed = std::mem::take(&mut self.followed);
-        if followed && self.told.is_some() {
+        if followed && self.told {
             // Stopped anew, after it had been continued together with us.
             return None;
         }
@@ -57,7 +73,7 @@ impl Stops {
             return None;
         }
         if passed_on {
-            self.told = None;
+            self.told = false;
         }
         if std::mem::take(&mut self.again) {
             self.asked = true;
@@ -66,12 +82,12 @@ impl Stops {
         None
     }
 
-    /// The stop that the launcher follows now, if that is one to follow.
-    pub fn due(&mut self, follow: impl Fn(i32) -> bool) -> bool {
+    /// Whether there is a stop that the launcher follows now.
+    pub fn due(&mut self) -> bool {
         if self.asked {
             return false;
         }
-        let follows = self.told.take().is_some_and(follow);
+        let follows = std::mem::take(&mut self.told);
         self.followed |= follows;
         follows
     }
@@ -81,24 +97,17 @@ impl Stops {
 mod tests {
     use super::*;
 
-    const SIGSTOP: i32 = 19;
-    const SIGTSTP: i32 = 20;
-
-    fn always(_: i32) -> bool {
-        true
-    }
-
     #[test]
     fn a_stop_is_followed_once_and_continued() {
         let mut stops = Stops::default();
-        assert!(!stops.due(always));
-        stops.stopped(SIGTSTP, 1);
-        assert!(stops.due(always) && !stops.due(always));
+        assert!(!stops.due());
+        stops.stopped(1);
+        assert!(stops.due() && !stops.due());
         assert_eq!(stops.go_on(), Some(After::Stop(1)));
         assert_eq!(stops.answered(true), None);
         stops.continued();
-        stops.stopped(SIGTSTP, 2);
-        assert!(stops.due(always));
+        stops.stopped(2);
+        assert!(stops.due());
         assert_eq!(stops.go_on(), Some(After::Stop(2)));
     }
 
@@ -107,30 +116,30 @@ mod tests {
         let mut stops = Stops::default();
         // SIGTSTP and SIGCONT in one breath: the stop is told when the SIGCONT is on its way.
         assert_eq!(stops.go_on(), Some(After::Any));
-        stops.stopped(SIGTSTP, 1);
-        assert!(!stops.due(always));
+        stops.stopped(1);
+        assert!(!stops.due());
         assert_eq!(stops.answered(true), None);
-        assert!(!stops.due(always));
-        stops.stopped(SIGTSTP, 2);
-        assert!(stops.due(always));
+        assert!(!stops.due());
+        stops.stopped(2);
+        assert!(stops.due());
     }
 
     #[test]
     fn a_new_stop_is_not_undone_by_a_late_sigcont() {
         // Told already when the launcher wakes.
         let mut stops = Stops::default();
-        stops.stopped(SIGTSTP, 1);
-        assert!(stops.due(always));
-        stops.stopped(SIGTSTP, 2);
+        stops.stopped(1);
+        assert!(stops.due());
+        stops.stopped(2);
         assert_eq!(stops.go_on(), None);
-        assert!(stops.due(always));
+        assert!(stops.due());
         // Told while the SIGCONT is on its way: the warden does not pass it on.
         assert_eq!(stops.go_on(), Some(After::Stop(2)));
         stops.continued();
-        stops.stopped(SIGTSTP, 3);
-        assert!(!stops.due(always));
+        stops.stopped(3);
+        assert!(!stops.due());
         assert_eq!(stops.answered(false), None);
-        assert!(stops.due(always));
+        assert!(stops.due());
         assert_eq!(stops.go_on(), Some(After::Stop(3)));
     }
 
@@ -142,16 +151,16 @@ mod tests {
         assert_eq!(stops.answered(true), Some(After::Any));
         assert_eq!(stops.answered(true), None);
         // An answer that nobody asked for means nothing.
-        stops.stopped(SIGTSTP, 1);
+        stops.stopped(1);
         assert_eq!(stops.answered(true), None);
-        assert!(stops.due(always));
+        assert!(stops.due());
     }
 
     #[test]
-    fn one_that_is_not_followed_is_continued_as_any() {
+    fn a_stop_is_the_users_once_for_each_wish() {
         let mut stops = Stops::default();
-        stops.stopped(SIGSTOP, 1);
-        assert!(!stops.due(|signal| signal != SIGSTOP));
-        assert_eq!(stops.go_on(), Some(After::Any));
+        assert!(!stops.by_user());
+        stops.wanted();
+        assert!(stops.by_user() && !stops.by_user());
     }
 }

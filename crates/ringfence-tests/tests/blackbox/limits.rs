@@ -147,6 +147,33 @@ fn a_timeout_reaches_those_who_hide_from_it() {
 }
 
 #[test]
+fn a_timeout_reaches_those_who_stop_their_job() {
+    everywhere(|place| {
+        // A job of a shell: a group that nobody watches over cannot be stopped by all of these.
+        let job = |line: &str| {
+            place.shell(&format!(
+                "setsid -w bash -c 'set -m; {line} & wait $!; echo $?; wait -f $!; echo $?'"
+            ))
+        };
+        for signal in ["TSTP", "TTIN", "TTOU", "STOP"] {
+            let script = format!("kill -{signal} \\$\\$; sleep 1000");
+            let ended = job(&format!("$RF --timeout 300ms -- sh -c \"{script}\""));
+            // First the shell hears of the stop.
+            assert_eq!(ended.text(), "147\n124", "{signal}: {}", ended.err);
+            assert_eq!(place.left_behind(), [""; 0]);
+        }
+        let mut running =
+            place.start(&["--name", "host"], &["sh", "-c", "echo up; exec sleep 1000"]);
+        running.printed("up\n");
+        let exec = format!("{} exec --timeout 300ms host", ringfence_tests::binary().display());
+        let ended = job(&format!("{exec} sh -c \"kill -STOP \\$\\$; sleep 1000\""));
+        assert_eq!(ended.text(), "147\n124", "{}", ended.err);
+        place.ringfence(["kill", "host"]).quiet();
+        running.finish().ends(143);
+    });
+}
+
+#[test]
 fn a_timeout_first_asks() {
     everywhere(|place| {
         let script = "trap 'echo asked; exit 3' TERM; while :; do sleep 1000 & wait; done";
