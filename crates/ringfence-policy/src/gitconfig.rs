@@ -81,7 +81,11 @@ pub fn executes(text: &str) -> Option<String> {
 /// As [`executes`], for a file in `directory`: a `core.worktree` within `tree` does not count
 /// (every submodule has one).
 pub fn executes_in(text: &str, directory: &Path, tree: &Path) -> Option<String> {
-    first(text, |value| normal(&directory.join(value)).starts_with(tree))
+    first(text, |value| within(value, directory, tree))
+}
+
+fn within(worktree: &str, directory: &Path, tree: &Path) -> bool {
+    normal(&directory.join(worktree)).starts_with(tree)
 }
 
 fn first(text: &str, worktree_allowed: impl Fn(&str) -> bool) -> Option<String> {
@@ -94,11 +98,12 @@ fn first(text: &str, worktree_allowed: impl Fn(&str) -> bool) -> Option<String> 
 }
 
 /// Whether git runs the same programs by two texts of one configuration, in the same order: the settings that
-/// [`executes`] speaks of are the same. What cannot be read is the same as nothing.
-pub fn executes_the_same(before: &str, now: &str) -> bool {
+/// [`executes_in`] speaks of are the same. What cannot be read is the same as nothing.
+pub fn executes_the_same(before: &str, now: &str, directory: &Path, tree: &Path) -> bool {
     let of = |text| {
         let settings = parse(text).ok()?.into_iter();
-        let counting = settings.filter(|setting| counts(setting, &|_| false));
+        let allowed = |value: &str| within(value, directory, tree);
+        let counting = settings.filter(|setting| counts(setting, &allowed));
         Some(counting.map(|setting| Setting { line: 0, ..setting }).collect::<Vec<_>>())
     };
     of(before).is_some_and(|before| of(now) == Some(before))

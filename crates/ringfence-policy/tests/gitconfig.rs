@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use ringfence_policy::gitconfig::{executes, executes_in, last_value, parse};
+use ringfence_policy::gitconfig::{executes, executes_in, executes_the_same, last_value, parse};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -259,4 +259,16 @@ fn the_last_value_counts() {
         Some("b")
     );
     assert_eq!(last_value("[core \"x\"]\nhooksPath=a", "core", "hookspath"), None);
+}
+
+#[test]
+fn a_submodules_place_may_change_within_the_tree() {
+    let of = |place: &str| format!("[core]\n\tbare = false\n\tworktree = {place}\n");
+    let modules = Path::new("/w/.git/modules/lib");
+    let same = |before: &str, now: &str| executes_the_same(before, now, modules, Path::new("/w"));
+    let (inside, none) = (of("../../../lib"), "[core]\n\tbare = false\n");
+    assert!(same(&inside, none) && same(none, &inside) && same(&inside, &of("../../../other")));
+    let outside = of("../../../../home");
+    assert!(!same(&inside, &outside) && !same(none, &outside) && !same(&outside, none));
+    assert!(same(&outside, &outside));
 }

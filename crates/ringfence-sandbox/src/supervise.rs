@@ -4,6 +4,7 @@
 mod duties;
 mod record;
 mod stops;
+mod time;
 
 pub(crate) use duties::Duties;
 
@@ -288,27 +289,6 @@ pub(crate) fn until_end<'g>(
 }
 
 impl Watch<'_, '_> {
-    /// First SIGTERM, then after a grace the end of everything.
-    fn time_is_up(&mut self, passed: Instant) -> Option<Instant> {
-        if self.outcome.timed_out {
-            self.end_all();
-            return Some(passed + GRACE);
-        }
-        self.outcome.timed_out = true;
-        self.send(SIGTERM);
-        self.go_on(Some(After::Any));
-        Some(Instant::now() + GRACE)
-    }
-
-    /// In the namespace tier the end of PID 1 is the end of all; in the process tier the
-    /// warden, told as if we were dead, ends all that descends from it.
-    fn end_all(&self) {
-        match self.child.tier {
-            Tier::Namespace => self.send(SIGKILL),
-            Tier::Process => self.send(sys::signal::parent_death()),
-        }
-    }
-
     fn send(&self, signal: i32) {
         let _ = sys::signal::send(self.child.pidfd.as_fd(), signal);
     }
@@ -333,16 +313,8 @@ impl Watch<'_, '_> {
     /// Takes all messages; stops as the command did, if it still is.
     fn messages(&mut self) {
         self.take_messages();
-        if !self.stops.due() {
-            return;
-        }
-        // A stopped launcher keeps no time: only the user's own stop may halt the clock.
-        match self.deadline {
-            Some(deadline) if !self.stops.by_user() => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                let _ = sys::signal::stop_for(left);
-            }
-            _ => sys::signal::stop(),
+        if self.stops.due() {
+            self.stop();
         }
     }
 

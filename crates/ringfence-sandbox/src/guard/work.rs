@@ -295,21 +295,23 @@ pub(super) fn expand(directory: &Path, name: &str) -> Vec<PathBuf> {
 
 /// Whether a created or changed git file holds nothing that is executed.
 pub(super) fn harmless(guarded: Guarded, path: &Path, now: &Saved, before: &Saved) -> bool {
+    // A submodule's `core.worktree` leads out of `.git`, to the repository it is in.
+    let directory = path.parent().unwrap_or(path);
+    let tree = path.ancestors().find(|at| at.ends_with(".git")).and_then(Path::parent);
+    let tree = tree.unwrap_or(directory);
     match (guarded, now, before) {
         (Guarded::GitConfig, Saved::File { bytes, .. }, Saved::Nothing) => {
-            // A submodule's `core.worktree` leads out of `.git`, to the repository it is in.
-            let directory = path.parent().unwrap_or(path);
-            let tree = path.ancestors().find(|at| at.ends_with(".git")).and_then(Path::parent);
             std::str::from_utf8(bytes)
-                .is_ok_and(|text| executes_in(text, directory, tree.unwrap_or(directory)).is_none())
+                .is_ok_and(|text| executes_in(text, directory, tree).is_none())
         }
         (
             Guarded::GitSettings,
             Saved::File { bytes: now, .. },
             Saved::File { bytes: before, .. },
         ) => {
-            let text = std::str::from_utf8;
-            matches!((text(before), text(now)), (Ok(before), Ok(now)) if executes_the_same(before, now))
+            let text = |bytes| std::str::from_utf8(bytes).ok();
+            let both = text(before).zip(text(now));
+            both.is_some_and(|(before, now)| executes_the_same(before, now, directory, tree))
         }
         (Guarded::GitCommon, Saved::File { bytes, .. }, Saved::Nothing) => {
             git_common_allowed(path, bytes)

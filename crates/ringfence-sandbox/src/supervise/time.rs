@@ -1,0 +1,42 @@
+//! The time of a limited run.
+
+use super::{GRACE, SIGKILL, SIGTERM, Watch};
+use crate::plan::Tier;
+use ringfence_sys as sys;
+use std::time::Instant;
+use sys::signal::After;
+
+impl Watch<'_, '_> {
+    /// First SIGTERM, then after a grace the end of everything.
+    pub(super) fn time_is_up(&mut self, passed: Instant) -> Option<Instant> {
+        if self.outcome.timed_out {
+            self.end_all();
+            return Some(passed + GRACE);
+        }
+        self.outcome.timed_out = true;
+        self.send(SIGTERM);
+        self.go_on(Some(After::Any));
+        Some(Instant::now() + GRACE)
+    }
+
+    /// In the namespace tier the end of PID 1 is the end of all; in the process tier the
+    /// warden, told as if we were dead, ends all that descends from it.
+    fn end_all(&self) {
+        match self.child.tier {
+            Tier::Namespace => self.send(SIGKILL),
+            Tier::Process => self.send(sys::signal::parent_death()),
+        }
+    }
+
+    /// Stops as the command did. A stopped launcher keeps no time: only the user's own stop may halt
+    /// the clock.
+    pub(super) fn stop(&mut self) {
+        match self.deadline {
+            Some(deadline) if !self.stops.by_user() => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let _ = sys::signal::stop_for(left);
+            }
+            _ => sys::signal::stop(),
+        }
+    }
+}
