@@ -1,6 +1,6 @@
 //! `--tier vm`: each rule holds as in the namespace tier, or the run is refused.
 
-use super::vm::{guests, ringfence, sh, start};
+use super::vm::{guests_of_one, ringfence, sh, start};
 use ringfence_tests::{Finished, Place, Running};
 use std::fs;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ fn call(place: &Place, words: &[&str]) -> Finished {
 
 #[test]
 fn what_a_guest_writes_is_judged_kept_apart_and_taken_back() {
-    guests(|place| {
+    guests_of_one(|place| {
         // A protected name does not stay; with --strict it cannot be made, and its neighbours can.
         sh(place, &[], "echo x > .envrc").ends(0).says(".envrc was created");
         assert!(!place.project(".envrc").exists());
@@ -48,7 +48,7 @@ fn the_host_connects_in_to_what_a_guest_publishes() {
     const SERVER: &str = "import socket, sys\nserver = socket.socket()\n\
         server.bind(('127.0.0.1', 7001))\nserver.listen()\nprint('ready', flush=True)\n\
         client, _ = server.accept()\nclient.sendall(b'served ' + client.recv(16))\nclient.close()\n";
-    guests(|place| {
+    guests_of_one(|place| {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let publish = format!("{port}:7001");
         let mut running = start(place, &["--publish", &publish], &["python3", "-c", SERVER]);
@@ -66,7 +66,7 @@ fn the_host_connects_in_to_what_a_guest_publishes() {
 
 #[test]
 fn limits_hold_in_a_guest() {
-    guests(|place| {
+    guests_of_one(|place| {
         let script = "ulimit -n; ulimit -Hn; ulimit -Hc; ulimit -c unlimited 2>/dev/null || echo none; \
                       for to in /tmp /dev/shm $HOME .; do head -c 3M /dev/zero >$to/big && echo $to; done";
         let options = ["--open-files", "64", "--disk", "1M"];
@@ -91,7 +91,7 @@ fn limits_hold_in_a_guest() {
 
 #[test]
 fn what_looks_at_a_guests_calls_is_refused() {
-    guests(|place| {
+    guests_of_one(|place| {
         let calls =
             "extends = [\"default\"]\n[syscalls]\nmode = \"learned\"\nallow = [\"openat\"]\n";
         place.file("home/project/calls.toml", calls);
@@ -116,7 +116,7 @@ fn what_looks_at_a_guests_calls_is_refused() {
 
 #[test]
 fn why_says_of_a_guests_files_what_the_run_makes_of_them() {
-    guests(|place| {
+    guests_of_one(|place| {
         // A hook that is a link: what it leads to is protected, by no name of its own.
         place.file("home/project/tool.sh", "#!/bin/sh\n");
         place.file("home/project/.git/config", "[core]\n");
@@ -157,7 +157,7 @@ print("held")
 
 #[test]
 fn tools_act_in_a_guest() {
-    guests(|place| {
+    guests_of_one(|place| {
         place.file("home/project/a", "one\n");
         place.file("home/client.py", CLIENT);
         let mut command = ringfence(place, &[]);
@@ -172,7 +172,7 @@ fn tools_act_in_a_guest() {
 
 #[test]
 fn the_record_tells_what_a_guest_did() {
-    guests(|place| {
+    guests_of_one(|place| {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = server.local_addr().unwrap().port();
         let allowed = format!("localhost:{port}");
