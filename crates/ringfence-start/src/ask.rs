@@ -63,14 +63,7 @@ fn is_plain(word: &[u8]) -> bool {
 /// The session's directory, as far as the place where a file's name begins: the first of the places
 /// where `main` looks.
 fn write_directory(path: &mut Text<'_>, caller: &Caller, session: &[u8]) -> Option<()> {
-    let absolute = |value: Option<&'static [u8]>| value.filter(|v| v.first() == Some(&b'/'));
-    match absolute(caller.variable(b"XDG_STATE_HOME")) {
-        Some(state) => path.push(state),
-        None => {
-            path.push(absolute(caller.variable(b"HOME"))?);
-            path.push(b"/.local/state");
-        }
-    }
+    caller.write_base(path, b"XDG_STATE_HOME", b"/.local/state")?;
     path.push(b"/ringfence/sessions/");
     if session.len() != IDENTIFIER {
         path.push(NAMES);

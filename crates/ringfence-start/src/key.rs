@@ -92,6 +92,20 @@ impl Caller {
         // SAFETY: the list is null-terminated and lives as long as the process.
         unsafe { variable(self.environment, name) }
     }
+
+    /// Writes a base directory: the variable's, or one below the home. None where neither is
+    /// absolute.
+    pub(crate) fn write_base(&self, path: &mut Text<'_>, name: &[u8], usual: &[u8]) -> Option<()> {
+        let absolute = |value: Option<&'static [u8]>| value.filter(|v| v.first() == Some(&b'/'));
+        match absolute(self.variable(name)) {
+            Some(base) => path.push(base),
+            None => {
+                path.push(absolute(self.variable(b"HOME"))?);
+                path.push(usual);
+            }
+        }
+        Some(())
+    }
 }
 
 /// Writes the key; `None` when this start is none that can be cached.
@@ -228,14 +242,7 @@ fn directory(key: &mut Text<'_>) -> Option<()> {
 /// Writes the path of the file for a key: `$XDG_CACHE_HOME/ringfence/plans/NAME`, or below
 /// `~/.cache`. None where neither is absolute.
 pub fn write_path(path: &mut Text<'_>, caller: &Caller, key: &[u8]) -> Option<()> {
-    let absolute = |value: Option<&'static [u8]>| value.filter(|v| v.first() == Some(&b'/'));
-    match absolute(caller.variable(b"XDG_CACHE_HOME")) {
-        Some(cache) => path.push(cache),
-        None => {
-            path.push(absolute(caller.variable(b"HOME"))?);
-            path.push(b"/.cache");
-        }
-    }
+    caller.write_base(path, b"XDG_CACHE_HOME", b"/.cache")?;
     path.push(b"/ringfence/plans/");
     let (mut first, mut second) = ([0u8; 16], [0u8; 16]);
     let whole = sum(key);

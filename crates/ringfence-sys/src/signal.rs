@@ -4,7 +4,7 @@ use crate::fd::owned;
 use crate::{Errno, Result, sys};
 use ringfence_start::warden::{ANY_STOP, GO_ON, VALUE};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A set of signals, bit `n - 1` for signal `n`, as the kernel has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,11 +218,21 @@ pub fn stop() {
     }
 }
 
+/// [`stop`], at most until a moment. Where no timer is to be had for that, nothing is stopped.
+pub fn stop_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => {
+            let _ = stop_for(moment.saturating_duration_since(Instant::now()));
+        }
+        None => stop(),
+    }
+}
+
 /// [`stop`] that a SIGCONT ends after a time, if nobody's does before (`timer_create(2)`).
 ///
 /// # Errors
 /// `EAGAIN` at the limit of pending signals: nothing is stopped then.
-pub fn stop_for(time: Duration) -> Result<()> {
+fn stop_for(time: Duration) -> Result<()> {
     // SAFETY: sigevent is plain data, for which all zeroes are valid.
     let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
     event.sigev_notify = libc::SIGEV_SIGNAL;

@@ -248,13 +248,7 @@ impl Exec<'_> {
         if let Some(relay) = &self.relay {
             relay.restore();
         }
-        match until {
-            Some(until) => {
-                let left = until.saturating_duration_since(Instant::now());
-                let _ = sys::signal::stop_for(left);
-            }
-            None => sys::signal::stop(),
-        }
+        sys::signal::stop_until(until);
         if let Some(relay) = &self.relay {
             relay.resume();
         }

@@ -31,12 +31,7 @@ impl Watch<'_, '_> {
     /// Stops as the command did. A stopped launcher keeps no time: only the user's own stop may halt
     /// the clock.
     pub(super) fn stop(&mut self) {
-        match self.deadline {
-            Some(deadline) if !self.stops.by_user() => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                let _ = sys::signal::stop_for(left);
-            }
-            _ => sys::signal::stop(),
-        }
+        let by_user = self.stops.by_user();
+        sys::signal::stop_until(self.deadline.filter(|_| !by_user));
     }
 }
