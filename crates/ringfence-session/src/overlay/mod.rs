@@ -54,7 +54,15 @@ pub fn kept(session: &Path) -> bool {
 
 /// Held while the layers are in use. Dropping it, or the end of the process, lets go.
 #[derive(Debug)]
-pub struct InUse(#[expect(dead_code, reason = "held for its lock")] File);
+pub struct InUse(File);
+
+impl Drop for InUse {
+    /// Closing is not enough: the lock belongs to the open file, of which a process that another
+    /// thread is just starting has a copy until its program executes.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 /// Makes the layers for a run: `N/upper` and `N/work` for each tree.
 ///
@@ -435,5 +443,24 @@ impl Overlay {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_let_go_is_free_whoever_has_a_copy_of_the_open_file() {
+        let at = std::env::temp_dir().join(format!("ringfence-in-use-{}", std::process::id()));
+        std::fs::create_dir_all(&at).expect("a directory");
+        let held = lock(&at).expect("nobody has it");
+        assert!(lock(&at).is_err(), "it is held");
+        let copy = held.0.try_clone().expect("a descriptor");
+        drop(held);
+        let again = lock(&at);
+        std::fs::remove_dir_all(&at).expect("a directory of ours");
+        assert!(again.is_ok(), "{again:?}");
+        drop(copy);
     }
 }
