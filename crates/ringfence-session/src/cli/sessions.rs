@@ -222,6 +222,9 @@ pub fn gc(args: Vec<OsString>) -> Result<u8, String> {
         let old = given.has("all") || age.is_some_and(|age| age > KEPT);
         if old && !overlay::kept(&directory) && remove(&directory).map_err(told)? {
             removed.push(directory.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        } else if !ledger::live(&directory) {
+            // A launcher that was killed could not.
+            ledger::remove_sockets(&directory);
         }
     }
     if given.has("json") {

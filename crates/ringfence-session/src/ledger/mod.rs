@@ -30,7 +30,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What others knock at while the session lives.
-const SOCKETS: [&str; 2] = [crate::live::SOCKET, crate::live::RULES];
+const SOCKETS: [&str; 3] = [crate::live::SOCKET, crate::live::RULES, crate::live::FORKS];
+
+/// Removes them: nobody answers any more.
+pub(crate) fn remove_sockets(directory: &Path) {
+    for name in SOCKETS {
+        let _ = std::fs::remove_file(directory.join(name));
+    }
+}
 
 /// What a session is, at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,10 +127,7 @@ impl Ledger {
             self.remove();
             return Ok(());
         }
-        // Nobody answers any more.
-        for name in SOCKETS {
-            let _ = std::fs::remove_file(self.directory.join(name));
-        }
+        remove_sockets(&self.directory);
         self.recorder.end(|lost| Line::End(Tail { at: now(), ended, lost }).encode())
     }
 
@@ -134,10 +138,8 @@ impl Ledger {
         }
         if crate::overlay::kept(&self.directory) {
             // What was written waits there, whether there is a record or not.
-            for name in [JOURNAL].into_iter().chain(SOCKETS) {
-                let _ = std::fs::remove_file(self.directory.join(name));
-            }
-            return;
+            let _ = std::fs::remove_file(self.directory.join(JOURNAL));
+            return remove_sockets(&self.directory);
         }
         // Links are removed, not followed.
         let _ = std::fs::remove_dir_all(&self.directory);

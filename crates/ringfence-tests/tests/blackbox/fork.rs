@@ -334,3 +334,39 @@ fn the_terminal_of_who_asks_is_not_lent() {
         done.ends(0).prints(&format!("{lent} b''\n{lent} b'word\\n'\nheld"));
     });
 }
+
+/// Names of sockets in the directories of this place's sessions.
+fn sockets(place: &Place) -> Vec<String> {
+    let sessions = std::fs::read_dir(place.at("home/.local/state/ringfence/sessions")).unwrap();
+    let files = sessions.flatten().flat_map(|session| std::fs::read_dir(session.path()).unwrap());
+    let names = files.flatten().map(|file| file.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(".sock")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn no_socket_outlives_its_session() {
+    everybody(Tier::Namespace, |place| {
+        let start = || {
+            let options = ["--gateway", "--name", "held", "-n", "localhost:1"];
+            let mut running = place.start(&options, &["sh", "-c", "echo up; exec sleep 1000"]);
+            running.printed("up\n");
+            assert_eq!(sockets(place), ["control.sock", "fork.sock", "rules.sock"], "the control");
+            running
+        };
+        let running = start();
+        place.ringfence(["gc"]).ends(0);
+        assert_eq!(sockets(place).len(), 3, "it lives");
+        place.ringfence(["kill", "held"]).ends(0);
+        running.finish().ends(143);
+        assert_eq!(sockets(place), [""; 0]);
+        // A launcher that is killed takes nothing along: that is for gc.
+        let running = start();
+        running.signal(Signal::KILL);
+        running.finish();
+        place.ringfence(["gc"]).ends(0);
+        assert_eq!(sockets(place), [""; 0], "killed");
+        assert_eq!(place.left_behind(), Vec::<String>::new());
+    });
+}
