@@ -25,9 +25,11 @@ pub(crate) use saved::Saved;
 use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use sys::Errno;
 pub(crate) use vigil::Vigil;
 use work::{Directory, Work, expand, harmless};
 
@@ -68,6 +70,18 @@ fn changed(data: &fs::Metadata) -> i128 {
     i128::from(data.ctime()) * 1_000_000_000 + i128::from(data.ctime_nsec())
 }
 
+/// What is at a path. Nothing is, where a link is on the way: what it leads to has a path of its own.
+fn keep(path: &Path) -> io::Result<Saved> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Saved::of(path);
+    };
+    match Directory::open(parent) {
+        Ok(directory) => Saved::of(&directory.at(name)),
+        Err(Errno::ENOENT | Errno::ELOOP | Errno::ENOTDIR) => Ok(Saved::Nothing),
+        Err(errno) => Err(io::Error::from_raw_os_error(errno.into_raw())),
+    }
+}
+
 impl Guarding {
     /// Notes what is at the guarded paths.
     ///
@@ -92,7 +106,7 @@ impl Guarding {
                     guarding.note_parent(&step.path);
                     Saved::Nothing
                 }
-                Found::Symlink | Found::Present => Saved::of(&step.path).map_err(|why| {
+                Found::Symlink | Found::Present => keep(&step.path).map_err(|why| {
                     LaunchError::Setup(format!(
                         "cannot keep {} to put it back after the run: {why}; use the namespace \
                          tier, or --allow-degraded protect",

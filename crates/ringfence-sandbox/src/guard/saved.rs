@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -52,8 +53,18 @@ mod pairs {
     }
 }
 
+/// A directory, and a path to what is in it that no rename elsewhere can redirect: another sandbox in
+/// the same tree may put a link in its place at any moment, even just after it was made.
+fn enter(path: &Path) -> io::Result<(fs::File, PathBuf)> {
+    const DIRECTORY: i32 = CAREFULLY | ringfence_start::flags::DIRECTORY as i32;
+    let directory = fs::OpenOptions::new().read(true).custom_flags(DIRECTORY).open(path)?;
+    let through = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    Ok((directory, through))
+}
+
 impl Saved {
-    /// Reads what is at a path, its last link not followed.
+    /// Reads what is at a path, its last link not followed. The directory that holds it is the
+    /// caller's to be sure of.
     ///
     /// # Errors
     /// What cannot be read, or is too large.
@@ -82,7 +93,8 @@ impl Saved {
             Saved::Link(target) => std::os::unix::fs::symlink(target, path),
             Saved::Directory(entries) => {
                 fs::create_dir(path)?;
-                entries.iter().try_for_each(|(name, saved)| saved.restore(&path.join(name)))
+                let (_open, through) = enter(path)?;
+                entries.iter().try_for_each(|(name, saved)| saved.restore(&through.join(name)))
             }
         }
     }
@@ -111,7 +123,8 @@ impl Reader {
                 return Err(io::Error::other("it is too deep"));
             }
             let mut entries = BTreeMap::new();
-            for entry in fs::read_dir(path)? {
+            let (_open, through) = enter(path)?;
+            for entry in fs::read_dir(&through)? {
                 let entry = entry?;
                 entries.insert(entry.file_name(), self.read(&entry.path(), depth + 1)?);
             }

@@ -177,8 +177,8 @@ fn links_in(work: &mut Work<'_>, repository: &Path) {
 /// that it made, which no git makes there, are taken away.
 fn repositories(work: &mut Work<'_>, path: &Path, depth: usize) {
     let Ok(data) = path.symlink_metadata() else { return };
-    if data.is_symlink() && work.suspect(path, &data) {
-        work.take_away(path, path, "created or changed");
+    if data.is_symlink() {
+        work.take_link(path, "created or changed");
     }
     if !data.is_dir() {
         return;
@@ -210,18 +210,21 @@ fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, g
     match guarded {
         Guarded::GitHooks if data.is_dir() => {
             locked::unlock(work, &shown);
-            let Ok(hooks) = fs::read_dir(&at) else { return };
+            let Some(directory) = inner.enter(name) else {
+                return work.take_link(&shown, "created or changed");
+            };
+            let Ok(hooks) = fs::read_dir(directory.at("")) else { return };
             let suspects: Vec<_> = hooks
                 .flatten()
                 .map(|hook| hook.file_name())
                 .filter(|hook| !hook.as_bytes().ends_with(b".sample"))
                 .filter(|hook| {
-                    let data = at.join(hook).symlink_metadata();
+                    let data = directory.at(hook).symlink_metadata();
                     data.is_ok_and(|data| work.suspect(&shown.join(hook), &data))
                 })
                 .collect();
             for hook in suspects {
-                work.take_away(&at.join(&hook), &shown.join(&hook), "created or changed");
+                work.take_away(&directory.at(&hook), &shown.join(&hook), "created or changed");
             }
         }
         _ if !suspect_within(work, &at, &shown, &data) => {}
@@ -242,10 +245,7 @@ fn link_on_the_way(work: &mut Work<'_>, path: &Path, relative: &Path) {
         shown.push(component);
         let Ok(data) = shown.symlink_metadata() else { return };
         if data.is_symlink() {
-            if work.suspect(&shown, &data) {
-                work.take_away(&shown, &shown, "created or changed");
-            }
-            return;
+            return work.take_link(&shown, "created or changed");
         }
     }
 }

@@ -41,6 +41,14 @@ impl Directory {
         sys::fd::open_without_links(sys::fd::CWD, &name, sys::fd::DIRECTORY).map(Directory)
     }
 
+    /// A directory in it, and no link to one. Where there is another sandbox in the same tree, what
+    /// was a directory at a look may be a link by now.
+    pub fn enter(&self, name: &OsStr) -> Option<Directory> {
+        let name = CString::new(name.as_bytes()).ok()?;
+        let flags = sys::fd::DIRECTORY | sys::fd::NO_FOLLOW;
+        sys::fd::open_at(self.0.as_raw_fd(), &name, flags, 0).ok().map(Directory)
+    }
+
     /// A path to a name in it that no rename elsewhere can redirect.
     pub fn at(&self, name: impl AsRef<OsStr>) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd())).join(name.as_ref())
@@ -80,14 +88,17 @@ impl Work<'_> {
         if let (Guarded::Skills, Saved::Nothing, Saved::Directory(entries)) =
             (step.guarded, saved, &now)
         {
-            return self.skills(&at, &step.path, entries);
+            return self.skills(&directory, name, &step.path, entries);
         }
         if let (Guarded::GitHooks, Saved::Nothing, Saved::Directory(entries)) =
             (step.guarded, saved, &now)
         {
+            let Some(inner) = directory.enter(name) else {
+                return self.take_away(&at, &step.path, "created");
+            };
             let hooks = entries.keys().filter(|name| !name.as_bytes().ends_with(b".sample"));
             for hook in hooks {
-                self.take_away(&at.join(hook), &step.path.join(hook), "created");
+                self.take_away(&inner.at(hook), &step.path.join(hook), "created");
             }
             return;
         }
@@ -158,15 +169,24 @@ impl Work<'_> {
 
     /// A directory of skills that was not there: the agent's own, made anew at each start, are
     /// not worth keeping, and not worth a word.
-    pub fn skills(&mut self, at: &Path, shown: &Path, entries: &BTreeMap<OsString, Saved>) {
+    fn skills(
+        &mut self,
+        directory: &Directory,
+        name: &OsStr,
+        shown: &Path,
+        entries: &BTreeMap<OsString, Saved>,
+    ) {
+        let Some(inner) = directory.enter(name) else {
+            return self.take_away(&directory.at(name), shown, "created");
+        };
         for name in entries.keys() {
             if name == ".system" {
-                quarantine::discard(&at.join(name));
+                quarantine::discard(&inner.at(name));
             } else {
-                self.take_away(&at.join(name), &shown.join(name), "created");
+                self.take_away(&inner.at(name), &shown.join(name), "created");
             }
         }
-        let _ = fs::remove_dir(at);
+        let _ = fs::remove_dir(directory.at(name));
     }
 
     /// Names of the built-in list that were not at the top of a tree.
@@ -247,11 +267,20 @@ impl Work<'_> {
         for ancestor in ancestors {
             let Ok(data) = ancestor.symlink_metadata() else { return };
             if data.is_symlink() {
-                if self.suspect(ancestor, &data) {
-                    self.take_away(ancestor, ancestor, "created");
-                }
-                return;
+                return self.take_link(ancestor, "created");
             }
+        }
+    }
+
+    /// Takes a link away that was made inside. Looked at once more in the directory that holds it:
+    /// another sandbox in the same tree may have put a link in the way since.
+    pub fn take_link(&mut self, path: &Path, what: &str) {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
+        let Ok(directory) = Directory::open(parent) else { return };
+        let at = directory.at(name);
+        let Ok(data) = at.symlink_metadata() else { return };
+        if data.is_symlink() && self.suspect(path, &data) {
+            self.take_away(&at, path, what);
         }
     }
 

@@ -44,6 +44,7 @@ mod profiles;
 mod programs;
 mod protected;
 mod protected_below;
+mod protected_races;
 mod publish;
 mod reports;
 mod sessions;
