@@ -141,19 +141,25 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     trace.mark("kept");
     let started = |plan: &Plan| status.started(&order.session_name(), plan);
     record.prepare(&plan);
-    let result = launch::run(&plan, &order, &inputs, trace, &started);
-    let result = match result {
-        // The launch itself was the probe: the next best tier, or the reason why not.
+    let mut result = launch::run(&plan, &order, &inputs, trace, &started);
+    // The launch itself was the probe: the next best tier, another place, or the reason why not.
+    while match &result {
         Err(LaunchError::NoNamespaces(reason)) if policy.tier == TierChoice::Auto => {
-            facts.namespaces = Availability::No(reason);
-            plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
-            record.observe(&mut plan, &facts);
-            announce(&plan);
-            record.prepare(&plan);
-            launch::run(&plan, &order, &inputs, trace, &started)
+            facts.namespaces = Availability::No(reason.clone());
+            true
         }
-        other => other,
-    };
+        Err(LaunchError::NoPlace(_)) => facts.keep_apart(),
+        _ => false,
+    } {
+        let said = plan.announcement();
+        plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
+        record.observe(&mut plan, &facts);
+        if plan.announcement() != said {
+            announce(&plan);
+        }
+        record.prepare(&plan);
+        result = launch::run(&plan, &order, &inputs, trace, &started);
+    }
     let result = result.map_err(|error| crate::vm::explain(guest.as_ref(), error));
     if result.is_ok() {
         record.changes(|| match (before, &layers) {

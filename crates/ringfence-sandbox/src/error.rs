@@ -19,6 +19,9 @@ pub enum LaunchError {
     /// The child could not build the boundary. Nothing was executed.
     #[error("{0}")]
     Setup(String),
+    /// The process tier's private directory cannot be made where it usually is.
+    #[error("{0}")]
+    NoPlace(String),
     /// The command was found but could not be executed.
     #[error("{0}")]
     CannotExecute(String),

@@ -242,6 +242,18 @@ impl Facts {
         }
     }
 
+    /// Has private directories made where nobody else can take or exhaust their place, after they could
+    /// not be made at the usual one; false where there is no such place, or it was tried.
+    pub fn keep_apart(&mut self) -> bool {
+        match crate::state::apart() {
+            Some(apart) if apart != self.temporary => {
+                self.temporary = apart;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// All facts, with namespaces really tried.
     pub fn probed() -> Facts {
         Facts { namespaces: crate::launch::probe(), ..Facts::quick(true) }

@@ -2,7 +2,11 @@
 
 use crate::error::LaunchError;
 use crate::plan::Plan;
+use ringfence_sys::fd;
+use std::ffi::{CString, OsStr};
 use std::fs;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -44,13 +48,29 @@ pub(crate) const PID_MARK: &str = "\x01launcher";
 /// Stands for the session's number in texts of an image.
 pub(crate) const SESSION_MARK: &str = "\x01session";
 
-/// Where private directories are made: where `TMPDIR` says; in memory, where the host's
-/// `/dev/shm` serves as `/tmp` would (removing a directory from a disk takes longer than making
-/// the sandbox does); else in `/tmp`.
+/// The directory of a user's private directories, among those for temporary files.
+pub(crate) fn private_name(user: u32) -> String {
+    format!("ringfence-{user}")
+}
+
+/// Enough for what a command keeps there. A container's `/dev/shm` is as small as 64 MiB.
+const ENOUGH: u64 = 1 << 30;
+
+/// Where private directories are made: at the usual place, unless somebody else has the name
+/// there already.
 pub(crate) fn temporary() -> PathBuf {
+    let (usual, user) = (usual(), crate::facts::user());
+    let taken = match usual.join(private_name(user)).symlink_metadata() {
+        Ok(data) => !data.is_dir() || data.uid() != user,
+        Err(_) => false,
+    };
+    if taken { apart().unwrap_or(usual) } else { usual }
+}
+
+/// Where `TMPDIR` says; in memory, where the host's `/dev/shm` serves as `/tmp` would (removing a
+/// directory from a disk takes longer than making the sandbox does); else in `/tmp`.
+fn usual() -> PathBuf {
     const MEMORY: &str = "/dev/shm";
-    /// A container's is as small as 64 MiB.
-    const ENOUGH: u64 = 1 << 30;
     if std::env::var_os("TMPDIR").is_some() {
         return std::env::temp_dir();
     }
@@ -62,6 +82,39 @@ pub(crate) fn temporary() -> PathBuf {
         Some(usual)
     };
     if serves() == Some(true) { path.to_owned() } else { std::env::temp_dir() }
+}
+
+/// A place where nobody else can take a name: `$XDG_RUNTIME_DIR`, where it serves as `/tmp` would,
+/// else among ringfence's own.
+pub(crate) fn apart() -> Option<PathBuf> {
+    let variable = |name| {
+        std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute())
+    };
+    let serves = |path: &PathBuf| {
+        let name = CString::new(path.as_os_str().as_bytes()).ok();
+        let room = name.and_then(|name| ringfence_sys::file::room_in_memory(&name));
+        room.is_some_and(|room| room >= ENOUGH) && is_ours_alone(path)
+    };
+    let own = || variable("HOME").map(|home| directory(&home)).filter(|path| is_ours_alone(path));
+    variable("XDG_RUNTIME_DIR").filter(serves).or_else(own)
+}
+
+/// Whether nobody but the user and root can put something else in a path's place, or make names
+/// there. What of it does not exist yet can be made by the user.
+fn is_ours_alone(path: &Path) -> bool {
+    const STICKY: u32 = 0o1000;
+    let user = crate::facts::user();
+    let holds = |path: &Path, owners: &[u32], sticky: u32| {
+        path.metadata().is_ok_and(|data| {
+            let closed = data.mode() & 0o022 == 0 || data.mode() & sticky != 0;
+            data.is_dir() && closed && owners.contains(&data.uid())
+        })
+    };
+    let Some(there) = path.ancestors().find(|path| path.symlink_metadata().is_ok()) else {
+        return false;
+    };
+    let Ok(real) = there.canonicalize() else { return false };
+    holds(&real, &[user], 0) && real.ancestors().skip(1).all(|path| holds(path, &[user, 0], STICKY))
 }
 
 /// A process tier's directory of a session, for the launcher: named for it, so that what a killed
@@ -76,26 +129,55 @@ pub(crate) fn private_template(plan: &Plan) -> Option<PathBuf> {
     plan.private.as_ref().map(|parent| parent.join(format!("{PID_MARK}-{SESSION_MARK}")))
 }
 
+/// Makes the place of the private directories, where it is among ringfence's own.
+pub(crate) fn make_apart(plan: &Plan) {
+    let place = plan.private.as_ref().and_then(|parent| parent.parent());
+    let own = std::env::var_os("HOME").map(|home| directory(Path::new(&home)));
+    if let Some(place) = place.filter(|place| own.as_deref() == Some(place)) {
+        // Where it cannot be made, the launch says so.
+        let _ = make_directory(place);
+    }
+}
+
+/// Removes it. What the command left in it goes too; links are removed, not followed. Where somebody
+/// else has the parent's name, or a link is there, nothing is touched: the launch was refused.
+pub(crate) fn remove_private(path: &Path) {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
+    let Some(directory) = own_directory(parent) else { return };
+    // By the descriptor: who may write beside the parent could put a link in its place meanwhile.
+    let place = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    let _ = fs::remove_dir_all(place.join(name));
+    remove_dead(&place);
+    // Only the last one out succeeds.
+    let _ = fs::remove_dir(parent);
+}
+
+/// Opens a directory of the user's own, and no link to one.
+fn own_directory(path: &Path) -> Option<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let flags = fd::DIRECTORY | fd::NO_FOLLOW;
+    let directory = fd::open_at(fd::CWD, &path, flags, 0).ok()?;
+    let (owner, _) = ringfence_sys::file::owner_and_mode(directory.as_fd()).ok()?;
+    (owner == crate::facts::user()).then_some(directory)
+}
+
 /// Removes what launchers that are gone left behind.
 fn remove_dead(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.split('-').next()?.parse::<i32>().ok());
-        if pid.is_some_and(|pid| {
+        let dead = launcher(&entry.file_name()).is_some_and(|pid| {
             ringfence_sys::signal::kill(pid, 0) == Err(ringfence_sys::Errno::ESRCH)
-        }) {
+        });
+        if dead {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// Removes it. What the command left in it goes too; links are removed, not followed.
-pub(crate) fn remove_private(path: &Path) {
-    let _ = fs::remove_dir_all(path);
-    if let Some(parent) = path.parent() {
-        remove_dead(parent);
-        // Only the last one out succeeds.
-        let _ = fs::remove_dir(parent);
-    }
+/// Whose a private directory is, by its name.
+fn launcher(name: &OsStr) -> Option<i32> {
+    let (pid, session) = name.to_str()?.split_once('-')?;
+    let is_hex = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+    let ours = pid.len() == 10 && session.len() == 8 && session.bytes().all(is_hex);
+    ours.then(|| pid.parse().ok())?
 }

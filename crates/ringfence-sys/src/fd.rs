@@ -16,6 +16,9 @@ pub const READ_WRITE: i32 = libc::O_RDWR | libc::O_NOCTTY;
 /// Opens a path as a place, not for its content (`O_PATH`).
 pub const PATH_ONLY: i32 = libc::O_PATH;
 
+/// Opens no link at a path's end (`O_NOFOLLOW`).
+pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
+
 /// The directory descriptor that stands for the current directory (`AT_FDCWD`).
 pub const CWD: RawFd = libc::AT_FDCWD;
 

@@ -3,7 +3,7 @@
 use super::capture;
 use super::confine;
 use super::environment::Environment;
-use super::failure::MAKE_NETWORK;
+use super::failure::{MAKE_NETWORK, MAKE_PRIVATE};
 use super::script::{Arg, CWD, Note, Script};
 use super::view;
 use crate::plan::{LimitStep, Plan, Tier};
@@ -296,13 +296,11 @@ fn write_build(
     if plan.namespaces.iter().any(|name| name == "user") {
         write_identity(script, plan.user);
     }
-    let mut private_text = None;
+    let mut own = None;
     if let Some(private) = private {
         script.note("adopt orphans", None);
         script.call(Sysno::prctl, &[PR_SET_CHILD_SUBREAPER.into(), 1_u32.into()]);
-        let at = personal.text(script, private.as_os_str().as_bytes());
-        private_text = Some(Arg::Data(at));
-        write_private(script, plan, private, Arg::Data(at));
+        own = Some(write_private(script, plan, personal, private));
     }
     script.mark(c"identity");
     let own_network = !process && plan.network != NetworkMode::Host;
@@ -331,7 +329,10 @@ fn write_build(
     script.note("hide its memory", None);
     script.call(Sysno::prctl, &[PR_SET_DUMPABLE.into(), 0_u32.into()]);
     if let Some(landlock) = &plan.landlock {
-        confine::write_ruleset(script, landlock, private_text);
+        confine::write_ruleset(script, landlock, own);
+    }
+    if let Some(own) = own {
+        script.close(own);
     }
     script.mark(c"filter");
     for limit in &plan.limits {
@@ -362,30 +363,43 @@ fn write_identity(script: &mut Script, (user, group): (u32, u32)) {
 }
 
 /// Makes the process tier's directory (`home`, `tmp`), with links to what home shows: below one
-/// of the user's own in the directory for temporary files.
-fn write_private(script: &mut Script, plan: &Plan, private: &Path, place: Arg) {
+/// of the user's own in the directory for temporary files. It stays open.
+fn write_private(script: &mut Script, plan: &Plan, personal: &mut Personal, private: &Path) -> u8 {
     const EEXIST: u8 = 17;
     const ENOENT: u8 = 2;
     const PATH_DIRECTORY_NOFOLLOW: u32 =
         0o10_000_000 | flags::DIRECTORY | flags::NO_FOLLOW | 0o2_000_000;
+    /// Steps of an attempt.
+    const STEPS: u8 = 5;
     let parent = private.parent().unwrap_or(Path::new("/"));
-    script.note("make a private directory (TMPDIR names another place for it) in", Some(parent));
-    let name = script.path(parent);
+    script.note(MAKE_PRIVATE, Some(parent));
+    let name = private.file_name().unwrap_or_default();
+    let name = Arg::Data(personal.text(script, name.as_bytes()));
+    let at = script.path(parent);
+    let above = script.register();
     // The last sandbox that ends takes the parent with it, perhaps right now.
     for attempt in 0..3 {
-        script.call(Sysno::mkdirat, &[CWD, name, 0o700_u32.into()]).tolerated[0] = EEXIST;
-        let op = script.call(Sysno::mkdirat, &[CWD, place, 0o700_u32.into()]);
-        if attempt < 2 {
+        let last = attempt == 2;
+        script.call(Sysno::mkdirat, &[CWD, at, 0o700_u32.into()]).tolerated[0] = EEXIST;
+        let op = script.call(Sysno::openat, &[CWD, at, PATH_DIRECTORY_NOFOLLOW.into()]);
+        op.result = above;
+        if !last {
             op.tolerated[0] = ENOENT;
-            op.then = 2 * (2 - attempt);
+            op.otherwise = u32::from(STEPS - 2);
+        }
+        // Nobody else's, before anything is made in it: a directory in another user's could be
+        // exchanged, and a link leads anywhere.
+        script.step(special::OWNED, &[Arg::Register(above)]);
+        let op = script.call(Sysno::mkdirat, &[Arg::Register(above), name, 0o700_u32.into()]);
+        if !last {
+            op.tolerated[0] = ENOENT;
+            op.then = STEPS * (2 - attempt);
+            script.call(Sysno::close, &[Arg::Register(above)]);
         }
     }
-    // Nobody else's: a directory in another user's could be exchanged.
-    let open = [CWD, name, PATH_DIRECTORY_NOFOLLOW.into()];
-    let above = script.open(Sysno::openat, &open);
-    script.step(special::OWNED, &[Arg::Register(above)]);
+    let open = [Arg::Register(above), name, PATH_DIRECTORY_NOFOLLOW.into()];
+    let own = script.open(Sysno::openat, &open);
     script.close(above);
-    let own = script.open(Sysno::openat, &[CWD, place, PATH_DIRECTORY_NOFOLLOW.into()]);
     script.step(special::OWNED, &[Arg::Register(own)]);
     let directory = Arg::Register(own);
     let mut made: Vec<PathBuf> = Vec::new();
@@ -419,7 +433,7 @@ fn write_private(script: &mut Script, plan: &Plan, private: &Path, place: Arg) {
         script.step(special::ASSIST, &[what.into(), Arg::Register(file)]);
         script.close(file);
     }
-    script.close(own);
+    own
 }
 
 /// Registers that steps use must not be those with a meaning.

@@ -9,7 +9,7 @@ use crate::ask::asks;
 use crate::filter::told;
 use crate::plan::{AllowedCalls, CallRule, Landlock, LimitStep, MARKS, Plan, Rights, Verdict};
 use ringfence_start::Sysno;
-use ringfence_start::image::{register, special};
+use ringfence_start::image::{Op, register, special};
 use ringfence_sys::landlock::{self, access};
 use ringfence_sys::seccomp::Program;
 use std::path::Path;
@@ -39,9 +39,9 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Fills a ruleset, in the child, once the view is the sandbox's own. `private` is the
+/// Fills a ruleset, in the child, once the view is the sandbox's own. `private` holds the
 /// process tier's directory.
-pub(super) fn write_ruleset(script: &mut Script, plan: &Landlock, private: Option<Arg>) {
+pub(super) fn write_ruleset(script: &mut Script, plan: &Landlock, private: Option<u8>) {
     script.note("make a Landlock ruleset", None);
     let scopes =
         if plan.scoped { landlock::SCOPE_ABSTRACT_SOCKETS | landlock::SCOPE_SIGNALS } else { 0 };
@@ -61,7 +61,7 @@ pub(super) fn write_ruleset(script: &mut Script, plan: &Landlock, private: Optio
     }
     if let Some(private) = private {
         script.note("grant by Landlock", Some(Path::new("the private directory")));
-        write_rule(script, private, rights(Rights::Write, plan.abi), false);
+        write_grant(script, private, rights(Rights::Write, plan.abi));
     }
     script.note("grant ports by Landlock", None);
     for rule in plan.ports.iter().flatten() {
@@ -76,20 +76,14 @@ pub(super) fn write_ruleset(script: &mut Script, plan: &Landlock, private: Optio
 /// `file`: it is known to be none of a directory's; there are hundreds of these at times.
 fn write_rule(script: &mut Script, path: Arg, allowed: u64, file: bool) {
     const O_PATH_CLOEXEC: u64 = 0o12_000_000;
-    const PATH_BENEATH: u32 = 1;
     const NO_LINKS: u64 = 0x2 | 0x4; // RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS
     let how = Arg::Data(script.constant(&words(&[O_PATH_CLOEXEC, 0, NO_LINKS])));
     let handle = script.open(Sysno::openat2, &[CWD, path, how, 24_u32.into()]);
     let opened = script.length();
-    let ruleset = Arg::Register(register::RULESET);
     // A file takes no rights of directories: the kernel's word for that is EINVAL.
     let tries = [(allowed, EINVAL, 2), (allowed & access::FILE, 0, 0)];
     for &(rights, tolerated, then) in &tries[usize::from(file)..] {
-        // struct landlock_path_beneath_attr, packed: rights, descriptor.
-        let rule = script.bytes(&[&rights.to_ne_bytes()[..], &[0; 4]].concat());
-        script.store(rule + 8, Arg::Register(handle), 4);
-        let arguments = [ruleset, PATH_BENEATH.into(), Arg::Data(rule)];
-        let op = script.call(Sysno::landlock_add_rule, &arguments);
+        let op = write_grant(script, handle, rights);
         op.tolerated[0] = tolerated;
         op.then = then;
     }
@@ -99,6 +93,16 @@ fn write_rule(script: &mut Script, path: Arg, allowed: u64, file: bool) {
     let open = &mut script.build.ops[opened - 1];
     open.tolerated = [ENOENT, ELOOP];
     open.otherwise = skipped;
+}
+
+/// A rule for what a register holds open.
+fn write_grant(script: &mut Script, handle: u8, allowed: u64) -> &mut Op {
+    const PATH_BENEATH: u32 = 1;
+    // struct landlock_path_beneath_attr, packed: rights, descriptor.
+    let rule = script.bytes(&[&allowed.to_ne_bytes()[..], &[0; 4]].concat());
+    script.store(rule + 8, Arg::Register(handle), 4);
+    let arguments = [Arg::Register(register::RULESET), PATH_BENEATH.into(), Arg::Data(rule)];
+    script.call(Sysno::landlock_add_rule, &arguments)
 }
 
 /// The steps between `clone` and `execve`.

@@ -14,6 +14,10 @@ pub(super) const KEEP_APART: &str = "keep writes apart to";
 /// What the note of a network namespace's step says.
 pub(super) const MAKE_NETWORK: &str = "make a network namespace";
 
+/// What the note of the process tier's private directory says.
+pub(super) const MAKE_PRIVATE: &str =
+    "make a private directory (TMPDIR names another place for it) in";
+
 /// What is known about the steps of an image.
 pub(super) struct Explaining<'a> {
     pub build: &'a [Note],
@@ -99,10 +103,15 @@ fn build(note: &Note, errno: Errno) -> LaunchError {
         _ => "",
     };
     let path = note.path.as_ref().map(|path: &PathBuf| format!(" {}", path.display()));
-    LaunchError::Setup(format!(
+    let sentence = format!(
         "cannot {}{}: {} ({errno:?}){hint}",
         note.what,
         path.unwrap_or_default(),
         describe(errno)
-    ))
+    );
+    if note.what == MAKE_PRIVATE {
+        LaunchError::NoPlace(sentence)
+    } else {
+        LaunchError::Setup(sentence)
+    }
 }

@@ -156,6 +156,7 @@ fn run_under_our_umask(
             crate::state::make_home(from)?;
         }
     }
+    crate::state::make_apart(plan);
     let groups = crate::cgroup::Groups::make(&plan.limits, &order.session_name())?;
     let private = crate::state::private_path(plan, &order.session_name());
     let (ours, theirs) = sys::fd::socket_pair()

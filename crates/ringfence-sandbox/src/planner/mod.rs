@@ -238,7 +238,7 @@ fn plan_tier(
         Tier::Process => Vec::new(),
     };
     let private = (tier == Tier::Process)
-        .then(|| facts.temporary.join(format!("ringfence-{}", facts.user.0)));
+        .then(|| facts.temporary.join(crate::state::private_name(facts.user.0)));
     let home_links = match tier {
         Tier::Namespace => Vec::new(),
         Tier::Process => view::home_links(&planning, &grants),

@@ -39,6 +39,7 @@ mod network_faults;
 mod overlay;
 mod own;
 mod plans;
+mod private_place;
 mod profile_new;
 mod profiles;
 mod programs;

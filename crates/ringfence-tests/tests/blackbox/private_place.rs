@@ -1,0 +1,144 @@
+//! Where the process tier makes its private directories: a name that anybody can take is never a
+//! way to keep it from starting, nor to have it make or remove something elsewhere.
+
+use ringfence_tests::{Finished, Person, Place, Tier, everybody};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// What a directory of dead launchers' would hold, and what others name so.
+const OLD: [&str; 3] = ["2147483647-0badcafe", "2147483647-backup", "2147483647"];
+
+/// A directory for temporary files of everybody's, as `/tmp` is.
+fn shared(place: &Place) -> PathBuf {
+    let shared = place.directory("shared");
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    shared
+}
+
+/// The name in it that this person's directory has.
+fn name(place: &Place) -> PathBuf {
+    shared(place).join(format!("ringfence-{}", place.person.ids().0))
+}
+
+/// Says where its temporary files are, once they can be written.
+const WHERE: &str = "echo x >$TMPDIR/f && echo y >$HOME/f && echo $TMPDIR";
+
+fn run(place: &Place) -> Finished {
+    let mut command = place.ringfence_run();
+    command.env("TMPDIR", shared(place)).args(["--", "sh", "-c", WHERE]);
+    ringfence_tests::Running::start(command).finish()
+}
+
+fn all_below(root: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(root).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            found.append(&mut all_below(&entry.path()));
+        }
+        found.insert(entry.path());
+    }
+    found
+}
+
+/// How somebody takes the name, in words, and does it.
+type Taker = (&'static str, Box<dyn Fn(&Path)>);
+
+/// What somebody else may put at the name.
+fn takers(place: &Place) -> Vec<Taker> {
+    let kept = place.directory("outside/kept");
+    for old in OLD {
+        place.file(format!("outside/kept/{old}/file"), "a year's work");
+    }
+    let mut takers: Vec<Taker> = vec![
+        ("a file", Box::new(|name| fs::write(name, "").unwrap())),
+        ("a link", Box::new(move |name| symlink(&kept, name).unwrap())),
+        ("a link to nothing", Box::new(|name| symlink("nothing", name).unwrap())),
+    ];
+    if place.person == Person::Root {
+        let theirs = |mode: u32| {
+            move |name: &Path| {
+                fs::create_dir(name).unwrap();
+                for old in OLD {
+                    fs::create_dir(name.join(old)).unwrap();
+                }
+                fs::set_permissions(name, fs::Permissions::from_mode(mode)).unwrap();
+                Person::Ordinary.owns(name);
+            }
+        };
+        takers.push(("a closed directory", Box::new(theirs(0o700))));
+        takers.push(("an open directory", Box::new(theirs(0o777))));
+    }
+    takers
+}
+
+fn clear(name: &Path) {
+    let _ = fs::remove_file(name);
+    let _ = fs::remove_dir_all(name);
+}
+
+#[test]
+fn a_name_that_somebody_took_keeps_nobody_from_starting() {
+    everybody(Tier::Process, |place| {
+        let name = name(place);
+        let usual = run(place);
+        assert!(
+            Path::new(&usual.ends(0).text()).starts_with(&name),
+            "the control: {}",
+            usual.text()
+        );
+        assert!(!name.exists(), "the last one out takes it along");
+        for (what, take) in takers(place) {
+            take(&name);
+            let before = (all_below(&place.at("outside")), all_below(&shared(place)));
+            // With the plan that was compiled for the usual place, anew, and as compiled then.
+            for attempt in 0..3 {
+                place.clock_moves_on();
+                let ended = run(place);
+                ended.ends(0);
+                let own = place.at("home/.local/state/ringfence");
+                assert!(Path::new(&ended.quiet()).starts_with(&own), "{what}: {}", ended.text());
+                let after = (all_below(&place.at("outside")), all_below(&shared(place)));
+                assert_eq!(before, after, "{what}, {attempt}");
+                assert!(!own.join(name.file_name().unwrap()).exists(), "{what}, {attempt}");
+            }
+            clear(&name);
+        }
+        run(place).ends(0);
+    });
+}
+
+#[test]
+fn a_place_that_takes_nothing_has_another_in_its_stead() {
+    everybody(Tier::Process, |place| {
+        // The name is free, and can be made by nobody: found out by the launch alone.
+        let run = || {
+            let mut command = place.ringfence_run();
+            command.env("TMPDIR", "/proc").args(["--", "sh", "-c", WHERE]);
+            ringfence_tests::Running::start(command).finish()
+        };
+        let ended = run();
+        let own = place.at("home/.local/state/ringfence");
+        assert!(Path::new(&ended.ends(0).quiet()).starts_with(&own), "{}", ended.text());
+        // Without a home that is the user's alone there is none, and it is said.
+        fs::set_permissions(place.at("home"), fs::Permissions::from_mode(0o777)).unwrap();
+        fs::remove_dir_all(place.at("home/.local")).unwrap();
+        run()
+            .ends(125)
+            .says("cannot make a private directory (TMPDIR names another place for it) in /proc/");
+    });
+}
+
+#[test]
+fn a_link_on_the_way_to_it_keeps_nothing_from_being_written() {
+    everybody(Tier::Process, |place| {
+        place.directory("real");
+        place.link("linked", "real");
+        let mut command = place.ringfence_run();
+        command.env("TMPDIR", place.at("linked")).args(["--", "sh", "-c", WHERE]);
+        let ended = ringfence_tests::Running::start(command).finish();
+        assert!(ended.ends(0).text().starts_with(&place.text("linked")), "{}", ended.text());
+        assert_eq!(all_below(&place.at("real")), BTreeSet::new());
+    });
+}
