@@ -148,6 +148,11 @@ ATTACKS = (
                "{home}/.local/share/ringfence; do mkdir -p $d; "
                "for n in ringfence default mine; do cp policy $d/$n.toml; done; done 2>/dev/null"),),
            control=granted("-w", "{out}")),
+    Attack("lifecycle/temporary-link", "an earlier session left a link where the next one keeps its temporary files",
+           ("append", "{out}/victim.txt"), HIDDEN, source=RULE2, ringfence_only=True,
+           env={"TMPDIR": "{ws}/tmp"}, setup=(plant.file("{out}/2147483647-old/kept"), plant.file("{ws}/tmp/there")),
+           sessions=(Session("mv tmp/ringfence-{uid} tmp/was 2>/dev/null; ln -s {out} tmp/ringfence-{uid}"),),
+           control=granted("-w", "{out}")),
     Attack("lifecycle/policy-trusted-inside", "an earlier session trusted its own policy file",
            ("append", "{out}/victim.txt"), HIDDEN, source=RULE2, ringfence_only=True,
            setup=(own_binary, plant.file("{ws}/policy", WRITE_ALL)),
