@@ -179,12 +179,27 @@ fn connect(caller: &Caller, session: &[u8]) -> Option<i32> {
     let socket = unsafe { sys!(socket, AF_UNIX, SOCK_SEQPACKET_CLOEXEC, 0) }.ok()? as i32;
     // SAFETY: the pointer and size describe `address`.
     match unsafe { sys!(connect, socket, &raw const address, size_of::<Address>()) } {
-        Ok(_) => Some(socket),
-        Err(_) => {
+        Ok(_) if is_own(socket) => Some(socket),
+        _ => {
             close(socket);
             None
         }
     }
+}
+
+/// Whether who listens has the caller's user (unix(7), `SO_PEERCRED`): nothing is lent to others.
+fn is_own(socket: i32) -> bool {
+    const SOL_SOCKET: usize = 1;
+    const SO_PEERCRED: usize = 17;
+    // struct ucred: process, user, group.
+    let mut peer = [u32::MAX; 3];
+    let mut length = 12_u32;
+    let (place, size) = (peer.as_mut_ptr(), &raw mut length);
+    // SAFETY: the pointer and size describe `peer`, which is writable.
+    let asked = unsafe { sys!(getsockopt, socket, SOL_SOCKET, SO_PEERCRED, place, size) };
+    // SAFETY: takes nothing.
+    let own = unsafe { sys!(geteuid) };
+    asked.is_ok() && own == Ok(peer[1] as usize)
 }
 
 /// Whether one of the standard streams is a terminal: then there is more to be arranged.

@@ -41,13 +41,16 @@ pub type Failure = (u8, String);
 /// Connects to a session's socket.
 ///
 /// # Errors
-/// `ENOENT` where there is none, `ECONNREFUSED` where the session has ended, and others.
+/// `ENOENT` where there is none, `ECONNREFUSED` where the session has ended, `EPERM` where it is
+/// somebody else's, to whom nothing is lent, and others.
 pub fn connect(socket: &Path) -> Result<OwnedFd, Errno> {
-    match sys::unix::connect(socket) {
+    let connection = match sys::unix::connect(socket) {
         // Too long for an address: by way of its directory, which has a number.
         Err(Errno::ENAMETOOLONG) => short(socket, sys::unix::connect),
         other => other,
-    }
+    }?;
+    let (_, user, _) = sys::socket::peer_credentials(connection.as_fd())?;
+    if user == sys::identity::user() { Ok(connection) } else { Err(Errno::EPERM) }
 }
 
 /// Listens on a session's socket.

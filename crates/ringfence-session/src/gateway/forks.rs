@@ -331,5 +331,7 @@ fn connect(path: &Path) -> std::result::Result<OwnedFd, Errno> {
         other => other?,
     };
     rustix::net::connect(&socket, &address)?;
-    Ok(socket)
+    // Nothing is lent to somebody else.
+    let peer = rustix::net::sockopt::socket_peercred(&socket)?;
+    if peer.uid == rustix::process::geteuid() { Ok(socket) } else { Err(Errno::PERM) }
 }

@@ -28,6 +28,7 @@ mod killed_launcher;
 mod learn;
 mod learn_more;
 mod learn_session;
+mod lent;
 mod libraries;
 mod libraries_again;
 mod lifetime;
