@@ -10,19 +10,32 @@ pub trait Bytes {
 
     /// At most `length` bytes from `offset` on. Memory is taken for what is there only.
     fn part(&self, offset: u64, length: u64, most: usize) -> Vec<u8> {
-        const STEP: usize = 64 << 10;
-        let wanted = usize::try_from(length).unwrap_or(usize::MAX).min(most);
         let mut part = Vec::new();
-        while part.len() < wanted {
-            let start = part.len();
-            part.resize(wanted.min(start + STEP), 0);
-            let got = self.read(offset.saturating_add(start as u64), &mut part[start..]);
-            if start + got < part.len() {
-                part.truncate(start + got);
+        let got = self.fill(offset, length, most, &mut part).len();
+        part.truncate(got);
+        part
+    }
+
+    /// The same in `room`, whose memory is used again: to take and clear new memory costs more than
+    /// to read what goes there.
+    fn fill<'r>(&self, offset: u64, length: u64, most: usize, room: &'r mut Vec<u8>) -> &'r [u8] {
+        // Most files are short: little is taken first.
+        const STEPS: (usize, usize) = (4 << 10, 64 << 10);
+        let wanted = usize::try_from(length).unwrap_or(usize::MAX).min(most);
+        let mut filled = 0;
+        while filled < wanted {
+            let step = filled.clamp(STEPS.0, STEPS.1);
+            let end = wanted.min(room.len().max(filled + step));
+            if room.len() < end {
+                room.resize(end, 0);
+            }
+            let got = self.read(offset.saturating_add(filled as u64), &mut room[filled..end]);
+            filled += got;
+            if filled < end {
                 break;
             }
         }
-        part
+        &room[..filled]
     }
 }
 

@@ -5,7 +5,7 @@
 //! this is: which one the loader takes is decided when the program starts.
 
 use crate::elf::Machine;
-use std::collections::HashMap;
+use crate::table::Table;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub struct Cache {
     bytes: Vec<u8>,
     /// Where its strings are counted from.
     base: usize,
-    names: HashMap<Vec<u8>, Vec<Entry>>,
+    names: Table<Vec<u8>, Vec<Entry>>,
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {

@@ -11,7 +11,7 @@ use crate::cache::Cache;
 use crate::elf::{self, Machine, Object};
 use crate::host::{Host, Kind};
 use crate::search::{self, Loader};
-use std::collections::{HashMap, HashSet};
+use crate::table::{Known, Table};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub struct Closure {
     /// Names that lead nowhere, and the object that has them.
     pub missing: Vec<(Vec<u8>, usize)>,
     /// Names under which objects are known already.
-    names: HashSet<Vec<u8>>,
+    names: Known<Vec<u8>>,
     done: usize,
     loader: Option<Loader>,
     /// Musl's directories of the system.
@@ -90,10 +90,10 @@ pub struct Finder<'h, 'a> {
     cache: Option<Cache>,
     /// What `/etc/ld.so.preload` says.
     preloads: Option<Vec<u8>>,
-    objects: HashMap<OsString, Option<Rc<Object>>>,
-    hwcaps: HashMap<OsString, Vec<PathBuf>>,
+    objects: Table<OsString, Option<Rc<Object>>>,
+    hwcaps: Table<OsString, Vec<PathBuf>>,
     /// What names lead to where no object says otherwise.
-    usual: HashMap<(Vec<u8>, Machine), Found>,
+    usual: Table<(Vec<u8>, Machine), Found>,
 }
 
 impl<'h, 'a> Finder<'h, 'a> {
@@ -105,9 +105,9 @@ impl<'h, 'a> Finder<'h, 'a> {
             cache_file: PathBuf::from("/etc/ld.so.cache"),
             cache: None,
             preloads: None,
-            objects: HashMap::new(),
-            hwcaps: HashMap::new(),
-            usual: HashMap::new(),
+            objects: Table::default(),
+            hwcaps: Table::default(),
+            usual: Table::default(),
         }
     }
 

@@ -5,7 +5,8 @@ use crate::hints::{self, Hints};
 use crate::host::{Entry, Host, Kind};
 use crate::nss;
 use crate::supplies::{self, fits};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use crate::table::{Known, Table};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -99,8 +100,12 @@ impl Answer {
 pub(crate) struct Collector<'h, 'a> {
     pub(crate) finder: Finder<'h, 'a>,
     pub(crate) answer: Answer,
-    hints: HashMap<(PathBuf, bool), Rc<Hints>>,
-    closed: HashSet<PathBuf>,
+    hints: Table<(OsString, bool), Rc<Hints>>,
+    closed: Known<OsString>,
+    /// By the bytes of paths, as all tables here; sorted in the end.
+    reasons: Table<OsString, Reason>,
+    /// Room for what is read of an object.
+    room: Vec<u8>,
     objects: usize,
     nsswitch: Option<Vec<u8>>,
     /// Executables found in directories, to be looked at as commands.
@@ -112,8 +117,10 @@ impl<'h, 'a> Collector<'h, 'a> {
         let mut collector = Collector {
             finder: Finder::new(host, surroundings),
             answer: Answer::default(),
-            hints: HashMap::new(),
-            closed: HashSet::new(),
+            hints: Table::default(),
+            closed: Known::default(),
+            reasons: Table::default(),
+            room: Vec::new(),
             objects: 0,
             nsswitch: None,
             scripts: Vec::new(),
@@ -140,6 +147,13 @@ impl<'h, 'a> Collector<'h, 'a> {
         collector
     }
 
+    /// What was collected.
+    pub(crate) fn finish(mut self) -> Answer {
+        let reasons = self.reasons.into_iter();
+        self.answer.reasons = reasons.map(|(path, reason)| (path.into(), reason)).collect();
+        self.answer
+    }
+
     pub(crate) fn host(&self) -> &'h Host<'a> {
         self.finder.host()
     }
@@ -160,9 +174,9 @@ impl<'h, 'a> Collector<'h, 'a> {
 
     /// Puts a reason down, the first one counts.
     pub(crate) fn reason(&mut self, path: &Path, how: &str, by: Option<&Path>) {
-        if !self.answer.reasons.contains_key(path) {
+        if !self.reasons.contains_key(path.as_os_str()) {
             let reason = Reason { how: how.to_owned(), by: by.map(Path::to_owned) };
-            self.answer.reasons.insert(path.to_owned(), reason);
+            self.reasons.insert(path.into(), reason);
         }
     }
 
@@ -238,7 +252,7 @@ impl<'h, 'a> Collector<'h, 'a> {
 
     /// Adds what an ELF program loads; with what it may open while it runs, if `whole`.
     pub(crate) fn close(&mut self, program: &Path, whole: bool) {
-        if !self.closed.insert(program.to_owned()) {
+        if !self.closed.insert(program.into()) {
             return;
         }
         let Some(mut closure) = self.finder.closure(program) else { return };
@@ -324,7 +338,7 @@ impl<'h, 'a> Collector<'h, 'a> {
     }
 
     fn hints(&mut self, path: &Path, whole: bool) -> Rc<Hints> {
-        let key = (path.to_owned(), whole);
+        let key = (path.as_os_str().to_owned(), whole);
         if let Some(known) = self.hints.get(&key) {
             return Rc::clone(known);
         }
@@ -332,9 +346,9 @@ impl<'h, 'a> Collector<'h, 'a> {
         let file = object.as_ref().and_then(|_| self.host().open(path));
         let hints = object.zip(file).map(|(object, file)| {
             if !whole {
-                return hints::functions(&file, &object);
+                return hints::functions(&file, &object, &mut self.room);
             }
-            let mut hints = hints::of(&file, &object);
+            let mut hints = hints::of(&file, &object, &mut self.room);
             // One that says itself what it opens need not be guessed at.
             if !object.dlopen.is_empty() {
                 hints.libraries.clear();
@@ -407,7 +421,7 @@ impl<'h, 'a> Collector<'h, 'a> {
             if let Some(found) = self.place(&path, how, Some(real))
                 && !self.in_root(&found)
                 && self.host().kind(&found) == Kind::Directory
-                && self.closed.insert(found.clone())
+                && self.closed.insert(found.clone().into_os_string())
             {
                 self.inside(&found);
             }

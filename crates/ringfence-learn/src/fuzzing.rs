@@ -10,7 +10,7 @@ use crate::words::Variables;
 pub fn elf(bytes: &[u8]) {
     let bytes = bytes.to_vec();
     if let Some(object) = elf::parse(&bytes) {
-        let _ = hints::of(&bytes, &object);
+        let _ = hints::of(&bytes, &object, &mut Vec::new());
     }
 }
 

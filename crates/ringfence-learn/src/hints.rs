@@ -56,10 +56,10 @@ const DATABASES: [(&[u8], &str); 16] = [
     (b"\0getalias", "aliases"),
 ];
 
-/// Reads the hints of an object. Those of the C library itself are about what it could do for
+/// Reads the hints of an object, in `room`, which is used again for the next one. Those of the C library itself are about what it could do for
 /// others, and are left out.
-pub fn of(bytes: &dyn Bytes, object: &Object) -> Hints {
-    let mut hints = functions(bytes, object);
+pub fn of(bytes: &dyn Bytes, object: &Object, room: &mut Vec<u8>) -> Hints {
+    let mut hints = functions(bytes, object, room);
     if is_c_library(object) {
         return hints;
     }
@@ -70,8 +70,8 @@ pub fn of(bytes: &dyn Bytes, object: &Object) -> Hints {
         left -= length;
         let mut at = 0;
         while at < length {
-            let part = bytes.part(segment.offset.saturating_add(at), length - at, STEP);
-            hints.texts(&part);
+            let part = bytes.fill(segment.offset.saturating_add(at), length - at, STEP, room);
+            hints.texts(part);
             if part.len() < STEP {
                 break;
             }
@@ -89,10 +89,10 @@ pub fn of(bytes: &dyn Bytes, object: &Object) -> Hints {
 }
 
 /// Only which functions an object calls, without what its constants name.
-pub fn functions(bytes: &dyn Bytes, object: &Object) -> Hints {
+pub fn functions(bytes: &dyn Bytes, object: &Object, room: &mut Vec<u8>) -> Hints {
     let mut hints = Hints::default();
     if !is_c_library(object) {
-        hints.functions(bytes, object);
+        hints.functions(bytes, object, room);
     }
     hints
 }
@@ -116,10 +116,10 @@ fn is_c_library(object: &Object) -> bool {
 }
 
 impl Hints {
-    fn functions(&mut self, bytes: &dyn Bytes, object: &Object) {
+    fn functions(&mut self, bytes: &dyn Bytes, object: &Object, room: &mut Vec<u8>) {
         let Some((offset, length)) = object.strings else { return };
-        let table = bytes.part(offset, length, MOST_NAMES);
-        let has = |name: &[u8]| memchr::memmem::find(&table, name).is_some();
+        let table = bytes.fill(offset, length, MOST_NAMES, room);
+        let has = |name: &[u8]| memchr::memmem::find(table, name).is_some();
         for (beginning, database) in DATABASES {
             if has(beginning) {
                 self.databases.insert(database);

@@ -1,8 +1,8 @@
 //! Looking at the host, with a record of everything that was looked at, so that whoever keeps
 //! an answer knows when it does not hold any more. Nothing is executed, nothing is changed.
 
+use crate::table::{Known, Table};
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -76,16 +76,16 @@ type Looked<'a> = &'a mut dyn FnMut(&Path, Look);
 /// are, took a fifth of the time of all that is done here.
 pub struct Host<'a> {
     looked: RefCell<Looked<'a>>,
-    kinds: RefCell<HashMap<OsString, Kind>>,
-    resolved: RefCell<HashMap<OsString, Option<Rc<Resolved>>>>,
+    kinds: RefCell<Table<OsString, Kind>>,
+    resolved: RefCell<Table<OsString, Option<Rc<Resolved>>>>,
     /// Directories of which it was told that names in them are looked for.
-    within: RefCell<HashSet<OsString>>,
+    within: RefCell<Known<OsString>>,
     /// Files of which it was told that they are read.
-    opened: RefCell<HashSet<OsString>>,
+    opened: RefCell<Known<OsString>>,
     /// What a directory said is a link, and was not looked at yet.
-    links: RefCell<HashSet<OsString>>,
+    links: RefCell<Known<OsString>>,
     /// Beginnings of files; whether they are all of them.
-    short: RefCell<HashMap<OsString, (bool, Vec<u8>)>>,
+    short: RefCell<Table<OsString, (bool, Vec<u8>)>>,
 }
 
 impl<'a> Host<'a> {

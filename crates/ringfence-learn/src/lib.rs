@@ -26,6 +26,7 @@ pub mod propose;
 pub mod search;
 pub mod shell;
 pub mod supplies;
+mod table;
 pub mod text;
 pub mod units;
 pub mod variables;

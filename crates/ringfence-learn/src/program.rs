@@ -7,8 +7,9 @@ use crate::hints;
 use crate::host::{Host, Kind, Look};
 use crate::shell;
 use crate::supplies::{self, SUPPLIES, fits};
+use crate::table::{Known, Table};
 use crate::words::{Variables, Word};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -44,14 +45,14 @@ pub fn libraries(question: &Question, looked: &mut dyn FnMut(&Path, Look)) -> An
         question,
         host: &host,
         collector: Collector::new(&host, question.surroundings.clone()),
-        seen: HashSet::new(),
-        texts: HashSet::new(),
+        seen: Known::default(),
+        texts: Known::default(),
         aside: false,
-        found: HashMap::new(),
+        found: Table::default(),
     };
     let words: Vec<Word> = question.argv.iter().map(|word| Word::text(word.as_bytes())).collect();
     programs.command(&words, None, 0);
-    let mut answer = programs.collector.answer;
+    let mut answer = programs.collector.finish();
     let directories = answer.directories.clone();
     let covered = |path: &Path| path.ancestors().skip(1).any(|above| directories.contains(above));
     answer.files.retain(|path| !covered(path));
@@ -65,14 +66,14 @@ struct Programs<'q, 'h, 'a> {
     host: &'h Host<'a>,
     collector: Collector<'h, 'a>,
     /// Programs that were looked at.
-    seen: HashSet<PathBuf>,
+    seen: Known<OsString>,
     /// Scripts that were read.
-    texts: HashSet<PathBuf>,
+    texts: Known<OsString>,
     /// In scripts that lie in a directory of the set: one of them may start an interpreter, but
     /// the command as a whole is not about that.
     aside: bool,
     /// Where commands are.
-    found: HashMap<Vec<u8>, Option<PathBuf>>,
+    found: Table<Vec<u8>, Option<PathBuf>>,
 }
 
 impl Programs<'_, '_, '_> {
@@ -255,7 +256,7 @@ impl Programs<'_, '_, '_> {
     /// A script of the shell's in a file.
     fn shell_file(&mut self, path: &Path, depth: usize) {
         let Some(found) = self.host.resolve(path) else { return };
-        if depth > DEEPEST || !self.texts.insert(found.real.clone()) {
+        if depth > DEEPEST || !self.texts.insert(found.real.clone().into_os_string()) {
             return;
         }
         let Some(text) = self.host.beginning(&found.real, MOST_TEXT) else { return };
@@ -292,7 +293,7 @@ impl Programs<'_, '_, '_> {
     fn entry_script(&mut self, script: &Path, depth: usize) {
         let Some(found) = self.host.resolve(script) else { return };
         let file = matches!(self.host.kind(&found.real), Kind::File(_));
-        if depth > DEEPEST || !file || !self.texts.insert(found.real.clone()) {
+        if depth > DEEPEST || !file || !self.texts.insert(found.real.clone().into_os_string()) {
             return;
         }
         self.collector.reason(&found.real, "the script", None);
@@ -309,7 +310,7 @@ impl Programs<'_, '_, '_> {
     fn program(&mut self, path: &Path, how: &str, by: Option<&Path>, depth: usize) {
         let Some(found) = self.host.resolve(path) else { return };
         let real = found.real.clone();
-        if self.seen.len() >= MOST_PROGRAMS || !self.seen.insert(path.to_owned()) {
+        if self.seen.len() >= MOST_PROGRAMS || !self.seen.insert(path.into()) {
             return;
         }
         self.collector.place(path, how, by);

@@ -60,6 +60,10 @@ pub fn musl_list(interpreter: &Path) -> Option<PathBuf> {
 /// Expands `$ORIGIN`, `$LIB` and `$PLATFORM` (also in braces). What a name stands for can
 /// differ between loaders and processors: then there are several.
 pub fn expand(text: &[u8], origin: &Path, machine: Machine) -> Vec<Vec<u8>> {
+    // Most have none of them.
+    if !text.contains(&b'$') {
+        return vec![text.to_vec()];
+    }
     let (triple, platforms) = names(machine);
     let own = format!("lib/{triple}");
     let plain: &str = if machine.wide { "lib64" } else { "lib" };
