@@ -274,6 +274,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
             let machine = unsafe {
                 *memory().mask.get() = launched.mask;
                 let machine = &mut *memory().machine.get();
+                (*memory().network.get()).look_later(image);
                 machine.set(image, memory().network.get(), trace);
                 child::prepare(machine, theirs, launched.umask, memory().mask.get());
                 machine

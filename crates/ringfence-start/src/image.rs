@@ -9,7 +9,7 @@
 //! ```
 
 /// The first word of every image: its format. Changed with every change of what is below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage3");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage4");
 
 /// A range of bytes in the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct Header {
     pub confine: Span,
     /// Records of [`Stamp`].
     pub stamps: Span,
+    /// Records of [`Stamp`] that are looked at while the view is built ([`crate::later`]).
+    pub later: Span,
     /// Bytes that arguments point to.
     pub data: Span,
     /// In the data: what the key was made of.
@@ -261,6 +263,7 @@ impl Image {
         fits(header.build, size_of::<Op>(), length)?;
         fits(header.confine, size_of::<Op>(), length)?;
         fits(header.stamps, size_of::<Stamp>(), length)?;
+        fits(header.later, size_of::<Stamp>(), length)?;
         fits(header.data, 1, length)?;
         fits(header.extra, 1, length)?;
         let data = header.data.length as usize;
@@ -328,6 +331,11 @@ impl Image {
     /// What the plan was derived from.
     pub fn stamps(&self) -> &[Stamp] {
         self.records(self.header().stamps)
+    }
+
+    /// Those of it that are looked at while the view is built.
+    pub fn later(&self) -> &[Stamp] {
+        self.records(self.header().later)
     }
 
     /// What the launcher needs while the command runs.

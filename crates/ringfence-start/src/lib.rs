@@ -30,6 +30,7 @@ pub mod flags;
 pub mod image;
 mod inherited;
 pub mod key;
+pub mod later;
 pub mod listing;
 pub mod machine;
 pub mod mark;

@@ -148,7 +148,8 @@ pub fn all_hold(image: &Image, caller: &Caller, command: usize) -> bool {
     true
 }
 
-fn same(stat: &Stat, identity: &[u64; 5]) -> bool {
+/// Whether it is this very file or directory, unchanged.
+pub(crate) fn same(stat: &Stat, identity: &[u64; 5]) -> bool {
     let now = stat.identity();
     let mut at = 0;
     while at < now.len() && now.get(at) == identity.get(at) {

@@ -5,6 +5,8 @@
 //! nothing of what comes next; on a machine with two processors it costs next to nothing so.
 
 use crate::call::{exit, sys};
+use crate::image::Image;
+use crate::later::Later;
 use crate::{Errno, Result};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -113,6 +115,8 @@ pub struct Network {
     result: AtomicI32,
     /// The helper's thread number until the kernel clears it at the helper's end.
     running: AtomicU32,
+    /// What the helper looks at when it is made.
+    later: Later,
     stack: [u8; 4096],
 }
 
@@ -125,18 +129,29 @@ impl Default for Network {
 impl Network {
     /// Nothing begun. All zeroes, so that a static one takes no place in the file.
     pub const fn new() -> Network {
-        Network { result: AtomicI32::new(0), running: AtomicU32::new(0), stack: [0; 4096] }
+        Network {
+            result: AtomicI32::new(0),
+            running: AtomicU32::new(0),
+            later: Later::NONE,
+            stack: [0; 4096],
+        }
+    }
+
+    /// Has the helper look at an image's later stamps too.
+    pub fn look_later(&mut self, image: Image) {
+        self.later.set(image);
     }
 
     /// Starts making a network namespace, with its loopback up.
     ///
     /// # Errors
-    /// `EAGAIN` at a limit of threads.
+    /// `EAGAIN` at a limit of threads; a directory of the later stamps is not there any more.
     ///
     /// # Safety
     /// The object must stay where it is, untouched, until [`Network::enter`] returned; nothing
     /// is cleaned up when the caller forgets that.
     pub unsafe fn start(&mut self) -> Result<()> {
+        self.later.open()?;
         self.running.store(1, Ordering::Release);
         let flags = CLONE_VM
             | CLONE_FS
@@ -160,7 +175,8 @@ impl Network {
     /// Waits until the namespace is made, and enters it.
     ///
     /// # Errors
-    /// Those of `unshare(2)`, of bringing the loopback up, of `setns(2)`.
+    /// Those of `unshare(2)`, of bringing the loopback up, of `setns(2)`; `ESTALE` where a later
+    /// stamp does not hold.
     pub fn enter(&mut self) -> Result<()> {
         const FUTEX_WAIT: usize = 0;
         loop {
@@ -185,7 +201,8 @@ impl Network {
 extern "C" fn make(argument: *mut c_void) -> ! {
     // SAFETY: `start` passes a pointer to its object, which outlives this thread.
     let (result, this) = unsafe { (make_network(), &*argument.cast::<Network>()) };
-    let result = match result {
+    let held = this.later.hold();
+    let result = match result.and_then(|namespace| held.map(|()| namespace)) {
         Ok(namespace) => namespace as i32,
         Err(errno) => -errno.into_raw(),
     };

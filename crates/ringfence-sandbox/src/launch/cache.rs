@@ -10,8 +10,8 @@ use crate::inputs::{Found, Inputs, Names, plain};
 use ringfence_start::bytes::Text;
 use ringfence_start::entry;
 use ringfence_start::image::{Stamp, stamp_kind};
-use ringfence_start::key;
-use ringfence_start::listing;
+use ringfence_start::{key, later, listing};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
@@ -41,8 +41,24 @@ pub(super) fn place(command: usize) -> Option<(Vec<u8>, PathBuf)> {
     Some((key, path))
 }
 
-/// What the inputs say, as stamps. Only for [`checkable`] inputs.
-pub(super) fn stamps(script: &mut Script, inputs: &Inputs, words: &[OsString]) -> Vec<Stamp> {
+/// What the inputs say, as stamps.
+#[derive(Default)]
+pub(super) struct Stamps {
+    /// Looked at before anything else is done.
+    pub first: Vec<Stamp>,
+    /// Looked at while the view is built: files by their name in a directory (`text`), those of one
+    /// directory together.
+    pub later: Vec<Stamp>,
+}
+
+/// What the inputs say, as stamps. Only for [`checkable`] inputs. With `later` there is a thread
+/// that looks at some of them beside the launch.
+pub(super) fn stamps(
+    script: &mut Script,
+    inputs: &Inputs,
+    words: &[OsString],
+    later: bool,
+) -> Stamps {
     let mut stamps = Vec::new();
     if inputs.arguments_count() {
         let identity = |number: usize| [number as u64, 0, 0, 0, 0];
@@ -54,7 +70,9 @@ pub(super) fn stamps(script: &mut Script, inputs: &Inputs, words: &[OsString]) -
             stamps.push(Stamp { kind, text, identity, ..Stamp::default() });
         }
     }
-    for (path, found) in inputs.needed(GRAIN) {
+    let mut needed = inputs.needed(GRAIN);
+    let later = if later { take_later(script, &mut needed) } else { Vec::new() };
+    for (path, found) in needed {
         let name = script.text_at(path.as_os_str().as_bytes());
         let mut stamp = Stamp { name, ..Stamp::default() };
         stamp.kind = match found {
@@ -86,7 +104,50 @@ pub(super) fn stamps(script: &mut Script, inputs: &Inputs, words: &[OsString]) -
         };
         stamps.push(Stamp { kind, name, text, ..Stamp::default() });
     }
+    Stamps { first: stamps, later }
+}
+
+/// Takes out what is looked at later: files of directories of which many are to be looked at.
+fn take_later(script: &mut Script, needed: &mut Vec<(PathBuf, Found)>) -> Vec<Stamp> {
+    let of = |(path, found): &(PathBuf, Found)| match found {
+        Found::Same(_) => path.parent().map(Path::to_path_buf),
+        _ => None,
+    };
+    let mut counts: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for directory in needed.iter().filter_map(of) {
+        *counts.entry(directory).or_default() += 1;
+    }
+    counts.retain(|directory, count| *count >= later::ENOUGH && is_open(directory));
+    let mut crowded: Vec<(usize, PathBuf)> =
+        counts.into_iter().map(|(directory, count)| (count, directory)).collect();
+    crowded.sort_by(|a, b| b.cmp(a));
+    crowded.truncate(later::MOST);
+    let mut stamps = Vec::new();
+    for (_, directory) in crowded {
+        let text = script.text_at(directory.as_os_str().as_bytes());
+        needed.retain(|(path, found)| {
+            let (Found::Same(identity), true) = (found, path.parent() == Some(&directory)) else {
+                return true;
+            };
+            let Some(name) = path.file_name() else { return true };
+            let (name, identity) = (script.text_at(name.as_bytes()), *identity);
+            stamps.push(Stamp { kind: stamp_kind::SAME, name, text, identity, ..Stamp::default() });
+            false
+        });
+    }
     stamps
+}
+
+/// Whether names in a directory can be looked for without a capability: in a user namespace there
+/// is none for what others own.
+fn is_open(directory: &Path) -> bool {
+    let user = crate::facts::user();
+    directory.ancestors().all(|above| {
+        above.symlink_metadata().is_ok_and(|data| {
+            let needed = if data.uid() == user { 0o100 } else { 0o011 };
+            data.is_dir() && data.mode() & needed == needed
+        })
+    })
 }
 
 /// Names as [`listing`] reads them.

@@ -1,5 +1,6 @@
 //! From a plan to its image: the very calls that carry it out.
 
+use super::cache;
 use super::capture;
 use super::confine;
 use super::environment::Environment;
@@ -148,7 +149,7 @@ pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
         personal.patches.extend(places.patches.into_iter().map(moved));
     }
     header.set = Span { at: set, length: script.data.len() as u32 - set };
-    let mut stamps = Vec::new();
+    let mut stamps = cache::Stamps::default();
     let mut extra: &[u8] = &[];
     if let Some(filed) = &extras.filed {
         header.key = span(&mut script, filed.key);
@@ -159,7 +160,9 @@ pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
             .flat_map(|path| path.as_os_str().as_bytes().iter().copied().chain([0]))
             .collect();
         header.notes = span(&mut script, &notes);
-        stamps = super::cache::stamps(&mut script, filed.inputs, filed.words);
+        // What is said before the command runs would be said twice where a later one does not hold.
+        let later = own_network(plan) && filed.announce.is_empty();
+        stamps = cache::stamps(&mut script, filed.inputs, filed.words, later);
         extra = filed.extra;
     }
     let patches: Vec<u8> = personal
@@ -180,7 +183,7 @@ fn span(script: &mut Script, bytes: &[u8]) -> Span {
     Span { at, length: bytes.len() as u32 }
 }
 
-fn assemble(mut header: Header, script: Script, stamps: &[Stamp], extra: &[u8]) -> Compiled {
+fn assemble(mut header: Header, script: Script, stamps: &cache::Stamps, extra: &[u8]) -> Compiled {
     let mut body: Vec<u8> = vec![0; size_of::<Header>()];
     let mut place = |bytes: &[u8], count: usize| {
         while !body.len().is_multiple_of(8) {
@@ -193,8 +196,12 @@ fn assemble(mut header: Header, script: Script, stamps: &[Stamp], extra: &[u8]) 
     let ops = |ops: &[Op]| ops.iter().flat_map(op_bytes).collect::<Vec<u8>>();
     header.build = place(&ops(&script.build.ops), script.build.ops.len());
     header.confine = place(&ops(&script.confine.ops), script.confine.ops.len());
-    let stamp_bytes: Vec<u8> = stamps.iter().flat_map(stamp_bytes).collect();
-    header.stamps = place(&stamp_bytes, stamps.len());
+    let mut list = |stamps: &[Stamp]| {
+        let bytes: Vec<u8> = stamps.iter().flat_map(stamp_bytes).collect();
+        place(&bytes, stamps.len())
+    };
+    header.stamps = list(&stamps.first);
+    header.later = list(&stamps.later);
     header.data = place(&script.data, script.data.len());
     header.extra = place(extra, extra.len());
     while !body.len().is_multiple_of(8) {
@@ -219,6 +226,7 @@ fn header_bytes(header: &Header) -> Vec<u8> {
         header.build,
         header.confine,
         header.stamps,
+        header.later,
         header.data,
         header.key,
         header.kept,
@@ -257,6 +265,11 @@ fn stamp_bytes(stamp: &Stamp) -> Vec<u8> {
         bytes.extend(word.to_ne_bytes());
     }
     bytes
+}
+
+/// Whether a network namespace is made, on a thread of its own.
+fn own_network(plan: &Plan) -> bool {
+    plan.tier != Tier::Process && plan.network != NetworkMode::Host
 }
 
 /// What the child does before it looks for the command.
@@ -303,8 +316,7 @@ fn write_build(
         own = Some(write_private(script, plan, personal, private));
     }
     script.mark(c"identity");
-    let own_network = !process && plan.network != NetworkMode::Host;
-    if own_network {
+    if own_network(plan) {
         script.note(MAKE_NETWORK, None);
         script.step(special::NETWORK_START, &[]);
     }
@@ -313,7 +325,7 @@ fn write_build(
         view::write(script, &plan.mounts);
     }
     script.mark(c"view");
-    if own_network {
+    if own_network(plan) {
         script.note(MAKE_NETWORK, None);
         script.step(special::NETWORK_ENTER, &[]);
     }
