@@ -15,6 +15,11 @@ pub(super) struct Environment {
     pub set: Vec<Vec<u8>>,
 }
 
+/// What names a place for temporary files, and what stands there below the process tier's directory:
+/// some programs look at one of the others only (zsh at the last, for its here-documents).
+const TEMPORARY: [(&str, &str); 4] =
+    [("TMPDIR", "tmp"), ("TEMP", "tmp"), ("TMP", "tmp"), ("TMPPREFIX", "tmp/zsh")];
+
 /// Variables that stay under `--clean-env`.
 const ALWAYS: [&str; 6] = ["PATH", "HOME", "TERM", "LANG", "USER", "LOGNAME"];
 
@@ -54,7 +59,8 @@ pub(super) fn environment(
     }
     let replaced = |name: &str| {
         set.iter().any(|(other, _)| *other == name)
-            || private.is_some() && matches!(name, "HOME" | "TMPDIR")
+            || private.is_some() && name == "HOME"
+            || private.is_some() && TEMPORARY.iter().any(|(other, _)| *other == name)
             // Ours alone: not the business of what runs inside.
             || matches!(name, "RINGFENCE_TRACE_LAUNCH" | "RINGFENCE_FAULT" | "RINGFENCE_SESSION")
             || matches!(name, "PWD" | "OLDPWD")
@@ -72,8 +78,12 @@ pub(super) fn environment(
         if had(b"HOME") && !set.iter().any(|(name, _)| *name == "HOME") {
             made.set.push([b"HOME=".to_vec(), at("home")].concat());
         }
-        if !set.iter().any(|(name, _)| *name == "TMPDIR") {
-            made.set.push([b"TMPDIR=".to_vec(), at("tmp")].concat());
+        for (name, place) in TEMPORARY {
+            // The two that only some programs know are there where the caller has them.
+            let due = !matches!(name, "TEMP" | "TMP") || !clean && had(name.as_bytes());
+            if due && !set.iter().any(|(other, _)| *other == name) {
+                made.set.push([name.as_bytes(), b"=", &at(place)].concat());
+            }
         }
     }
     made.set.push([b"PWD=", plan.workdir.as_os_str().as_bytes()].concat());

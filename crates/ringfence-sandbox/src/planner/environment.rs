@@ -7,7 +7,7 @@ use crate::plan::{Bus, EnvironmentStep, Tier};
 use ringfence_policy::{Hidden, NetworkMode, Policy, Source};
 
 /// Variables that name host directories which the sandbox does not have.
-const POINTING_OUTSIDE: [&str; 4] = ["XDG_RUNTIME_DIR", "TMPDIR", "TEMP", "TMP"];
+const POINTING_OUTSIDE: [&str; 5] = ["XDG_RUNTIME_DIR", "TMPDIR", "TEMP", "TMP", "TMPPREFIX"];
 
 fn is_proxy(name: &str) -> bool {
     let name = name.to_ascii_lowercase();

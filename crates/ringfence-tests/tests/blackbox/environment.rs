@@ -94,6 +94,48 @@ fn programs_can_see_where_they_are() {
 }
 
 #[test]
+fn temporary_files_have_a_place_by_every_variable() {
+    everywhere(|place| {
+        // Larger than what a pipe holds: shells that use pipes for small ones make a file of it.
+        let line = "0123456789abcdef".repeat(16);
+        let document = vec![line.as_str(); 1024].join("\n");
+        for shell in ["bash", "dash", "zsh", "ksh", "mksh", "busybox sh"] {
+            let words: Vec<_> = shell.split(' ').collect();
+            if place.command(words[0]).args(&words[1..]).args(["-c", ":"]).output().is_err() {
+                ringfence_tests::left_out(shell, "it is not there");
+                continue;
+            }
+            let script = place.script("here", &format!("cat <<'END'\n{document}\nEND\n"));
+            let control = place.command(words[0]).args(&words[1..]).arg(&script).output().unwrap();
+            assert_eq!(control.stdout.len(), document.len() + 1, "outside, {shell}");
+            let inside = place.run(&[], &[words.as_slice(), &["./here"]].concat());
+            inside.ends(0);
+            assert!(
+                inside.out == control.stdout && inside.err.is_empty(),
+                "{shell}: {}",
+                inside.err
+            );
+        }
+        // Those that the caller has set lead to the host's directory, which is not there.
+        let own = place.text("tmp");
+        let outside = [("TEMP", own.as_str()), ("TMP", &own), ("TMPPREFIX", "/tmp/zsh")];
+        let mut command = place.ringfence_run();
+        command.envs(outside).args(["--", "sh", "-c"]).arg(
+            "for d in \"${TMPDIR-/tmp}\" \"${TEMP-/tmp}\" \"${TMP-/tmp}\"; do echo x > $d/f && cat $d/f; done; \
+             n=${TMPPREFIX-/tmp/zsh}1; echo y > $n && cat $n",
+        );
+        assert_eq!(Running::start(command).finish().quiet(), "x\nx\nx\ny");
+        assert_eq!(std::fs::read_dir(&own).unwrap().count(), 0, "something is left on the host");
+        // They are set by name where one says so, and are not added to a clean environment.
+        let seen = inside(place, &["-e", "TMP=/x", "-e", "TMPPREFIX=/y"], &outside);
+        assert!(seen.iter().any(|entry| entry == "TMP=/x"), "{seen:?}");
+        assert!(seen.iter().any(|entry| entry == "TMPPREFIX=/y"), "{seen:?}");
+        let seen = inside(place, &["--clean-env"], &outside);
+        assert!(!seen.iter().any(|entry| entry.starts_with("TEMP=")), "{seen:?}");
+    });
+}
+
+#[test]
 fn variables_that_are_no_text_are_passed_or_hidden_like_others() {
     everywhere(|place| {
         let odd = OsStr::from_bytes(b"\xff\xfe odd");
