@@ -134,6 +134,8 @@ pub mod special {
     pub const ACKNOWLEDGED: u32 = FIRST + 11;
     /// Reads four bytes of the data: data offset.
     pub const LOAD: u32 = FIRST + 13;
+    /// Grants by Landlock what the standard streams are: ruleset, rights that the kernel knows.
+    pub const STREAMS: u32 = FIRST + 14;
 }
 
 /// Registers with a meaning; images use the others as they like.

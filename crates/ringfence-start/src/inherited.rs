@@ -1,6 +1,7 @@
 //! What a process has from whoever started it: standard streams, and the masks of signals and files.
 
 use crate::call::sys;
+use crate::stamp::{EMPTY_PATH, Looked, Stat, look};
 
 /// Signals that stay as they are in the launcher: faults, SIGKILL, SIGSTOP, SIGTTIN, SIGTTOU.
 pub(crate) const LEFT_ALONE: u64 =
@@ -15,6 +16,58 @@ pub(crate) fn streams_are_open() -> bool {
         fd += 1;
     }
     fd == 3
+}
+
+/// Lets what the standard streams are be opened once more, as they are open: for reading, for writing. Programs
+/// do so by `/dev/stdin` and `/dev/stderr`, and a file that the caller lent may lie where nothing is granted.
+/// Nothing is gained by it: whoever holds the descriptor can do with it what the new one can. Where a stream is
+/// nothing of the kind, or the kernel takes no rule for it, there is just none.
+pub(crate) fn grant_streams(ruleset: usize, known: u64) {
+    const F_GETFL: usize = 3;
+    const O_ACCMODE: usize = 3;
+    const O_PATH: usize = 0o10_000_000;
+    const PATH_BENEATH: usize = 1;
+    const WRITE_FILE: u64 = 1 << 1;
+    const READ_FILE: u64 = 1 << 2;
+    const TRUNCATE: u64 = 1 << 14;
+    const IOCTL_DEV: u64 = 1 << 15;
+    /// `struct landlock_path_beneath_attr`.
+    #[repr(C, packed)]
+    struct Rule {
+        rights: u64,
+        fd: i32,
+    }
+    let mut fd = 0;
+    while fd < 3 {
+        // SAFETY: takes numbers.
+        let flags = unsafe { sys!(fcntl, fd, F_GETFL) }.unwrap_or(O_PATH);
+        let mut looked = Looked::new();
+        let stat = look(&mut looked, fd, c"".as_ptr().cast(), EMPTY_PATH);
+        if flags & O_PATH == 0 && stat.is_ok_and(opened_again) {
+            let rights = match flags & O_ACCMODE {
+                0 => READ_FILE | IOCTL_DEV,
+                1 => WRITE_FILE | TRUNCATE | IOCTL_DEV,
+                _ => READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV,
+            };
+            let rule = Rule { rights: rights & known, fd };
+            // SAFETY: the rule outlives the call.
+            let _ = unsafe { sys!(landlock_add_rule, ruleset, PATH_BENEATH, &raw const rule, 0) };
+        }
+        fd += 1;
+    }
+}
+
+/// Regular files, terminals, and the devices that every sandbox has. Pipes and sockets Landlock does not rule.
+fn opened_again(stat: &Stat) -> bool {
+    stat.is_file()
+        || match stat.character_device() {
+            // null, zero, full, random, urandom.
+            Some([1, 3 | 5 | 7 | 8 | 9]) => true,
+            // Terminals that programs make. A console is the next one's who logs in, and a descriptor of it
+            // dead by then, which one that is opened anew would not be.
+            Some([136..=143, _]) => true,
+            _ => false,
+        }
 }
 
 /// Sets the file creation mask; the one before.

@@ -180,6 +180,10 @@ impl Machine {
                 text.terminated().map(|_| 0).ok_or(Errno::EOVERFLOW)
             }
             special::ACKNOWLEDGED => acknowledged(first as i32).map(|()| 0),
+            special::STREAMS => {
+                crate::inherited::grant_streams(first, second as u64);
+                Ok(0)
+            }
             _ => Err(Errno::ENOSYS),
         }
     }

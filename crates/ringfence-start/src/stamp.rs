@@ -73,6 +73,11 @@ impl Stat {
         self.mode & 0o170_000 == 0o100_000
     }
 
+    /// The numbers of a character device.
+    pub fn character_device(&self) -> Option<[u32; 2]> {
+        (self.mode & 0o170_000 == 0o020_000).then_some(self.device_of)
+    }
+
     /// Whether it is a symbolic link.
     pub fn is_link(&self) -> bool {
         self.mode & 0o170_000 == 0o120_000

@@ -133,8 +133,10 @@ pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
     // Rust's runtime ignores SIGPIPE; programs expect its default action.
     let default = Arg::Data(script.constant(&[0; 32]));
     script.call(Sysno::rt_sigaction, &[SIGPIPE.into(), default, 0_u32.into(), 8_u32.into()]);
-    if plan.landlock.is_some() {
+    if let Some(landlock) = &plan.landlock {
         script.note("confine the command by Landlock", None);
+        let known = Arg::Number(access::known(landlock.abi));
+        script.step(special::STREAMS, &[Arg::Register(register::RULESET), known]);
         script.call(Sysno::landlock_restrict_self, &[Arg::Register(register::RULESET)]);
     }
     script.note("take the command's capabilities", None);

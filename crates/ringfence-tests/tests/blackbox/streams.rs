@@ -97,6 +97,37 @@ fn closed_streams_do_not_hinder_and_are_not_mixed_up() {
 }
 
 #[test]
+fn streams_are_opened_again_by_their_names_and_as_they_are_open() {
+    everywhere(|place| {
+        place.file("outside/given", "given\n");
+        let around = "< ../../outside/given >> ../../outside/out 2>> ../../outside/err";
+        let script =
+            "cat /dev/stdin; echo o >> /dev/stdout; echo e >> /dev/stderr; cat /proc/self/fd/0";
+        let read = |name: &str| std::fs::read_to_string(place.at("outside").join(name)).unwrap();
+        place.shell(&format!("$RF -- sh -c '{script}' {around}")).ends(0);
+        assert_eq!((read("out").as_str(), read("err").as_str()), ("given\no\ngiven\n", "e\n"));
+        // Devices, which are none of the sandbox's own.
+        let script = "cat /dev/stdin && echo > /dev/stdout && echo > /dev/stderr";
+        place.shell(&format!("$RF -- sh -c '{script}' < /dev/null > /dev/null 2>&1")).ends(0);
+        // What was lent for reading is not written, nor the other way round; the control is outside.
+        let around = "< ../../outside/given > ../../outside/out 2> ../../outside/err";
+        let script = "echo x >> /dev/stdin; cat /dev/stdout >&2; echo done >&2";
+        place.shell(&format!("sh -c '{script}' {around}")).ends(0);
+        assert_eq!((read("given").as_str(), read("err").as_str()), ("given\nx\n", "done\n"));
+        place.shell(&format!("$RF -- sh -c '{script}' {around}")).ends(0);
+        assert_eq!(read("given"), "given\nx\n");
+        assert_eq!(read("err").matches("Permission denied").count(), 2, "{}", read("err"));
+        assert!(read("err").ends_with("done\n"));
+        // What lies beside it is not lent, and a directory neither.
+        let beside = place.text("outside/secret");
+        let script = format!("cat {beside}; ls /dev/stdin/.; cat /dev/stdin/secret");
+        place.shell(&format!("{script} < ../../outside")).ends(0).prints("a secret");
+        let seen = place.shell(&format!("$RF -- sh -c '{script}' < ../../outside"));
+        assert_eq!((seen.code, seen.text().as_str()), (1, ""), "{}", seen.err);
+    });
+}
+
+#[test]
 fn inherited_descriptors_are_closed() {
     everywhere(|place| {
         place.file("outside/open", "a capability");

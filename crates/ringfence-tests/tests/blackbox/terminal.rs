@@ -23,6 +23,21 @@ fn a_terminal_is_a_terminal() {
 }
 
 #[test]
+fn the_terminal_is_opened_again_by_the_streams_names() {
+    everywhere(|place| {
+        let mut terminal = Terminal::shell(place);
+        terminal.line(
+            "$RF -- sh -c \"echo err''or > /dev/stderr; echo out''put > /dev/stdout; read x < /dev/stdin; echo go''t \\$x\"",
+        );
+        terminal.shows("\nerror");
+        terminal.shows("\noutput");
+        terminal.types("wo").types("rd\n");
+        terminal.shows("got word");
+        terminal.leave();
+    });
+}
+
+#[test]
 fn the_terminal_has_its_name() {
     everywhere(|place| {
         let mut terminal = Terminal::shell(place);
