@@ -100,6 +100,30 @@ fn home_is_private_and_ends_with_the_run() {
 }
 
 #[test]
+fn a_grant_within_another_one_is_there_by_the_home() {
+    everywhere(|place| {
+        place.file("home/docs/a", "a\n");
+        place.directory("home/docs/below/deep");
+        let (docs, below) = (place.text("home/docs"), place.text("home/docs/below"));
+        let deep = place.text("home/docs/below/deep");
+        let script = "cat ~/docs/a; echo b > ~/docs/below/b; cat ~/docs/below/b; \
+                      echo c > ~/docs/below/deep/c || echo no; echo d > ~/docs/d || echo no";
+        let seen = place.sh(&["-r", &docs, "-w", &below, "--protect", &deep], script);
+        seen.ends(0);
+        let kept = place.at("home/docs/below/deep/c").exists();
+        assert!(!kept && !place.at("home/docs/d").exists());
+        assert_eq!(fs::read_to_string(place.at("home/docs/below/b")).unwrap(), "b\n");
+        let control = place.sh(&["-w", &docs], "echo d > ~/docs/d && cat ~/docs/d");
+        assert_eq!(control.quiet(), "d");
+        assert_eq!(
+            fs::read_dir(below).unwrap().count(),
+            2,
+            "a link is left in the host's directory"
+        );
+    });
+}
+
+#[test]
 fn temporary_directories_are_private() {
     everywhere(|place| {
         let name = format!("seen-{}", place.root().file_name().unwrap().display());
