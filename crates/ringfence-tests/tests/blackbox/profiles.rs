@@ -193,6 +193,38 @@ fn the_state_of_an_agent_is_made_and_kept() {
 }
 
 #[test]
+fn the_caches_of_package_managers_are_made_and_kept() {
+    const CACHES: [(&str, &str); 9] = [
+        ("npm", ".npm/_cacache"),
+        ("yarn", ".cache/yarn"),
+        ("pnpm", ".local/share/pnpm/store"),
+        ("pip", ".cache/pip"),
+        ("uv", ".cache/uv"),
+        ("cargo", ".cargo/registry"),
+        ("go", "go/pkg"),
+        ("mvn", ".m2/repository"),
+        ("gradle", ".gradle/caches"),
+    ];
+    everywhere(|place| {
+        for (profile, cache) in CACHES {
+            let file = place.at("home").join(cache).join("kept");
+            // By the home that the command has, and, for Java, by the one that the user has.
+            let script =
+                format!("mkdir -p ~/{cache}; echo x > ~/{cache}/kept && cat {}", file.display());
+            place.sh(&["--network", "none"], &format!("{script} || :")).ends(0);
+            assert!(!file.exists(), "without the profile {profile} {cache} is made");
+            let options = ["-p", profile, "--network", "none"];
+            assert_eq!(place.sh(&options, &script).well(), "x", "{profile}");
+            assert_eq!(std::fs::read_to_string(&file).expect(profile), "x\n");
+        }
+        // Several of them make one profile, as the documents have it.
+        place.file("home/project/deps.toml", "extends = [\"npm\", \"pip\", \"cargo\", \"go\"]\n");
+        let options = ["-p", "./deps.toml", "--network", "none"];
+        assert_eq!(place.sh(&options, "cat ~/.npm/_cacache/kept ~/go/pkg/kept").well(), "x\nx");
+    });
+}
+
+#[test]
 fn an_integration_is_removed_byte_for_byte() {
     everybody(Tier::Namespace, |place| {
         let shim = place.file("home/.local/bin/cat", "#!/bin/sh\n# mine\n");
