@@ -199,15 +199,21 @@ fn not_writable(policy: &Policy, path: &Path, missing: bool, read: Option<&PathR
     if let Some(rule) = read {
         return Verdict::new(false, "filesystem", format!("{shown} is granted for reading only"))
             .rule(&rule.source)
-            .remedy(option("--write", path, missing));
+            .remedy(grant_writing(path, missing));
     }
     if let Some((what, effect)) = private(policy, path) {
         return Verdict::new(true, "private", format!("{shown} is in {what}"))
             .effect(effect)
-            .remedy(format!("to write the host's: {}", option("--write", path, missing)));
+            .remedy(format!("to write the host's: {}", grant_writing(path, missing)));
     }
     Verdict::new(false, "filesystem", format!("no rule grants {shown}"))
-        .remedy(option("--write", path, missing))
+        .remedy(grant_writing(path, missing))
+}
+
+/// A rule about what is not there grants nothing, also where it says that it may be missing.
+fn grant_writing(path: &Path, missing: bool) -> String {
+    let write = option("--write", path, false);
+    if missing { format!("make it outside, then {write}") } else { write }
 }
 
 fn not_readable(policy: &Policy, path: &Path, missing: bool, act: Act) -> Verdict {

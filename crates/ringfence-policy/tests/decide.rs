@@ -27,7 +27,7 @@ fn the_workspace_is_writable_and_the_system_is_not() {
     assert!(host.read("/usr/bin/true").allowed);
     let denied = host.write("/usr/bin/true");
     assert!(!denied.allowed);
-    assert_eq!(denied.remedy.as_deref(), Some("--write '?/usr/bin/true'"));
+    assert_eq!(denied.remedy.as_deref(), Some("make it outside, then --write /usr/bin/true"));
     assert_eq!(host.write("/etc/passwd").remedy.as_deref(), Some("--write /etc/passwd"));
     assert_eq!(denied.rule.unwrap().key, "filesystem.read");
 }
