@@ -3,6 +3,7 @@
 
 use ringfence_policy::decide::Request;
 use ringfence_policy::host::Target;
+use ringfence_policy::http::Url;
 use ringfence_policy::{Decision, Host, HostRule, NetworkMode, Policy, decide};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -14,17 +15,23 @@ pub fn connect(policy: &Policy, host: &Host, port: u16, own: Own) -> Decision {
     elsewhere(policy, decide(policy, &Request::Connect { host: host.clone(), port }), own)
 }
 
-/// What is decided about a connection, on this host. What listens at a public address of this host takes whoever
+/// What is decided about a connection or a request, on this host. What listens at a public address of this host takes whoever
 /// connects from here for one of its own, past any firewall: to such an address `*` does not lead.
 pub fn elsewhere(policy: &Policy, decision: Decision, own: Own) -> Decision {
-    let Request::Connect { host: host @ Host::Address(address), port } = &decision.request else {
-        return decision;
+    let (host, port) = match &decision.request {
+        Request::Connect { host, port } => (host.clone(), *port),
+        Request::Http { url, .. } => match Url::parse(url) {
+            Ok(url) => (url.host, url.port),
+            Err(_) => return decision,
+        },
+        _ => return decision,
     };
+    let Host::Address(address) = host else { return decision };
     let filtered = decision.allowed && policy.network.mode == NetworkMode::Filtered;
-    if !filtered || named(policy, host, *port) || !own(*address) {
+    if !filtered || named(policy, &host, port) || !own(address) {
         return decision;
     }
-    let place = SocketAddr::new(*address, *port);
+    let place = SocketAddr::new(address, port);
     Decision {
         allowed: false,
         rule: None,
@@ -228,5 +235,20 @@ pub(crate) mod tests {
         assert!(!connect(&policy, &host("192.168.0.1"), 443, own).allowed);
         assert!(!connect(&policy, &host("169.254.169.254"), 80, own).allowed);
         assert!(every_name(&policy, 443) && !every_name(&policy, 8443));
+    }
+
+    #[test]
+    fn a_request_to_this_host_itself_is_decided_as_the_connection_is() {
+        let decided = |allow: &[&str], request: &Request| {
+            let policy = policy(allow, &[]);
+            elsewhere(&policy, decide(&policy, request), |_| true).allowed
+        };
+        let connect = Request::Connect { host: host("192.0.2.2"), port: 80 };
+        let url = "http://192.0.2.2/path".to_owned();
+        let http = Request::Http { method: "GET".to_owned(), url };
+        for request in [connect, http] {
+            assert!(!decided(&["*"], &request), "{request:?}");
+            assert!(decided(&["192.0.2.2"], &request), "{request:?}");
+        }
     }
 }
