@@ -3,6 +3,7 @@
 use crate::wire::Start;
 use rustix::fs::{FileType, Mode, OFlags, inotify};
 use rustix::mount::{MountFlags, mount, mount_bind_recursive, mount_move, mount_remount};
+use rustix::thread::CapabilitySet;
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -61,7 +62,17 @@ pub fn boot() -> Result<(), String> {
     devices()?;
     fs::create_dir_all("/view").map_err(failed("mkdir(/view)"))?;
     let _ = ringfence_sys::netlink::loopback_up();
+    bound();
     Ok(())
+}
+
+/// No program gets a capability: they all descend from this process, which keeps its own and executes nothing. Here, and not
+/// for each command: these are a call for each capability, and a template has them behind it.
+fn bound() {
+    for number in 0..64 {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        let _ = rustix::thread::remove_capability_from_bounding_set(one);
+    }
 }
 
 /// What commands see as `/dev`.

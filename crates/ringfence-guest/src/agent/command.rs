@@ -279,17 +279,14 @@ fn confine(exec: &Exec, view: BorrowedFd<'_>, theirs: Theirs) -> Result<(), Stri
         format!("cannot start in {}: {error}; the guest cannot see it", workdir.to_string_lossy())
     })?;
     let _ = rustix::process::umask(rustix::fs::Mode::from_raw_mode(exec.umask));
-    // Nothing inside has a use for a capability: what they could change is the guest's only, but
-    // the more of the kernel and of the machine's devices is out of reach the better.
-    for number in 0..64 {
-        let one = CapabilitySet::from_bits_retain(1 << number);
-        let _ = rustix::thread::remove_capability_from_bounding_set(one);
-    }
     let (user, group) =
         (rustix::fs::Uid::from_raw(exec.user.0), rustix::fs::Gid::from_raw(exec.user.1));
     rustix::thread::set_thread_groups(&[]).map_err(failed("setgroups"))?;
     rustix::thread::set_thread_res_gid(group, group, group).map_err(failed("setresgid"))?;
     rustix::thread::set_thread_res_uid(user, user, user).map_err(failed("setresuid"))?;
+    // Nothing inside has a use for a capability: what they could change is the guest's only, but
+    // the more of the kernel and of the machine's devices is out of reach the better. None can come back by a program:
+    // the bounding set has been empty since the guest booted.
     let none = CapabilitySets {
         effective: CapabilitySet::empty(),
         permitted: CapabilitySet::empty(),
