@@ -7,8 +7,10 @@
 //!   │ ◄──── a stream ───────────── │ a clone has its other end
 //!   │ ───── begun, or gone ──────► │ gone: another clone, once
 //!   │ ◄──── a stream, or why not ─ │
+//!   │ ───── a limit, reached ────► │ once the guest has begun
 //! ```
 
+use crate::wire::Limit;
 use ringfence_sys::{Errno, fd, socket, unix};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -17,8 +19,12 @@ const STREAM: u8 = b's';
 const REFUSED: u8 = b'r';
 const BEGUN: u8 = b'b';
 const GONE: u8 = b'g';
+const MEMORY: u8 = b'm';
+const PROCESSES: u8 = b'p';
 /// The longest reason.
 const LONGEST: usize = 4096;
+/// How often a bridge may tell of limits.
+pub const MOST: u32 = 1000;
 
 /// The bridge's end.
 #[derive(Debug)]
@@ -50,13 +56,36 @@ impl Line {
     }
 
     /// The guest has begun: no other stream will be asked for.
-    pub fn begun(self) {
+    pub fn begun(self) -> Begun {
         let _ = fd::send(self.0.as_fd(), &[BEGUN]);
+        Begun { line: self.0, left: MOST }
     }
 
     /// The stream has ended before the guest has begun: asks for another one.
     pub fn gone(&self) {
         let _ = fd::send(self.0.as_fd(), &[GONE]);
+    }
+}
+
+/// The bridge's end, once the guest has begun.
+#[derive(Debug)]
+pub struct Begun {
+    line: OwnedFd,
+    left: u32,
+}
+
+impl Begun {
+    /// The guest has reached a limit of its own. It is told of many, not of as many as it likes.
+    pub fn reached(&mut self, limit: Limit) {
+        let Some(left) = self.left.checked_sub(1) else { return };
+        self.left = left;
+        let _ = match limit {
+            Limit::Memory(count) => {
+                let [a, b, c, d] = count.to_le_bytes();
+                fd::send(self.line.as_fd(), &[MEMORY, a, b, c, d])
+            }
+            Limit::Processes => fd::send(self.line.as_fd(), &[PROCESSES]),
+        };
     }
 }
 
@@ -66,6 +95,8 @@ pub struct Attendance {
     /// What is watched: listens for the bridge, then is connected with it.
     socket: OwnedFd,
     connected: bool,
+    /// The guest has begun: how much more may be said.
+    left: Option<u32>,
 }
 
 /// What the bridge has to say.
@@ -75,7 +106,11 @@ pub enum Said {
     Nothing,
     /// It is there, or its stream has ended: it waits for one.
     Waits,
-    /// The guest has begun, or the bridge is gone: nothing more will be said.
+    /// The guest has begun.
+    Begun,
+    /// It has reached a limit of its own.
+    Reached(Limit),
+    /// The bridge is gone: nothing more will be said.
     Over,
 }
 
@@ -85,7 +120,7 @@ impl Attendance {
     /// # Errors
     /// As [`unix::listen`].
     pub fn at(place: &Path) -> Result<Attendance, Errno> {
-        unix::listen(place).map(|socket| Attendance { socket, connected: false })
+        unix::listen(place).map(|socket| Attendance { socket, connected: false, left: None })
     }
 
     /// Hears what is said, without waiting.
@@ -96,10 +131,31 @@ impl Attendance {
             (self.socket, self.connected) = (line, true);
             return Said::Waits;
         }
-        let mut word = [0];
-        match fd::receive(self.socket.as_fd(), &mut word, false) {
+        let mut words = [0; 8];
+        match fd::receive(self.socket.as_fd(), &mut words, false) {
             Err(Errno::EAGAIN) => Said::Nothing,
-            Ok(1) if word == [GONE] => Said::Waits,
+            Ok(count) => self.understand(&words[..count]),
+            _ => Said::Over,
+        }
+    }
+
+    fn understand(&mut self, words: &[u8]) -> Said {
+        match (words, &mut self.left) {
+            ([GONE], None) => Said::Waits,
+            ([BEGUN], None) => {
+                self.left = Some(MOST);
+                Said::Begun
+            }
+            (words, Some(left @ 1..)) => {
+                *left -= 1;
+                match *words {
+                    [MEMORY, a, b, c, d] => {
+                        Said::Reached(Limit::Memory(u32::from_le_bytes([a, b, c, d])))
+                    }
+                    [PROCESSES] => Said::Reached(Limit::Processes),
+                    _ => Said::Over,
+                }
+            }
             _ => Said::Over,
         }
     }
@@ -155,7 +211,24 @@ mod tests {
         }
         launcher.answer(Err("no more"));
         assert_eq!(bridge.stream().err().as_deref(), Some("no more"));
-        bridge.begun();
+        let mut bridge = bridge.begun();
+        assert_eq!(launcher.hear(), Said::Begun);
+        bridge.reached(Limit::Memory(258));
+        bridge.reached(Limit::Processes);
+        assert_eq!(launcher.hear(), Said::Reached(Limit::Memory(258)));
+        assert_eq!(launcher.hear(), Said::Reached(Limit::Processes));
+        assert_eq!(launcher.hear(), Said::Nothing);
+        // It asks for nothing more, and a guest that goes on and on is not heard.
+        fd::send(bridge.line.as_fd(), &[GONE]).expect("sent");
+        assert_eq!(launcher.hear(), Said::Over);
+        launcher.left = Some(2);
+        for _ in 0..3 {
+            bridge.reached(Limit::Processes);
+        }
+        let heard = [launcher.hear(), launcher.hear(), launcher.hear()];
+        let limit = || Said::Reached(Limit::Processes);
+        assert_eq!(heard, [limit(), limit(), Said::Over]);
+        drop(bridge);
         assert_eq!(launcher.hear(), Said::Over);
         assert_eq!(launcher.hear(), Said::Over, "it is gone");
     }

@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use ringfence_guest::wire::{
-    Broken, Change, Exec, Framer, HEADER, MOST, Message, Output, Start, ToGuest, ToHost,
+    Broken, Change, Exec, Framer, HEADER, Limit, MOST, Message, Output, Start, ToGuest, ToHost,
 };
 use std::fmt::Debug;
 
@@ -86,6 +86,8 @@ fn every_message_comes_back_as_it_was() {
         ToHost::Close,
         ToHost::Query(b"q".to_vec()),
         ToHost::Stopped,
+        ToHost::Reached(Limit::Memory(3)),
+        ToHost::Reached(Limit::Processes),
     ];
     to_host.iter().for_each(|message| comes_back(message, u32::MAX));
 }
@@ -110,9 +112,14 @@ fn what_breaks_the_rules_is_told() {
     assert_eq!(broken(&frame(0, &[])), Broken::Kind(0));
     assert_eq!(broken(&frame(200, &[])), Broken::Kind(200));
     // An address that is none, a signal that does not exist, an empty piece, bytes left over.
-    for (kind, payload) in
-        [(14, &[0, 80, 1, 2, 3][..]), (6, &[1, 0]), (6, &[2, 65]), (5, &[0]), (3, &[1])]
-    {
+    for (kind, payload) in [
+        (14, &[0, 80, 1, 2, 3][..]),
+        (6, &[1, 0]),
+        (6, &[2, 65]),
+        (5, &[0]),
+        (3, &[1]),
+        (17, &[1, 1, 0, 0, 0]),
+    ] {
         assert_eq!(broken(&frame(kind, payload)), Broken::Payload(kind), "{kind}");
     }
     // More words than there are bytes for: nothing is reserved.

@@ -9,6 +9,7 @@
 
 mod boot;
 mod command;
+mod limits;
 mod network;
 
 use crate::flow::{Connection, Said};
@@ -16,6 +17,7 @@ use crate::stream::{Over, Stream};
 use crate::watch::Watching;
 use crate::wire::{Change, Message, Start, ToGuest, ToHost, VERSION};
 use command::Command;
+use limits::Limits;
 use network::Network;
 use ringfence_sys::fd::Ready;
 use ringfence_sys::process::{self, Forked};
@@ -50,6 +52,7 @@ pub fn live() -> Result<(), String> {
         fuse,
         view,
         group: None,
+        limits: Limits::new(),
         helper: None,
         commands: BTreeMap::new(),
         network: Network::default(),
@@ -124,6 +127,7 @@ struct Agent {
     view: OwnedFd,
     /// The control group of all commands, where they have limits.
     group: Option<OwnedFd>,
+    limits: Limits,
     /// Lets the kernel write what programs left in memory.
     helper: Option<(i32, OwnedFd)>,
     commands: BTreeMap<u32, Command>,
@@ -157,6 +161,7 @@ enum Whose {
     Stream,
     Signals,
     Fuse,
+    Limits,
     Helper,
     Command(u32, usize),
     Listener(usize),
@@ -181,6 +186,9 @@ impl Agent {
         watching.add(Whose::Signals, self.signals.as_fd(), true, false);
         let room = self.stream.waiting() < MOST_WAITING;
         watching.add(Whose::Fuse, self.fuse.as_fd(), room, false);
+        if let Some(fd) = self.limits.watched() {
+            watching.add(Whose::Limits, fd, true, false);
+        }
         if let Some((_, pidfd)) = &self.helper {
             watching.add(Whose::Helper, pidfd.as_fd(), true, false);
         }
@@ -213,6 +221,7 @@ impl Agent {
             }
             Whose::Signals => self.children()?,
             Whose::Fuse => self.request()?,
+            Whose::Limits => self.limits(true)?,
             Whose::Helper => self.helped(),
             Whose::Command(channel, at) => self.command(channel, at)?,
             Whose::Listener(at) => self.accept(at)?,
@@ -320,6 +329,14 @@ impl Agent {
         Ok(())
     }
 
+    /// Tells which limits were reached since they were looked at last.
+    fn limits(&mut self, memory: bool) -> Result<(), Over> {
+        for limit in self.limits.reached(memory, self.group.is_some()) {
+            self.stream.send(0, &ToHost::Reached(limit))?;
+        }
+        Ok(())
+    }
+
     /// Makes a session of a guest that only booted.
     fn start(&mut self, start: &Start) -> Result<(), Over> {
         let begun = boot::begin(start).and_then(|group| {
@@ -402,6 +419,8 @@ impl Agent {
             return self.stream.send(channel, &ToHost::Change(change));
         }
         let last = command.last();
+        // Before the end, which may be the session's; and the kernel's message of what it killed may come later.
+        self.limits(matches!(change, Change::Killed(9) | Change::Exited(137)))?;
         let refused = last.iter().any(|message| matches!(message, ToHost::Failed(..)));
         for message in last {
             self.stream.send(channel, &message)?;

@@ -14,7 +14,7 @@ pub use client::run as exec;
 pub use settings::Settings;
 
 use crate::files::{Files, wants_answer};
-use crate::line::Line;
+use crate::line::{Begun, Line};
 use crate::stream::{Over, Stream};
 use crate::watch::Watching;
 use crate::wire::{Broken, Change, Start, ToGuest, ToHost, VERSION};
@@ -78,6 +78,8 @@ struct Bridge<'a> {
     stream: Stream,
     /// Where there is another stream, until the guest has begun.
     line: Option<Line>,
+    /// The same line from then on.
+    begun: Option<Begun>,
     files: Files,
     signals: OwnedFd,
     /// Becomes readable when a writer is done with something.
@@ -121,6 +123,7 @@ impl<'a> Bridge<'a> {
             settings,
             stream,
             line: Some(line),
+            begun: None,
             files,
             signals,
             woken,
@@ -303,7 +306,7 @@ impl<'a> Bridge<'a> {
             }
             ToHost::Ready(Ok(())) => {
                 if let Some(line) = self.line.take() {
-                    line.begun();
+                    self.begun = Some(line.begun());
                 }
             }
             // What its kernel forgets of the template, perhaps.
@@ -339,6 +342,7 @@ impl<'a> Bridge<'a> {
             ToHost::Change(Change::Exited(code)) => self.finished(channel, &End::Code(code)),
             ToHost::Change(Change::Killed(signal)) => self.finished(channel, &End::Signal(signal)),
             ToHost::Change(Change::Stopped(signal)) => self.stopped(channel, signal),
+            ToHost::Reached(limit) => self.begun.iter_mut().for_each(|line| line.reached(limit)),
             ToHost::Stopped => {
                 if let Some((end, _)) = self.stopping.take() {
                     self.end = Some(end);

@@ -14,7 +14,7 @@ use fields::{Reader, Writer};
 use std::fmt;
 
 /// Changes with any change of the frames; both ends must have the same.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The longest payload: a FUSE request that writes [`MOST_DATA`], with its header and name.
 pub const MOST: usize = MOST_DATA + 64 * 1024;
 /// The most bytes of a file that one FUSE request reads or writes.
@@ -59,6 +59,15 @@ pub enum Output {
     Out,
     /// Standard error.
     Error,
+}
+
+/// A limit of the guest's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Its memory is used up: so many programs its kernel has ended for that since it was last told.
+    Memory(u32),
+    /// It has as many processes as it may have.
+    Processes,
 }
 
 /// How a command ended or stopped.
@@ -188,6 +197,8 @@ pub enum ToHost {
     Query(Vec<u8>),
     /// All is ended and written.
     Stopped,
+    /// A limit was reached.
+    Reached(Limit),
 }
 
 impl Output {
@@ -354,6 +365,8 @@ impl Message for ToHost {
             }
             ToHost::Query(bytes) => (15, Writer(bytes.clone())),
             ToHost::Stopped => (16, w),
+            ToHost::Reached(Limit::Memory(count)) => (17, w.byte(0).word(*count)),
+            ToHost::Reached(Limit::Processes) => (17, w.byte(1).word(0)),
         };
         frame(kind, channel, payload)
     }
@@ -389,11 +402,16 @@ impl Message for ToHost {
                 }
                 15 => ToHost::Query(r.piece()?),
                 16 => ToHost::Stopped,
+                17 => ToHost::Reached(match (r.flag()?, r.word()?) {
+                    (false, count) => Limit::Memory(count),
+                    (true, 0) => Limit::Processes,
+                    _ => return None,
+                }),
                 _ => return None,
             })
         };
         let message = read();
-        whole(kind, kind <= 16, message, &r)
+        whole(kind, kind <= 17, message, &r)
     }
 }
 

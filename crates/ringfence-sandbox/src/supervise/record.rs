@@ -15,6 +15,9 @@ impl Watch<'_, '_> {
         let decided = self.questions.take().map(|questions| questions.decided);
         self.outcome.asked.extend(decided.into_iter().flatten());
         self.duties.publish.end();
+        if let Some(machine) = self.duties.machine {
+            self.outcome.limits_hit.extend(machine.borrow_mut().limits_hit());
+        }
         if let Some(keeper) = self.duties.keeper.filter(|_| !self.recorded) {
             self.recorded = true;
             self.tell_early();

@@ -7,6 +7,7 @@ use super::qmp::Qmp;
 use super::template::{self, Key, Template};
 use crate::trace::Trace;
 use ringfence_guest::line::{Attendance, Said};
+use ringfence_guest::wire::Limit;
 use ringfence_sys as sys;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -42,10 +43,12 @@ pub struct Machine {
     stream: Option<OwnedFd>,
     /// Holds the socket by which the bridge is met.
     directory: PathBuf,
-    /// Until the guest has begun.
+    /// Until the bridge is gone.
     attendance: Option<Attendance>,
     /// Until when the guest is to begin.
     until: Option<Instant>,
+    /// What the guest's kernel has ended for lack of memory, and whether it refused a process.
+    reached: (u64, bool),
     /// Another one was made in its place.
     second: bool,
     /// Tests want a first clone, and a second one, that never goes on.
@@ -109,6 +112,7 @@ impl Machine {
             directory,
             attendance: None,
             until: None,
+            reached: (0, false),
             second: false,
             mute,
         };
@@ -133,7 +137,7 @@ impl Machine {
         (!said.is_empty()).then_some(said)
     }
 
-    /// What to watch, until the guest has begun.
+    /// What to watch, until the bridge is gone.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.attendance.as_ref().map(Attendance::descriptor)
     }
@@ -163,6 +167,7 @@ impl Machine {
                     attendance.answer(next.as_ref().map(AsFd::as_fd).map_err(String::as_str));
                 }
             }
+            said @ (Said::Begun | Said::Reached(_)) => self.note(&said),
             Said::Over => (self.attendance, self.until) = (None, None),
         }
         if self.until.is_some_and(|until| Instant::now() >= until) {
@@ -170,6 +175,36 @@ impl Machine {
             self.process.kill();
             self.until = None;
         }
+    }
+
+    /// The guest has begun, or reached a limit.
+    fn note(&mut self, said: &Said) {
+        match said {
+            Said::Reached(Limit::Memory(count)) => {
+                self.reached.0 = self.reached.0.saturating_add((*count).into());
+            }
+            Said::Reached(Limit::Processes) => self.reached.1 = true,
+            _ => self.until = None,
+        }
+    }
+
+    /// Which limits of the guest's own were reached since this was asked last, as sentences. The guest tells of them: its kernel alone knows.
+    pub fn limits_hit(&mut self) -> Vec<String> {
+        // What was said last, before the bridge's end.
+        while let Some(said @ (Said::Begun | Said::Reached(_))) =
+            self.attendance.as_mut().map(Attendance::hear)
+        {
+            self.note(&said);
+        }
+        let (ended, refused) = std::mem::take(&mut self.reached);
+        let megabytes = self.recipe.shape.memory >> 20;
+        let memory = format!(
+            "the guest's memory ({megabytes} MiB) was used up (--memory): its kernel ended {ended} \
+             processes"
+        );
+        let processes = "the process limit was reached (--pids)".to_owned();
+        let list = [(ended > 0).then_some(memory), refused.then_some(processes)];
+        list.into_iter().flatten().collect()
     }
 
     /// Makes another clone in place of one that did not begin, once.

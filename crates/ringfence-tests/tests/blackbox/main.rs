@@ -63,6 +63,7 @@ mod vm;
 mod vm_ends;
 mod vm_hostile;
 mod vm_memory;
+mod vm_more;
 mod vm_nested;
 mod vm_rules;
 mod vm_sessions;

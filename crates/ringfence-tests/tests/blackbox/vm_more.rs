@@ -1,0 +1,104 @@
+//! `--tier vm`: what is the launcher's or the bridge's affair holds for guests too, and what only a guest's kernel knows is
+//! told.
+
+use super::inspection::server::Server;
+use super::vm::{guests_of_one, ringfence, sh, start};
+use ringfence_tests::Running;
+use rustix::process::Signal;
+use std::fs;
+
+/// Fills the memory that there is, piece by piece: one piece of all of it would be refused.
+const GREEDY: &str = "kept = []\nwhile True: kept.append(b'x' * (1 << 26))\n";
+
+#[test]
+fn requests_of_a_guest_are_looked_at_and_get_what_is_never_inside() {
+    const SECRET: &str = "s3cret-credential-0123456789";
+    guests_of_one(|place| {
+        let server = Server::secure();
+        let authority = place.file("authority.pem", &server.authority);
+        let rule = format!("GET localhost:{}/echo/*", server.port);
+        let header = format!("localhost:{} X-Key=env:TOKEN", server.port);
+        let script = format!(
+            "U=https://localhost:{}; curl -sS $U/echo/x | grep -i x-key; \
+             curl -sS -o /dev/null -w '%{{http_code}}\\n' $U/no; echo \"inside: ${{TOKEN-none}}\"",
+            server.port
+        );
+        let mut command = ringfence(place, &["run", "--tier", "vm", "--http", &rule]);
+        command.env("SSL_CERT_FILE", authority).env("TOKEN", SECRET);
+        command.args(["--inject", &header, "--", "sh", "-c", &script]);
+        let ended = Running::start(command).finish();
+        assert_eq!(ended.well(), format!("x-key: {SECRET}\n403\ninside: none"));
+    });
+}
+
+#[test]
+fn a_guest_sees_exactly_the_libraries_that_its_command_needs() {
+    guests_of_one(|place| {
+        let list = "ls /usr/lib/*-linux-gnu | wc -l";
+        let count = |options: &[&str]| sh(place, options, list).well().parse::<usize>().unwrap();
+        let (exact, all) = (count(&["--libs", "exact"]), count(&[]));
+        assert!(0 < exact && exact < all, "{exact} of {all}");
+    });
+}
+
+#[test]
+fn hooks_run_outside_of_a_guest() {
+    guests_of_one(|place| {
+        let log = place.text("outside/log");
+        place.file("outside/log", "");
+        let profile = format!(
+            "extends = [\"default\"]\n[hooks]\nbefore = [\"uname -r >> {log}\"]\n\
+             after = [\"echo after >> {log}\"]\n"
+        );
+        place.file("home/.config/ringfence/profiles/hooked.toml", &profile);
+        let inside = start(place, &["-p", "hooked"], &["uname", "-r"]).finish().well();
+        let here = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let told = fs::read_to_string(place.at("outside/log")).unwrap();
+        assert_eq!(told, format!("{here}after\n"));
+        assert_ne!(inside, here.trim());
+        // One that fails keeps the command from running.
+        place.file("home/.config/ringfence/profiles/hooked.toml", profile.replace("uname -r", "!"));
+        start(place, &["-p", "hooked"], &["touch", "ran"]).finish().ends(125).says("not run");
+        assert!(!place.project("ran").exists());
+    });
+}
+
+#[test]
+fn memory_that_is_used_up_ends_a_program_and_is_told_and_the_session_lives() {
+    guests_of_one(|place| {
+        place.file("home/project/greedy.py", GREEDY);
+        let mut running = start(place, &["--name", "greedy"], &["sh", "-c", "echo up; sleep 1000"]);
+        running.printed("up\n");
+        let exec = |words: &[&str]| {
+            let words = [&["exec", "greedy", "--"], words].concat();
+            Running::start(ringfence(place, &words)).finish()
+        };
+        exec(&["python3", "greedy.py"]).ends(137);
+        assert_eq!(exec(&["echo", "lives"]).quiet(), "lives");
+        running.signal(Signal::TERM);
+        let told =
+            "the guest's memory (1024 MiB) was used up (--memory): its kernel ended 1 processes";
+        running.finish().says(told);
+        let log = Running::start(ringfence(place, &["logs", "latest"])).finish().well();
+        assert!(log.contains(told), "{log}");
+        assert_eq!(place.left_behind(), [""; 0]);
+        // A program that is killed otherwise is not said to have been ended for that.
+        let ended = sh(place, &["--pids", "40"], "sh -c 'kill -KILL $$'; exit 137");
+        assert_eq!(ended.ends(137).err.matches("ringfence:").count(), 0, "{}", ended.err);
+    });
+}
+
+#[test]
+fn doctor_says_what_executes_guests() {
+    guests_of_one(|place| {
+        let told = Running::start(ringfence(place, &["doctor", "--json"])).finish().well();
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        let findings = told["findings"].as_array().unwrap();
+        let own = findings.iter().find(|finding| finding["name"] == "vm tier").unwrap();
+        let found = own["found"].as_str().unwrap();
+        let kernel = sh(place, &[], "uname -r").well();
+        assert!(found.contains(&format!("guest kernel {kernel}")), "{found}");
+        // It is no failure that QEMU executes them itself, and it says what would be faster.
+        assert!(own["state"] == "ok" || own["remedy"].is_string(), "{own}");
+    });
+}
