@@ -3,7 +3,7 @@
 
 use super::past::{self, Past};
 use super::quarantine::Quarantine;
-use super::{Guarding, Saved, changed, quarantine};
+use super::{Guarding, Saved, changed, locked, quarantine};
 use crate::plan::{Found, GuardStep, GuardedTree};
 use ringfence_policy::gitconfig::{executes_in, executes_the_same};
 use ringfence_policy::protect::git_common_allowed;
@@ -287,7 +287,16 @@ impl Work<'_> {
     /// Moves something away and says so. `at` is how it is reached, `shown` its name.
     pub fn take_away(&mut self, at: &Path, path: &Path, what: &str) {
         let shown = shown::path(path);
-        self.said.push(match self.quarantine.take(at) {
+        let mut taken = self.quarantine.take(at);
+        let denied =
+            taken.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        if denied
+            && let Some(parent) = path.parent()
+            && locked::unlock_all(self, parent)
+        {
+            taken = self.quarantine.take(at);
+        }
+        self.said.push(match taken {
             Ok(Some(kept)) => {
                 format!(
                     "{shown} was {what} inside and is protected: moved to {}",
