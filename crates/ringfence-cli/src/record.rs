@@ -293,6 +293,12 @@ impl Keeper for Record {
         self.open(plan)
     }
 
+    fn brief(&self, plan: &Plan) -> Option<(PathBuf, bool)> {
+        // One with a name is there before its command.
+        let plain = self.name.is_none() && !self.observes && plan.gateway.is_none();
+        plain.then(|| place::sessions().ok()).flatten().map(|sessions| (sessions, self.record))
+    }
+
     fn executed(&self, command: Executed) {
         let Some(recorder) = self.recorder.get() else { return };
         let own = command.number == 0;
@@ -302,7 +308,9 @@ impl Keeper for Record {
         let exec = Event::Exec { argv: argv.clone(), cwd };
         recorder.record_here(Some(&process), &exec);
         lock(&self.programs).insert(process.pid, process.clone());
-        self.running.borrow_mut().insert(command.number, (process, Instant::now()));
+        let since = Instant::now();
+        let since = since.checked_sub(command.ago).unwrap_or(since);
+        self.running.borrow_mut().insert(command.number, (process, since));
     }
 
     fn noted(&self, program: Executed) {

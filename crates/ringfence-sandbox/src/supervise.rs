@@ -2,11 +2,13 @@
 //! timeout, and the end.
 
 mod duties;
+mod messages;
 mod record;
 mod stops;
 mod time;
 
 pub(crate) use duties::Duties;
+pub(crate) use messages::Heard;
 
 use self::stops::Stops;
 use crate::ask::{self, Lot, Questions};
@@ -16,7 +18,6 @@ use crate::descendants;
 use crate::error::LaunchError;
 use crate::executions::{self, Executions, Listener};
 use crate::guard::Vigil;
-use crate::live::told::{executed, exit_code};
 use crate::live::{self, Executed};
 use crate::network::Network;
 pub use crate::outcome::Outcome;
@@ -24,10 +25,7 @@ use crate::plan::Tier;
 use crate::trace::Trace;
 use ringfence_sys as sys;
 use std::cell::RefCell;
-use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use sys::process::Change;
 use sys::signal::{After, Arrived, SignalSet};
@@ -50,6 +48,8 @@ const IDLE: Duration = Duration::from_millis(100);
 /// A command that runs for longer is watched for protected names; after a shorter one all of them
 /// are looked for anyway.
 const VIGIL: Duration = Duration::from_millis(20);
+/// Nor does a launcher stay without libc for longer.
+const _: () = assert!(ringfence_start::brief::MOMENT as u128 == VIGIL.as_nanos());
 
 /// How long names that are made are left to gather: a wake for each would slow down a command
 /// that makes many.
@@ -72,6 +72,10 @@ pub(crate) struct Child {
     pub pidfd: OwnedFd,
     pub control: OwnedFd,
     pub tier: Tier,
+    /// When it was made.
+    pub began: Instant,
+    /// What was taken from the control socket already.
+    pub heard: Vec<Heard>,
 }
 
 struct Watch<'a, 'g> {
@@ -117,7 +121,7 @@ struct Watch<'a, 'g> {
 /// # Errors
 /// What the child reported when it could not execute the command.
 pub(crate) fn until_end<'g>(
-    child: Child,
+    mut child: Child,
     network: Network,
     timeout: Option<Duration>,
     trace: &Trace,
@@ -126,8 +130,9 @@ pub(crate) fn until_end<'g>(
     let signals = sys::signal::descriptor(handled_signals())
         .map_err(|errno| LaunchError::call("signalfd", errno, "raise the limit of open files"))?;
     trace.mark("watching");
+    let heard = std::mem::take(&mut child.heard);
     let mut idle = Some(Instant::now() + IDLE);
-    let mut vigil = Some(Instant::now() + VIGIL);
+    let mut vigil = Some(child.began + VIGIL);
     let mut gathering: Option<Instant> = None;
     let mut watch = Watch {
         child: &child,
@@ -157,6 +162,7 @@ pub(crate) fn until_end<'g>(
         watch.door = keeper.begin(duties.plan);
         trace.mark("recording");
     }
+    heard.into_iter().for_each(|heard| watch.heard(heard));
     let code = loop {
         let machine = duties.machine.map(RefCell::borrow);
         let begins = machine.as_ref().and_then(|machine| machine.until());
@@ -325,38 +331,6 @@ impl Watch<'_, '_> {
         }
     }
 
-    fn take_messages(&mut self) {
-        let mut message = [0u8; 4096];
-        let child = self.child;
-        while let Ok(sys::socket::Message { length, descriptors: passed, pid }) =
-            sys::socket::receive_about(child.control.as_fd(), &mut message, false)
-        {
-            // Sent by the warden as about itself: the kernel would not say more.
-            let pid = pid.filter(|&pid| pid != child.pid);
-            match message[..length] {
-                [] => {
-                    self.silent = true;
-                    break;
-                }
-                [b'S', _, number] => self.stops.stopped(number),
-                [b'C', _] => self.stops.continued(),
-                [b'A', passed_on] => {
-                    let next = self.stops.answered(passed_on == 1);
-                    self.go_on(next);
-                }
-                [sys::process::LISTENER, ..] => {
-                    self.listeners.extend(passed.into_iter().map(Listener::new));
-                }
-                [live::GATEWAY, ..] => self.gateway = passed.into_iter().next(),
-                [live::BUS, ..] => self.bus = Bus::of(passed),
-                [ringfence_net::listeners::TAG, ..] => {
-                    self.network.listen(&message[..length], passed);
-                }
-                [..] => self.message(&message[..length], pid),
-            }
-        }
-    }
-
     /// Answers calls that wait on a listener, not so many that there is no time for anything else:
     /// who is inside may make them faster than they are answered.
     fn supervise(&mut self, at: usize) {
@@ -404,49 +378,6 @@ impl Watch<'_, '_> {
     fn open_gateway(&mut self) {
         if let (Some(listener), Some(keeper)) = (self.gateway.take(), self.duties.keeper) {
             keeper.serve(listener);
-        }
-    }
-
-    fn message(&mut self, message: &[u8], pid: Option<i32>) {
-        if let Some((tag, step, errno)) = crate::launch::read_failure(message) {
-            // A sentence that came before says more.
-            let explain = self.duties.explain;
-            self.failure.get_or_insert_with(|| explain(tag, step, errno));
-            return;
-        }
-        let text = || String::from_utf8_lossy(&message[1..]).into_owned();
-        match message[0] {
-            b'E' => self.failure = Some(LaunchError::Setup(text())),
-            b'K' => self.outcome.signal = message.get(1).map(|&signal| i32::from(signal)),
-            b'R' => {
-                self.executes = true;
-                let path = message.get(5..).unwrap_or_default();
-                let path = PathBuf::from(OsStr::from_bytes(path));
-                let (pid, parent) = (self.on_host(pid, message, 1), self.child.pid);
-                self.executed(Executed { pid, parent, path, ..Executed::default() });
-                self.tell_early();
-                // Not before: until then any message means to the child that we are gone.
-                if let Some((will, file)) = &self.duties.will {
-                    let _ = sys::socket::send_with(self.child.control.as_fd(), will, &[*file]);
-                }
-                (self.duties.started)();
-            }
-            live::STARTED => {
-                let pid = self.on_host(pid, message, 5);
-                self.executed(executed(message, pid, self.child.pid));
-                self.tell_early();
-            }
-            live::ENDED => self.finished(message),
-            b'W' => {
-                self.put_right();
-                self.put_right = true;
-                let _ = sys::fd::send(self.child.control.as_fd(), b"w");
-                self.record(exit_code(message));
-            }
-            b'D' => {
-                let _ = sys::signal::kill(std::process::id() as i32, SIGKILL);
-            }
-            _ => {}
         }
     }
 

@@ -343,3 +343,48 @@ fn child() {
         number += 1;
     }
 }
+
+/// As a launcher without libc writes it: two lines, at once.
+#[test]
+fn a_session_that_ended_soon_has_the_rows_of_any_other() {
+    let sessions = tempfile::tempdir().unwrap();
+    let rows = |id: &str| {
+        let reader = Reader::open(&sessions.path().join(id)).unwrap();
+        assert_eq!(reader.session().unwrap().status(), "exited");
+        let mut rows: Vec<_> = reader.events(0, &[], false).unwrap();
+        rows.extend(
+            reader.ended(&rows.iter().filter_map(|row| row.number("id")).collect()).unwrap(),
+        );
+        rows.iter()
+            .map(|row| {
+                let mut row = row.json();
+                row.as_object_mut().unwrap().remove("at_us");
+                row
+            })
+            .collect::<Vec<_>>()
+    };
+    let argv = ["sh".into(), "-c".into(), "exit \"3\"".into()];
+    let tier = "namespace";
+    let begin = Start {
+        id: "long".into(),
+        name: None,
+        argv: argv.to_vec(),
+        cwd: "/p".into(),
+        tier,
+        record: true,
+    };
+    let ledger = Ledger::start_in(sessions.path(), begin).unwrap();
+    let process = Process::new(42, 7, "/usr/bin/sh".into(), &argv);
+    let recorder = ledger.recorder();
+    recorder.record_here(Some(&process), &Event::Exec { argv: argv.to_vec(), cwd: "/p".into() });
+    let (ended, duration) = (Some(Ended::Code(3)), Duration::from_micros(1500));
+    recorder.record_here(Some(&process), &Event::Exit { ended, duration });
+    ledger.end(Ended::Code(3)).unwrap();
+    let brief = sessions.path().join("brief");
+    std::fs::create_dir(&brief).unwrap();
+    let head = r#"{"start":{"version":2,"id":"brief","name":null,"argv":["sh","-c","exit \"3\""],"cwd":"/p","tier":"namespace","pid":1,"at":1,"record":true}}"#;
+    let line = r#"{"brief":{"pid":42,"parent":7,"exe":"/usr/bin/sh","at":1000,"ended":{"code":3},"until":2500}}"#;
+    std::fs::write(brief.join("journal"), format!("{head}\n{line}\n")).unwrap();
+    assert_eq!(rows("brief"), rows("long"));
+    assert!(!rows("brief").is_empty());
+}

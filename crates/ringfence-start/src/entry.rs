@@ -4,7 +4,8 @@
 //! ```text
 //! kernel ─► ringfence_entry ── no image, or a stale one ─────────────► _start ─► main: as always
 //!               │ clone3
-//!               ├─ launcher ─────────────► _start (libc) ─► main: supervises what runs already
+//!               ├─ launcher: a moment's sleep ── ends with a command that ended in it
+//!               │               └── else ──► _start (libc) ─► main: supervises what runs already
 //!               └─ child: builds, spawns, watches ── rarely ─► _start ─► main: a warden with libc
 //! ```
 //!
@@ -13,13 +14,15 @@
 //! The binary names `ringfence_entry` as its entry by a linker argument; in programs that do not
 //! (tests) all of this is dead code, and [`caller`] says so.
 
+use crate::brief::{Heard, Room};
 use crate::bytes::{Text, equal, from};
 use crate::call::{close, sys};
 use crate::child::{self, Start};
-use crate::image::{ANNOUNCED, Image, PROCESS_TIER, Span};
+use crate::image::{ANNOUNCED, BRIEF, Image, PROCESS_TIER, Span};
 use crate::inherited::{LEFT_ALONE, mask, streams_are_open, umask};
 use crate::key::{Caller, MOST};
 use crate::machine::Machine;
+use crate::runs::Begun;
 use crate::spawn::{Command, MOST_PATH};
 use crate::thread::Network;
 use crate::trace::Trace;
@@ -53,8 +56,12 @@ pub struct Launched {
     /// The time of files ([`crate::mark`]) before the command could run, in
     /// nanoseconds.
     pub since: u64,
+    /// The monotonic clock before that, in nanoseconds.
+    pub began: u64,
     /// Device, inode and change time of the noted directories; zeroes where there was none.
     pub notes: [[u64; 3]; MOST_NOTES],
+    /// This run, noted for later ones, if that was done already.
+    pub runs: Option<Begun>,
 }
 
 /// What this process is when `main` begins.
@@ -74,6 +81,8 @@ struct Memory {
     caller: UnsafeCell<Option<Caller>>,
     role: UnsafeCell<Role>,
     launched: UnsafeCell<Launched>,
+    heard: UnsafeCell<Heard>,
+    room: UnsafeCell<Room>,
     key: UnsafeCell<[u8; MOST]>,
     path: UnsafeCell<[u8; MOST_PATH]>,
     stack: UnsafeCell<[u8; STACK]>,
@@ -101,8 +110,12 @@ static MEMORY: Memory = Memory {
         mask: 0,
         command: 0,
         since: 0,
+        began: 0,
         notes: [[0; 3]; MOST_NOTES],
+        runs: None,
     }),
+    heard: UnsafeCell::new(Heard::new()),
+    room: UnsafeCell::new(Room::NEW),
     key: UnsafeCell::new([0; MOST]),
     path: UnsafeCell::new([0; MOST_PATH]),
     stack: UnsafeCell::new([0; STACK]),
@@ -132,6 +145,12 @@ pub fn role() -> Role {
 /// The machine that carried an image out in this process, if it is a warden.
 pub fn machine() -> Option<*mut Machine> {
     matches!(role(), Role::Warden(..)).then(|| memory().machine.get())
+}
+
+/// What the launcher has taken from the control socket already.
+pub fn heard() -> &'static Heard {
+    // SAFETY: written before there was a second thread.
+    unsafe { &*memory().heard.get() }
 }
 
 /// The strings of the command's environment, if an image was found for it.
@@ -250,6 +269,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     launched.session = session;
     launched.command = command;
     launched.since = crate::mark::time_mark();
+    launched.began = crate::trace::now();
     note(&mut launched.notes, &image, header.notes)?;
     let announce = image.bytes(header.announce);
     if !announce.is_empty() {
@@ -257,6 +277,9 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
         let _ = unsafe { sys!(write, 2, announce.as_ptr(), announce.len()) };
     }
     let (ours, theirs) = socket_pair().ok()?;
+    if header.flags & BRIEF != 0 {
+        crate::brief::ask_for_processes(ours);
+    }
     launched.umask = umask(0o022);
     launched.mask = mask(!LEFT_ALONE);
     crate::thread::hear_of_children();
@@ -304,8 +327,15 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
             launched.pidfd = pidfd;
             launched.control = ours;
             launched.image = Some(image);
-            if header.flags & ANNOUNCED != 0 {
-                let_child_run(ours);
+            begin(launched, &image, header.runs);
+            let brief = header.flags & BRIEF != 0 && !trace.wanted();
+            if brief && (launched.runs.is_some() || header.runs.length == 0) {
+                // SAFETY: nothing else runs; each of these is used here only.
+                let (heard, room) =
+                    unsafe { (&mut *memory().heard.get(), &mut *memory().room.get()) };
+                crate::brief::wait(&image, caller, launched, heard, room);
+            } else if header.flags & ANNOUNCED != 0 {
+                crate::brief::let_child_run(ours);
             }
             Some(Role::Launcher)
         }
@@ -318,26 +348,6 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
             None
         }
     }
-}
-
-/// Sleeps until the child has something to say: that its command executes, or that none will.
-///
-/// libc's start would only be in the way before. A launcher that stays busy leaves the child to
-/// a processor that has to be woken first, which takes a virtual machine longer (1.1 ms
-/// measured) than all that the child does.
-fn let_child_run(control: i32) {
-    const POLLIN: u16 = 1;
-    #[repr(C)]
-    struct Poll {
-        fd: i32,
-        events: u16,
-        returned: u16,
-    }
-    let mut poll = Poll { fd: control, events: POLLIN, returned: 0 };
-    // Signals wait meanwhile; a child that takes longer is watched as any other.
-    let limit = [1u64, 0];
-    // SAFETY: the pointers are to one pollfd and a timespec; no mask is given.
-    let _ = unsafe { sys!(ppoll, &raw mut poll, 1, limit.as_ptr(), 0, 8) };
 }
 
 /// The two variables that tests and measurements use.
@@ -436,6 +446,14 @@ fn note(notes: &mut [[u64; 3]; MOST_NOTES], image: &Image, span: Span) -> Option
         start += crate::bytes::position(from(paths, start), 0)? + 1;
     }
     Some(())
+}
+
+/// Notes that this run goes on, for later ones. Where that cannot be done, `main` does what it takes.
+fn begin(launched: &mut Launched, image: &Image, runs: Span) {
+    let text = image.bytes(runs);
+    let (Some(path), Some(end)) = (text.first(), crate::bytes::position(text, 0)) else { return };
+    let start = i64::try_from(launched.since).unwrap_or(i64::MAX);
+    launched.runs = crate::runs::begin(path, start, from(text, end + 1)).ok();
 }
 
 /// A session's number.

@@ -9,7 +9,7 @@
 //! ```
 
 /// The first word of every image: its format. Changed with every change of what is below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage4");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage5");
 
 /// A range of bytes in the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Header {
     pub namespaces: u64,
     /// Of the whole, in bytes.
     pub length: u32,
-    /// [`PROCESS_TIER`], [`ANNOUNCED`].
+    /// [`PROCESS_TIER`], [`ANNOUNCED`], [`BRIEF`], [`RECORDED`].
     pub flags: u32,
     /// Records of [`Op`]: what the child does before it looks for the command.
     pub build: Span,
@@ -59,6 +59,17 @@ pub struct Header {
     pub workdir: Span,
     /// In the data: what the user is told before the command runs.
     pub announce: Span,
+    /// In the data: the file of notes of runs, and behind it the places to note ([`crate::runs`]).
+    pub runs: Span,
+    /// In the data: trees to look through after the run, and the names to look for ([`crate::quiet`]).
+    pub trees: Span,
+    /// In the data: the directory of all sessions.
+    pub sessions: Span,
+    /// In the data: the process tier's directory of this session.
+    pub private: Span,
+    /// In the data: what was made in it, the last first, each a name with a zero byte behind a `/` (a
+    /// directory) or a `-` (a link).
+    pub made: Span,
     /// What the launcher needs while the command runs, in a form of its own.
     pub extra: Span,
 }
@@ -67,6 +78,10 @@ pub struct Header {
 pub const PROCESS_TIER: u32 = 1;
 /// [`Header::flags`]: somebody waits to be told that the command executes.
 pub const ANNOUNCED: u32 = 2;
+/// [`Header::flags`]: a command that ends soon may end its launcher before libc is up ([`crate::brief`]).
+pub const BRIEF: u32 = 4;
+/// [`Header::flags`]: the session is recorded.
+pub const RECORDED: u32 = 8;
 
 /// What an argument of an [`Op`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -276,6 +291,11 @@ impl Image {
         fits(header.notes, 1, data)?;
         fits(header.workdir, 1, data)?;
         fits(header.announce, 1, data)?;
+        fits(header.runs, 1, data)?;
+        fits(header.trees, 1, data)?;
+        fits(header.sessions, 1, data)?;
+        fits(header.private, 1, data)?;
+        fits(header.made, 1, data)?;
         // Every string in the data ends at the latest with the data.
         // SAFETY: the range was checked.
         (data > 0 && unsafe { *image.data_at(data as u32 - 1) } == 0).then_some(image)

@@ -10,6 +10,8 @@
 //!   CPUID traps (virtual machines: 0.75 ms measured), and so the launcher does it while the
 //!   child builds the sandbox.
 //!
+//! The launcher of a command that ends soon stays there to the end ([`brief`]).
+//!
 //! What runs there has no heap, no thread-local storage, no relocated pointers and no `memcpy`
 //! (glibc's is chosen at its start): the crate is `no_std` and `no_builtins`, copies in plain
 //! loops, keeps no table of pointers, and asks libc for nothing. A test looks through the
@@ -21,10 +23,13 @@
 #![no_std]
 #![no_builtins]
 
+pub mod account;
 pub mod ask;
+pub mod brief;
 pub mod bytes;
 pub mod call;
 pub mod child;
+mod entries;
 pub mod entry;
 pub mod flags;
 pub mod image;
@@ -34,6 +39,8 @@ pub mod later;
 pub mod listing;
 pub mod machine;
 pub mod mark;
+pub mod quiet;
+pub mod runs;
 pub mod spawn;
 pub mod stamp;
 pub mod thread;

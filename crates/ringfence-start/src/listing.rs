@@ -5,11 +5,10 @@
 
 use crate::bytes::{equal, string};
 use crate::call::sys;
+use crate::entries::ends_with;
 use crate::flags;
 use crate::image::Image;
 use crate::stamp::AT_FDCWD;
-use crate::{Errno, Result};
-use core::mem::MaybeUninit;
 
 /// A directory with more names is not read through: a start must not depend on its size. One read
 /// of a directory returns about as many.
@@ -25,10 +24,6 @@ pub const ENDING: u8 = b'*';
 /// `O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC` (open(2)).
 const FLAGS: usize = (flags::DIRECTORY | flags::NO_FOLLOW | 0o2_000_000) as usize;
 
-/// `struct linux_dirent64` (getdents64(2)): inode, offset, length, type, name.
-const LENGTH_AT: usize = 16;
-const NAME_AT: usize = 19;
-
 /// Whether the directory has all names of the list that are there, none of those that are not, and
 /// at most [`MOST`] in all. The list is in the data: a mark and a name each, the last one empty.
 pub fn holds(image: &Image, directory: *const u8, list: u32) -> Option<bool> {
@@ -42,44 +37,22 @@ pub fn holds(image: &Image, directory: *const u8, list: u32) -> Option<bool> {
 }
 
 fn read(image: &Image, directory: usize, list: u32) -> Option<bool> {
-    let mut room = MaybeUninit::<[u64; 1024]>::uninit();
-    let first = room.as_mut_ptr().cast::<u8>();
-    let (mut names, mut found) = (0, 0);
-    loop {
-        // SAFETY: the room is writable for so many bytes.
-        let filled: Result<usize> = unsafe { sys!(getdents64, directory, first, 8192) };
-        let filled = match filled {
-            Ok(0) => return Some(found == wanted(image, list)?),
-            Ok(filled) => filled,
-            Err(Errno::EINTR) => continue,
-            Err(_) => return Some(false),
-        };
-        // SAFETY: the kernel has filled so many bytes.
-        let entries = unsafe { core::slice::from_raw_parts(first.cast_const(), filled) };
-        let mut at = 0;
-        while at < filled {
-            let length = *entries.get(at + LENGTH_AT..)?.first_chunk::<2>()?;
-            // SAFETY: names end with a zero byte, within what was filled.
-            let name = unsafe { string(entries.get(at + NAME_AT..)?.as_ptr()) };
-            at = at.checked_add(usize::from(u16::from_ne_bytes(length)).max(NAME_AT))?;
-            if equal(name, b".") || equal(name, b"..") {
-                continue;
-            }
-            names += 1;
-            match judge(image, name, list)? {
-                THERE => found += 1,
-                ABSENT => return Some(false),
-                _ => {}
-            }
-            if names > MOST {
-                return Some(false);
-            }
+    let (mut names, mut found, mut as_wanted) = (0, 0, true);
+    let whole = crate::entries::each(directory, |name, _| {
+        names += 1;
+        match judge(image, name, list) {
+            Some(THERE) => found += 1,
+            Some(ABSENT) | None => as_wanted = false,
+            Some(_) => {}
         }
-    }
+        as_wanted = as_wanted && names <= MOST;
+        as_wanted
+    });
+    Some(whole.is_some() && as_wanted && found == wanted(image, list)?)
 }
 
 /// The next name of a list: its mark, itself, where the list goes on.
-fn next(image: &Image, at: u32) -> Option<(u8, &[u8], u32)> {
+pub(crate) fn next(image: &Image, at: u32) -> Option<(u8, &[u8], u32)> {
     let entry = image.pointer(u64::from(at), 1)?.cast_const();
     // SAFETY: strings in the data end within it.
     let entry = unsafe { string(entry) };
@@ -117,9 +90,4 @@ fn judge(image: &Image, name: &[u8], list: u32) -> Option<u8> {
         }
         at = after;
     }
-}
-
-fn ends_with(whole: &[u8], end: &[u8]) -> bool {
-    let begin = whole.len().checked_sub(end.len());
-    begin.and_then(|begin| whole.get(begin..)).is_some_and(|rest| equal(rest, end))
 }

@@ -325,7 +325,7 @@ fn restrict_processors(count: usize) -> Result<()> {
 }
 
 /// A descriptor must be a directory of the caller's own.
-fn owned(fd: i32) -> Result<()> {
+pub(crate) fn owned(fd: i32) -> Result<()> {
     let mut looked = crate::stamp::Looked::new();
     let stat = crate::stamp::look(&mut looked, fd, c"".as_ptr().cast(), crate::stamp::EMPTY_PATH)?;
     // SAFETY: takes nothing.

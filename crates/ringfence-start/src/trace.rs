@@ -21,7 +21,8 @@ impl Trace {
     /// No marks.
     pub const NONE: Trace = Trace { out: -1, start: 0, fault: core::ptr::null() };
 
-    fn wanted(&self) -> bool {
+    /// Whether anything is to be marked.
+    pub(crate) fn wanted(&self) -> bool {
         self.out >= 0 || !self.fault.is_null()
     }
 

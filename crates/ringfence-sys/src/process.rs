@@ -172,7 +172,7 @@ pub fn wait_any(wait: bool) -> Result<Option<(i32, Change)>> {
 }
 
 /// The message that a listener comes with.
-pub const LISTENER: u8 = b'F';
+pub const LISTENER: u8 = ringfence_start::brief::passed::CALLS;
 
 /// A pidfd for a process.
 ///

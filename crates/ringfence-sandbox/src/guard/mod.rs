@@ -16,8 +16,8 @@ mod work;
 use crate::error::LaunchError;
 use crate::plan::{Found, GuardStep, GuardedTree, Plan};
 use past::Begun;
-pub(crate) use past::WILL;
 pub use past::written;
+pub(crate) use past::{WILL, noted_by_image};
 use quarantine::Quarantine;
 use ringfence_policy::shown;
 use ringfence_sys as sys;
@@ -28,7 +28,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use sys::Errno;
 pub(crate) use vigil::Vigil;
 use work::{Directory, Work, expand, harmless};
@@ -155,12 +155,13 @@ impl Guarding {
     }
 
     /// Notes of an earlier start that were found to hold, with the directories as they are now:
-    /// device, inode and change time, zeroes where there is none.
+    /// device, inode and change time, zeroes where there is none. `since` is the clock's time from which on
+    /// changes belong to the run, and how long ago it was.
     pub fn again(
         plan: &Plan,
         saved: Vec<Saved>,
         notes: impl Iterator<Item = (PathBuf, [u64; 3])>,
-        since: u64,
+        (since, ago): (u64, Duration),
     ) -> Option<Guarding> {
         let since = i128::from(since);
         let stamp = |[device, inode, changed]: [u64; 3]| {
@@ -180,7 +181,7 @@ impl Guarding {
             parents,
             trees: plan.guarded_trees.clone(),
             since,
-            started: Instant::now(),
+            started: Instant::now().checked_sub(ago).unwrap_or_else(Instant::now),
             taken: Cell::default(),
             begun: None,
             ended: Cell::default(),

@@ -19,22 +19,19 @@
 
 use super::Guarding;
 use crate::plan::GuardedTree;
+use ringfence_start::runs::{self, LONGEST, NOTE, OPEN};
 use ringfence_sys as sys;
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a note.
-const NOTE: usize = 24;
-/// Longer, the file loses its older half: some eight thousand runs.
-const LONGEST: u64 = (NOTE as u64) << 13;
 /// Message from the launcher: what is left to the warden.
 pub(crate) const WILL: u8 = b'V';
-/// The end of a run that goes on. Builds that did not know it read that nothing was changed then.
-const OPEN: i64 = i64::MIN;
 
 /// Earlier runs, and those that go on.
 #[derive(Debug, Default)]
@@ -162,16 +159,38 @@ fn noted(trees: &[GuardedTree]) -> impl Iterator<Item = Noted<'_>> {
 }
 
 fn begin_in(path: &Path, trees: &[Noted<'_>], start: i128) -> std::io::Result<Begun> {
-    let mut file = open(path)?;
-    // Held before it can be read; without locks it is noted all the same.
-    let _ = sys::lock::share(file.as_fd(), nanoseconds(start).unsigned_abs());
-    append(&mut file, start, OPEN, trees)?;
-    let count = trees.len() as u64;
-    let at = file.stream_position()? - count * NOTE as u64;
-    // What is completed in its place must not be appended.
-    sys::fd::write_in_place(file.as_fd())
-        .map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw()))?;
-    Ok(Begun { file, at, count })
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    let places = places(trees);
+    let begin = || runs::begin(name.as_ptr().cast(), nanoseconds(start), &places);
+    let begun = begin().or_else(|_| {
+        // Made, shortened, or ended where a full disk cut a note off.
+        open(path)?;
+        begin().map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw()))
+    });
+    begun.map(Begun::of)?.ok_or_else(|| std::io::ErrorKind::NotFound.into())
+}
+
+/// As [`runs::begin`] takes them.
+fn places(trees: &[Noted<'_>]) -> Vec<u8> {
+    let place = |noted: &Noted<'_>| {
+        let (mark, path) = match noted {
+            Noted::Tree(tree) => (runs::TREE, tree),
+            Noted::Granted(place) => (runs::GRANTED, place),
+        };
+        [&[mark][..], &hash(path).to_ne_bytes()].concat()
+    };
+    trees.iter().flat_map(place).collect()
+}
+
+/// Where runs are noted, and what is noted of one with these trees, for a start that does it by itself; none
+/// where it cannot, nothing where there is nothing to note.
+pub(crate) fn noted_by_image(trees: &[GuardedTree]) -> Option<Vec<u8>> {
+    let trees: Vec<Noted<'_>> = noted(trees).collect();
+    if trees.is_empty() {
+        return Some(Vec::new());
+    }
+    let path = file().filter(|_| trees.len() <= runs::MOST_PLACES)?;
+    Some([path.as_os_str().as_bytes(), b"\0", &places(&trees)].concat())
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
@@ -181,20 +200,19 @@ fn open(path: &Path) -> std::io::Result<File> {
         path.parent().map_or(Ok(()), crate::state::make_directory)?;
         open()
     })?;
-    if file.metadata()?.len() <= LONGEST || shorten(path).is_err() {
-        return Ok(file);
+    let length = file.metadata()?.len();
+    if length > LONGEST && shorten(path).is_ok() {
+        return open();
     }
-    open()
+    // A full disk has cut one off: what follows would not be read.
+    if !length.is_multiple_of(NOTE as u64) {
+        file.set_len(length - length % NOTE as u64)?;
+    }
+    Ok(file)
 }
 
 /// Adds notes, whole.
 fn append(file: &mut File, start: i128, end: i64, trees: &[Noted<'_>]) -> std::io::Result<()> {
-    let before = file.metadata()?.len();
-    // A full disk has cut one off: what follows would not be read.
-    let whole = before - before % NOTE as u64;
-    if whole != before {
-        file.set_len(whole)?;
-    }
     let note = |noted: &Noted<'_>| match noted {
         Noted::Tree(tree) => write(start, end, tree),
         Noted::Granted(place) => write(-start, end, place),
@@ -205,6 +223,11 @@ fn append(file: &mut File, start: i128, end: i64, trees: &[Noted<'_>]) -> std::i
 }
 
 impl Begun {
+    fn of(begun: runs::Begun) -> Option<Begun> {
+        let file = sys::fd::adopt(begun.file)?.into();
+        Some(Begun { file, at: begun.at, count: begun.count })
+    }
+
     /// What another process needs to complete the notes, beside the open file: where they are.
     pub fn place(&self) -> [u8; 16] {
         let mut place = [0; 16];
@@ -259,6 +282,11 @@ impl Guarding {
     /// Notes for later runs that this one goes on: of a launcher that took a start up again.
     pub fn begin(&mut self) {
         self.begun = begin(&self.trees, self.since);
+    }
+
+    /// Takes over the note of a start that noted the run by itself.
+    pub fn begun(&mut self, begun: runs::Begun) {
+        self.begun = Begun::of(begun);
     }
 
     /// What the launcher leaves to the warden, should it be killed: the note of this run, to be

@@ -4,7 +4,8 @@
 //! without walking the tree, which a start must not do. After the run the directories are
 //! walked, nearest first. What the run itself made or changed is all looked into: to make it took
 //! longer. For the rest there is a budget that grows with the run's length, so that the walk
-//! stays a small part of it. What was created or changed inside and is executed or trusted by
+//! stays a small part of it. A launcher without libc walks the same way to see whether there is anything to do
+//! (`ringfence_start::quiet`), and must not pass over what is looked at here. What was created or changed inside and is executed or trusted by
 //! host programs is moved away.
 
 use super::{Directory, Work, changed, expand, harmless, locked};
@@ -13,6 +14,10 @@ use crate::plan::GuardedTree;
 use crate::planner::glob;
 use ringfence_policy::Guarded;
 use ringfence_policy::protect::{GIT_DEEPEST, GIT_INNARDS};
+use ringfence_start::quiet::{
+    A_DIRECTORY, ENTRIES, ENTRIES_PER_MILLISECOND, IN_REPOSITORY, PARTS_OF_A_REPOSITORY,
+    is_part_of_a_repository,
+};
 use ringfence_sys::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
@@ -20,14 +25,6 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-/// Entries looked at in any case, and for each millisecond of the run.
-const ENTRIES: usize = 200;
-const ENTRIES_PER_MILLISECOND: usize = 40;
-/// What makes git take a directory for a repository.
-const PARTS_OF_A_REPOSITORY: [&str; 3] = ["HEAD", "objects", "refs"];
-/// A directory costs as much as this many entries.
-const DIRECTORY: usize = 20;
 
 pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
     // First component → what may follow it.
@@ -49,7 +46,7 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
     let mut queue = VecDeque::from([(tree.tree.clone(), true)]);
     while let Some((path, by_run)) = queue.pop_front() {
         if !by_run {
-            let Some(left) = budget.checked_sub(DIRECTORY) else { continue };
+            let Some(left) = budget.checked_sub(A_DIRECTORY) else { continue };
             budget = left;
         }
         let Some((directory, data)) = open(work, &path) else { continue };
@@ -64,7 +61,7 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
                 let Some(left) = budget.checked_sub(1) else { break };
                 budget = left;
             }
-            bare += usize::from(PARTS_OF_A_REPOSITORY.iter().any(|part| name == *part));
+            bare += usize::from(is_part_of_a_repository(name.as_bytes()));
             let wild: Vec<_> = wild.iter().filter(|(pattern, _)| matches(pattern, &name)).collect();
             for (_, guarded) in wild {
                 look(work, tree, &path, Path::new(&name), *guarded);
@@ -75,7 +72,7 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
                 queue.push_back((path.join(name), by_run));
             }
         }
-        if bare == PARTS_OF_A_REPOSITORY.len() {
+        if bare == PARTS_OF_A_REPOSITORY {
             // A bare repository: git takes hooks and configuration from the directory itself.
             let git = names.get(OsStr::new(".git")).map(Vec::as_slice).unwrap_or_default();
             repository(work, tree, &path, git);
@@ -168,7 +165,7 @@ fn repository(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Pat
 
 /// Below a repository's worktrees and modules.
 fn links_in(work: &mut Work<'_>, repository: &Path) {
-    for (inner, depth) in [("worktrees", 1), ("modules", GIT_DEEPEST)] {
+    for (inner, depth) in IN_REPOSITORY.into_iter().zip([1, GIT_DEEPEST]) {
         repositories(work, &repository.join(inner), depth);
     }
 }

@@ -1,5 +1,6 @@
 //! From a plan to its image: the very calls that carry it out.
 
+use super::brief::Brief;
 use super::cache;
 use super::capture;
 use super::confine;
@@ -52,6 +53,8 @@ pub(super) struct Filed<'a> {
     pub notes: &'a [PathBuf],
     /// What the user is told before the command runs.
     pub announce: &'a str,
+    /// What a launcher needs whose command ends soon.
+    pub brief: Option<&'a Brief>,
     pub extra: &'a [u8],
 }
 
@@ -85,9 +88,15 @@ struct Personal {
     patches: Vec<Patch>,
 }
 
+/// The process tier's directory: its path in the data, and what was made in it.
+struct Own {
+    path: Span,
+    made: Vec<u8>,
+}
+
 impl Personal {
-    /// A string in the data in which marks are room for numbers.
-    fn text(&mut self, script: &mut Script, text: &[u8]) -> u32 {
+    /// A string in the data in which marks are room for numbers: where, and how long.
+    fn text(&mut self, script: &mut Script, text: &[u8]) -> Span {
         let mut made = Vec::with_capacity(text.len());
         let mut places = Vec::new();
         let mut rest = text;
@@ -113,7 +122,7 @@ impl Personal {
             at
         };
         self.patches.extend(places.into_iter().map(|(place, what)| Patch { at: at + place, what }));
-        at
+        Span { at, length: made.len() as u32 - 1 }
     }
 }
 
@@ -124,7 +133,7 @@ pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
     script.text_at(b"");
     let mut personal = Personal { patches: Vec::new() };
     let private = state::private_template(plan);
-    write_build(&mut script, plan, extras, &mut personal, private.as_deref());
+    let own = write_build(&mut script, plan, extras, &mut personal, private.as_deref());
     confine::write_confinement(&mut script, plan);
     let workdir = script.text_at(plan.workdir.as_os_str().as_bytes());
     let mut header = Header {
@@ -160,6 +169,16 @@ pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
             .flat_map(|path| path.as_os_str().as_bytes().iter().copied().chain([0]))
             .collect();
         header.notes = span(&mut script, &notes);
+        if let Some(brief) = filed.brief.filter(|_| plan.private_files.is_empty()) {
+            header.flags |= image::BRIEF | if brief.recorded { image::RECORDED } else { 0 };
+            header.runs = span(&mut script, &brief.runs);
+            header.trees = span(&mut script, &brief.trees);
+            header.sessions = span(&mut script, brief.sessions.as_os_str().as_bytes());
+            if let Some(Own { path, made }) = own {
+                header.private = path;
+                header.made = span(&mut script, &made);
+            }
+        }
         // What is said before the command runs would be said twice where a later one does not hold.
         let later = own_network(plan) && filed.announce.is_empty();
         stamps = cache::stamps(&mut script, filed.inputs, filed.words, later);
@@ -235,6 +254,11 @@ fn header_bytes(header: &Header) -> Vec<u8> {
         header.notes,
         header.workdir,
         header.announce,
+        header.runs,
+        header.trees,
+        header.sessions,
+        header.private,
+        header.made,
         header.extra,
     ];
     for span in spans {
@@ -279,7 +303,7 @@ fn write_build(
     extras: &Extras<'_>,
     personal: &mut Personal,
     private: Option<&Path>,
-) {
+) -> Option<Own> {
     const PR_SET_PDEATHSIG: u32 = 1;
     const PR_SET_DUMPABLE: u32 = 4;
     const PR_SET_NAME: u32 = 15;
@@ -309,11 +333,13 @@ fn write_build(
     if plan.namespaces.iter().any(|name| name == "user") {
         write_identity(script, plan.user);
     }
-    let mut own = None;
+    let (mut own, mut left) = (None, None);
     if let Some(private) = private {
         script.note("adopt orphans", None);
         script.call(Sysno::prctl, &[PR_SET_CHILD_SUBREAPER.into(), 1_u32.into()]);
-        own = Some(write_private(script, plan, personal, private));
+        let (directory, made) = write_private(script, plan, personal, private);
+        own = Some(directory);
+        left = Some(Own { path: personal.text(script, private.as_os_str().as_bytes()), made });
     }
     script.mark(c"identity");
     if own_network(plan) {
@@ -353,6 +379,7 @@ fn write_build(
             script.step(special::PROCESSORS, &[(*count).into()]);
         }
     }
+    left
 }
 
 /// Maps the user and the group to themselves, and nobody else: inside, files of others belong
@@ -375,8 +402,14 @@ fn write_identity(script: &mut Script, (user, group): (u32, u32)) {
 }
 
 /// Makes the process tier's directory (`home`, `tmp`), with links to what home shows: below one
-/// of the user's own in the directory for temporary files. It stays open.
-fn write_private(script: &mut Script, plan: &Plan, personal: &mut Personal, private: &Path) -> u8 {
+/// of the user's own in the directory for temporary files. It stays open. Also returns what is in it, as
+/// an image has it ([`Header::made`]).
+fn write_private(
+    script: &mut Script,
+    plan: &Plan,
+    personal: &mut Personal,
+    private: &Path,
+) -> (u8, Vec<u8>) {
     const EEXIST: u8 = 17;
     const ENOENT: u8 = 2;
     const PATH_DIRECTORY_NOFOLLOW: u32 =
@@ -386,7 +419,7 @@ fn write_private(script: &mut Script, plan: &Plan, personal: &mut Personal, priv
     let parent = private.parent().unwrap_or(Path::new("/"));
     script.note(MAKE_PRIVATE, Some(parent));
     let name = private.file_name().unwrap_or_default();
-    let name = Arg::Data(personal.text(script, name.as_bytes()));
+    let name = Arg::Data(personal.text(script, name.as_bytes()).at);
     let at = script.path(parent);
     let above = script.register();
     // The last sandbox that ends takes the parent with it, perhaps right now.
@@ -414,6 +447,7 @@ fn write_private(script: &mut Script, plan: &Plan, personal: &mut Personal, priv
     script.close(above);
     script.step(special::OWNED, &[Arg::Register(own)]);
     let directory = Arg::Register(own);
+    let mut links = Vec::new();
     let mut made: Vec<PathBuf> = Vec::new();
     let mut make = |script: &mut Script, path: &Path| {
         if !made.iter().any(|known| known == path) {
@@ -433,6 +467,7 @@ fn write_private(script: &mut Script, plan: &Plan, personal: &mut Personal, priv
         }
         let (target, name) = (script.path(target), script.path(&link));
         script.call(Sysno::symlinkat, &[target, directory, name]);
+        links.push(link);
     }
     for (name, content) in &plan.private_files {
         // O_WRONLY, O_CREAT, O_EXCL, O_CLOEXEC
@@ -445,7 +480,9 @@ fn write_private(script: &mut Script, plan: &Plan, personal: &mut Personal, priv
         script.step(special::ASSIST, &[what.into(), Arg::Register(file)]);
         script.close(file);
     }
-    own
+    let listed = |mark: u8, path: &PathBuf| [&[mark], path.as_os_str().as_bytes(), &[0]].concat();
+    let links = links.iter().map(|link| listed(b'-', link));
+    (own, links.chain(made.iter().rev().map(|made| listed(b'/', made))).flatten().collect())
 }
 
 /// Registers that steps use must not be those with a meaning.

@@ -1,5 +1,6 @@
 //! Which plans are kept for the next start, and with what.
 
+use super::brief::{Brief, brief};
 use super::compile::Filed;
 use super::{Order, cache};
 use crate::guard::{Guarding, Saved};
@@ -29,6 +30,7 @@ pub(super) struct Filing<'a> {
     words: &'a [OsString],
     notes: Vec<PathBuf>,
     announce: String,
+    brief: Option<Brief>,
     extra: Vec<u8>,
 }
 
@@ -67,6 +69,7 @@ pub(super) fn filing<'a>(
     if !few || !cache::checkable(inputs, since) {
         return None;
     }
+    let brief = brief(plan, order, &saved);
     let mut lean = plan.clone();
     lean.seccomp.clear();
     lean.allowed_calls = None;
@@ -77,7 +80,8 @@ pub(super) fn filing<'a>(
     }
     let extra = serde_json::to_vec(&Kept { plan: lean, saved }).ok()?;
     let words = &order.argv;
-    Some(Filing { key, path, inputs, words, notes, announce: plan.announcement(), extra })
+    let announce = plan.announcement();
+    Some(Filing { key, path, inputs, words, notes, announce, brief, extra })
 }
 
 /// What was saved must be what is there at a later start.
@@ -102,6 +106,7 @@ impl Filing<'_> {
             words: self.words,
             notes: &self.notes,
             announce: &self.announce,
+            brief: self.brief.as_ref(),
             extra: &self.extra,
         }
     }

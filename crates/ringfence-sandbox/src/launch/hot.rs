@@ -9,7 +9,7 @@ use crate::guard::Guarding;
 use crate::live::Spawner;
 use crate::network::Network;
 use crate::plan::{Plan, Tier};
-use crate::supervise::{self, Outcome};
+use crate::supervise::{self, Heard, Outcome};
 use crate::trace::Trace;
 use crate::warden::Warden;
 use crate::watches::Watches;
@@ -19,6 +19,7 @@ use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use sys::image::Words;
 use sys::signal::SignalSet;
 
@@ -82,7 +83,8 @@ fn guarding(launched: &Launched, kept: &Kept) -> Option<Guarding> {
     let paths = notes.split(|&byte| byte == 0).filter(|path| !path.is_empty());
     let paths = paths.map(|path| PathBuf::from(OsStr::from_bytes(path)));
     let notes = paths.zip(launched.notes);
-    Guarding::again(&kept.plan, kept.saved.clone(), notes, launched.since)
+    let times = (launched.since, since(launched.began));
+    Guarding::again(&kept.plan, kept.saved.clone(), notes, times)
 }
 
 impl Resumed {
@@ -114,9 +116,14 @@ pub fn resume(
         abandon(launched, control, &pidfd);
         return Err(unreadable());
     };
-    guarding.begin();
+    match launched.runs {
+        Some(begun) => guarding.begun(begun),
+        None => guarding.begin(),
+    }
     let private = crate::state::private_path(plan, &super::session_name(launched.session));
-    let supervised = supervise::Child { pid: launched.pid, pidfd, control, tier: plan.tier };
+    let began = Instant::now().checked_sub(since(launched.began)).unwrap_or_else(Instant::now);
+    let (pid, tier, heard) = (launched.pid, plan.tier, heard());
+    let supervised = supervise::Child { pid, pidfd, control, tier, began, heard };
     let duties = supervise::Duties {
         started: &|| started(plan),
         vigil: &|| guarding.vigil(&order.session_name()),
@@ -143,6 +150,27 @@ pub fn resume(
         cache::forget(launched.command);
     }
     outcome
+}
+
+/// How long ago a time of the monotonic clock was.
+fn since(nanoseconds: u64) -> Duration {
+    Duration::from_nanos(ringfence_start::trace::now().saturating_sub(nanoseconds))
+}
+
+/// What the entry has taken from the control socket, in order.
+fn heard() -> Vec<Heard> {
+    let heard = entry::heard();
+    let adopted = |fds: &[i32]| fds.iter().filter_map(|&fd| sys::fd::adopt(fd)).collect();
+    let passed = heard.messages().map(|(message, fds)| Heard {
+        message: message.to_vec(),
+        passed: adopted(fds),
+        ..Heard::default()
+    });
+    let said = heard.said().map(|(message, pid, at)| {
+        let ago = since(at);
+        Heard { message: message.to_vec(), pid: Some(pid), ago, ..Heard::default() }
+    });
+    passed.chain(said).collect()
 }
 
 fn put_back_umask(launched: &Launched) {

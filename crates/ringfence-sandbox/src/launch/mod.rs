@@ -11,6 +11,7 @@
 //!    │ guards put right            ┴                                            ┴
 //! ```
 
+mod brief;
 mod cache;
 mod capture;
 mod child;
@@ -52,7 +53,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use sys::Errno;
 use sys::process::{Forked, Namespaces};
 
@@ -188,6 +189,7 @@ fn run_under_our_umask(
         let _ = sys::process::become_subreaper();
     }
     trace.mark("prepared");
+    let began = Instant::now();
     let forked = sys::process::fork_into(namespaces(plan), groups.v2());
     let (pid, pidfd) = match forked {
         Ok(Forked::Child) => {
@@ -234,7 +236,8 @@ fn run_under_our_umask(
             store(&compile::compile(plan, &extras));
         }
     };
-    let supervised = supervise::Child { pid, pidfd, control: ours, tier: plan.tier };
+    let supervised =
+        supervise::Child { pid, pidfd, control: ours, tier: plan.tier, began, heard: Vec::new() };
     let explaining =
         Explaining { build: &compiled.build, confine: &compiled.confine, command: &order.argv[0] };
     let duties = supervise::Duties {

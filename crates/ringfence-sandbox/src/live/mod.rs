@@ -23,6 +23,7 @@ pub(crate) use spawn::Spawner;
 
 use crate::plan::Plan;
 use crate::supervise::Outcome;
+use ringfence_start::brief::passed;
 use std::ffi::OsString;
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -30,9 +31,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Message from the child: the listener of the gateway for snapshots.
-pub(crate) const GATEWAY: u8 = b'G';
+pub(crate) const GATEWAY: u8 = passed::GATEWAY;
 /// Message from the child: the listener of the session bus, and where its filter can listen.
-pub(crate) const BUS: u8 = b'B';
+pub(crate) const BUS: u8 = passed::BUS;
 
 /// A command that executes in a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct Executed {
     pub workdir: PathBuf,
     /// Its arguments; empty for the command of `run`. What does not fit into a message is cut off.
     pub argv: Vec<OsString>,
+    /// How long ago that was.
+    pub ago: Duration,
 }
 
 /// How a command ended.
@@ -64,6 +67,9 @@ pub enum End {
 pub trait Keeper: fmt::Debug {
     /// The sandbox is being built. Returns the socket for `exec`, if the session can have one.
     fn begin(&self, plan: &Plan) -> Option<OwnedFd>;
+    /// What is to be known when a session that ends soon is recorded without the keeper: the directory of all
+    /// sessions, and whether it is recorded at all. None where such a one has to be told as well.
+    fn brief(&self, plan: &Plan) -> Option<(PathBuf, bool)>;
     /// A command executes.
     fn executed(&self, command: Executed);
     /// Something inside executes a program; it is none of the commands when they start.

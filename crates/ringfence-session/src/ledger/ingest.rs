@@ -138,10 +138,12 @@ fn batch(connection: &Connection, path: &Path, file: &File, journal: &Path) -> R
             continue;
         }
         match serde_json::from_slice(&line) {
-            Ok(Line::Event { at, by, what }) => taker.write(at, by.as_ref(), &what)?,
-            Ok(Line::End(tail)) => taker.end(tail)?,
+            Ok(Line::Brief(brief)) => {
+                brief.lines(&head).into_iter().try_for_each(|line| taker.line(line))?;
+            }
+            Ok(line) => taker.line(line)?,
             // What a full disk cut off.
-            _ => taker.skipped += 1,
+            Err(_) => taker.skipped += 1,
         }
     }
     taker.finish(at)?;
@@ -179,6 +181,16 @@ impl<'a> Taker<'a> {
             "UPDATE taken SET offset = ?1, next = ?2, skipped = ?3",
             params![at as i64, self.next, self.skipped],
         )
+    }
+
+    fn line(&mut self, line: Line) -> Result<()> {
+        match line {
+            Line::Event { at, by, what } => self.write(at, by.as_ref(), &what)?,
+            Line::End(tail) => self.end(tail)?,
+            // Where they cannot be.
+            Line::Start(_) | Line::Brief(_) => self.skipped += 1,
+        }
+        Ok(())
     }
 
     fn start(&self, head: &Head) -> Result<()> {

@@ -8,15 +8,17 @@ use super::event::{Ended, Event, Process};
 use crate::error::{Result, SessionError};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The journal's name in a session's directory.
 pub(crate) const NAME: &str = "journal";
 /// The layout of its lines.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = ringfence_start::account::VERSION as i64;
 /// A line of an end is far shorter than this.
 const TAIL: u64 = 4096;
 /// No line of ours is longer.
@@ -48,6 +50,43 @@ pub(super) struct Tail {
     pub lost: u64,
 }
 
+/// All of a session whose command ended soon, behind its first line: written at once, by a launcher without
+/// libc (`ringfence_start::account`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Brief {
+    /// The command's process and its parent.
+    pub pid: i32,
+    pub parent: i32,
+    /// What it executed.
+    pub exe: PathBuf,
+    /// Microseconds since the epoch, as all of these: when it executed.
+    pub at: i64,
+    pub ended: Ended,
+    /// When it had ended.
+    pub until: i64,
+}
+
+impl Brief {
+    /// The lines that it stands for.
+    pub fn lines(&self, head: &Head) -> [Line; 3] {
+        let argv: Vec<OsString> = head.argv.iter().map(OsString::from).collect();
+        let by = Process::new(self.pid, self.parent, self.exe.clone(), &argv);
+        let duration =
+            u64::try_from(self.until - self.at).map_or(Duration::ZERO, Duration::from_micros);
+        let exec = Event::Exec { argv, cwd: PathBuf::from(&head.cwd) };
+        let exit = Event::Exit { ended: Some(self.ended), duration };
+        [
+            Line::Event { at: self.at, by: Some(by.clone()), what: exec },
+            Line::Event { at: self.until, by: Some(by), what: exit },
+            Line::End(self.tail()),
+        ]
+    }
+
+    fn tail(&self) -> Tail {
+        Tail { at: self.until, ended: self.ended, lost: 0 }
+    }
+}
+
 /// A line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -55,6 +94,7 @@ pub(super) enum Line {
     Start(Head),
     Event { at: i64, by: Option<Process>, what: Event },
     End(Tail),
+    Brief(Brief),
 }
 
 impl Line {
@@ -132,11 +172,14 @@ pub(super) fn ends(directory: &Path) -> Result<(Head, Option<Tail>, bool)> {
     let mut last = Vec::new();
     reader.take(TAIL).read_to_end(&mut last).map_err(failed)?;
     let tail = last.split(|&byte| byte == b'\n').rev().find_map(|line| {
-        if !line.starts_with(b"{\"end\"") {
+        if !line.starts_with(b"{\"end\"") && !line.starts_with(b"{\"brief\"") {
             return None;
         }
-        let Ok(Line::End(tail)) = serde_json::from_slice(line) else { return None };
-        Some(tail)
+        match serde_json::from_slice(line) {
+            Ok(Line::End(tail)) => Some(tail),
+            Ok(Line::Brief(brief)) => Some(brief.tail()),
+            _ => None,
+        }
     });
     Ok((head, tail, live))
 }

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod agents;
+mod brief;
 mod changes;
 mod clients;
 mod clients_http;

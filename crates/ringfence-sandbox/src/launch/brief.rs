@@ -1,0 +1,77 @@
+//! Which commands may end their launcher before libc is up (`ringfence_start::brief`), and what it needs for that.
+
+use super::Order;
+use crate::guard::{Saved, noted_by_image};
+use crate::plan::{Found, GuardedTree, LimitStep, Plan};
+use ringfence_start::listing::ENDING;
+use ringfence_start::quiet;
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What such a launcher needs.
+pub(super) struct Brief {
+    /// The session is recorded.
+    pub recorded: bool,
+    /// The directory of all sessions.
+    pub sessions: PathBuf,
+    /// The file of notes of runs, and what is noted there.
+    pub runs: Vec<u8>,
+    /// Trees, each with the names that are looked for in it.
+    pub trees: Vec<u8>,
+}
+
+/// None where more is to be done after the command than can be done there.
+pub(super) fn brief(plan: &Plan, order: &Order, saved: &[Saved]) -> Option<Brief> {
+    // Somebody is told of each step; a clock runs; sockets of the host stand in for published ones.
+    let timed = |limit: &LimitStep| matches!(limit, LimitStep::Timeout { .. });
+    if order.announce || plan.limits.iter().any(timed) || !plan.publish.is_empty() {
+        return None;
+    }
+    // What was there has to be compared.
+    let absent = plan.guards.iter().all(|step| step.found == Found::Absent);
+    if !absent || saved.iter().any(|saved| *saved != Saved::Nothing) {
+        return None;
+    }
+    let (sessions, recorded) = order.keeper.as_ref()?.brief(plan)?;
+    let trees = plan.guarded_trees.iter().map(tree).collect::<Option<Vec<_>>>()?.concat();
+    Some(Brief { recorded, sessions, runs: noted_by_image(&plan.guarded_trees)?, trees })
+}
+
+/// A tree's path and its list of names.
+fn tree(tree: &GuardedTree) -> Option<Vec<u8>> {
+    let mut names: BTreeMap<&[u8], u8> = BTreeMap::new();
+    for (name, _) in &tree.nested {
+        let path = Path::new(name.as_ref());
+        let first = path.iter().next()?.as_bytes();
+        let (mark, first) = match first.strip_prefix(b"*") {
+            Some(end) => (ENDING, end),
+            None => (mark(name, first), first),
+        };
+        // The rest of a pattern is not understood there.
+        if first.is_empty() || first.contains(&b'*') {
+            return None;
+        }
+        let known = names.entry(first).or_insert(mark);
+        if mark != *known {
+            *known = if mark == ENDING || *known == ENDING { return None } else { quiet::ANYWHERE };
+        }
+    }
+    // A repository's names are many, and of one kind but for those further in.
+    if let Some(mark) = names.get_mut(b".git".as_slice()) {
+        let inner = |name: &str| {
+            let below = |place: &&str| Path::new(name).starts_with(Path::new(".git").join(place));
+            !name.contains('*') || quiet::IN_REPOSITORY.iter().any(below)
+        };
+        let git = tree.nested.iter().map(|(name, _)| name.as_ref());
+        let all = git.filter(|name| Path::new(name).starts_with(".git")).all(inner);
+        *mark = if all { quiet::REPOSITORY } else { quiet::ANYWHERE };
+    }
+    let list = names.into_iter().flat_map(|(name, mark)| [&[mark], name, b"\0"].concat());
+    let path = tree.tree.as_os_str().as_bytes();
+    Some(path.iter().copied().chain([0]).chain(list).chain([0]).collect())
+}
+
+fn mark(name: &str, first: &[u8]) -> u8 {
+    if name.as_bytes()[first.len()..].contains(&b'*') { quiet::ANYWHERE } else { quiet::NAME }
+}

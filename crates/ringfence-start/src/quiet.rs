@@ -1,0 +1,219 @@
+//! Whether a run that has ended left nothing that could have to be put right: looked at before libc is up,
+//! since most short runs do not.
+//!
+//! This decides nothing: where it finds anything that the guards (`guard` in `ringfence-sandbox`) would look
+//! at more closely, it says so, and they do it all from the beginning. It walks a tree as they do
+//! (`guard::sweep`), within the same budget, and is content only with directories that no run changed and
+//! that hold none of the names they look for.
+
+use crate::bytes::{Text, equal, from, position};
+use crate::call::sys;
+use crate::entries::{DIRECTORY, UNKNOWN, each, ends_with};
+use crate::image::{Image, Span};
+use crate::listing::{ENDING, next};
+use crate::stamp::{AT_FDCWD, EMPTY_PATH, Looked, look};
+use crate::{Errno, flags};
+
+/// In a tree's list: the first component of a protected name. At the top it is judged by itself.
+pub const NAME: u8 = b'=';
+/// In a tree's list: the same, and names below it are looked for at the top as well.
+pub const ANYWHERE: u8 = b'!';
+/// In a tree's list: a repository, in which names are looked for below [`IN_REPOSITORY`].
+pub const REPOSITORY: u8 = b'g';
+/// Where a repository has further ones: names with a pattern are only below these.
+pub const IN_REPOSITORY: [&str; 2] = ["worktrees", "modules"];
+/// How many names make git take a directory for a repository ([`is_part_of_a_repository`]).
+pub const PARTS_OF_A_REPOSITORY: usize = 3;
+
+/// Entries looked at in any case, and for each millisecond of the run.
+pub const ENTRIES: usize = 200;
+/// See [`ENTRIES`].
+pub const ENTRIES_PER_MILLISECOND: usize = 40;
+/// A directory costs as much as this many entries.
+pub const A_DIRECTORY: usize = 20;
+
+/// Bytes of the paths of directories that are still to be walked.
+pub const ROOM: usize = 32 << 10;
+
+/// Owner's right to enter and list.
+const ENTER_AND_LIST: u16 = 0o500;
+
+/// A run that has ended.
+pub struct Run<'a> {
+    /// Its image.
+    pub image: &'a Image,
+    /// What was noted of the image's directories at the start.
+    pub notes: &'a [[u64; 3]],
+    /// Change times from here on belong to the run, in nanoseconds.
+    pub since: u64,
+    /// How long it took.
+    pub milliseconds: usize,
+}
+
+impl Run<'_> {
+    /// Whether there is certainly nothing to put right. `room` is written over.
+    pub fn is_quiet(&self, room: &mut [u8; ROOM]) -> bool {
+        self.untouched().is_some() && self.trees(room).is_some()
+    }
+
+    /// Directories that hold protected names got no new ones.
+    fn untouched(&self) -> Option<()> {
+        let paths = self.image.bytes(self.image.header().notes);
+        let (mut start, mut count) = (0, 0);
+        while start < paths.len() {
+            let [device, inode, changed] = *self.notes.get(count)?;
+            let mut looked = Looked::new();
+            match look(&mut looked, -100, from(paths, start).as_ptr(), 0) {
+                Ok(stat) => {
+                    let now = stat.identity();
+                    let same = now[0] == device && now[1] == inode && now[4] == changed;
+                    (same && inode != 0 && changed < self.since).then_some(())?;
+                }
+                // It was not there, and is not.
+                Err(Errno::ENOENT) if inode == 0 => {}
+                Err(_) => return None,
+            }
+            count += 1;
+            start += position(from(paths, start), 0)? + 1;
+        }
+        Some(())
+    }
+
+    fn trees(&self, room: &mut [u8; ROOM]) -> Option<()> {
+        let Span { at, length } = self.image.header().trees;
+        let end = at.checked_add(length)?;
+        let mut at = at;
+        while at < end {
+            // The tree's path, and its list.
+            let (_, _, list) = next(self.image, at)?;
+            self.tree(at, list, room)?;
+            at = list;
+            loop {
+                let (mark, _, after) = next(self.image, at)?;
+                at = after;
+                if mark == 0 {
+                    break;
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Walks a tree, nearest directories first.
+    fn tree(&self, tree: u32, list: u32, room: &mut [u8; ROOM]) -> Option<()> {
+        // SAFETY: strings in the data end within it.
+        let top = unsafe { crate::bytes::string(self.image.pointer(tree.into(), 1)?.cast_const()) };
+        let mut budget = self.milliseconds.checked_mul(ENTRIES_PER_MILLISECOND)?;
+        budget = budget.checked_add(ENTRIES)?;
+        let mut queue = Text::new(room);
+        queue.push(top);
+        queue.push(b"\0");
+        let mut walked = 0;
+        loop {
+            let waiting = queue.get()?.len();
+            if walked >= waiting {
+                return Some(());
+            }
+            let length = position(from(queue.get()?, walked), 0)?;
+            let here = walked;
+            walked += length + 1;
+            if here > 0 {
+                let Some(left) = budget.checked_sub(A_DIRECTORY) else { continue };
+                budget = left;
+            }
+            let directory = open(from(queue.get()?, here).as_ptr())?;
+            let found = self.directory(directory, list, &mut queue, (here, length), &mut budget);
+            // SAFETY: ours.
+            let _ = unsafe { sys!(close, directory) };
+            found?;
+        }
+    }
+
+    /// Looks at a directory's names; adds directories in it to the queue.
+    fn directory(
+        &self,
+        directory: usize,
+        list: u32,
+        queue: &mut Text<'_>,
+        (here, length): (usize, usize),
+        budget: &mut usize,
+    ) -> Option<()> {
+        let mut looked = Looked::new();
+        let stat = look(&mut looked, directory as i32, c"".as_ptr().cast(), EMPTY_PATH).ok()?;
+        let unchanged = stat.identity()[4] < self.since;
+        if !unchanged || stat.mode & ENTER_AND_LIST != ENTER_AND_LIST {
+            return None;
+        }
+        let top = here == 0;
+        let (mut quiet, mut parts) = (true, 0);
+        let whole = each(directory, |name, kind| {
+            let Some(left) = budget.checked_sub(1) else { return false };
+            *budget = left;
+            parts += usize::from(is_part_of_a_repository(name));
+            match self.judge(name, list) {
+                Some(0) if kind == UNKNOWN => quiet = false,
+                Some(0) if kind == DIRECTORY => queue_up(queue, (here, length), name),
+                Some(0) => {}
+                Some(NAME) if top => {}
+                Some(REPOSITORY) if top => quiet = holds_no_repositories(directory),
+                _ => quiet = false,
+            }
+            quiet
+        });
+        let bare = parts == PARTS_OF_A_REPOSITORY;
+        (whole.is_some() && quiet && !bare).then_some(())
+    }
+
+    /// What a name is to a tree's list: one of its marks, or nothing (0).
+    fn judge(&self, name: &[u8], list: u32) -> Option<u8> {
+        let mut at = list;
+        let mut judged = 0;
+        loop {
+            let (mark, wanted, after) = next(self.image, at)?;
+            match mark {
+                0 => return Some(judged),
+                ENDING if ends_with(name, wanted) => return Some(ENDING),
+                ENDING => {}
+                _ if equal(name, wanted) => judged = mark,
+                _ => {}
+            }
+            at = after;
+        }
+    }
+}
+
+/// Whether a name is one of those that make git take a directory for a repository.
+pub fn is_part_of_a_repository(name: &[u8]) -> bool {
+    equal(name, b"HEAD") || equal(name, b"objects") || equal(name, b"refs")
+}
+
+/// Adds a directory in the one whose path stands in the queue.
+fn queue_up(queue: &mut Text<'_>, (here, length): (usize, usize), name: &[u8]) {
+    let mut at = here;
+    while at < here + length {
+        let Some(byte) = queue.get().and_then(|all| all.get(at)).copied() else { break };
+        queue.push(&[byte]);
+        at += 1;
+    }
+    queue.push(b"/");
+    queue.push(name);
+    // Without room the queue is no text any more, and the walk ends as one that found something.
+    queue.push(b"\0");
+}
+
+/// Opens a directory; no component of the path may be a link.
+fn open(path: *const u8) -> Option<usize> {
+    const RESOLVE_NO_LINKS: u64 = 0x2 | 0x4;
+    let how = [(flags::DIRECTORY | 0o2_000_000) as u64, 0, RESOLVE_NO_LINKS];
+    // SAFETY: the path ends with a zero byte, `how` is a whole struct open_how.
+    unsafe { sys!(openat2, AT_FDCWD, path, how.as_ptr(), 24) }.ok()
+}
+
+/// Whether the repository in a directory has no further ones: none of the places where they are exists.
+fn holds_no_repositories(directory: usize) -> bool {
+    let absent = |path: *const u8| {
+        let mut looked = Looked::new();
+        look(&mut looked, directory as i32, path, 0).err() == Some(Errno::ENOENT)
+    };
+    absent(c".git/worktrees".as_ptr().cast()) && absent(c".git/modules".as_ptr().cast())
+}

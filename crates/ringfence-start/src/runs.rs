@@ -1,0 +1,121 @@
+//! A run's note for later runs: what a guard finds in a tree is judged by when it was changed, and who could
+//! change it then (`guard::past` in `ringfence-sandbox` reads the notes).
+
+use crate::call::{close, sys};
+use crate::stamp::{EMPTY_PATH, Looked, look};
+use crate::{Errno, Result};
+
+/// Bytes of a note: start, end, a hash of the place, eight each.
+pub const NOTE: usize = 24;
+/// Longer, the file loses its older half: some eight thousand runs.
+pub const LONGEST: u64 = (NOTE as u64) << 13;
+/// The end of a run that goes on. Builds that did not know it read that nothing was changed then.
+pub const OPEN: i64 = i64::MIN;
+/// At most so many places are noted here.
+pub const MOST_PLACES: usize = 256;
+/// Bytes of a place: [`TREE`] or [`GRANTED`] and its hash.
+pub const PLACE: usize = 9;
+/// A tree that the run can write to.
+pub const TREE: u8 = b'+';
+/// A place in one that was granted by its name: noted with the start's minus.
+pub const GRANTED: u8 = b'-';
+
+/// A run that goes on, noted.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    /// The open file, to be written in place.
+    pub file: i32,
+    /// Where its notes are.
+    pub at: u64,
+    /// How many they are.
+    pub count: u64,
+}
+
+/// Notes a run that begins, at a time in nanoseconds since 1970, for places of [`PLACE`] bytes each.
+///
+/// # Errors
+/// The kernel's; `EFBIG` where the file has to be shortened first, `EINVAL` where a full disk cut its last
+/// note off, or for too many places.
+pub fn begin(path: *const u8, start: i64, places: &[u8]) -> Result<Begun> {
+    const O_RDWR_CREAT_APPEND_CLOEXEC: usize = 0o2 | 0o100 | 0o2_000 | 0o2_000_000;
+    // SAFETY: the path ends with a zero byte.
+    let file =
+        unsafe { sys!(openat, -100_isize, path, O_RDWR_CREAT_APPEND_CLOEXEC, 0o600) }? as i32;
+    let noted = note(file, start, places);
+    if noted.is_err() {
+        close(file);
+    }
+    noted
+}
+
+fn note(file: i32, start: i64, places: &[u8]) -> Result<Begun> {
+    const F_SETFL: usize = 4;
+    const SEEK_CUR: usize = 1;
+    let mut looked = Looked::new();
+    let size = look(&mut looked, file, c"".as_ptr().cast(), EMPTY_PATH)?.size;
+    let count = places.len() / PLACE;
+    if size > LONGEST {
+        return Err(Errno::EFBIG);
+    }
+    if !size.is_multiple_of(NOTE as u64) || count > MOST_PLACES {
+        return Err(Errno::EINVAL);
+    }
+    // Held before it can be read; without locks it is noted all the same.
+    share(file, start.unsigned_abs());
+    let mut room = core::mem::MaybeUninit::<[[u64; 3]; MOST_PLACES]>::uninit();
+    let first = room.as_mut_ptr().cast::<[u64; 3]>();
+    let mut at = 0;
+    while at < count {
+        let place = crate::bytes::from(places, at * PLACE);
+        let hash = crate::bytes::from(place, 1).first_chunk::<8>().ok_or(Errno::EINVAL)?;
+        let begins = if place.first() == Some(&GRANTED) { -start } else { start };
+        // SAFETY: there is room for so many.
+        unsafe { first.add(at).write([begins as u64, OPEN as u64, u64::from_ne_bytes(*hash)]) };
+        at += 1;
+    }
+    // One call, so that runs that begin at once do not mix.
+    // SAFETY: so many bytes were written above.
+    let written = unsafe { sys!(write, file, first, count * NOTE) }?;
+    if written != count * NOTE {
+        return Err(Errno::ENOSPC);
+    }
+    // SAFETY: takes numbers.
+    let end = unsafe { sys!(lseek, file, 0, SEEK_CUR) }? as u64;
+    // What is completed in its place must not be appended.
+    // SAFETY: takes numbers.
+    unsafe { sys!(fcntl, file, F_SETFL, 0) }?;
+    Ok(Begun { file, at: end - written as u64, count: count as u64 })
+}
+
+/// Takes a shared lock on one byte, which ends when nobody has the file open any more (`F_OFD_SETLK`,
+/// fcntl(2)).
+fn share(file: i32, at: u64) {
+    const F_OFD_SETLK: usize = 37;
+    let start = if at > i64::MAX as u64 - 1 { i64::MAX as u64 - 1 } else { at };
+    // struct flock: F_RDLCK and SEEK_SET, which are zeroes; start; length; no process.
+    let lock = [0, start, 1, 0];
+    // SAFETY: `lock` is whole, and is only read.
+    let _ = unsafe { sys!(fcntl, file, F_OFD_SETLK, lock.as_ptr()) };
+}
+
+impl Begun {
+    /// Says that the run has ended now; false where the file is another one by now.
+    pub fn end(&self) -> bool {
+        let mut looked = Looked::new();
+        let stat = look(&mut looked, self.file, c"".as_ptr().cast(), EMPTY_PATH);
+        if !stat.is_ok_and(|stat| stat.links > 0) {
+            return false;
+        }
+        let end = crate::mark::time_mark().to_ne_bytes();
+        let mut number = 0;
+        while number < self.count {
+            let place = self.at + number * NOTE as u64 + 8;
+            // SAFETY: the pointer is to eight bytes.
+            if unsafe { sys!(pwrite64, self.file, end.as_ptr(), 8, place) } != Ok(8) {
+                return false;
+            }
+            number += 1;
+        }
+        true
+    }
+}
