@@ -95,9 +95,14 @@ fn a_later_version_is_refused() {
     assert!(matches!(error, SessionError::Newer { found: 99, .. }), "{error}");
     let journal = directory.join("journal");
     let text = std::fs::read_to_string(&journal).unwrap();
-    std::fs::write(&journal, text.replacen("\"version\":1", "\"version\":2,\"new\":0", 1)).unwrap();
+    std::fs::write(&journal, text.replacen("\"version\":2", "\"version\":3,\"new\":0", 1)).unwrap();
     let error = Reader::open(&directory).err().unwrap();
-    assert!(matches!(error, SessionError::Newer { found: 2, known: 1, .. }), "{error}");
+    assert!(matches!(error, SessionError::Newer { found: 3, known: 2, .. }), "{error}");
+    // One of before is read.
+    let before = text.replacen("\"version\":2", "\"version\":1", 1);
+    std::fs::write(&journal, before).unwrap();
+    std::fs::remove_file(directory.join("session.db")).unwrap();
+    assert_eq!(Reader::open(&directory).unwrap().session().unwrap().code, Some(0));
 }
 
 /// Somebody's link is not where a database is made.
