@@ -11,7 +11,7 @@
 
 use crate::Errno;
 use crate::account::{self, Account};
-use crate::bytes::{Text, before, from, position};
+use crate::bytes::{Text, before, from, last_position, position};
 use crate::call::{close, exit, send, sys};
 use crate::entry::Launched;
 use crate::image::{Image, RECORDED};
@@ -397,10 +397,7 @@ impl Ended<'_> {
         if path.is_empty() {
             return true;
         }
-        let mut slash = path.len() - 1;
-        while slash > 0 && path.get(slash) != Some(&b'/') {
-            slash -= 1;
-        }
+        let Some(slash) = last_position(path, b'/') else { return false };
         // A string of the image, which goes on to its zero byte.
         let name = from(path, slash + 1).as_ptr();
         let mut above = Text::new(&mut room.lines);
@@ -467,22 +464,20 @@ fn own_directory(directory: i32, path: *const u8) -> Option<i32> {
 fn unlink(directory: i32, path: &[u8], flags: usize, room: &mut [u8]) -> Option<()> {
     const RESOLVE_BENEATH_WITHOUT_LINKS: u64 = 0x8 | 0x2 | 0x4;
     const O_PATH_CLOEXEC: u64 = 0o12_000_000;
-    let mut slash = path.len();
-    while slash > 0 && path.get(slash) != Some(&b'/') {
-        slash -= 1;
-    }
-    let inner = path.get(slash) == Some(&b'/');
+    let (above, name) = match last_position(path, b'/') {
+        Some(slash) => (before(path, slash), from(path, slash + 1)),
+        None => (&b"."[..], path),
+    };
     let mut parent = Text::new(room);
-    parent.push(if inner { before(path, slash) } else { b"." });
+    parent.push(above);
     let parent = parent.terminated()?;
     let how =
         [O_PATH_CLOEXEC | u64::from(crate::flags::DIRECTORY), 0, RESOLVE_BENEATH_WITHOUT_LINKS];
     // SAFETY: the path ends with a zero byte, `how` is a whole struct open_how.
     let opened = unsafe { sys!(openat2, directory, parent, how.as_ptr(), 24) }.ok()? as i32;
     // A string of the image, which goes on to its zero byte.
-    let name = from(path, if inner { slash + 1 } else { 0 }).as_ptr();
     // SAFETY: as above.
-    let removed = unsafe { sys!(unlinkat, opened, name, flags) };
+    let removed = unsafe { sys!(unlinkat, opened, name.as_ptr(), flags) };
     close(opened);
     removed.ok().map(drop)
 }

@@ -54,6 +54,18 @@ pub fn position(bytes: &[u8], wanted: u8) -> Option<usize> {
     None
 }
 
+/// The place of the last such byte.
+pub fn last_position(bytes: &[u8], wanted: u8) -> Option<usize> {
+    let mut at = bytes.len();
+    while at > 0 {
+        at -= 1;
+        if bytes.get(at) == Some(&wanted) {
+            return Some(at);
+        }
+    }
+    None
+}
+
 /// Text built in a buffer of fixed size; what does not fit makes it invalid.
 pub struct Text<'a> {
     buffer: &'a mut [u8],

@@ -61,7 +61,7 @@ fn note(file: i32, start: i64, places: &[u8]) -> Result<Begun> {
         return Err(Errno::EINVAL);
     }
     // Held before it can be read; without locks it is noted all the same.
-    share(file, start.unsigned_abs());
+    let _ = share(file, start.unsigned_abs());
     let mut room = core::mem::MaybeUninit::<[[u64; 3]; MOST_PLACES]>::uninit();
     let first = room.as_mut_ptr().cast::<[u64; 3]>();
     let mut at = 0;
@@ -87,15 +87,18 @@ fn note(file: i32, start: i64, places: &[u8]) -> Result<Begun> {
     Ok(Begun { file, at: end - written as u64, count: count as u64 })
 }
 
-/// Takes a shared lock on one byte, which ends when nobody has the file open any more (`F_OFD_SETLK`,
-/// fcntl(2)).
-fn share(file: i32, at: u64) {
+/// Takes a shared lock on one byte, without waiting, which ends when nobody has the file open any more
+/// (`F_OFD_SETLK`, fcntl(2)).
+///
+/// # Errors
+/// The kernel's; `EBADF` where the file is not open for reading.
+pub fn share(file: i32, at: u64) -> Result<()> {
     const F_OFD_SETLK: usize = 37;
     let start = if at > i64::MAX as u64 - 1 { i64::MAX as u64 - 1 } else { at };
     // struct flock: F_RDLCK and SEEK_SET, which are zeroes; start; length; no process.
     let lock = [0, start, 1, 0];
     // SAFETY: `lock` is whole, and is only read.
-    let _ = unsafe { sys!(fcntl, file, F_OFD_SETLK, lock.as_ptr()) };
+    unsafe { sys!(fcntl, file, F_OFD_SETLK, lock.as_ptr()) }.map(drop)
 }
 
 impl Begun {

@@ -346,13 +346,3 @@ pub fn may_write(path: &std::path::Path) -> bool {
     // SAFETY: a NUL-terminated string.
     unsafe { sys!(faccessat2, CWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) }.is_ok()
 }
-
-/// Has writes to a file that was opened for appending go to where they are meant to (clears `O_APPEND`
-/// by `F_SETFL`, fcntl(2)).
-///
-/// # Errors
-/// The kernel's.
-pub fn write_in_place(file: BorrowedFd<'_>) -> Result<()> {
-    // SAFETY: takes numbers.
-    unsafe { sys!(fcntl, file.as_raw_fd(), libc::F_SETFL, 0) }.map(drop)
-}

@@ -14,16 +14,6 @@ fn byte(kind: i32, at: u64) -> libc::flock64 {
     lock
 }
 
-/// Takes a shared lock on one byte, without waiting.
-///
-/// # Errors
-/// The kernel's; `EBADF` where the file is not open for reading.
-pub fn share(file: BorrowedFd<'_>, at: u64) -> Result<()> {
-    let lock = byte(libc::F_RDLCK, at);
-    // SAFETY: `lock` is whole, and is only read.
-    unsafe { sys!(fcntl, file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }.map(drop)
-}
-
 /// Whether somebody else has a lock on one byte.
 ///
 /// # Errors
@@ -38,6 +28,7 @@ pub fn is_held(file: BorrowedFd<'_>, at: u64) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringfence_start::runs::share;
     use std::fs::File;
     use std::os::fd::AsFd;
 
@@ -48,8 +39,8 @@ mod tests {
         let (one, two, other) =
             (open().expect("one"), open().expect("two"), open().expect("other"));
         let held = |at| is_held(other.as_fd(), at).expect("a lock can be asked for");
-        share(one.as_fd(), 7).expect("shared");
-        share(two.as_fd(), 7).expect("shared by two");
+        share(one.as_raw_fd(), 7).expect("shared");
+        share(two.as_raw_fd(), 7).expect("shared by two");
         let copy = one.try_clone().expect("the same open file");
         drop(one);
         assert!(held(7) && !held(6) && !held(8));
