@@ -7,7 +7,7 @@ use ringfence_learn::bus;
 use ringfence_learn::propose::{Asked, Proposal, propose};
 use ringfence_learn::units;
 use ringfence_learn::watch::{self, Use, Watch};
-use ringfence_policy::{NetworkMode, Policy};
+use ringfence_policy::{Moved, NetworkMode, Policy};
 use ringfence_sandbox::dbus::TRACE;
 use ringfence_session::ledger::{Reader, Row};
 use std::collections::BTreeMap;
@@ -160,8 +160,11 @@ fn inner(
     let home = &policy.home_dir;
     if home.parent().is_some() {
         command.arg("--write").arg(home);
+        let moved = Moved::of(home, &|name| std::env::var_os(name));
         for (secret, _) in units::SECRETS {
-            command.arg("--deny").arg(home.join(secret));
+            for path in std::iter::once(home.join(secret)).chain(moved.path(secret)) {
+                command.arg("--deny").arg(path);
+            }
         }
     }
     if policy.network.mode != NetworkMode::Host && !parsed.has("network") {

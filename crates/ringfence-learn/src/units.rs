@@ -1,5 +1,6 @@
 //! What a rule is made about: a program's directory instead of each file in it.
 
+use ringfence_policy::Moved;
 use std::path::{Path, PathBuf};
 
 /// Below the home: credentials, and where programs keep what speaks for their user.
@@ -49,12 +50,21 @@ pub const SECRETS: [(&str, &str); 42] = [
 ];
 
 /// What is secret about a path.
-pub fn secret(path: &Path, home: &Path) -> Option<&'static str> {
-    let rest = path.strip_prefix(home).ok()?;
-    let found = SECRETS.iter().find(|(secret, _)| rest.starts_with(secret));
+pub fn secret(path: &Path, home: &Path, moved: &Moved) -> Option<&'static str> {
+    // Both: a base directory can be moved to where the home has another secret.
+    let usual = moved.usual(path);
+    let names = [usual.as_deref(), path.strip_prefix(home).ok()];
     // What ssh needs to know a host is none.
     let known = [".ssh/known_hosts", ".ssh/known_hosts2"];
-    found.filter(|_| !known.iter().any(|known| rest == Path::new(known))).map(|(_, why)| *why)
+    let hidden = names
+        .into_iter()
+        .flatten()
+        .filter(|rest| !known.iter().any(|known| *rest == Path::new(known)));
+    let why = |rest: &Path| {
+        let found = SECRETS.iter().find(|(secret, _)| rest.starts_with(secret));
+        found.map(|(_, why)| *why)
+    };
+    hidden.filter_map(why).next()
 }
 
 /// Directories of the home in which each program has one of its own.
@@ -85,7 +95,10 @@ const MIXED: [&str; 11] = [
 ];
 
 /// What a rule about a path names.
-pub fn unit(path: &Path, home: &Path) -> PathBuf {
+pub fn unit(path: &Path, home: &Path, moved: &Moved) -> PathBuf {
+    if let Some(unit) = moved.usual(path).and_then(|usual| moved.path(in_home(&usual))) {
+        return unit;
+    }
     match path.strip_prefix(home) {
         Ok(rest) if !rest.as_os_str().is_empty() => home.join(in_home(rest)),
         _ => in_system(path),
@@ -135,7 +148,7 @@ mod tests {
     #[test]
     fn a_program_has_one_rule_for_its_directory() {
         let home = Path::new("/home/u");
-        let of = |path: &str| unit(Path::new(path), home).display().to_string();
+        let of = |path: &str| unit(Path::new(path), home, &Moved::default()).display().to_string();
         assert_eq!(of("/home/u/.config/app/deep/file"), "/home/u/.config/app");
         assert_eq!(of("/home/u/.local/share/app/x"), "/home/u/.local/share/app");
         assert_eq!(of("/home/u/.npm/_cacache/a/b"), "/home/u/.npm");
@@ -151,10 +164,29 @@ mod tests {
     #[test]
     fn credentials_are_known_by_their_place() {
         let home = Path::new("/home/u");
-        assert!(secret(Path::new("/home/u/.ssh/id_ed25519"), home).is_some());
-        assert!(secret(Path::new("/home/u/.ssh/known_hosts"), home).is_none());
-        assert!(secret(Path::new("/home/u/.aws"), home).is_some());
-        assert!(secret(Path::new("/home/u/.awsome"), home).is_none());
-        assert!(secret(Path::new("/srv/.ssh/id"), home).is_none());
+        let none = Moved::default();
+        assert!(secret(Path::new("/home/u/.ssh/id_ed25519"), home, &none).is_some());
+        assert!(secret(Path::new("/home/u/.ssh/known_hosts"), home, &none).is_none());
+        assert!(secret(Path::new("/home/u/.aws"), home, &none).is_some());
+        assert!(secret(Path::new("/home/u/.awsome"), home, &none).is_none());
+        assert!(secret(Path::new("/srv/.ssh/id"), home, &none).is_none());
+    }
+
+    #[test]
+    fn what_is_secret_is_so_where_its_base_directory_was_moved_to() {
+        let home = Path::new("/home/u");
+        let to = |base: &'static str| {
+            Moved::of(home, &move |name| (name == "XDG_CONFIG_HOME").then(|| base.into()))
+        };
+        let elsewhere = to("/data/settings");
+        let is = |path: &str, moved: &Moved| secret(Path::new(path), home, moved).is_some();
+        assert!(is("/data/settings/gh/hosts.yml", &elsewhere));
+        assert!(is("/home/u/.config/gh/hosts.yml", &elsewhere), "another program left it there");
+        assert!(!is("/data/settings/x", &elsewhere));
+        assert!(is("/home/u/.ssh/id", &to("/home/u")));
+        assert!(is("/home/u/gh/hosts.yml", &to("/home/u")));
+        let unit = |path: &str| unit(Path::new(path), home, &elsewhere);
+        assert_eq!(unit("/data/settings/x/a/b"), Path::new("/data/settings/x"));
+        assert_eq!(unit("/data/a/b/c"), Path::new("/data/a/b"));
     }
 }

@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 /// What resolving a policy may ask about files. Tests answer from a map.
@@ -28,6 +28,9 @@ pub trait FileView {
     /// # Errors
     /// Those of reading a file; `InvalidData` when it is too large, no regular file or no UTF-8.
     fn text(&self, path: &Path, most: u64) -> io::Result<String>;
+
+    /// Whether a path, no link followed at its end, is a Unix socket.
+    fn socket(&self, path: &Path) -> bool;
 }
 
 /// The real files.
@@ -66,6 +69,10 @@ impl FileView for HostFiles {
             ));
         }
         Ok(text)
+    }
+
+    fn socket(&self, path: &Path) -> bool {
+        path.symlink_metadata().is_ok_and(|data| data.file_type().is_socket())
     }
 }
 
@@ -199,7 +206,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Files made up by a test: a directory, a file with text, or a link.
+/// Files made up by a test: a directory, a file with text, a socket, or a link.
 #[derive(Clone, Debug, Default)]
 pub struct FakeFiles(pub std::collections::BTreeMap<PathBuf, Fake>);
 
@@ -210,6 +217,8 @@ pub enum Fake {
     Directory,
     /// A file.
     File(String),
+    /// A Unix socket.
+    Socket,
     /// A symbolic link.
     Link(PathBuf),
 }
@@ -269,5 +278,9 @@ impl FileView for FakeFiles {
             Some(Fake::File(text)) => Ok(text.clone()),
             _ => Err(ErrorKind::InvalidData.into()),
         }
+    }
+
+    fn socket(&self, path: &Path) -> bool {
+        self.0.get(path) == Some(&Fake::Socket)
     }
 }

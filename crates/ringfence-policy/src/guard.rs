@@ -1,6 +1,7 @@
 //! Which built-in protections hold in the writable trees of a policy.
 
 use crate::glob;
+use crate::moved::Moved;
 use crate::policy::{Access, Guarded, PathRule, Policy, ProtectedName, Source};
 use crate::protect::{GIT_INNARDS, HOME, JUDGED, NAMES};
 use std::ffi::OsStr;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Fills in the built-in protections. `may_appear` are paths that rules grant for writing and
 /// that do not exist: they lift a protection as existing ones do.
-pub(crate) fn resolve(policy: &mut Policy, may_appear: &[PathBuf]) {
+pub(crate) fn resolve(policy: &mut Policy, may_appear: &[PathBuf], moved: &Moved) {
     let trees: Vec<PathBuf> = writable(policy).map(Path::to_path_buf).collect();
     if trees.is_empty() {
         return;
@@ -35,6 +36,27 @@ pub(crate) fn resolve(policy: &mut Policy, may_appear: &[PathBuf]) {
         }
     }
     home(policy, &trees, may_appear);
+    elsewhere(policy, &trees, may_appear, moved);
+}
+
+/// Protects what is looked for in a base directory that was moved away from the home.
+fn elsewhere(policy: &mut Policy, trees: &[PathBuf], may_appear: &[PathBuf], moved: &Moved) {
+    let judged = JUDGED.iter().map(|(name, guarded, reason)| (*name, *guarded, *reason));
+    let listed = HOME.iter().map(|(name, reason)| (*name, Guarded::Plain, *reason));
+    let named = NAMES.iter().map(|entry| (entry.name, entry.guarded, entry.reason));
+    let all = judged.chain(listed).chain(named).filter(|(name, ..)| !name.contains('*'));
+    for (name, guarded, reason) in all {
+        let Some(path) = moved.path(name) else { continue };
+        if !trees.iter().any(|tree| path.starts_with(tree)) {
+            continue;
+        }
+        let granted = trees.contains(&path) || may_appear.contains(&path);
+        if granted && !matches!(guarded, Guarded::Settings | Guarded::Skills) {
+            policy.unprotected.insert(path);
+        } else {
+            protect(policy, path, guarded, reason);
+        }
+    }
 }
 
 /// Protects what is in the home directory, where that is writable: the home itself, a directory

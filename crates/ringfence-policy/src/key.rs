@@ -263,7 +263,13 @@ pub const KEYS: [KeyInfo; 54] = {
         ),
         row(Http, NET, "http", Grants, "The only requests to a host: `METHOD[,METHOD] HOST/PATH`."),
         row(Inject, NET, "inject", Grants, "Headers that the proxy adds: `HOST HEADER=SOURCE`."),
-        row(Sockets, NET, "sockets", Grants, "Unix sockets of the host that may be connected to."),
+        row(
+            Sockets,
+            NET,
+            "sockets",
+            Grants,
+            "Unix sockets of the host that may be connected to: paths, and services by variables (x11:$DISPLAY).",
+        ),
         row(
             Registries,
             NET,

@@ -47,6 +47,17 @@ impl Entry {
     pub fn is_option(&self) -> bool {
         self.origin.is_none()
     }
+
+    /// Whether it comes from a profile or feature that ships: those are part of the program, all
+    /// others were read from somewhere.
+    pub fn is_shipped(&self) -> bool {
+        matches!((self.origin, &self.text), (Some(_), Cow::Borrowed(_)))
+    }
+
+    /// The same about something else.
+    pub fn with_text(&self, text: OsString) -> Entry {
+        Entry { text: Cow::Owned(text), ..self.clone() }
+    }
 }
 
 /// All rules, in the order in which they count.

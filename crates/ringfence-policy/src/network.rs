@@ -13,6 +13,7 @@ use crate::policy::{
 };
 use crate::resolve::{Context, choice, pick};
 use crate::rules::planted;
+use crate::service::Elsewhere;
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -69,11 +70,52 @@ pub(crate) fn resolve(
         }
         network.inject.push(rule);
     }
+    let mut elsewhere = Vec::new();
     for entry in merged.of_key(Key::Sockets) {
-        network.sockets.extend(socket(merged, entry, bases, resolver, &policy.paths)?);
+        let source = merged.source(entry);
+        let Some(service) = crate::service::named(&entry.text, bases) else {
+            network.sockets.extend(socket(entry, &source, bases, resolver, &policy.paths)?);
+            continue;
+        };
+        let service = service.map_err(|reason| PolicyError::value(&source, reason))?;
+        let before = network.sockets.len();
+        for path in &service.places {
+            // The variable was not meant for rules: what it leads to is a socket or nothing.
+            let real = resolver.real(path).map_err(|error| PolicyError::value(&source, error))?;
+            if real.exists && resolver.files().socket(&real.path) {
+                not_planted(&real, &source, &policy.paths)?;
+                network.sockets.push(granted(real.path, service.optional, source.clone()));
+            }
+        }
+        if !service.optional && network.sockets.len() == before {
+            let reason =
+                "it leads to no socket of this machine; write `?` at the end if it may not";
+            return Err(PolicyError::value(&source, reason));
+        }
+        elsewhere.extend(service.elsewhere.into_iter().map(|one| (source.clone(), one)));
     }
     network.mode = mode(merged, &network)?;
+    policy.warnings.extend(elsewhere.iter().filter_map(|one| unserved(one, &network)));
     Ok(network)
+}
+
+/// What to say about a service that is not behind a socket of this machine, unless a rule serves it.
+fn unserved((source, elsewhere): &(Source, Elsewhere), network: &Network) -> Option<String> {
+    if network.mode == NetworkMode::Host {
+        return None;
+    }
+    let rule = &source.text;
+    match elsewhere {
+        Elsewhere::Host { named, host } => {
+            let wanted = HostRule::parse(host).ok();
+            let allowed = |rule: &NetworkRule| Some(&rule.host) == wanted.as_ref();
+            if network.allow.iter().any(allowed) {
+                return None;
+            }
+            Some(format!("{rule}: `{named}` is no socket of this machine: -n {host} allows it"))
+        }
+        Elsewhere::Unreachable { named, what } => Some(format!("{rule}: `{named}` is {what}")),
+    }
 }
 
 /// Whether this run may write a path, or another one in the same project might have.
@@ -201,34 +243,37 @@ fn secret_file(
 }
 
 fn socket(
-    merged: &Merged,
     entry: &Entry,
+    source: &Source,
     bases: &Bases<'_>,
     resolver: &mut Resolver<'_>,
     paths: &[PathRule],
 ) -> Result<Option<PathRule>, PolicyError> {
-    let source: Source = merged.source(entry);
     let anchored = match anchor(&entry.text, bases) {
         Ok(anchored) => anchored,
         Err(PathError::Unset(_)) => return Ok(None),
-        Err(PathError::Wrong(reason)) => return Err(PolicyError::value(&source, reason)),
+        Err(PathError::Wrong(reason)) => return Err(PolicyError::value(source, reason)),
     };
     if anchored.pattern.is_some() {
-        return Err(PolicyError::value(&source, "a socket is named, not matched by a pattern"));
+        return Err(PolicyError::value(source, "a socket is named, not matched by a pattern"));
     }
-    let real = resolver.real(&anchored.path).map_err(|error| PolicyError::value(&source, error))?;
-    not_planted(&real, &source, paths)?;
+    let real = resolver.real(&anchored.path).map_err(|error| PolicyError::value(source, error))?;
+    not_planted(&real, source, paths)?;
     match (real.exists, anchored.optional) {
         (false, true) => Ok(None),
-        (false, false) => Err(PolicyError::Missing { rule: source, path: anchored.path }),
-        (true, optional) => Ok(Some(PathRule {
-            access: Access::Write,
-            path: real.path,
-            pattern: None,
-            optional,
-            guarded: Guarded::Plain,
-            reason: None,
-            source,
-        })),
+        (false, false) => Err(PolicyError::Missing { rule: source.clone(), path: anchored.path }),
+        (true, optional) => Ok(Some(granted(real.path, optional, source.clone()))),
+    }
+}
+
+fn granted(path: PathBuf, optional: bool, source: Source) -> PathRule {
+    PathRule {
+        access: Access::Write,
+        path,
+        pattern: None,
+        optional,
+        guarded: Guarded::Plain,
+        reason: None,
+        source,
     }
 }

@@ -5,6 +5,7 @@ use crate::files::{Real, Resolver};
 use crate::glob;
 use crate::key::Key;
 use crate::merge::{Entry, Merged};
+use crate::moved::Moved;
 use crate::own::{self, Own};
 use crate::path::{Anchored, Bases, PathError, anchor};
 use crate::policy::{Access, Guarded, Made, PathRule, Policy, Source};
@@ -60,15 +61,16 @@ pub(crate) fn resolve(
             rules.resolver.real(&own.path).map_or_else(|_| own.path.clone(), |real| real.path);
         rules.own.push((own, real));
     }
+    let moved = Moved::of(&context.home, context.env);
     for entry in &merged.entries {
-        match entry.key {
-            Key::Read => rules.grant(entry, Access::Read, policy)?,
-            Key::Write => rules.grant(entry, Access::Write, policy)?,
-            Key::State => rules.state(entry, policy)?,
-            Key::Deny => rules.refuse(entry, Access::Deny, Guarded::Plain)?,
-            Key::Protect => rules.refuse(entry, Access::Protect, Guarded::Plain)?,
-            Key::Judged => rules.refuse(entry, Access::Protect, judged(&entry.text))?,
-            _ => {}
+        // A path that the user wrote is the very one that is meant.
+        let elsewhere = if entry.is_shipped() { moved.rule(&entry.text) } else { None };
+        let usual = elsewhere.is_none() || entry.key != Key::State || rules.is_there(entry)?;
+        if usual {
+            rules.entry(entry, policy)?;
+        }
+        if let Some(text) = elsewhere {
+            rules.entry(&entry.with_text(text), policy)?;
         }
     }
     rules.own(policy);
@@ -78,11 +80,29 @@ pub(crate) fn resolve(
     let may_appear = std::mem::take(&mut rules.may_appear);
     rules.finish(policy)?;
     workspace::resolve(resolver, policy);
-    guard::resolve(policy, &may_appear);
+    guard::resolve(policy, &may_appear, &moved);
     Ok(())
 }
 
 impl Rules<'_, '_> {
+    fn entry(&mut self, entry: &Entry, policy: &mut Policy) -> Result<(), PolicyError> {
+        match entry.key {
+            Key::Read => self.grant(entry, Access::Read, policy),
+            Key::Write => self.grant(entry, Access::Write, policy),
+            Key::State => self.state(entry, policy),
+            Key::Deny => self.refuse(entry, Access::Deny, Guarded::Plain),
+            Key::Protect => self.refuse(entry, Access::Protect, Guarded::Plain),
+            Key::Judged => self.refuse(entry, Access::Protect, judged(&entry.text)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether what an entry names exists.
+    fn is_there(&mut self, entry: &Entry) -> Result<bool, PolicyError> {
+        let anchored = self.anchor(entry)?;
+        Ok(anchored.is_some_and(|anchored| self.resolver.exists(&anchored.path)))
+    }
+
     fn anchor(&self, entry: &Entry) -> Result<Option<Anchored>, PolicyError> {
         match anchor(&entry.text, self.bases) {
             Ok(anchored) => Ok(Some(anchored)),

@@ -279,6 +279,11 @@ impl FileView for Inputs {
         }
         HostFiles.text(path, most)
     }
+
+    fn socket(&self, path: &Path) -> bool {
+        self.content(path);
+        HostFiles.socket(path)
+    }
 }
 
 impl PathFacts for Inputs {

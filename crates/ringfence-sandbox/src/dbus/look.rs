@@ -3,9 +3,8 @@
 use super::{PROXY, TRACE, VARIABLE};
 use crate::facts::{BusFacts, Facts, Kind, PathFacts};
 use crate::inputs::Inputs;
-use ringfence_policy::{Policy, Resolver};
+use ringfence_policy::{Policy, Resolver, bus_socket};
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Adds the session bus to the facts, where the policy has rules for it or what is asked of it is to
@@ -54,24 +53,7 @@ fn address(user: u32, inputs: &Inputs) -> Result<String, String> {
 
 /// The sockets of an address, where all that it names are sockets with a path.
 fn sockets(address: &str) -> Option<Vec<PathBuf>> {
-    let path = |one: &str| {
-        let keys = one.strip_prefix("unix:")?.split(',');
-        let value = keys.filter_map(|key| key.strip_prefix("path=")).next()?;
-        unescaped(value).map(|bytes| PathBuf::from(OsString::from_vec(bytes)))
-    };
-    address.split(';').filter(|one| !one.is_empty()).map(path).collect()
-}
-
-/// A value of an address without its escapes (`%20`).
-fn unescaped(value: &str) -> Option<Vec<u8>> {
-    let mut parts = value.as_bytes().split(|&byte| byte == b'%');
-    let mut bytes = parts.next()?.to_vec();
-    for part in parts {
-        let digits = std::str::from_utf8(part.get(..2)?).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        bytes.extend_from_slice(&part[2..]);
-    }
-    Some(bytes)
+    address.split(';').filter(|one| !one.is_empty()).map(bus_socket).collect()
 }
 
 #[cfg(test)]

@@ -161,7 +161,7 @@ impl Host {
     pub fn paths(&self) -> FakePaths {
         let kind = |fake: &Fake| match fake {
             Fake::Directory => Kind::Directory,
-            Fake::File(_) => Kind::File,
+            Fake::File(_) | Fake::Socket => Kind::File,
             Fake::Link(target) => Kind::Symlink(target.clone()),
         };
         FakePaths(self.files.0.iter().map(|(path, fake)| (path.clone(), kind(fake))).collect())

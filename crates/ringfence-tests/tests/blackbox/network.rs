@@ -1,6 +1,6 @@
 //! The network inside: none by default, the host's when asked.
 
-use ringfence_tests::{Place, Tier, everybody, everywhere};
+use ringfence_tests::{Place, Running, Tier, everybody, everywhere};
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -121,6 +121,50 @@ fn a_socket_of_the_host_is_shown_only_when_named() {
     everybody(Tier::Process, |place| {
         let path = place.text("outside/secret");
         place.run(&["--allow-socket", &path], &["true"]).ends(125).says("--tier namespace");
+    });
+}
+
+#[test]
+fn a_feature_shows_the_socket_that_its_variable_names_now() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let bind = |name: &str| {
+            let path = place.directory("outside").join(name);
+            let listener = UnixListener::bind(&path).unwrap();
+            place.person.owns(&path);
+            (path.display().to_string(), listener)
+        };
+        let ((one, _one), (other, _other)) = (bind("one"), bind("other"));
+        let secret = place.file("outside/secret", "a secret").display().to_string();
+        let script = "import os, socket, sys\nfor path in sys.argv[1:]:\n  try:\n    \
+                      socket.socket(socket.AF_UNIX).connect(path); print('connected')\n  \
+                      except OSError as e: print(e.errno, os.path.lexists(path))";
+        let ask = |feature: &str, variable: &str, value: &str| {
+            let mut command = place.ringfence_run();
+            command.env(variable, value).args(["--feature", feature, "--", "python3", "-c"]);
+            command.args([script, &one, &other, &secret]);
+            let ended = Running::start(command).finish();
+            ended.ends(0).text() + "\n"
+        };
+        let (shown, hidden) = ("connected\n", "2 False\n");
+        let bus = |path: &str| format!("unix:path={path},guid=00");
+        for (feature, variable, values) in [
+            ("wayland", "WAYLAND_DISPLAY", [one.clone(), other.clone(), secret.clone()]),
+            ("x11", "DISPLAY", [one.clone(), format!("{other}.0"), secret.clone()]),
+            ("pulseaudio", "PULSE_SERVER", [&one, &other, &secret].map(|at| format!("unix:{at}"))),
+            ("dbus", "DBUS_SESSION_BUS_ADDRESS", [bus(&one), bus(&other), bus(&secret)]),
+        ] {
+            let [first, second, no_socket] = values;
+            // The first start's plan is for the first value alone.
+            for _ in 0..2 {
+                assert_eq!(ask(feature, variable, &first), [shown, hidden, hidden].concat());
+            }
+            assert_eq!(ask(feature, variable, &second), [hidden, shown, hidden].concat());
+            assert_eq!(ask(feature, variable, &no_socket), [hidden; 3].concat(), "{feature}");
+        }
+        assert_eq!(std::fs::read_to_string(&secret).unwrap(), "a secret");
     });
 }
 
