@@ -224,9 +224,7 @@ impl Inputs {
     /// (`grain`, nanoseconds: file times are that coarse) the first look.
     pub fn needed(&self, grain: u64) -> Vec<(PathBuf, Found)> {
         let paths = self.paths.borrow();
-        let settled = |[_, _, _, modified, changed]: &[u64; 5]| {
-            modified.max(changed).saturating_add(grain) < self.began
-        };
+        let settled = |identity: &[u64; 5]| self.is_settled(identity, grain);
         let held = |directory: &Path| match paths.get(directory.as_os_str()) {
             Some(Found::Same(identity)) => settled(identity),
             _ => false,
@@ -242,6 +240,21 @@ impl Inputs {
             found => found.clone(),
         };
         needed.map(|(path, found)| (path.into(), sure(found))).collect()
+    }
+
+    fn is_settled(&self, &[_, _, _, modified, changed]: &[u64; 5], grain: u64) -> bool {
+        /// File systems whose times are whole seconds, some even ones only (vfat).
+        const COARSE: u64 = 3_000_000_000;
+        let coarse = [modified, changed].iter().all(|time| time.is_multiple_of(1_000_000_000));
+        let grain = if coarse { grain.max(COARSE) } else { grain };
+        modified.max(changed).saturating_add(grain) < self.began
+    }
+
+    /// A directory's identity, where it is as it was long before (`grain`, nanoseconds) the first look.
+    pub fn settled(&self, directory: &Path, grain: u64) -> Option<[u64; 5]> {
+        let (identity, is_link) = identity(directory)?;
+        let kept = !is_link && self.is_settled(&identity, grain);
+        (kept && ringfence_sys::file::tells_changes(directory)).then_some(identity)
     }
 
     /// Paths and what was found there.

@@ -1,5 +1,6 @@
 //! The record of a command that ended soon, written before libc is up: its session's directory, and in it the
-//! whole journal at once (`ledger::journal` in `ringfence-session` has the lines and reads them).
+//! whole journal at once (`ledger::journal` in `ringfence-session` has the lines and reads them). The directory
+//! is made while the command runs, and is gone again where `main` goes on.
 
 use crate::bytes::{Text, position, write_digits};
 use crate::call::{close, sys};
@@ -36,30 +37,89 @@ pub(crate) fn now() -> u64 {
     crate::trace::clock(CLOCK_REALTIME) / 1000
 }
 
+/// A place for a record: the directory of all sessions, this session's in it, and in that a file without a name
+/// that readers know. All zeroes while there is none.
+pub(crate) struct Filing {
+    id: [u8; 9],
+    above: i32,
+    directory: i32,
+    file: i32,
+}
+
+const PATH_DIRECTORY_CLOEXEC: usize = 0o12_000_000 | crate::flags::DIRECTORY as usize;
+const AT_REMOVEDIR: usize = 0x200;
+
+impl Filing {
+    pub const NONE: Filing = Filing { id: [0; 9], above: 0, directory: 0, file: 0 };
+
+    /// Makes the place. `room` is written over.
+    pub fn begin(&mut self, image: &Image, session: u32, room: &mut [u8; MOST]) -> Option<()> {
+        const O_WRONLY_CREAT_EXCL_CLOEXEC: usize = 0o1 | 0o100 | 0o200 | 0o2_000_000;
+        let id = self.id.first_chunk_mut::<8>()?;
+        write_digits(id, u64::from(session), true);
+        let id = self.id.as_ptr();
+        let mut path = Text::new(room);
+        path.push(image.bytes(image.header().sessions));
+        let path = path.terminated()?;
+        // SAFETY: the paths end with a zero byte.
+        unsafe {
+            let above = sys!(openat, AT_FDCWD, path, PATH_DIRECTORY_CLOEXEC, 0).ok()?;
+            self.above = above as i32;
+            if sys!(mkdirat, above, id, 0o700).is_err() {
+                close(self.above);
+                self.above = 0;
+                return None;
+            }
+            self.directory = sys!(openat, above, id, PATH_DIRECTORY_CLOEXEC, 0).ok()? as i32;
+            let flags = O_WRONLY_CREAT_EXCL_CLOEXEC;
+            self.file = sys!(openat, self.directory, BESIDE, flags, 0o600).ok()? as i32;
+        }
+        Some(())
+    }
+
+    /// Writes the lines: who reads them finds all, or none.
+    fn finish(&self, lines: &[u8]) -> Option<()> {
+        if self.file <= 0 {
+            return None;
+        }
+        // SAFETY: the pointer and length describe `lines`, the names are literals.
+        let written = unsafe {
+            sys!(write, self.file, lines.as_ptr(), lines.len()) == Ok(lines.len())
+                && sys!(renameat, self.directory, BESIDE, self.directory, c"journal".as_ptr())
+                    .is_ok()
+        };
+        written.then_some(())
+    }
+
+    /// Removes what was made.
+    pub fn undo(&mut self) {
+        // SAFETY: the names end with a zero byte. The directory is our own, and nobody else knows it.
+        unsafe {
+            if self.file > 0 {
+                close(self.file);
+                let _ = sys!(unlinkat, self.directory, BESIDE, 0);
+            }
+            if self.directory > 0 {
+                close(self.directory);
+            }
+            if self.above > 0 {
+                let _ = sys!(unlinkat, self.above, self.id.as_ptr(), AT_REMOVEDIR);
+                close(self.above);
+            }
+        }
+        (self.above, self.directory, self.file) = (0, 0, 0);
+    }
+}
+
+/// The journal's name while it is not whole.
+const BESIDE: *const core::ffi::c_char = c".journal".as_ptr();
+
 impl Account<'_> {
     /// Writes it: whole, or not at all. `room` is written over.
-    pub fn write(&self, room: &mut [u8; MOST]) -> Option<()> {
-        const AT_REMOVEDIR: usize = 0x200;
-        let mut place = [0u8; 8];
-        write_digits(&mut place, u64::from(self.launched.session), true);
-        let header = *self.image.header();
-        let (path, rest) = room.split_at_mut(4096);
-        let mut lines = Text::new(rest);
-        self.lines(&mut lines, &place, header)?;
-        let lines = lines.get()?;
-        let mut path = Text::new(path);
-        path.push(self.image.bytes(header.sessions));
-        path.push(b"/");
-        path.push(&place);
-        let path = path.terminated()?;
-        // SAFETY: the path ends with a zero byte.
-        unsafe { sys!(mkdirat, AT_FDCWD, path, 0o700) }.ok()?;
-        let written = write(path, lines);
-        if written.is_none() {
-            // SAFETY: as above. The directory is our own, and nobody else knows it.
-            let _ = unsafe { sys!(unlinkat, AT_FDCWD, path, AT_REMOVEDIR) };
-        }
-        written
+    pub fn write(&self, filing: &Filing, room: &mut [u8; MOST]) -> Option<()> {
+        let mut lines = Text::new(room);
+        self.lines(&mut lines, filing.id.first_chunk()?, *self.image.header())?;
+        filing.finish(lines.get()?)
     }
 
     fn lines(&self, lines: &mut Text<'_>, id: &[u8; 8], header: Header) -> Option<()> {
@@ -130,34 +190,4 @@ fn string(lines: &mut Text<'_>, text: &[u8]) -> Option<()> {
     lines.push(b"\"");
     // A path of the kernel's is a string within its buffer.
     position(text, 0).is_none().then_some(())
-}
-
-/// Writes the journal in a directory: who reads it finds all of it, or none. What could not be written whole is
-/// gone again.
-fn write(directory: *const u8, bytes: &[u8]) -> Option<()> {
-    const PATH_DIRECTORY_CLOEXEC: usize = 0o12_000_000 | crate::flags::DIRECTORY as usize;
-    const O_WRONLY_CREAT_EXCL_CLOEXEC: usize = 0o1 | 0o100 | 0o200 | 0o2_000_000;
-    let (beside, name) = (c".journal".as_ptr(), c"journal".as_ptr());
-    // SAFETY: the path ends with a zero byte.
-    let directory =
-        unsafe { sys!(openat, AT_FDCWD, directory, PATH_DIRECTORY_CLOEXEC, 0) }.ok()? as i32;
-    // SAFETY: the names are literals, the pointer and length describe `bytes`.
-    let written = unsafe {
-        let file = sys!(openat, directory, beside, O_WRONLY_CREAT_EXCL_CLOEXEC, 0o600);
-        let written = match file {
-            Ok(file) => {
-                let written = sys!(write, file, bytes.as_ptr(), bytes.len());
-                close(file as i32);
-                written == Ok(bytes.len())
-                    && sys!(renameat, directory, beside, directory, name).is_ok()
-            }
-            Err(_) => false,
-        };
-        if !written && file.is_ok() {
-            let _ = sys!(unlinkat, directory, beside, 0);
-        }
-        written
-    };
-    close(directory);
-    written.then_some(())
 }

@@ -10,9 +10,9 @@
 //! answer has not been taken from the sockets.
 
 use crate::Errno;
-use crate::account::{self, Account};
-use crate::bytes::{Text, before, from, last_position, position};
-use crate::call::{close, exit, send, sys};
+use crate::account::{self, Account, Filing};
+use crate::bytes::from;
+use crate::call::{exit, send, sys};
 use crate::entry::Launched;
 use crate::image::{Image, RECORDED};
 use crate::key::Caller;
@@ -150,6 +150,19 @@ pub(crate) fn wait(
     heard: &mut Heard,
     room: &mut Room,
 ) {
+    let mut filing = Filing::NONE;
+    listen(image, caller, launched, heard, room, &mut filing);
+    filing.undo();
+}
+
+fn listen(
+    image: &Image,
+    caller: &Caller,
+    launched: &Launched,
+    heard: &mut Heard,
+    room: &mut Room,
+    filing: &mut Filing,
+) {
     let began = launched.began;
     let until = began + MOMENT;
     loop {
@@ -167,6 +180,12 @@ pub(crate) fn wait(
                 if hear_execution(launched.control, heard).is_none() {
                     return;
                 }
+                // There is nothing else to do while the command runs.
+                if image.header().flags & RECORDED != 0
+                    && filing.begin(image, launched.session, &mut room.lines).is_none()
+                {
+                    return;
+                }
             }
             Some((passed::CALLS | passed::NETWORK | passed::GATEWAY | passed::BUS, _))
                 if heard.count < MOST_MESSAGES && heard.length == 0 =>
@@ -177,7 +196,7 @@ pub(crate) fn wait(
             }
             // The command has ended by itself: `W`, how, the exit code.
             Some((b'W', Some(code))) if heard.length > 0 => {
-                let ended = Ended { image, caller, launched, heard, code };
+                let ended = Ended { image, caller, launched, heard, filing, code };
                 return ended.end((crate::trace::now() - began) / 1_000_000, room);
             }
             Some((0, _)) => {}
@@ -356,6 +375,7 @@ struct Ended<'a> {
     caller: &'a Caller,
     launched: &'a Launched,
     heard: &'a Heard,
+    filing: &'a Filing,
     code: u8,
 }
 
@@ -366,7 +386,7 @@ impl Ended<'_> {
         let Launched { notes, since, .. } = self.launched;
         let milliseconds = milliseconds as usize;
         let run = quiet::Run { image: self.image, notes, since: *since, milliseconds };
-        if !run.is_quiet(&mut room.walk) || !self.remove_private(room) {
+        if !run.is_quiet(&mut room.walk) || !crate::private::remove(self.image, room) {
             return;
         }
         if let Some(begun) = &self.launched.runs
@@ -389,46 +409,6 @@ impl Ended<'_> {
         exit(if signal == 0 { status >> 8 & 0xff } else { 128 + signal })
     }
 
-    /// Removes the process tier's directory, if the command left nothing in it but what was made for it.
-    fn remove_private(&self, room: &mut Room) -> bool {
-        const AT_REMOVEDIR: usize = 0x200;
-        let header = self.image.header();
-        let path = self.image.bytes(header.private);
-        if path.is_empty() {
-            return true;
-        }
-        let Some(slash) = last_position(path, b'/') else { return false };
-        // A string of the image, which goes on to its zero byte.
-        let name = from(path, slash + 1).as_ptr();
-        let mut above = Text::new(&mut room.lines);
-        above.push(before(path, slash));
-        let Some(parent) = above.terminated() else { return false };
-        let Some(above) = own_directory(-100, parent) else { return false };
-        let Some(directory) = own_directory(above, name) else {
-            close(above);
-            return false;
-        };
-        // The last made first: `/` and a directory, or a link.
-        let made = self.image.bytes(header.made);
-        let (mut at, mut removed) = (0, true);
-        while removed && at < made.len() {
-            let inner = from(made, at + 1);
-            let end = position(inner, 0).unwrap_or(inner.len());
-            let flags = if made.get(at) == Some(&b'/') { AT_REMOVEDIR } else { 0 };
-            removed = unlink(directory, before(inner, end), flags, &mut room.walk).is_some();
-            at += 1 + end + 1;
-        }
-        // SAFETY: both are strings. Of the parent only the last one out takes the name; what killed launchers
-        // left in it is removed by one that has libc.
-        unsafe {
-            removed = removed && sys!(unlinkat, above, name, AT_REMOVEDIR).is_ok();
-            let _ = removed && sys!(unlinkat, -100_isize, parent, AT_REMOVEDIR).is_ok();
-        }
-        close(directory);
-        close(above);
-        removed
-    }
-
     fn record(&self, room: &mut Room) -> Option<()> {
         // `R`, the command's number inside, its path.
         let said = self.heard.said.get(..self.heard.length)?;
@@ -440,44 +420,7 @@ impl Ended<'_> {
         let Heard { executed, .. } = *self.heard;
         let (image, caller, launched, code) = (self.image, self.caller, self.launched, self.code);
         let exe = from(said, 5);
-        Account { image, caller, launched, pid, exe, executed, code }.write(&mut room.lines)
+        Account { image, caller, launched, pid, exe, executed, code }
+            .write(self.filing, &mut room.lines)
     }
-}
-
-/// Opens a directory of the user's own, and no link to one.
-fn own_directory(directory: i32, path: *const u8) -> Option<i32> {
-    const PATH_DIRECTORY_NOFOLLOW_CLOEXEC: usize =
-        0o12_000_000 | (crate::flags::DIRECTORY | crate::flags::NO_FOLLOW) as usize;
-    // SAFETY: the path ends with a zero byte.
-    let opened =
-        unsafe { sys!(openat, directory as isize, path, PATH_DIRECTORY_NOFOLLOW_CLOEXEC, 0) };
-    let opened = opened.ok()? as i32;
-    if crate::machine::owned(opened).is_err() {
-        close(opened);
-        return None;
-    }
-    Some(opened)
-}
-
-/// Removes a name below a directory that the command could change: no component on the way may have become a
-/// link, which would lead to anything of the user's.
-fn unlink(directory: i32, path: &[u8], flags: usize, room: &mut [u8]) -> Option<()> {
-    const RESOLVE_BENEATH_WITHOUT_LINKS: u64 = 0x8 | 0x2 | 0x4;
-    const O_PATH_CLOEXEC: u64 = 0o12_000_000;
-    let (above, name) = match last_position(path, b'/') {
-        Some(slash) => (before(path, slash), from(path, slash + 1)),
-        None => (&b"."[..], path),
-    };
-    let mut parent = Text::new(room);
-    parent.push(above);
-    let parent = parent.terminated()?;
-    let how =
-        [O_PATH_CLOEXEC | u64::from(crate::flags::DIRECTORY), 0, RESOLVE_BENEATH_WITHOUT_LINKS];
-    // SAFETY: the path ends with a zero byte, `how` is a whole struct open_how.
-    let opened = unsafe { sys!(openat2, directory, parent, how.as_ptr(), 24) }.ok()? as i32;
-    // A string of the image, which goes on to its zero byte.
-    // SAFETY: as above.
-    let removed = unsafe { sys!(unlinkat, opened, name.as_ptr(), flags) };
-    close(opened);
-    removed.ok().map(drop)
 }

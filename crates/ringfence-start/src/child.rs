@@ -2,6 +2,7 @@
 //! stays as its warden.
 
 use crate::Errno;
+use crate::beside::Beside;
 use crate::bytes::{Text, string};
 use crate::call::{exit, sys};
 use crate::image::{ANNOUNCED, PROCESS_TIER, register};
@@ -57,14 +58,20 @@ pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
     let control = start.machine.control();
     let Some(image) = start.machine.image else { exit(125) };
     let flags = image.header().flags;
+    let (beside, command) = (start.machine.beside, start.command);
+    // SAFETY: nobody else touches the object or the stack yet; the command outlives the process beside us, which
+    // has executed or ended when this function returns.
+    unsafe { (*beside).prepare(start.machine, &raw const command, start.stack) };
     // SAFETY: by the caller's promise.
-    if let Err(failed) = unsafe { start.machine.run(image.build()) } {
+    if let Err(failed) = unsafe { start.machine.run(image.build(), 0, image.build().len()) } {
+        // SAFETY: prepared, and not waited for.
+        unsafe { Beside::abandon(beside) };
         report(control, said::BUILD, failed);
         exit(125)
     }
     let process_tier = flags & PROCESS_TIER != 0;
     // SAFETY: as above.
-    let pid = match unsafe { command(start) } {
+    let pid = match unsafe { begin(start) } {
         Ok(Some(pid)) => pid,
         // The launcher is gone. Without a mount namespace there are things of ours to remove.
         Ok(None) if process_tier => {
@@ -81,16 +88,20 @@ pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
     (warden, wanted)
 }
 
-/// Starts the command; nothing when the launcher died before.
-unsafe fn command(start: Start<'_>) -> Result<Option<i32>, Refused> {
+/// Has the command executed; nothing when the launcher died before.
+unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
     let Start { machine, command, shell, search, stack, path } = start;
     let announced = machine.image.is_some_and(|image| image.header().flags & ANNOUNCED != 0);
     let control = machine.control();
     let mut text = Text::new(path);
     // SAFETY: the arguments are a list of strings, the directory is a string.
-    unsafe {
-        find(&mut text, string(*command.arguments), search, string(command.workdir))?;
+    let found =
+        unsafe { find(&mut text, string(*command.arguments), search, string(command.workdir)) };
+    if found.is_err() {
+        // SAFETY: prepared, and not waited for.
+        unsafe { Beside::abandon(machine.beside) };
     }
+    found?;
     let path = path.as_ptr();
     // From here on the warden ends the sandbox in order when the launcher dies.
     let all = u64::MAX;
@@ -102,17 +113,19 @@ unsafe fn command(start: Start<'_>) -> Result<Option<i32>, Refused> {
         )
     };
     if orphaned(control) {
+        // SAFETY: prepared, and not waited for.
+        unsafe { Beside::abandon(machine.beside) };
         return Ok(None);
     }
     machine.trace.mark_child(b"rules", control);
-    // SAFETY: as promised to `main`; all signals are blocked.
-    let mut result = unsafe { spawn(machine, &command, path, stack) };
+    // SAFETY: started by the image; the path is a string.
+    let mut result = unsafe { Beside::execute(machine.beside, path) };
     if result == Err(Refused::Execute(Errno::ENOEXEC)) && !shell.is_null() {
         // A text without `#!` is the shell's, as for execvp(3).
         // SAFETY: the caller left the second place for it.
         unsafe { *shell.add(1) = path };
         let command = Command { arguments: shell, ..command };
-        // SAFETY: as above.
+        // SAFETY: as promised to `main`; all signals are blocked, and nobody uses the stack any more.
         result = unsafe { spawn(machine, &command, c"/bin/sh".as_ptr().cast(), stack) };
     }
     if let Ok(pid) = result {

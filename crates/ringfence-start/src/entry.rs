@@ -14,6 +14,7 @@
 //! The binary names `ringfence_entry` as its entry by a linker argument; in programs that do not
 //! (tests) all of this is dead code, and [`caller`] says so.
 
+use crate::beside::Beside;
 use crate::brief::{Heard, Room};
 use crate::bytes::{Text, equal, from};
 use crate::call::{close, sys};
@@ -24,7 +25,6 @@ use crate::key::{Caller, MOST};
 use crate::machine::Machine;
 use crate::runs::Begun;
 use crate::spawn::{Command, MOST_PATH};
-use crate::thread::Network;
 use crate::trace::Trace;
 use crate::warden::{Wanted, Warden};
 use crate::{Errno, Result};
@@ -87,7 +87,7 @@ struct Memory {
     path: UnsafeCell<[u8; MOST_PATH]>,
     stack: UnsafeCell<[u8; STACK]>,
     environment: UnsafeCell<[*const u8; MOST_VARIABLES]>,
-    network: UnsafeCell<Network>,
+    beside: UnsafeCell<Beside>,
     mask: UnsafeCell<u64>,
     machine: UnsafeCell<Machine>,
 }
@@ -120,7 +120,7 @@ static MEMORY: Memory = Memory {
     path: UnsafeCell::new([0; MOST_PATH]),
     stack: UnsafeCell::new([0; STACK]),
     environment: UnsafeCell::new([core::ptr::null(); MOST_VARIABLES]),
-    network: UnsafeCell::new(Network::new()),
+    beside: UnsafeCell::new(Beside::new()),
     mask: UnsafeCell::new(0),
     machine: UnsafeCell::new(Machine::NEW),
 };
@@ -282,7 +282,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     }
     launched.umask = umask(0o022);
     launched.mask = mask(!LEFT_ALONE);
-    crate::thread::hear_of_children();
+    crate::clone::hear_of_children();
     if header.flags & PROCESS_TIER != 0 {
         // Orphans of a warden that was killed come to us, to be ended.
         const PR_SET_CHILD_SUBREAPER: usize = 36;
@@ -297,8 +297,8 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
             let machine = unsafe {
                 *memory().mask.get() = launched.mask;
                 let machine = &mut *memory().machine.get();
-                (*memory().network.get()).look_later(image);
-                machine.set(image, memory().network.get(), trace);
+                (*memory().beside.get()).look_later(image);
+                machine.set(image, memory().beside.get(), trace);
                 child::prepare(machine, theirs, launched.umask, memory().mask.get());
                 machine
             };

@@ -9,7 +9,7 @@
 //! ```
 
 /// The first word of every image: its format. Changed with every change of what is below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage5");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage6");
 
 /// A range of bytes in the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,11 @@ pub struct Header {
     pub length: u32,
     /// [`PROCESS_TIER`], [`ANNOUNCED`], [`BRIEF`], [`RECORDED`].
     pub flags: u32,
+    /// The first so many steps of `confine` are a part of building the boundary, and for the first command
+    /// only.
+    pub aside: u32,
+    /// The first so many steps of `confine` (those with them) need nothing of the view ([`crate::beside`]).
+    pub early: u32,
     /// Records of [`Op`]: what the child does before it looks for the command.
     pub build: Span,
     /// Records of [`Op`]: what a process does between `clone` and `execve`.
@@ -123,9 +128,9 @@ pub mod special {
     pub const FIRST: u32 = 0xf000_0000;
     /// Stores argument 1 at data offset 0, argument 2 bytes wide (4 or 8).
     pub const STORE: u32 = FIRST;
-    /// Starts making a network namespace on a thread of its own.
-    pub const NETWORK_START: u32 = FIRST + 1;
-    /// Waits for it and enters it.
+    /// Starts the process that becomes the command; 1: it makes a network namespace for itself.
+    pub const COMMAND_START: u32 = FIRST + 1;
+    /// Waits for the network namespace and enters it.
     pub const NETWORK_ENTER: u32 = FIRST + 2;
     /// Gives up all capabilities.
     pub const DROP_CAPABILITIES: u32 = FIRST + 3;
@@ -231,6 +236,9 @@ pub mod stamp_kind {
     /// This very directory, unchanged; or one that has just those of the names of a list (`text`)
     /// that it had ([`crate::listing`]).
     pub const LISTED: u32 = 10;
+    /// This very directory, unchanged: then so are the entries that the next stamps are about, of which the
+    /// text says how many they are. Else each is looked at.
+    pub const UNCHANGED: u32 = 11;
 }
 
 /// A checksum, eight bytes at a time: against torn and rotten files, not against forgers (the
@@ -279,6 +287,7 @@ impl Image {
         };
         fits(header.build, size_of::<Op>(), length)?;
         fits(header.confine, size_of::<Op>(), length)?;
+        (header.aside <= header.early && header.early <= header.confine.length).then_some(())?;
         fits(header.stamps, size_of::<Stamp>(), length)?;
         fits(header.later, size_of::<Stamp>(), length)?;
         fits(header.data, 1, length)?;

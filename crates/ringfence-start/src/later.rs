@@ -1,8 +1,8 @@
 //! Stamps that are looked at while the view is built.
 //!
 //! A set of exact libraries (`--libs exact`) has a hundred files and more, most of them in a few
-//! directories. To look at them takes as long as a quarter of the view, and the thread that makes
-//! the network namespace has nothing to do when that is made: it looks at them then. The
+//! directories. To look at them takes as long as a quarter of the view, and the process that
+//! makes the network namespace ([`crate::beside`]) looks at them when that is made. The
 //! directories are opened before, by the one who is about to exchange the root, and each file is
 //! looked for in them by its name alone. Nothing is executed before all of them held; what does not
 //! is a failed step, and the start is done over in the ordinary way.

@@ -25,10 +25,12 @@
 
 pub mod account;
 pub mod ask;
+pub mod beside;
 pub mod brief;
 pub mod bytes;
 pub mod call;
 pub mod child;
+mod clone;
 mod entries;
 pub mod entry;
 pub mod flags;
@@ -39,11 +41,11 @@ pub mod later;
 pub mod listing;
 pub mod machine;
 pub mod mark;
+mod private;
 pub mod quiet;
 pub mod runs;
 pub mod spawn;
 pub mod stamp;
-pub mod thread;
 pub mod trace;
 pub mod warden;
 

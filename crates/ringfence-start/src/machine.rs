@@ -1,8 +1,8 @@
 //! Makes the calls of an image, one after the other.
 
+use crate::beside::Beside;
 use crate::call::{call, receive, send, sys};
 use crate::image::{Image, Op, register, special};
-use crate::thread::Network;
 use crate::trace::Trace;
 use crate::{Errno, Result, Sysno};
 use core::ffi::c_void;
@@ -29,8 +29,8 @@ pub struct Machine {
     pub trace: Trace,
     /// The launcher's help, with what it wants to be called with.
     pub assist: Option<(Assist, *mut c_void)>,
-    /// The network namespace in the making.
-    pub network: *mut Network,
+    /// The process that becomes the command; null in its own machine.
+    pub beside: *mut Beside,
 }
 
 impl Machine {
@@ -40,13 +40,13 @@ impl Machine {
         registers: [0; register::COUNT],
         trace: Trace { out: 0, start: 0, fault: core::ptr::null() },
         assist: None,
-        network: core::ptr::null_mut(),
+        beside: core::ptr::null_mut(),
     };
 
-    /// Gives it an image. `network` must stay where it is while the machine runs.
-    pub fn set(&mut self, image: Image, network: *mut Network, trace: Trace) {
+    /// Gives it an image. `beside` must stay where it is while the machine runs.
+    pub fn set(&mut self, image: Image, beside: *mut Beside, trace: Trace) {
         self.image = Some(image);
-        self.network = network;
+        self.beside = beside;
         self.trace = trace;
     }
 
@@ -55,7 +55,7 @@ impl Machine {
         self.registers[register::CONTROL as usize] as i32
     }
 
-    /// Makes all calls of a list.
+    /// Makes the calls of a list from one place to another.
     ///
     /// # Errors
     /// The first step that failed and was not tolerated.
@@ -63,9 +63,16 @@ impl Machine {
     /// # Safety
     /// The image must have been made by this program's compiler: what it tells the kernel is
     /// not checked but for pointers, which stay within the image's data.
-    pub unsafe fn run(&mut self, ops: &[Op]) -> core::result::Result<(), Failed> {
-        let mut at = 0;
-        while let Some(op) = ops.get(at) {
+    pub unsafe fn run(
+        &mut self,
+        ops: &[Op],
+        from: usize,
+        to: usize,
+    ) -> core::result::Result<(), Failed> {
+        let mut at = from;
+        while at < to
+            && let Some(op) = ops.get(at)
+        {
             // SAFETY: by the caller's promise.
             let result = unsafe { self.step(op) };
             at += 1;
@@ -140,10 +147,15 @@ impl Machine {
                 // SAFETY: the range was checked; images need not align.
                 Ok(unsafe { place.cast::<u32>().read_unaligned() } as usize)
             }
-            // SAFETY: the network object stays where it is while the machine runs.
-            special::NETWORK_START => unsafe { (*self.network).start() }.map(|()| 0),
+            special::COMMAND_START | special::NETWORK_ENTER if self.beside.is_null() => {
+                Err(Errno::ENOSYS)
+            }
+            special::COMMAND_START => {
+                // SAFETY: the object was prepared, and stays where it is while the machine runs.
+                unsafe { Beside::start(self.beside, &self.registers, first != 0) }.map(|()| 0)
+            }
             // SAFETY: as above.
-            special::NETWORK_ENTER => unsafe { (*self.network).enter() }.map(|()| 0),
+            special::NETWORK_ENTER => unsafe { Beside::enter_network(self.beside) }.map(|()| 0),
             special::DROP_CAPABILITIES => drop_capabilities().map(|()| 0),
             special::LIMIT => limit(first, second as u64).map(|()| 0),
             special::PROCESSORS => restrict_processors(first).map(|()| 0),
@@ -253,20 +265,32 @@ struct CapabilityHeader {
     pid: i32,
 }
 
+/// `_LINUX_CAPABILITY_VERSION_3`: two halves of 32 bits, each of the effective, the permitted and the inheritable
+/// set.
+const CAPABILITIES: CapabilityHeader = CapabilityHeader { version: 0x2008_0522, pid: 0 };
+
+/// The calling thread's capabilities: effective, permitted and inheritable ones of the first half, and of the
+/// second one.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn capabilities() -> Result<[u32; 6]> {
+    let mut sets = [0u32; 6];
+    let header = CAPABILITIES;
+    // SAFETY: version 3 reads the header and fills six words.
+    unsafe { sys!(capget, &raw const header, sets.as_mut_ptr()) }?;
+    Ok(sets)
+}
+
 /// Empties the bounding, ambient, permitted, effective and inheritable sets of the calling
 /// thread (capabilities(7)). Nothing executed afterwards can hold one again, not even as uid 0.
 fn drop_capabilities() -> Result<()> {
-    /// `_LINUX_CAPABILITY_VERSION_3`: two 32-bit halves.
-    const VERSION: u32 = 0x2008_0522;
     const CAP_SETPCAP: u32 = 8;
     const PR_CAPBSET_DROP: usize = 24;
     const PR_CAP_AMBIENT: usize = 47;
     const CLEAR_ALL: usize = 4;
-    let header = CapabilityHeader { version: VERSION, pid: 0 };
-    let mut sets = [0u32; 6];
-    // SAFETY: version 3 reads the header and fills six words.
-    let known = unsafe { sys!(capget, &raw const header, sets.as_mut_ptr()) };
-    if known.is_ok() && sets[0] & (1 << CAP_SETPCAP) != 0 {
+    let known = capabilities();
+    if known.is_ok_and(|sets| sets[0] & (1 << CAP_SETPCAP) != 0) {
         let mut capability = 0;
         // The number of capabilities grows with the kernel: EINVAL names the end.
         while capability < 64 {
@@ -283,7 +307,7 @@ fn drop_capabilities() -> Result<()> {
         Ok(_) | Err(Errno::EINVAL) => {}
         Err(errno) => return Err(errno),
     }
-    let none = [0u32; 6];
+    let (none, header) = ([0u32; 6], CAPABILITIES);
     // SAFETY: version 3 reads the header and six words.
     unsafe { sys!(capset, &raw const header, none.as_ptr()) }.map(drop)
 }

@@ -118,7 +118,7 @@ pub unsafe fn spawn(
     let mut shared = Shared { machine, command, path, refused: None };
     let argument = (&raw mut shared).cast::<c_void>();
     // SAFETY: `confine_and_execute` makes raw calls only and ends or executes.
-    let pid = unsafe { crate::thread::vfork(stack, confine_and_execute, argument) }
+    let pid = unsafe { crate::clone::vfork(stack, confine_and_execute, argument) }
         .map_err(Refused::Clone)?;
     // Written by the child, which the compiler cannot see.
     // SAFETY: `shared` lives; the child has executed or ended.
@@ -170,16 +170,26 @@ unsafe fn enter(shared: &mut Shared<'_>) -> Refused {
         }
     }
     let Some(image) = shared.machine.image else { return Refused::Clone(Errno::EINVAL) };
+    let (first, all) = (image.header().aside as usize, image.confine().len());
     // SAFETY: by the promise of `spawn`'s caller.
-    if let Err(failed) = unsafe { shared.machine.run(image.confine()) } {
-        return Refused::Confine(failed);
+    unsafe {
+        match shared.machine.run(image.confine(), first, all) {
+            Ok(()) => execute(shared.machine, command, shared.path),
+            Err(failed) => Refused::Confine(failed),
+        }
     }
+}
+
+/// `execve`; returns only what failed.
+///
+/// # Safety
+/// The path must be a string, the command's lists null-terminated arrays of strings.
+pub(crate) unsafe fn execute(machine: &Machine, command: &Command, path: *const u8) -> Refused {
     // What is not an argument of this call tells the filter that it is ours.
     let [first, second] = register::MARKS;
-    let registers = &shared.machine.registers;
-    let (first, second) = (registers[first as usize], registers[second as usize]);
+    let (first, second) = (machine.registers[first as usize], machine.registers[second as usize]);
     let (arguments, environment) = (command.arguments, command.environment);
-    // SAFETY: the path is a string, both lists are null-terminated arrays of strings.
-    let result = unsafe { sys!(execve, shared.path, arguments, environment, first, second) };
+    // SAFETY: by the caller's promise.
+    let result = unsafe { sys!(execve, path, arguments, environment, first, second) };
     Refused::Execute(result.err().unwrap_or(Errno::EINVAL))
 }

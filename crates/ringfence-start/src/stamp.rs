@@ -145,12 +145,23 @@ pub fn all_hold(image: &Image, caller: &Caller, command: usize) -> bool {
     let stamps = image.stamps();
     let mut at = 0;
     while let Some(stamp) = stamps.get(at) {
-        if holds(image, stamp, caller, command) != Some(true) {
+        at += 1;
+        if stamp.kind == stamp_kind::UNCHANGED {
+            if is_unchanged(image, stamp) {
+                at += stamp.text as usize;
+            }
+        } else if holds(image, stamp, caller, command) != Some(true) {
             return false;
         }
-        at += 1;
     }
     true
+}
+
+/// Whether it is this very directory, to which nothing was added, and from which nothing was taken away.
+fn is_unchanged(image: &Image, stamp: &Stamp) -> bool {
+    let Some(name) = image.pointer(u64::from(stamp.name), 1) else { return false };
+    let mut looked = Looked::new();
+    look(&mut looked, -100, name, 0).is_ok_and(|stat| same(stat, &stamp.identity))
 }
 
 /// Whether it is this very file or directory, unchanged.

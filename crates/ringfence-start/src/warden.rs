@@ -182,21 +182,23 @@ impl Warden {
     }
 
     /// In a PID namespace one signal reaches all. Without one, nothing may be left already.
+    ///
+    /// Whatever else lives in a PID namespace descends from its first process, to which it falls when its
+    /// parent ends: without a child that one is alone. The signal would be offered to each process of the host.
     fn end_everything(&self) -> bool {
         const WNOHANG: usize = 1;
-        let flags = if self.process_tier {
-            WNOHANG
-        } else {
-            // SAFETY: takes numbers; PID 1 itself is spared.
-            let _ = unsafe { sys!(kill, -1_isize, SIGKILL) };
-            0
-        };
+        let mut flags = WNOHANG;
         loop {
             let mut status = 0i32;
             // SAFETY: `status` is room for the answer; no usage is asked for.
             match unsafe { sys!(wait4, -1_isize, &raw mut status, flags, 0) } {
                 Err(Errno::ECHILD) => return true,
-                Ok(0) => return false,
+                Ok(0) if self.process_tier => return false,
+                Ok(0) => {
+                    // SAFETY: takes numbers; PID 1 itself is spared.
+                    let _ = unsafe { sys!(kill, -1_isize, SIGKILL) };
+                    flags = 0;
+                }
                 _ => {}
             }
         }

@@ -3,6 +3,8 @@
 use crate::{Result, sys};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Who owns what an open path leads to, and what kind of file it is (`st_mode`).
 ///
@@ -82,6 +84,28 @@ pub fn open_place(
     let (raw, pointer) = (directory.as_raw_fd(), path.as_ptr());
     // SAFETY: `path` is NUL-terminated; `how` has the layout and size of `struct open_how`.
     unsafe { sys!(openat2, raw, pointer, how.as_ptr(), size_of_val(&how)) }.map(crate::fd::owned)
+}
+
+/// Whether a directory is on a file system whose directories' times say when a name was added or taken away.
+/// Those that make names up (proc, automounts), and those of other machines and of programs (NFS, FUSE), are not
+/// taken at their word.
+pub fn tells_changes(directory: &Path) -> bool {
+    // ext2 to 4, xfs, btrfs, tmpfs, overlayfs, f2fs, bcachefs, zfs (statfs(2)).
+    const KNOWN: [u64; 8] = [
+        0xef53,
+        0x5846_5342,
+        0x9123_683e,
+        0x0102_1994,
+        0x794c_7630,
+        0xf2f5_2010,
+        0xca45_1a4e,
+        0x2fc1_2fc1,
+    ];
+    let Ok(path) = std::ffi::CString::new(directory.as_os_str().as_bytes()) else { return false };
+    let mut data = [0_u64; 15];
+    // SAFETY: the path is a string, `data` is room for the answer.
+    let asked = unsafe { sys!(statfs, path.as_ptr(), data.as_mut_ptr()) };
+    asked.is_ok() && KNOWN.contains(&data[0])
 }
 
 /// The bytes of a memory-backed file system (tmpfs(5)) from which programs can be executed;

@@ -1,11 +1,11 @@
 //! Images of plans (`ringfence-start`), carried out by a process that has libc: the same calls
 //! in the same order, with the words of the command as Rust has them.
 
+use ringfence_start::beside::Beside;
 use ringfence_start::child::{self, Start};
 use ringfence_start::image::Image;
 use ringfence_start::machine::Machine;
 use ringfence_start::spawn::{Command, MOST_PATH};
-use ringfence_start::thread::Network;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -89,9 +89,9 @@ pub fn carry_out(
     assist: &mut dyn FnMut(u64, usize) -> i32,
 ) -> (Warden, Wanted, Carrier) {
     let machine = Box::leak(Box::new(Machine::NEW));
-    let network = Box::leak(Box::new(Network::new()));
+    let beside = Box::leak(Box::new(Beside::new()));
     let mask = Box::leak(Box::new(mask.bits()));
-    machine.set(image, network, trace);
+    machine.set(image, beside, trace);
     child::prepare(machine, control.as_raw_fd(), umask, mask);
     let mut assist = assist;
     machine.assist = Some((help, (&raw mut assist).cast()));
@@ -142,6 +142,12 @@ pub fn take_over() -> Option<Carrier> {
 }
 
 impl Carrier {
+    /// Whether a step of the confinement is the one that enters the directory to start in.
+    pub fn enters(&self, step: u32) -> bool {
+        let op = self.machine.image.and_then(|image| image.confine().get(step as usize).copied());
+        op.is_some_and(|op| op.call == ringfence_start::Sysno::chdir as u32)
+    }
+
     /// Starts one more command, as confined as the first one; returns its PID.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 //! part.
 
 use super::script::Script;
+use super::settled;
 use crate::inputs::{Found, Inputs, Names, plain};
 use ringfence_start::bytes::Text;
 use ringfence_start::entry;
@@ -72,29 +73,13 @@ pub(super) fn stamps(
     }
     let mut needed = inputs.needed(GRAIN);
     let later = if later { take_later(script, &mut needed) } else { Vec::new() };
-    for (path, found) in needed {
-        let name = script.text_at(path.as_os_str().as_bytes());
-        let mut stamp = Stamp { name, ..Stamp::default() };
-        stamp.kind = match found {
-            Found::Absent => stamp_kind::ABSENT,
-            Found::Plain => stamp_kind::PLAIN,
-            Found::Directory => stamp_kind::DIRECTORY,
-            Found::File => stamp_kind::FILE,
-            Found::Link(target) => {
-                stamp.text = script.text_at(target.as_os_str().as_bytes());
-                stamp_kind::LINK
-            }
-            Found::Same(identity) => {
-                stamp.identity = identity;
-                stamp_kind::SAME
-            }
-            Found::Listed(identity, names) => {
-                stamp.identity = identity;
-                stamp.text = script.constant(&list(&names));
-                stamp_kind::LISTED
-            }
-        };
-        stamps.push(stamp);
+    for (directory, entries) in settled::groups(inputs, needed, GRAIN) {
+        if let Some((path, identity)) = directory {
+            let name = script.text_at(path.as_os_str().as_bytes());
+            let text = entries.len() as u32;
+            stamps.push(Stamp { kind: stamp_kind::UNCHANGED, name, text, identity, unused: 0 });
+        }
+        stamps.extend(entries.into_iter().map(|(path, found)| stamp(script, &path, found)));
     }
     for (name, value) in inputs.variables() {
         let name = script.text_at(name.as_bytes());
@@ -105,6 +90,31 @@ pub(super) fn stamps(
         stamps.push(Stamp { kind, name, text, ..Stamp::default() });
     }
     Stamps { first: stamps, later }
+}
+
+fn stamp(script: &mut Script, path: &Path, found: Found) -> Stamp {
+    let name = script.text_at(path.as_os_str().as_bytes());
+    let mut stamp = Stamp { name, ..Stamp::default() };
+    stamp.kind = match found {
+        Found::Absent => stamp_kind::ABSENT,
+        Found::Plain => stamp_kind::PLAIN,
+        Found::Directory => stamp_kind::DIRECTORY,
+        Found::File => stamp_kind::FILE,
+        Found::Link(target) => {
+            stamp.text = script.text_at(target.as_os_str().as_bytes());
+            stamp_kind::LINK
+        }
+        Found::Same(identity) => {
+            stamp.identity = identity;
+            stamp_kind::SAME
+        }
+        Found::Listed(identity, names) => {
+            stamp.identity = identity;
+            stamp.text = script.constant(&list(&names));
+            stamp_kind::LISTED
+        }
+    };
+    stamp
 }
 
 /// Takes out what is looked at later: files of directories of which many are to be looked at.

@@ -215,6 +215,7 @@ fn assemble(mut header: Header, script: Script, stamps: &cache::Stamps, extra: &
     let ops = |ops: &[Op]| ops.iter().flat_map(op_bytes).collect::<Vec<u8>>();
     header.build = place(&ops(&script.build.ops), script.build.ops.len());
     header.confine = place(&ops(&script.confine.ops), script.confine.ops.len());
+    (header.aside, header.early) = (script.aside as u32, script.early as u32);
     let mut list = |stamps: &[Stamp]| {
         let bytes: Vec<u8> = stamps.iter().flat_map(stamp_bytes).collect();
         place(&bytes, stamps.len())
@@ -238,7 +239,7 @@ fn header_bytes(header: &Header) -> Vec<u8> {
     for word in [header.magic, header.sum, header.namespaces] {
         bytes.extend(word.to_ne_bytes());
     }
-    for word in [header.length, header.flags] {
+    for word in [header.length, header.flags, header.aside, header.early] {
         bytes.extend(word.to_ne_bytes());
     }
     let spans = [
@@ -291,7 +292,7 @@ fn stamp_bytes(stamp: &Stamp) -> Vec<u8> {
     bytes
 }
 
-/// Whether a network namespace is made, on a thread of its own.
+/// Whether a network namespace is made.
 fn own_network(plan: &Plan) -> bool {
     plan.tier != Tier::Process && plan.network != NetworkMode::Host
 }
@@ -333,6 +334,20 @@ fn write_build(
     if plan.namespaces.iter().any(|name| name == "user") {
         write_identity(script, plan.user);
     }
+    // Before there is a second process, which has them as well then.
+    for limit in &plan.limits {
+        if let LimitStep::Processors { count } = limit {
+            script.note("restrict the processors", None);
+            script.step(special::PROCESSORS, &[(*count).into()]);
+        }
+    }
+    if let Some(landlock) = &plan.landlock {
+        confine::write_new_ruleset(script, landlock);
+    }
+    script.mark(c"identity");
+    script.note(if own_network(plan) { MAKE_NETWORK } else { "make a process" }, None);
+    script.step(special::COMMAND_START, &[u32::from(own_network(plan)).into()]);
+    script.mark(c"network-started");
     let (mut own, mut left) = (None, None);
     if let Some(private) = private {
         script.note("adopt orphans", None);
@@ -341,12 +356,6 @@ fn write_build(
         own = Some(directory);
         left = Some(Own { path: personal.text(script, private.as_os_str().as_bytes()), made });
     }
-    script.mark(c"identity");
-    if own_network(plan) {
-        script.note(MAKE_NETWORK, None);
-        script.step(special::NETWORK_START, &[]);
-    }
-    script.mark(c"network-started");
     if !process {
         view::write(script, &plan.mounts);
     }
@@ -367,18 +376,12 @@ fn write_build(
     script.note("hide its memory", None);
     script.call(Sysno::prctl, &[PR_SET_DUMPABLE.into(), 0_u32.into()]);
     if let Some(landlock) = &plan.landlock {
-        confine::write_ruleset(script, landlock, own);
+        confine::write_rules(script, landlock, own);
     }
     if let Some(own) = own {
         script.close(own);
     }
     script.mark(c"filter");
-    for limit in &plan.limits {
-        if let LimitStep::Processors { count } = limit {
-            script.note("restrict the processors", None);
-            script.step(special::PROCESSORS, &[(*count).into()]);
-        }
-    }
     left
 }
 

@@ -1,13 +1,16 @@
 //! Landlock, the filter and everything else that happens to the process that becomes the
 //! command, as system calls.
 //!
-//! The order matters: what needs a right comes before the step that gives the right up, and the
-//! filter, which forbids most, comes last.
+//! The order matters: what needs a right comes before the step that gives the right up. What needs nothing of
+//! the view comes first, since it is done beside it ([`ringfence_start::beside`]): the filter too, which allows
+//! the few calls that are left, unless it is a list of allowed calls or tells of calls.
 
 use super::script::{Arg, CWD, Part, Script};
 use crate::ask::asks;
 use crate::filter::told;
-use crate::plan::{AllowedCalls, CallRule, Landlock, LimitStep, MARKS, Plan, Rights, Verdict};
+use crate::plan::{
+    AllowedCalls, CallRule, Landlock, LimitStep, MARKS, Plan, Rights, Tier, Verdict,
+};
 use ringfence_start::Sysno;
 use ringfence_start::image::{Op, register, special};
 use ringfence_sys::landlock::{self, access};
@@ -39,9 +42,8 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Fills a ruleset, in the child, once the view is the sandbox's own. `private` holds the
-/// process tier's directory.
-pub(super) fn write_ruleset(script: &mut Script, plan: &Landlock, private: Option<u8>) {
+/// Makes an empty ruleset.
+pub(super) fn write_new_ruleset(script: &mut Script, plan: &Landlock) {
     script.note("make a Landlock ruleset", None);
     let scopes =
         if plan.scoped { landlock::SCOPE_ABSTRACT_SOCKETS | landlock::SCOPE_SIGNALS } else { 0 };
@@ -52,13 +54,23 @@ pub(super) fn write_ruleset(script: &mut Script, plan: &Landlock, private: Optio
     let handled = Arg::Data(script.constant(&handled));
     script.call(Sysno::landlock_create_ruleset, &[handled, size, 0_u32.into()]).result =
         register::RULESET;
+}
+
+/// Fills the ruleset, in the child, once the view is the sandbox's own. `private` holds the process tier's
+/// directory: in that tier there is no view to wait for, and often there are hundreds of rules, so that the
+/// process that becomes the command makes some of them.
+pub(super) fn write_rules(script: &mut Script, plan: &Landlock, private: Option<u8>) {
     let sockets = if plan.ports.is_some() { access::MAKE_SOCK } else { 0 };
-    for same in plan.files.chunk_by(|a, b| a.path == b.path && a.file == b.file) {
+    let chunks: Vec<_> = plan.files.chunk_by(|a, b| a.path == b.path && a.file == b.file).collect();
+    let aside = if private.is_some() { chunks.len() * 2 / 5 } else { 0 };
+    for (number, same) in chunks.into_iter().enumerate() {
+        script.part(if number < aside { Part::Confine } else { Part::Build });
         let all = same.iter().fold(0, |all, rule| all | rights(rule.rights, plan.abi));
         script.note("grant by Landlock", Some(&same[0].path));
         let path = script.path(&same[0].path);
         write_rule(script, path, all & !sockets, same[0].file);
     }
+    script.part(Part::Build);
     if let Some(private) = private {
         script.note("grant by Landlock", Some(Path::new("the private directory")));
         write_grant(script, private, rights(Rights::Write, plan.abi));
@@ -90,7 +102,7 @@ fn write_rule(script: &mut Script, path: Arg, allowed: u64, file: bool) {
     script.close(handle);
     let skipped = (script.length() - opened) as u32;
     // A path of the planner's own (/dev/shm, a home that does not exist): nothing to grant.
-    let open = &mut script.build.ops[opened - 1];
+    let open = &mut script.steps().ops[opened - 1];
     open.tolerated = [ENOENT, ELOOP];
     open.otherwise = skipped;
 }
@@ -112,8 +124,8 @@ pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
     const SIG_SETMASK: u32 = 2;
     const SIGPIPE: u32 = 13;
     script.part(Part::Confine);
-    script.note("start in", Some(&plan.workdir));
-    script.call(Sysno::chdir, &[Arg::Register(register::WORKDIR)]);
+    script.aside = script.length();
+    script.note("confine the command", None);
     script.call(Sysno::umask, &[Arg::Register(register::UMASK)]);
     script.note("set its limits", None);
     for limit in &plan.limits {
@@ -127,33 +139,79 @@ pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
     }
     script.note("confine the command", None);
     script.call(Sysno::prctl, &[PR_SET_NO_NEW_PRIVS.into(), 1_u32.into()]);
-    // Nothing that the caller had open is inherited.
-    let all = u32::MAX.into();
-    script.call(Sysno::close_range, &[3_u32.into(), all, CLOSE_RANGE_CLOEXEC.into()]);
     // Rust's runtime ignores SIGPIPE; programs expect its default action.
     let default = Arg::Data(script.constant(&[0; 32]));
     script.call(Sysno::rt_sigaction, &[SIGPIPE.into(), default, 0_u32.into(), 8_u32.into()]);
+    // In the process tier there is no view to wait for, and root may start where only its capabilities lead.
+    if plan.tier == Tier::Process {
+        write_start(script, plan);
+    }
+    script.note("take the command's capabilities", None);
+    script.step(special::DROP_CAPABILITIES, &[]);
+    let in_the_way = |rule: &CallRule| {
+        observed(rule) || (rule.tests.is_empty() && AFTER_THE_FILTER.contains(&rule.call))
+    };
+    let early = plan.allowed_calls.is_none() && !plan.seccomp.iter().any(in_the_way);
+    if early {
+        write_filter(script, plan);
+    }
+    script.early = script.length();
+    if plan.tier != Tier::Process {
+        write_start(script, plan);
+    }
+    script.note("confine the command", None);
+    // Nothing that the caller had open is inherited.
+    let all = u32::MAX.into();
+    script.call(Sysno::close_range, &[3_u32.into(), all, CLOSE_RANGE_CLOEXEC.into()]);
     if let Some(landlock) = &plan.landlock {
         script.note("confine the command by Landlock", None);
         let known = Arg::Number(access::known(landlock.abi));
         script.step(special::STREAMS, &[Arg::Register(register::RULESET), known]);
         script.call(Sysno::landlock_restrict_self, &[Arg::Register(register::RULESET)]);
     }
-    script.note("take the command's capabilities", None);
-    script.step(special::DROP_CAPABILITIES, &[]);
     script.note("confine the command", None);
     let mask = Arg::Register(register::SIGNAL_MASK);
     script.call(Sysno::rt_sigprocmask, &[SIG_SETMASK.into(), mask, 0_u32.into(), 8_u32.into()]);
-    if !plan.seccomp.is_empty() {
-        script.note("filter the command's system calls", None);
+    if !early {
         write_filter(script, plan);
     }
     script.part(Part::Build);
 }
 
+/// Enters the directory to start in.
+fn write_start(script: &mut Script, plan: &Plan) {
+    script.note("start in", Some(&plan.workdir));
+    script.call(Sysno::chdir, &[Arg::Register(register::WORKDIR)]);
+}
+
+/// What is called after an early filter, and so must be allowed by it.
+const AFTER_THE_FILTER: [&str; 12] = [
+    "chdir",
+    "close_range",
+    "execve",
+    "exit_group",
+    "fcntl",
+    "futex",
+    "landlock_add_rule",
+    "landlock_restrict_self",
+    "prctl",
+    "rt_sigprocmask",
+    "sendmsg",
+    "statx",
+];
+
+/// Whether somebody waits for the call to be told of.
+fn observed(rule: &CallRule) -> bool {
+    rule.verdict == Verdict::Observe
+}
+
 /// Installs the filter; where calls are supervised, hands its listener to the launcher. That
 /// takes calls that a list may not allow: then the list is a filter of its own, after it.
 fn write_filter(script: &mut Script, plan: &Plan) {
+    if plan.seccomp.is_empty() {
+        return;
+    }
+    script.note("filter the command's system calls", None);
     let supervised = plan.seccomp.iter().any(told);
     if let Some(list) = plan.allowed_calls.as_ref().filter(|list| asks(list)) {
         let program = write_program(script, &plan.seccomp, Some(list));
@@ -206,9 +264,11 @@ fn write_listener(
     op.result = listener;
     op.tolerated[0] = EBUSY;
     op.then = 1;
-    script.call(Sysno::seccomp, &install(0, deaf)).then = 1;
+    script.call(Sysno::seccomp, &install(0, deaf)).then = 2;
     let tag = u64::from(ringfence_sys::process::LISTENER).into();
     script.step(special::HAND_OUT, &[tag, Arg::Register(listener)]);
+    // Descriptors are the warden's too, and only the launcher is to have this one.
+    script.close(listener);
 }
 
 /// Writes the filter of some rules into the data; returns its `struct sock_fprog`.
@@ -216,7 +276,7 @@ fn write_program(script: &mut Script, rules: &[CallRule], list: Option<&AllowedC
     let filter = crate::filter::compile(rules, list);
     let code: Vec<u8> = filter.0.iter().flat_map(instruction).collect();
     let code = script.bytes(&code);
-    if rules.iter().any(|rule| rule.verdict == Verdict::Observe) {
+    if rules.iter().any(observed) {
         write_marks(script, &filter, code);
     }
     // Length, pointer.

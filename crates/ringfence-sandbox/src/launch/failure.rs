@@ -58,7 +58,7 @@ impl Explaining<'_> {
                          it is gone; --workdir names another",
                         workdir.display()
                     )),
-                    _ => LaunchError::Setup(format!("cannot {}: {why} ({errno:?})", note.what)),
+                    _ => build(note, errno),
                 }
             }
             said::CLONE => LaunchError::Setup(format!(

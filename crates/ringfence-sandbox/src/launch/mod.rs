@@ -26,6 +26,7 @@ mod mounts;
 mod overlay;
 mod probe;
 mod script;
+mod settled;
 mod shelf;
 mod view;
 

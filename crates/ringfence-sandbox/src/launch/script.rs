@@ -70,6 +70,9 @@ pub(super) enum Part {
 pub(super) struct Script {
     pub build: Steps,
     pub confine: Steps,
+    /// How many steps of `confine` are the first command's only, and how many need nothing of the view.
+    pub aside: usize,
+    pub early: usize,
     pub data: Vec<u8>,
     part: Part,
     note: Note,
@@ -130,7 +133,8 @@ impl Script {
         at
     }
 
-    fn steps(&mut self) -> &mut Steps {
+    /// The list that is being written.
+    pub fn steps(&mut self) -> &mut Steps {
         match self.part {
             Part::Build => &mut self.build,
             Part::Confine => &mut self.confine,

@@ -20,6 +20,9 @@ use ringfence_start::{Sysno, flags};
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 
+/// What masks are made of: a file and a directory, whose names are gone when the view is finished.
+const MASKS: [&str; 2] = [".mask-file", ".mask-directory"];
+
 /// The new root while it is built.
 struct Building<'a> {
     script: &'a mut Script,
@@ -33,8 +36,8 @@ struct Building<'a> {
     bound: Vec<PathBuf>,
     /// The last directory made, so that its parents are not made again.
     made: PathBuf,
-    /// Sources for masks, once one is needed: a file and a directory.
-    masks: Option<(u8, u8)>,
+    /// Masks of files and of directories that are mounted already: others are copies of them.
+    masks: [Option<u8>; 2],
     /// Private directories made on the side of a host root.
     aside: u32,
     /// Directories shown by their parts.
@@ -97,7 +100,7 @@ impl<'a> Building<'a> {
             host,
             bound: Vec::new(),
             made: PathBuf::from("/"),
-            masks: None,
+            masks: [None; 2],
             aside: 0,
             shelf: Shelf::new(rest),
             covers: Covers::new(rest),
@@ -318,24 +321,30 @@ impl<'a> Building<'a> {
 
     fn mask(&mut self, path: &Path, directory: bool) {
         self.script.note("mask", Some(path));
-        let (file, empty) = match self.masks {
-            Some(masks) => masks,
-            None => {
-                let memory = self.memory;
-                make_file(self.script, memory, Path::new(".mask-file"), 0);
-                make_directory(self.script, memory, Path::new(".mask-directory"), 0);
-                let mut open =
-                    |name| self.script.open_without_links(Arg::Register(memory), Path::new(name));
-                *self.masks.insert((open(".mask-file"), open(".mask-directory")))
-            }
+        let known = self.masks[usize::from(directory)];
+        let tree = match known {
+            Some(mask) => copy_tree(self.script, mask, Path::new(""), false, 0),
+            None => self.first_mask(directory),
         };
-        let source = if directory { empty } else { file };
-        let attributes = READ_ONLY | NO_SUID | NO_DEVICES | NO_EXEC;
-        let tree = copy_tree(self.script, source, Path::new(""), false, attributes);
         let target = self.open_in_view(path);
         attach(self.script, tree, target, Path::new(""));
         self.script.close(target);
-        self.script.close(tree);
+        match known {
+            Some(_) => self.script.close(tree),
+            None => self.masks[usize::from(directory)] = Some(tree),
+        }
+    }
+
+    /// Something empty that nobody may read.
+    fn first_mask(&mut self, directory: bool) -> u8 {
+        let (memory, name) = (self.memory, Path::new(MASKS[usize::from(directory)]));
+        if directory {
+            make_directory(self.script, memory, name, 0);
+        } else {
+            make_file(self.script, memory, name, 0);
+        }
+        let attributes = READ_ONLY | NO_SUID | NO_DEVICES | NO_EXEC;
+        copy_tree(self.script, memory, name, false, attributes)
     }
 
     /// A file of the session's own, made on the side and bound read-only to its place.
@@ -386,11 +395,11 @@ impl<'a> Building<'a> {
         self.covers.seal(self.script);
         let script = self.script;
         script.note("enter", Some(Path::new("/")));
-        if let Some((file, directory)) = self.masks {
-            remove(script, self.memory, Path::new(".mask-file"), false);
-            remove(script, self.memory, Path::new(".mask-directory"), true);
-            script.close(file);
-            script.close(directory);
+        for (number, mask) in self.masks.into_iter().enumerate() {
+            let Some(mask) = mask else { continue };
+            // What is removed could not be mounted any more.
+            remove(script, self.memory, Path::new(MASKS[number]), number == 1);
+            script.close(mask);
         }
         if !self.host {
             set_attributes(script, self.root, READ_ONLY, false);

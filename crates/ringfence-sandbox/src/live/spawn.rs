@@ -47,7 +47,7 @@ impl Spawner {
         let session = if controls { Session::OwnTerminal } else { Session::Own };
         match self.carrier.spawn(&words, Some(streams), session) {
             Ok((pid, path)) => Ok(Spawned { pid, path, workdir: words.workdir }),
-            Err(refused) => Err(refusal(refused, &words)),
+            Err(refused) => Err(self.refusal(refused, &words)),
         }
     }
 
@@ -78,45 +78,44 @@ impl Spawner {
         }
         CString::new(path.into_os_string().into_vec()).unwrap_or_else(|_| own.clone())
     }
-}
 
-fn refusal(refused: Refused, words: &Words) -> Refusal {
-    let name = words.arguments.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-    match refused {
-        Refused::NotFound if name.contains('/') => {
-            (127, format!("command not found: {name} does not exist in the sandbox"))
-        }
-        Refused::NotFound => (
-            127,
-            format!(
-                "command not found: {name} is in no directory of PATH that the sandbox can see"
+    fn refusal(&self, refused: Refused, words: &Words) -> Refusal {
+        let name = words.arguments.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+        match refused {
+            Refused::NotFound if name.contains('/') => {
+                (127, format!("command not found: {name} does not exist in the sandbox"))
+            }
+            Refused::NotFound => (
+                127,
+                format!(
+                    "command not found: {name} is in no directory of PATH that the sandbox can see"
+                ),
             ),
-        ),
-        Refused::NotExecutable => (
-            126,
-            format!(
-                "cannot execute {name}: permission denied (it is not executable, or not granted)"
+            Refused::NotExecutable => (
+                126,
+                format!(
+                    "cannot execute {name}: permission denied (it is not executable, or not granted)"
+                ),
             ),
-        ),
-        Refused::Execute(errno @ (Errno::ENOENT | Errno::ELOOP | Errno::ENOTDIR)) => (
-            126,
-            format!(
-                "cannot execute {name}: its interpreter does not exist in the sandbox ({errno:?})"
+            Refused::Execute(errno @ (Errno::ENOENT | Errno::ELOOP | Errno::ENOTDIR)) => (
+                126,
+                format!(
+                    "cannot execute {name}: its interpreter does not exist in the sandbox ({errno:?})"
+                ),
             ),
-        ),
-        Refused::Execute(errno) => (126, format!("cannot execute {name}: {}", describe(errno))),
-        // The first step of the confinement.
-        Refused::Confine(Failed { op: 0, errno }) => {
-            let (workdir, why) = (words.workdir.to_string_lossy(), describe(errno));
-            let advice = "the session cannot see it; --workdir names another";
-            (125, format!("cannot start in {workdir}: {why} ({errno:?}); {advice}"))
+            Refused::Execute(errno) => (126, format!("cannot execute {name}: {}", describe(errno))),
+            Refused::Confine(Failed { op, errno }) if self.carrier.enters(op) => {
+                let (workdir, why) = (words.workdir.to_string_lossy(), describe(errno));
+                let advice = "the session cannot see it; --workdir names another";
+                (125, format!("cannot start in {workdir}: {why} ({errno:?}); {advice}"))
+            }
+            Refused::Clone(errno) => {
+                (125, format!("cannot make a process: {} ({errno:?})", describe(errno)))
+            }
+            Refused::Confine(Failed { op, errno }) => (
+                125,
+                format!("cannot confine the command (step {op}): {} ({errno:?})", describe(errno)),
+            ),
         }
-        Refused::Clone(errno) => {
-            (125, format!("cannot make a process: {} ({errno:?})", describe(errno)))
-        }
-        Refused::Confine(Failed { op, errno }) => (
-            125,
-            format!("cannot confine the command (step {op}): {} ({errno:?})", describe(errno)),
-        ),
     }
 }

@@ -13,6 +13,9 @@ use std::time::{Duration, SystemTime};
 /// Without another word, `gc` keeps the ended sessions of this long.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// And a directory in which a launcher that was killed had written nothing yet.
+const BEGUN: Duration = Duration::from_secs(60);
+
 fn told(error: SessionError) -> String {
     error.to_string()
 }
@@ -207,7 +210,7 @@ pub fn rm(args: Vec<OsString>) -> Result<u8, String> {
 }
 
 /// Runs `ringfence gc [--all] [--json]`: removes the records of sessions that ended more than
-/// 30 days ago, or with `--all` of all that ended.
+/// 30 days ago, or with `--all` of all that ended, and what was begun and never written.
 ///
 /// # Errors
 /// One sentence for the user; the exit code is then 125.
@@ -219,7 +222,8 @@ pub fn gc(args: Vec<OsString>) -> Result<u8, String> {
             .or_else(|_| std::fs::metadata(&directory))
             .and_then(|found| found.modified());
         let age = changed.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
-        let old = given.has("all") || age.is_some_and(|age| age > KEPT);
+        let kept = if is_empty(&directory) { BEGUN } else { KEPT };
+        let old = given.has("all") || age.is_some_and(|age| age > kept);
         if old && !overlay::kept(&directory) && remove(&directory).map_err(told)? {
             removed.push(directory.file_name().unwrap_or_default().to_string_lossy().into_owned());
         } else if !ledger::live(&directory) {
@@ -232,6 +236,12 @@ pub fn gc(args: Vec<OsString>) -> Result<u8, String> {
     }
     let count = text::count(removed.len() as u64, "session");
     text::print(format!("{count} removed\n").as_bytes())
+}
+
+/// Nothing was recorded in it yet.
+fn is_empty(directory: &Path) -> bool {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).all(|name| name == ".journal")
 }
 
 /// Removes a session's directory, unless it lives.

@@ -193,6 +193,27 @@ fn killed(place: &Place) {
     assert_eq!(place.left_behind(), [""; 0]);
 }
 
+/// A launcher that is killed while its command runs leaves an empty directory at most, which goes when it is
+/// certain that nobody writes to it any more.
+#[test]
+fn what_a_killed_launcher_began_goes_in_time() {
+    everywhere(|place| {
+        place.sh(&[], "true").quiet();
+        let sessions = "home/.local/state/ringfence/sessions";
+        let old = place.file(format!("{sessions}/0000000a/.journal"), "");
+        let empty = place.directory(format!("{sessions}/0000000b"));
+        let new = place.file(format!("{sessions}/0000000c/.journal"), "");
+        let other = place.file(format!("{sessions}/0000000d/some"), "");
+        let line = "cd ~/.local/state/ringfence/sessions; touch -d '-2 minutes' 0000000[abd]";
+        place.shell(line).ends(0);
+        place.ringfence(["ps"]).ends(0);
+        assert!(place.ringfence(["gc"]).quiet().starts_with("2 sessions"));
+        assert!(!old.exists() && !empty.exists() && new.exists() && other.exists());
+        let all = place.ringfence(["gc", "--all"]).quiet();
+        assert!(!new.exists() && !other.exists(), "{all}");
+    });
+}
+
 /// A call that fails is no trouble of the command's.
 #[test]
 fn a_call_that_fails_leaves_the_rest_to_the_long_way() {

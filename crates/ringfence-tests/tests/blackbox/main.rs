@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod agents;
+mod beside;
 mod brief;
 mod changes;
 mod clients;

@@ -1,0 +1,40 @@
+//! Entries of directories that did not change for long: one look at the directory stands for all of them.
+//!
+//! What kind of thing a name is, or that there is none, changes only with the directory that it is in. Many of
+//! the names that a policy asks for are in few directories (a home, `/etc`, `/run`), and most of them are absent.
+
+use crate::inputs::{Found, Inputs};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// From so many entries on, one look at their directory is less than a look at each.
+const ENOUGH: usize = 2;
+
+/// Paths and what was found there.
+pub(super) type Entries = Vec<(PathBuf, Found)>;
+
+/// A directory as it has been since before the first look, where all of the entries are in one, and the entries.
+pub(super) type Group = (Option<(PathBuf, [u64; 5])>, Entries);
+
+/// Puts entries of one directory together where it was as it is for `grain` nanoseconds before the first look;
+/// what remains comes last.
+pub(super) fn groups(inputs: &Inputs, needed: Entries, grain: u64) -> Vec<Group> {
+    let mut by_directory: BTreeMap<PathBuf, Entries> = BTreeMap::new();
+    let mut rest = Vec::new();
+    for (path, found) in needed {
+        match (path.parent().map(Path::to_path_buf), &found) {
+            (Some(_), Found::Same(_) | Found::Listed(..)) | (None, _) => rest.push((path, found)),
+            (Some(directory), _) => by_directory.entry(directory).or_default().push((path, found)),
+        }
+    }
+    let mut groups: Vec<Group> = Vec::new();
+    for (directory, entries) in by_directory {
+        let enough = entries.len() >= ENOUGH;
+        match enough.then(|| inputs.settled(&directory, grain)).flatten() {
+            Some(identity) => groups.push((Some((directory, identity)), entries)),
+            None => rest.extend(entries),
+        }
+    }
+    groups.push((None, rest));
+    groups
+}

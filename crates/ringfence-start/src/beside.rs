@@ -1,0 +1,320 @@
+//! The process that becomes the command, made before the boundary is built: it does beside the warden what
+//! needs nothing of the view.
+//!
+//! To make a network namespace takes the kernel longer than anything else in a launch, and to give up rights and
+//! to install the filter as long as a third of the view. None of it needs what comes before it, so that on a
+//! machine with two processors it costs next to nothing. The process shares memory and descriptors with the
+//! warden until it executes the command; it does not get on before the warden has said that all is built.
+//!
+//! ```text
+//! warden  ── start ── view ──── enters the network ── rules ── go ── waits ── watches
+//!              └───── network ── rights, filter ─────────────── confined: execve
+//! ```
+
+use crate::call::{close, exit, sys};
+use crate::clone;
+use crate::image::{Image, PROCESS_TIER, register};
+use crate::later::Later;
+use crate::machine::Machine;
+use crate::spawn::{Command, Refused};
+use crate::{Errno, Result};
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+const CLONE_NEWNET: usize = 0x4000_0000;
+const SIGKILL: usize = 9;
+
+/// [`Beside::running`]: the network is being made.
+const BEGUN: u32 = 1;
+/// [`Beside::running`]: it is made, or is not to be, or cannot be.
+const BEYOND_NETWORK: u32 = 2;
+
+/// What the two processes share; must not move while both run.
+pub struct Beside {
+    /// The second one's own.
+    machine: Machine,
+    command: *const Command,
+    path: *const u8,
+    stack: *mut u8,
+    /// Its number, or 0.
+    pid: i32,
+    /// The first one's number.
+    warden: i32,
+    wants_network: bool,
+    /// What it looks at when the network is made.
+    later: Later,
+    /// The namespace's descriptor, or a negative error number.
+    network: AtomicI32,
+    /// [`BEGUN`], [`BEYOND_NETWORK`]; the kernel clears it when the command executes, or at the end.
+    running: AtomicU32,
+    /// 1 when all is built.
+    go: AtomicU32,
+    /// 1 when `refused` is written.
+    failed: AtomicU32,
+    refused: MaybeUninit<Refused>,
+}
+
+impl Default for Beside {
+    fn default() -> Beside {
+        Beside::new()
+    }
+}
+
+impl Beside {
+    /// Nothing begun. All zeroes, so that a static one takes no place in the file.
+    pub const fn new() -> Beside {
+        Beside {
+            machine: Machine::NEW,
+            command: core::ptr::null(),
+            path: core::ptr::null(),
+            stack: core::ptr::null_mut(),
+            pid: 0,
+            warden: 0,
+            wants_network: false,
+            later: Later::NONE,
+            network: AtomicI32::new(0),
+            running: AtomicU32::new(0),
+            go: AtomicU32::new(0),
+            failed: AtomicU32::new(0),
+            refused: MaybeUninit::uninit(),
+        }
+    }
+
+    /// Has it look at an image's later stamps too.
+    pub fn look_later(&mut self, image: Image) {
+        self.later.set(image);
+    }
+
+    /// What it is to execute, once it is told to.
+    ///
+    /// # Safety
+    /// As for [`clone::beside`]; the command must live as long.
+    pub(crate) unsafe fn prepare(
+        &mut self,
+        machine: &Machine,
+        command: *const Command,
+        stack: &mut [u8],
+    ) {
+        self.machine.image = machine.image;
+        self.machine.trace = machine.trace;
+        self.command = command;
+        self.stack = clone::top(stack);
+    }
+
+    /// Starts it; `network`: in a network namespace of its own, which it makes.
+    ///
+    /// # Errors
+    /// `EAGAIN` at a limit of processes; a directory of the later stamps is not there any more.
+    ///
+    /// # Safety
+    /// `this` must have been prepared, and nobody may touch it but by the functions below until the command
+    /// executes or [`Beside::abandon`] returned.
+    pub(crate) unsafe fn start(
+        this: *mut Beside,
+        registers: &[usize; register::COUNT],
+        network: bool,
+    ) -> Result<()> {
+        // SAFETY: nobody else is there yet; the stack and the object live as the caller promises.
+        unsafe {
+            (*this).later.open()?;
+            let mut at = 0;
+            while let (Some(place), Some(value)) =
+                ((*this).machine.registers.get_mut(at), registers.get(at))
+            {
+                *place = *value;
+                at += 1;
+            }
+            (*this).wants_network = network;
+            (*this).warden = sys!(getpid)? as i32;
+            (*this).running.store(BEGUN, Ordering::Release);
+            let running = (*this).running.as_ptr();
+            (*this).pid = clone::beside((*this).stack, running, live, this.cast())?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the network namespace is made, and enters it.
+    ///
+    /// # Errors
+    /// Those of `unshare(2)`, of bringing the loopback up, of `setns(2)`; `ESTALE` where a later
+    /// stamp does not hold; `ESRCH` when it was killed.
+    ///
+    /// # Safety
+    /// As for [`Beside::start`].
+    pub(crate) unsafe fn enter_network(this: *mut Beside) -> Result<()> {
+        // SAFETY: both are atomic.
+        let (running, network) = unsafe { (&(*this).running, &(*this).network) };
+        wait_while(running, |now| now == BEGUN);
+        match network.load(Ordering::Acquire) {
+            0 => Err(Errno::ESRCH),
+            result if result < 0 => Err(Errno::new(-result)),
+            namespace => {
+                // SAFETY: takes numbers only.
+                let entered = unsafe { sys!(setns, namespace, CLONE_NEWNET) };
+                close(namespace);
+                entered.map(drop)
+            }
+        }
+    }
+
+    /// Has it execute the command, and waits until it does; returns its PID.
+    ///
+    /// # Errors
+    /// What failed; no process is left then.
+    ///
+    /// # Safety
+    /// As for [`Beside::start`]; the path must be a string.
+    pub(crate) unsafe fn execute(
+        this: *mut Beside,
+        path: *const u8,
+    ) -> core::result::Result<i32, Refused> {
+        // SAFETY: it looks at the path when it may go on, and not before; the rest are atomic, or its own
+        // until it has executed or ended.
+        unsafe {
+            if (*this).pid <= 0 {
+                return Err(Refused::Clone(Errno::ESRCH));
+            }
+            (*this).path = path;
+            (*this).go.store(1, Ordering::Release);
+            wake(&(*this).go);
+            wait_while(&(*this).running, |now| now != 0);
+            if (*this).failed.load(Ordering::Acquire) == 0 {
+                return Ok((*this).pid);
+            }
+            collect((*this).pid);
+            Err((*this).refused.assume_init_read())
+        }
+    }
+
+    /// Ends it, where it has begun.
+    ///
+    /// # Safety
+    /// As for [`Beside::start`].
+    pub(crate) unsafe fn abandon(this: *mut Beside) {
+        // SAFETY: takes numbers; the caller has not collected it yet, so that the number is its own.
+        unsafe {
+            if (*this).pid > 0 {
+                let _ = sys!(kill, (*this).pid, SIGKILL);
+                collect((*this).pid);
+            }
+        }
+    }
+}
+
+fn collect(pid: i32) {
+    let mut status = 0i32;
+    // SAFETY: `status` is room for the answer.
+    let _ = unsafe { sys!(wait4, pid, &raw mut status, 0, 0) };
+}
+
+/// Sleeps as long as the number is as told.
+fn wait_while(number: &AtomicU32, as_told: impl Fn(u32) -> bool) {
+    const FUTEX_WAIT: usize = 0;
+    loop {
+        let now = number.load(Ordering::Acquire);
+        if !as_told(now) {
+            return;
+        }
+        // SAFETY: the address is that of a live, aligned 32-bit number; no limit of time is given.
+        let _ = unsafe { sys!(futex, number.as_ptr(), FUTEX_WAIT, now, 0) };
+    }
+}
+
+/// Wakes who sleeps there.
+fn wake(number: &AtomicU32) {
+    const FUTEX_WAKE: usize = 1;
+    // SAFETY: as above.
+    let _ = unsafe { sys!(futex, number.as_ptr(), FUTEX_WAKE, 1) };
+}
+
+extern "C" fn live(argument: *mut c_void) -> ! {
+    let this = argument.cast::<Beside>();
+    // SAFETY: `start` passes a pointer to its object, which outlives this process' part in it. The warden touches
+    // nothing of it meanwhile but what is atomic, and `path` before it says `go`.
+    unsafe {
+        if let Some(refused) = become_command(this) {
+            (*this).refused.write(refused);
+            (*this).failed.store(1, Ordering::Release);
+        }
+    }
+    // Should the warden take it for the command's own end.
+    exit(125)
+}
+
+/// All steps and `execve`; returns only what failed, or nothing where the warden knows already.
+unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
+    const PR_SET_PDEATHSIG: usize = 1;
+    // SAFETY: as in `live`.
+    unsafe {
+        let image = (*this).machine.image?;
+        let header = *image.header();
+        // In a PID namespace nothing outlives the warden anyway.
+        let process_tier = header.flags & PROCESS_TIER != 0;
+        if process_tier {
+            let _ = sys!(prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+            if sys!(getppid) != Ok((*this).warden as usize) {
+                return None;
+            }
+        }
+        let made = if (*this).wants_network {
+            let made = make_network();
+            let held = (*this).later.hold();
+            let made = made.and_then(|namespace| held.map(|()| namespace));
+            (*this)
+                .network
+                .store(made.unwrap_or_else(|errno| -errno.into_raw()), Ordering::Release);
+            made.is_ok()
+        } else {
+            true
+        };
+        (*this).running.store(BEYOND_NETWORK, Ordering::Release);
+        wake(&(*this).running);
+        if !made {
+            return None;
+        }
+        let command = &*(*this).command;
+        (*this).machine.registers[register::WORKDIR as usize] = command.workdir as usize;
+        let (early, all) = (header.early as usize, image.confine().len());
+        if let Err(failed) = (*this).machine.run(image.confine(), 0, early) {
+            return Some(Refused::Confine(failed));
+        }
+        wait_while(&(*this).go, |now| now == 0);
+        if process_tier {
+            let _ = sys!(prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0);
+        }
+        if let Err(failed) = (*this).machine.run(image.confine(), early, all) {
+            return Some(Refused::Confine(failed));
+        }
+        Some(crate::spawn::execute(&(*this).machine, command, (*this).path))
+    }
+}
+
+/// Makes a network namespace for the caller, brings its loopback up, and returns a descriptor of it.
+unsafe fn make_network() -> Result<i32> {
+    const AF_INET: usize = 2;
+    const SOCK_DGRAM_CLOEXEC: usize = 2 | 0o2_000_000;
+    const SIOCSIFFLAGS: usize = 0x8914;
+    const SIOCGSKNS: usize = 0x894C;
+    const IFF_UP: u16 = 1;
+    /// `struct ifreq` with the flags member in use, padded to the kernel's size.
+    #[repr(C)]
+    struct InterfaceFlags {
+        name: [u8; 16],
+        flags: u16,
+        rest: [u8; 22],
+    }
+    // SAFETY: takes a number only.
+    unsafe { sys!(unshare, CLONE_NEWNET) }?;
+    // SAFETY: takes numbers only.
+    let socket = unsafe { sys!(socket, AF_INET, SOCK_DGRAM_CLOEXEC, 0) }?;
+    let mut request = InterfaceFlags { name: [0; 16], flags: IFF_UP, rest: [0; 22] };
+    request.name[0] = b'l';
+    request.name[1] = b'o';
+    // SAFETY: `request` has the size and layout of the ifreq that the operation reads.
+    unsafe { sys!(ioctl, socket, SIOCSIFFLAGS, &raw const request) }?;
+    // SAFETY: the operation takes no operand and returns a descriptor of the namespace.
+    let namespace = unsafe { sys!(ioctl, socket, SIOCGSKNS, 0) };
+    close(socket as i32);
+    namespace.map(|namespace| namespace as i32)
+}

@@ -1,0 +1,128 @@
+//! `clone(2)` with a stack of its own.
+
+use crate::call::sys;
+use crate::{Errno, Result};
+use core::ffi::c_void;
+
+const CLONE_VM: usize = 0x100;
+const CLONE_FILES: usize = 0x400;
+const CLONE_VFORK: usize = 0x4000;
+const CLONE_CHILD_CLEARTID: usize = 0x20_0000;
+const SIGCHLD: usize = 17;
+
+/// `clone` onto another stack, where `entry(argument)` is called; returns as the call does.
+///
+/// # Safety
+/// `stack` must be the upper end of unused memory, 16-byte aligned, that lives as long as the
+/// new task; with `CLONE_VM` the task shares all memory and may only make raw calls.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn clone_onto(
+    flags: usize,
+    stack: *mut u8,
+    cleared: *mut u32,
+    entry: extern "C" fn(*mut c_void) -> !,
+    argument: *mut c_void,
+) -> isize {
+    // clone(flags, stack, parent_tid, child_tid, tls); the kernel keeps r8 and r9.
+    core::arch::naked_asm!(
+        "mov r9, rcx",
+        "mov r10, rdx",
+        "xor edx, edx",
+        "mov eax, 56",
+        "syscall",
+        "test rax, rax",
+        "jnz 2f",
+        "xor ebp, ebp",
+        "mov rdi, r8",
+        "call r9",
+        "ud2",
+        "2: ret",
+    )
+}
+
+/// As on x86-64.
+///
+/// # Safety
+/// As there.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+unsafe extern "C" fn clone_onto(
+    flags: usize,
+    stack: *mut u8,
+    cleared: *mut u32,
+    entry: extern "C" fn(*mut c_void) -> !,
+    argument: *mut c_void,
+) -> isize {
+    // clone(flags, stack, parent_tid, tls, child_tid).
+    core::arch::naked_asm!(
+        "mov x9, x3",
+        "mov x10, x4",
+        "mov x4, x2",
+        "mov x2, #0",
+        "mov x3, #0",
+        "mov x8, #220",
+        "svc #0",
+        "cbnz x0, 2f",
+        "mov x29, #0",
+        "mov x30, #0",
+        "mov x0, x10",
+        "blr x9",
+        "brk #1",
+        "2: ret",
+    )
+}
+
+/// The top of a stack in an array, aligned as calls want it.
+pub(crate) fn top(stack: &mut [u8]) -> *mut u8 {
+    let end = stack.as_mut_ptr() as usize + stack.len();
+    (end - end % 16) as *mut u8
+}
+
+/// Starts a child that shares memory with the caller, who sleeps until it has executed or ended.
+///
+/// # Errors
+/// `EAGAIN` at a limit of processes.
+///
+/// # Safety
+/// `entry` may make raw calls only, and must not unwind or return.
+pub(crate) unsafe fn vfork(
+    stack: &mut [u8],
+    entry: extern "C" fn(*mut c_void) -> !,
+    argument: *mut c_void,
+) -> Result<i32> {
+    let flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
+    // SAFETY: the stack is the caller's own and the caller sleeps meanwhile.
+    let result = unsafe { clone_onto(flags, top(stack), core::ptr::null_mut(), entry, argument) };
+    if result < 0 { Err(Errno::new(-result as i32)) } else { Ok(result as i32) }
+}
+
+/// Starts a child that shares memory and descriptors with the caller until it executes, and goes on beside it:
+/// the kernel clears `running` and wakes who waits for that (futex(2)) when it has executed or ended.
+///
+/// # Errors
+/// `EAGAIN` at a limit of processes.
+///
+/// # Safety
+/// `stack` must be the upper end of memory that nobody else uses, 16-byte aligned; it, `running` and `argument`
+/// must live until then. `entry` may make raw calls only, and must not unwind or return.
+pub(crate) unsafe fn beside(
+    stack: *mut u8,
+    running: *mut u32,
+    entry: extern "C" fn(*mut c_void) -> !,
+    argument: *mut c_void,
+) -> Result<i32> {
+    let flags = CLONE_VM | CLONE_FILES | CLONE_CHILD_CLEARTID | SIGCHLD;
+    // SAFETY: by the caller's promise.
+    let result = unsafe { clone_onto(flags, stack, running, entry, argument) };
+    if result < 0 { Err(Errno::new(-result as i32)) } else { Ok(result as i32) }
+}
+
+/// Whoever started us may ignore SIGCHLD, and so would we: the end of children would be told to
+/// nobody (`sigaction(2)`).
+pub(crate) fn hear_of_children() {
+    // Not on the stack, which would be zeroed by `memset`.
+    static DEFAULT: [u64; 4] = [0; 4];
+    // SAFETY: the structure has the kernel's size, and its zeroes are SIG_DFL.
+    let _ = unsafe { sys!(rt_sigaction, SIGCHLD, DEFAULT.as_ptr(), 0, 8) };
+}

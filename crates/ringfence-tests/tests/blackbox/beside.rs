@@ -1,0 +1,124 @@
+//! The process that becomes the command, made while the warden builds: killed or failing at any of its calls, and
+//! with nothing shared that stays.
+
+use ringfence_tests::{Person, Place, Running, Tier, everybody, everywhere, left_out};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+/// Whether the calls of what runs inside can be followed and changed here.
+fn followed(place: &Place) -> bool {
+    if !place.has("strace", "--version") {
+        return false;
+    }
+    let traced = place.shell("strace -f -qq -o ../calls $RF -- /bin/true; echo $?");
+    if traced.text() != "0" {
+        left_out("strace -f", &traced.err);
+        return false;
+    }
+    true
+}
+
+#[test]
+fn killed_at_any_of_its_calls_it_takes_nobody_along() {
+    everywhere(|place| {
+        if !followed(place) {
+            return;
+        }
+        // The filter is the last of these that only this process makes.
+        for call in ["unshare", "capset", "seccomp", "landlock_restrict_self", "execve:when=2"] {
+            let (name, when) = call.split_once(':').unwrap_or((call, "when=1"));
+            let line = format!(
+                "strace -f -qq -o ../calls -e trace={name} -e inject={name}:signal=KILL:{when} \
+                 $RF -- /bin/true; echo $?"
+            );
+            let ended = place.shell(&line);
+            let calls = fs::read_to_string(place.at("home/calls")).unwrap_or_default();
+            if calls.contains("+++ killed by SIGKILL +++") {
+                assert_ne!(ended.text(), "0", "{call}: {}", ended.err);
+            }
+            assert_eq!(place.left_behind(), [""; 0], "{call}");
+            assert_eq!(place.sh(&[], "echo fine").quiet(), "fine");
+        }
+    });
+}
+
+#[test]
+fn a_call_of_its_that_fails_is_told() {
+    everywhere(|place| {
+        if !followed(place) {
+            return;
+        }
+        let mut steps = vec![
+            ("seccomp", "EFAULT", "system calls"),
+            ("capset", "EPERM", "take the command's capabilities"),
+        ];
+        if place.tier == Tier::Namespace {
+            steps.push(("unshare", "ENOSPC", "cannot make a network namespace"));
+        }
+        for (call, error, told) in steps {
+            let line = format!(
+                "strace -f -qq -o ../calls -e trace={call} -e inject={call}:error={error} \
+                 $RF -- sh -c 'echo ran'; echo $?"
+            );
+            let ended = place.shell(&line);
+            assert_eq!(ended.text(), "125", "{call}: {}", ended.err);
+            ended.says(told);
+            assert_eq!(place.left_behind(), [""; 0], "{call}");
+        }
+        assert_eq!(place.sh(&[], "echo fine").quiet(), "fine");
+    });
+}
+
+/// The children of a process.
+fn children(process: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    list.unwrap_or_default().split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// What a process has open, as root sees it.
+fn open(process: u32) -> Vec<String> {
+    let entries = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.map(|link| link.to_string_lossy().into_owned()).collect()
+}
+
+/// Descriptors are the warden's too until the command executes.
+#[test]
+fn the_warden_keeps_no_listener_and_no_namespace() {
+    everywhere(|place| {
+        for options in [&[][..], &["--record-programs"], &["-n", "example.org"]] {
+            let mut running = place.start(options, &["sh", "-c", "echo up; exec sleep 1000"]);
+            running.printed("up\n");
+            let [warden] = children(running.pid())[..] else { panic!("one child") };
+            let open = open(warden);
+            // An ordinary user does not see into a process that hides its memory.
+            if ringfence_tests::people().contains(&Person::Root) {
+                assert!(open.iter().any(|link| link.starts_with("socket:")), "{open:?}");
+            }
+            for kept in ["seccomp notify", "net:[", "user:["] {
+                assert!(!open.iter().any(|link| link.contains(kept)), "{options:?}: {open:?}");
+            }
+            running.signal(rustix::process::Signal::TERM);
+            running.finish();
+        }
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+/// Root of the process tier starts where only its capabilities lead, as it does without ringfence.
+#[test]
+fn root_starts_in_a_directory_of_somebody_else() {
+    everybody(Tier::Process, |place| {
+        if place.person != Person::Root {
+            return;
+        }
+        let other = place.directory("home/other");
+        Person::Ordinary.owns(&other);
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o700)).unwrap();
+        for _ in 0..3 {
+            let mut command = place.ringfence_run();
+            command.args(["--", "sh", "-c", "echo ran"]).current_dir(&other);
+            assert_eq!(Running::start(command).finish().ends(0).text(), "ran");
+        }
+    });
+}
