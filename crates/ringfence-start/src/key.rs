@@ -126,6 +126,8 @@ pub fn write(key: &mut Text<'_>, caller: &Caller) -> Option<()> {
         key.push(b" ");
         at += 1;
     }
+    groups(key)?;
+    capabilities(key)?;
     // SAFETY: asked for the version, the call reads nothing.
     let landlock = unsafe { sys!(landlock_create_ruleset, 0, 0, 1) };
     key.push_number(landlock.unwrap_or(0) as u64);
@@ -174,6 +176,31 @@ fn value(key: &mut Text<'_>, caller: &Caller, name: &[u8]) {
         }
         None => key.push(b"-"),
     }
+}
+
+/// Supplementary groups: what is "not there" for one who may not look is there for another. Who is in more than
+/// there is room for plans anew each time.
+fn groups(key: &mut Text<'_>) -> Option<()> {
+    const MOST_GROUPS: usize = 64;
+    let mut groups = [0u32; MOST_GROUPS];
+    // SAFETY: there is room for so many; for more the call fails.
+    let count = unsafe { sys!(getgroups, MOST_GROUPS, groups.as_mut_ptr()) }.ok()?;
+    let mut at = 0;
+    while at < count {
+        key.push_number(u64::from(*groups.get(at)?));
+        key.push(b",");
+        at += 1;
+    }
+    key.push(b" ");
+    Some(())
+}
+
+/// The effective capabilities, for the same reason.
+fn capabilities(key: &mut Text<'_>) -> Option<()> {
+    let [first, _, _, second, ..] = crate::machine::capabilities().ok()?;
+    key.push_number(u64::from(second) << 32 | u64::from(first));
+    key.push(b" ");
+    Some(())
 }
 
 /// The running binary: `/proc/self/exe` is a link that only a descriptor of it gets behind.

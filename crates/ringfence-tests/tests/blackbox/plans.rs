@@ -174,6 +174,44 @@ fn profiles_links_and_variables_make_a_plan_void() {
     });
 }
 
+/// What one may not look at is as absent: who is in other groups has another plan.
+#[test]
+fn a_plan_is_of_the_groups_that_it_was_made_for() {
+    const GROUP: u32 = 54_321;
+    everywhere(|place| {
+        // Only root takes groups on for somebody else.
+        if !ringfence_tests::people().contains(&Person::Root) || place.person == Person::Root {
+            return;
+        }
+        let secret = place.file("home/team/secret/file", "of the team");
+        place.file("home/team/hidden/file", "of the team");
+        let team = place.at("home/team");
+        std::os::unix::fs::lchown(&team, Some(0), Some(GROUP)).unwrap();
+        fs::set_permissions(&team, fs::Permissions::from_mode(0o750)).unwrap();
+        let (user, group) = place.person.ids();
+        let read = |groups: &str| {
+            let ringfence = place.ringfence_run();
+            let mut command = std::process::Command::new("setpriv");
+            let ids = [format!("--reuid={user}"), format!("--regid={group}"), groups.to_owned()];
+            command.args(ids).arg(ringfence.get_program()).args(ringfence.get_args());
+            command.env_clear().current_dir(ringfence.get_current_dir().unwrap());
+            command.envs(ringfence.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command.arg("-r").arg(&team);
+            for hidden in ["home/team/secret", "home/team/hidden"] {
+                command.arg("--deny").arg(place.at(hidden));
+            }
+            command.arg("--").arg("cat").arg(&secret);
+            Running::start(command).finish()
+        };
+        place.clock_moves_on();
+        for _ in 0..5 {
+            assert_eq!(read("--clear-groups").text(), "");
+        }
+        let ours = read(&format!("--groups={GROUP}"));
+        assert_eq!((ours.code, ours.text()), (1, String::new()), "{}", ours.err);
+    });
+}
+
 #[test]
 fn a_projects_own_policy_counts_from_the_next_start_on() {
     everywhere(|place| {
