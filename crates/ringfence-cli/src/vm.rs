@@ -129,6 +129,7 @@ impl Guest {
             loopback: plan.capture.as_ref().map(|own| own.loopback.clone()).unwrap_or_default(),
             publish: plan.publish.iter().map(|publish| publish.port).collect(),
             processes: shape.and_then(|shape| shape.processes),
+            files: shape.and_then(|shape| shape.files),
             disk: shape.and_then(|shape| shape.disk),
             memory: shape.map_or(vm::LEAST_MEMORY, |shape| shape.memory),
             argv: argv.iter().cloned().map(OsString::into_vec).collect(),

@@ -88,6 +88,7 @@ fn every_message_comes_back_as_it_was() {
         ToHost::Stopped,
         ToHost::Reached(Limit::Memory(3)),
         ToHost::Reached(Limit::Processes),
+        ToHost::Delivered,
     ];
     to_host.iter().for_each(|message| comes_back(message, u32::MAX));
 }

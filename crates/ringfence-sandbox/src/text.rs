@@ -41,6 +41,7 @@ pub fn machine(shape: &crate::vm::Shape) -> String {
         format!("executed by {}", shape.accelerator.name()),
     ];
     words.extend(shape.processes.map(|count| format!("{count} processes")));
+    words.extend(shape.files.map(|count| format!("{count} open files for each process")));
     words.extend(shape.cpus.map(|cpus| format!("{} processors", f64::from(cpus) / 1000.0)));
     words.join(", ")
 }

@@ -31,6 +31,7 @@ fn a_machine_changes_nothing_of_what_the_bridge_may_do() {
 fn limits_that_are_the_guests_are_not_the_bridges() {
     let limited = guest().option(Key::Memory, "300M").option(Key::Pids, "9");
     let limited = limited.option(Key::Cpus, "0.5").option(Key::Disk, "1M");
+    let limited = limited.option(Key::OpenFiles, "48");
     // Processors are QEMU's, whose sandbox needs a control group for half of one.
     let refusal = limited.refusal();
     assert!(refusal.contains("--allow-degraded cpus-limit"), "{refusal}");
@@ -40,8 +41,8 @@ fn limits_that_are_the_guests_are_not_the_bridges() {
     let shape = plan.machine.unwrap();
     assert_eq!((shape.memory % (1 << 20), shape.memory >> 20), (0, 300));
     assert_eq!((shape.processes, shape.cpus), (Some(9), Some(500)));
-    assert_eq!(shape.disk, Some(1 << 20));
-    // The bridge has none of the three, whatever groups can be made.
+    assert_eq!((shape.disk, shape.files), (Some(1 << 20), Some(48)));
+    // The bridge has none of them, whatever groups can be made.
     assert_eq!(plan.limits, guest().option(Key::Disk, "1M").plan().limits);
 }
 

@@ -2,6 +2,7 @@
 
 use crate::fd::owned;
 use crate::{Errno, Result, sys};
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// Which namespaces a new process gets (`CLONE_NEW*`).
@@ -105,6 +106,17 @@ pub fn fork_into(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> Resu
         0 => Ok(Forked::Child),
         pid => Ok(Forked::Parent(pid as i32, owned(pidfd as usize))),
     }
+}
+
+/// `execve(2)`: returns only when it fails, with the reason.
+pub fn execute(program: &CStr, words: &[CString], environment: &[CString]) -> Errno {
+    let list = |texts: &[CString]| -> Vec<*const libc::c_char> {
+        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (words, environment) = (list(words), list(environment));
+    // SAFETY: NUL-terminated strings, in lists that end with a null pointer; all outlive the call.
+    let failed = unsafe { sys!(execve, program.as_ptr(), words.as_ptr(), environment.as_ptr()) };
+    failed.err().unwrap_or(Errno::EIO)
 }
 
 /// Makes the caller adopt its orphaned descendants (`PR_SET_CHILD_SUBREAPER`).

@@ -189,6 +189,12 @@ pub fn hear_of_children() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
+/// Gives SIGPIPE its default action, as programs expect it: Rust's runtime ignores it.
+pub fn end_by_broken_pipes() {
+    // SAFETY: SIG_DFL installs no handler.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 /// Gives a signal its default action again and raises it: for dying of the signal that the
 /// command died of, or stopping as it stopped.
 pub fn raise_default(signal: i32) {

@@ -1,12 +1,15 @@
 //! From a kernel that has just started to a guest that commands can run in.
 
-use crate::wire::Start;
+use super::REQUEST;
+use crate::watch::Watching;
+use crate::wire::{Message, Start, ToHost, VERSION};
+use ringfence_sys::process::{self, Forked};
 use rustix::fs::{FileType, Mode, OFlags, inotify};
 use rustix::mount::{MountFlags, mount, mount_bind_recursive, mount_move, mount_remount};
 use rustix::thread::CapabilitySet;
 use std::ffi::{CString, OsStr};
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
@@ -24,6 +27,8 @@ const DEVICES: [(&str, u32, u32); 6] = [
 /// What commands see as `/dev/shm`, and how it is mounted.
 const SHARED: &str = "/own/shm";
 const SHARED_FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+/// The control group of commands, for a limit of theirs.
+pub const GROUP: &str = "/cgroup/run";
 const LINKS: [(&str, &str); 5] = [
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
@@ -54,7 +59,7 @@ pub fn boot() -> Result<(), String> {
     // Process limits are the guest's own; a kernel without them is asked for none.
     let _ = mounted("cgroup2", "/cgroup", quiet | MountFlags::NODEV, "");
     let _ = fs::write("/cgroup/cgroup.subtree_control", "+pids");
-    let _ = fs::create_dir("/cgroup/run");
+    let _ = fs::create_dir(GROUP);
     // What programs leave in mappings of files is the host's a second later, should all be killed.
     for setting in ["dirty_expire_centisecs", "dirty_writeback_centisecs"] {
         let _ = fs::write(format!("/proc/sys/vm/{setting}"), "100");
@@ -63,6 +68,8 @@ pub fn boot() -> Result<(), String> {
     fs::create_dir_all("/view").map_err(failed("mkdir(/view)"))?;
     let _ = ringfence_sys::netlink::loopback_up();
     bound();
+    // What the host says is heard whatever a thousand programs do: a fork bomb too is told to end.
+    let _ = ringfence_sys::guest::come_first();
     Ok(())
 }
 
@@ -132,8 +139,9 @@ pub fn port() -> Result<OwnedFd, String> {
 }
 
 /// Makes this guest one of its own. Where there are limits, the control group that has them.
-pub fn begin(start: &Start) -> Result<Option<OwnedFd>, String> {
-    ringfence_sys::guest::reseed(&start.entropy).map_err(|errno| format!("random: {errno:?}"))?;
+pub fn begin(start: &Start, random: &OwnedFd) -> Result<Option<OwnedFd>, String> {
+    ringfence_sys::guest::reseed(random.as_fd(), &start.entropy)
+        .map_err(|errno| format!("random: {errno:?}"))?;
     let now = rustix::fs::Timespec {
         tv_sec: (start.clock / 1_000_000_000) as i64,
         tv_nsec: (start.clock % 1_000_000_000) as i64,
@@ -148,7 +156,7 @@ pub fn begin(start: &Start) -> Result<Option<OwnedFd>, String> {
     let Some(count) = start.processes else { return Ok(None) };
     fs::write("/cgroup/run/pids.max", count.to_string()).map_err(failed("pids.max"))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open("/cgroup/run", flags, Mode::empty()).map(Some).map_err(failed("/cgroup/run"))
+    rustix::fs::open(GROUP, flags, Mode::empty()).map(Some).map_err(failed(GROUP))
 }
 
 /// Mounts the guest's root, whose files are asked for at the descriptor that this returns.
@@ -180,4 +188,64 @@ pub fn mounts_of(pid: i32) -> Result<OwnedFd, String> {
     let path = format!("/proc/{pid}/ns/mnt");
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     rustix::fs::open(&path, flags, Mode::empty()).map_err(failed(path))
+}
+
+/// Says hello: who makes a template takes the guest as it is when that is heard.
+pub fn greet(port: &OwnedFd) -> Result<(), String> {
+    let failed = |errno| format!("the port to the host: {errno:?}");
+    ringfence_sys::fd::write_all(port.as_fd(), &ToHost::Hello(VERSION).encode(0))
+        .map_err(failed)?;
+    ringfence_sys::fd::never_wait(port.as_fd()).map_err(failed)
+}
+
+/// Builds the view, whose few questions about the guest's root this process answers itself; it is a mount namespace.
+pub fn rehearse(fuse: &OwnedFd) -> Result<OwnedFd, String> {
+    let pipe = || ringfence_sys::fd::pipe().map_err(|errno| format!("pipe: {errno:?}"));
+    let ((said, theirs), (held, hold)) = (pipe()?, pipe()?);
+    let child = match process::fork_into(process::Namespaces::MOUNT, None) {
+        Ok(Forked::Child) => {
+            drop(hold);
+            let built = view();
+            let word = built.err().map_or_else(|| vec![0], String::into_bytes);
+            let _ = ringfence_sys::fd::write_all(theirs.as_fd(), &word);
+            // The namespace lives as long as somebody has it.
+            let _ = rustix::io::read(&held, &mut [0; 1][..]);
+            process::exit_now(0)
+        }
+        Ok(Forked::Parent(pid, _)) => pid,
+        Err(errno) => return Err(format!("clone: {errno:?}")),
+    };
+    drop(theirs);
+    answered(fuse, &said, "the view")?;
+    mounts_of(child)
+}
+
+/// Answers the kernel's questions about the guest's root until a child says that it has done its part: a zero, or why
+/// it could not.
+pub fn answered(fuse: &OwnedFd, said: &OwnedFd, what: &str) -> Result<(), String> {
+    let mut buffer = vec![0; REQUEST];
+    loop {
+        let mut watching = Watching::new();
+        watching.add(true, fuse.as_fd(), true, false);
+        watching.add(false, said.as_fd(), true, false);
+        for (asked, _) in watching.wait(None).map_err(|over| format!("{over:?}"))? {
+            if !asked {
+                return match rustix::io::read(said, &mut buffer[..]) {
+                    Ok(1..) if buffer[0] == 0 => Ok(()),
+                    Ok(count @ 1..) => Err(String::from_utf8_lossy(&buffer[..count]).into_owned()),
+                    _ => Err(format!("{what} was not made")),
+                };
+            } else if let Ok(count) = rustix::io::read(fuse, &mut buffer[..])
+                && let Some(reply) = crate::files::rehearse(&buffer[..count])
+            {
+                let _ = rustix::io::write(fuse, &reply);
+            }
+        }
+    }
+}
+
+/// The device by which the kernel gets its randomness, open before there is a session.
+pub fn random() -> Result<OwnedFd, String> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    rustix::fs::open("/dev/urandom", flags, Mode::empty()).map_err(failed("/dev/urandom"))
 }

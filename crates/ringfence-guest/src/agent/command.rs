@@ -1,18 +1,13 @@
 //! A command in the guest: started in the view as the user, with its streams.
 
 use super::Slot;
+use super::waiting::{self, Given, Theirs, Waiting};
 use crate::flow::{Got, Sink, Source};
 use crate::wire::{Exec, Output, ToHost};
 use ringfence_sys::process::{self, Forked};
 use ringfence_sys::terminal::{self, Size};
 use ringfence_sys::{fd, signal};
-use rustix::process::{Resource, Rlimit};
-use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType};
-use std::ffi::OsStr;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 
 /// The place of standard input, or of the terminal.
 pub const INPUT: usize = 0;
@@ -37,12 +32,6 @@ pub struct Command {
     refusal: Vec<u8>,
 }
 
-/// The streams as the command gets them.
-struct Theirs {
-    streams: [OwnedFd; 3],
-    terminal: bool,
-}
-
 impl Command {
     /// Starts a command in the view, in a control group where it has limits: it begins there, since to be moved
     /// there would wait for the whole kernel.
@@ -53,7 +42,14 @@ impl Command {
         exec: &Exec,
         view: BorrowedFd<'_>,
         group: Option<&OwnedFd>,
+        waiting: Option<Waiting>,
     ) -> Result<Command, String> {
+        // One with a terminal begins with it.
+        if let Some(waiting) = waiting.filter(|_| !exec.terminal.0)
+            && let Some(Given { pid, input, out, error, start }) = waiting.become_command(exec)
+        {
+            return Ok(Command::of(pid, [input, out, error, start], false));
+        }
         let failed = |what: &'static str| move |error| format!("{what}: {error:?}");
         let pipe = || fd::pipe().map_err(failed("pipe"));
         let (start, told) = pipe()?;
@@ -77,25 +73,30 @@ impl Command {
         }
         match process::fork_into(process::Namespaces::NONE, group.map(AsFd::as_fd)) {
             Ok(Forked::Child) => {
-                let (code, why) = become_command(exec, view, theirs);
-                let said = [&[code], why.as_bytes()].concat();
-                let _ = fd::write_all(told.as_fd(), &said);
-                process::exit_now(code.into())
+                let stood = waiting::enter(view, theirs).map_err(|why| (125, why));
+                waiting::refused(&told, stood.map_or_else(|why| why, |()| waiting::execute(exec)))
             }
-            Ok(Forked::Parent(pid, _)) => Ok(Command {
-                pid,
-                input: Some(input),
-                sink: Sink::default(),
-                out: Some(out),
-                out_source: Source::default(),
-                // Closed at once where the terminal is standard error too.
-                error: Some(errors),
-                error_source: Source::default(),
-                terminal: exec.terminal.0,
-                start: Some(start),
-                refusal: Vec::new(),
-            }),
+            Ok(Forked::Parent(pid, _)) => {
+                Ok(Command::of(pid, [input, out, errors, start], exec.terminal.0))
+            }
             Err(errno) => Err(format!("cannot make a process: {errno:?}")),
+        }
+    }
+
+    /// One whose process is there, and our ends of its input, outputs and of the pipe that tells whether it executes.
+    fn of(pid: i32, [input, out, error, start]: [OwnedFd; 4], terminal: bool) -> Command {
+        Command {
+            pid,
+            input: Some(input),
+            sink: Sink::default(),
+            out: Some(out),
+            out_source: Source::default(),
+            // Closed at once where the terminal is standard error too.
+            error: Some(error),
+            error_source: Source::default(),
+            terminal,
+            start: Some(start),
+            refusal: Vec::new(),
         }
     }
 
@@ -141,6 +142,19 @@ impl Command {
     /// Sends it a signal; to its whole group like a terminal.
     pub fn signal(&self, number: i32, group: bool) {
         let _ = signal::kill(if group { -self.pid } else { self.pid }, number);
+    }
+
+    /// Whether a signal waits for it only because it was not its turn yet: what it blocks, or does not take while it is
+    /// stopped, waits for itself.
+    pub fn has_before_it(&self, number: u8) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid));
+        let status = status.unwrap_or_default();
+        let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        let bits = |name| line(name).and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+        let bits = |name| bits(name).unwrap_or_default();
+        let stopped = line("State:").is_some_and(|state| state.trim().starts_with(['T', 't']));
+        let waiting = (bits("SigPnd:") | bits("ShdPnd:")) & !bits("SigBlk:");
+        !stopped && waiting >> (number - 1) & 1 == 1
     }
 
     /// Its terminal's size has changed.
@@ -220,80 +234,4 @@ impl Command {
         }
         messages
     }
-}
-
-/// Turns a child into the command. Returns only when that fails: the exit code that stands for
-/// it, and a sentence.
-fn become_command(exec: &Exec, view: BorrowedFd<'_>, theirs: Theirs) -> (u8, String) {
-    let program = OsStr::from_bytes(&exec.argv[0]);
-    let name = program.to_string_lossy();
-    if let Err(why) = confine(exec, view, theirs) {
-        return (125, why);
-    }
-    let words: Vec<&OsStr> = exec.argv[1..].iter().map(|word| OsStr::from_bytes(word)).collect();
-    let found = (!exec.program.is_empty()).then(|| OsStr::from_bytes(&exec.program));
-    let mut command = std::process::Command::new(found.unwrap_or(program));
-    command.arg0(program).args(words).env_clear();
-    for entry in &exec.environment {
-        let at = entry.iter().skip(1).position(|&byte| byte == b'=').map(|at| at + 1);
-        if let Some(at) = at {
-            command.env(OsStr::from_bytes(&entry[..at]), OsStr::from_bytes(&entry[at + 1..]));
-        }
-    }
-    let error = command.exec();
-    match error.kind() {
-        io::ErrorKind::NotFound if name.contains('/') => {
-            (127, format!("command not found: {name} does not exist in the guest"))
-        }
-        io::ErrorKind::NotFound => (
-            127,
-            format!("command not found: {name} is in no directory of PATH that the guest can see"),
-        ),
-        io::ErrorKind::PermissionDenied => {
-            let why = "permission denied (it is not executable, or not granted)";
-            (126, format!("cannot execute {name}: {why}"))
-        }
-        _ => (126, format!("cannot execute {name}: {error}")),
-    }
-}
-
-/// Everything between the fork and the exec.
-fn confine(exec: &Exec, view: BorrowedFd<'_>, theirs: Theirs) -> Result<(), String> {
-    let failed = |what: &'static str| move |error: rustix::io::Errno| format!("{what}: {error}");
-    rustix::process::setsid().map_err(failed("setsid"))?;
-    if theirs.terminal {
-        rustix::process::ioctl_tiocsctty(&theirs.streams[0]).map_err(failed("TIOCSCTTY"))?;
-    }
-    rustix::stdio::dup2_stdin(&theirs.streams[0]).map_err(failed("dup2"))?;
-    rustix::stdio::dup2_stdout(&theirs.streams[1]).map_err(failed("dup2"))?;
-    rustix::stdio::dup2_stderr(&theirs.streams[2]).map_err(failed("dup2"))?;
-    let limit = Rlimit { current: Some(exec.files.0), maximum: Some(exec.files.1) };
-    rustix::process::setrlimit(Resource::Nofile, limit).map_err(failed("setrlimit"))?;
-    // As in every tier: what a program held is not left in a file.
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
-    rustix::process::setrlimit(Resource::Core, none).map_err(failed("setrlimit"))?;
-    rustix::thread::move_into_link_name_space(view, Some(LinkNameSpaceType::Mount))
-        .map_err(failed("setns"))?;
-    let workdir = OsStr::from_bytes(&exec.workdir);
-    rustix::process::chdir(workdir).map_err(|error| {
-        format!("cannot start in {}: {error}; the guest cannot see it", workdir.to_string_lossy())
-    })?;
-    let _ = rustix::process::umask(rustix::fs::Mode::from_raw_mode(exec.umask));
-    let (user, group) =
-        (rustix::fs::Uid::from_raw(exec.user.0), rustix::fs::Gid::from_raw(exec.user.1));
-    rustix::thread::set_thread_groups(&[]).map_err(failed("setgroups"))?;
-    rustix::thread::set_thread_res_gid(group, group, group).map_err(failed("setresgid"))?;
-    rustix::thread::set_thread_res_uid(user, user, user).map_err(failed("setresuid"))?;
-    // Nothing inside has a use for a capability: what they could change is the guest's only, but
-    // the more of the kernel and of the machine's devices is out of reach the better. None can come back by a program:
-    // the bounding set has been empty since the guest booted.
-    let none = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
-        inheritable: CapabilitySet::empty(),
-    };
-    rustix::thread::set_capabilities(None, none).map_err(failed("capset"))?;
-    rustix::thread::set_no_new_privs(true).map_err(failed("prctl"))?;
-    signal::set_mask(signal::SignalSet::of(&[])).map_err(|errno| format!("sigmask: {errno:?}"))?;
-    Ok(())
 }

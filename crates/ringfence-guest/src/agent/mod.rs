@@ -11,11 +11,12 @@ mod boot;
 mod command;
 mod limits;
 mod network;
+mod waiting;
 
 use crate::flow::{Connection, Said};
 use crate::stream::{Over, Stream};
 use crate::watch::Watching;
-use crate::wire::{Change, Message, Start, ToGuest, ToHost, VERSION};
+use crate::wire::{Change, Start, ToGuest, ToHost};
 use command::Command;
 use limits::Limits;
 use network::Network;
@@ -24,11 +25,15 @@ use ringfence_sys::process::{self, Forked};
 use ringfence_sys::signal::{self, SignalSet};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use waiting::Waiting;
 
 /// Bytes that may wait for the host before no more requests are taken from the kernel.
 const MOST_WAITING: usize = 4 << 20;
 /// The largest FUSE request: a write, with its header.
 const REQUEST: usize = crate::wire::MOST_DATA + 4096;
+/// How soon it is looked whether a signal was taken.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const SIGKILL: i32 = 9;
 const SIGCHLD: i32 = 17;
 
@@ -42,15 +47,20 @@ pub fn live() -> Result<(), String> {
     signal::set_mask(signals).map_err(|errno| format!("sigprocmask: {errno:?}"))?;
     let signals = signal::descriptor(signals).map_err(|errno| format!("signalfd: {errno:?}"))?;
     let fuse = boot::root()?;
-    let view = rehearse(&fuse)?;
+    let view = boot::rehearse(&fuse)?;
+    let waiting = Waiting::make(&fuse, &view)?;
+    let random = boot::random()?;
     while process::wait_any(false).is_ok_and(|ended| ended.is_some()) {}
     let port = boot::port()?;
-    greet(&port)?;
+    boot::greet(&port)?;
     let mut agent = Agent {
         stream: Stream::new(port),
         signals,
         fuse,
         view,
+        waiting: Some(waiting),
+        random,
+        given: Vec::new(),
         group: None,
         limits: Limits::new(),
         helper: None,
@@ -72,59 +82,17 @@ pub fn live() -> Result<(), String> {
     }
 }
 
-/// Says hello: who makes a template takes the guest as it is when that is heard.
-fn greet(port: &OwnedFd) -> Result<(), String> {
-    let failed = |errno| format!("the port to the host: {errno:?}");
-    ringfence_sys::fd::write_all(port.as_fd(), &ToHost::Hello(VERSION).encode(0))
-        .map_err(failed)?;
-    ringfence_sys::fd::never_wait(port.as_fd()).map_err(failed)
-}
-
-/// Builds the view, whose few questions about the guest's root this process answers itself; it is a mount namespace.
-fn rehearse(fuse: &OwnedFd) -> Result<OwnedFd, String> {
-    let pipe = || ringfence_sys::fd::pipe().map_err(|errno| format!("pipe: {errno:?}"));
-    let ((said, theirs), (held, hold)) = (pipe()?, pipe()?);
-    let child = match process::fork_into(process::Namespaces::MOUNT, None) {
-        Ok(Forked::Child) => {
-            drop(hold);
-            let built = boot::view();
-            let word = built.err().map_or_else(|| vec![0], String::into_bytes);
-            let _ = ringfence_sys::fd::write_all(theirs.as_fd(), &word);
-            // The namespace lives as long as somebody has it.
-            let _ = rustix::io::read(&held, &mut [0; 1][..]);
-            process::exit_now(0)
-        }
-        Ok(Forked::Parent(pid, _)) => pid,
-        Err(errno) => return Err(format!("clone: {errno:?}")),
-    };
-    drop(theirs);
-    let mut buffer = vec![0; REQUEST];
-    loop {
-        let mut watching = Watching::new();
-        watching.add(true, fuse.as_fd(), true, false);
-        watching.add(false, said.as_fd(), true, false);
-        for (asked, _) in watching.wait(None).map_err(|over| format!("{over:?}"))? {
-            if !asked {
-                return match rustix::io::read(&said, &mut buffer[..]) {
-                    Ok(1..) if buffer[0] == 0 => boot::mounts_of(child),
-                    Ok(count @ 1..) => Err(String::from_utf8_lossy(&buffer[..count]).into_owned()),
-                    _ => Err("the view was not built".to_owned()),
-                };
-            } else if let Ok(count) = rustix::io::read(fuse, &mut buffer[..])
-                && let Some(reply) = crate::files::rehearse(&buffer[..count])
-            {
-                let _ = rustix::io::write(fuse, &reply);
-            }
-        }
-    }
-}
-
 struct Agent {
     stream: Stream,
     signals: OwnedFd,
     fuse: OwnedFd,
     /// What commands see: a mount namespace.
     view: OwnedFd,
+    /// What the first command becomes.
+    waiting: Option<Waiting>,
+    random: OwnedFd,
+    /// Signals that the host does not know to be taken yet.
+    given: Vec<(u32, u8)>,
     /// The control group of all commands, where they have limits.
     group: Option<OwnedFd>,
     limits: Limits,
@@ -171,9 +139,12 @@ enum Whose {
 impl Agent {
     /// Waits once and does what there is to do.
     fn turn(&mut self) -> Result<(), Over> {
-        for (whose, ready) in self.watched().wait(None)? {
+        // Nothing tells that a signal was taken: it is looked for, while one is not.
+        let until = (!self.given.is_empty()).then(|| Instant::now() + LOOK_AGAIN);
+        for (whose, ready) in self.watched().wait(until)? {
             self.serve(whose, ready)?;
         }
+        self.taken()?;
         if self.stopping == Stopping::Draining {
             self.drained()?;
         }
@@ -230,6 +201,19 @@ impl Agent {
         Ok(())
     }
 
+    /// Tells of signals that their commands have taken.
+    fn taken(&mut self) -> Result<(), Over> {
+        let given = std::mem::take(&mut self.given);
+        for (channel, signal) in given {
+            if self.commands.get(&channel).is_some_and(|command| command.has_before_it(signal)) {
+                self.given.push((channel, signal));
+            } else {
+                self.stream.send(channel, &ToHost::Delivered)?;
+            }
+        }
+        Ok(())
+    }
+
     /// A request of the kernel's for a file.
     fn request(&mut self) -> Result<(), Over> {
         // A few at once: each wake-up of the host's costs more than a request.
@@ -271,6 +255,7 @@ impl Agent {
                 if let Some(command) = self.commands.get(&channel) {
                     command.signal(signal.into(), group);
                 }
+                self.given.push((channel, signal));
             }
             ToGuest::Resize(rows, columns) => {
                 if let Some(command) = self.commands.get(&channel) {
@@ -339,7 +324,7 @@ impl Agent {
 
     /// Makes a session of a guest that only booted.
     fn start(&mut self, start: &Start) -> Result<(), Over> {
-        let begun = boot::begin(start).and_then(|group| {
+        let begun = boot::begin(start, &self.random).and_then(|group| {
             self.group = group;
             if start.network {
                 self.network = Network::capture(&start.loopback)?;
@@ -358,7 +343,8 @@ impl Agent {
     }
 
     fn execute(&mut self, channel: u32, exec: &crate::wire::Exec) -> Result<(), Over> {
-        match Command::start(exec, self.view.as_fd(), self.group.as_ref()) {
+        let waiting = self.waiting.take();
+        match Command::start(exec, self.view.as_fd(), self.group.as_ref(), waiting) {
             Ok(command) => {
                 self.commands.insert(channel, command);
                 Ok(())

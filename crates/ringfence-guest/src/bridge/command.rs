@@ -3,16 +3,16 @@
 //! Input is read when there is some and the guest takes it. Output is written by a thread for each
 //! stream, since whoever reads it may take his time, and nothing else must wait for that.
 
+use super::End;
 use crate::flow::{Got, Source};
-use crate::wire::{Output, ToGuest, WINDOW};
+use crate::wire::{Output, PIECE, ToGuest, WINDOW};
 use ringfence_sys::terminal::{self, Mode, Size};
 use ringfence_sys::{Errno, fd};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A writer is done with a piece.
+/// A writer is done with a piece, or with everything.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
     /// Of which command.
@@ -23,6 +23,8 @@ pub struct Written {
     pub count: usize,
     /// Nobody reads it any more.
     pub broken: bool,
+    /// All is written that there will be.
+    pub last: bool,
 }
 
 /// How writers wake the bridge.
@@ -46,10 +48,55 @@ pub fn waker() -> Result<(Waker, OwnedFd, Receiver<Written>), Errno> {
 
 /// One output: where its bytes go.
 struct Writer {
-    sender: Option<Sender<Vec<u8>>>,
-    thread: Option<JoinHandle<()>>,
+    queue: Arc<Queue>,
     /// Bytes that are not written yet.
     pending: usize,
+}
+
+/// What a writer has before it: bytes, in as few pieces as can be. A guest may send them one by one, and a piece for
+/// each would be many times their size.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    ended: bool,
+}
+
+impl Queue {
+    /// A writer that panicked left nothing half done: it takes all or nothing.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, bytes: &[u8]) {
+        self.lock().bytes.extend_from_slice(bytes);
+        self.more.notify_one();
+    }
+
+    fn end(&self) {
+        self.lock().ended = true;
+        self.more.notify_one();
+    }
+
+    /// Waits for bytes. Nothing: there will be no more.
+    fn take(&self) -> Option<Vec<u8>> {
+        let waits = |waiting: &mut Waiting| waiting.bytes.is_empty() && !waiting.ended;
+        let waiting = self.more.wait_while(self.lock(), waits);
+        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        let bytes = std::mem::take(&mut waiting.bytes);
+        (!bytes.is_empty()).then_some(bytes)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue.end();
+    }
 }
 
 /// A command of the guest's.
@@ -67,6 +114,8 @@ pub struct Command {
     started: bool,
     /// Signals that came before.
     early: Vec<ToGuest>,
+    /// How it ended, while what it wrote is not read to the end yet.
+    end: Option<End>,
     waker: Waker,
 }
 
@@ -110,6 +159,7 @@ impl Command {
             error_terminal,
             started: false,
             early: Vec::new(),
+            end: None,
             waker,
         };
         command.resume();
@@ -184,7 +234,7 @@ impl Command {
     }
 
     /// Output of the guest's. False: more than was agreed.
-    pub fn write(&mut self, output: Output, bytes: Vec<u8>) -> bool {
+    pub fn write(&mut self, output: Output, bytes: &[u8]) -> bool {
         let slot = match output {
             Output::Out => &mut self.out,
             Output::Error => &mut self.error,
@@ -201,36 +251,46 @@ impl Command {
         if writer.pending > 2 * WINDOW + (1 << 20) {
             return false;
         }
-        if let Some(sender) = &writer.sender {
-            let _ = sender.send(bytes);
-        }
+        writer.queue.add(bytes);
         true
     }
 
     /// A writer is done with some; what the guest is to be told.
-    pub fn written(&mut self, written: &Written) -> ToGuest {
+    pub fn written(&mut self, written: &Written) -> Option<ToGuest> {
         let slot = match written.output {
             Output::Out => &mut self.out,
             Output::Error => &mut self.error,
         };
+        if written.last {
+            *slot = None;
+            return None;
+        }
         if let Some(writer) = slot {
             writer.pending = writer.pending.saturating_sub(written.count);
         }
         if written.broken {
-            return ToGuest::OutputEnd(written.output);
+            return Some(ToGuest::OutputEnd(written.output));
         }
-        ToGuest::Taken(written.output, written.count as u32)
+        Some(ToGuest::Taken(written.output, written.count as u32))
     }
 
-    /// Waits until all output is written, and gives the terminal back.
-    pub fn close(&mut self) {
-        for writer in [&mut self.out, &mut self.error].into_iter().flatten() {
-            writer.sender = None;
-            if let Some(thread) = writer.thread.take() {
-                let _ = thread.join();
-            }
+    /// It has ended: nothing more is taken of its streams, and its end is told when all it wrote is written. Whoever
+    /// reads that takes his time, and nobody else waits for him.
+    pub fn close(&mut self, end: End) {
+        (self.input, self.streams, self.end) = (None, None, Some(end));
+        for writer in [&self.out, &self.error].into_iter().flatten() {
+            writer.queue.end();
         }
-        self.restore();
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// How it ended, once all it wrote is written.
+    pub fn over(&self) -> Option<&End> {
+        self.end.as_ref().filter(|_| self.out.is_none() && self.error.is_none())
     }
 }
 
@@ -241,19 +301,23 @@ impl Drop for Command {
 }
 
 fn start(channel: u32, output: Output, stream: OwnedFd, waker: &Waker) -> Writer {
-    let (sender, pieces) = std::sync::mpsc::channel::<Vec<u8>>();
-    let waker = waker.clone();
-    let thread = std::thread::spawn(move || {
-        let mut broken = false;
-        for piece in pieces {
-            if !broken {
-                broken = write_all(&stream, &piece).is_err();
-            }
-            let _ = waker.sender.send(Written { channel, output, count: piece.len(), broken });
+    let queue = Arc::new(Queue::default());
+    let (waker, source) = (waker.clone(), Arc::clone(&queue));
+    std::thread::spawn(move || {
+        let tell = |count, broken, last| {
+            let _ = waker.sender.send(Written { channel, output, count, broken, last });
             let _ = rustix::io::write(&*waker.pipe, &[0]);
+        };
+        let mut broken = false;
+        while let Some(bytes) = source.take() {
+            for piece in bytes.chunks(PIECE) {
+                broken = broken || write_all(&stream, piece).is_err();
+                tell(piece.len(), broken, false);
+            }
         }
+        tell(0, broken, true);
     });
-    Writer { sender: Some(sender), thread: Some(thread), pending: 0 }
+    Writer { queue, pending: 0 }
 }
 
 fn write_all(stream: &OwnedFd, mut bytes: &[u8]) -> Result<(), rustix::io::Errno> {

@@ -9,6 +9,7 @@ mod command;
 mod door;
 mod network;
 mod settings;
+mod told;
 
 pub use client::run as exec;
 pub use settings::Settings;
@@ -22,7 +23,7 @@ use command::{Command, Written};
 use door::Door;
 use network::Network;
 use ringfence_sys::fd::Ready;
-use ringfence_sys::signal::{self, Arrived, SignalSet};
+use ringfence_sys::signal::{self, SignalSet};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -40,12 +41,16 @@ const FIRST: u32 = 1;
 /// The first of those that the guest chooses.
 pub(crate) const GUESTS: u32 = 1 << 31;
 
+const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
+const SIGQUIT: i32 = 3;
+const SIGTERM: i32 = 15;
 const SIGCONT: i32 = 18;
 const SIGWINCH: i32 = 28;
 
 /// Signals that concern the command: those that end or stop a program, or that it may wait for.
-const PASSED: [i32; 14] = [1, SIGINT, 3, 10, 12, 14, 15, SIGCONT, 20, 21, 22, 23, SIGWINCH, 30];
+const PASSED: [i32; 14] =
+    [SIGHUP, SIGINT, SIGQUIT, 10, 12, 14, SIGTERM, SIGCONT, 20, 21, 22, 23, SIGWINCH, 30];
 
 /// How the command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +96,8 @@ struct Bridge<'a> {
     network: Network,
     door: Option<Door>,
     umask: u32,
+    /// Commands that were told to end, and since when the guest has not said that it told them.
+    unanswered: BTreeMap<u32, told::Unanswered>,
     /// How the command ended, while the guest writes back what it holds.
     stopping: Option<(End, Instant)>,
     end: Option<End>,
@@ -115,6 +122,7 @@ impl<'a> Bridge<'a> {
         let line = Line::call(&settings.socket)?;
         let stream = stream(&line)?;
         let umask = ringfence_sys::process::set_umask(0);
+        settings::inherited_files();
         let files = Files::new(Path::new("/"), settings.memory)
             .map_err(|error| format!("open(/): {error}"))?;
         let (waker, woken, written) = command::waker().map_err(failed("pipe"))?;
@@ -134,6 +142,7 @@ impl<'a> Bridge<'a> {
             network,
             door: Door::open(),
             umask,
+            unanswered: BTreeMap::new(),
             stopping: None,
             end: None,
         })
@@ -164,6 +173,9 @@ impl<'a> Bridge<'a> {
                     if let Some((end, _)) = self.stopping.take() {
                         return self.unwritten(end);
                     }
+                    if let Some(end) = self.read_to_the_end() {
+                        return end;
+                    }
                     let why = match over {
                         Over::Closed => "it ended".to_owned(),
                         Over::Failed(errno) => errno.to_string(),
@@ -185,6 +197,9 @@ impl<'a> Bridge<'a> {
             if let Some(end) = self.end.take() {
                 // Streams are written to their end, and terminals are as they were.
                 self.commands.clear();
+                return end;
+            }
+            if let Some(end) = self.deaf() {
                 return end;
             }
             turned = self.turn();
@@ -210,7 +225,8 @@ impl<'a> Bridge<'a> {
     }
 
     fn turn(&mut self) -> Result<(), Over> {
-        let until = self.stopping.as_ref().map(|(_, since)| *since + PATIENCE);
+        let stopping = self.stopping.as_ref().map(|(_, since)| *since + PATIENCE);
+        let until = stopping.into_iter().chain(self.answers_due()).min();
         for (whose, ready) in self.watched().wait(until)? {
             self.serve(whose, ready)?;
         }
@@ -326,10 +342,10 @@ impl<'a> Bridge<'a> {
                     self.stream.send(channel, &message)?;
                 }
             }
-            ToHost::Failed(code, why) => self.finished(channel, &End::Failed(code, why)),
+            ToHost::Failed(code, why) => self.finished(channel, End::Failed(code, why)),
             ToHost::Output(output, bytes) => {
                 let honest =
-                    self.commands.get_mut(&channel).is_none_or(|one| one.write(output, bytes));
+                    self.commands.get_mut(&channel).is_none_or(|one| one.write(output, &bytes));
                 if !honest {
                     return Err(Over::Broken(Broken::TooLong));
                 }
@@ -339,9 +355,12 @@ impl<'a> Bridge<'a> {
                     command.taken(count);
                 }
             }
-            ToHost::Change(Change::Exited(code)) => self.finished(channel, &End::Code(code)),
-            ToHost::Change(Change::Killed(signal)) => self.finished(channel, &End::Signal(signal)),
+            ToHost::Change(Change::Exited(code)) => self.finished(channel, End::Code(code)),
+            ToHost::Change(Change::Killed(signal)) => self.finished(channel, End::Signal(signal)),
             ToHost::Change(Change::Stopped(signal)) => self.stopped(channel, signal),
+            ToHost::Delivered => {
+                self.unanswered.remove(&channel);
+            }
             ToHost::Reached(limit) => self.begun.iter_mut().for_each(|line| line.reached(limit)),
             ToHost::Stopped => {
                 if let Some((end, _)) = self.stopping.take() {
@@ -385,19 +404,31 @@ impl<'a> Bridge<'a> {
         };
         self.stream.send(0, &ToGuest::Start(start))?;
         let terminal = self.commands.get(&FIRST).map(Command::terminal).unwrap_or_default();
-        let exec = settings::exec(terminal, self.settings.argv.clone(), self.umask);
+        let mut exec = settings::exec(terminal, self.settings.argv.clone(), self.umask);
+        exec.files = self.settings.files(exec.files);
         self.stream.send(FIRST, &ToGuest::Exec(exec))
     }
 
-    /// A command has ended.
-    fn finished(&mut self, channel: u32, end: &End) {
-        // Its streams are written to the end here.
-        let Some(mut command) = self.commands.remove(&channel) else { return };
-        command.close();
+    /// A command has ended. Its end is told once all it wrote is written.
+    fn finished(&mut self, channel: u32, end: End) {
+        let Some(command) = self.commands.get_mut(&channel) else { return };
+        self.unanswered.remove(&channel);
+        if !command.has_ended() {
+            command.close(end);
+        }
+        self.over(channel);
+    }
+
+    /// Tells a command's end, if nothing that it wrote is left to be written.
+    fn over(&mut self, channel: u32) {
+        let Some(end) = self.commands.get(&channel).and_then(Command::over).cloned() else {
+            return;
+        };
+        self.commands.remove(&channel);
         if channel == FIRST {
-            self.stop(end.clone());
+            self.stop(end);
         } else if let Some(door) = &mut self.door {
-            door.finished(channel, end);
+            door.finished(channel, &end);
         }
     }
 
@@ -410,91 +441,5 @@ impl<'a> Bridge<'a> {
         } else {
             self.end = Some(end);
         }
-    }
-
-    fn stopped(&mut self, channel: u32, number: u8) {
-        if channel != FIRST {
-            if let Some(door) = &mut self.door {
-                door.stopped(channel, number);
-            }
-            return;
-        }
-        if let Some(command) = self.commands.get(&FIRST) {
-            command.restore();
-        }
-        // Goes on when somebody says so, by a SIGCONT that is passed on.
-        signal::stop();
-        if let Some(command) = self.commands.get(&FIRST) {
-            command.resume();
-        }
-    }
-
-    fn signal(&mut self, arrived: &Arrived) -> Result<(), Over> {
-        let message = match arrived.signal {
-            SIGWINCH => self.commands.get(&FIRST).and_then(Command::resized),
-            number => Some(ToGuest::Signal(number as u8, !arrived.by_process || number == SIGCONT)),
-        };
-        self.tell(FIRST, message)
-    }
-
-    /// Tells the guest something about a command.
-    fn tell(&mut self, channel: u32, message: Option<ToGuest>) -> Result<(), Over> {
-        let command = self.commands.get_mut(&channel);
-        match command.zip(message).and_then(|(command, message)| command.tell(message)) {
-            Some(message) => self.stream.send(channel, &message),
-            None => Ok(()),
-        }
-    }
-
-    /// Writers are done with something.
-    fn taken(&mut self) -> Result<(), Over> {
-        let _ = rustix::io::read(&self.woken, &mut [0; 256][..]);
-        while let Ok(written) = self.written.try_recv() {
-            let Some(command) = self.commands.get_mut(&written.channel) else { continue };
-            let message = command.written(&written);
-            self.stream.send(written.channel, &message)?;
-        }
-        Ok(())
-    }
-
-    /// Somebody is at the door, or a visitor has something to say.
-    fn visit(&mut self, at: usize) -> Result<(), Over> {
-        let Some(door) = &mut self.door else { return Ok(()) };
-        match door.hear(at) {
-            door::Said::Nothing => {}
-            door::Said::Exec(streams, exec) => {
-                let channel = self.next_command;
-                // Never one of the guest's, nor one that is in use.
-                if channel >= network::INWARD {
-                    return Ok(());
-                }
-                self.next_command += 1;
-                door.enter(at, channel);
-                let mut exec = exec;
-                let command = Command::new(channel, streams, self.waker.clone());
-                (exec.terminal, exec.size) = command.terminal();
-                self.commands.insert(channel, command);
-                return self.stream.send(channel, &ToGuest::Exec(exec));
-            }
-            door::Said::Signal(channel, SIGWINCH, _) => {
-                if let Some(message) = self.commands.get(&channel).and_then(Command::resized) {
-                    return self.stream.send(channel, &message);
-                }
-            }
-            door::Said::Signal(channel, number, group) => {
-                if number == SIGCONT
-                    && let Some(command) = self.commands.get(&channel)
-                {
-                    command.resume();
-                }
-                return self.tell(channel, Some(ToGuest::Signal(number as u8, group)));
-            }
-            door::Said::Gone(Some(channel)) => {
-                self.commands.remove(&channel);
-                return self.stream.send(channel, &ToGuest::Signal(9, true));
-            }
-            door::Said::Gone(None) => {}
-        }
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The guest's connections, made by this process: in the sandbox's network namespace, where what
 //! filters every program's connections filters these.
 
-use super::{GUESTS, Settings};
+use super::{GUESTS, Settings, settings};
 use crate::flow::{Connection, Said};
 use crate::wire::{ToGuest, ToHost};
 use ringfence_sys::fd::Ready;
@@ -74,7 +74,9 @@ impl Network {
             links: BTreeMap::new(),
             names: BTreeMap::new(),
             next: INWARD,
-            most: (settings.memory / MEMORY_OF_A_CONNECTION).clamp(LEAST, MOST) as usize,
+            most: (settings.memory / MEMORY_OF_A_CONNECTION)
+                .clamp(LEAST, MOST)
+                .min(settings::inherited_files().1 / 4) as usize,
         })
     }
 

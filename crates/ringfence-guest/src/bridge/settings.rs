@@ -25,6 +25,8 @@ pub struct Settings {
     pub publish: Vec<u16>,
     /// The most processes in the guest.
     pub processes: Option<u64>,
+    /// The most open files of a process in the guest.
+    pub files: Option<u64>,
     /// The most bytes in directories of the guest's own that its programs may write.
     pub disk: Option<u64>,
     /// The guest's memory: what is kept here for a guest is bounded by it.
@@ -49,6 +51,9 @@ impl Settings {
         }
         if let Some(count) = self.processes {
             add("--pids", count.to_string());
+        }
+        if let Some(count) = self.files {
+            add("--open-files", count.to_string());
         }
         if let Some(bytes) = self.disk {
             add("--disk", bytes.to_string());
@@ -79,6 +84,7 @@ impl Settings {
                 }
                 "--publish" => settings.publish.push(text?.parse().ok()?),
                 "--pids" => settings.processes = Some(text?.parse().ok()?),
+                "--open-files" => settings.files = Some(text?.parse().ok()?),
                 "--disk" => settings.disk = Some(text?.parse().ok()?),
                 "--memory" => settings.memory = text?.parse().ok()?,
                 _ => return None,
@@ -87,10 +93,16 @@ impl Settings {
         settings.argv = words.map(OsString::into_vec).collect();
         (!settings.argv.is_empty()).then_some(settings)
     }
+
+    /// The limits of open files of a process in the guest, where it would have inherited these.
+    pub(super) fn files(&self, inherited: (u64, u64)) -> (u64, u64) {
+        let most = self.files.unwrap_or(u64::MAX);
+        (inherited.0.min(most), inherited.1.min(most))
+    }
 }
 
 /// The limit of open files as it was inherited; this process takes all it may have.
-fn inherited_files() -> (u64, u64) {
+pub(super) fn inherited_files() -> (u64, u64) {
     static LIMIT: OnceLock<(u64, u64)> = OnceLock::new();
     *LIMIT.get_or_init(|| {
         let limit = getrlimit(Resource::Nofile);
@@ -155,6 +167,7 @@ mod tests {
             loopback: vec![(1, 2), (80, 80)],
             publish: vec![6379],
             processes: Some(64),
+            files: Some(48),
             disk: Some(1 << 20),
             memory: 1 << 30,
             argv: vec![b"--".to_vec(), b"--socket".to_vec()],

@@ -70,6 +70,8 @@ pub struct Files {
     root: OwnedFd,
     nodes: Nodes,
     handles: HashMap<u64, Handle>,
+    /// The most of these.
+    most_open: usize,
     next_handle: u64,
     /// Entries of directories in `handles`.
     remembered: usize,
@@ -101,6 +103,8 @@ impl Files {
             root: rustix::fs::open(root, flags, Mode::empty())?,
             nodes: Nodes::new(OWN, (memory / MEMORY_OF_A_NODE) as usize),
             handles: HashMap::new(),
+            // The other half is the rest of this process's: connections, commands, and each look at a file.
+            most_open: MOST_OPEN.min(open_files() / 2),
             next_handle: 1,
             remembered: 0,
             mounts: HashMap::new(),
@@ -233,7 +237,7 @@ impl Files {
 
     /// A new number for something open.
     fn keep(&mut self, handle: Handle) -> Result<u64> {
-        if self.handles.len() >= MOST_OPEN {
+        if self.handles.len() >= self.most_open {
             return Err(Errno::NFILE);
         }
         let number = self.next_handle;
@@ -357,6 +361,12 @@ impl Files {
         self.entry(&mut body, parent, name, &found)?;
         Ok(body)
     }
+}
+
+/// How many files this process may have open.
+fn open_files() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX)
 }
 
 /// Whether the kernel waits for an answer to this request.

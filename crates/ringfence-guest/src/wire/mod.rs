@@ -14,7 +14,7 @@ use fields::{Reader, Writer};
 use std::fmt;
 
 /// Changes with any change of the frames; both ends must have the same.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// The longest payload: a FUSE request that writes [`MOST_DATA`], with its header and name.
 pub const MOST: usize = MOST_DATA + 64 * 1024;
 /// The most bytes of a file that one FUSE request reads or writes.
@@ -199,6 +199,8 @@ pub enum ToHost {
     Stopped,
     /// A limit was reached.
     Reached(Limit),
+    /// The signal was given to the command.
+    Delivered,
 }
 
 impl Output {
@@ -367,6 +369,7 @@ impl Message for ToHost {
             ToHost::Stopped => (16, w),
             ToHost::Reached(Limit::Memory(count)) => (17, w.byte(0).word(*count)),
             ToHost::Reached(Limit::Processes) => (17, w.byte(1).word(0)),
+            ToHost::Delivered => (18, w),
         };
         frame(kind, channel, payload)
     }
@@ -407,11 +410,12 @@ impl Message for ToHost {
                     (true, 0) => Limit::Processes,
                     _ => return None,
                 }),
+                18 => ToHost::Delivered,
                 _ => return None,
             })
         };
         let message = read();
-        whole(kind, kind <= 17, message, &r)
+        whole(kind, kind <= 18, message, &r)
     }
 }
 

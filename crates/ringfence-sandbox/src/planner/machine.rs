@@ -30,6 +30,7 @@ pub(super) fn plan(
         memory,
         kernel: machine.kernel.clone(),
         processes: policy.limits.pids,
+        files: policy.limits.open_files,
         nested: machine.nested,
         disk: policy.limits.disk,
         cpus: policy.limits.cpus.filter(|_| degraded.is_empty()),
@@ -37,6 +38,8 @@ pub(super) fn plan(
     // These are the machine's; the sandbox around the bridge has no use for them.
     let mut inner = policy.clone();
     (inner.limits.memory, inner.limits.pids, inner.limits.cpus) = (None, None, None);
+    // It holds the open files of all the guest's processes.
+    inner.limits.open_files = None;
     let mut plan = plan_tier(Tier::Namespace, &inner, facts, paths)?;
     plan.machine = Some(shape);
     plan.degraded.extend(degraded);

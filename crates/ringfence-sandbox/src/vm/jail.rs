@@ -28,7 +28,7 @@ const WORDS: &str = "quiet loglevel=0 oops=panic panic=-1 reboot=t random.trust_
 /// (`norandmaps`): the emulator knows translated code by its address, and else translates a program's loader and C
 /// library anew for each process (2,400 blocks for true(1)), without ever forgetting the old ones. And a boot does not try the
 /// kernel's own cryptography (`cryptomgr.notests`).
-const LIGHT: &str = "mitigations=off init_on_alloc=0 randomize_kstack_offset=off \
+const LIGHT: &str = "mitigations=off init_on_alloc=0 randomize_kstack_offset=off psi=0 \
                      hardened_usercopy=off rcupdate.rcu_expedited=1 norandmaps cryptomgr.notests";
 /// The emulator's processor: without what it emulates byte by byte (`rep movsb`), and without what makes each of a
 /// kernel's copies end a translated block.

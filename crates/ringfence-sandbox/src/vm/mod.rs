@@ -99,6 +99,9 @@ pub struct Shape {
     /// The most processes in the guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
+    /// The most open files of a process in the guest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
     /// The guest has virtualisation (emulated) and a `/dev/kvm` of its own: to try the way by KVM in.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nested: bool,

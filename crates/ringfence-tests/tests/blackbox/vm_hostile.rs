@@ -5,30 +5,46 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, accept, bind, listen, sendmsg, socket_with,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 
 /// What the guest has, for whom the bridge keeps no more than some of it.
 const MEMORY: &str = "16777216";
 const READY: u8 = 2;
+const STARTED: u8 = 3;
+const OUTPUT: u8 = 5;
+const CHANGE: u8 = 6;
 const FILES: u8 = 8;
+const DELIVERED: u8 = 18;
+/// The bridge's: a signal for the command.
+const SIGNAL: u8 = 5;
 
 /// A bridge, and the guest's end of its stream.
 fn bridge(place: &Place) -> (Child, UnixStream) {
+    bridge_with(place, Stdio::null(), None)
+}
+
+/// The same; its standard output, and how many files it may have open.
+fn bridge_with(place: &Place, out: Stdio, files: Option<u64>) -> (Child, UnixStream) {
     let path = place.at("tmp/line");
     let kind = SocketType::SEQPACKET;
     let line = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
     bind(&line, &SocketAddrUnix::new(&path).unwrap()).unwrap();
     listen(&line, 1).unwrap();
     place.person.owns(&path);
-    let mut command = place.command(binary());
-    command.arg("guest-bridge").arg("--socket").arg(&path).args(["--memory", MEMORY, "--", "true"]);
-    let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let few = files.map_or(String::new(), |count| format!("ulimit -n {count}; "));
+    let mut command = place.command("/bin/sh");
+    command.args(["-c", &format!("{few}exec \"$@\""), "sh"]).arg(binary()).arg("guest-bridge");
+    command.arg("--socket").arg(&path).args(["--memory", MEMORY, "--", "true"]);
+    let child = command.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped()).spawn().unwrap();
     let line = accept(&line).unwrap();
+    fs::remove_file(&path).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -40,7 +56,13 @@ fn bridge(place: &Place) -> (Child, UnixStream) {
 }
 
 fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    [&(payload.len() as u32).to_le_bytes()[..], &[kind], &[0; 4], payload].concat()
+    frame_of(0, kind, payload)
+}
+
+/// The same about a channel: 1 is the command's.
+fn frame_of(channel: u32, kind: u8, payload: &[u8]) -> Vec<u8> {
+    let length = payload.len() as u32;
+    [&length.to_le_bytes()[..], &[kind], &channel.to_le_bytes(), payload].concat()
 }
 
 /// A request for a file, as the kernel makes it.
@@ -157,6 +179,104 @@ fn what_a_guest_does_not_forget_is_bounded_by_its_memory() {
         let forget = request(2, 5000, &u64::MAX.to_le_bytes());
         stream.write_all(&[forget, create].concat()).unwrap();
         assert_eq!(next(&mut stream).1[4..8], [0; 4]);
+        stream.write_all(&frame(99, b"")).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(125));
+    });
+}
+
+/// The grace is ten seconds: this is the one test that waits for it.
+#[test]
+fn a_guest_that_does_not_take_a_signal_is_ended() {
+    everybody(Tier::Namespace, |place| {
+        let begun = || {
+            let (child, mut stream) = bridge(place);
+            let (begin, exec) = (next(&mut stream).0, next(&mut stream).0);
+            assert_eq!((begin, exec), (1, 2));
+            stream.write_all(&frame(READY, &[0])).unwrap();
+            stream.write_all(&frame_of(1, STARTED, &[])).unwrap();
+            // It has heard that once it answers.
+            stream.write_all(&request(1, 1, b"usr\0")).unwrap();
+            while next(&mut stream).0 != FILES {}
+            kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+            // The end of its input may come before it.
+            let told =
+                std::iter::repeat_with(|| next(&mut stream)).find(|(kind, _)| *kind == SIGNAL);
+            assert_eq!(told.unwrap().1[0], 15);
+            (child, stream)
+        };
+        // Deaf: the stream ends when the bridge does.
+        let (child, mut stream) = begun();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.signal(), Some(15));
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(said.contains("did not take signal 15 within 10 s"), "{said}");
+        // The control: a command that takes it may end as it likes.
+        let (mut child, mut stream) = begun();
+        stream.write_all(&frame_of(1, DELIVERED, &[])).unwrap();
+        stream.write_all(&frame_of(1, CHANGE, &[0, 3])).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(3));
+    });
+}
+
+#[test]
+fn what_a_command_writes_byte_by_byte_takes_no_more_than_its_bytes() {
+    const COUNT: usize = 1 << 20;
+    everybody(Tier::Namespace, |place| {
+        // Nobody reads it.
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let (mut child, mut stream) = bridge_with(place, writer.into(), None);
+        let (begin, exec) = (next(&mut stream).0, next(&mut stream).0);
+        assert_eq!((begin, exec), (1, 2));
+        stream.write_all(&[frame(READY, &[0]), frame_of(1, STARTED, &[])].concat()).unwrap();
+        let pieces = frame_of(1, OUTPUT, &[0, b'x']).repeat(COUNT);
+        // What was taken is told meanwhile, and does not matter.
+        let mut heard = stream.try_clone().unwrap();
+        let asked = std::thread::spawn(move || while next(&mut heard).0 != FILES {});
+        stream.write_all(&pieces).unwrap();
+        stream.write_all(&request(1, 1, b"usr\0")).unwrap();
+        asked.join().unwrap();
+        let most = most(&child);
+        assert!(most < 24 << 20, "{} MiB", most >> 20);
+        // The control: all of it comes.
+        stream.write_all(&frame_of(1, CHANGE, &[0, 0])).unwrap();
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).unwrap();
+        assert_eq!((bytes.len(), child.wait().unwrap().code()), (COUNT, Some(0)));
+    });
+}
+
+#[test]
+fn a_guest_that_opens_files_leaves_the_bridge_some() {
+    const MOST: u64 = 64;
+    everybody(Tier::Namespace, |place| {
+        let path = place.file("home/many", "");
+        let (mut child, mut stream) = bridge_with(place, Stdio::null(), Some(MOST));
+        let (begin, exec) = (next(&mut stream).0, next(&mut stream).0);
+        assert_eq!((begin, exec), (1, 2));
+        stream.write_all(&frame(READY, &[0])).unwrap();
+        let mut node = 1;
+        for name in path.iter().skip(1) {
+            let name = [name.as_encoded_bytes(), b"\0"].concat();
+            node = number(&mut stream, &request(1, node, &name));
+        }
+        let mut open = Vec::new();
+        let refused = loop {
+            stream.write_all(&request(14, node, &[0; 8])).unwrap();
+            let (_, payload) = next(&mut stream);
+            let error = i32::from_le_bytes(payload[4..8].try_into().unwrap());
+            if error != 0 {
+                break -error;
+            }
+            open.push(payload[16..24].to_vec());
+        };
+        // ENFILE, and not the bridge's own EMFILE.
+        assert_eq!((refused, open.len() as u64), (23, MOST / 2));
+        // The control: what is closed makes room.
+        let release = request(18, node, &[&open[0][..], &[0; 16]].concat());
+        stream.write_all(&release).unwrap();
+        next(&mut stream);
+        number(&mut stream, &request(14, node, &[0; 8]));
         stream.write_all(&frame(99, b"")).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(125));
     });

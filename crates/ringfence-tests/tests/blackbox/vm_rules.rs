@@ -73,6 +73,12 @@ fn limits_hold_in_a_guest() {
         let ended = start(place, &options, &["bash", "-c", script]).finish();
         assert_eq!(ended.text(), "64\n64\n0\nnone\n.");
         assert_eq!(ended.err.matches("No space left on device").count(), 3, "{}", ended.err);
+        // Of each process: a guest's many may have more together.
+        let script = "for n in $(seq 30); do sleep 1000 & done; sleep 0; ls -d /etc";
+        assert_eq!(
+            start(place, &["--open-files", "48"], &["bash", "-c", script]).finish().quiet(),
+            "/etc"
+        );
         // The control.
         let script =
             "for to in /tmp /dev/shm $HOME .; do head -c 3M /dev/zero >$to/big && echo $to; done";

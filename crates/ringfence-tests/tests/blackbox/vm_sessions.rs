@@ -1,9 +1,12 @@
 //! `--tier vm`: a session that runs is copied from and to, held still, and let go on.
 
-use super::vm::{guests, ringfence, start};
-use ringfence_tests::{Finished, Place, Running};
+use super::vm::{guests, guests_of_one, ringfence, start};
+use ringfence_tests::{Finished, PATIENCE, Place, Running};
 use rustix::process::Signal;
 use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+use std::time::Instant;
 
 fn call(place: &Place, words: &[&str]) -> Finished {
     Running::start(ringfence(place, words)).finish()
@@ -49,6 +52,34 @@ fn files_are_copied_out_of_a_session_and_into_it() {
         call(place, &["cp", "a", "b"]).ends(125).says("one of the two is in a session");
         running.signal(Signal::TERM);
         running.finish();
+    });
+}
+
+#[test]
+fn whoever_does_not_read_holds_up_nobody_else() {
+    guests_of_one(|place| {
+        let name = format!("unread-{}", place.person.ids().0);
+        let mut running =
+            start(place, &["--name", &name], &["sh", "-c", "echo up; exec sleep 1000"]);
+        running.printed("up\n");
+        // It ends in the guest at once, and what it wrote is more than a pipe takes.
+        let script = "head -c 200000 /dev/zero; echo ended > ended";
+        let mut unread = ringfence(place, &["exec", &name, "--", "sh", "-c", script]);
+        let mut unread = unread.stdout(Stdio::piped()).spawn().unwrap();
+        let since = Instant::now();
+        while !place.project("ended").exists() {
+            assert!(since.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
+        for _ in 0..3 {
+            assert_eq!(call(place, &["exec", &name, "--", "echo", "heard"]).quiet(), "heard");
+        }
+        // And all of it is there when it is read.
+        let mut bytes = Vec::new();
+        unread.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
+        assert_eq!((bytes.len(), unread.wait().unwrap().code()), (200_000, Some(0)));
+        running.signal(Signal::TERM);
+        running.finish().ends(143);
     });
 }
 

@@ -1,0 +1,183 @@
+//! What commands in the guest are told by the host's side: signals, and what visitors want; and what
+//! happens when a guest hears nothing of it.
+
+use super::command::Command;
+use super::{
+    Bridge, End, FIRST, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH, door, network,
+};
+use crate::stream::Over;
+use crate::wire::ToGuest;
+use ringfence_sys::fd::{self, Watched};
+use ringfence_sys::signal::{self, Arrived};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// How long a guest may take to say that it has told a command to end. One that is busy with a thousand
+/// programs does so at once, since its agent comes before them all.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Signals that ask a program to end.
+const ASK_FOR_THE_END: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+
+/// A command that was told to end, as far as this side knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unanswered {
+    number: u8,
+    until: Instant,
+}
+
+impl Bridge<'_> {
+    /// When the next answer is due.
+    pub(super) fn answers_due(&self) -> Option<Instant> {
+        self.unanswered.values().map(|one| one.until).min()
+    }
+
+    /// Ends what a guest did not tell to end in time: of the session's own command the whole machine, since that
+    /// is how it ends; of another command only what stands for it here.
+    pub(super) fn deaf(&mut self) -> Option<End> {
+        let now = Instant::now();
+        let late = |(_, one): &(&u32, &Unanswered)| one.until <= now;
+        let (&channel, &Unanswered { number, .. }) = self.unanswered.iter().find(late)?;
+        self.unanswered.remove(&channel);
+        if channel != FIRST {
+            self.finished(channel, End::Signal(number));
+            return None;
+        }
+        self.commands.clear();
+        eprintln!(
+            "ringfence: the guest did not take signal {number} within {} s: its virtual machine was \
+             ended; what programs changed by mmap(2) without msync(2) may be lost",
+            ANSWER.as_secs()
+        );
+        Some(End::Signal(number))
+    }
+
+    /// The guest is gone after its command: waits until what that wrote is read, or until a signal says that nobody
+    /// will. `None`: it had not ended.
+    pub(super) fn read_to_the_end(&mut self) -> Option<End> {
+        let end = loop {
+            let command = self.commands.get_mut(&FIRST).filter(|command| command.has_ended())?;
+            if let Some(end) = command.over().cloned() {
+                break end;
+            }
+            let watch = |fd| Watched { fd, read: true, write: false };
+            let _ = fd::poll(&[watch(self.woken.as_fd()), watch(self.signals.as_fd())], -1);
+            let _ = rustix::io::read(&self.woken, &mut [0; 256][..]);
+            while let Ok(written) = self.written.try_recv() {
+                if written.channel == FIRST {
+                    command.written(&written);
+                }
+            }
+            if let Ok(arrived) = signal::take(self.signals.as_fd())
+                && ASK_FOR_THE_END.contains(&arrived.signal)
+            {
+                break End::Signal(arrived.signal as u8);
+            }
+        };
+        Some(if self.files.written() { self.unwritten(end) } else { end })
+    }
+
+    pub(super) fn stopped(&mut self, channel: u32, number: u8) {
+        if channel != FIRST {
+            if let Some(door) = &mut self.door {
+                door.stopped(channel, number);
+            }
+            return;
+        }
+        if let Some(command) = self.commands.get(&FIRST) {
+            command.restore();
+        }
+        // Goes on when somebody says so, by a SIGCONT that is passed on.
+        signal::stop();
+        if let Some(command) = self.commands.get(&FIRST) {
+            command.resume();
+        }
+    }
+
+    pub(super) fn signal(&mut self, arrived: &Arrived) -> Result<(), Over> {
+        if ASK_FOR_THE_END.contains(&arrived.signal)
+            && self.commands.get(&FIRST).is_some_and(Command::has_ended)
+        {
+            // Only somebody who does not read what it wrote keeps it: that is given up.
+            self.end = Some(End::Signal(arrived.signal as u8));
+            return Ok(());
+        }
+        let message = match arrived.signal {
+            SIGWINCH => self.commands.get(&FIRST).and_then(Command::resized),
+            number => Some(ToGuest::Signal(number as u8, !arrived.by_process || number == SIGCONT)),
+        };
+        self.tell(FIRST, message)
+    }
+
+    /// Tells the guest something about a command.
+    fn tell(&mut self, channel: u32, message: Option<ToGuest>) -> Result<(), Over> {
+        if let Some(ToGuest::Signal(number, _)) = message
+            && ASK_FOR_THE_END.contains(&number.into())
+            && self.commands.contains_key(&channel)
+        {
+            let unanswered = Unanswered { number, until: Instant::now() + ANSWER };
+            self.unanswered.entry(channel).or_insert(unanswered);
+        }
+        let command = self.commands.get_mut(&channel);
+        match command.zip(message).and_then(|(command, message)| command.tell(message)) {
+            Some(message) => self.stream.send(channel, &message),
+            None => Ok(()),
+        }
+    }
+
+    /// Writers are done with something.
+    pub(super) fn taken(&mut self) -> Result<(), Over> {
+        let _ = rustix::io::read(&self.woken, &mut [0; 256][..]);
+        while let Ok(written) = self.written.try_recv() {
+            let Some(command) = self.commands.get_mut(&written.channel) else { continue };
+            let message = command.written(&written);
+            match message.filter(|_| !command.has_ended()) {
+                Some(message) => self.stream.send(written.channel, &message)?,
+                None => self.over(written.channel),
+            }
+        }
+        Ok(())
+    }
+
+    /// Somebody is at the door, or a visitor has something to say.
+    pub(super) fn visit(&mut self, at: usize) -> Result<(), Over> {
+        let Some(door) = &mut self.door else { return Ok(()) };
+        match door.hear(at) {
+            door::Said::Nothing => {}
+            door::Said::Exec(streams, exec) => {
+                let channel = self.next_command;
+                // Never one of the guest's, nor one that is in use.
+                if channel >= network::INWARD {
+                    return Ok(());
+                }
+                self.next_command += 1;
+                door.enter(at, channel);
+                let mut exec = exec;
+                let command = Command::new(channel, streams, self.waker.clone());
+                (exec.terminal, exec.size) = command.terminal();
+                exec.files = self.settings.files(exec.files);
+                self.commands.insert(channel, command);
+                return self.stream.send(channel, &ToGuest::Exec(exec));
+            }
+            door::Said::Signal(channel, SIGWINCH, _) => {
+                if let Some(message) = self.commands.get(&channel).and_then(Command::resized) {
+                    return self.stream.send(channel, &message);
+                }
+            }
+            door::Said::Signal(channel, number, group) => {
+                if number == SIGCONT
+                    && let Some(command) = self.commands.get(&channel)
+                {
+                    command.resume();
+                }
+                return self.tell(channel, Some(ToGuest::Signal(number as u8, group)));
+            }
+            door::Said::Gone(Some(channel)) => {
+                self.commands.remove(&channel);
+                self.unanswered.remove(&channel);
+                return self.stream.send(channel, &ToGuest::Signal(9, true));
+            }
+            door::Said::Gone(None) => {}
+        }
+        Ok(())
+    }
+}
