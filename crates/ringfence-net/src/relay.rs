@@ -192,9 +192,12 @@ async fn upward(
                 passed = first.len();
             }
         }
-        // It will never be more: let the server see what there is, which names no host.
         if more(&mut client, &mut first).await? == 0 {
-            break;
+            // It will never be more. Some servers take the end for that of a head, so that it is judged as one.
+            match (gate.judge)(&[&first[..], b"\r\n\r\n"].concat()) {
+                Verdict::Refuse(text) => return Err(Broken::Refused(text)),
+                _ => break,
+            }
         }
     }
     server.write_all(&first[passed..]).await?;

@@ -70,12 +70,23 @@ fn blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r')
 }
 
-/// Whether a lenient server could take a line for a request's: one of its words is a version.
+/// Whether a lenient server could take a line for a request's: one of its words is a version; or it is one of HTTP/0.9,
+/// which has none. That names a host where its second word is a URL, and servers exist that look for fields after it.
 fn loosely(line: &[u8]) -> bool {
-    line.split(|&byte| blank(byte)).any(|word| {
-        word.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"http/"))
-            && word.get(5).is_some_and(u8::is_ascii_digit)
-    })
+    let starts = |word: &[u8], with: &[u8]| {
+        word.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with))
+    };
+    let version =
+        |word: &[u8]| starts(word, b"http/") && word.get(5).is_some_and(u8::is_ascii_digit);
+    let mut words = line.split(|&byte| blank(byte)).filter(|word| !word.is_empty());
+    if words.clone().any(version) {
+        return true;
+    }
+    match (words.next(), words.next()) {
+        (Some(b"GET"), Some([b'/', ..])) => true,
+        (_, Some(word)) => starts(word, b"http:") || starts(word, b"https:"),
+        _ => false,
+    }
 }
 
 fn token(byte: u8) -> bool {
@@ -233,6 +244,9 @@ mod tests {
             "GET / HTTP/1.1\rHost: b.org",
             "GET / HTTP/1.10",
             "GET / HTTP/2.0",
+            "GET /",
+            "GET http://b.org/",
+            "GET\tHTTPS://b.org/ ",
         ] {
             let text = format!("{line}\r\n{rest}");
             assert!(matches!(read(text.as_bytes()), First::Broken(_)), "{line:?}");
@@ -256,7 +270,15 @@ mod tests {
 
     #[test]
     fn other_protocols_are_neither_held_up_nor_taken_for_http() {
-        for text in ["SSH-2.0-x\r\n", "\x00\x00\x00\x08", "*1\r\n$4\r\nPING\r\n", "SET a b\r\n"] {
+        for text in [
+            "SSH-2.0-x\r\n",
+            "\x00\x00\x00\x08",
+            "*1\r\n$4\r\nPING\r\n",
+            "SET a b\r\n",
+            "SET a http://b.org/\r\n",
+            "get /a\r\n",
+            "http://b.org/\r\n",
+        ] {
             assert_eq!(read(text.as_bytes()), First::Other, "{text:?}");
         }
         assert_eq!(read(b"\x80\x2e\x01"), First::Other);

@@ -4,22 +4,26 @@
 //! Each scenario is a process of its own. Without arguments all run; with one, those whose name
 //! holds it.
 
+mod beginnings;
 mod scenarios;
 mod world;
 
 use std::process::{Command, ExitCode, Stdio};
+
+fn all() -> impl Iterator<Item = &'static (&'static str, fn())> {
+    scenarios::ALL.iter().chain(beginnings::ALL)
+}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [first, name] = &arguments[..]
         && first == "--scenario"
     {
-        let (_, scenario) =
-            scenarios::ALL.iter().find(|(other, _)| other == name).expect("a scenario");
+        let (_, scenario) = all().find(|(other, _)| other == name).expect("a scenario");
         world::on_a_host(*scenario);
     }
     if arguments.iter().any(|argument| argument == "--list") {
-        scenarios::ALL.iter().for_each(|(name, _)| println!("{name}: test"));
+        all().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
     }
     if let Err(reason) = world::possible() {
@@ -29,7 +33,7 @@ fn main() -> ExitCode {
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
     let exe = std::env::current_exe().expect("our own path");
     let mut failed = 0;
-    for (name, _) in scenarios::ALL {
+    for (name, _) in all() {
         if filter.is_some_and(|filter| !name.contains(filter.as_str())) {
             continue;
         }
