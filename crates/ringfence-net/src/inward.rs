@@ -1,6 +1,8 @@
 //! A published port as programs inside reach it: through the socket that the server made itself,
 //! which stays in the sandbox's network namespace, relayed to the host's that stands in its place.
 
+use crate::crowd;
+use ringfence_sys::limit::{self, Resource};
 use ringfence_sys::listener::behalf;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,21 +22,19 @@ pub(crate) fn serve(socket: OwnedFd, host: SocketAddr) -> io::Result<()> {
     behalf::listen(socket.as_fd(), BACKLOG).map_err(failed)?;
     behalf::set_nonblocking(socket.as_fd(), true).map_err(failed)?;
     let to = SocketAddr::new(reachable(host.ip()), host.port());
+    // Two descriptors for each connection.
+    let _ = limit::set(Resource::OpenFiles, u64::MAX);
     let work = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-        if let Ok(runtime) = runtime {
-            runtime.block_on(accept(socket, to));
-        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        // Without it the socket closes here: connections inside are refused.
+        let Ok(runtime) = runtime else { return };
+        runtime.block_on(async move {
+            if let Ok(listener) = TcpListener::from_std(std::net::TcpListener::from(socket)) {
+                crowd::serve(listener, move |client, _| relay(client, to)).await;
+            }
+        });
     };
     std::thread::Builder::new().name("ringfence-inward".to_owned()).spawn(work).map(drop)
-}
-
-async fn accept(socket: OwnedFd, to: SocketAddr) {
-    let Ok(listener) = TcpListener::from_std(std::net::TcpListener::from(socket)) else { return };
-    // An error (no descriptor is left) ends it: connections inside are refused from then on.
-    while let Ok((client, _)) = listener.accept().await {
-        tokio::spawn(relay(client, to));
-    }
 }
 
 async fn relay(mut client: TcpStream, to: SocketAddr) {

@@ -1,7 +1,7 @@
 //! The gateway's thread: accepts, answers DNS, and gives each connection a task of its own, so
 //! that a slow one holds up nobody.
 
-use crate::crowd::Place;
+use crate::crowd;
 use crate::decision::{Event, Process, Way};
 use crate::dns::{self, Asked};
 use crate::flow;
@@ -21,8 +21,6 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 /// How long a DNS client may keep a TCP connection open without asking.
 const DNS_IDLE: Duration = Duration::from_secs(10);
-/// The pause after running out of descriptors: some will be closed meanwhile.
-const EXHAUSTED: Duration = Duration::from_millis(20);
 
 /// A query that is longer asks nothing that we answer: a name has 255 bytes.
 const QUERY: usize = 1500;
@@ -65,27 +63,10 @@ fn spawn(role: Role, fd: OwnedFd, shared: Arc<Shared>) -> io::Result<()> {
     listener.set_nodelay(true)?;
     let listener = std::net::TcpListener::from(OwnedFd::from(listener));
     listener.set_nonblocking(true)?;
-    tokio::spawn(accept(role, TcpListener::from_std(listener)?, shared));
+    tokio::spawn(crowd::serve(TcpListener::from_std(listener)?, move |client, from| {
+        connection(role, client, from, shared.clone())
+    }));
     Ok(())
-}
-
-async fn accept(role: Role, listener: TcpListener, shared: Arc<Shared>) {
-    loop {
-        let place = Place::free().await;
-        match listener.accept().await {
-            Ok((client, from)) => {
-                let served = place.taken();
-                let shared = shared.clone();
-                tokio::spawn(async move {
-                    let _served = served;
-                    connection(role, client, from, shared).await;
-                });
-            }
-            // EMFILE and the like; errors of one connection concern nobody else.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(_) => tokio::time::sleep(EXHAUSTED).await,
-        }
-    }
 }
 
 async fn connection(role: Role, client: TcpStream, from: SocketAddr, shared: Arc<Shared>) {

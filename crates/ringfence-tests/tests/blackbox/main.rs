@@ -52,6 +52,7 @@ mod protected_races;
 mod publish;
 mod reports;
 mod sessions;
+mod storms;
 mod streams;
 mod strict;
 mod syscalls;
