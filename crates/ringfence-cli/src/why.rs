@@ -223,7 +223,7 @@ fn connect(target: &OsStr) -> Result<Request, Fault> {
         .rsplit_once(':')
         .filter(|(host, _)| !host.contains(':') || host.ends_with(']'))
         .ok_or_else(|| bad("name a host and a port, as in example.org:443".to_owned()))?;
-    let port = port.parse().map_err(|_| bad(format!("{port} is no port (0 to 65535)")))?;
+    let port = ringfence_policy::port::port(port).map_err(bad)?;
     let host = host.parse::<Host>().map_err(|error| bad(error.to_string()))?;
     Ok(Request::Connect { host, port })
 }

@@ -176,7 +176,7 @@ async fn addresses(shared: &Shared, subject: &Subject) -> Result<Vec<IpAddr>, Re
     let name = match &subject.host {
         // `localhost:PORT` grants the host's loopback, at whichever family the server listens.
         Host::Address(address) if HERE.contains(address) => return Ok(HERE.to_vec()),
-        Host::Name(name) if name == "localhost" => return Ok(HERE.to_vec()),
+        Host::Name(_) if subject.host.is_loopback() => return Ok(HERE.to_vec()),
         Host::Address(address) => return Ok(vec![*address]),
         Host::Name(name) => name,
     };
@@ -245,7 +245,7 @@ fn judge(shared: &Shared, subject: &Subject, bytes: &[u8]) -> Verdict {
 
 /// Whether a name was granted, behind whose address others may be.
 fn by_name(subject: &Subject) -> bool {
-    matches!(&subject.host, Host::Name(name) if name != "localhost")
+    matches!(&subject.host, Host::Name(_)) && !subject.host.is_loopback()
 }
 
 /// Whether what the client says fits what was granted.

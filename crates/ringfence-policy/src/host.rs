@@ -66,7 +66,7 @@ impl Host {
     /// Whether this is the host's own loopback: `localhost`, or a loopback address.
     pub fn is_loopback(&self) -> bool {
         match self {
-            Host::Name(name) => name == "localhost" || name.ends_with(".localhost"),
+            Host::Name(name) => loopback_name(name),
             Host::Address(address) => address.is_loopback(),
         }
     }
@@ -101,7 +101,7 @@ impl HostRule {
             }
             (Target::Net(net), Host::Address(address)) => net.contains(*address),
             (Target::Loopback, _) => match host {
-                Host::Name(name) => name == "localhost",
+                Host::Name(name) => loopback_name(name),
                 Host::Address(address) => crate::address::is_localhost(*address),
             },
             (Target::Name(_) | Target::Below(_), Host::Address(_)) => false,
@@ -145,7 +145,11 @@ fn read_target(host: &str, has_ports: bool) -> Result<Target, String> {
         if read_v4(parent)?.is_some() {
             return Err("`*.` goes before a name; write a range of addresses as 10.0.0.0/8".into());
         }
-        return read_name(parent).map(Target::Below);
+        let parent = read_name(parent)?;
+        if loopback_name(&parent) {
+            return Err("for the host's own loopback write `localhost:PORT`".to_owned());
+        }
+        return Ok(Target::Below(parent));
     }
     if host.contains('*') {
         return Err("`*` stands for whole labels at the start only, as in `*.example.org`".into());
@@ -161,7 +165,7 @@ fn read_target(host: &str, has_ports: bool) -> Result<Target, String> {
         };
     }
     match read_host(host)? {
-        Host::Name(name) if name == "localhost" => loopback_target(has_ports),
+        Host::Name(name) if loopback_name(&name) => loopback_target(has_ports),
         Host::Name(name) => Ok(Target::Name(name)),
         Host::Address(address) if crate::address::is_localhost(address) => {
             loopback_target(has_ports)
@@ -171,6 +175,11 @@ fn read_target(host: &str, has_ports: bool) -> Result<Target, String> {
         }
         Host::Address(address) => Ok(Target::Net(IpNet::of(address))),
     }
+}
+
+/// Whether a name always stands for the loopback: `localhost`, and all below it (RFC 6761 §6.3).
+fn loopback_name(name: &str) -> bool {
+    name.strip_suffix("localhost").is_some_and(|above| above.is_empty() || above.ends_with('.'))
 }
 
 fn loopback_target(has_ports: bool) -> Result<Target, String> {

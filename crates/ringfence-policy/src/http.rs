@@ -96,6 +96,12 @@ pub fn normal_path(path: &str) -> Option<String> {
     Some(out)
 }
 
+/// Whether a method, in any case, passes no connection that is looked at: `TRACE` gives back what was sent, credentials
+/// included, and `CONNECT` leads elsewhere.
+pub fn never(method: &str) -> bool {
+    ["CONNECT", "TRACE", "TRACK"].iter().any(|name| method.eq_ignore_ascii_case(name))
+}
+
 /// Whether a rule allows a request, its host apart. A path of `None` is one that servers read
 /// differently.
 pub fn matches(rule: &HttpRule, method: &str, path: Option<&str>) -> bool {

@@ -38,11 +38,12 @@ pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
         ));
     }
     if let Some(rule) = network.allow.iter().find(|rule| rule.host.matches(host, port)) {
-        return Verdict::new(true, "network", format!("{place} is allowed")).rule(&rule.source);
+        let verdict = Verdict::new(true, "network", format!("{place} is allowed"));
+        return answered(verdict.rule(&rule.source), port);
     }
     if let Some(rule) = network.http.iter().find(|rule| rule.host.matches(host, port)) {
         let explanation = format!("{place} is allowed for the requests that rules name");
-        return Verdict::new(true, "http", explanation).rule(&rule.source);
+        return answered(Verdict::new(true, "http", explanation).rule(&rule.source), port);
     }
     if host.is_loopback() {
         let explanation =
@@ -65,6 +66,17 @@ pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
     }
 }
 
+/// What is said to any address at the port of DNS comes to the filter itself.
+fn answered(verdict: Verdict, port: u16) -> Verdict {
+    match port {
+        53 => verdict.effect(
+            "ringfence answers at port 53 itself, whatever the address; only by the proxy inside \
+             (127.0.0.1:1022) is the server reached",
+        ),
+        _ => verdict,
+    }
+}
+
 pub(crate) fn http(policy: &Policy, method: &str, url: &str) -> Verdict {
     let url = match Url::parse(url) {
         Ok(url) => url,
@@ -79,6 +91,12 @@ pub(crate) fn http(policy: &Policy, method: &str, url: &str) -> Verdict {
     let method = method.to_ascii_uppercase();
     let rules: Vec<_> =
         policy.network.http.iter().filter(|rule| rule.host.matches(&url.host, url.port)).collect();
+    let inject = &policy.network.inject;
+    let looked_at = inject.iter().any(|rule| rule.host.matches(&url.host, url.port));
+    if http::never(&method) && (looked_at || !rules.is_empty()) {
+        let why = format!("{method} has no place in an inspected connection");
+        return Verdict::new(false, "http", why);
+    }
     if rules.is_empty() {
         return connect;
     }

@@ -193,6 +193,8 @@ fn the_hosts_loopback_is_granted_by_port() {
     let granted = host().option(Key::AllowHost, "localhost:5432");
     assert!(connect(&granted, "localhost", 5432).allowed);
     assert!(connect(&granted, "127.0.0.1", 5432).allowed);
+    assert!(connect(&granted, "app.localhost", 5432).allowed);
+    assert!(!connect(&granted, "notlocalhost", 5432).allowed);
     assert!(!connect(&granted, "localhost", 5433).allowed);
     assert!(!connect(&granted, "127.0.0.2", 5432).allowed);
     let any = host().option(Key::AllowHost, "*:*");
@@ -212,6 +214,29 @@ fn request_rules_allow_these_requests_only() {
     assert!(!http(&host, "GET", "https://api.example.org/repos/%2e%2e/user").allowed);
     assert!(!http(&host, "GET", "https://api.example.org/repos/..%2fuser").allowed);
     assert!(!http(&host, "GET", "https://other.example.org/repos/x").allowed);
+}
+
+#[test]
+fn what_passes_no_inspected_connection_is_not_said_to_be_allowed() {
+    let host =
+        host().option(Key::Http, "* api.example.org").option(Key::AllowHost, "b.example.org");
+    let inject = "c.example.org X-Key={env:KEY}";
+    let host = host.option(Key::AllowHost, "c.example.org").option(Key::Inject, inject);
+    for method in ["TRACE", "connect", "Track"] {
+        assert!(!http(&host, method, "https://api.example.org/").allowed, "{method}");
+        assert!(!http(&host, method, "https://c.example.org/").allowed, "{method}");
+        // Nobody looks at it there.
+        assert!(http(&host, method, "https://b.example.org/").allowed, "{method}");
+    }
+    assert!(http(&host, "OPTIONS", "https://api.example.org/").allowed);
+}
+
+#[test]
+fn who_answers_at_the_port_of_dns_is_told() {
+    let host = host().option(Key::AllowHost, "192.0.2.1:53,54");
+    let asked = |port| connect(&host, "192.0.2.1", port);
+    assert!(asked(53).allowed && asked(53).effect.is_some());
+    assert!(asked(54).allowed && asked(54).effect.is_none());
 }
 
 #[test]

@@ -50,6 +50,7 @@ ATTACKS = (
     tunnel("mapped", "the same by an IPv4 address in IPv6 clothes", "[::ffff:127.0.0.1]:{port}"),
     tunnel("dot", "the same by its name with a dot", "localhost.:{port}"),
     tunnel("case", "the same in capitals", "LOCALHOST:{port}"),
+    tunnel("below", "the same by a name below it", "app.localhost:{port}"),
     tunnel("userinfo", "the same behind the granted name", "example.org@127.0.0.1:{port}"),
     tunnel("url", "a URL in place of a host", "http://127.0.0.1:{port}/"),
     tunnel("metadata", "asks the proxy for the cloud's credentials", "169.254.169.254:80"),

@@ -6,7 +6,7 @@ use hyper::Uri;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use ringfence_policy::decide::Request;
-use ringfence_policy::http::normal_path;
+use ringfence_policy::http::{never, normal_path};
 use ringfence_policy::{Decision, Host, Policy, decide};
 
 /// Where a connection leads.
@@ -80,9 +80,8 @@ impl Place {
 pub(super) fn judge(policy: &Policy, place: &Place, parts: &mut Parts) -> Result<String, Refused> {
     let refused = |why: String| Err(Refused { why, decision: None });
     let method = parts.method.clone();
-    let refuses = |name: &&str| method.as_str().eq_ignore_ascii_case(name);
-    if ["CONNECT", "TRACE", "TRACK"].iter().any(refuses) {
-        // TRACE gives back what was sent, credentials included; some servers read any case.
+    if never(method.as_str()) {
+        // Some servers read any case.
         return refused(format!("{method} has no place in an inspected connection"));
     }
     let named = same_host(place, parts)?;

@@ -170,7 +170,7 @@ for at in sys.argv[1:]:
         Ok(socket.local_addr()?.ip().to_string())
     });
     let own = own.ok().filter(|own| own != "0.0.0.0" && !own.starts_with("127."));
-    let hosts = ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"];
+    let hosts = ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "app.localhost", "LOCALHOST."];
     let hosts: Vec<&str> = hosts.into_iter().chain(own.as_deref()).collect();
     let places: Vec<String> =
         hosts.iter().flat_map(|host| ports.map(|port| format!("{host}:{port}"))).collect();
