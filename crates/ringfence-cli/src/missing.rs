@@ -5,6 +5,7 @@ use crate::error::Fault;
 use crate::options::{POLICY, Parsed};
 use crate::{lesson, libraries, request};
 use ringfence_learn::program::Answer;
+use ringfence_learn::propose::is_named;
 use ringfence_learn::watch::{self, Act, Observed, Use, Watch};
 use ringfence_policy::catalog::Kind;
 use ringfence_policy::decide::Request;
@@ -41,7 +42,7 @@ pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
     for (path, uses) in missing.iter().take(MOST) {
         let by: Vec<&str> = uses.by.iter().take(3).map(String::as_str).collect();
         let by: String = by.join(", ").chars().filter(|c| !c.is_control()).collect();
-        let shows = |policy: &Policy| allowed(policy, path);
+        let shows = |policy: &Policy| is_shown(policy, path, exact.as_ref());
         let feature = features.iter().find(|(_, policy)| shows(policy));
         let remedy = match feature {
             Some((name, _)) => format!("feature {name} shows it"),
@@ -74,8 +75,14 @@ fn inner(parsed: &Parsed, argv: &[OsString]) -> Result<Command, Fault> {
     Ok(command)
 }
 
-fn allowed(policy: &Policy, path: &Path) -> bool {
+/// Whether a path of the host is in the view: by rules, and with exact libraries in their set too,
+/// or named beside it.
+fn is_shown(policy: &Policy, path: &Path, exact: Option<&Answer>) -> bool {
+    let narrowed = exact.filter(|answer| answer.narrows(path));
+    let named =
+        |answer: &Answer| path.canonicalize().is_ok_and(|real| is_named(policy, answer, &real));
     decide(policy, &Request::Read(Subject::on_host(path, &HostFiles))).allowed
+        && narrowed.is_none_or(named)
 }
 
 /// What was looked for, is there, and is not shown.
@@ -91,8 +98,7 @@ fn missing(policy: &Policy, observed: &Observed, exact: Option<&Answer>) -> BTre
         if own || on_the_way || *act == Act::Write || path.symlink_metadata().is_err() {
             continue;
         }
-        let hidden = exact.is_some_and(|answer| answer.narrows(path));
-        if hidden || !allowed(policy, path) {
+        if !is_shown(policy, path, exact) {
             missing.entry(path.clone()).or_default().join(uses);
         }
     }

@@ -75,14 +75,7 @@ impl Proposal {
         let mut units: BTreeMap<PathBuf, Use> = BTreeMap::new();
         for ((path, act), uses) in &observed.paths {
             let Ok(real) = path.canonicalize() else { continue };
-            let granted = policy.paths.iter().any(|rule| {
-                matches!(rule.access, Access::Read | Access::Write)
-                    && real.starts_with(&rule.path)
-                    && answer
-                        .roots
-                        .iter()
-                        .any(|root| rule.path != *root && rule.path.starts_with(root))
-            });
+            let granted = is_named(policy, answer, &real);
             let looked = *act == Act::Write || real.is_dir() && answer.is_shared(&real);
             let shown = decide(policy, &Request::Read(Subject::on_host(path, &HostFiles))).allowed;
             if looked || granted || !shown || !answer.narrows(path) {
@@ -90,7 +83,8 @@ impl Proposal {
             }
             let own = real.ancestors().skip(1).take_while(|above| !answer.is_shared(above));
             let own = own.filter(|above| answer.roots.iter().any(|root| above.starts_with(root)));
-            let unit = own.last().map_or(real.clone(), Path::to_owned);
+            // By the name it was asked for: what that leads to is shown with it, and not the reverse.
+            let unit = own.last().map_or_else(|| without_links_above(path), Path::to_owned);
             units.entry(unit).or_default().join(uses);
         }
         for (unit, uses) in units {
@@ -289,6 +283,26 @@ fn leads_to(policy: &Policy, path: &Path) -> bool {
     places.into_iter().any(|place| place.starts_with(path) && place != path)
         || path == policy.home_dir
         || path == policy.workdir
+}
+
+/// Whether a rule names a path in a directory of libraries, or a tree there that it is in: that is
+/// shown beside what the command needs.
+pub fn is_named(policy: &Policy, answer: &Answer, real: &Path) -> bool {
+    policy.paths.iter().any(|rule| {
+        let below = |root: &PathBuf| rule.path != *root && rule.path.starts_with(root);
+        matches!(rule.access, Access::Read | Access::Write)
+            && real.starts_with(&rule.path)
+            && answer.roots.iter().any(below)
+    })
+}
+
+/// The path with the links before its last name followed.
+fn without_links_above(path: &Path) -> PathBuf {
+    let above = path.parent().and_then(|above| above.canonicalize().ok());
+    match (above, path.file_name()) {
+        (Some(above), Some(name)) => above.join(name),
+        _ => path.to_owned(),
+    }
 }
 
 /// A path as a rule; unset for one that would be read as a pattern.

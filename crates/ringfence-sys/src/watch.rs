@@ -3,6 +3,7 @@
 
 use crate::fd::{owned, socket_pair};
 use crate::seccomp::{Instruction, Program};
+use crate::signal::{self, SignalSet};
 use crate::socket::{receive_with, send_with};
 use crate::{Errno, Result, Sysno, sys};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -22,8 +23,14 @@ const RETURN_NOTIFY: u32 = 0x7fc0_0000;
 pub struct Watched {
     /// Where its calls are announced; hung up when nothing runs under the filter any more.
     pub listener: OwnedFd,
+    /// Readable when a signal has come that would have ended us.
+    signals: OwnedFd,
+    /// The program.
+    program: OwnedFd,
     /// Waits for its end.
-    pub end: JoinHandle<std::io::Result<ExitStatus>>,
+    end: JoinHandle<std::io::Result<ExitStatus>>,
+    /// The mask of signals before.
+    before: SignalSet,
 }
 
 /// The filter that announces these calls and lets all others through by their number alone; but
@@ -50,8 +57,11 @@ fn filter(calls: &[Sysno], ours: i32) -> Program {
     Program(program)
 }
 
+/// Signals by which others end a program: they are for the one that is watched.
+const ENDING: [i32; 2] = [libc::SIGTERM, libc::SIGHUP];
+
 /// Starts a command; each of these calls, of it and of all that it starts, waits on the listener
-/// for an answer.
+/// for an answer. It ends when we do, however that is: without us nobody would answer.
 ///
 /// # Errors
 /// The kernel has no notification, or a filter with a listener is in force already (`EBUSY`).
@@ -62,13 +72,27 @@ pub fn start(mut command: Command, calls: &[Sysno]) -> Result<Watched> {
     let theirs = owned(unsafe { sys!(fcntl, theirs.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 700) }?);
     let child_end = theirs.as_raw_fd();
     let program = filter(calls, child_end);
+    let ending = SignalSet::of(&ENDING);
+    let signals = signal::descriptor(ending)?;
+    let before = signal::set_mask(ending)?;
+    signal::set_mask(SignalSet::of_bits(before.bits() | ending.bits()))?;
+    let parent = std::process::id();
     let confine = move || {
+        signal::set_mask(before).map_err(io)?;
+        // SAFETY: takes numbers only.
+        unsafe { sys!(prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }.map_err(io)?;
+        // SAFETY: takes nothing.
+        if unsafe { sys!(getppid) }.map_err(io)? as u32 != parent {
+            return Err(io(Errno::ESRCH));
+        }
         // SAFETY: takes numbers only.
         unsafe { sys!(prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.map_err(io)?;
         let listener = program.install_with_listener().map_err(io)?;
         // SAFETY: the socket is open in the child until it executes.
         let socket = unsafe { BorrowedFd::borrow_raw(child_end) };
-        send_with(socket, b"L", &[listener.as_fd()]).map_err(io)
+        // SAFETY: takes nothing.
+        let own = unsafe { sys!(getpid) }.map_err(io)? as u32;
+        send_with(socket, &own.to_ne_bytes(), &[listener.as_fd()]).map_err(io)
     };
     // SAFETY: between fork and exec only system calls are made, on memory made before.
     unsafe { command.pre_exec(confine) };
@@ -78,31 +102,59 @@ pub fn start(mut command: Command, calls: &[Sysno]) -> Result<Watched> {
         drop(theirs);
         started?.wait()
     });
-    let mut letter = [0; 1];
-    let received = receive_with(ours.as_fd(), &mut letter, true);
+    let mut number = [0; 4];
+    let received = receive_with(ours.as_fd(), &mut number, true);
     let (_, mut passed) = received?;
     let listener = passed.pop().ok_or(Errno::EPERM)?;
+    // It waits for us, before it executes.
+    let program = crate::process::pidfd(i32::from_ne_bytes(number))?;
     // The waiting side runs where the calling one was: no other processor must be woken. Older
     // kernels do without.
     // SAFETY: the flags are passed by value.
     let _ = unsafe { sys!(ioctl, listener.as_raw_fd(), SET_FLAGS, SYNC_WAKE_UP) };
-    Ok(Watched { listener, end })
+    Ok(Watched { listener, signals, program, end, before })
 }
 
 fn io(errno: Errno) -> std::io::Error {
     std::io::Error::from_raw_os_error(errno.into_raw())
 }
 
-/// Waits for a call to be announced; false when nothing is watched any more.
-///
-/// # Errors
-/// `EINTR`, and the kernel's.
-pub fn wait(listener: BorrowedFd<'_>) -> Result<bool> {
-    let mut entry = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let (entry_at, none) = (&raw mut entry, std::ptr::null::<u8>());
-    // SAFETY: the pointer is to one entry; no time and no mask are given.
-    unsafe { sys!(ppoll, entry_at, 1, none, none, 0) }?;
-    Ok(entry.revents & libc::POLLIN != 0)
+impl Watched {
+    /// Waits for the program's end; from then on signals are ours again.
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub fn ended(self) -> std::io::Result<ExitStatus> {
+        let end = self.end.join().map_err(|_| std::io::Error::other("the watcher broke"))?;
+        signal::set_mask(self.before).map_err(io)?;
+        end
+    }
+
+    /// Waits for a call to be announced; false when nothing is watched any more. A signal that ends
+    /// programs is passed on meanwhile.
+    ///
+    /// # Errors
+    /// `EINTR`, and the kernel's.
+    pub fn wait(&self) -> Result<bool> {
+        loop {
+            let entry = |fd: &OwnedFd| libc::pollfd {
+                fd: fd.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            let mut entries = [entry(&self.listener), entry(&self.signals)];
+            let none = std::ptr::null::<u8>();
+            // SAFETY: the pointer is to two entries; no time and no mask are given.
+            unsafe { sys!(ppoll, entries.as_mut_ptr(), 2, none, none, 0) }?;
+            while let Ok(arrived) = signal::take(self.signals.as_fd()) {
+                // It may have ended already.
+                let _ = signal::send(self.program.as_fd(), arrived.signal);
+            }
+            if entries[0].revents != 0 {
+                return Ok(entries[0].revents & libc::POLLIN != 0);
+            }
+        }
+    }
 }
 
 /// From now on Ctrl-C and Ctrl-\ are for the program that is watched, and not for us.

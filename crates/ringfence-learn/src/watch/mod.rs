@@ -104,7 +104,7 @@ pub fn run(command: Command, what: Watch) -> std::io::Result<(ExitStatus, Observ
     let mut observed = Observed::default();
     let mut processes = Processes::default();
     let mut living = Living::default();
-    while let Some(waits) = next(listener).map_err(error)? {
+    while let Some(waits) = next(&watched).map_err(error)? {
         if what.calls && processes.is_inside(waits.thread, false) {
             let name =
                 usize::try_from(waits.call).ok().and_then(Sysno::new).map(|call| call.name());
@@ -126,8 +126,7 @@ pub fn run(command: Command, what: Watch) -> std::io::Result<(ExitStatus, Observ
         let _ = notify::go_on(listener, waits.id);
     }
     observed.processes = processes.count();
-    let end = watched.end.join().map_err(|_| std::io::Error::other("the watcher broke"))?;
-    let end = end?;
+    let end = watched.ended()?;
     let after = peaks::spent();
     observed.peaks.processor = after.0.saturating_sub(before.0);
     observed.peaks.written = after.1.saturating_sub(before.1);
@@ -135,9 +134,10 @@ pub fn run(command: Command, what: Watch) -> std::io::Result<(ExitStatus, Observ
 }
 
 /// The next call; nothing when no process is watched any more.
-fn next(listener: std::os::fd::BorrowedFd<'_>) -> sys::Result<Option<Notification>> {
+fn next(watched: &sys::watch::Watched) -> sys::Result<Option<Notification>> {
+    let listener = watched.listener.as_fd();
     loop {
-        match sys::watch::wait(listener) {
+        match watched.wait() {
             Err(Errno::EINTR) => continue,
             Err(errno) => return Err(errno),
             Ok(false) => return Ok(None),

@@ -2,6 +2,7 @@
 //! sockets; what of it reaches out of the sandbox is named and never proposed.
 
 use ringfence_tests::{Finished, Person, Place, Running, Tier, everybody, left_out};
+use rustix::process::Signal;
 use std::fs;
 
 fn learn(place: &Place, env: &[(&str, &str)], script: &str) -> Finished {
@@ -147,4 +148,61 @@ fn devices_and_sockets_are_named_and_left_to_the_user() {
     assert!(text.contains("~/.service/socket?\", # 2 times, by python3"), "{text}");
     assert!(!rules(&text).contains("/dev/") && !rules(&text).contains("sockets"), "{text}");
     drop(listener);
+}
+
+#[test]
+fn who_ends_learn_ends_the_run_and_learns_what_was_seen() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    let scratch = place.directory("scratch");
+    let script =
+        "cat /sys/kernel/mm/transparent_hugepage/enabled > /dev/null; echo ready; exec sleep 1000";
+    let start = || {
+        let mut command = place.command(ringfence_tests::binary());
+        command.env("TMPDIR", &scratch);
+        command.args(["learn", "-o", "l.toml", "--", "sh", "-c", script]);
+        let mut running = Running::start(command);
+        running.printed("ready");
+        running
+    };
+    let running = start();
+    running.signal(Signal::TERM);
+    running.finish().ends(143);
+    assert!(rules(&learnt(place)).contains("/sys/kernel/mm"), "{}", learnt(place));
+    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0, "nothing is left");
+    fs::remove_file(place.project("l.toml")).unwrap();
+    // Its output is at its end when nothing has it open any more.
+    let running = start();
+    running.signal(Signal::KILL);
+    running.finish().ends(137);
+    assert_eq!(learnt(place), "");
+}
+
+#[test]
+fn a_library_beyond_the_exact_set_is_learnt_by_the_name_that_finds_it() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("python3", "--version") || !place.has("ssh", "-V") {
+        return;
+    }
+    // What it starts is computed, and so in no set.
+    let words = ["python3", "-c", "import os; os.execv('/usr/' + 'bin/ssh', ['ssh', '-V'])"];
+    place.file(
+        "home/.config/ringfence/profiles/base.toml",
+        "extends = [\"default\"]\nlibs = \"exact\"\n",
+    );
+    let learn = |options: &[&str]| {
+        let words = ["learn"].iter().chain(options).chain(&["--"]).chain(&words).copied();
+        place.ringfence(words.collect::<Vec<_>>())
+    };
+    place.run(&["-p", "base"], &words).ends(127).says("cannot open shared object file");
+    learn(&["-p", "base", "-o", "l.toml"]).ends(0);
+    let both = ["-p", "l.toml"];
+    place.run(&both, &words).ends(0);
+    learn(&both).ends(0).says("nothing to propose");
+    // What is named is not missing, and what is missing is no feature's matter.
+    let traced = |options: &[&str]| place.run(&[options, &["--trace-missing"]].concat(), &words);
+    let missing = traced(&both).ends(0).err.clone();
+    assert!(!missing.contains(".so."), "{missing}");
+    let missing = traced(&["-p", "base"]).ends(127).err.clone();
+    assert!(missing.contains(".so") && missing.contains("--read /"), "{missing}");
+    assert!(!missing.contains("feature alsa"), "{missing}");
 }
