@@ -2,18 +2,24 @@
 //!
 //! What is inside is read and written by programs inside (`cat`, `tar`), under the session's own rules: nothing is
 //! copied that its commands could not reach. What comes out is not trusted: a file is written under the
-//! name that the user gave, and directories as [`unpack`](crate::unpack) says.
+//! name that the user gave, and directories as [`unpack`](crate::unpack) says. What goes in is what the user named,
+//! and not what a link of the program's leads to. Bytes pass through here: a file that was lent could be kept, and read
+//! or written later.
 
 use crate::error::Fault;
 use crate::help;
 use crate::options::{PLAIN, parse};
 use crate::unpack::{Fresh, Place};
-use ringfence_sys::file::time_mark;
+use ringfence_session::live;
+use ringfence_session::outside::{self, Source};
+use ringfence_sys::{self as sys, file::time_mark};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 const USAGE: &str = "ringfence cp SESSION:PATH PATH, or ringfence cp PATH SESSION:PATH";
 
@@ -63,9 +69,8 @@ pub fn cp(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
 }
 
-/// Runs one end to its end; its own words are on standard error already.
-fn done(mut command: Command, what: &str) -> Result<(), Fault> {
-    let status = command.status().map_err(Fault::of)?;
+/// What has come of an end; its own words are on standard error already.
+fn done(status: ExitStatus, what: &str) -> Result<(), Fault> {
     match status.code() {
         Some(0) => Ok(()),
         Some(125) => Err(Fault::usage(format!("{what} was not copied"))),
@@ -110,15 +115,27 @@ fn file_out(from: &Inside, name: &str, place: &Place, called: &OsStr) -> Result<
     part.push(format!(".part-{}", std::process::id()));
     let part = place.at(&part);
     let (file, began) = (File::create_new(&part).map_err(failed)?, time_mark());
-    let mut command = from.script("exec cat <\"$1\"", OsStr::new(""))?;
-    command.stdin(Stdio::null()).stdout(file);
-    let copied =
-        done(command, name).and_then(|()| fs::rename(&part, place.at(called)).map_err(failed));
+    let command = from.script("exec cat <\"$1\"", OsStr::new(""))?;
+    let copied = take(command, file, name)
+        .and_then(|()| fs::rename(&part, place.at(called)).map_err(failed));
     match copied {
         Ok(()) => noted(&target, began),
         Err(_) => drop(fs::remove_file(&part)),
     }
     copied.map(|()| 0)
+}
+
+/// Runs a command, and keeps what it prints.
+fn take(mut command: Command, mut file: File, name: &str) -> Result<(), Fault> {
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(Fault::of)?;
+    let Some(pipe) = child.stdout.take() else { return Err(Fault::of("there is no pipe")) };
+    let ended = sys::process::pidfd(child.id() as i32).map_err(Fault::of)?;
+    let taken = sys::pipe::read(pipe.as_fd(), ended.as_fd(), |bytes| file.write_all(bytes));
+    // Who still prints has nobody to print to.
+    drop(pipe);
+    done(child.wait().map_err(Fault::of)?, name)?;
+    taken.map_err(|error| Fault::usage(format!("{name} was not copied whole: {error}")))
 }
 
 /// What a program gave is judged later as what it wrote itself is.
@@ -148,36 +165,71 @@ fn tree_out(from: &Inside, name: &str, place: &Place, called: &OsStr) -> Result<
 }
 
 fn into(from: &Path, to: &Inside) -> Result<u8, Fault> {
-    let failed = |error: std::io::Error| Fault::usage(format!("{}: {error}", from.display()));
+    let fault = |error: ringfence_session::SessionError| Fault::usage(error.to_string());
     let name = from.display().to_string();
-    if from.is_dir() {
-        let mut pack = Command::new("tar");
-        let mut pack = pack
-            .arg("-C")
-            .arg(from)
-            .args(["-cf", "-", "."])
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| Fault::usage(format!("tar: {error}")))?;
-        let called = last(from).unwrap_or_default();
-        let mut unpack = to.script(
-            "if [ -d \"$1\" ] && [ -n \"$2\" ]; then set -- \"$1/$2\"; fi; mkdir -p \"$1\" && \
-             exec tar --warning=no-timestamp --no-same-owner -xf - -C \"$1\"",
-            called,
-        )?;
-        unpack.stdin(pack.stdout.take().map_or_else(Stdio::null, Stdio::from));
-        let unpacked = done(unpack, &name);
-        let packed = pack.wait().map_err(Fault::of)?;
-        if !packed.success() {
-            return Err(Fault::usage(format!("{name} was not copied whole: tar: {packed}")));
+    let (known, _) = live::find(&to.session.to_string_lossy()).map_err(fault)?;
+    let file = match outside::open(&known, from).map_err(fault)? {
+        Source::File(file) => file,
+        Source::Directory(open) => {
+            let mut pack = Command::new("tar");
+            pack.args(["-cf", "-", "."]).stdin(Stdio::null()).stdout(Stdio::piped());
+            // The directory that was opened, whatever its path means by now.
+            pack.current_dir(format!("/proc/self/fd/{}", open.as_raw_fd()));
+            let mut pack = pack.spawn().map_err(|error| Fault::usage(format!("tar: {error}")))?;
+            let called = last(from).unwrap_or_default();
+            let mut unpack = to.script(
+                "if [ -d \"$1\" ] && [ -n \"$2\" ]; then set -- \"$1/$2\"; fi; mkdir -p \"$1\" && \
+                 exec tar --warning=no-timestamp --no-same-owner -xf - -C \"$1\"",
+                called,
+            )?;
+            unpack.stdin(pack.stdout.take().map_or_else(Stdio::null, Stdio::from));
+            let unpacked = unpack.status().map_err(Fault::of)?;
+            // The command has its copy of the pipe: without ours tar ends when nobody reads.
+            drop(unpack);
+            let packed = pack.wait().map_err(Fault::of)?;
+            done(unpacked, &name)?;
+            if !packed.success() {
+                return Err(Fault::usage(format!("{name} was not copied whole: tar: {packed}")));
+            }
+            return Ok(0);
         }
-        return unpacked.map(|()| 0);
-    }
-    let file = File::open(from).map_err(failed)?;
-    let mut command =
+    };
+    let command =
         to.script("if [ -d \"$1\" ]; then set -- \"$1/$2\"; fi; exec cat >\"$1\"", last(from)?)?;
-    command.stdin(file);
-    done(command, &name).map(|()| 0)
+    give(command, file, &name).map(|()| 0)
+}
+
+/// Runs a command that reads a file.
+fn give(mut command: Command, mut file: File, name: &str) -> Result<(), Fault> {
+    let mut child = command.stdin(Stdio::piped()).spawn().map_err(Fault::of)?;
+    let Some(pipe) = child.stdin.take() else { return Err(Fault::of("there is no pipe")) };
+    sys::fd::never_wait(pipe.as_fd()).map_err(Fault::of)?;
+    let ended = sys::process::pidfd(child.id() as i32).map_err(Fault::of)?;
+    let (mut buffer, mut given) = (vec![0; 1 << 16], Ok(()));
+    loop {
+        let count = match file.read(&mut buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            count => count,
+        };
+        match count {
+            Ok(0) => break,
+            // Who stops reading early says so by its code, or wants no more.
+            Ok(count) => {
+                let bytes = &buffer[..count];
+                if !sys::pipe::write(pipe.as_fd(), ended.as_fd(), bytes).map_err(Fault::of)? {
+                    break;
+                }
+            }
+            Err(error) => {
+                given = Err(Fault::usage(format!("{name} was not copied whole: {error}")));
+                break;
+            }
+        }
+    }
+    // Its end is the end of the file.
+    drop(pipe);
+    done(child.wait().map_err(Fault::of)?, name)?;
+    given
 }
 
 #[cfg(test)]

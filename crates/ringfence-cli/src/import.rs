@@ -6,8 +6,10 @@ use crate::help;
 use crate::options::{PLAIN, parse};
 use ringfence_policy::import::{Peer, import as convert};
 use ringfence_policy::suggest::nearest;
+use ringfence_session::outside;
 use std::ffi::OsString;
 use std::io::Read;
+use std::path::Path;
 
 /// Settings are never larger.
 const LARGEST: u64 = 16 << 20;
@@ -51,7 +53,7 @@ pub fn import(arguments: Vec<OsString>) -> Result<u8, Fault> {
     match parsed.last("output") {
         None => print(imported.toml.as_bytes()),
         Some(output) => {
-            let written = std::fs::write(output, &imported.toml);
+            let written = outside::write(None, Path::new(output), imported.toml.as_bytes());
             written.map_err(|error| {
                 Fault::usage(format!("cannot write {}: {error}", output.display()))
             })?;

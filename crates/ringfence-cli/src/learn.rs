@@ -9,11 +9,15 @@ use ringfence_learn::propose::{Asked, Proposal, propose};
 use ringfence_learn::text;
 use ringfence_learn::watch::{self, Observed, Use};
 use ringfence_policy::address::is_public;
-use ringfence_policy::{Policy, Profile};
+use ringfence_policy::{FileView, HostFiles, Policy, Profile};
 use ringfence_session::ledger::Reader;
+use ringfence_session::outside;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+
+/// No profile that is added to is longer.
+const MOST: u64 = 1 << 20;
 
 /// The options: those of `run`, and what is done with the result.
 pub const LEARN: [Spec; POLICY.len() + 3] = {
@@ -82,7 +86,8 @@ impl Base {
             )));
         }
         let Some(file) = merge else { return Ok(Base { file: None }) };
-        let text = std::fs::read_to_string(&file)
+        let text = HostFiles
+            .text(&file, MOST)
             .map_err(|error| Fault::usage(format!("cannot read {}: {error}", file.display())))?;
         Ok(Base { file: Some((file, text)) })
     }
@@ -191,7 +196,7 @@ fn finish(
         (None, Some(_)) => {}
     }
     if let Some(output) = output {
-        std::fs::write(output, &result)
+        outside::write(None, output, result.as_bytes())
             .map_err(|error| Fault::of(format!("cannot write {}: {error}", output.display())))?;
     }
     for rule in &proposal.withheld {

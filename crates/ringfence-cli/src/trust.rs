@@ -5,15 +5,18 @@
 //! this path: the list holds a hash of each accepted file.
 
 use crate::error::Fault;
-use ringfence_policy::Profile;
+use ringfence_policy::{FileView, HostFiles, Profile};
 use ringfence_sandbox::inputs::Inputs;
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The name under which a project keeps its policy.
 pub const PROJECT_FILE: &str = "ringfence.toml";
+
+/// No policy is longer.
+const MOST: u64 = 1 << 20;
 
 /// Where the list is kept: outside everything that a sandbox can write.
 fn list() -> Result<PathBuf, Fault> {
@@ -37,7 +40,8 @@ fn line(path: &Path, content: &[u8]) -> Result<String, Fault> {
 /// # Errors
 /// It cannot be read, is no valid profile, or the list cannot be written.
 pub fn accept(path: &Path) -> Result<(), Fault> {
-    let text = fs::read_to_string(path)
+    let text = HostFiles
+        .text(path, MOST)
         .map_err(|error| Fault::usage(format!("cannot read {}: {error}", path.display())))?;
     Profile::from_toml(&text, &path.display().to_string()).map_err(Fault::of)?;
     let line = line(path, text.as_bytes())?;
@@ -74,14 +78,19 @@ pub fn find(directory: &Path, inputs: &Inputs) -> Found {
     if let Ok(list) = list() {
         inputs.content(&list);
     }
-    let Ok(content) = fs::read(&path) else { return Found::None };
+    // A pipe of that name is there for whoever opens it to wait: it is no policy, and is not waited for.
+    let text = match HostFiles.text(&path, MOST) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::InvalidData => return Found::Untrusted(path),
+        Err(_) => return Found::None,
+    };
     let accepted = (|| {
-        let line = line(&path, &content).ok()?;
+        let line = line(&path, text.as_bytes()).ok()?;
         let list = fs::read_to_string(list().ok()?).ok()?;
         Some(list.lines().any(|known| known == line))
     })();
-    match (accepted, String::from_utf8(content)) {
-        (Some(true), Ok(text)) => Found::Trusted(path, text),
+    match accepted {
+        Some(true) => Found::Trusted(path, text),
         _ => Found::Untrusted(path),
     }
 }

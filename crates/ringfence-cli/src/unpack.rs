@@ -6,8 +6,7 @@
 //! opened without following links.
 
 use crate::error::Fault;
-use ringfence_policy::{HostFiles, Resolver};
-use ringfence_session::live;
+use ringfence_session::{live, outside};
 use ringfence_sys::{self as sys, Errno};
 use std::ffi::{CString, OsStr};
 use std::fs::{self, Permissions};
@@ -90,37 +89,17 @@ impl Place {
     /// There is such a link; the file system's.
     pub fn of(session: &OsStr, directory: &Path) -> Result<Place, Fault> {
         let failed = |error| Fault::usage(format!("{}: {error}", shown(directory)));
-        let (known, _) = live::find(&session.to_string_lossy()).map_err(Fault::of)?;
-        let full = std::env::current_dir().map_err(failed)?.join(directory);
-        let real = Resolver::new(&HostFiles).real(&full).map_err(failed)?;
-        let own = Path::new(&known.cwd);
-        let own = own.canonicalize().unwrap_or_else(|_| own.to_owned());
-        let planted = |link: &Path| {
-            let changed = link.symlink_metadata().map(|found| {
-                found.ctime().saturating_mul(1_000_000).saturating_add(found.ctime_nsec() / 1000)
-            });
-            link.starts_with(&own) || changed.is_ok_and(|changed| changed >= known.started)
-        };
-        if let Some((link, _)) = real.links.iter().find(|(link, _)| planted(link)) {
-            return Err(Fault::usage(format!(
-                "{} is a symbolic link that the session's program may have made: name the directory that \
-                 it leads to, {}, if that is right",
-                shown(link),
-                shown(&real.path)
-            )));
-        }
-        fs::create_dir_all(&real.path).map_err(failed)?;
-        let path = CString::new(real.path.as_os_str().as_bytes())
-            .map_err(|error| failed(std::io::Error::from(error)))?;
-        let flags = sys::fd::DIRECTORY;
-        let open = sys::fd::open_without_links(sys::fd::CWD, &path, flags)
-            .map_err(|errno| failed(std::io::Error::from_raw_os_error(errno.into_raw())))?;
-        Ok(Place { open, path: real.path })
+        let fault = |error: ringfence_session::SessionError| Fault::usage(error.to_string());
+        let (known, _) = live::find(&session.to_string_lossy()).map_err(fault)?;
+        let path = outside::real(&known, directory).map_err(fault)?;
+        fs::create_dir_all(&path).map_err(failed)?;
+        let open = outside::directory(&path).map_err(fault)?;
+        Ok(Place { open, path })
     }
 
     /// A name in it.
     pub fn at(&self, name: &OsStr) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.open.as_raw_fd())).join(name)
+        outside::at(&self.open, name)
     }
 
     /// A directory in it that is no link.

@@ -8,6 +8,7 @@ pub mod error;
 pub mod gateway;
 pub mod ledger;
 pub mod live;
+pub mod outside;
 pub mod overlay;
 pub mod place;
 pub mod snapshot;

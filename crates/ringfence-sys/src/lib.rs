@@ -29,6 +29,7 @@ pub mod mount;
 pub mod netlink;
 pub mod nft;
 pub mod notify;
+pub mod pipe;
 pub mod process;
 pub mod route;
 pub mod seccomp;

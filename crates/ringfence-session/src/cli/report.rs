@@ -4,9 +4,11 @@ use super::arguments::{Known, parse};
 use super::logs::summary;
 use super::{sessions, text};
 use crate::ledger::{Reader, Row, Session};
+use crate::outside;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// More rows than this make a page that no browser likes.
 const MOST: usize = 5000;
@@ -36,9 +38,10 @@ pub fn report(args: Vec<OsString>) -> Result<u8, String> {
     let events = reader.events(0, &[], false).map_err(told)?;
     let page = page(&session, &events);
     match given.value("output") {
-        Some(file) => std::fs::write(file, page)
+        // The page is what the program wanted it to be, and so may be the name where it is to go.
+        Some(file) => outside::write(Some(&session), Path::new(file), page.as_bytes())
             .map(|()| 0)
-            .map_err(|error| format!("cannot write {}: {error}", file.display())),
+            .map_err(told),
         None => text::print(page.as_bytes()),
     }
 }

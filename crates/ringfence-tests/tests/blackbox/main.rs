@@ -42,6 +42,7 @@ mod network_faults;
 mod overlay;
 mod own;
 mod plans;
+mod prepared;
 mod private_place;
 mod profile_new;
 mod profiles;

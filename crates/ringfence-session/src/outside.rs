@@ -1,0 +1,132 @@
+//! Files of the host that the user names for a command about a session (`cp`, `report --output`). What lies there
+//! may be the program's that the session is about: a link that leads where the program itself may not read
+//! or write, a pipe that holds up whoever opens it.
+
+use crate::error::{Result, SessionError};
+use crate::ledger::Session;
+use ringfence_policy::{HostFiles, Resolver, shown};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where a path leads. Links on the way are the user's word, but for those that the session's program may have made:
+/// in the directory that it runs in, or since it runs.
+///
+/// # Errors
+/// There is such a link; the file system's.
+pub fn real(session: &Session, path: &Path) -> Result<PathBuf> {
+    let failed = |error| SessionError::call("readlink", path, error);
+    // The empty path is the current directory.
+    let full = std::env::current_dir().map_err(failed)?.join(path);
+    let real = Resolver::new(&HostFiles).real(&full).map_err(failed)?;
+    let own = Path::new(&session.cwd);
+    let own = own.canonicalize().unwrap_or_else(|_| own.to_owned());
+    let planted = |link: &Path| {
+        let changed = link.symlink_metadata().map(|found| {
+            found.ctime().saturating_mul(1_000_000).saturating_add(found.ctime_nsec() / 1000)
+        });
+        // The kernel's own are as new as whoever looks at them.
+        let made = link.starts_with(&own) || changed.is_ok_and(|at| at >= session.started);
+        made && !link.starts_with("/proc")
+    };
+    match real.links.iter().find(|(link, _)| planted(link)) {
+        Some((link, _)) => Err(SessionError::usage(format!(
+            "{} is a symbolic link that the session's program may have made: name what it leads to, {}, if \
+             that is right",
+            shown::path(link),
+            shown::path(&real.path)
+        ))),
+        None => Ok(real.path),
+    }
+}
+
+/// What a path leads to, for reading.
+#[derive(Debug)]
+pub enum Source {
+    /// A file.
+    File(File),
+    /// A directory.
+    Directory(OwnedFd),
+}
+
+/// Opens what a path leads to (as [`real`] says), for reading.
+///
+/// # Errors
+/// There is nothing; it is neither a file nor a directory, of which none is waited for; those of [`real`].
+pub fn open(session: &Session, path: &Path) -> Result<Source> {
+    let neither = || {
+        SessionError::usage(format!(
+            "{} is neither a file nor a directory; what a pipe gives goes in with: ringfence exec SESSION -- \
+             sh -c 'cat >FILE'",
+            shown::path(path)
+        ))
+    };
+    let real = real(session, path)?;
+    let opened = without_links(&real, OFlags::RDONLY | OFlags::NONBLOCK).map_err(|error| {
+        // `/dev/stdin` and what `<(…)` names lead to a descriptor, and not to a name.
+        if real.starts_with("/proc") { neither() } else { error }
+    })?;
+    let failed = |error| SessionError::call("fstat", path, error);
+    let found = rustix::fs::fstat(&opened).map_err(failed)?;
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => Ok(Source::File(File::from(opened))),
+        FileType::Directory => Ok(Source::Directory(opened)),
+        _ => Err(neither()),
+    }
+}
+
+/// Opens a directory by the path that it has with all links followed.
+///
+/// # Errors
+/// It is none any more, or a link turned up meanwhile; the file system's.
+pub fn directory(path: &Path) -> Result<OwnedFd> {
+    without_links(path, OFlags::RDONLY | OFlags::DIRECTORY)
+}
+
+fn without_links(path: &Path, flags: OFlags) -> Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve)
+        .map_err(|error| SessionError::call("open", path, error))
+}
+
+/// A name in an open directory, for calls that take paths.
+pub fn at(directory: &OwnedFd, name: &OsStr) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name)
+}
+
+/// Writes a file that the user names, whole or not at all. What is at its name is replaced, and neither followed
+/// nor opened. With a session, links on the way are judged as [`real`] says; names like `/dev/stdout` are what
+/// they are.
+///
+/// # Errors
+/// A link on the way; the file system's.
+pub fn write(session: Option<&Session>, path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |error: std::io::Error| SessionError::call("write", path, error);
+    let full = std::env::current_dir().map_err(failed)?.join(path);
+    let none = || SessionError::usage(format!("{} has no name of its own", shown::path(path)));
+    let (Some(parent), Some(name)) = (full.parent(), full.file_name()) else { return Err(none()) };
+    if ["/dev", "/dev/fd", "/proc/self/fd"].iter().any(|own| parent == Path::new(own)) {
+        return std::fs::write(&full, bytes).map_err(failed);
+    }
+    let parent = match session {
+        Some(session) => real(session, parent)?,
+        None => parent.canonicalize().map_err(failed)?,
+    };
+    let parent = directory(&parent)?;
+    // Another name first: it is a new file, whatever is at either of them.
+    let mut part = name.to_owned();
+    part.push(format!(".part-{}", std::process::id()));
+    let (part, target) = (at(&parent, &part), at(&parent, name));
+    let mut file = File::create_new(&part).map_err(failed)?;
+    let written = file.write_all(bytes).and_then(|()| std::fs::rename(&part, target));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written.map_err(failed)
+}
