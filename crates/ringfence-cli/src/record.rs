@@ -12,6 +12,7 @@ use ringfence_sandbox::plan::{Gateway, GatewayTree, LimitStep, Plan};
 use ringfence_sandbox::supervise::Outcome;
 use ringfence_session::gateway::{Scope, Service, Tree};
 use ringfence_session::ledger::{Ended, Event, Ledger, Process, Recorder, Start, Verdict};
+use ringfence_session::snapshot::fault;
 use ringfence_session::{live, place};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -344,6 +345,7 @@ impl Keeper for Record {
                 recorder.record(lock(&programs).get(&pid), event);
             }
         });
+        fault::from_environment();
         match Service::start(listener, self.forks.borrow_mut().take(), scope, told) {
             Ok(service) => *self.gateway.borrow_mut() = Some(service),
             Err(error) => eprintln!("ringfence: no snapshots can be made from inside: {error}"),

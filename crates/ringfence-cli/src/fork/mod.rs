@@ -5,6 +5,7 @@ use crate::help;
 use crate::options::{Spec, flag, one, parse};
 use ringfence_session::gateway::forks;
 use ringfence_session::live;
+use ringfence_session::snapshot::fault;
 use std::ffi::OsString;
 use std::io::Write;
 use std::time::Duration;
@@ -76,6 +77,7 @@ pub fn fork(arguments: Vec<OsString>) -> Result<u8, Fault> {
              connections are its own; start another one, with --overlay for files of its own"
         )));
     }
+    fault::from_environment();
     let socket = socket.with_file_name(live::FORKS);
     let codes = forks::fork(&socket, clones, &more.rest, patience).map_err(Fault::of)?;
     if parsed.has("json") {

@@ -4,7 +4,7 @@
  * memory copy-on-write, work(index, count, words) is called with its number, from 0, and the words of
  * the command line; what it returns is the exit code. ringfence_serve returns 0 when the session ends,
  * and -1 with errno when this is no sandbox with a gateway or something fails. No threads may run: a
- * fork has none of them. Linux; no library but libc.
+ * fork has none of them. Clones end with this program. Linux; no library but libc.
  */
 #ifndef RINGFENCE_TEMPLATE_H
 #define RINGFENCE_TEMPLATE_H
@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -106,6 +107,7 @@ static unsigned char *ringfence_clones(int gate, struct ringfence_request *reque
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, &before);
     int ended = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK), own[3];
+    pid_t self = getpid();
     fflush(NULL);
     for (int i = 0; i < 3; i++) {
         own[i] = dup(i);
@@ -116,6 +118,10 @@ static unsigned char *ringfence_clones(int gate, struct ringfence_request *reque
     for (size_t i = 0; i < clones; i++) {
         running[i] = fork();
         if (running[i] == 0) {
+            /* Without the template nobody would tell it that whoever asked is gone. */
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (getppid() != self)
+                _exit(125);
             sigprocmask(SIG_SETMASK, &before, NULL);
             close(gate);
             exit(work((int)i, (int)count, words));

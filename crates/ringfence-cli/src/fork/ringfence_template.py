@@ -3,7 +3,7 @@
 Import and compute what every clone needs, then call serve(work). In each clone, which shares the
 memory copy-on-write, work(index, words) is called with its number, from 0, and the words of the
 command line; what it returns is the exit code (None is 0). serve returns when the session ends.
-No threads may run: a fork has none of them.
+No threads may run: a fork has none of them. Clones end with this program.
 """
 
 import gc
@@ -16,12 +16,22 @@ import traceback
 
 __all__ = ["serve"]
 
+_PR_SET_PDEATHSIG = 1
+try:
+    import ctypes
+
+    _prctl = ctypes.CDLL(None).prctl
+except (ImportError, OSError):
+    # A Python without it has clones that go on when it is killed.
+    _prctl = None
+
 
 def serve(work):
     gate = socket.socket(socket.AF_UNIX)
     gate.connect(os.environ["RINGFENCE_GATEWAY"])
     ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     own = [os.dup(at) for at in range(3)]
+    template = os.getpid()
     # A collection would write to every page, and so unshare it.
     gc.collect()
     gc.freeze()
@@ -62,7 +72,7 @@ def serve(work):
                 print(f"clone {index}: fork: {error}", file=sys.stderr)
                 break
             if clone == 0:
-                _clone(work, index, words, gate)
+                _clone(work, index, words, gate, template)
             running[clone] = index
         for at, stream in enumerate(own):
             os.dup2(stream, at)
@@ -94,9 +104,14 @@ def serve(work):
         gate.sendall(b"ended %s %s\n" % (number, " ".join(codes).encode()))
 
 
-def _clone(work, index, words, gate):
+def _clone(work, index, words, gate, template):
     code = 1
     try:
+        # Without the template nobody would tell it that whoever asked is gone.
+        if _prctl:
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != template:
+            os._exit(125)
         gate.close()
         code = work(index, words)
         code = 0 if code is None else int(code)

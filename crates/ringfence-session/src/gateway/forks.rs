@@ -13,13 +13,15 @@
 //! ```
 //!
 //! The descriptors are the standard streams for the clones ([`super::lent`]), and a pipe that closes when whoever asked
-//! is gone: the template ends its clones then. It has one request at a time; others wait.
+//! is gone: the template ends its clones then. Clones end with the template (`PR_SET_PDEATHSIG`), since nobody else knows
+//! which processes they are. It has one request at a time; others wait.
 //!
 //! What a template says of its clones is its word. It is confined like them, and can lie about nothing
 //! but exit codes.
 
 use super::lent::{self, Screen};
 use crate::error::{Result, SessionError};
+use crate::snapshot::fault;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -42,6 +44,8 @@ pub const MOST_CLONES: u32 = 10_000;
 const MOST_WORDS: usize = 60 << 10;
 /// Requests that wait.
 const MOST_WAITING: usize = 64;
+/// The session is gone.
+const ENDED: &str = "the session ended, and the clones with it";
 /// The longest message between the service and who asks.
 const LONGEST: usize = 64 << 10;
 
@@ -121,6 +125,7 @@ impl Forks {
         });
         match parsed {
             Some((clones, words)) => {
+                fault::point("fork-wish");
                 let (asked, passed) = (false, Vec::new());
                 self.waiting.push_back(Wish { client, clones, words, asked, passed });
             }
@@ -140,6 +145,7 @@ impl Forks {
             if !wish.asked {
                 wish.asked = true;
                 tell(&wish.client, "lend");
+                fault::point("fork-lend");
             }
             return Vec::new();
         }
@@ -149,6 +155,7 @@ impl Forks {
         let bytes = [head.as_bytes(), &wish.words].concat();
         match send(template, &bytes, &wish.passed) {
             Ok(sent) => {
+                fault::point("fork-given");
                 self.running = Some((self.next, wish.clones, wish.client));
                 bytes[sent.min(bytes.len())..].to_vec()
             }
@@ -170,6 +177,7 @@ impl Forks {
         if number != Some(*running) || codes.len() != *clones as usize {
             return false;
         }
+        fault::point("fork-ended");
         if let Some((_, _, client)) = self.running.take() {
             let codes: Vec<String> = codes.iter().map(u8::to_string).collect();
             tell(&client, &format!("ended {}", codes.join(" ")));
@@ -177,9 +185,15 @@ impl Forks {
         true
     }
 
-    /// The template is gone.
+    /// The template is gone, and with it whatever was under way; who waits for one goes on waiting.
     pub fn lost(&mut self) {
-        if let Some((_, _, client)) = self.running.take() {
+        let running = self.running.take().map(|(_, _, client)| client);
+        // Who was asked to lend waits for no end but the clones'.
+        let (asked, waiting) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|wish| wish.asked);
+        self.waiting = waiting;
+        let asked: VecDeque<Wish> = asked;
+        for client in running.into_iter().chain(asked.into_iter().map(|wish| wish.client)) {
             tell(&client, "failed the template ended before its clones");
         }
     }
@@ -221,7 +235,12 @@ fn receive(from: BorrowedFd<'_>) -> std::result::Result<(Vec<u8>, Vec<OwnedFd>),
 /// # Errors
 /// One sentence: there is no template within `patience`, or it ended.
 pub fn fork(socket: &Path, clones: u32, words: &[OsString], patience: Duration) -> Result<Vec<u8>> {
-    let failed = |call| move |error: Errno| SessionError::call(call, socket, error);
+    let failed = |call| {
+        move |error: Errno| match error {
+            Errno::PIPE | Errno::CONNRESET => SessionError::usage(ENDED),
+            error => SessionError::call(call, socket, error),
+        }
+    };
     if !(1..=MOST_CLONES).contains(&clones) {
         return Err(SessionError::usage(format!("the number of clones is 1 to {MOST_CLONES}")));
     }
@@ -243,7 +262,9 @@ pub fn fork(socket: &Path, clones: u32, words: &[OsString], patience: Duration) 
         return Err(SessionError::usage(format!("the words are longer than {MOST_WORDS} bytes")));
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    fault::point("fork-connected");
     rustix::net::send(&connection, &message, flags).map_err(failed("send"))?;
+    fault::point("fork-asked");
     let (theirs, _ours) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed("pipe"))?;
     let (mut theirs, mut screen) = (Some(theirs), None);
@@ -289,13 +310,16 @@ pub fn fork(socket: &Path, clones: u32, words: &[OsString], patience: Duration) 
         match (word, rest) {
             ("lend", _) => {
                 deadline = None;
+                fault::point("fork-told");
                 screen = lend(connection.as_fd(), theirs.take()).map_err(failed("sendmsg"))?;
+                fault::point("fork-lent");
             }
             ("ended", codes) => {
+                fault::point("fork-over");
                 return Ok(codes.split(' ').filter_map(|code| code.parse().ok()).collect());
             }
             ("failed", why) => return Err(SessionError::usage(why)),
-            _ => return Err(SessionError::usage("the session ended, and the clones with it")),
+            _ => return Err(SessionError::usage(ENDED)),
         }
     }
 }

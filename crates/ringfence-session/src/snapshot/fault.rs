@@ -17,3 +17,15 @@ pub(crate) fn point(name: &str) {
         hook(name);
     }
 }
+
+/// With `RINGFENCE_FAULT=NAME` the process dies of `SIGKILL` at the step of that name, as a launch does: tests use it to show
+/// what is left then.
+pub fn from_environment() {
+    let Some(wanted) = std::env::var_os("RINGFENCE_FAULT") else { return };
+    install(move |name| {
+        if wanted == name {
+            let own = rustix::process::getpid();
+            let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
+        }
+    });
+}

@@ -19,6 +19,7 @@ mod faults;
 mod files;
 mod filtered;
 mod fork;
+mod fork_killed;
 mod gateway;
 mod git_settings;
 mod hostile;
