@@ -4,14 +4,17 @@ use crate::Config;
 use ringfence_session::gateway::Told;
 use ringfence_session::ledger::{self, Event};
 use ringfence_session::live;
+use ringfence_sys as sys;
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
 
 /// As many bytes of each stream are kept; the rest is read and counted.
-const MOST: u64 = 1 << 20;
+const MOST: usize = 1 << 20;
 
 /// A sandbox that lives as long as this value.
 #[derive(Debug)]
@@ -59,7 +62,7 @@ impl Sandbox {
             drop(stdin);
             let mut said = String::new();
             if let Some(stderr) = launcher.stderr.take() {
-                let _ = stderr.take(MOST).read_to_string(&mut said);
+                let _ = stderr.take(MOST as u64).read_to_string(&mut said);
             }
             let _ = launcher.wait();
             return Err(format!("the sandbox did not start: {}", said.trim_end()));
@@ -218,21 +221,29 @@ fn without_tier(options: &[OsString]) -> Vec<OsString> {
     kept
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end. What it left in the background may hold its streams open, and is not waited for.
 fn finish(mut command: Command, input: Vec<u8>) -> Result<Ran, String> {
+    let failed = |call: &str, error: &dyn Display| format!("ringfence: {call}: {error}");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("cannot run ringfence: {error}"))?;
+    let mut child = command.spawn().map_err(|error| failed("execve", &error))?;
+    let ended = sys::process::pidfd(child.id() as i32);
+    let ended = ended.map_err(|error| failed("pidfd_open", &error))?;
     let stdin = child.stdin.take();
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (input, ended) = (&input, &ended);
     let (out, err) = std::thread::scope(|scope| {
         scope.spawn(move || {
             // A command that does not read is no error.
-            let _ = stdin.map(|mut stdin| stdin.write_all(&input));
+            let _ = stdin.map(|stdin| {
+                sys::fd::never_wait(stdin.as_fd())?;
+                sys::pipe::write(stdin.as_fd(), ended.as_fd(), input)
+            });
         });
-        let err = scope.spawn(move || stderr.map(keep).unwrap_or_default());
-        (stdout.map(keep).unwrap_or_default(), err.join().unwrap_or_default())
+        let err = scope.spawn(move || stderr.map(|pipe| keep(&pipe, ended)).unwrap_or_default());
+        let out = stdout.map(|pipe| keep(&pipe, ended)).unwrap_or_default();
+        (out, err.join().unwrap_or_default())
     });
-    let status = child.wait().map_err(|error| format!("cannot wait for ringfence: {error}"))?;
+    let status = child.wait().map_err(|error| failed("wait", &error))?;
     let code = status.code().unwrap_or_else(|| {
         128 + std::os::unix::process::ExitStatusExt::signal(&status).unwrap_or(0)
     });
@@ -240,9 +251,14 @@ fn finish(mut command: Command, input: Vec<u8>) -> Result<Ran, String> {
 }
 
 /// The first bytes of a stream, and how many more there were.
-fn keep(mut stream: impl Read) -> (Vec<u8>, u64) {
-    let mut kept = Vec::new();
-    let _ = stream.by_ref().take(MOST).read_to_end(&mut kept);
-    let more = std::io::copy(&mut stream, &mut std::io::sink()).unwrap_or(0);
+fn keep(stream: &impl AsFd, ended: &OwnedFd) -> (Vec<u8>, u64) {
+    let (mut kept, mut more) = (Vec::new(), 0);
+    // What could be read is the answer.
+    let _ = sys::pipe::read(stream.as_fd(), ended.as_fd(), |bytes| {
+        let room = bytes.len().min(MOST - kept.len());
+        kept.extend_from_slice(&bytes[..room]);
+        more += (bytes.len() - room) as u64;
+        Ok(())
+    });
     (kept, more)
 }

@@ -74,6 +74,35 @@ fn the_tools_act_in_the_sandbox() {
     });
 }
 
+/// A server that an agent starts in the background holds the streams of the call that started it.
+#[test]
+fn a_call_is_answered_when_its_command_has_ended() {
+    everybody(Tier::Namespace, |place| {
+        let background = |id, tool| {
+            let script = "sleep 1000 & echo started; echo told >&2";
+            call(
+                id,
+                tool,
+                &format!(r#"{{"command":["sh","-c","{script}"],"stdin":"read by nobody"}}"#),
+            )
+        };
+        let large = "x".repeat(1 << 20);
+        let unread =
+            format!(r#"{{"command":["sh","-c","sleep 1000 & echo second"],"stdin":"{large}"}}"#);
+        let messages = [
+            HELLO.to_owned(),
+            background(2, "exec"),
+            background(3, "run"),
+            call(4, "exec", &unread),
+        ];
+        let run = talk(place, &["mcp"], messages.concat());
+        run.ends(0).prints("\"stdout\":\"second\\n\"");
+        assert_eq!(run.text().matches("\"stdout\":\"started\\n\"").count(), 2, "{}", run.text());
+        assert!(run.text().contains("\"stderr\":\"told\\n\""), "{}", run.text());
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
 /// A client that asks one thing after the other.
 const CLIENT: &str = r#"
 import json, subprocess, sys
