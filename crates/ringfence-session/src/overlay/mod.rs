@@ -75,7 +75,17 @@ pub fn begin(session: &Path, record: &Record) -> Result<InUse> {
         .mode(0o700)
         .create(&at)
         .map_err(|error| SessionError::call("mkdir", &at, error))?;
-    let lock = lock(&at)?;
+    let made = layers(&at, record);
+    if made.is_err() {
+        // Nothing runs: nothing waits either.
+        let _ = clean::whole(&at);
+        let _ = std::fs::remove_dir(session);
+    }
+    made
+}
+
+fn layers(at: &Path, record: &Record) -> Result<InUse> {
+    let lock = lock(at)?;
     for number in 0..record.trees.len() {
         for name in ["upper", "work"] {
             let path = at.join(number.to_string()).join(name);

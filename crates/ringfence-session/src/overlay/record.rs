@@ -141,9 +141,12 @@ impl Record {
 
     pub(super) fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_vec(self).map_err(|error| corrupt(path, &error))?;
+        // Whole or not there: by it others see that something waits to be committed.
+        let beside = path.with_extension("new");
         let mut options = std::fs::File::options();
-        let made = options.write(true).create_new(true).mode(0o600).open(path);
+        let made = options.write(true).create_new(true).mode(0o600).open(&beside);
         made.and_then(|mut file| file.write_all(&text))
+            .and_then(|()| std::fs::rename(&beside, path))
             .map_err(|error| SessionError::call("write", path, error))
     }
 

@@ -189,3 +189,31 @@ fn the_layer_is_out_of_reach_inside() {
         run.says("No such file or directory");
     });
 }
+
+/// No byte can be written to any file: as on a full disk.
+#[test]
+fn layers_that_cannot_be_made_leave_nothing() {
+    everybody(Tier::Namespace, |place| {
+        place.sh(&["--overlay=keep"], "echo new > made").ends(0);
+        let before = place.ringfence(["ps", "--all", "--json"]).quiet();
+        let sessions = place.at("home/.local/state/ringfence/sessions");
+        let names = || {
+            let all = fs::read_dir(&sessions).unwrap().flatten();
+            let mut names: Vec<_> = all.map(|entry| entry.file_name()).collect();
+            names.sort();
+            names
+        };
+        let there = names();
+        let full = "trap '' XFSZ; ulimit -f 0; exec $RF --overlay=keep -- sh -c 'echo ran'";
+        let refused = place.shell(full);
+        refused.ends(125).says("overlay/record.json");
+        assert!(!refused.text().contains("ran"));
+        assert_eq!(names(), there);
+        assert_eq!(place.ringfence(["ps", "--all", "--json"]).quiet(), before);
+        // The control: what waits is still there, and with room the same run works.
+        assert_eq!(place.left_behind(), [""; 0]);
+        place.ringfence(["overlay", "commit", "latest"]).ends(0);
+        assert_eq!(fs::read_to_string(place.project("made")).unwrap(), "new\n");
+        place.sh(&["--overlay=keep"], "echo ran").ends(0).prints("ran");
+    });
+}
