@@ -4,4 +4,7 @@
 mod commit;
 mod conflict;
 mod killed;
+mod raced;
+#[path = "../racing/mod.rs"]
+mod racing;
 mod world;

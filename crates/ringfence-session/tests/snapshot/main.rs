@@ -5,6 +5,9 @@ mod attack;
 mod forty;
 mod killed;
 mod property;
+mod raced;
+#[path = "../racing/mod.rs"]
+mod racing;
 mod scenario;
 mod state;
 mod store;
