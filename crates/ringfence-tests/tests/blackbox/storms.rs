@@ -102,17 +102,19 @@ fn resets_at_every_moment_leave_nothing_behind() {
         let silent = server(|client| client.read_to_end(&mut Vec::new()).map(drop));
         let script = format!(
             "GOOD = {good}{CLIENT}
+# Who is reset is told so at any of its calls.
+def tries(act, *words):
+    try: act(*words)
+    except ConnectionError: pass
+def take(s, left):
+    while left > 0: left -= len(s.recv(1 << 20)) or left
 served(); step('ready')
 for round in range(3):
     for port in ({good}, {silent}, {endless}):
         for _ in range(150): reset(to(port))
-        for _ in range(150): s = to(port); s.sendall(b'x'); reset(s)
-    for _ in range(10):
-        s = to({endless}); left = 4 << 20
-        while left > 0: left -= len(s.recv(1 << 20))
-        reset(s)
-    for _ in range(10):
-        s = to({silent}); s.sendall(bytes(4 << 20)); reset(s)
+        for _ in range(150): s = to(port); tries(s.sendall, b'x'); reset(s)
+    for _ in range(10): s = to({endless}); tries(take, s, 4 << 20); reset(s)
+    for _ in range(10): s = to({silent}); tries(s.sendall, bytes(4 << 20)); reset(s)
     served(); step('stormed')"
         );
         let rules = [good, silent, endless].map(|port| format!("localhost:{port}"));
