@@ -79,7 +79,7 @@ pub const COMMANDS: [Command; 36] = [
         "why",
         "[OPTIONS] -- read|write|exec PATH | connect HOST:PORT | http METHOD URL | socket PATH | env NAME",
         "The decision, the rule, where it came from, how to change it",
-        &POLICY,
+        &why::WHY,
         why::why,
     ),
     command("doctor", "[--json]", "What this host offers, and each remedy", &PLAIN, doctor::doctor),

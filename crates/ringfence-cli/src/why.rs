@@ -2,13 +2,14 @@
 
 use crate::error::Fault;
 use crate::generate::print;
-use crate::options::{POLICY, parse};
+use crate::options::{POLICY, Spec, flag, parse};
 use crate::{help, request};
 use ringfence_net::rules;
 use ringfence_policy::decide::Request;
 use ringfence_policy::path::quote;
 use ringfence_policy::{
-    Access, Decision, Guarded, Host, HostFiles, PathRule, Policy, Subject, TierChoice, decide,
+    Access, Decision, Guarded, Host, HostFiles, PathRule, Policy, Resolver, Subject, TierChoice,
+    decide,
 };
 use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
@@ -20,18 +21,34 @@ use std::path::{Path, PathBuf};
 
 const VERBS: [&str; 7] = ["read", "write", "exec", "connect", "http", "socket", "env"];
 
+/// The options: those of `run`, and who is told.
+pub const WHY: [Spec; POLICY.len() + 1] = {
+    let inside = "Tell no more than what is inside can find out: for answers that it gets";
+    let mut all = [flag("inside", None, inside); POLICY.len() + 1];
+    let mut at = 0;
+    while at < POLICY.len() {
+        all[at] = POLICY[at];
+        at += 1;
+    }
+    all
+};
+
 /// `ringfence why [OPTIONS] -- read|write|exec PATH | …`: exit 0 allowed, 1 denied.
 ///
 /// # Errors
 /// Bad input.
 pub fn why(arguments: Vec<OsString>) -> Result<u8, Fault> {
-    let parsed = parse(&POLICY, arguments, true)?;
+    let parsed = parse(&WHY, arguments, true)?;
     if let Some(done) = help::asked("why", &parsed) {
         return done;
     }
     let policy = request::policy(&request::request(&parsed, None))?;
-    let question = question(&parsed.rest, &policy.workdir)?;
-    let decision = as_carried_out(decide(&policy, &question), &policy);
+    let inside = parsed.has("inside");
+    let question = question(&parsed.rest, &policy, inside)?;
+    let mut decision = as_carried_out(decide(&policy, &question), &policy);
+    if inside {
+        decision = as_seen(decision, &policy);
+    }
     let text = if parsed.has("json") {
         serde_json::to_string_pretty(&decision).map_err(Fault::of)?
     } else {
@@ -39,6 +56,57 @@ pub fn why(arguments: Vec<OsString>) -> Result<u8, Fault> {
     };
     print(format!("{text}\n").as_bytes())?;
     Ok(u8::from(!decision.allowed))
+}
+
+/// Whether what is inside can find out by itself what is at a path: where it leads, and where each link on the way
+/// stands, is what it may read.
+fn seen(policy: &Policy, path: &Path) -> bool {
+    let readable = |path: &Path| decide(policy, &Request::Read(Subject::lexical(path))).allowed;
+    let real = Resolver::new(&HostFiles).real(path);
+    real.is_ok_and(|real| readable(&real.path) && real.links.iter().all(|(link, _)| readable(link)))
+}
+
+/// Of a path that is out of sight, the answer is the policy's alone: whether something is there, and where a link
+/// leads, is the host's business.
+fn as_seen(decision: Decision, policy: &Policy) -> Decision {
+    let (Request::Read(subject)
+    | Request::Write(subject)
+    | Request::Exec(subject)
+    | Request::Socket(subject)) = &decision.request
+    else {
+        return decision;
+    };
+    if seen(policy, &subject.path) {
+        return decision;
+    }
+    let shown = subject.path.display();
+    let lexical = Subject::lexical(&subject.path);
+    let asked = match &decision.request {
+        Request::Write(_) => Request::Write(lexical),
+        Request::Exec(_) => Request::Exec(lexical),
+        Request::Socket(_) => Request::Socket(lexical),
+        _ => Request::Read(lexical),
+    };
+    let told = decide(policy, &asked);
+    if !told.allowed && decision.allowed {
+        // A link leads to what is granted.
+        let (rule, remedy, effect) = (None, None, None);
+        let explanation = format!("{shown} is allowed");
+        return Decision { allowed: true, explanation, rule, remedy, effect, ..told };
+    }
+    if told.allowed == decision.allowed {
+        return told;
+    }
+    Decision {
+        allowed: false,
+        explanation: format!("{shown} leads to what no rule grants"),
+        rule: None,
+        remedy: Some(
+            "grant what it leads to by its own path (readlink -f tells the user)".to_owned(),
+        ),
+        effect: None,
+        ..told
+    }
 }
 
 /// Where the plan says more than the policy, that is the answer: what protected names lead to is
@@ -164,7 +232,8 @@ fn words(decision: &Decision) -> String {
     lines.join("\n")
 }
 
-fn question(words: &[OsString], workdir: &Path) -> Result<Request, Fault> {
+fn question(words: &[OsString], policy: &Policy, inside: bool) -> Result<Request, Fault> {
+    let workdir = &policy.workdir;
     let usage = || {
         Fault::usage(
             "ask one thing: ringfence why -- read|write|exec PATH, connect HOST:PORT, \
@@ -176,7 +245,7 @@ fn question(words: &[OsString], workdir: &Path) -> Result<Request, Fault> {
     match (verb, operands) {
         ("read", [path]) => Ok(Request::Read(subject(path, workdir))),
         ("write", [path]) => Ok(Request::Write(subject(path, workdir))),
-        ("exec", [path]) => Ok(Request::Exec(program(path, workdir))),
+        ("exec", [path]) => Ok(Request::Exec(program(path, policy, inside))),
         ("socket", [path]) => Ok(Request::Socket(subject(path, workdir))),
         ("connect", [target]) => connect(target),
         ("env", [name]) => Ok(Request::Env { name: name.to_string_lossy().into_owned() }),
@@ -204,15 +273,15 @@ fn subject(path: &OsStr, workdir: &Path) -> Subject {
 }
 
 /// A program is looked for in `PATH`, as `run` does.
-fn program(name: &OsStr, workdir: &Path) -> Subject {
-    let direct = subject(name, workdir);
+fn program(name: &OsStr, policy: &Policy, inside: bool) -> Subject {
+    let direct = subject(name, &policy.workdir);
     if name.as_encoded_bytes().contains(&b'/') {
         return direct;
     }
     let search = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&search)
         .map(|directory: PathBuf| directory.join(name))
-        .find(|path| path.is_file());
+        .find(|path| path.is_file() && (!inside || seen(policy, path)));
     found.map_or(direct, |path| Subject::on_host(&path, &HostFiles))
 }
 

@@ -405,7 +405,7 @@ fn decision(state: &State, given: &Given<'_>) -> Answer {
     let (verb, operands) = (OsString::from(given.text("verb")?), given.words("operands")?);
     let words: Vec<&OsStr> =
         std::iter::once(&verb).chain(&operands).map(OsString::as_os_str).collect();
-    let ran = state.sandbox.ask("why", &words)?;
+    let ran = state.sandbox.why(&words)?;
     json_of(&ran)
 }
 

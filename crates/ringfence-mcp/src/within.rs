@@ -148,13 +148,13 @@ impl Sandbox {
         finish(command, input)
     }
 
-    /// Asks ringfence something under the same policy.
+    /// Asks ringfence for a decision of the same policy. Who is told may find out no more by it than by trying inside.
     ///
     /// # Errors
     /// `ringfence` cannot be started.
-    pub fn ask(&self, verb: &str, words: &[&OsStr]) -> Result<Ran, String> {
-        let mut command = self.ringfence(verb);
-        command.arg("--json").arg("--").args(words);
+    pub fn why(&self, words: &[&OsStr]) -> Result<Ran, String> {
+        let mut command = self.ringfence("why");
+        command.args(["--inside", "--json", "--"]).args(words);
         finish(command, Vec::new())
     }
 

@@ -103,6 +103,80 @@ fn a_call_is_answered_when_its_command_has_ended() {
     });
 }
 
+/// What a model may know is what its sandbox can find out.
+#[test]
+fn the_tools_tell_nothing_of_what_is_out_of_sight() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/notes/there", "x");
+        place.link("home/notes/link", place.at("outside/secret"));
+        place.link("home/project/way", place.at("home/notes/link"));
+        place.file("home/project/own", "x");
+        place.link("home/project/near", "own");
+        let home = place.text("home");
+        let why = |id, verb: &str, path: &str| {
+            call(id, "why", &format!(r#"{{"verb":"{verb}","operands":["{path}"]}}"#))
+        };
+        let out = |name: &str| format!("{home}/notes/{name}");
+        let hidden = ["there", "not-there", "link", "not-there/deep"];
+        let mut messages = vec![HELLO.to_owned()];
+        for (at, name) in hidden.iter().enumerate() {
+            for (verb, id) in [("read", 10), ("write", 20), ("exec", 30), ("socket", 40)] {
+                messages.push(why(id + at as u32, verb, &out(name)));
+            }
+        }
+        let asked = format!(r#"{{"verb":"write","operands":["{}"]}}"#, out("not-there"));
+        messages.extend([
+            why(50, "read", "way"),
+            why(51, "read", "near"),
+            why(52, "read", "/bin/sh"),
+        ]);
+        messages.push(call(53, "request_access", &asked));
+        let run = talk(place, &["mcp"], messages.concat());
+        let answers = run.ends(0).text();
+        let of = |id: u32| {
+            let found = answers.lines().find(|line| line.contains(&format!("\"id\":{id},")));
+            found.unwrap_or_else(|| panic!("no answer {id}")).to_owned()
+        };
+        // The same for each name, but for the name.
+        for base in [10, 20, 30, 40] {
+            let plain = |at: usize| {
+                of(base + at as u32).replace(&out(hidden[at]), "NAME").replacen(
+                    &format!("{}", base + at as u32),
+                    "ID",
+                    1,
+                )
+            };
+            for (at, name) in hidden.iter().enumerate() {
+                assert_eq!(plain(at), plain(0), "{name}");
+            }
+            // What is written to a private home is gone with it, so that it may be.
+            let allowed = format!("\"allowed\":{}", base == 20);
+            assert!(of(base).contains(&allowed), "{}", of(base));
+        }
+        assert!(
+            !answers.contains("outside/secret") && !answers.contains("make it outside"),
+            "{answers}"
+        );
+        assert!(of(50).contains("leads to what no rule grants") && !of(50).contains("notes/link"));
+        assert!(of(53).contains("--write"), "{}", of(53));
+        // What can be found out inside is told; the user, who asks outside, is told all.
+        assert!(
+            of(51).contains("\"allowed\":true") && of(51).contains("project/own"),
+            "{}",
+            of(51)
+        );
+        assert!(of(52).contains("\"allowed\":true"), "{}", of(52));
+        place
+            .ringfence(["why", "--json", "--", "read", &out("link")])
+            .ends(1)
+            .prints("outside/secret");
+        place
+            .ringfence(["why", "--json", "--", "write", &out("not-there")])
+            .ends(0)
+            .prints("make it outside");
+    });
+}
+
 /// A client that asks one thing after the other.
 const CLIENT: &str = r#"
 import json, subprocess, sys
