@@ -69,7 +69,8 @@ impl Select {
 
     /// It is left out, whatever is chosen.
     pub(crate) fn excepts(&self, path: &Path) -> bool {
-        self.except.iter().any(|except| excepted(except, path))
+        let first = FirstBytes::of(path.as_os_str().as_bytes());
+        self.except.iter().any(|except| first.may_match(except) && excepted(except, path))
     }
 
     fn leads_to(&self, path: &Path) -> bool {
@@ -77,20 +78,72 @@ impl Select {
     }
 }
 
-/// Whether a path is what an exception names, or below it.
+/// The bytes with which components of a path begin: most exceptions begin with another one.
+struct FirstBytes([u64; 4]);
+
+impl FirstBytes {
+    fn of(path: &[u8]) -> FirstBytes {
+        let mut set = [0; 4];
+        let mut begins = true;
+        for &byte in path {
+            if begins {
+                set[usize::from(byte / 64)] |= 1 << (byte % 64);
+            }
+            begins = byte == b'/';
+        }
+        FirstBytes(set)
+    }
+
+    fn may_match(&self, except: &Path) -> bool {
+        let except = except.as_os_str().as_bytes();
+        match except.strip_prefix(b"**/").unwrap_or(except).first() {
+            None | Some(b'*' | b'?') => true,
+            Some(byte) => self.0[usize::from(byte / 64)] & 1 << (byte % 64) != 0,
+        }
+    }
+}
+
+/// Whether a path is what an exception names, or below it. Asked of each path for each of some hundred
+/// exceptions: bytes are compared, and nothing is allocated.
 fn excepted(except: &Path, path: &Path) -> bool {
-    if path.starts_with(except) {
+    let (except, path) = (except.as_os_str().as_bytes(), path.as_os_str().as_bytes());
+    if let Some(rest) = path.strip_prefix(except)
+        && matches!(rest.first(), None | Some(b'/'))
+    {
         return true;
     }
-    let anywhere = except.strip_prefix("**").ok();
-    let pattern: Vec<&[u8]> = anywhere.unwrap_or(except).iter().map(OsStrExt::as_bytes).collect();
-    let parts: Vec<&[u8]> = path.iter().map(OsStrExt::as_bytes).collect();
-    let last = if anywhere.is_some() { parts.len() } else { 1 };
-    (0..last).any(|start| {
-        let these = parts.get(start..start + pattern.len()).unwrap_or_default();
-        these.len() == pattern.len()
-            && these.iter().zip(&pattern).all(|(part, pattern)| matches(pattern, part))
-    })
+    let anywhere = if except == b"**" { Some(&b""[..]) } else { except.strip_prefix(b"**/") };
+    let pattern = anywhere.unwrap_or(except);
+    let mut rest = Some(path);
+    while let Some(from) = rest {
+        if begins(from, pattern) {
+            return true;
+        }
+        rest = anywhere.and_then(|_| split(from).1);
+    }
+    false
+}
+
+/// Whether the first components of a path match those of a pattern.
+fn begins(path: &[u8], pattern: &[u8]) -> bool {
+    let (mut path, mut pattern) = (Some(path), (!pattern.is_empty()).then_some(pattern));
+    while let Some(wanted) = pattern {
+        let Some(there) = path else { return false };
+        let ((wanted, more), (there, below)) = (split(wanted), split(there));
+        if wanted != there && !matches(wanted, there) {
+            return false;
+        }
+        (pattern, path) = (more, below);
+    }
+    true
+}
+
+/// The first component, and the rest.
+fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match path.iter().position(|&byte| byte == b'/') {
+        Some(at) => (&path[..at], Some(&path[at + 1..])),
+        None => (path, None),
+    }
 }
 
 /// Whether a name matches a pattern of `*` and `?`, in time linear in both but for their product.
@@ -239,6 +292,34 @@ mod tests {
             ("what[*]", "what[*]"),
         ] {
             assert!(!takes(except, path), "{except} {path}");
+        }
+        // As component by component, for all short ones of these.
+        let names = ["a", "b", "*", "?b", "ab"];
+        let paths: Vec<PathBuf> = names
+            .iter()
+            .flat_map(|one| names.iter().map(move |two| Path::new(one).join(two)))
+            .chain(names.iter().map(PathBuf::from))
+            .collect();
+        let by_components = |except: &Path, path: &Path| {
+            let anywhere = except.strip_prefix("**").ok();
+            let pattern: Vec<_> = anywhere.unwrap_or(except).iter().collect();
+            let parts: Vec<_> = path.iter().collect();
+            let last = if anywhere.is_some() { parts.len() } else { 1 };
+            let here = |start: usize| {
+                let these = parts.get(start..start + pattern.len()).unwrap_or_default();
+                let fits = |(part, wanted): (&&std::ffi::OsStr, &&std::ffi::OsStr)| {
+                    matches(wanted.as_bytes(), part.as_bytes())
+                };
+                these.len() == pattern.len() && these.iter().zip(&pattern).all(fits)
+            };
+            path.starts_with(except) || (0..last).any(here)
+        };
+        for path in &paths {
+            for except in paths.iter().flat_map(|path| [path.clone(), Path::new("**").join(path)]) {
+                let expected = by_components(&except, path);
+                let select = Select { only: Vec::new(), except: vec![except.clone()] };
+                assert_eq!(select.excepts(path), expected, "{except:?} {path:?}");
+            }
         }
         for (except, path) in [
             (".env", ".envrc"),
