@@ -12,7 +12,7 @@ use crate::policy::{
     Transport,
 };
 use crate::resolve::{Context, choice, pick};
-use crate::rules::planted;
+use crate::rules::{plain, planted};
 use crate::service::Elsewhere;
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};
@@ -84,7 +84,12 @@ pub(crate) fn resolve(
             let real = resolver.real(path).map_err(|error| PolicyError::value(&source, error))?;
             if real.exists && resolver.files().socket(&real.path) {
                 not_planted(&real, &source, &policy.paths)?;
-                network.sockets.push(granted(real.path, service.optional, source.clone()));
+                network.sockets.push(plain(
+                    Access::Write,
+                    real.path,
+                    service.optional,
+                    source.clone(),
+                ));
             }
         }
         if !service.optional && network.sockets.len() == before {
@@ -262,18 +267,6 @@ fn socket(
     match (real.exists, anchored.optional) {
         (false, true) => Ok(None),
         (false, false) => Err(PolicyError::Missing { rule: source.clone(), path: anchored.path }),
-        (true, optional) => Ok(Some(granted(real.path, optional, source.clone()))),
-    }
-}
-
-fn granted(path: PathBuf, optional: bool, source: Source) -> PathRule {
-    PathRule {
-        access: Access::Write,
-        path,
-        pattern: None,
-        optional,
-        guarded: Guarded::Plain,
-        reason: None,
-        source,
+        (true, optional) => Ok(Some(plain(Access::Write, real.path, optional, source.clone()))),
     }
 }

@@ -461,7 +461,8 @@ fn is_relative(text: &OsStr) -> bool {
     !text.starts_with(b"/") && !text.starts_with(b"~") && !text.starts_with(b"$")
 }
 
-fn plain(access: Access, path: PathBuf, optional: bool, source: Source) -> PathRule {
+/// A rule about one path, with nothing said beside.
+pub(crate) fn plain(access: Access, path: PathBuf, optional: bool, source: Source) -> PathRule {
     PathRule {
         access,
         path,
