@@ -4,8 +4,9 @@
 //! A test reads as a sentence about [`everywhere`]: it is run for each [`Person`] that the
 //! caller may become, in each [`Tier`], each time in a fresh [`Place`].
 //!
-//! Nothing here sleeps or polls: ends are noticed by pidfds and by the end of file on pipes
-//! that every process of a sandbox holds. Each wait has a bound, past which the test fails.
+//! Nothing here sleeps, and little polls: ends are noticed by pidfds and by the end of file on pipes
+//! that every process of a sandbox holds. Each wait has a bound, past which the test fails; what a test
+//! itself waits for without one is killed in the end (`watched`).
 
 mod binary;
 mod finished;
@@ -14,8 +15,10 @@ mod place;
 mod running;
 mod stuck;
 mod terminal;
+mod watched;
 
 use std::io::Write as _;
+use std::time::Instant;
 
 pub use binary::binary;
 pub use finished::Finished;
@@ -28,6 +31,7 @@ pub use terminal::Terminal;
 pub fn everywhere(test: impl Fn(&Place)) {
     for person in people() {
         for tier in [Tier::Namespace, Tier::Process] {
+            let _watched = watched::watched();
             test(&Place::new(person, tier));
         }
     }
@@ -36,7 +40,21 @@ pub fn everywhere(test: impl Fn(&Place)) {
 /// Runs a test for each person in one tier.
 pub fn everybody(tier: Tier, test: impl Fn(&Place)) {
     for person in people() {
+        let _watched = watched::watched();
         test(&Place::new(person, tier));
+    }
+}
+
+/// Waits until something holds that nothing tells: it is looked at again and again.
+///
+/// # Panics
+/// It does not come to hold.
+#[track_caller]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !holds() {
+        assert!(since.elapsed() < PATIENCE, "not within {} s: {what}", PATIENCE.as_secs());
+        std::thread::yield_now();
     }
 }
 

@@ -8,15 +8,22 @@ use std::path::Path;
 pub fn describe(root: u32) -> String {
     let mut pids: Vec<u32> = numbers(Path::new("/proc")).filter(|&pid| below(pid, root)).collect();
     pids.sort_unstable();
+    describe_all(&pids)
+}
+
+/// The same of these processes.
+pub fn describe_all(pids: &[u32]) -> String {
     pids.iter().flat_map(|&pid| threads(pid)).collect()
 }
 
-fn numbers(directory: &Path) -> impl Iterator<Item = u32> {
+/// The entries of a directory that are numbers.
+pub fn numbers(directory: &Path) -> impl Iterator<Item = u32> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-fn below(pid: u32, root: u32) -> bool {
+/// Whether a process is this one or descends from it.
+pub fn below(pid: u32, root: u32) -> bool {
     let parent = |pid: &u32| field(Path::new(&format!("/proc/{pid}/stat")), 1)?.parse().ok();
     std::iter::successors(Some(pid), parent).take(32).any(|pid| pid == root)
 }

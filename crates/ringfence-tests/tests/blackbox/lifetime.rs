@@ -1,6 +1,6 @@
 //! Signals in both directions, and the end of everything together.
 
-use ringfence_tests::{Place, Running, Tier, everybody, everywhere};
+use ringfence_tests::{Place, Running, Tier, everybody, everywhere, until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::process::CommandExt;
 
@@ -164,7 +164,7 @@ fn what_is_protected_is_put_right_when_the_launcher_dies_with_the_command() {
         running.signal(Signal::STOP);
         let gate = std::fs::OpenOptions::new().write(true).open(place.project("gate")).unwrap();
         drop(gate);
-        while !children(watcher as u32).is_empty() {}
+        until("the command has ended", || children(watcher as u32).is_empty());
         running.signal(Signal::KILL);
         running.finish().ends(137);
         assert!(!place.project(".vscode").exists(), "{:?} {:?}", place.person, place.tier);
@@ -199,11 +199,7 @@ fn the_watching_process_shows_nothing_and_takes_little() {
             let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
             resident.split_whitespace().next().unwrap().parse().unwrap()
         };
-        let limit = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        while resident() > 4096 && std::time::Instant::now() < limit {
-            std::thread::yield_now();
-        }
-        assert!(resident() <= 4096, "the launcher holds {} KiB", resident());
+        until("the launcher holds at most 4096 KiB", || resident() <= 4096);
         running.signal(Signal::TERM);
         running.finish().ends(143);
     });

@@ -3,7 +3,7 @@
 //! are not read from; and a launcher that is killed.
 
 use crate::clients::server;
-use ringfence_tests::{PATIENCE, Place, Running, Tier, everybody, everywhere};
+use ringfence_tests::{PATIENCE, Place, Running, Tier, everybody, everywhere, until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -229,8 +229,8 @@ def burst():
     for s in held:
         assert s.recv(9) == b'served'; assert s.recv(9) == b''
     for s in held: s.close()
-for _ in range(4):
-    burst(); print('burst', flush=True); sys.stdin.readline()"
+for _ in range(5):
+    print('burst', flush=True); sys.stdin.readline(); burst()"
         );
         let rules = [format!("localhost:{good}"), format!("localhost:{unused}")];
         let words = ["-n", &rules[0], "-n", &rules[1], "--", "python3", "-c", &script];
@@ -241,17 +241,14 @@ for _ in range(4):
         drop(command);
         let mut lines =
             std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
-        let mut settled = None;
         let mut output = output;
-        for _ in 0..4 {
+        // What serves the connections is made with the first one.
+        let (mut before, serving) = (None, 16);
+        for _ in 0..5 {
             assert_eq!(lines.next().unwrap().unwrap(), "burst");
-            // The last of a burst are still on their way out: as many as there were after the first one, at
-            // some moment.
-            let first = *settled.get_or_insert_with(|| descriptors(child.id()));
-            while descriptors(child.id()) > first {
-                std::thread::yield_now();
-            }
-            settled = Some(descriptors(child.id()));
+            // The last of a burst are still on their way out.
+            let most = *before.get_or_insert_with(|| descriptors(child.id()) + serving);
+            until("as few descriptors as at first", || descriptors(child.id()) <= most);
             output.write_all(b"\n").unwrap();
         }
         assert!(child.wait().unwrap().success());

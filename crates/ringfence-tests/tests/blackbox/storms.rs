@@ -3,7 +3,7 @@
 //! holds what it held before.
 
 use crate::clients::server;
-use ringfence_tests::{Place, Tier, everybody, everywhere};
+use ringfence_tests::{Place, Tier, everybody, everywhere, until};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
@@ -65,9 +65,7 @@ impl Steps {
 
     /// Waits until the launcher has no more descriptors than so many.
     fn lets_go(&self, most: usize) {
-        while self.descriptors() > most {
-            std::thread::yield_now();
-        }
+        until("as few descriptors as at first", || self.descriptors() <= most);
     }
 
     fn ends(mut self) {

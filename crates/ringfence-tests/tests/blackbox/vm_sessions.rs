@@ -1,12 +1,11 @@
 //! `--tier vm`: a session that runs is copied from and to, held still, and let go on.
 
 use super::vm::{guests, guests_of_one, ringfence, start};
-use ringfence_tests::{Finished, PATIENCE, Place, Running};
+use ringfence_tests::{Finished, Place, Running, until};
 use rustix::process::Signal;
 use std::fs;
 use std::io::Read;
 use std::process::Stdio;
-use std::time::Instant;
 
 fn call(place: &Place, words: &[&str]) -> Finished {
     Running::start(ringfence(place, words)).finish()
@@ -66,11 +65,7 @@ fn whoever_does_not_read_holds_up_nobody_else() {
         let script = "head -c 200000 /dev/zero; echo ended > ended";
         let mut unread = ringfence(place, &["exec", &name, "--", "sh", "-c", script]);
         let mut unread = unread.stdout(Stdio::piped()).spawn().unwrap();
-        let since = Instant::now();
-        while !place.project("ended").exists() {
-            assert!(since.elapsed() < PATIENCE);
-            std::thread::yield_now();
-        }
+        until("the command has ended", || place.project("ended").exists());
         for _ in 0..3 {
             assert_eq!(call(place, &["exec", &name, "--", "echo", "heard"]).quiet(), "heard");
         }
