@@ -145,7 +145,9 @@ impl Beside {
     pub(crate) unsafe fn enter_network(this: *mut Beside) -> Result<()> {
         // SAFETY: both are atomic.
         let (running, network) = unsafe { (&(*this).running, &(*this).network) };
-        wait_while(running, |now| now == BEGUN);
+        // SAFETY: `start` wrote it, and nobody does since.
+        let pid = unsafe { (*this).pid };
+        wait_beside(running, pid, |now| now == BEGUN);
         match network.load(Ordering::Acquire) {
             0 => Err(Errno::ESRCH),
             result if result < 0 => Err(Errno::new(-result)),
@@ -178,7 +180,7 @@ impl Beside {
             (*this).path = path;
             (*this).go.store(1, Ordering::Release);
             wake(&(*this).go);
-            wait_while(&(*this).running, |now| now != 0);
+            wait_beside(&(*this).running, (*this).pid, |now| now != 0);
             if (*this).failed.load(Ordering::Acquire) == 0 {
                 return Ok((*this).pid);
             }
@@ -210,15 +212,38 @@ fn collect(pid: i32) {
 
 /// Sleeps as long as the number is as told.
 fn wait_while(number: &AtomicU32, as_told: impl Fn(u32) -> bool) {
+    wait_beside(number, 0, as_told);
+}
+
+/// The same, but not longer than this child lives, if there is one: kernels before 5.16 do not clear the number
+/// of who ends in a core dump (`mm_release` in kernel/fork.c), as a filter that kills may have it.
+fn wait_beside(number: &AtomicU32, child: i32, as_told: impl Fn(u32) -> bool) {
     const FUTEX_WAIT: usize = 0;
+    /// A `struct timespec` of a fifth of a second: between two looks at the child.
+    static MOMENT: [i64; 2] = [0, 200_000_000];
+    let limit = if child > 0 { MOMENT.as_ptr() } else { core::ptr::null() };
     loop {
         let now = number.load(Ordering::Acquire);
         if !as_told(now) {
             return;
         }
-        // SAFETY: the address is that of a live, aligned 32-bit number; no limit of time is given.
-        let _ = unsafe { sys!(futex, number.as_ptr(), FUTEX_WAIT, now, 0) };
+        // SAFETY: the address is that of a live, aligned 32-bit number; the limit is none, or lives on.
+        let waited = unsafe { sys!(futex, number.as_ptr(), FUTEX_WAIT, now, limit) };
+        if waited == Err(Errno::ETIMEDOUT) && ended(child) {
+            return;
+        }
     }
+}
+
+/// Whether a child has ended, and leaves it to be collected.
+fn ended(child: i32) -> bool {
+    const P_PID: usize = 1;
+    const WNOHANG_EXITED_NOWAIT: usize = 1 | 4 | 0x100_0000;
+    let mut info = [0i32; 32];
+    // SAFETY: there is room for a siginfo_t; no usage is asked for.
+    let asked = unsafe { sys!(waitid, P_PID, child, info.as_mut_ptr(), WNOHANG_EXITED_NOWAIT, 0) };
+    // si_signo, which is 0 while there is nothing to tell (waitid(2)).
+    asked.is_err() || info[0] != 0
 }
 
 /// Wakes who sleeps there.
@@ -317,4 +342,19 @@ unsafe fn make_network() -> Result<i32> {
     let namespace = unsafe { sys!(ioctl, socket, SIOCGSKNS, 0) };
     close(socket as i32);
     namespace.map(|namespace| namespace as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    #[test]
+    fn who_ends_without_a_word_holds_up_nobody() {
+        let mut child = std::process::Command::new("true").spawn().expect("true(1)");
+        let running = AtomicU32::new(BEGUN);
+        wait_beside(&running, child.id().cast_signed(), |now| now != 0);
+        assert_eq!(running.load(Ordering::Acquire), BEGUN);
+        assert!(child.wait().expect("left to be collected").success());
+    }
 }
