@@ -7,9 +7,12 @@
 //! warden until it executes the command; it does not get on before the warden has said that all is built.
 //!
 //! ```text
-//! warden  ── start ── view ──── enters the network ── rules ── go ── waits ── watches
-//!              └───── network ── rights, filter ─────────────── confined: execve
+//! warden  ── start ── view ──────── enters the network ── rules ── go ── waits ── watches
+//!              └── places ── network ── rights, filter ───────── confined: execve
 //! ```
+//!
+//! Where a view is put together of hundreds of files (`--libs exact`), it makes the places for them too: names in
+//! the view's own file system, on which the warden mounts then.
 
 use crate::call::{close, exit, sys};
 use crate::clone;
@@ -30,6 +33,14 @@ const BEGUN: u32 = 1;
 /// [`Beside::running`]: it is made, or is not to be, or cannot be.
 const BEYOND_NETWORK: u32 = 2;
 
+/// [`Beside::stage`]: the registers are there with which places are to be made.
+const PLACES: u32 = 1;
+/// [`Beside::stage`]: all is built.
+const GO: u32 = 2;
+
+/// [`Beside::places`]: all are made.
+const MADE: u32 = 1;
+
 /// What the two processes share; must not move while both run.
 pub struct Beside {
     /// The second one's own.
@@ -48,8 +59,10 @@ pub struct Beside {
     network: AtomicI32,
     /// [`BEGUN`], [`BEYOND_NETWORK`]; the kernel clears it when the command executes, or at the end.
     running: AtomicU32,
-    /// 1 when all is built.
-    go: AtomicU32,
+    /// [`PLACES`], [`GO`].
+    stage: AtomicU32,
+    /// [`MADE`] when the places are made, or more by the error number.
+    places: AtomicU32,
     /// 1 when `refused` is written.
     failed: AtomicU32,
     refused: MaybeUninit<Refused>,
@@ -75,7 +88,8 @@ impl Beside {
             later: Later::NONE,
             network: AtomicI32::new(0),
             running: AtomicU32::new(0),
-            go: AtomicU32::new(0),
+            stage: AtomicU32::new(0),
+            places: AtomicU32::new(0),
             failed: AtomicU32::new(0),
             refused: MaybeUninit::uninit(),
         }
@@ -118,13 +132,7 @@ impl Beside {
         // SAFETY: nobody else is there yet; the stack and the object live as the caller promises.
         unsafe {
             (*this).later.open()?;
-            let mut at = 0;
-            while let (Some(place), Some(value)) =
-                ((*this).machine.registers.get_mut(at), registers.get(at))
-            {
-                *place = *value;
-                at += 1;
-            }
+            take(&mut (*this).machine, registers);
             (*this).wants_network = network;
             (*this).warden = sys!(getpid)? as i32;
             (*this).running.store(BEGUN, Ordering::Release);
@@ -132,6 +140,37 @@ impl Beside {
             (*this).pid = clone::beside((*this).stack, running, live, this.cast())?;
         }
         Ok(())
+    }
+
+    /// Has it make the places of the view, with these registers.
+    ///
+    /// # Safety
+    /// As for [`Beside::start`]; the image must have steps for it, and this must be said once.
+    pub(crate) unsafe fn make_places(this: *mut Beside, registers: &[usize; register::COUNT]) {
+        // SAFETY: it touches its registers when it is told to, and not before; the rest is atomic.
+        unsafe {
+            take(&mut (*this).machine, registers);
+            (*this).stage.store(PLACES, Ordering::Release);
+            wake(&(*this).stage);
+        }
+    }
+
+    /// Waits until these are made.
+    ///
+    /// # Errors
+    /// That of the first one that could not be made; `ESRCH` when it was killed.
+    ///
+    /// # Safety
+    /// As for [`Beside::start`]; it must have been told to.
+    pub(crate) unsafe fn places_made(this: *mut Beside) -> Result<()> {
+        // SAFETY: `pid` is written by `start` alone, the other is atomic.
+        let (pid, places) = unsafe { ((*this).pid, &(*this).places) };
+        wait_beside(places, pid, |now| now == 0);
+        match places.load(Ordering::Acquire) {
+            MADE => Ok(()),
+            0 => Err(Errno::ESRCH),
+            error => Err(Errno::new((error - MADE) as i32)),
+        }
     }
 
     /// Waits until the network namespace is made, and enters it.
@@ -178,8 +217,8 @@ impl Beside {
                 return Err(Refused::Clone(Errno::ESRCH));
             }
             (*this).path = path;
-            (*this).go.store(1, Ordering::Release);
-            wake(&(*this).go);
+            (*this).stage.store(GO, Ordering::Release);
+            wake(&(*this).stage);
             wait_beside(&(*this).running, (*this).pid, |now| now != 0);
             if (*this).failed.load(Ordering::Acquire) == 0 {
                 return Ok((*this).pid);
@@ -201,6 +240,15 @@ impl Beside {
                 collect((*this).pid);
             }
         }
+    }
+}
+
+/// Takes over what the warden's registers hold.
+fn take(machine: &mut Machine, registers: &[usize; register::COUNT]) {
+    let mut at = 0;
+    while let (Some(place), Some(value)) = (machine.registers.get_mut(at), registers.get(at)) {
+        *place = *value;
+        at += 1;
     }
 }
 
@@ -282,6 +330,17 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
                 return None;
             }
         }
+        let places = if process_tier { 0 } else { header.aside as usize };
+        if places > 0 {
+            wait_while(&(*this).stage, |now| now == 0);
+            let made = (*this).machine.run(image.confine(), 0, places);
+            let errno = made.err().map_or(0, |failed| failed.errno.into_raw() as u32);
+            (*this).places.store(MADE + errno, Ordering::Release);
+            wake(&(*this).places);
+            if errno != 0 {
+                return None;
+            }
+        }
         let made = if (*this).wants_network {
             let made = make_network();
             let held = (*this).later.hold();
@@ -301,10 +360,10 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
         let command = &*(*this).command;
         (*this).machine.registers[register::WORKDIR as usize] = command.workdir as usize;
         let (early, all) = (header.early as usize, image.confine().len());
-        if let Err(failed) = (*this).machine.run(image.confine(), 0, early) {
+        if let Err(failed) = (*this).machine.run(image.confine(), places, early) {
             return Some(Refused::Confine(failed));
         }
-        wait_while(&(*this).go, |now| now == 0);
+        wait_while(&(*this).stage, |now| now < GO);
         if process_tier {
             let _ = sys!(prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0);
         }

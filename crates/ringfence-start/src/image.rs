@@ -9,7 +9,7 @@
 //! ```
 
 /// The first word of every image: its format. Changed with every change of what is below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage6");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage7");
 
 /// A range of bytes in the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Header {
     /// [`PROCESS_TIER`], [`ANNOUNCED`], [`BRIEF`], [`RECORDED`].
     pub flags: u32,
     /// The first so many steps of `confine` are a part of building the boundary, and for the first command
-    /// only.
+    /// only: rules of Landlock in the process tier, places of the view in the other one.
     pub aside: u32,
     /// The first so many steps of `confine` (those with them) need nothing of the view ([`crate::beside`]).
     pub early: u32,
@@ -156,6 +156,10 @@ pub mod special {
     pub const LOAD: u32 = FIRST + 13;
     /// Grants by Landlock what the standard streams are: ruleset, rights that the kernel knows.
     pub const STREAMS: u32 = FIRST + 14;
+    /// Has the process that becomes the command make the places of the view.
+    pub const PLACES_START: u32 = FIRST + 15;
+    /// Waits until they are made.
+    pub const PLACES_MADE: u32 = FIRST + 16;
 }
 
 /// Registers with a meaning; images use the others as they like.

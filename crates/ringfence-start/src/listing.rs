@@ -37,10 +37,11 @@ pub fn holds(image: &Image, directory: *const u8, list: u32) -> Option<bool> {
 }
 
 fn read(image: &Image, directory: usize, list: u32) -> Option<bool> {
+    let known = Known::of(image, list)?;
     let (mut names, mut found, mut as_wanted) = (0, 0, true);
     let whole = crate::entries::each(directory, |name, _| {
         names += 1;
-        match judge(image, name, list) {
+        match if known.may_be(name) { judge(image, name, list) } else { Some(0) } {
             Some(THERE) => found += 1,
             Some(ABSENT) | None => as_wanted = false,
             Some(_) => {}
@@ -61,6 +62,40 @@ pub(crate) fn next(image: &Image, at: u32) -> Option<(u8, &[u8], u32)> {
         Some(mark) => (*mark, entry.get(1..)?),
     };
     Some((mark, name, at.checked_add(u32::try_from(entry.len()).ok()?)?.checked_add(1)?))
+}
+
+/// What tells most names that a list does not mean from those that it may mean, without reading it: a bit for
+/// each byte (modulo 64) with which one of its names begins, and with which one of its endings ends.
+pub(crate) struct Known {
+    first: u64,
+    last: u64,
+}
+
+impl Known {
+    /// Of this list; None where it is none.
+    pub(crate) fn of(image: &Image, list: u32) -> Option<Known> {
+        let mut known = Known { first: 0, last: 0 };
+        let mut at = list;
+        loop {
+            let (mark, name, after) = next(image, at)?;
+            match mark {
+                0 => return Some(known),
+                ENDING => known.last |= bit(name.last()),
+                _ => known.first |= bit(name.first()),
+            }
+            at = after;
+        }
+    }
+
+    /// Whether the list may mean this name.
+    pub(crate) fn may_be(&self, name: &[u8]) -> bool {
+        self.first & bit(name.first()) != 0 || self.last & bit(name.last()) != 0
+    }
+}
+
+/// All of them for nothing: an empty name or ending is to be looked at.
+fn bit(byte: Option<&u8>) -> u64 {
+    byte.map_or(u64::MAX, |byte| 1 << (byte % 64))
 }
 
 /// How many names of the list are there.

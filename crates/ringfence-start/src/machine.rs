@@ -147,13 +147,25 @@ impl Machine {
                 // SAFETY: the range was checked; images need not align.
                 Ok(unsafe { place.cast::<u32>().read_unaligned() } as usize)
             }
-            special::COMMAND_START | special::NETWORK_ENTER if self.beside.is_null() => {
+            special::COMMAND_START
+            | special::NETWORK_ENTER
+            | special::PLACES_START
+            | special::PLACES_MADE
+                if self.beside.is_null() =>
+            {
                 Err(Errno::ENOSYS)
             }
             special::COMMAND_START => {
                 // SAFETY: the object was prepared, and stays where it is while the machine runs.
                 unsafe { Beside::start(self.beside, &self.registers, first != 0) }.map(|()| 0)
             }
+            special::PLACES_START => {
+                // SAFETY: as above.
+                unsafe { Beside::make_places(self.beside, &self.registers) };
+                Ok(0)
+            }
+            // SAFETY: as above.
+            special::PLACES_MADE => unsafe { Beside::places_made(self.beside) }.map(|()| 0),
             // SAFETY: as above.
             special::NETWORK_ENTER => unsafe { Beside::enter_network(self.beside) }.map(|()| 0),
             special::DROP_CAPABILITIES => drop_capabilities().map(|()| 0),

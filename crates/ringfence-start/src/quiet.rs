@@ -10,7 +10,7 @@ use crate::bytes::{Text, equal, from, position};
 use crate::call::sys;
 use crate::entries::{DIRECTORY, UNKNOWN, each, ends_with};
 use crate::image::{Image, Span};
-use crate::listing::{ENDING, next};
+use crate::listing::{ENDING, Known, next};
 use crate::stamp::{AT_FDCWD, EMPTY_PATH, Looked, look};
 use crate::{Errno, flags};
 
@@ -37,6 +37,12 @@ pub const ROOM: usize = 32 << 10;
 
 /// Owner's right to enter and list.
 const ENTER_AND_LIST: u16 = 0o500;
+
+/// A tree's list.
+struct List {
+    at: u32,
+    known: Known,
+}
 
 /// A run that has ended.
 pub struct Run<'a> {
@@ -101,6 +107,7 @@ impl Run<'_> {
 
     /// Walks a tree, nearest directories first.
     fn tree(&self, tree: u32, list: u32, room: &mut [u8; ROOM]) -> Option<()> {
+        let list = List { at: list, known: Known::of(self.image, list)? };
         // SAFETY: strings in the data end within it.
         let top = unsafe { crate::bytes::string(self.image.pointer(tree.into(), 1)?.cast_const()) };
         let mut budget = self.milliseconds.checked_mul(ENTRIES_PER_MILLISECOND)?;
@@ -108,21 +115,23 @@ impl Run<'_> {
         let mut queue = Text::new(room);
         queue.push(top);
         queue.push(b"\0");
-        let mut walked = 0;
+        let (mut walked, mut waiting) = (0, 0);
         loop {
-            let waiting = queue.get()?.len();
-            if walked >= waiting {
+            if walked >= queue.get()?.len() {
                 return Some(());
             }
             let length = position(from(queue.get()?, walked), 0)?;
             let here = walked;
             walked += length + 1;
             if here > 0 {
+                waiting -= 1;
                 let Some(left) = budget.checked_sub(A_DIRECTORY) else { continue };
                 budget = left;
             }
             let directory = open(from(queue.get()?, here).as_ptr())?;
-            let found = self.directory(directory, list, &mut queue, (here, length), &mut budget);
+            let place = (here, length);
+            let found =
+                self.directory(directory, &list, &mut queue, place, &mut budget, &mut waiting);
             // SAFETY: ours.
             let _ = unsafe { sys!(close, directory) };
             found?;
@@ -133,10 +142,11 @@ impl Run<'_> {
     fn directory(
         &self,
         directory: usize,
-        list: u32,
+        list: &List,
         queue: &mut Text<'_>,
         (here, length): (usize, usize),
         budget: &mut usize,
+        waiting: &mut usize,
     ) -> Option<()> {
         let mut looked = Looked::new();
         let stat = look(&mut looked, directory as i32, c"".as_ptr().cast(), EMPTY_PATH).ok()?;
@@ -152,7 +162,11 @@ impl Run<'_> {
             parts += usize::from(is_part_of_a_repository(name));
             match self.judge(name, list) {
                 Some(0) if kind == UNKNOWN => quiet = false,
-                Some(0) if kind == DIRECTORY => queue_up(queue, (here, length), name),
+                // One that the budget does not reach is not walked: what is before it in the queue takes as much.
+                Some(0) if kind == DIRECTORY && *budget >= (*waiting + 1) * A_DIRECTORY => {
+                    *waiting += 1;
+                    queue_up(queue, (here, length), name);
+                }
                 Some(0) => {}
                 Some(NAME) if top => {}
                 Some(REPOSITORY) if top => quiet = holds_no_repositories(directory),
@@ -165,8 +179,11 @@ impl Run<'_> {
     }
 
     /// What a name is to a tree's list: one of its marks, or nothing (0).
-    fn judge(&self, name: &[u8], list: u32) -> Option<u8> {
-        let mut at = list;
+    fn judge(&self, name: &[u8], list: &List) -> Option<u8> {
+        if !list.known.may_be(name) {
+            return Some(0);
+        }
+        let mut at = list.at;
         let mut judged = 0;
         loop {
             let (mark, wanted, after) = next(self.image, at)?;

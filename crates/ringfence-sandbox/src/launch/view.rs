@@ -11,7 +11,7 @@ use super::mounts::{
     remove, set_attributes,
 };
 use super::overlay;
-use super::script::{Arg, CWD, Script};
+use super::script::{Arg, CWD, Part, Script};
 use super::shelf::Shelf;
 use crate::plan::{MountOp, MountStep};
 use ringfence_net::inspect::Content;
@@ -52,6 +52,9 @@ pub(super) fn write(script: &mut Script, steps: &[MountStep]) {
     make_private(script);
     let Some((first, rest)) = steps.split_first() else { return };
     let mut building = Building::new(script, &first.op, rest);
+    if !building.host {
+        building.covers.begin(building.script, building.root);
+    }
     for step in rest {
         building.step(step);
     }
@@ -209,7 +212,9 @@ impl<'a> Building<'a> {
             if !self.made.starts_with(&at) {
                 self.script.note("make the directory", Some(&at));
                 let (directory, name) = self.place(&at);
+                self.covers.makes(self.script, &at);
                 make_directory(self.script, directory, name, 0o755);
+                self.script.part(Part::Build);
             }
         }
         self.made = at;
@@ -221,6 +226,7 @@ impl<'a> Building<'a> {
             return;
         }
         let (parent, name) = self.place(path);
+        self.covers.makes(self.script, path);
         if directory {
             self.script.note("make the directory", Some(path));
             make_directory(self.script, parent, name, 0o755);
@@ -229,6 +235,7 @@ impl<'a> Building<'a> {
             self.script.note("make a place for", Some(path));
             make_file(self.script, parent, name, 0o644);
         }
+        self.script.part(Part::Build);
     }
 
     /// Attaches a tree at a path of the view and lets go of it. Inside a bound tree, whose
@@ -304,7 +311,9 @@ impl<'a> Building<'a> {
         let (directory, name) = self.place(path);
         let (target, name) = (self.script.path(target), self.script.path(name));
         let directory = Arg::Register(directory);
+        self.covers.makes(self.script, path);
         self.script.call(Sysno::symlinkat, &[target, directory, name]).tolerated[0] = EEXIST;
+        self.script.part(Part::Build);
     }
 
     /// Binds a path of the view onto itself.

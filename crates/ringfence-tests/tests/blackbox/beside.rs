@@ -69,6 +69,29 @@ fn a_call_of_its_that_fails_is_told() {
     });
 }
 
+/// With exact libraries it makes the places on which they are mounted: more than the warden makes of its own.
+#[test]
+fn places_that_it_cannot_make_are_told() {
+    everybody(Tier::Namespace, |place| {
+        if !followed(place) || !place.has("git", "--version") {
+            return;
+        }
+        let exact = |inject: &str| {
+            place.shell(&format!(
+                "strace -f -qq -o ../calls -e trace=mknodat -e inject=mknodat:{inject} \
+                 $RF --libs exact -- git --version; echo $?"
+            ))
+        };
+        exact("delay_enter=1").prints("git version");
+        for (inject, told) in [("error=ENOSPC:when=20", "(ENOSPC)"), ("signal=KILL:when=20", "")] {
+            let ended = exact(inject);
+            assert_eq!(ended.text(), "125", "{inject}: {}", ended.err);
+            ended.says("cannot make the places of libraries").says(told);
+            assert_eq!(place.left_behind(), [""; 0], "{inject}");
+        }
+    });
+}
+
 /// The children of a process.
 fn children(process: u32) -> Vec<u32> {
     let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
