@@ -1,5 +1,6 @@
 //! `ringfence learn`: runs a command where it changes nothing, watches it, proposes a profile.
 
+use crate::agents::quoted;
 use crate::error::Fault;
 use crate::generate::print;
 use crate::lesson::{self, connection, program, shown};
@@ -164,13 +165,10 @@ fn from_session(
     Ok(0)
 }
 
-/// The profiles of a policy, as another one names them.
-fn names(policy: &Policy) -> Vec<String> {
-    let name = |profile: &String| {
-        let name = profile.strip_prefix("profile ").or_else(|| profile.strip_prefix("file "))?;
-        Some(name.to_owned())
-    };
-    policy.profiles.iter().filter_map(name).collect()
+/// The profiles of a policy that have names, or those that are files of the user's: no profile elsewhere may name
+/// one of these, which could change unnoticed.
+fn profiles<'p>(policy: &'p Policy, kind: &str) -> Vec<&'p str> {
+    policy.profiles.iter().filter_map(|profile| profile.strip_prefix(kind)).collect()
 }
 
 /// Shows the result, or writes it where the user said.
@@ -181,9 +179,21 @@ fn finish(
     base: &Base,
     output: Option<&Path>,
 ) -> Result<(), Fault> {
+    let merged = base.file.as_ref().and_then(|(file, _)| std::path::absolute(file).ok());
+    let mut files = profiles(policy, "file ");
+    files.retain(|file| merged.as_deref() != Some(Path::new(file)));
+    let with: String = files.iter().map(|file| format!("-p {} ", quoted(file))).collect();
     let result = match &base.file {
         Some((_, old)) => text::merged(old, proposal),
-        None => text::profile(proposal, head, &names(policy)),
+        None => {
+            let mut head = head.to_vec();
+            if !files.is_empty() {
+                head.push(format!("It goes with {with}which it cannot name: give both."));
+            }
+            let names: Vec<String> =
+                profiles(policy, "profile ").into_iter().map(str::to_owned).collect();
+            text::profile(proposal, &head, &names)
+        }
     };
     let origin =
         output.map_or_else(|| "the proposal".to_owned(), |path| path.display().to_string());
@@ -211,7 +221,7 @@ fn finish(
     };
     match output {
         Some(output) => eprintln!(
-            "ringfence: {what}; look at {0}, then: ringfence run -p {0} -- CMD",
+            "ringfence: {what}; look at {0}, then: ringfence run {with}-p {0} -- CMD",
             output.display()
         ),
         None => eprintln!("ringfence: {what}"),

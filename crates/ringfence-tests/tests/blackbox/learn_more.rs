@@ -206,3 +206,23 @@ fn a_library_beyond_the_exact_set_is_learnt_by_the_name_that_finds_it() {
     assert!(missing.contains(".so") && missing.contains("--read /"), "{missing}");
     assert!(!missing.contains("feature alsa"), "{missing}");
 }
+
+/// A profile that is no file of ringfence's own names no other file.
+#[test]
+fn what_is_learnt_on_top_of_a_file_goes_with_it() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    place.file("outside/told", "told\n");
+    let told = place.text("outside/told");
+    place.file(
+        "home/project/my own.toml",
+        format!("extends = [\"default\"]\n[filesystem]\nread = [{told:?}]\n"),
+    );
+    let words = ["cat", &told];
+    let command = [&["learn", "-p", "./my own.toml", "-o", "l.toml", "--"], &words[..]].concat();
+    let file = place.text("home/project/my own.toml");
+    let both = format!("ringfence run -p '{file}' -p l.toml -- CMD");
+    place.ringfence(command).says(&both);
+    assert!(learnt(place).contains(&format!("-p '{file}'")), "{}", learnt(place));
+    assert_eq!(place.run(&["-p", &file, "-p", "l.toml"], &words).well(), "told");
+    assert_eq!(place.run(&["-p", "l.toml"], &words).code, 1);
+}
