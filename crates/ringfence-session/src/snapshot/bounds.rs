@@ -35,11 +35,11 @@ pub(super) fn check(root: &OwnedFd, most: &Most) -> Result<()> {
     while let Some(path) = pending.pop() {
         // What cannot be read is not kept either.
         let Ok(directory) = beneath::open_directory(root.as_fd(), &path) else { continue };
-        for name in names(&directory).unwrap_or_default() {
-            let Ok(found) = beneath::stat(&directory, &name) else { continue };
+        for name in names(&directory).unwrap_or_default().iter() {
+            let Ok(found) = beneath::stat(&directory, name) else { continue };
             seen += 1;
             match found.file_type {
-                FileType::Directory if !found.mount => pending.push(join(&path, &name)),
+                FileType::Directory if !found.mount => pending.push(join(&path, name)),
                 FileType::RegularFile => {
                     files += 1;
                     bytes = bytes.saturating_add(found.stamp.size);

@@ -6,6 +6,7 @@ use super::database::Database;
 use super::entry::{Entry, Hash, Kind};
 use super::scan::Scan;
 use crate::error::Result;
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -182,12 +183,18 @@ impl Side<'_> {
         }
     }
 
-    fn entries(&self, database: &Database, path: &[u8], hash: &Hash) -> Result<Vec<Entry>> {
+    /// What a directory holds, without copying what is in memory already.
+    fn entries(
+        &self,
+        database: &Database,
+        path: &[u8],
+        hash: &Hash,
+    ) -> Result<Vec<Cow<'_, Entry>>> {
         match self {
-            Side::Stored(_) => database.tree(hash),
+            Side::Stored(_) => Ok(database.tree(hash)?.into_iter().map(Cow::Owned).collect()),
             Side::Seen(scan) => {
                 let all = scan.directories.get(path);
-                Ok(all.into_iter().flatten().map(|seen| seen.entry.clone()).collect())
+                Ok(all.into_iter().flatten().map(|seen| Cow::Borrowed(&seen.entry)).collect())
             }
         }
     }
@@ -213,17 +220,18 @@ struct Walk<'a> {
     changes: Vec<Change>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
     fn directory(&mut self, path: &[u8], old: Option<Hash>, new: Option<Hash>) -> Result<()> {
         if old == new {
             return Ok(());
         }
-        let entries = |side: &Side<'_>, hash: Option<Hash>| match hash {
-            Some(hash) => side.entries(self.database, path, &hash),
+        let (database, sides) = (self.database, (self.old, self.new));
+        let entries = |side: &'a Side<'a>, hash: Option<Hash>| match hash {
+            Some(hash) => side.entries(database, path, &hash),
             None => Ok(Vec::new()),
         };
-        let mut old = entries(self.old, old)?.into_iter().peekable();
-        let mut new = entries(self.new, new)?.into_iter().peekable();
+        let mut old = entries(sides.0, old)?.into_iter().peekable();
+        let mut new = entries(sides.1, new)?.into_iter().peekable();
         loop {
             let order = match (old.peek(), new.peek()) {
                 (Some(old), Some(new)) => old.name.cmp(&new.name),
@@ -233,7 +241,16 @@ impl Walk<'_> {
             };
             let before = if order.is_le() { old.next() } else { None };
             let after = if order.is_ge() { new.next() } else { None };
-            self.entry(path, before, after)?;
+            // Most are the same, and nobody asks for their paths.
+            let same = match (&before, &after) {
+                (Some(old), Some(new)) => {
+                    old.same(new) && (old.kind != Kind::Directory || old.hash == new.hash)
+                }
+                _ => false,
+            };
+            if !same {
+                self.entry(path, before.map(Cow::into_owned), after.map(Cow::into_owned))?;
+            }
         }
     }
 

@@ -136,15 +136,21 @@ impl Database {
 
     /// Begins to do all or nothing.
     pub fn begin(&self) -> Result<()> {
-        self.run(self.connection.execute_batch("BEGIN IMMEDIATE"))
+        self.short("BEGIN IMMEDIATE")
+    }
+
+    /// A statement that is used again and again, and gives nothing.
+    fn short(&self, statement: &str) -> Result<()> {
+        let done = self.connection.prepare_cached(statement).and_then(|mut done| done.execute([]));
+        self.run(done).map(drop)
     }
 
     /// Makes it so, or undoes it all.
     pub fn end<T>(&self, result: Result<T>) -> Result<T> {
         let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        let ended = self.run(self.connection.execute_batch(end));
+        let ended = self.short(end);
         if result.is_ok() && ended.is_err() {
-            let _ = self.connection.execute_batch("ROLLBACK");
+            let _ = self.short("ROLLBACK");
         }
         let value = result?;
         ended.map(|()| value)
@@ -268,11 +274,12 @@ impl Database {
         self.run(found)
     }
 
-    /// Replaces them.
+    /// Replaces them: in their row, where pages that stay the same are not written.
     pub fn set_cached(&self, path: &[u8], seen: &[u8]) -> Result<()> {
+        let set = "INSERT INTO cache VALUES (?1, ?2) ON CONFLICT (path) DO UPDATE SET seen = ?2";
         let done = self
             .connection
-            .prepare_cached("INSERT OR REPLACE INTO cache VALUES (?1, ?2)")
+            .prepare_cached(set)
             .and_then(|mut statement| statement.execute(params![path, seen]));
         self.run(done).map(drop)
     }

@@ -87,10 +87,10 @@ pub struct Entry {
 impl Entry {
     /// Equal in all that a user would call the file, but for its name.
     pub(super) fn same(&self, other: &Entry) -> bool {
-        let bare = |entry: &Entry| {
-            (entry.kind, entry.mode, entry.uid, entry.gid, entry.xattrs, entry.link.clone())
-        };
-        bare(self) == bare(other) && (self.kind == Kind::Directory || self.same_content(other))
+        let bare = |entry: &Entry| (entry.kind, entry.mode, entry.uid, entry.gid, entry.xattrs);
+        bare(self) == bare(other)
+            && self.link == other.link
+            && (self.kind == Kind::Directory || self.same_content(other))
     }
 
     /// Equal bytes.
@@ -219,14 +219,24 @@ pub(super) struct Seen {
     pub settled: bool,
 }
 
+impl Seen {
+    pub fn write(&self, out: &mut Vec<u8>) {
+        self.entry.write(out);
+        self.stamp.write(out);
+        out.push(u8::from(self.settled));
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Seen> {
+        let entry = Entry::read(reader)?;
+        let stamp = Stamp::read(reader)?;
+        Some(Seen { entry, stamp, settled: reader.byte()? == 1 })
+    }
+}
+
 /// A directory of the stat cache.
 pub(super) fn write_cache(seen: &[Seen]) -> Vec<u8> {
     let mut out = Vec::with_capacity(seen.len() * 128);
-    for seen in seen {
-        seen.entry.write(&mut out);
-        seen.stamp.write(&mut out);
-        out.push(u8::from(seen.settled));
-    }
+    seen.iter().for_each(|seen| seen.write(&mut out));
     out
 }
 
@@ -235,9 +245,86 @@ pub(super) fn read_cache(bytes: &[u8]) -> Option<Vec<Seen>> {
     let mut reader = Reader(bytes);
     let mut all = Vec::new();
     while !reader.at_end() {
-        let entry = Entry::read(&mut reader)?;
-        let stamp = Stamp::read(&mut reader)?;
-        all.push(Seen { entry, stamp, settled: reader.byte()? == 1 });
+        all.push(Seen::read(&mut reader)?);
     }
     Some(all)
+}
+
+/// The same, name by name in their order, with the bytes that each has there.
+pub(super) struct Cached<'a> {
+    reader: Reader<'a>,
+    next: Option<(Seen, &'a [u8])>,
+}
+
+impl<'a> Cached<'a> {
+    pub fn of(bytes: &'a [u8]) -> Cached<'a> {
+        let mut cached = Cached { reader: Reader(bytes), next: None };
+        cached.go_on();
+        cached
+    }
+
+    /// What is damaged ends it: those behind it are read anew.
+    fn go_on(&mut self) {
+        let from = self.reader.0;
+        self.next = Seen::read(&mut self.reader)
+            .map(|seen| (seen, &from[..from.len() - self.reader.0.len()]));
+        if self.next.is_none() {
+            self.reader = Reader(&[]);
+        }
+    }
+
+    /// The one of a name, after which those before it are not asked for any more.
+    pub fn of_name(&mut self, name: &[u8]) -> Option<(Seen, &'a [u8])> {
+        while self.next.as_ref().is_some_and(|(seen, _)| &seen.entry.name[..] < name) {
+            self.go_on();
+        }
+        let found = self.next.take_if(|(seen, _)| seen.entry.name == name);
+        if found.is_some() {
+            self.go_on();
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(name: &[u8]) -> Seen {
+        let (mode, uid, gid, size) = (0o644, 1, 2, 300);
+        let (kind, hash, xattrs, link) = (Kind::File, [7; 32], None, None);
+        let name = name.to_vec();
+        let entry = Entry { name, kind, mode, uid, gid, size, hash, xattrs, link, sparse: false };
+        let (modified, changed) = (1 << 60, -5);
+        let stamp =
+            Stamp { device: 9, inode: 1 << 40, size, mode, uid, gid, links: 1, modified, changed };
+        Seen { entry, stamp, settled: true }
+    }
+
+    #[test]
+    fn cached_names_are_found_in_their_order_and_damage_ends_them() {
+        let all: Vec<Seen> = [&b"b"[..], b"d", b"\xff"].map(seen).into();
+        let bytes = write_cache(&all);
+        let mut cached = Cached::of(&bytes);
+        let mut copied = Vec::new();
+        for (name, known) in [(&b"a"[..], false), (b"b", true), (b"c", false), (b"d", true)] {
+            let found = cached.of_name(name);
+            assert_eq!(
+                found.as_ref().map(|(seen, _)| &seen.entry.name[..] == name),
+                known.then_some(true)
+            );
+            copied.extend_from_slice(found.map_or(&[], |(_, bytes)| bytes));
+        }
+        assert_eq!(copied, write_cache(&all[..2]));
+        assert_eq!(cached.of_name(b"\xff").map(|(seen, _)| seen), Some(seen(b"\xff")));
+        assert_eq!(cached.of_name(b"\xff"), None);
+        // Cut off anywhere, it gives whole ones, and no other.
+        for length in 0..bytes.len() {
+            let mut cached = Cached::of(&bytes[..length]);
+            for one in &all {
+                let found = cached.of_name(&one.entry.name).map(|(seen, _)| seen);
+                assert!(found.is_none_or(|found| found == *one));
+            }
+        }
+    }
 }

@@ -236,19 +236,18 @@ impl Database {
 
     /// Writes or clears it.
     pub fn set_pending(&self, pending: Option<&Pending>) -> Result<()> {
-        let done = match pending {
-            Some(pending) => self.connection.execute(
-                "INSERT OR REPLACE INTO journal VALUES (1, ?1, ?2, ?3, ?4, ?5)",
-                params![
-                    pending.snapshot,
-                    write_paths(&pending.select.only),
-                    write_paths(&pending.select.except),
-                    pending.temporary,
-                    pending.before
-                ],
-            ),
-            None => self.connection.execute("DELETE FROM journal", []),
-        };
+        let set = "INSERT OR REPLACE INTO journal VALUES (1, ?1, ?2, ?3, ?4, ?5)";
+        let statement = if pending.is_some() { set } else { "DELETE FROM journal" };
+        let done = self.connection.prepare_cached(statement).and_then(|mut done| match pending {
+            Some(pending) => done.execute(params![
+                pending.snapshot,
+                write_paths(&pending.select.only),
+                write_paths(&pending.select.except),
+                pending.temporary,
+                pending.before
+            ]),
+            None => done.execute([]),
+        });
         self.run(done).map(drop)
     }
 }

@@ -4,7 +4,7 @@ use super::beneath::{self, Found, join, shown};
 use super::bounds::{Most, too_much};
 use super::content::{self, Trouble};
 use super::database::Database;
-use super::entry::{Entry, Hash, Kind, NONE, Seen, read_cache, write_cache, write_tree};
+use super::entry::{Cached, Entry, Hash, Kind, NONE, Seen, write_tree};
 use super::ignored::Rules;
 use crate::error::{Result, SessionError};
 use rustix::fd::{AsFd, OwnedFd};
@@ -22,6 +22,9 @@ const TRIES: usize = 3;
 
 /// Directories nested deeper are not looked into: only somebody who means harm makes them.
 const DEEPEST: usize = 512;
+
+/// Bytes of names that the kernel is asked for at once.
+const ROOM: usize = 64 << 10;
 
 /// A `.gitignore` beyond this ignores nothing.
 const LONGEST_RULES: u64 = 1 << 20;
@@ -142,7 +145,7 @@ impl Scanner<'_> {
             }
             Err(error) => return Err(SessionError::call("getdents", self.path, error)),
         };
-        self.names += names.len() as u64;
+        self.names += names.count() as u64;
         if let Some(most) = self.most.filter(|most| self.names > most.names) {
             return Err(too_much(&most));
         }
@@ -152,42 +155,48 @@ impl Scanner<'_> {
         };
         self.enter(path, &directory, &base_entries)?;
         let old = self.database.cached(path)?;
-        let cached = old.as_deref().and_then(read_cache).unwrap_or_default();
-        let mut cached = cached.into_iter().peekable();
-        let (mut all, mut keep, mut below) =
-            (Vec::with_capacity(names.len()), Vec::new(), Vec::new());
-        for name in names {
-            if self.temporary.as_ref() == Some(&name) {
+        let mut cached = Cached::of(old.as_deref().unwrap_or_default());
+        // What goes into the cache, written as it comes: most of it is copied from what was there.
+        let mut keep = Vec::with_capacity(old.as_deref().map_or(0, <[u8]>::len) + 256);
+        // There is more to be trusted than before.
+        let mut learnt = self.store;
+        let (mut all, mut below) = (Vec::with_capacity(names.count()), Vec::new());
+        for name in names.iter() {
+            if self.temporary.as_deref() == Some(name) {
                 continue;
             }
             let began = beneath::now();
-            let Ok(found) = beneath::stat(&directory, &name) else { continue };
+            let Ok(found) = beneath::stat(&directory, name) else { continue };
             let is_directory = found.file_type == FileType::Directory;
             // The rules themselves are always kept: comparing needs them.
-            if name != b".gitignore" && self.rules.ignore(&join(path, &name), is_directory) {
+            let ruled = !matches!(self.leave, Leave::Nothing) && name != b".gitignore";
+            if ruled && self.rules.ignore(&join(path, name), is_directory) {
                 continue;
             }
-            while cached.next_if(|seen| seen.entry.name < name).is_some() {}
-            let before = cached.next_if(|seen| seen.entry.name == name);
+            let before = cached.of_name(name);
             let foreign = found.mount
                 || found.stamp.device != device
                 || self.hidden.contains(&(found.stamp.device, found.stamp.inode));
             let seen = match before {
-                Some(seen) if seen.settled && seen.stamp == found.stamp && !foreign => {
-                    keep.push(seen.clone());
+                Some((seen, bytes)) if seen.settled && seen.stamp == found.stamp && !foreign => {
+                    keep.extend_from_slice(bytes);
                     seen
                 }
                 before => {
-                    let Some(seen) = self.look(&directory, path, name, &found, foreign, began)?
-                    else {
-                        continue;
-                    };
+                    let looked =
+                        self.look(&directory, path, name.to_vec(), &found, foreign, began)?;
+                    let Some(seen) = looked else { continue };
                     // Only what is in the store may be trusted to be there.
                     let stored = self.store
-                        || before.as_ref().is_some_and(|b| {
+                        || before.as_ref().is_some_and(|(b, _)| {
                             b.entry.same_content(&seen.entry) && b.entry.xattrs == seen.entry.xattrs
                         });
-                    keep.extend(if stored { Some(seen.clone()) } else { before });
+                    match before {
+                        _ if stored => seen.write(&mut keep),
+                        Some((_, bytes)) => keep.extend_from_slice(bytes),
+                        None => {}
+                    }
+                    learnt |= stored;
                     seen
                 }
             };
@@ -198,9 +207,9 @@ impl Scanner<'_> {
             }
             all.push(seen);
         }
-        let new = write_cache(&keep);
-        if old.as_deref() != Some(&new[..]) {
-            self.database.set_cached(path, &new)?;
+        // Whoever only looks writes nothing for names that are gone: they do no harm.
+        if learnt && old.as_deref() != Some(&keep[..]) {
+            self.database.set_cached(path, &keep)?;
         }
         self.scan.directories.insert(path.to_vec(), all);
         Ok(Some(below))
@@ -418,17 +427,41 @@ fn inside(above: &[u8], path: &[u8]) -> bool {
     above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
+/// The names in a directory, one behind the other.
+#[derive(Default)]
+pub(super) struct Names {
+    bytes: Vec<u8>,
+    /// Where each of them is, in the order of the names.
+    places: Vec<(usize, usize)>,
+}
+
+impl Names {
+    pub fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.places.iter().map(|&(from, to)| &self.bytes[from..to])
+    }
+}
+
 /// All names but `.` and `..`, sorted.
-pub(super) fn names(directory: &OwnedFd) -> std::result::Result<Vec<Vec<u8>>, Errno> {
-    let mut names = Vec::new();
-    for entry in rustix::fs::Dir::read_from(directory)? {
+pub(super) fn names(directory: &OwnedFd) -> std::result::Result<Names, Errno> {
+    let mut names = Names::default();
+    // A call for some thousand names.
+    let mut room = Vec::with_capacity(ROOM);
+    let mut entries = rustix::fs::RawDir::new(directory, room.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
-            names.push(name.to_vec());
+            let from = names.bytes.len();
+            names.bytes.extend_from_slice(name);
+            names.places.push((from, names.bytes.len()));
         }
     }
-    names.sort_unstable();
+    let Names { bytes, places } = &mut names;
+    places.sort_unstable_by(|one, other| bytes[one.0..one.1].cmp(&bytes[other.0..other.1]));
     Ok(names)
 }
 

@@ -60,6 +60,51 @@ fn touching_is_no_change() {
     assert_eq!(changed(&place, "base"), []);
 }
 
+/// Whoever only looks writes what it learnt by reading, once, and nothing where names are gone or new.
+#[test]
+fn looking_writes_no_more_than_it_learns() {
+    let place = Place::new();
+    for number in 0..300 {
+        place.write(&format!("file{number}"), format!("{number}"));
+    }
+    let mut store = place.open();
+    let base = named(&mut store, "base");
+    // Long enough ago that stamps can be trusted, by the clock that makes them.
+    let settled = || {
+        let now = || std::fs::metadata(place.work().join("clock")).unwrap().modified().unwrap();
+        let tick = || std::fs::write(place.work().join("clock"), "").unwrap();
+        tick();
+        let began = now();
+        while now() < began + std::time::Duration::from_millis(40) {
+            tick();
+        }
+        std::fs::remove_file(place.work().join("clock")).unwrap();
+    };
+    let log = || place.top.path().join("store/store.db-wal").metadata().unwrap().len();
+    let look = |store: &mut ringfence_session::snapshot::Store| {
+        let before = log();
+        let changes = store.changes(&base, None, &Select::default()).unwrap();
+        (changes.len(), log() - before)
+    };
+    place.write("file7", "7");
+    settled();
+    // A file that was written again is read, and that its bytes are the same is learnt.
+    let (changes, written) = look(&mut store);
+    assert!(changes == 0 && written > 0, "{changes} {written}");
+    assert_eq!(look(&mut store), (0, 0));
+    for number in 0..10 {
+        std::fs::remove_file(place.work().join(format!("file{number}"))).unwrap();
+        place.write(&format!("new{number}"), "new");
+    }
+    place.write("file11", "x");
+    settled();
+    assert_eq!(look(&mut store), (21, 0));
+    // A file that comes back is the one that it was, however it is known.
+    let reverted = store.revert(&base, &Select::default()).unwrap();
+    assert_eq!((reverted.changes.len(), place.read("file3")), (21, b"3".to_vec()));
+    assert_eq!(look(&mut store).0, 0);
+}
+
 #[test]
 fn each_kind_of_change_has_its_word() {
     let place = Place::new();
