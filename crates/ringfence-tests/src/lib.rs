@@ -10,6 +10,7 @@
 
 mod binary;
 mod finished;
+mod held;
 mod person;
 mod place;
 mod running;
@@ -22,6 +23,7 @@ use std::time::Instant;
 
 pub use binary::binary;
 pub use finished::Finished;
+pub use held::{held, lets_go};
 pub use person::{Person, people};
 pub use place::{Place, Tier};
 pub use running::{PATIENCE, Running};

@@ -3,11 +3,10 @@
 //! are not read from; and a launcher that is killed.
 
 use crate::clients::server;
-use ringfence_tests::{PATIENCE, Place, Running, Tier, everybody, everywhere, until};
+use ringfence_tests::{PATIENCE, Place, Running, Tier, everybody, everywhere, held, lets_go};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::path::Path;
 
 fn python(place: &Place) -> bool {
     place.has("python3", "--version")
@@ -16,11 +15,6 @@ fn python(place: &Place) -> bool {
 /// Answers each connection with one word, and ends it.
 fn word() -> u16 {
     server(|client| client.write_all(b"served"))
-}
-
-/// Descriptors of a process.
-fn descriptors(pid: u32) -> usize {
-    std::fs::read_dir(Path::new("/proc").join(pid.to_string()).join("fd")).unwrap().count()
 }
 
 #[test]
@@ -247,8 +241,8 @@ for _ in range(5):
         for _ in 0..5 {
             assert_eq!(lines.next().unwrap().unwrap(), "burst");
             // The last of a burst are still on their way out.
-            let most = *before.get_or_insert_with(|| descriptors(child.id()) + serving);
-            until("as few descriptors as at first", || descriptors(child.id()) <= most);
+            let most = *before.get_or_insert_with(|| held(child.id()).len() + serving);
+            lets_go(child.id(), most);
             output.write_all(b"\n").unwrap();
         }
         assert!(child.wait().unwrap().success());
