@@ -62,6 +62,12 @@ pub(crate) fn pipe() -> Option<SemaphorePermit<'static>> {
     Descriptors::ours().spare(TWO)
 }
 
+/// Room for a published UDP port's socket for one peer, given back when it is dropped. Peers are whoever sends
+/// something, so that they leave as much for connections as pipes do.
+pub(crate) fn flow() -> Option<SemaphorePermit<'static>> {
+    Descriptors::ours().spare(1)
+}
+
 /// Connections that are served now, and the most since there were none.
 #[derive(Debug, Default)]
 struct Crowd {

@@ -10,8 +10,12 @@
 //!      ◄──                ◄─ what comes from its port        ◄──
 //! ```
 
+mod newcomers;
+
 use crate::calls::Answer;
+use crate::crowd;
 use crate::decision::{Event, NetDecision, Process, Way};
+use newcomers::Newcomers;
 use ringfence_policy::{Host, Publish};
 use ringfence_sys::datagram::{self, Within};
 use ringfence_sys::limit::{self, Resource};
@@ -27,6 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+use tokio::sync::SemaphorePermit;
 use tokio::task::AbortHandle;
 
 /// Flows at the same time, of one port.
@@ -37,6 +42,10 @@ const IDLE: Duration = Duration::from_secs(120);
 const UNANSWERED: Duration = Duration::from_secs(30);
 /// One that was silent for so long gives its place to another when all are taken.
 const SPARE: Duration = Duration::from_secs(10);
+/// Datagrams that are carried in one turn: then it is the others' turn, however many come.
+const TURN: usize = 64;
+/// Flows that are begun in one turn: each costs as much as dozens of datagrams.
+const BEGUN: usize = 2;
 /// The largest datagram.
 const LARGEST: usize = 65_535;
 /// Numbers of flows begin here, so that no connection has the same.
@@ -68,7 +77,8 @@ struct Port {
     host: std::net::UdpSocket,
     within: Within,
     targets: Mutex<Targets>,
-    flows: Mutex<HashMap<Peer, Arc<Flow>>>,
+    /// Each with room for its descriptor.
+    flows: Mutex<HashMap<Peer, (Arc<Flow>, SemaphorePermit<'static>)>>,
     process: Option<Process>,
     teller: Option<Teller>,
     next: AtomicU64,
@@ -201,10 +211,10 @@ impl Forwarders {
     /// Ends all flows.
     pub fn end(&self) {
         for port in locked(&self.ports).values() {
-            let flows: Vec<_> = locked(&port.flows).drain().map(|(_, flow)| flow).collect();
-            for flow in flows {
+            let flows: Vec<_> = locked(&port.flows).drain().map(|(_, place)| place).collect();
+            for (flow, _) in flows {
                 // Its last words may be on their way.
-                while port.outward(&flow) {}
+                port.carry(&flow);
                 port.ended(&flow);
             }
         }
@@ -229,35 +239,60 @@ fn serve(host: std::net::UdpSocket, port: &Arc<Port>) {
     runtime.block_on(async move {
         let Ok(host) = UdpSocket::from_std(host) else { return };
         let mut buffer = vec![0; LARGEST];
+        let mut newcomers = Newcomers::default();
         loop {
-            if host.readable().await.is_err() {
+            if newcomers.is_empty() && host.readable().await.is_err() {
                 return;
             }
-            let came = host.try_io(Interest::READABLE, || {
-                datagram::receive(host.as_fd(), &mut buffer).map_err(failed)
-            });
-            // An error is of one peer's that went away.
-            let Ok(came) = came else { continue };
-            if let Some(flow) = port.flow((came.from, came.to)) {
-                flow.inward(&buffer[..came.length]);
+            let more = port.receive(&host, &mut buffer, &mut newcomers);
+            for _ in 0..BEGUN {
+                let Some((peer, datagrams)) = newcomers.next() else { break };
+                if let Some(flow) = port.begin(peer) {
+                    datagrams.iter().for_each(|bytes| flow.inward(bytes));
+                }
+            }
+            if more || !newcomers.is_empty() {
+                tokio::task::yield_now().await;
             }
         }
     });
 }
 
 impl Port {
-    /// The flow of a peer, begun if it is new; nothing when none can be.
-    fn flow(self: &Arc<Self>, peer: Peer) -> Option<Arc<Flow>> {
-        if let Some(flow) = locked(&self.flows).get(&peer) {
-            return Some(flow.clone());
+    /// Takes what has come: what is of a peer that is known goes in at once, so that a flood of others costs
+    /// it as little as may be. Whether more may be there.
+    fn receive(&self, host: &UdpSocket, buffer: &mut [u8], newcomers: &mut Newcomers) -> bool {
+        for _ in 0..TURN {
+            let came = host.try_io(Interest::READABLE, || {
+                datagram::receive(host.as_fd(), buffer).map_err(failed)
+            });
+            let came = match came {
+                Ok(came) => came,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                // Of one peer's that went away.
+                Err(_) => continue,
+            };
+            let (peer, bytes) = ((came.from, came.to), &buffer[..came.length]);
+            let known = locked(&self.flows).get(&peer).map(|(flow, _)| flow.clone());
+            match known {
+                Some(flow) => flow.inward(bytes),
+                None => newcomers.add(peer, bytes),
+            }
         }
-        if locked(&self.flows).len() >= MOST && !self.make_room() {
+        true
+    }
+
+    /// Begins the flow of a new peer; nothing when none can be.
+    fn begin(self: &Arc<Self>, peer: Peer) -> Option<Arc<Flow>> {
+        let taken = locked(&self.flows).len();
+        let room = (taken < MOST).then(crowd::flow).flatten();
+        let Some(room) = room.or_else(|| self.make_room()) else {
             if !self.full.swap(true, Relaxed) {
-                let why = format!("{MOST} peers are served at this port at once");
+                let why = format!("{taken} peers are served at this port at once");
                 self.tell(self.next.fetch_add(1, Relaxed), peer, Event::Denied(why));
             }
             return None;
-        }
+        };
         self.full.store(false, Relaxed);
         let target = locked(&self.targets).of(peer.0.ip().to_canonical())?;
         let socket = std::net::UdpSocket::from(self.socket(peer.0, target)?);
@@ -272,7 +307,7 @@ impl Port {
             received: AtomicU64::default(),
             task: OnceLock::new(),
         });
-        locked(&self.flows).insert(peer, flow.clone());
+        locked(&self.flows).insert(peer, (flow.clone(), room));
         self.tell(flow.id, peer, Event::Allowed);
         let task = tokio::spawn(answers(self.clone(), flow.clone()));
         let _ = flow.task.set(task.abort_handle());
@@ -293,18 +328,32 @@ impl Port {
         sources.into_iter().find_map(|source| self.within.datagrams(source.into()).ok())
     }
 
-    /// Ends the flow that is needed least, if there is one that is not needed.
-    fn make_room(&self) -> bool {
-        let needed = |flow: &&Arc<Flow>| (flow.sent.load(Relaxed) > 0, flow.heard());
-        let mut flows = locked(&self.flows);
-        let Some(least) = flows.values().min_by_key(needed).cloned() else { return false };
-        if least.sent.load(Relaxed) > 0 && least.silent() < SPARE {
-            return false;
+    /// Ends the flow that is needed least, if there is one that is not needed, and gives its place away.
+    fn make_room(&self) -> Option<SemaphorePermit<'static>> {
+        let needed = |flow: &&Arc<Flow>| (flow.answered(), flow.heard());
+        for _ in 0..TURN {
+            let flows = locked(&self.flows);
+            let least = flows.values().map(|(flow, _)| flow).min_by_key(needed).cloned()?;
+            drop(flows);
+            if !least.answered() {
+                // What is on its way makes it one that is answered, and another one is needed less.
+                self.carry(&least);
+                if least.answered() {
+                    continue;
+                }
+            } else if least.silent() < SPARE {
+                return None;
+            }
+            let (_, room) = locked(&self.flows).remove(&least.peer)?;
+            self.ended(&least);
+            return Some(room);
         }
-        flows.remove(&least.peer);
-        drop(flows);
-        self.ended(&least);
-        true
+        None
+    }
+
+    /// Carries what there is of the program's to a peer, as much as one turn allows; whether more may be there.
+    fn carry(&self, flow: &Flow) -> bool {
+        (0..TURN).all(|_| self.outward(flow))
     }
 
     /// Carries one of the program's datagrams to a peer; whether there was one.
@@ -369,9 +418,13 @@ impl Flow {
         self.last.store(self.begun.elapsed().as_millis() as u64, Relaxed);
     }
 
+    fn answered(&self) -> bool {
+        self.sent.load(Relaxed) > 0
+    }
+
     /// Time left until it ends.
     fn left(&self) -> Duration {
-        let patience = if self.sent.load(Relaxed) > 0 { IDLE } else { UNANSWERED };
+        let patience = if self.answered() { IDLE } else { UNANSWERED };
         patience.saturating_sub(self.silent())
     }
 
@@ -397,10 +450,15 @@ async fn answers(port: Arc<Port>, flow: Arc<Flow>) {
             Ok(Err(_)) => break,
             Ok(Ok(())) => {}
         }
-        let carried = flow.socket.try_io(Interest::READABLE, || {
-            if port.outward(&flow) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+        // The error that ends it says that there is nothing more: that is how it is noticed.
+        let mut more = false;
+        let _ = flow.socket.try_io(Interest::READABLE, || {
+            more = port.carry(&flow);
+            if more { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
         });
-        drop(carried);
+        if more {
+            tokio::task::yield_now().await;
+        }
     }
     if locked(&port.flows).remove(&flow.peer).is_some() {
         port.ended(&flow);
@@ -408,29 +466,4 @@ async fn answers(port: Arc<Port>, flow: Arc<Flow>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn address(text: &str) -> SocketAddr {
-        text.parse().expect(text)
-    }
-
-    #[test]
-    fn a_peer_is_served_in_its_own_family_where_that_is_bound() {
-        let of = |bound: &[(&str, bool)], peer: &str| {
-            let mut targets = Targets::default();
-            bound.iter().for_each(|(bound, only)| targets.add(address(bound), *only));
-            targets.of(peer.parse().expect(peer)).map(|target| target.to_string())
-        };
-        let here4 = Some("127.0.0.1:53".to_owned());
-        let here6 = Some("[::1]:53".to_owned());
-        assert_eq!(of(&[("0.0.0.0:53", false)], "192.0.2.1"), here4);
-        assert_eq!(of(&[("0.0.0.0:53", false)], "2001:db8::1"), here4);
-        assert_eq!(of(&[("[::]:53", false)], "192.0.2.1"), here4);
-        assert_eq!(of(&[("[::]:53", false)], "2001:db8::1"), here6);
-        assert_eq!(of(&[("[::]:53", true)], "192.0.2.1"), here6);
-        assert_eq!(of(&[("[::ffff:127.0.0.1]:53", false)], "192.0.2.1"), here4);
-        assert_eq!(of(&[("10.0.0.1:53", false)], "192.0.2.1"), Some("10.0.0.1:53".to_owned()));
-        assert_eq!(of(&[], "192.0.2.1"), None);
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@ mod changes;
 mod clients;
 mod clients_http;
 mod copies;
+mod datagram_floods;
 mod datagrams;
 mod dbus;
 mod dbus_connections;
