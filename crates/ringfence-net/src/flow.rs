@@ -107,20 +107,27 @@ pub(crate) async fn dial(shared: &Shared, subject: &mut Subject) -> Result<TcpSt
         return proxy.dial(shared, subject).await.map_err(Refusal::Failed);
     }
     let addresses = addresses(shared, subject).await?;
+    match reach(&addresses, subject.port).await {
+        Ok((server, address)) => {
+            subject.address = Some(address);
+            Ok(server)
+        }
+        Err(why) => Err(Refusal::Failed(format!("cannot connect to {}: {why}", subject.host))),
+    }
+}
+
+/// Connects to the first of these addresses that answers.
+pub(crate) async fn reach(addresses: &[IpAddr], port: u16) -> Result<(TcpStream, IpAddr), String> {
     let mut failure = String::from("it has no address");
-    let count = addresses.len();
-    for (index, address) in addresses.into_iter().enumerate() {
-        let patience = if index + 1 < count { ATTEMPT } else { LAST_ATTEMPT };
-        let to = SocketAddr::new(address, subject.port);
+    for (index, &address) in addresses.iter().enumerate() {
+        let patience = if index + 1 < addresses.len() { ATTEMPT } else { LAST_ATTEMPT };
+        let to = SocketAddr::new(address, port);
         match connect(to, patience).await {
-            Ok(server) => {
-                subject.address = Some(address);
-                return Ok(server);
-            }
+            Ok(server) => return Ok((server, address)),
             Err(error) => failure = format!("{to}: {error}"),
         }
     }
-    Err(Refusal::Failed(format!("cannot connect to {}: {failure}", subject.host)))
+    Err(failure)
 }
 
 /// Connects. To a server on this machine that takes neither a timer nor a turn of the event loop, which
