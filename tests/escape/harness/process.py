@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Optional, Sequence
 
-LIMIT = 15.0  # seconds for any one run
+LIMIT = 60.0  # seconds for any one run: a busy machine is no hang
 SETTLE = 3.0  # seconds within which everything of a sandbox must be gone
 
 
