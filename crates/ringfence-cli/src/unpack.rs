@@ -88,12 +88,10 @@ impl Place {
     /// # Errors
     /// There is such a link; the file system's.
     pub fn of(session: &OsStr, directory: &Path) -> Result<Place, Fault> {
-        let failed = |error| Fault::usage(format!("{}: {error}", shown(directory)));
         let fault = |error: ringfence_session::SessionError| Fault::usage(error.to_string());
         let (known, _) = live::find(&session.to_string_lossy()).map_err(fault)?;
         let path = outside::real(&known, directory).map_err(fault)?;
-        fs::create_dir_all(&path).map_err(failed)?;
-        let open = outside::directory(&path).map_err(fault)?;
+        let open = outside::directory_made(&path).map_err(fault)?;
         Ok(Place { open, path })
     }
 

@@ -5,8 +5,9 @@
 use crate::error::{Result, SessionError};
 use crate::ledger::Session;
 use ringfence_policy::{HostFiles, Resolver, shown};
-use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
@@ -88,11 +89,34 @@ pub fn directory(path: &Path) -> Result<OwnedFd> {
     without_links(path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
+/// The same, and makes what is missing of it: each directory in the one that was opened or made before, so that
+/// nothing is made where a link leads that turns up meanwhile.
+///
+/// # Errors
+/// As [`directory`].
+pub fn directory_made(path: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let (parent, name) = match (open_at(CWD, path, flags), path.parent(), path.file_name()) {
+        (Err(Errno::NOENT), Some(parent), Some(name)) => (parent, name),
+        (opened, ..) => return opened.map_err(|error| SessionError::call("open", path, error)),
+    };
+    let parent = directory_made(parent)?;
+    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(SessionError::call("mkdir", path, error)),
+    }
+    open_at(parent.as_fd(), Path::new(name), flags)
+        .map_err(|error| SessionError::call("open", path, error))
+}
+
 fn without_links(path: &Path, flags: OFlags) -> Result<OwnedFd> {
+    open_at(CWD, path, flags).map_err(|error| SessionError::call("open", path, error))
+}
+
+fn open_at(at: BorrowedFd<'_>, path: &Path, flags: OFlags) -> std::result::Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve)
-        .map_err(|error| SessionError::call("open", path, error))
+    rustix::fs::openat2(at, path, flags, Mode::empty(), resolve)
 }
 
 /// A name in an open directory, for calls that take paths.
