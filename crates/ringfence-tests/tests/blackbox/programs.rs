@@ -2,6 +2,7 @@
 //! have is left out, with the reason.
 
 use ringfence_tests::{Place, Tier, everybody, everywhere, left_out};
+use std::path::Path;
 
 /// The script works outside and inside, each in a directory of its own.
 #[track_caller]
@@ -218,5 +219,33 @@ fn searching() {
             "rg -N needle ../haystack; rg --files .. | grep -c haystack",
         );
         same(place, "grep", "--version", "grep -r needle ../haystack");
+    });
+}
+
+/// Programs' own files that distributions keep beside `/usr`, for reading.
+#[test]
+fn what_distributions_keep_beside_usr() {
+    everywhere(|place| {
+        same(place, "dpkg-query", "--version", "dpkg-query -W -f '${Status}' dpkg");
+        same(place, "gem", "--version", "gem contents --all 2>/dev/null | sort | cksum");
+        let kept =
+            ["gems", "texmf", "ghc", "aspell", "dpkg"].map(|name| format!("/var/lib/{name}"));
+        for directory in kept.iter().filter(|directory| Path::new(directory).is_dir()) {
+            let looks = format!("ls -A {directory}");
+            let outside = place.shell(&looks).quiet();
+            assert_eq!(place.sh(&[], &looks).quiet(), outside, "{directory}");
+            let made = format!("{directory}/made-inside");
+            let refusal = match place.tier {
+                Tier::Process => "Permission denied",
+                Tier::Namespace => "Read-only file system",
+            };
+            place.sh(&[], &format!("/bin/touch {made}")).ends(1).says(refusal);
+            assert!(!Path::new(&made).exists(), "{made}");
+        }
+        // What is beside them is not shown by it.
+        if Path::new("/var/lib/apt").is_dir() {
+            place.shell("ls /var/lib/apt").ends(0);
+            assert_ne!(place.sh(&[], "ls /var/lib/apt").code, 0);
+        }
     });
 }
