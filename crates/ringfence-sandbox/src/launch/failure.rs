@@ -18,6 +18,9 @@ pub(super) const MAKE_NETWORK: &str = "make a network namespace";
 pub(super) const MAKE_PRIVATE: &str =
     "make a private directory (TMPDIR names another place for it) in";
 
+/// What the note of the step says that opens what is shown.
+pub(super) const OPEN: &str = "open";
+
 /// What is known about the steps of an image.
 pub(super) struct Explaining<'a> {
     pub build: &'a [Note],
@@ -94,6 +97,12 @@ fn build(note: &Note, errno: Errno) -> LaunchError {
     let hint = match errno {
         Errno::ELOOP => "; a component became a symbolic link after the policy was resolved",
         Errno::ENOENT => "; it vanished after the policy was resolved",
+        // The view is built without a right over what belongs to users outside the namespace.
+        Errno::EACCES if note.what == OPEN && ringfence_sys::identity::user() == 0 => {
+            "; root passes no permissions inside, and a directory on the way is closed to others \
+             than its owner: run ringfence as the owner (sudo -u NAME), or let others through \
+             (chmod o+x)"
+        }
         Errno::EPERM => "; the kernel or a container around us forbids it (see ringfence doctor)",
         Errno::ENOSPC if note.what == MAKE_NETWORK => {
             "; user.max_net_namespaces is reached (sysctl)"

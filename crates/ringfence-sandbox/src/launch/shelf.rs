@@ -5,6 +5,7 @@
 //! The copy is attached on the directory itself, in the tree that the child leaves behind with
 //! its old root: there it is in nobody's way, and it goes when that tree goes.
 
+use super::failure::OPEN;
 use super::mounts::{attach, copy_tree};
 use super::script::{CWD, Script};
 use crate::plan::{MountOp, MountStep};
@@ -74,7 +75,7 @@ impl Shelf {
 
     fn lay_open(&mut self, script: &mut Script, directory: &Path, attributes: u64) -> u8 {
         self.put_away(script);
-        script.note("open", Some(directory));
+        script.note(OPEN, Some(directory));
         let place = script.open_without_links(CWD, directory);
         script.note("bind", Some(directory));
         let shelf = copy_tree(script, place, Path::new(""), true, attributes);

@@ -4,7 +4,7 @@
 
 use super::compile::assistance;
 use super::cover::Covers;
-use super::failure::KEEP_APART;
+use super::failure::{KEEP_APART, OPEN};
 use super::mounts::attribute::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 use super::mounts::{
     EEXIST, O_CLOEXEC, attach, copy_tree, make_directory, make_file, new_file_system, relative,
@@ -260,7 +260,7 @@ impl<'a> Building<'a> {
     }
 
     fn bind(&mut self, from: &Path, to: &Path, directory: bool, attributes: u64) {
-        self.script.note("open", Some(from));
+        self.script.note(OPEN, Some(from));
         let source = self.script.open_without_links(CWD, from);
         self.script.note("bind", Some(from));
         let tree = copy_tree(self.script, source, Path::new(""), true, attributes);

@@ -97,6 +97,27 @@ fn odd_homes_work_or_are_refused() {
     });
 }
 
+/// Root has no more rights inside than files give to everybody.
+#[test]
+fn root_in_a_closed_directory_of_somebody_else_is_told_what_to_do() {
+    everybody(Tier::Namespace, |place| {
+        if place.person != Person::Root {
+            return;
+        }
+        place.directory("closed/project");
+        let closed = place.at("closed");
+        Person::Ordinary.owns(&closed);
+        let there = place.text("closed/project");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o711)).unwrap();
+        place.shell(&format!("cd {there} && $RF -- pwd")).prints(&there).ends(0);
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+        place.shell(&format!("cd {there} && pwd")).prints(&there).ends(0);
+        let said = place.shell(&format!("cd {there} && $RF -- pwd"));
+        said.ends(125).says("run ringfence as the owner (sudo -u NAME)");
+        assert_eq!(said.text(), "");
+    });
+}
+
 /// In a static program the C library's list of users is no way to find a home.
 #[test]
 fn a_user_without_name_and_home_is_a_user() {
