@@ -174,8 +174,11 @@ impl Handler {
         self
     }
 
-    /// The sandbox has ended: tells so of what was forwarded.
+    /// The sandbox has ended: tells so of what was forwarded, and lets what is left come to its end.
     pub fn end(&self) {
+        if let Reach::Redirected(redirect) = &self.reach {
+            redirect.settle();
+        }
         self.published.forwarders.end();
     }
 

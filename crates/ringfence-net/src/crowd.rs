@@ -80,6 +80,11 @@ thread_local! {
     static CROWD: RefCell<Crowd> = RefCell::default();
 }
 
+/// Whether anybody is being served.
+pub(crate) fn some() -> bool {
+    CROWD.with_borrow(|crowd| crowd.now > 0)
+}
+
 /// A crowd's memory is given back when the last of it has gone: the allocator would keep it for the next.
 const CROWDED: usize = 64;
 

@@ -221,7 +221,7 @@ pub(crate) async fn carry(
     let judge = |bytes: &[u8]| judge(shared, subject, bytes);
     let head = |first: &First| fits(shared, subject, first);
     let gate = Gate { early, judge: &judge, head: &head };
-    let result = relay::both(client, server, gate, &counts).await;
+    let result = relay::both(client, server, gate, &counts, &shared.leaving).await;
     match result {
         Err(relay::Broken::Refused(text)) => subject.tell(shared, Event::Denied(text)),
         Err(relay::Broken::Io(_)) | Ok(()) => subject.tell(

@@ -2,6 +2,7 @@
 
 use crate::decision::{Event, NetDecision, Sink, Way};
 use crate::inspect::Inspection;
+use crate::leaving::Leaving;
 use crate::listeners::{Listeners, Role};
 use crate::live::Control;
 use crate::names::Names;
@@ -12,11 +13,13 @@ use crate::serve;
 use crate::upstream::Upstream;
 use crate::who::{Finding, Who};
 use ringfence_policy::{Decision, Host, Policy};
+use ringfence_sys::fd;
 use ringfence_sys::limit::{self, Resource};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What all connections of a session share.
 pub(crate) struct Shared {
@@ -32,6 +35,7 @@ pub(crate) struct Shared {
     pub who: Who,
     /// Where the connections of the process tier were going.
     pub wanted: Wanted,
+    pub leaving: Leaving,
     sink: Sink,
     next: AtomicU64,
 }
@@ -147,6 +151,7 @@ impl Gateway {
             names: Mutex::default(),
             who: Who::new(listeners.take(Role::Diag)),
             wanted: listeners.wanted.clone(),
+            leaving: Leaving::default(),
             sink,
             next: AtomicU64::new(1),
         };
@@ -175,6 +180,20 @@ impl Gateway {
             .spawn(move || serve::serve(listeners, shared))
             .map(drop)
             .map_err(|error| format!("cannot start the thread of the network gateway: {error}"))
+    }
+
+    /// Lets what is left come to its end, once nobody is inside any more: connections that wait to be accepted,
+    /// bytes on their way out, what is to be told of them. It takes no longer than 2 s. Later calls do nothing.
+    pub fn settle(&mut self) {
+        /// Most often there is nothing, or the server is there to take it.
+        const LIMIT: Duration = Duration::from_secs(2);
+        let waiting = self.waiting.is_some();
+        if waiting && !fd::poll_readable(&self.fds(), 0).is_ok_and(|ready| ready.contains(&true)) {
+            return;
+        }
+        if self.start().is_ok() && self.shared.leaving.begin() {
+            self.shared.leaving.wait(LIMIT);
+        }
     }
 }
 

@@ -27,6 +27,7 @@ pub mod fuzzing;
 pub mod gateway;
 pub mod inspect;
 mod inward;
+mod leaving;
 pub mod listeners;
 pub mod live;
 pub mod names;

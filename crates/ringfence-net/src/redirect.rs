@@ -12,6 +12,7 @@
 //! Nothing goes on in the kernel as it was made: what was judged is what is done.
 
 use crate::calls::{self, Answer, Caller, To};
+use crate::gateway;
 use crate::listeners::{Listeners, Role};
 use ringfence_sys::listener::behalf;
 use ringfence_sys::{Errno, diag, socket};
@@ -32,8 +33,8 @@ const SOCK_STREAM: i32 = 1;
 const HERE4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const HERE6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
-/// Starts the gateway with listeners of the launcher's.
-pub type Start = Box<dyn Fn(Listeners) -> Result<(), String> + Send + Sync>;
+/// Makes a gateway with listeners of the launcher's.
+pub type Make = Box<dyn Fn(Listeners) -> gateway::Gateway + Send + Sync>;
 
 /// Where connections to the gateway were going, and whose they are, by their own addresses.
 #[derive(Clone, Debug, Default)]
@@ -67,8 +68,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Redirect(Arc<Inner>);
 
 struct Inner {
-    start: Start,
+    make: Make,
     gateway: Mutex<Option<Gateway>>,
+    serving: Mutex<Option<gateway::Gateway>>,
     wanted: Wanted,
     /// Where connected sockets were going, by their numbers.
     peers: Mutex<Peers>,
@@ -176,11 +178,12 @@ impl Copy {
 }
 
 impl Redirect {
-    /// A filter whose gateway is started by `start`, when a program first connects.
-    pub fn new(start: Start) -> Redirect {
+    /// A filter whose gateway is made by `make`, and started, when a program first connects.
+    pub fn new(make: Make) -> Redirect {
         Redirect(Arc::new(Inner {
-            start,
+            make,
             gateway: Mutex::default(),
+            serving: Mutex::default(),
             wanted: Wanted::default(),
             peers: Mutex::default(),
             servers: Mutex::default(),
@@ -316,6 +319,13 @@ impl Redirect {
         (diag::tcp(by.as_fd(), place, nobody) == Ok(inode)).then_some(place)
     }
 
+    /// As [`gateway::Gateway::settle`], where one was started.
+    pub fn settle(&self) {
+        if let Some(gateway) = locked(&self.0.serving).as_mut() {
+            gateway.settle();
+        }
+    }
+
     /// The gateway, started if it was not.
     fn gateway(&self) -> Result<Gateway, Errno> {
         let mut started = locked(&self.0.gateway);
@@ -333,7 +343,9 @@ impl Redirect {
         sockets.extend(six.map(|(_, socket)| (Role::Wanted, socket)));
         let wanted = self.0.wanted.clone();
         let listeners = Listeners { ipv6: place.is_some(), sockets, wanted };
-        (self.0.start)(listeners).map_err(|_| Errno::ENETDOWN)?;
+        let mut gateway = (self.0.make)(listeners);
+        gateway.start().map_err(|_| Errno::ENETDOWN)?;
+        *locked(&self.0.serving) = Some(gateway);
         Ok(*started.insert(Gateway { four, six: place }))
     }
 }

@@ -1,6 +1,7 @@
 //! Bytes in both directions: small amounts through a shared buffer, large ones as a [`stream`].
 
 use crate::first::First;
+use crate::leaving::Leaving;
 use crate::requests::Requests;
 use crate::stream;
 use std::cell::RefCell;
@@ -126,6 +127,7 @@ pub(crate) async fn both(
     mut server: TcpStream,
     gate: Gate<'_>,
     counts: &Counts,
+    leaving: &Leaving,
 ) -> Result<(), Broken> {
     let result = {
         let (client_read, client_write) = client.split();
@@ -134,7 +136,7 @@ pub(crate) async fn both(
         let word = Word::default();
         let up = upward(client_read, server_write, gate, &counts.sent, (&half, &word));
         let down = pump(server_read, client_write, &counts.received, (&half, Some(&word)));
-        join(up, down).await
+        join(up, down, leaving).await
     };
     if result.is_err() {
         let _ = client.set_zero_linger();
@@ -143,14 +145,21 @@ pub(crate) async fn both(
     result
 }
 
-/// Waits for both; the first error ends the other.
+/// Waits for both; the first error ends the other. At the session's end nobody is there for what still comes down.
 async fn join(
     up: impl Future<Output = Result<(), Broken>>,
     down: impl Future<Output = Result<(), Broken>>,
+    leaving: &Leaving,
 ) -> Result<(), Broken> {
     let (mut up, mut down) = (std::pin::pin!(up), std::pin::pin!(down));
     let (mut up_ended, mut down_ended) = (false, false);
+    // Asked once, to be woken then.
+    let (mut begun, mut asked) = (std::pin::pin!(leaving.begun()), false);
     std::future::poll_fn(move |context| {
+        if !asked {
+            asked = true;
+            let _ = begun.as_mut().poll(context);
+        }
         if !up_ended && let Poll::Ready(result) = up.as_mut().poll(context) {
             up_ended = true;
             if result.is_err() {
@@ -163,7 +172,11 @@ async fn join(
                 return Poll::Ready(result);
             }
         }
-        if up_ended && down_ended { Poll::Ready(Ok(())) } else { Poll::Pending }
+        if up_ended && (down_ended || leaving.has_begun()) {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
     })
     .await
 }

@@ -10,7 +10,7 @@ use crate::listeners::{Listeners, Role};
 use crate::who::{self, Finding};
 use crate::{capture, proxy, rules};
 use ringfence_policy::Host;
-use ringfence_sys::{caps, socket};
+use ringfence_sys::{caps, fd, socket};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,11 +25,24 @@ const DNS_IDLE: Duration = Duration::from_secs(10);
 /// A query that is longer asks nothing that we answer: a name has 255 bytes.
 const QUERY: usize = 1500;
 
+/// How often it is looked at whether the last connection has ended, at a session's end.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Says at last, however it comes about, that nobody is served any more.
+struct Told(Arc<Shared>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.leaving.end();
+    }
+}
+
 /// Serves until the process ends.
 ///
 /// What it reads was written by the program inside and by servers outside, so that it has no capabilities: dialling
 /// takes none, and the processes inside are those of the user who made their namespace.
 pub(crate) fn serve(listeners: Listeners, shared: Arc<Shared>) {
+    let told = Told(shared.clone());
     // Its files are read as the user reads them.
     drop(shared.policy());
     if caps::give_up().is_err() {
@@ -43,10 +56,22 @@ pub(crate) fn serve(listeners: Listeners, shared: Arc<Shared>) {
         return;
     };
     runtime.block_on(async move {
+        let mut watched = Vec::new();
         for (role, fd) in listeners.sockets {
+            watched.extend(fd.try_clone());
             // A listener that cannot be watched closes, and what would come to it is refused.
             let _ = spawn(role, fd, shared.clone());
         }
+        shared.leaving.begun().await;
+        tokio::task::yield_now().await;
+        let queued = || {
+            let watched: Vec<_> = watched.iter().map(AsFd::as_fd).collect();
+            fd::poll_readable(&watched, 0).is_ok_and(|ready| ready.contains(&true))
+        };
+        while crowd::some() || shared.who.searches() || queued() {
+            tokio::time::sleep(LOOK).await;
+        }
+        drop(told);
         std::future::pending::<()>().await;
     });
 }

@@ -78,6 +78,11 @@ impl Who {
         self.diag.is_some() && locked(&self.budget).take(Instant::now(), kept)
     }
 
+    /// Whether somebody is being looked for.
+    pub fn searches(&self) -> bool {
+        self.searching.load(Ordering::SeqCst) > 0
+    }
+
     /// Whose the client's end of a TCP connection is.
     pub fn tcp(&self, client: SocketAddr, to: SocketAddr) -> Option<Process> {
         let diag = locked(self.diag.as_ref()?);
@@ -241,8 +246,8 @@ pub(crate) fn look(
     let (theirs, shared) = (finding.clone(), shared.clone());
     tokio::task::spawn_blocking(move || {
         let process = search(&shared.who);
-        shared.who.searching.fetch_sub(1, Ordering::Relaxed);
         theirs.settle(&shared, process);
+        shared.who.searching.fetch_sub(1, Ordering::SeqCst);
     });
     Some(finding)
 }

@@ -88,4 +88,11 @@ impl Network {
         }
         self.gateway.as_mut().map_or(Ok(()), Gateway::start)
     }
+
+    /// Passes on what those inside sent before they ended, and has it told.
+    pub fn settle(&mut self) {
+        if let Some(gateway) = &mut self.gateway {
+            gateway.settle();
+        }
+    }
 }

@@ -12,8 +12,8 @@ pub(crate) fn handler(plan: &Plan, filter: Option<&Filter>) -> Handler {
     let reach = match (plan.tier, plan.network, filter) {
         (Tier::Process, NetworkMode::Filtered, Some(filter)) => {
             let filter = filter.clone();
-            let start = move |listeners| filter.gateway(listeners).start();
-            Reach::Redirected(Redirect::new(Box::new(start)))
+            let make = move |listeners| filter.gateway(listeners);
+            Reach::Redirected(Redirect::new(Box::new(make)))
         }
         (Tier::Namespace, _, _) if confined => {
             // Sockets that are granted by name are shown one by one.

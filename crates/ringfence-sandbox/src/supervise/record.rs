@@ -11,6 +11,7 @@ impl Watch<'_, '_> {
     /// Completes the record, once, as soon as it is known how the command ended: the kernel takes
     /// the sandbox apart meanwhile.
     pub(super) fn record(&mut self, code: u8) {
+        self.network.settle();
         self.outcome.code = if self.outcome.timed_out { 124 } else { code };
         let decided = self.questions.take().map(|questions| questions.decided);
         self.outcome.asked.extend(decided.into_iter().flatten());

@@ -199,6 +199,39 @@ while s[0].recv(9): pass"
     });
 }
 
+/// A program that sends and ends at once: nobody inside is left when its connection is accepted.
+#[test]
+fn what_was_sent_before_the_end_arrives_and_is_told() {
+    const TIMES: usize = 8;
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (send, arrived) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for mut client in listener.incoming().flatten() {
+                let mut all = Vec::new();
+                let _ = client.read_to_end(&mut all);
+                // A server that does not close holds up nobody.
+                let _ = send.send((all, client));
+            }
+        });
+        let script = format!(
+            "import os, socket
+s = socket.create_connection(('127.0.0.1', {port})); s.sendall(b'last words'); os._exit(3)"
+        );
+        let host = format!("localhost:{port}");
+        for _ in 0..TIMES {
+            let ended = place.run(&["-m", "-n", &host], &["python3", "-c", &script]);
+            ended.ends(3).says("allowed 127.0.0.1").says("10 bytes sent, 0 received");
+            let (all, _) = arrived.recv_timeout(PATIENCE).expect("the words");
+            assert_eq!(all, b"last words");
+        }
+    });
+}
+
 /// Bursts of connections of all kinds: allowed, refused, reset by either side, without an end.
 #[test]
 fn bursts_leave_no_descriptor_behind() {
