@@ -11,7 +11,9 @@ use ringfence_policy::{Decision, Host};
 use ringfence_sys::{Errno, socket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
@@ -56,7 +58,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, mut subject: Subject, client: TcpS
         let inspected = inspect::connection(shared, inspection, subject, client, Vec::new());
         return Box::pin(inspected).await;
     }
-    match dial(shared, &mut subject).await {
+    match dial_for(&client, shared, &mut subject).await {
         Ok(server) => carry(shared, &subject, client, server, Vec::new()).await,
         Err(refusal) => {
             tell(shared, &subject, refusal);
@@ -91,6 +93,31 @@ pub(crate) fn tell(shared: &Shared, subject: &Subject, refusal: Refusal) -> Stri
     };
     subject.tell(shared, event);
     text
+}
+
+/// As [`dial`], but not longer than there is somebody whom it serves: at a session's end a client that has nothing
+/// left to say is gone, and a server that does not answer would hold up the launcher.
+pub(crate) async fn dial_for(
+    client: &TcpStream,
+    shared: &Shared,
+    subject: &mut Subject,
+) -> Result<TcpStream, Refusal> {
+    let gone = async {
+        shared.leaving.begun().await;
+        // At its end there is something to read too.
+        if client.peek(&mut [0]).await.is_ok_and(|count| count > 0) {
+            std::future::pending::<()>().await;
+        }
+    };
+    let (mut dialed, mut gone) = (pin!(dial(shared, subject)), pin!(gone));
+    std::future::poll_fn(|context| match dialed.as_mut().poll(context) {
+        Poll::Pending if gone.as_mut().poll(context).is_ready() => {
+            let why = "the program ended before there was an answer";
+            Poll::Ready(Err(Refusal::Failed(why.to_owned())))
+        }
+        other => other,
+    })
+    .await
 }
 
 /// Connects to what the policy allows, by an address that was checked.

@@ -36,7 +36,7 @@ pub(crate) async fn serve(mut client: TcpStream, shared: &Arc<Shared>) {
                 let _ = client.write_all(&[SOCKS5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await;
                 return inspect::connection(shared, inspection, subject, client, Vec::new()).await;
             }
-            let result = flow::dial(shared, &mut subject).await;
+            let result = flow::dial_for(&client, shared, &mut subject).await;
             (subject, socks_answer(&mut client, result, Vec::new()).await)
         }
         Asked::SocksWrong(code) => {
@@ -52,7 +52,12 @@ pub(crate) async fn serve(mut client: TcpStream, shared: &Arc<Shared>) {
                 }
                 return inspect::connection(shared, inspection, subject, client, early).await;
             }
-            let result = flow::dial(shared, &mut subject).await;
+            // A request that was read already is to be passed on, whether or not anybody waits for its answer.
+            let result = if early.is_empty() {
+                flow::dial_for(&client, shared, &mut subject).await
+            } else {
+                flow::dial(shared, &mut subject).await
+            };
             (subject, http_answer(&mut client, result, tunnel, early).await)
         }
         Asked::HttpWrong(why) => {

@@ -232,6 +232,35 @@ s = socket.create_connection(('127.0.0.1', {port})); s.sendall(b'last words'); o
     });
 }
 
+/// Who is gone and said nothing is not dialled for: the launcher ends with the program.
+#[test]
+fn a_server_that_does_not_answer_holds_up_no_end() {
+    use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        // Its queue is full: it answers nobody.
+        let full = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&full, &std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        listen(&full, 0).unwrap();
+        let full = TcpListener::from(full);
+        let at = full.local_addr().unwrap();
+        let moment = std::time::Duration::from_millis(100);
+        let fill = std::iter::repeat_with(|| std::net::TcpStream::connect_timeout(&at, moment));
+        let held: Vec<_> = fill.map_while(Result::ok).take(16).collect();
+        assert!((1..16).contains(&held.len()), "{}", held.len());
+        let script = format!(
+            "import os, socket
+s = socket.create_connection(('127.0.0.1', {})); os._exit(3)",
+            at.port()
+        );
+        let host = format!("localhost:{}", at.port());
+        let ended = place.run(&["-m", "-n", &host], &["python3", "-c", &script]);
+        ended.ends(3).says("the program ended before there was an answer");
+    });
+}
+
 /// Bursts of connections of all kinds: allowed, refused, reset by either side, without an end.
 #[test]
 fn bursts_leave_no_descriptor_behind() {
