@@ -26,6 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// The most bytes of an address: `struct sockaddr_storage`.
 const MOST: usize = 128;
@@ -174,10 +175,10 @@ impl Handler {
         self
     }
 
-    /// The sandbox has ended: tells so of what was forwarded, and lets what is left come to its end.
-    pub fn end(&self) {
+    /// The sandbox has ended: tells so of what was forwarded, and lets what is left come to its end, within `limit`.
+    pub fn end(&self, limit: Duration) {
         if let Reach::Redirected(redirect) = &self.reach {
-            redirect.settle();
+            redirect.settle(limit);
         }
         self.published.forwarders.end();
     }

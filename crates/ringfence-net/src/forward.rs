@@ -213,8 +213,8 @@ impl Forwarders {
         for port in locked(&self.ports).values() {
             let flows: Vec<_> = locked(&port.flows).drain().map(|(_, place)| place).collect();
             for (flow, _) in flows {
-                // Its last words may be on their way.
-                port.carry(&flow);
+                // Its last words may be on their way, and nobody is left to add to them.
+                while port.carry(&flow) {}
                 port.ended(&flow);
             }
         }

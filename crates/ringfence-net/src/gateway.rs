@@ -183,16 +183,14 @@ impl Gateway {
     }
 
     /// Lets what is left come to its end, once nobody is inside any more: connections that wait to be accepted,
-    /// bytes on their way out, what is to be told of them. It takes no longer than 2 s. Later calls do nothing.
-    pub fn settle(&mut self) {
-        /// Most often there is nothing, or the server is there to take it.
-        const LIMIT: Duration = Duration::from_secs(2);
+    /// bytes on their way out, what is to be told of them. It takes no longer than `limit`. Later calls do nothing.
+    pub fn settle(&mut self, limit: Duration) {
         let waiting = self.waiting.is_some();
         if waiting && !fd::poll_readable(&self.fds(), 0).is_ok_and(|ready| ready.contains(&true)) {
             return;
         }
         if self.start().is_ok() && self.shared.leaving.begin() {
-            self.shared.leaving.wait(LIMIT);
+            self.shared.leaving.wait(limit);
         }
     }
 }

@@ -24,6 +24,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 const AF_INET: i32 = 2;
 const AF_INET6: i32 = 10;
@@ -320,9 +321,9 @@ impl Redirect {
     }
 
     /// As [`gateway::Gateway::settle`], where one was started.
-    pub fn settle(&self) {
+    pub fn settle(&self, limit: Duration) {
         if let Some(gateway) = locked(&self.0.serving).as_mut() {
-            gateway.settle();
+            gateway.settle(limit);
         }
     }
 

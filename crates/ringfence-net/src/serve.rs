@@ -58,9 +58,11 @@ pub(crate) fn serve(listeners: Listeners, shared: Arc<Shared>) {
     runtime.block_on(async move {
         let mut watched = Vec::new();
         for (role, fd) in listeners.sockets {
-            watched.extend(fd.try_clone());
+            let copy = fd.try_clone();
             // A listener that cannot be watched closes, and what would come to it is refused.
-            let _ = spawn(role, fd, shared.clone());
+            if spawn(role, fd, shared.clone()).is_ok() {
+                watched.extend(copy);
+            }
         }
         shared.leaving.begun().await;
         tokio::task::yield_now().await;

@@ -8,6 +8,7 @@ use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// By what a network is filtered, and who hears of it.
 #[derive(Clone)]
@@ -90,9 +91,9 @@ impl Network {
     }
 
     /// Passes on what those inside sent before they ended, and has it told.
-    pub fn settle(&mut self) {
+    pub fn settle(&mut self, limit: Duration) {
         if let Some(gateway) = &mut self.gateway {
-            gateway.settle();
+            gateway.settle(limit);
         }
     }
 }

@@ -16,7 +16,7 @@
 
 use crate::call::{close, exit, sys};
 use crate::clone;
-use crate::image::{Image, PROCESS_TIER, register};
+use crate::image::{Header, Image, PROCESS_TIER, register};
 use crate::later::Later;
 use crate::machine::Machine;
 use crate::spawn::{Command, Refused};
@@ -142,13 +142,25 @@ impl Beside {
         Ok(())
     }
 
-    /// Has it make the places of the view, with these registers.
+    /// Whether it has places to make; without any it does not wait to be told to.
     ///
     /// # Safety
-    /// As for [`Beside::start`]; the image must have steps for it, and this must be said once.
+    /// As for [`Beside::start`].
+    unsafe fn has_places(this: *const Beside) -> bool {
+        // SAFETY: written before it was started.
+        unsafe { (*this).machine.image }.is_some_and(|image| places(image.header()) > 0)
+    }
+
+    /// Has it make the places of the view, if there are any, with these registers.
+    ///
+    /// # Safety
+    /// As for [`Beside::start`]; this must be said once.
     pub(crate) unsafe fn make_places(this: *mut Beside, registers: &[usize; register::COUNT]) {
         // SAFETY: it touches its registers when it is told to, and not before; the rest is atomic.
         unsafe {
+            if !Beside::has_places(this) {
+                return;
+            }
             take(&mut (*this).machine, registers);
             (*this).stage.store(PLACES, Ordering::Release);
             wake(&(*this).stage);
@@ -163,8 +175,12 @@ impl Beside {
     /// # Safety
     /// As for [`Beside::start`]; it must have been told to.
     pub(crate) unsafe fn places_made(this: *mut Beside) -> Result<()> {
-        // SAFETY: `pid` is written by `start` alone, the other is atomic.
-        let (pid, places) = unsafe { ((*this).pid, &(*this).places) };
+        // SAFETY: `pid` is written by `start` alone, `places` is atomic.
+        let (any, pid, places) =
+            unsafe { (Beside::has_places(this), (*this).pid, &(*this).places) };
+        if !any {
+            return Ok(());
+        }
         wait_beside(places, pid, |now| now == 0);
         match places.load(Ordering::Acquire) {
             MADE => Ok(()),
@@ -241,6 +257,11 @@ impl Beside {
             }
         }
     }
+}
+
+/// How many steps of its list make places of the view.
+fn places(header: &Header) -> usize {
+    if header.flags & PROCESS_TIER != 0 { 0 } else { header.aside as usize }
 }
 
 /// Takes over what the warden's registers hold.
@@ -330,7 +351,7 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
                 return None;
             }
         }
-        let places = if process_tier { 0 } else { header.aside as usize };
+        let places = places(&header);
         if places > 0 {
             wait_while(&(*this).stage, |now| now == 0);
             let made = (*this).machine.run(image.confine(), 0, places);

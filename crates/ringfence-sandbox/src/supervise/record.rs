@@ -6,16 +6,21 @@ use crate::executions::{self, Listener};
 use crate::live::told::number;
 use crate::live::{End, Executed};
 use crate::plan::Tier;
+use std::time::Duration;
 
 impl Watch<'_, '_> {
     /// Completes the record, once, as soon as it is known how the command ended: the kernel takes
     /// the sandbox apart meanwhile.
     pub(super) fn record(&mut self, code: u8) {
-        self.network.settle();
+        // Whoever ends a command by a signal does not wait for what it had begun.
+        let outcome = &self.outcome;
+        let ended = outcome.signal.is_some() || outcome.interrupted || outcome.timed_out;
+        let limit = Duration::from_millis(if ended { 200 } else { 2000 });
+        self.network.settle(limit);
         self.outcome.code = if self.outcome.timed_out { 124 } else { code };
         let decided = self.questions.take().map(|questions| questions.decided);
         self.outcome.asked.extend(decided.into_iter().flatten());
-        self.duties.publish.end();
+        self.duties.publish.end(limit);
         if let Some(machine) = self.duties.machine {
             self.outcome.limits_hit.extend(machine.borrow_mut().limits_hit());
         }

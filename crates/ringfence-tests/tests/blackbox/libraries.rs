@@ -198,3 +198,20 @@ fn a_plan_names_the_command_or_says_that_it_must() {
     place.ringfence(["plan", "--libs", "exact"]).ends(125).says("-- CMD");
     place.ringfence(["plan", "--libs", "exact", "--", "ls"]).ends(0).prints("the command needs it");
 }
+
+/// A directory of libraries of which nothing is shown: there are no places to make in it.
+#[test]
+fn a_directory_of_which_nothing_is_needed_is_empty() {
+    everybody(Tier::Namespace, |place| {
+        let profile =
+            "extends = []\nlibs = \"exact\"\n[filesystem]\nread = [\"/usr/local\", \".\"]\n";
+        place.file("home/project/own.toml", profile);
+        // Static, so that it needs no library.
+        let program = place.project("static");
+        std::fs::copy(ringfence_tests::binary(), &program).unwrap();
+        for _ in 0..3 {
+            let ended = place.run(&["-p", "./own.toml"], &["./static", "--version"]);
+            assert!(ended.well().starts_with("ringfence"), "{ended:?}");
+        }
+    });
+}
