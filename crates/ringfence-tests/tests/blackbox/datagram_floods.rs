@@ -2,7 +2,7 @@
 //! connections of the same session, and what the launcher keeps of strangers is bounded.
 
 use crate::clients::server;
-use ringfence_tests::{Place, Running, Tier, everybody};
+use ringfence_tests::{Place, Running, Tier, everybody, until};
 use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
@@ -128,8 +128,7 @@ fn strangers_by_the_thousand_starve_nobody_and_leave_nothing() {
             drop(flooding);
         });
         asks(&client, host, usize::MAX);
-        while !has_ended(&client, host) {}
-        running.finish().ends(0);
+        ends(running, &client, host);
     });
 }
 
@@ -152,8 +151,7 @@ fn where_descriptors_are_few_strangers_take_half() {
         }
         let now = sockets(&running);
         assert!((before + 32..before + 128).contains(&now), "{now} sockets, {before} before");
-        while !has_ended(&client, host) {}
-        running.finish().ends(0);
+        ends(running, &client, host);
     });
 }
 
@@ -166,17 +164,26 @@ fn answers_without_end_to_one_peer_leave_room_for_those_to_others() {
         let (running, host) = start(place, "");
         let greedy = [(); 2].map(|()| udp((Ipv4Addr::LOCALHOST, 0)));
         for peer in &greedy {
-            while peer.recv(&mut [0; 200]).is_err() {
-                peer.send_to(b"flood", ("127.0.0.1", host)).unwrap();
-            }
+            until("it is answered without an end", || {
+                let answered = peer.recv(&mut [0; 200]).is_ok();
+                if !answered {
+                    peer.send_to(b"flood", ("127.0.0.1", host)).unwrap();
+                }
+                answered
+            });
         }
         let client = udp((Ipv4Addr::LOCALHOST, 0));
         (0..10).for_each(|number| asks(&client, host, number));
         // It still goes on.
         assert!(greedy.iter().all(|peer| peer.recv(&mut [0; 200]).is_ok()));
-        while !has_ended(&client, host) {}
-        running.finish().ends(0);
+        ends(running, &client, host);
     });
+}
+
+/// Has it end.
+fn ends(running: Running, client: &UdpSocket, host: u16) {
+    until("it has ended", || has_ended(client, host));
+    running.finish().ends(0);
 }
 
 /// Asks it to end: whether nobody is there any more.
