@@ -33,7 +33,7 @@ pub const PROXY_PORT: u16 = 1022;
 pub const DNS_PORT: u16 = 53;
 
 /// Connections that wait to be accepted, as far as `net.core.somaxconn` has it.
-const BACKLOG: i32 = 4096;
+pub(crate) const BACKLOG: i32 = 4096;
 
 /// The most listeners that the way without nftables makes.
 const MOST_PORTS: usize = 48;

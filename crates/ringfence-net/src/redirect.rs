@@ -4,27 +4,30 @@
 //! does in the namespace tier.
 //!
 //! ```text
-//! connect(203.0.113.7:443) ─► noted: 127.0.0.1:40001 was going there ─► connect(gateway) on a copy
+//! connect(203.0.113.7:443) ─► noted: this socket was going there ─► connect(gateway) on a copy
 //! connect(127.0.0.1:3000)  ─► a server of the sandbox's own: connected on a copy
 //! bind(0.0.0.0:3000)       ─► bind(127.0.0.1:3000) on a copy: its servers are for the loopback
 //! ```
 //!
 //! Nothing goes on in the kernel as it was made: what was judged is what is done.
 
+mod wanted;
+
+pub use wanted::Wanted;
+
 use crate::calls::{self, Answer, Caller, To};
-use crate::gateway;
+use crate::gateway::Gateway;
 use crate::listeners::{Listeners, Role};
+use crate::{capture, flow};
 use ringfence_sys::listener::behalf;
-use ringfence_sys::{Errno, diag, socket};
-use std::collections::{HashMap, VecDeque};
-use std::fmt;
-use std::hash::Hash;
+use ringfence_sys::{Errno, describe, socket};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 
 const AF_INET: i32 = 2;
 const AF_INET6: i32 = 10;
@@ -35,30 +38,7 @@ const HERE4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const HERE6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
 /// Makes a gateway with listeners of the launcher's.
-pub type Make = Box<dyn Fn(Listeners) -> gateway::Gateway + Send + Sync>;
-
-/// Where connections to the gateway were going, and whose they are, by their own addresses.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted(Arc<Mutex<Noted>>);
-
-/// By where they come from: where they were going, and the process. Of a connection that is given up before it is
-/// accepted nobody tells.
-type Noted = Latest<SocketAddr, (SocketAddr, Option<i32>)>;
-
-impl Wanted {
-    fn note(&self, from: SocketAddr, to: SocketAddr, process: Option<i32>) {
-        locked(&self.0).note(from, (to, process));
-    }
-
-    fn forget(&self, from: SocketAddr) {
-        locked(&self.0).take(&from);
-    }
-
-    /// Where the client at this address was going; nothing for one that is none of the sandbox's.
-    pub(crate) fn take(&self, from: SocketAddr) -> Option<(SocketAddr, Option<i32>)> {
-        locked(&self.0).take(&SocketAddr::new(from.ip().to_canonical(), from.port()))
-    }
-}
+pub type Make = Box<dyn Fn(Listeners) -> Gateway + Send + Sync>;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -70,62 +50,17 @@ pub struct Redirect(Arc<Inner>);
 
 struct Inner {
     make: Make,
-    gateway: Mutex<Option<Gateway>>,
-    serving: Mutex<Option<gateway::Gateway>>,
+    /// From the first connection on.
+    serving: Mutex<Option<Serving>>,
     wanted: Wanted,
-    /// Where connected sockets were going, by their numbers.
-    peers: Mutex<Peers>,
-    /// Servers of the sandbox's own: by port, where they listen, and the inode of the socket.
+    /// Servers of the sandbox's own: by port, where they listen, and the number of the socket.
     servers: Mutex<HashMap<u16, (SocketAddr, u64)>>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// Where sockets were going, by their numbers.
-type Peers = Latest<u64, SocketAddr>;
-
-/// What is known of things, of so many that were noted last: programs decide how many there are.
-#[derive(Debug)]
-struct Latest<K, V> {
-    known: HashMap<K, (u64, V)>,
-    /// In order, and with what has been forgotten since.
-    noted: VecDeque<(u64, K)>,
-    next: u64,
-}
-
-impl<K, V> Default for Latest<K, V> {
-    fn default() -> Latest<K, V> {
-        Latest { known: HashMap::new(), noted: VecDeque::new(), next: 0 }
-    }
-}
-
-impl<K: Clone + Eq + Hash, V: Clone> Latest<K, V> {
-    const MOST: usize = 4096;
-
-    fn note(&mut self, key: K, value: V) {
-        self.next += 1;
-        self.known.insert(key.clone(), (self.next, value));
-        self.noted.push_back((self.next, key));
-        while self.noted.len() > Self::MOST {
-            let Some((number, oldest)) = self.noted.pop_front() else { break };
-            // It may have been noted anew.
-            if self.known.get(&oldest).is_some_and(|known| known.0 == number) {
-                self.known.remove(&oldest);
-            }
-        }
-    }
-
-    fn of(&self, key: &K) -> Option<V> {
-        self.known.get(key).map(|known| known.1.clone())
-    }
-
-    fn take(&mut self, key: &K) -> Option<V> {
-        self.known.remove(key).map(|known| known.1)
-    }
-}
-
-/// Where the gateway listens.
-#[derive(Clone, Copy)]
-struct Gateway {
+/// The gateway that was started, and where it listens.
+struct Serving {
+    gateway: Gateway,
     four: SocketAddr,
     six: Option<SocketAddr>,
 }
@@ -171,11 +106,6 @@ impl Copy {
         behalf::bind(self.fd(), &behalf::raw(SocketAddr::new(here, port), self.ipv6))?;
         self.bound().ok_or(Errno::EADDRNOTAVAIL)
     }
-
-    fn inode(&self) -> Option<u64> {
-        let path = format!("/proc/self/fd/{}", self.socket.as_raw_fd());
-        std::fs::metadata(path).ok().map(|data| data.ino())
-    }
 }
 
 impl Redirect {
@@ -183,10 +113,8 @@ impl Redirect {
     pub fn new(make: Make) -> Redirect {
         Redirect(Arc::new(Inner {
             make,
-            gateway: Mutex::default(),
             serving: Mutex::default(),
             wanted: Wanted::default(),
-            peers: Mutex::default(),
             servers: Mutex::default(),
             waiting: Arc::default(),
         }))
@@ -197,48 +125,39 @@ impl Redirect {
             let raw = caller.address()?;
             let copy = Copy::of(caller.socket()?)?;
             if raw.get(..2) == Some(&AF_UNSPEC.to_ne_bytes()) {
-                return Ok((copy, To::from(raw), None));
+                return Ok((copy, raw, None));
             }
             let to = socket::address(&raw).ok_or(Errno::EAFNOSUPPORT)?;
             let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+            // The kernel answers for one that is connected, or on its way: what is noted of it stays true.
+            let idle = socket::is_over(copy.fd());
             if let Some(server) = self.server(to) {
+                if idle {
+                    self.0.wanted.forget(copy.fd())?;
+                }
                 let raw = behalf::raw(server, copy.ipv6);
-                return Ok((copy, To::from(raw), None));
+                return Ok((copy, raw, Some(server)));
             }
-            let gateway = self.gateway()?;
-            let gateway = match gateway.six {
-                _ if !copy.ipv6 || !behalf::only_ipv6(copy.fd()) => gateway.four,
-                Some(six) => six,
-                None => return Err(Errno::ENETUNREACH),
-            };
-            let from = match copy.bound() {
-                Some(from) => from,
-                None => copy.bind(0)?,
-            };
-            self.0.wanted.note(from, to, ringfence_sys::caller::process(caller.call));
-            locked(&self.0.peers).note(behalf::cookie(copy.fd())?, to);
+            let gateway = self.gateway(copy.ipv6 && behalf::only_ipv6(copy.fd()))?;
+            if idle {
+                let process = ringfence_sys::caller::process(caller.call);
+                self.0.wanted.note(copy.fd(), (to, process))?;
+            }
             let raw = behalf::raw(gateway, copy.ipv6);
-            Ok((copy, To::from(raw), Some(from)))
+            Ok((copy, raw, None))
         };
         match judged() {
-            Err(errno) => Answer::Done(Err(errno)),
-            Ok((copy, to, Some(from))) => {
-                let answer = calls::connect(caller, copy.socket, to, &self.0.waiting);
-                if let Answer::Done(Err(errno)) = &answer
-                    && *errno != Errno::EINPROGRESS
-                {
-                    self.0.wanted.forget(from);
-                }
-                answer
+            Err(Unreached(errno, None)) => Answer::Done(Err(errno)),
+            Err(Unreached(errno, Some(why))) => Answer::Told(errno, why),
+            Ok((copy, raw, None)) => {
+                calls::connect(caller, copy.socket, To::from(raw), &self.0.waiting)
             }
-            Ok((copy, to, None)) => {
-                let server = socket::address(&to.raw);
+            Ok((copy, raw, Some(server))) => {
                 let Ok(again) = copy.socket.try_clone() else {
                     return Answer::Done(Err(Errno::EMFILE));
                 };
-                let answer = calls::connect(caller, copy.socket, to, &self.0.waiting);
-                let place = server.map(|to| SocketAddr::new(to.ip().to_canonical(), to.port()));
-                if place.is_some_and(|place| self.server(place).is_none()) {
+                let answer = calls::connect(caller, copy.socket, To::from(raw), &self.0.waiting);
+                if self.server(server).is_none() {
                     // Its port may have been another's by the time that it was connected to.
                     let _ = behalf::connect(again.as_fd(), &[0; 16]);
                     if matches!(answer, Answer::Done(_)) {
@@ -259,7 +178,7 @@ impl Redirect {
     ) -> Answer {
         let known = || {
             let copy = Copy::of(caller.socket().ok()?).ok()?;
-            let to = locked(&self.0.peers).of(&behalf::cookie(copy.fd()).ok()?)?;
+            let to = self.0.wanted.of(copy.fd())?;
             behalf::connected(copy.fd()).then(|| behalf::raw(to, copy.ipv6))
         };
         match known() {
@@ -298,8 +217,8 @@ impl Redirect {
                 None => copy.bind(0)?,
             };
             behalf::listen(copy.fd(), caller.call.arguments[1] as i32)?;
-            let inode = copy.inode().ok_or(Errno::EBADF)?;
-            locked(&self.0.servers).insert(place.port(), (place, inode));
+            let number = behalf::cookie(copy.fd())?;
+            locked(&self.0.servers).insert(place.port(), (place, number));
             Ok(())
         };
         Answer::Done(listened())
@@ -311,61 +230,73 @@ impl Redirect {
         if !wanted.ip().is_loopback() && !wanted.ip().is_unspecified() {
             return None;
         }
-        let (place, inode) = *locked(&self.0.servers).get(&wanted.port())?;
+        let (place, number) = *locked(&self.0.servers).get(&wanted.port())?;
         let nobody = match place.ip() {
             IpAddr::V4(_) => SocketAddr::new(HERE4, 0),
             IpAddr::V6(_) => SocketAddr::new(HERE6, 0),
         };
-        let by = diag::open().ok()?;
-        (diag::tcp(by.as_fd(), place, nobody) == Ok(inode)).then_some(place)
+        let there = self.0.wanted.find(place, nobody).ok()?;
+        (there.number == number).then_some(place)
     }
 
-    /// As [`gateway::Gateway::settle`], where one was started.
+    /// As [`Gateway::settle`], where one was started.
     pub fn settle(&self, limit: Duration) {
-        if let Some(gateway) = locked(&self.0.serving).as_mut() {
-            gateway.settle(limit);
+        if let Some(serving) = locked(&self.0.serving).as_mut() {
+            serving.gateway.settle(limit);
         }
     }
 
-    /// The gateway, started if it was not.
-    fn gateway(&self) -> Result<Gateway, Errno> {
-        let mut started = locked(&self.0.gateway);
-        if let Some(gateway) = *started {
-            return Ok(gateway);
-        }
-        let at = |ip| {
-            let listener = TcpListener::bind((ip, 0)).ok()?;
-            Some((listener.local_addr().ok()?, OwnedFd::from(listener)))
+    /// Where the gateway listens, started if it was not, for such a socket.
+    fn gateway(&self, only_ipv6: bool) -> Result<SocketAddr, Unreached> {
+        let mut serving = locked(&self.0.serving);
+        let serving = match &mut *serving {
+            Some(serving) => serving,
+            none => none.insert(self.start()?),
         };
-        let (four, socket) = at(HERE4).ok_or(Errno::ENETDOWN)?;
-        let six = at(HERE6);
+        match serving.six {
+            _ if !only_ipv6 => Ok(serving.four),
+            Some(six) => Ok(six),
+            None => Err(Errno::ENETUNREACH.into()),
+        }
+    }
+
+    fn start(&self) -> Result<Serving, Unreached> {
+        let failed = |why: String| {
+            Unreached(Errno::ENETDOWN, Some(format!("no connection can be made: {why}")))
+        };
+        let at = |ip| {
+            let listener = TcpListener::bind((ip, 0))?;
+            behalf::listen(listener.as_fd(), capture::BACKLOG)
+                .map_err(|errno| io::Error::from_raw_os_error(errno.into_raw()))?;
+            Ok((listener.local_addr()?, OwnedFd::from(listener)))
+        };
+        let (four, socket) = at(HERE4).map_err(|error: io::Error| {
+            failed(format!("cannot listen at {HERE4}: {}", flow::io_text(&error)))
+        })?;
+        let nobody = SocketAddr::new(HERE4, 0);
+        self.0.wanted.find(four, nobody).map_err(|errno| {
+            let why = describe(errno);
+            failed(format!(
+                "the kernel does not tell whose connections are (sock_diag, CONFIG_INET_DIAG): {why}"
+            ))
+        })?;
+        let six = at(HERE6).ok();
         let mut sockets = vec![(Role::Wanted, socket)];
         let place = six.as_ref().map(|(place, _)| *place);
         sockets.extend(six.map(|(_, socket)| (Role::Wanted, socket)));
         let wanted = self.0.wanted.clone();
         let listeners = Listeners { ipv6: place.is_some(), sockets, wanted };
         let mut gateway = (self.0.make)(listeners);
-        gateway.start().map_err(|_| Errno::ENETDOWN)?;
-        *locked(&self.0.serving) = Some(gateway);
-        Ok(*started.insert(Gateway { four, six: place }))
+        gateway.start().map_err(failed)?;
+        Ok(Serving { gateway, four, six: place })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Why a call is not made, and what its user should know of it.
+struct Unreached(Errno, Option<String>);
 
-    #[test]
-    fn the_latest_are_known_and_no_more_than_those() {
-        let mut latest = Latest::<u64, u64>::default();
-        let most = Latest::<u64, u64>::MOST as u64;
-        for round in 0..3 * most {
-            latest.note(round, round * 2);
-            latest.note(7, round);
-        }
-        assert!(latest.known.len() <= most as usize && latest.noted.len() <= most as usize);
-        assert_eq!(latest.of(&7), Some(3 * most - 1), "noted anew again and again");
-        assert_eq!((latest.of(&8), latest.of(&(3 * most - 1))), (None, Some(6 * most - 2)));
-        assert_eq!((latest.take(&7), latest.take(&7)), (Some(3 * most - 1), None));
+impl From<Errno> for Unreached {
+    fn from(errno: Errno) -> Unreached {
+        Unreached(errno, None)
     }
 }

@@ -97,10 +97,10 @@ fn spawn(role: Role, fd: OwnedFd, shared: Arc<Shared>) -> io::Result<()> {
 }
 
 async fn connection(role: Role, client: TcpStream, from: SocketAddr, shared: Arc<Shared>) {
-    let known = (role == Role::Wanted).then(|| shared.wanted.take(from));
+    let known = (role == Role::Wanted).then(|| shared.wanted.by(client.as_fd(), from));
     let from = from.ip();
     let (to, process) = match known {
-        // Nobody of the sandbox's.
+        // Nobody of the sandbox's, or nobody any more.
         Some(None) => return flow::reset(&client),
         Some(Some((to, process))) => (Some(to), Some(Finding::known(process.map(Process::of)))),
         None if role == Role::Proxy => (client.local_addr().ok(), None),

@@ -87,9 +87,9 @@ impl Who {
     pub fn tcp(&self, client: SocketAddr, to: SocketAddr) -> Option<Process> {
         let diag = locked(self.diag.as_ref()?);
         // A socket for both families knows IPv4 addresses as mapped ones; the kernel looks in both.
-        let inode = diag::tcp(diag.as_fd(), client, to).ok()?;
+        let socket = diag::tcp(diag.as_fd(), client, to).ok()?;
         drop(diag);
-        self.holder(inode)
+        self.holder(socket.inode?)
     }
 
     /// Whose a UDP socket is.

@@ -192,7 +192,9 @@ pub(crate) fn carry_out(
     } else if !supervised(duties.plan, call_is) {
         let _ = notify::go_on(listener, call.id);
     } else if call_is.is_some_and(|call| SOCKET_CALLS.contains(&call)) {
-        outcome.limits_hit.extend(duties.publish.answer(listener, call));
+        // It may be tried again and again, and is told once.
+        let told = duties.publish.answer(listener, call);
+        outcome.limits_hit.extend(told.filter(|told| !outcome.limits_hit.contains(told)));
     } else if call_is == Some(Sysno::inotify_add_watch) {
         duties.watches.answer(listener, call);
     } else {

@@ -1,5 +1,5 @@
-//! Whose a connection is (sock_diag(7)): from addresses to the inode of the socket, in the network
-//! namespace that the asking socket was made in.
+//! Whose a connection is (sock_diag(7)): from addresses to the socket, in the network namespace that the asking
+//! socket was made in.
 
 use crate::fd::owned;
 use crate::{Errno, Result, sys};
@@ -16,10 +16,14 @@ const DUMP: u16 = 0x300;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 const HEADER: usize = 16;
-/// Bytes of `struct inet_diag_sockid`, `inet_diag_req_v2` and `inet_diag_msg`.
+/// Bytes of `struct inet_diag_sockid` and `inet_diag_req_v2`.
 const IDENTITY: usize = 48;
 const QUESTION: usize = 8 + IDENTITY;
-const ANSWER: usize = 72;
+/// Where in a `struct inet_diag_msg` the cookie is, in two halves, and the inode, its last field.
+const COOKIE: usize = 44;
+const INODE: usize = 68;
+/// `TCP_SYN_SENT`.
+const SYN_SENT: u8 = 2;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
@@ -33,15 +37,26 @@ pub fn open() -> Result<OwnedFd> {
     unsafe { sys!(socket, libc::AF_NETLINK, kind, NETLINK_SOCK_DIAG) }.map(owned)
 }
 
-/// The inode of the TCP socket at `local` that is connected to `remote`, or else listens at `local`.
+/// A socket that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its inode; nothing for one that has been closed.
+    pub inode: Option<u64>,
+    /// Its own number, which no other socket gets while the system runs (`SO_COOKIE`).
+    pub number: u64,
+    /// It asks to be connected, and has no answer yet (`SYN_SENT`).
+    pub connecting: bool,
+}
+
+/// The TCP socket at `local` that is connected to `remote`, or else listens at `local`.
 ///
 /// # Errors
 /// `ENOENT` when there is none.
-pub fn tcp(by: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr) -> Result<u64> {
+pub fn tcp(by: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr) -> Result<Found> {
     ask(by, &question(TCP, local, remote, 0))?;
-    let mut found = Err(Errno::ENOENT);
-    receive(by, |answer| found = found.or(inode(answer).ok_or(Errno::EBADMSG)))?;
-    found
+    let mut socket = Err(Errno::ENOENT);
+    receive(by, |answer| socket = socket.or(found(answer).ok_or(Errno::EBADMSG)))?;
+    socket
 }
 
 /// The inode of a UDP socket that is bound to that port.
@@ -55,7 +70,7 @@ pub fn udp(by: BorrowedFd<'_>, ipv6: bool, port: u16) -> Result<u64> {
     let mut found = Err(Errno::ENOENT);
     receive(by, |answer| {
         if answer.get(4..6) == Some(&port.to_be_bytes()[..]) {
-            found = found.or(inode(answer).ok_or(Errno::EBADMSG));
+            found = found.or(word(answer, INODE).map(u64::from).ok_or(Errno::EBADMSG));
         }
     })?;
     found
@@ -132,15 +147,24 @@ fn receive(by: BorrowedFd<'_>, mut each: impl FnMut(&[u8])) -> Result<()> {
     }
 }
 
-/// The last field of `struct inet_diag_msg`.
-fn inode(answer: &[u8]) -> Option<u64> {
-    let bytes = answer.get(ANSWER - 4..ANSWER)?;
-    Some(u64::from(u32::from_ne_bytes(bytes.try_into().ok()?))).filter(|&inode| inode != 0)
+/// Reads a `struct inet_diag_msg`.
+fn found(answer: &[u8]) -> Option<Found> {
+    let inode = word(answer, INODE)?;
+    Some(Found {
+        inode: (inode != 0).then_some(inode.into()),
+        number: u64::from(word(answer, COOKIE)?) | u64::from(word(answer, COOKIE + 4)?) << 32,
+        connecting: answer[1] == SYN_SENT,
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listener::behalf;
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::fd::AsFd;
     use std::os::unix::fs::MetadataExt;
@@ -157,11 +181,37 @@ mod tests {
         let client = TcpStream::connect(to).expect("connected");
         let from = client.local_addr().expect("an address");
         let (server, _) = listener.accept().expect("accepted");
-        assert_eq!(tcp(by.as_fd(), from, to), Ok(inode_of(&client)));
-        assert_eq!(tcp(by.as_fd(), to, from), Ok(inode_of(&server)));
+        let found = |local, remote| tcp(by.as_fd(), local, remote);
+        let is = |inode, socket| {
+            let number = behalf::cookie(socket).expect("a number");
+            Ok(Found { inode: Some(inode), number, connecting: false })
+        };
+        assert_eq!(found(from, to), is(inode_of(&client), client.as_fd()));
+        assert_eq!(found(to, from), is(inode_of(&server), server.as_fd()));
         let nobody = SocketAddr::new([127, 0, 0, 9].into(), 1);
-        assert_eq!(tcp(by.as_fd(), to, nobody), Ok(inode_of(&listener)));
-        assert_eq!(tcp(by.as_fd(), nobody, to), Err(Errno::ENOENT));
+        assert_eq!(found(to, nobody), is(inode_of(&listener), listener.as_fd()));
+        assert_eq!(found(nobody, to), Err(Errno::ENOENT));
+        // While the other end is there its number is known, though nobody holds it.
+        let number = behalf::cookie(client.as_fd()).expect("a number");
+        drop(client);
+        assert_eq!(found(from, to), Ok(Found { inode: None, number, connecting: false }));
+    }
+
+    #[test]
+    fn one_that_has_no_answer_yet_is_told_from_others() {
+        let by = open().expect("a socket");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let to = listener.local_addr().expect("an address");
+        behalf::listen(listener.as_fd(), 0).expect("listens");
+        // Of so many some find no room in its queue.
+        let clients = [(); 4].map(|()| crate::socket::begin_to_connect(to).expect("begun"));
+        for (client, connected) in &clients {
+            let from = behalf::local(client.as_fd()).expect("an address");
+            let found = tcp(by.as_fd(), from, to).expect("found");
+            assert_eq!(found.connecting, !connected);
+        }
+        assert!(clients.iter().any(|(_, connected)| !connected));
+        assert!(clients.iter().any(|(_, connected)| *connected));
     }
 
     #[test]

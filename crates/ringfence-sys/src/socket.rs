@@ -213,6 +213,16 @@ pub fn begin_to_connect(to: SocketAddr) -> Result<(OwnedFd, bool)> {
     }
 }
 
+/// Whether a TCP socket is neither connected nor on its way to be, nor listens: its connection is over, or has never
+/// been begun. One at whose other end there is somebody, or was until it ended its side, is not.
+pub fn is_over(socket: BorrowedFd<'_>) -> bool {
+    const CLOSE: u8 = 7;
+    // The first field of `struct tcp_info` is the state.
+    let mut state = [0];
+    let read = option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut state);
+    read.is_err() || state == [CLOSE]
+}
+
 /// Moves up to `length` bytes between a pipe and a socket without copying them (`splice(2)`),
 /// never waiting; 0 is the end of the input.
 ///

@@ -140,6 +140,54 @@ for round in range(3):
     });
 }
 
+/// A client's port is another's as soon as it was reset, and the launcher may not have seen the first one by then.
+#[test]
+fn a_port_that_is_taken_anew_leads_where_its_new_owner_goes() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let (good, other) = (word(), server(|client| client.write_all(b"another")));
+        let script = format!(
+            "GOOD = {good}{CLIENT}
+def by(at, port):
+    s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(('127.0.0.1', at)); s.connect(('127.0.0.1', port)); return s
+def anew(n):
+    s = to({other}); at = s.getsockname()[1]; reset(s)
+    # Where the loopback is the host's, somebody else may have the port by now.
+    try:
+        for _ in range(4): reset(by(at, ({other}, {good})[n % 2]))
+        s = by(at, {good})
+    except OSError as e:
+        if e.errno == 98: return 0
+        raise
+    # While it lives the port is taken, for that server.
+    if n % 20 == 0:
+        try: by(at, {good}); raise SystemExit('taken twice')
+        except OSError as e: assert e.errno in (98, 99), e
+    # It is connected, and what is said of another server changes nothing of that.
+    assert s.connect_ex(('127.0.0.1', {other})) == 106
+    assert s.getpeername() == ('127.0.0.1', {good})
+    assert s.recv(9) == b'served'
+    # Connected anew it goes where it says then.
+    libc.connect(s.fileno(), bytes(16), 16); s.connect(('127.0.0.1', {other}))
+    assert s.getpeername() == ('127.0.0.1', {other}) and s.recv(9) == b'another'
+    reset(s); return 1
+assert sum(anew(n) for n in range(200)) > 100
+print('all')"
+        );
+        let script = script.replacen(
+            "import os,",
+            "import ctypes; libc = ctypes.CDLL(None, use_errno=True)\nimport os,",
+            1,
+        );
+        let rules = [good, other].map(|port| format!("localhost:{port}"));
+        let run = place.run(&["-n", &rules[0], "-n", &rules[1]], &["python3", "-c", &script]);
+        assert_eq!(run.ends(0).text(), "all", "{}", run.err);
+    });
+}
+
 #[test]
 fn who_never_speaks_takes_little_and_holds_up_nobody() {
     const MANY: usize = 1500;
