@@ -10,6 +10,7 @@
 mod message;
 mod server;
 mod snapshots;
+mod stdio;
 mod tools;
 mod within;
 mod wrap;

@@ -2,6 +2,7 @@
 
 use crate::Config;
 use crate::snapshots::Snapshots;
+use crate::stdio;
 use crate::tools::{self, Answer};
 use crate::within::Sandbox;
 use ringfence_session::ledger::{Event, Verdict};
@@ -101,7 +102,7 @@ pub fn serve(config: Config) -> Result<(), String> {
         }
     });
     let served = runtime.block_on(async {
-        let service = Server(Arc::clone(&state)).serve(rmcp::transport::stdio()).await;
+        let service = Server(Arc::clone(&state)).serve(stdio::both()).await;
         let service = service.map_err(|error| format!("the client cannot be served: {error}"))?;
         service.waiting().await.map(drop).map_err(|error| format!("serving ended: {error}"))
     });
