@@ -17,6 +17,9 @@ import traceback
 __all__ = ["serve"]
 
 _PR_SET_PDEATHSIG = 1
+_KILL = int(signal.SIGKILL)
+# Whatever a clone looks up on its way is an object whose page it has to copy.
+_close, _exit, _getppid = os.close, os._exit, os.getppid
 try:
     import ctypes
 
@@ -31,7 +34,7 @@ def serve(work):
     gate.connect(os.environ["RINGFENCE_GATEWAY"])
     ended, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     own = [os.dup(at) for at in range(3)]
-    template = os.getpid()
+    template, door = os.getpid(), gate.fileno()
     # A collection would write to every page, and so unshare it.
     gc.collect()
     gc.freeze()
@@ -72,7 +75,7 @@ def serve(work):
                 print(f"clone {index}: fork: {error}", file=sys.stderr)
                 break
             if clone == 0:
-                _clone(work, index, words, gate, template)
+                _clone(work, index, words, door, template)
             running[clone] = index
         for at, stream in enumerate(own):
             os.dup2(stream, at)
@@ -104,15 +107,16 @@ def serve(work):
         gate.sendall(b"ended %s %s\n" % (number, " ".join(codes).encode()))
 
 
-def _clone(work, index, words, gate, template):
+def _clone(work, index, words, door, template):
     code = 1
     try:
         # Without the template nobody would tell it that whoever asked is gone.
         if _prctl:
-            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != template:
-            os._exit(125)
-        gate.close()
+            _prctl(_PR_SET_PDEATHSIG, _KILL)
+        if _getppid() != template:
+            _exit(125)
+        # Not by its object, which lives on in serve and closes nothing more.
+        _close(door)
         code = work(index, words)
         code = 0 if code is None else int(code)
     except SystemExit as end:
@@ -124,4 +128,4 @@ def _clone(work, index, words, gate, template):
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
-            os._exit(code & 255)
+            _exit(code & 255)
