@@ -74,7 +74,9 @@ fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
 fn program(bench: &mut Bench, group: &mut Group, name: &str, argv: &[OsString]) -> Result<()> {
     let files = Files::of(bench, argv)?;
     let (files, exact) = (&files, ["--libs", "exact"]);
+    // The one that changes is another program: those of the other lanes stay as they were cached.
     let own = argv.first().map(PathBuf::from).filter(|path| path.starts_with(&bench.work.space));
+    let own = own.map(|path| copy_beside(&path)).transpose()?;
     let bare = bench.command(&Lane::bare(), argv, &[]);
     let mut trials = vec![Trial::wall(BARE, BARE, bare)];
     for lane in bench.ringfence.clone() {
@@ -95,6 +97,9 @@ fn program(bench: &mut Bench, group: &mut Group, name: &str, argv: &[OsString]) 
             }));
         }
         if let Some(own) = own.clone() {
+            let changed = std::iter::once(own.clone().into()).chain(argv[1..].iter().cloned());
+            let changed: Vec<OsString> = changed.collect();
+            let line = lane.wrap(&bench.work, &changed, &exact.map(OsString::from))?;
             trials.push(Trial::new(&named("refresh"), BARE, move |bench| {
                 let command = bench.plain(&line)?;
                 bench.run(&command, false)?;
@@ -106,6 +111,15 @@ fn program(bench: &mut Bench, group: &mut Group, name: &str, argv: &[OsString]) 
     let rounds = Rounds { most: 40, ..Rounds::short(bench) };
     interleave(bench, group, name, trials, rounds);
     Ok(())
+}
+
+/// Another program like this one, in its directory, where it finds the same libraries.
+fn copy_beside(path: &Path) -> Result<PathBuf> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-that-changes");
+    let copy = PathBuf::from(name);
+    std::fs::copy(path, &copy).map_err(|cause| Error::file("copy", &copy, cause))?;
+    Ok(copy)
 }
 
 /// Changes a file's time stamps, so that whatever was derived from it is out of date.
