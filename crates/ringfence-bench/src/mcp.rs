@@ -4,6 +4,7 @@ use crate::background::Background;
 use crate::bench::Bench;
 use crate::error::{Result, error};
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,19 @@ impl Gateway {
             return Err(error!("snapshot {what} over MCP failed: {result}"));
         }
         Ok((time, result.to_string()))
+    }
+
+    /// One command in the server's sandbox: how long it took, from the question to the answer.
+    pub fn exec(&mut self, argv: &[OsString]) -> Result<Duration> {
+        let words: Vec<_> = argv.iter().map(|word| word.to_string_lossy()).collect();
+        let call = json!({ "name": "exec", "arguments": { "command": words } });
+        let began = Instant::now();
+        let result = self.request("tools/call", &call)?;
+        let time = began.elapsed();
+        if result["structuredContent"]["exit_code"] != json!(0) {
+            return Err(error!("{} over MCP failed: {result}", words.join(" ")));
+        }
+        Ok(time)
     }
 
     /// Sends a request and waits for its answer, passing over what the server says unasked.

@@ -6,6 +6,7 @@ use rmcp::model::{JsonObject, ToolAnnotations};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::time::Duration;
 
 /// A structured result, or one sentence.
 pub(crate) type Answer = Result<Value, String>;
@@ -264,14 +265,14 @@ impl Given<'_> {
         value.as_u64().map(Some).ok_or_else(|| format!("the argument {name} is no number"))
     }
 
-    fn command(&self) -> Result<(Vec<OsString>, Vec<u8>, OsString), String> {
+    fn command(&self) -> Result<(Vec<OsString>, Vec<u8>, Duration), String> {
         let argv = self.words("command")?;
         if argv.is_empty() {
             return Err("the argument command is empty".to_owned());
         }
         let seconds = self.number("timeout_seconds")?.unwrap_or(300);
         let stdin = self.maybe("stdin").unwrap_or_default().into_bytes();
-        Ok((argv, stdin, format!("--timeout={seconds}s").into()))
+        Ok((argv, stdin, Duration::from_secs(seconds)))
     }
 }
 
@@ -303,22 +304,20 @@ fn outcome(ran: &Ran) -> Value {
 
 fn exec(state: &State, given: &Given<'_>) -> Answer {
     let (argv, stdin, timeout) = given.command()?;
-    let mut options = vec![timeout];
-    if let Some(workdir) = given.maybe("workdir") {
-        options.push(format!("--workdir={workdir}").into());
-    }
-    state.sandbox.exec(&options, &argv, stdin).map(|ran| outcome(&ran))
+    let workdir = given.maybe("workdir");
+    state.sandbox.exec(workdir.as_deref(), timeout, &argv, stdin).map(|ran| outcome(&ran))
 }
 
 fn run(state: &State, given: &Given<'_>) -> Answer {
     let (argv, stdin, timeout) = given.command()?;
+    let timeout = format!("--timeout={}s", timeout.as_secs()).into();
     state.sandbox.fresh(&[timeout], &argv, stdin).map(|ran| outcome(&ran))
 }
 
 /// Runs a program of the sandbox on a path; its words are the error.
 fn on_path(state: &State, argv: &[&OsStr], input: Vec<u8>) -> Result<Ran, String> {
     let argv: Vec<OsString> = argv.iter().map(|word| (*word).to_owned()).collect();
-    let ran = state.sandbox.exec(&["--timeout=60s".into()], &argv, input)?;
+    let ran = state.sandbox.exec(None, Duration::from_secs(60), &argv, input)?;
     if ran.code == 0 {
         return Ok(ran);
     }

@@ -1,17 +1,20 @@
 //! The sandbox behind a server: one live session, and commands in it.
 
 use crate::Config;
+use ringfence_sandbox::live::protocol::Request;
+use ringfence_sandbox::live::{captured, client};
 use ringfence_session::gateway::Told;
 use ringfence_session::ledger::{self, Event};
 use ringfence_session::live;
 use ringfence_sys as sys;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// As many bytes of each stream are kept; the rest is read and counted.
 const MOST: usize = 1 << 20;
@@ -118,19 +121,51 @@ impl Sandbox {
         })
     }
 
-    /// Runs one more command in the sandbox.
+    /// Runs one more command in the sandbox, in a directory of it, or where its command started.
     ///
     /// # Errors
-    /// `ringfence` cannot be started.
+    /// An argument has a NUL byte; `ringfence` cannot be started.
     pub fn exec(
         &self,
-        options: &[OsString],
+        workdir: Option<&str>,
+        timeout: Duration,
         argv: &[OsString],
         input: Vec<u8>,
     ) -> Result<Ran, String> {
-        let mut command = Command::new(&self.config.program);
-        command.arg("exec").args(options).arg(&self.name).arg("--").args(argv);
-        finish(command, input)
+        let socket = self.directory.join(live::SOCKET);
+        let held = self.directory.join(live::SUSPENDED).exists();
+        let connection = if held { None } else { client::connect(&socket).ok() };
+        let Some(connection) = connection else {
+            // The command knows why, and says it.
+            let mut command = Command::new(&self.config.program);
+            command.arg("exec").arg(format!("--timeout={}s", timeout.as_secs()));
+            command.args(workdir.map(|directory| format!("--workdir={directory}")));
+            command.arg(&self.name).arg("--").args(argv);
+            return finish(command, input);
+        };
+        let text = |text: &OsStr| {
+            let text = CString::new(text.as_encoded_bytes());
+            text.map_err(|_| "an argument holds a NUL byte".to_owned())
+        };
+        let request = Request {
+            workdir: text(workdir.unwrap_or_default().as_ref())?,
+            argv: argv.iter().map(|word| text(word)).collect::<Result<_, _>>()?,
+            ..Request::default()
+        };
+        Ok(match captured::run(&connection, &request, &input, MOST, timeout) {
+            Ok(done) => {
+                let mut stderr = done.stderr;
+                if done.timed_out {
+                    stderr.extend(format!("ringfence: timed out after {timeout:?}\n").bytes());
+                }
+                let (code, left_out) = (done.code.into(), done.left_out);
+                Ran { code, stdout: done.stdout, stderr, left_out }
+            }
+            Err((code, why)) => {
+                let stderr = format!("ringfence: {why}\n").into_bytes();
+                Ran { code: code.into(), stderr, ..Ran::default() }
+            }
+        })
     }
 
     /// Runs a command in a sandbox of its own, under the same policy.

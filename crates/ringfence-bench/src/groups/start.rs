@@ -4,8 +4,9 @@ use super::{Entry, Outcome};
 use crate::background::{Holder, Server};
 use crate::bench::Bench;
 use crate::error::{Result, error};
-use crate::interleave::{Rounds, Trial, Workload, interleave_all};
+use crate::interleave::{Reading, Rounds, Trial, Workload, interleave_all};
 use crate::lanes::{BARE, Kind, Lane};
+use crate::mcp::Gateway;
 use crate::model::Group;
 use crate::work::find;
 use std::ffi::OsString;
@@ -18,7 +19,8 @@ pub const ENTRY: Entry = Entry {
              Every round runs each lane once, in a fresh random order; the factor is the median of the \
              rounds' ratios to the unsandboxed lane. `floor` is a bare program making the kernel calls of a \
              namespace launch. `inside` workloads start N programs within one sandbox and show the time of \
-             one; `exec` workloads start one in a sandbox that lives already.",
+             one; `exec` workloads start one in a sandbox that lives already, `over MCP` by a server to which the \
+             connection is there.",
     seconds: (200.0, 40.0),
     run,
 };
@@ -168,6 +170,12 @@ impl Plan<'_> {
                 bench.plain(&line)
             });
             trials.push(Trial::wall(&lane.name, BARE, command));
+        }
+        match Gateway::start(bench, &bench.work.space.clone()) {
+            Ok(mut gateway) => trials.push(Trial::new("over MCP", BARE, move |_| {
+                Ok(vec![Reading::millis("wall", gateway.exec(&argv)?)])
+            })),
+            Err(cause) => self.note(format!("{name} over MCP: {cause}")),
         }
         self.add(bench, name, trials);
     }

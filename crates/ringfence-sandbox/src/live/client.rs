@@ -14,15 +14,15 @@ use sys::fd::Watched;
 use sys::signal::Arrived;
 
 const SIGINT: i32 = 2;
-const SIGTERM: u8 = 15;
+pub(super) const SIGTERM: u8 = 15;
 const SIGCHLD: i32 = 17;
-const SIGCONT: i32 = 18;
+pub(super) const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 const SIGTSTP: i32 = 20;
 const SIGWINCH: i32 = 28;
 
 /// How long a command may take to end itself after a timeout's SIGTERM.
-const GRACE: Duration = Duration::from_secs(2);
+pub(super) const GRACE: Duration = Duration::from_secs(2);
 
 /// How a command of `exec` ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,30 +133,66 @@ pub fn wait(connection: &OwnedFd, timeout: Option<Duration>) -> Result<Finished,
     }
 }
 
-fn failed(call: &str, errno: Errno) -> Failure {
+pub(super) fn failed(call: &str, errno: Errno) -> Failure {
     (125, format!("{call}: {} ({errno:?})", sys::describe(errno)))
 }
 
 fn send(connection: BorrowedFd<'_>, request: &Request) -> Result<(), Failure> {
-    let bytes = request.encode();
-    if bytes.len() > MOST {
-        return Err((125, format!("the command line is too long ({} bytes)", bytes.len())));
-    }
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let nothing = sys::fd::is_terminal(0)
         .then(|| sys::fd::open_at(sys::fd::CWD, c"/dev/null", sys::fd::READ_ONLY, 0))
         .transpose();
-    let nothing =
-        nothing.map_err(|errno| (125, format!("open(/dev/null): {}", sys::describe(errno))))?;
+    let nothing = nothing.map_err(|errno| failed("open(/dev/null)", errno))?;
     let input = nothing.as_ref().map_or(input.as_fd(), AsFd::as_fd);
+    lend(connection, request, [input, output.as_fd(), error.as_fd()])
+}
+
+/// Sends a request, with the streams that the command is lent; those that are a terminal of its own are not.
+pub(super) fn lend(
+    connection: BorrowedFd<'_>,
+    request: &Request,
+    streams: [BorrowedFd<'_>; 3],
+) -> Result<(), Failure> {
+    let bytes = request.encode();
+    if bytes.len() > MOST {
+        return Err((125, format!("the command line is too long ({} bytes)", bytes.len())));
+    }
     let own = request.terminal.map(|terminal| terminal.streams).unwrap_or_default();
-    let streams = [input, output.as_fd(), error.as_fd()].into_iter().zip(own);
+    let streams = streams.into_iter().zip(own);
     let mut pass: Vec<_> = streams.filter(|(_, own)| !own).map(|(stream, _)| stream).collect();
     let long = (bytes.len() > INLINE).then(|| sys::fd::in_memory(&bytes)).transpose();
-    let long = long.map_err(|errno| (125, format!("memfd_create: {}", sys::describe(errno))))?;
+    let long = long.map_err(|errno| failed("memfd_create", errno))?;
     pass.extend(long.as_ref().map(AsFd::as_fd));
     let message = if long.is_some() { b"M" } else { &bytes[..] };
     sys::socket::send_with(connection, message, &pass).map_err(|errno| gone(Some(errno)))
+}
+
+/// What the warden has said, with the descriptors that came along; `None`: nothing more yet.
+#[expect(clippy::type_complexity, reason = "a reply that is none, and what came with it")]
+pub(super) fn next_reply(
+    connection: BorrowedFd<'_>,
+) -> Result<Option<(Option<Reply>, Vec<OwnedFd>)>, Failure> {
+    let mut message = [0; 2048];
+    let mut received = sys::socket::receive_with(connection, &mut message, false);
+    if received.as_ref().err() == Some(&Errno::ECONNRESET) {
+        // A wish that came too late to be read makes a reset of the warden's closing, and a
+        // socket tells its error before what lies in its queue: the answer may still be there.
+        received = sys::socket::receive_with(connection, &mut message, false);
+    }
+    match received {
+        Ok((length @ 1.., descriptors)) => {
+            Ok(Some((Reply::decode(&message[..length]), descriptors)))
+        }
+        Err(Errno::EAGAIN) => Ok(None),
+        Ok(_) => Err(gone(None)),
+        Err(errno) => Err(gone(Some(errno))),
+    }
+}
+
+/// Asks the warden for something about the command.
+pub(super) fn wish(connection: BorrowedFd<'_>, wish: Wish) {
+    // Without a session there will be no answer, and that is noticed.
+    let _ = sys::fd::send(connection, &wish.encode());
 }
 
 fn gone(errno: Option<Errno>) -> Failure {
@@ -206,9 +242,8 @@ impl Exec<'_> {
         if ready[0].read { self.replies() } else { Ok(None) }
     }
 
-    fn wish(&self, wish: Wish) {
-        // Without a session there will be no answer, and that is noticed.
-        let _ = sys::fd::send(self.connection, &wish.encode());
+    fn wish(&self, wanted: Wish) {
+        wish(self.connection, wanted);
     }
 
     /// First SIGTERM, then after a grace the end.
@@ -258,23 +293,8 @@ impl Exec<'_> {
     }
 
     fn replies(&mut self) -> Result<Option<Finished>, Failure> {
-        let mut message = [0; 2048];
-        let mut reset = false;
-        loop {
-            let received = sys::socket::receive_with(self.connection, &mut message, false);
-            // A wish that came too late to be read makes a reset of the warden's closing, and a
-            // socket tells its error before what lies in its queue: the answer may still be there.
-            if received.as_ref().err() == Some(&Errno::ECONNRESET) && !reset {
-                reset = true;
-                continue;
-            }
-            let (length, descriptors) = match received {
-                Ok((length @ 1.., descriptors)) => (length, descriptors),
-                Err(Errno::EAGAIN) => return Ok(None),
-                Ok(_) => return Err(gone(None)),
-                Err(errno) => return Err(gone(Some(errno))),
-            };
-            match Reply::decode(&message[..length]) {
+        while let Some((reply, descriptors)) = next_reply(self.connection)? {
+            match reply {
                 Some(Reply::Started) => {
                     self.relay = descriptors.into_iter().next().and_then(Relay::new);
                 }
@@ -295,6 +315,7 @@ impl Exec<'_> {
                 }
             }
         }
+        Ok(None)
     }
 
     fn finished(&mut self, code: u8, interrupted: bool) -> Finished {

@@ -11,6 +11,7 @@
 //! warden when somebody knocks for the first time, and is out of the way from then on: a run
 //! into which nobody execs pays nothing.
 
+pub mod captured;
 pub mod client;
 pub mod protocol;
 mod service;

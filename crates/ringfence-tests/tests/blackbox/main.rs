@@ -38,6 +38,7 @@ mod libraries_again;
 mod lifetime;
 mod limits;
 mod mcp;
+mod mcp_calls;
 mod metadata;
 mod network;
 mod network_faults;

@@ -5,7 +5,7 @@ use ringfence_tests::{Finished, Place, Running, Tier, binary, everybody, everywh
 use std::fs;
 use std::io::{BufRead, Write};
 
-const HELLO: &str = concat!(
+pub(crate) const HELLO: &str = concat!(
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
     r#""capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#,
     "\n",
@@ -34,7 +34,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 "#;
 
-fn call(id: u32, tool: &str, arguments: &str) -> String {
+pub(crate) fn call(id: u32, tool: &str, arguments: &str) -> String {
     format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\
          \"params\":{{\"name\":\"{tool}\",\"arguments\":{arguments}}}}}\n"
@@ -42,7 +42,7 @@ fn call(id: u32, tool: &str, arguments: &str) -> String {
 }
 
 /// A conversation. What was asked before the end of the input is answered all the same.
-fn talk(place: &Place, words: &[&str], messages: String) -> Finished {
+pub(crate) fn talk(place: &Place, words: &[&str], messages: String) -> Finished {
     let mut command = place.command(binary());
     command.args(words);
     Running::start_with(command, messages.into_bytes()).finish()
@@ -71,35 +71,6 @@ fn the_tools_act_in_the_sandbox() {
         assert_eq!(fs::read_to_string(place.project("made/file")).unwrap(), "written");
         let log = place.ringfence(["logs", "latest"]).text();
         assert!(log.contains("tool_call"), "{log}");
-    });
-}
-
-/// A server that an agent starts in the background holds the streams of the call that started it.
-#[test]
-fn a_call_is_answered_when_its_command_has_ended() {
-    everybody(Tier::Namespace, |place| {
-        let background = |id, tool| {
-            let script = "sleep 1000 & echo started; echo told >&2";
-            call(
-                id,
-                tool,
-                &format!(r#"{{"command":["sh","-c","{script}"],"stdin":"read by nobody"}}"#),
-            )
-        };
-        let large = "x".repeat(1 << 20);
-        let unread =
-            format!(r#"{{"command":["sh","-c","sleep 1000 & echo second"],"stdin":"{large}"}}"#);
-        let messages = [
-            HELLO.to_owned(),
-            background(2, "exec"),
-            background(3, "run"),
-            call(4, "exec", &unread),
-        ];
-        let run = talk(place, &["mcp"], messages.concat());
-        run.ends(0).prints("\"stdout\":\"second\\n\"");
-        assert_eq!(run.text().matches("\"stdout\":\"started\\n\"").count(), 2, "{}", run.text());
-        assert!(run.text().contains("\"stderr\":\"told\\n\""), "{}", run.text());
-        assert_eq!(place.left_behind(), [""; 0]);
     });
 }
 
