@@ -34,6 +34,8 @@ pub enum Found {
     /// A directory with just those of some names: as in `Same`, or, where that is not so any more
     /// or cannot be known by it (zeroes), by looking through it.
     Listed([u64; 5], Names),
+    /// A directory with more names than are looked through: as in `Listed`, or by counting them.
+    Crowded([u64; 5]),
 }
 
 /// Names that were looked for in a directory.
@@ -202,7 +204,7 @@ impl Inputs {
         let weak = |found: &Found| match found {
             Found::Plain => 0,
             Found::Directory | Found::File => 1,
-            Found::Listed(..) => 2,
+            Found::Listed(..) | Found::Crowded(_) => 2,
             _ => 3,
         };
         match paths.get(path.as_os_str()) {
@@ -230,13 +232,14 @@ impl Inputs {
             _ => false,
         };
         let needed = paths.iter().filter(|(path, found)| {
-            matches!(found, Found::Same(_) | Found::Listed(..))
+            matches!(found, Found::Same(_) | Found::Listed(..) | Found::Crowded(_))
                 || !Path::new(path).parent().is_some_and(held)
         });
         let sure = |found: &Found| match found {
             Found::Listed(identity, names) if !settled(identity) => {
                 Found::Listed([0; 5], names.clone())
             }
+            Found::Crowded(identity) if !settled(identity) => Found::Crowded([0; 5]),
             found => found.clone(),
         };
         needed.map(|(path, found)| (path.into(), sure(found))).collect()
@@ -328,6 +331,8 @@ impl PathFacts for Inputs {
                 let names = Names { wanted, there: there.clone() };
                 self.add(&real, Found::Listed(identity, names));
             }
+            // What is then asked for name by name has stamps of its own.
+            (None, Some((identity, false))) => self.add(&real, Found::Crowded(identity)),
             _ => self.content(path),
         }
         there

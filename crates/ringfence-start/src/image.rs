@@ -243,6 +243,9 @@ pub mod stamp_kind {
     /// This very directory, unchanged: then so are the entries that the next stamps are about, of which the
     /// text says how many they are. Else each is looked at.
     pub const UNCHANGED: u32 = 11;
+    /// This very directory, unchanged; or one that still has more names than are looked through
+    /// ([`crate::listing::MOST`]).
+    pub const CROWDED: u32 = 12;
 }
 
 /// A checksum, eight bytes at a time: against torn and rotten files, not against forgers (the

@@ -24,6 +24,21 @@ pub const ENDING: u8 = b'*';
 /// `O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC` (open(2)).
 const FLAGS: usize = (flags::DIRECTORY | flags::NO_FOLLOW | 0o2_000_000) as usize;
 
+/// Whether the directory has more than [`MOST`] names; no more than that is read.
+pub fn is_crowded(directory: *const u8) -> bool {
+    // SAFETY: the path is a string of the image.
+    let opened = unsafe { sys!(openat, AT_FDCWD, directory, FLAGS, 0) };
+    let Ok(opened) = opened else { return false };
+    let mut names = 0;
+    let read = crate::entries::each(opened, |_, _| {
+        names += 1;
+        names <= MOST
+    });
+    // SAFETY: ours.
+    let _ = unsafe { sys!(close, opened) };
+    read.is_some() && names > MOST
+}
+
 /// Whether the directory has all names of the list that are there, none of those that are not, and
 /// at most [`MOST`] in all. The list is in the data: a mark and a name each, the last one empty.
 pub fn holds(image: &Image, directory: *const u8, list: u32) -> Option<bool> {

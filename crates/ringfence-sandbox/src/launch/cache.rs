@@ -113,6 +113,10 @@ fn stamp(script: &mut Script, path: &Path, found: Found) -> Stamp {
             stamp.text = script.constant(&list(&names));
             stamp_kind::LISTED
         }
+        Found::Crowded(identity) => {
+            stamp.identity = identity;
+            stamp_kind::CROWDED
+        }
     };
     stamp
 }

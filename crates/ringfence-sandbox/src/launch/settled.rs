@@ -23,7 +23,9 @@ pub(super) fn groups(inputs: &Inputs, needed: Entries, grain: u64) -> Vec<Group>
     let mut rest = Vec::new();
     for (path, found) in needed {
         match (path.parent().map(Path::to_path_buf), &found) {
-            (Some(_), Found::Same(_) | Found::Listed(..)) | (None, _) => rest.push((path, found)),
+            (Some(_), Found::Same(_) | Found::Listed(..) | Found::Crowded(_)) | (None, _) => {
+                rest.push((path, found));
+            }
             (Some(directory), _) => by_directory.entry(directory).or_default().push((path, found)),
         }
     }

@@ -118,6 +118,32 @@ fn what_comes_and_goes_beside_protected_names_keeps_a_plan() {
     });
 }
 
+/// No start reads through a large directory: its protected names are asked for one by one, and how many more there
+/// are does not count, as long as they are many.
+#[test]
+fn what_comes_and_goes_in_a_crowded_workspace_keeps_a_plan() {
+    everywhere(|place| {
+        place.file("home/project/.vscode/tasks.json", "host's");
+        place.shell("touch $(seq 400)");
+        hot(place, "", ":");
+        for change in ["touch new", "mkdir dir", "rm new", "rm [1-9]"] {
+            place.shell(change);
+            assert!(traced(place, "", ":").1, "{change}");
+        }
+        let others = [
+            ("touch .envrc", "rm .envrc"),
+            ("mv .vscode v", "mv v .vscode"),
+            ("rm [1-9]*", "touch $(seq 400)"),
+        ];
+        for (change, back) in others {
+            place.shell(change);
+            cold(place, "", ":");
+            place.shell(back);
+            hot(place, "", ":");
+        }
+    });
+}
+
 #[test]
 fn a_name_that_is_protected_by_its_end_is_held_once_it_is_there() {
     everybody(Tier::Namespace, |place| {
