@@ -93,7 +93,8 @@ fn view(plan: &Plan, path: &Path, real: &Path, lines: &mut Vec<String>) -> bool 
             MountOp::Symlink { target } if exact => {
                 lines.push(format!("{} is a link to {}", at.display(), target.display()));
             }
-            MountOp::Root { .. } | MountOp::Cover | MountOp::Symlink { .. } => {}
+            MountOp::Root { .. } | MountOp::Cover | MountOp::Skeleton | MountOp::Symlink { .. } => {
+            }
             MountOp::Private { .. } => {
                 lines.push(format!("{} is the sandbox's own: {source}", step.path.display()));
                 return exact;

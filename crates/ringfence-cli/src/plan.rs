@@ -169,6 +169,8 @@ fn mount(step: &MountStep) -> String {
         MountOp::Symlink { target } => format!("link     {path} -> {}", target.display()),
         MountOp::Bind { read_only: true, .. } => format!("read     {path}"),
         MountOp::Bind { read_only: false, .. } => format!("write    {path}"),
+        MountOp::Library => format!("read     {path}"),
+        MountOp::Skeleton => format!("skeleton {path}"),
         MountOp::Cover => format!("cover    {path}"),
         MountOp::Proc => format!("proc     {path}"),
         MountOp::Terminals => format!("devpts   {path}"),

@@ -149,6 +149,10 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
             true
         }
         Err(LaunchError::NoPlace(_)) => facts.keep_apart(),
+        Err(LaunchError::NoSkeleton(reason)) => {
+            facts.data_layers = Availability::No(reason.clone());
+            true
+        }
         _ => false,
     } {
         let said = plan.announcement();

@@ -113,7 +113,7 @@ fn lacking(name: &'static str, state: State, found: impl Into<String>, remedy: &
 }
 
 /// `major.minor` of a release.
-fn version(release: &str) -> Option<(u32, u32)> {
+pub(crate) fn version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(['.', '-']).map(str::parse::<u32>);
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
@@ -228,6 +228,7 @@ mod tests {
 
     fn facts() -> Facts {
         Facts {
+            data_layers: Availability::No("an older kernel".to_owned()),
             kernel: "6.12.0-1-amd64".to_owned(),
             user: (1000, 1000),
             namespaces: Availability::Yes,

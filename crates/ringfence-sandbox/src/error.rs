@@ -22,6 +22,9 @@ pub enum LaunchError {
     /// The process tier's private directory cannot be made where it usually is.
     #[error("{0}")]
     NoPlace(String),
+    /// Exact libraries cannot be shown by an overlay here, and have to be mounted one by one.
+    #[error("{0}")]
+    NoSkeleton(String),
     /// The command was found but could not be executed.
     #[error("{0}")]
     CannotExecute(String),

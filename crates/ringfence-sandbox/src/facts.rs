@@ -177,6 +177,8 @@ pub struct Facts {
     pub environment: Vec<String>,
     /// The terminal that a standard stream is, by its name on the host.
     pub terminal: Option<PathBuf>,
+    /// Overlays with data-only layers in a user namespace (Linux 6.16).
+    pub data_layers: Availability,
     /// Where private directories are made.
     pub temporary: PathBuf,
     /// The command's libraries, where only they are to be seen.
@@ -225,8 +227,10 @@ impl Facts {
                 Availability::No(what.to_owned())
             }
         };
+        let kernel = sys::identity::kernel_release();
         Facts {
-            kernel: sys::identity::kernel_release(),
+            data_layers: data_layers(&kernel),
+            kernel,
             user: (sys::identity::user(), sys::identity::group()),
             namespaces: Availability::Yes,
             landlock_abi: sys::landlock::abi(),
@@ -257,6 +261,17 @@ impl Facts {
     /// All facts, with namespaces really tried.
     pub fn probed() -> Facts {
         Facts { namespaces: crate::launch::probe(), ..Facts::quick(true) }
+    }
+}
+
+/// Whether a kernel of this release lets a user namespace redirect from a lower layer of an overlay to
+/// a data-only one. That it is built with overlays, and that no container forbids them, the launch finds out.
+pub fn data_layers(release: &str) -> Availability {
+    const SINCE: (u32, u32) = (6, 16);
+    if crate::doctor::version(release).is_some_and(|version| version >= SINCE) {
+        Availability::Yes
+    } else {
+        Availability::No("overlays with data-only layers need Linux 6.16".to_owned())
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Inputs {
     began: u64,
     /// By their bytes: to compare paths by their components takes several times as long.
     paths: RefCell<BTreeMap<OsString, Found>>,
+    /// Directories of ringfence's own, in which nobody else changes anything: how young they are does not matter.
+    owned: RefCell<BTreeMap<PathBuf, [u64; 5]>>,
     variables: RefCell<BTreeMap<String, Option<OsString>>>,
     /// The words of the command count.
     arguments: Cell<bool>,
@@ -162,6 +164,21 @@ impl Inputs {
         }
         let known = Directory { real, stamped: true };
         self.directories.borrow_mut().insert(directory.into(), known);
+    }
+
+    /// Notes a directory of ringfence's own, as it is now.
+    pub fn own(&self, directory: &Path) {
+        let found = identity(directory).filter(|found| !found.1);
+        let mut owned = self.owned.borrow_mut();
+        match found {
+            Some((identity, _)) => owned.insert(directory.to_owned(), identity),
+            None => owned.remove(directory),
+        };
+    }
+
+    /// These directories.
+    pub fn owned(&self) -> Vec<(PathBuf, [u64; 5])> {
+        self.owned.borrow().iter().map(|(path, identity)| (path.clone(), *identity)).collect()
     }
 
     /// Where a directory leads; each is followed once.

@@ -81,6 +81,10 @@ pub enum MountOp {
     /// A directory of the host that is covered by an empty one, which shows what further steps
     /// put there, and is read-only once all is in place.
     Cover,
+    /// As `Cover`, by one overlay: the links and libraries below are names in a skeleton of it.
+    Skeleton,
+    /// A file of the host below a `Skeleton`, for reading.
+    Library,
     /// A process file system that shows the sandbox's processes only.
     Proc,
     /// Terminals of the sandbox's own.

@@ -101,7 +101,7 @@ pub(crate) fn apart() -> Option<PathBuf> {
 
 /// Whether nobody but the user and root can put something else in a path's place, or make names
 /// there. What of it does not exist yet can be made by the user.
-fn is_ours_alone(path: &Path) -> bool {
+pub(crate) fn is_ours_alone(path: &Path) -> bool {
     const STICKY: u32 = 0o1000;
     let user = crate::facts::user();
     let holds = |path: &Path, owners: &[u32], sticky: u32| {

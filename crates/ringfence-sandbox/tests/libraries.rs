@@ -5,7 +5,7 @@ mod host;
 
 use host::{Host, host};
 use ringfence_policy::Key;
-use ringfence_sandbox::facts::Libraries;
+use ringfence_sandbox::facts::{Availability, Libraries, data_layers};
 use ringfence_sandbox::plan::{MountOp, Plan};
 use std::path::{Path, PathBuf};
 
@@ -45,6 +45,57 @@ fn the_tree_is_bound_once_and_covered() {
     }
     let place = |path: &str| plan.mounts.iter().position(|step| step.path == Path::new(path));
     assert!(place("/usr") < place("/usr/lib") && place("/usr/lib") < place("/usr/lib/tool"));
+}
+
+/// The same with many links, on a kernel with data-only layers.
+fn many() -> Host {
+    exact().facts(|facts| {
+        facts.data_layers = Availability::Yes;
+        let links = &mut facts.libraries.as_mut().unwrap().links;
+        links.extend((0..30).map(|number| {
+            (PathBuf::from(format!("/usr/lib/m/l{number}.so")), PathBuf::from("libc.so.6"))
+        }));
+    })
+}
+
+#[test]
+fn an_overlay_shows_many_names_where_the_kernel_can() {
+    let plan = many().plan();
+    assert_eq!(op(&plan, "/usr"), Some(&READ));
+    assert_eq!(op(&plan, "/usr/lib"), Some(&MountOp::Skeleton));
+    assert_eq!(op(&plan, "/usr/lib/m/libc.so.6"), Some(&MountOp::Library));
+    assert_eq!(op(&plan, "/usr/lib/tool"), Some(&READ), "directories are mounted");
+    assert!(matches!(op(&plan, "/usr/lib/m/l7.so"), Some(MountOp::Symlink { .. })));
+    assert_eq!(op(&plan, "/usr/local/lib"), Some(&MountOp::Cover), "nothing of it is needed");
+    // Few names; an older kernel.
+    for host in [
+        exact().facts(|facts| facts.data_layers = Availability::Yes),
+        many().facts(|facts| facts.data_layers = data_layers("6.15.9-amd64")),
+    ] {
+        assert_eq!(op(&host.plan(), "/usr/lib"), Some(&MountOp::Cover));
+    }
+    for (release, can) in [("6.16.0", true), ("6.9.1", false), ("7.0-rc1", true), ("odd", false)] {
+        assert_eq!(data_layers(release).yes(), can, "{release}");
+    }
+}
+
+#[test]
+fn what_is_no_library_is_mounted_on_its_place() {
+    let file = MountOp::Bind { directory: false, read_only: true, devices: false };
+    let granted = many().file("/usr/lib/m/socket").option(Key::Read, "/usr/lib/m/socket").plan();
+    assert_eq!(op(&granted, "/usr/lib"), Some(&MountOp::Skeleton));
+    assert_eq!(op(&granted, "/usr/lib/m/socket"), Some(&file), "it may be a socket");
+    let denied = many().option(Key::Deny, "/usr/lib/m/libc.so.6").plan();
+    assert_eq!(op(&denied, "/usr/lib"), Some(&MountOp::Skeleton));
+    assert_eq!(op(&denied, "/usr/lib/m/libc.so.6"), None);
+    // A mask lies in what is shown.
+    let masked = many().option(Key::Deny, "/usr/lib/tool/part").plan();
+    assert_eq!(op(&masked, "/usr/lib"), Some(&MountOp::Skeleton));
+    assert_eq!(op(&masked, "/usr/lib/tool/part"), Some(&MountOp::Mask { directory: false }));
+    // Something writable has no place in it.
+    let writable = many().file("/usr/lib/m/state/x").option(Key::Write, "/usr/lib/m/state").plan();
+    assert_eq!(op(&writable, "/usr/lib"), Some(&MountOp::Cover));
+    assert_eq!(op(&writable, "/usr/lib/m/libc.so.6"), Some(&file));
 }
 
 #[test]

@@ -215,12 +215,13 @@ impl Machine {
 
 /// Whether plans use a call. None of these touches memory but what its arguments point to.
 fn known(call: u32) -> bool {
-    const ALL: [Sysno; 37] = [
+    const ALL: [Sysno; 38] = [
         Sysno::bind,
         Sysno::chdir,
         Sysno::close,
         Sysno::close_range,
         Sysno::fchdir,
+        Sysno::flock,
         Sysno::fsconfig,
         Sysno::fsmount,
         Sysno::fsopen,

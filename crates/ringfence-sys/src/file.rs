@@ -86,6 +86,44 @@ pub fn open_place(
     unsafe { sys!(openat2, raw, pointer, how.as_ptr(), size_of_val(&how)) }.map(crate::fd::owned)
 }
 
+/// Opens, as a place only, what is beneath a directory, on the same mount and without a link on the way.
+///
+/// # Errors
+/// The file system's; `EXDEV` where something is mounted on the way, `ELOOP` at a link.
+pub fn open_beneath(directory: BorrowedFd<'_>, path: &CStr) -> Result<std::os::fd::OwnedFd> {
+    // RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH
+    const RESOLVE: u64 = 0x1 | 0x2 | 0x4 | 0x8;
+    let how = [(libc::O_PATH | libc::O_CLOEXEC) as u64, 0, RESOLVE];
+    let (raw, pointer) = (directory.as_raw_fd(), path.as_ptr());
+    // SAFETY: `path` is NUL-terminated; `how` has the layout and size of `struct open_how`.
+    unsafe { sys!(openat2, raw, pointer, how.as_ptr(), size_of_val(&how)) }.map(crate::fd::owned)
+}
+
+/// `lgetxattr(2)`: of at most so many bytes.
+///
+/// # Errors
+/// The kernel's; `ERANGE` where it is longer.
+pub fn attribute(path: &CStr, name: &CStr, most: usize) -> Result<Vec<u8>> {
+    let mut value = vec![0; most];
+    let room = value.as_mut_ptr();
+    // SAFETY: strings are NUL-terminated; there is room for `most` bytes.
+    let length = unsafe { sys!(lgetxattr, path.as_ptr(), name.as_ptr(), room, most) }?;
+    value.truncate(length);
+    Ok(value)
+}
+
+/// `llistxattr(2)`: names, each with a zero byte at its end.
+///
+/// # Errors
+/// The kernel's; `E2BIG` or `ERANGE` where there are too many.
+pub fn attributes(path: &CStr) -> Result<Vec<u8>> {
+    let mut names = vec![0; 64 << 10];
+    // SAFETY: the string is NUL-terminated; there is room for so many bytes.
+    let length = unsafe { sys!(llistxattr, path.as_ptr(), names.as_mut_ptr(), names.len()) }?;
+    names.truncate(length);
+    Ok(names)
+}
+
 /// Whether a directory is on a file system whose directories' times say when a name was added or taken away.
 /// Those that make names up (proc, automounts), and those of other machines and of programs (NFS, FUSE), are not
 /// taken at their word.

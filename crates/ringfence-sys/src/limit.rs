@@ -13,6 +13,8 @@ pub enum Resource {
     AddressSpace,
     /// Bytes of a core file (`RLIMIT_CORE`).
     Core,
+    /// Bytes of a file that it writes, or makes longer (`RLIMIT_FSIZE`).
+    FileSize,
 }
 
 fn number(resource: Resource) -> u32 {
@@ -21,6 +23,7 @@ fn number(resource: Resource) -> u32 {
         Resource::Processes => libc::RLIMIT_NPROC,
         Resource::AddressSpace => libc::RLIMIT_AS,
         Resource::Core => libc::RLIMIT_CORE,
+        Resource::FileSize => libc::RLIMIT_FSIZE,
     }
 }
 

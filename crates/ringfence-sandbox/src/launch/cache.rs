@@ -81,6 +81,9 @@ pub(super) fn stamps(
         }
         stamps.extend(entries.into_iter().map(|(path, found)| stamp(script, &path, found)));
     }
+    for (path, identity) in inputs.owned() {
+        stamps.push(stamp(script, &path, Found::Same(identity)));
+    }
     for (name, value) in inputs.variables() {
         let name = script.text_at(name.as_bytes());
         let (kind, text) = match value {

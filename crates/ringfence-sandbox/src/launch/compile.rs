@@ -7,6 +7,7 @@ use super::confine;
 use super::environment::Environment;
 use super::failure::{MAKE_NETWORK, MAKE_PRIVATE};
 use super::script::{Arg, CWD, Note, Script};
+use super::skeleton::Skeletons;
 use super::view;
 use crate::plan::{LimitStep, Plan, Tier};
 use crate::state;
@@ -39,6 +40,8 @@ pub(super) struct Extras<'a> {
     pub groups: bool,
     /// The network is captured without help: the kernel is known to have all that it takes.
     pub captured: bool,
+    /// What overlays of exact libraries are made of.
+    pub skeletons: Skeletons,
     /// For the cache: the key, what the plan was derived from, what the launcher needs later.
     pub filed: Option<Filed<'a>>,
 }
@@ -357,7 +360,7 @@ fn write_build(
         left = Some(Own { path: personal.text(script, private.as_os_str().as_bytes()), made });
     }
     if !process {
-        view::write(script, &plan.mounts);
+        view::write(script, &plan.mounts, &extras.skeletons);
     }
     script.mark(c"view");
     if own_network(plan) {

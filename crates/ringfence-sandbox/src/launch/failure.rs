@@ -111,6 +111,11 @@ fn build(note: &Note, errno: Errno) -> LaunchError {
         Errno::EMFILE => "; raise the limit of open files",
         _ => "",
     };
+    if let (super::skeleton::SHOW, Some(path)) = (note.what, &note.path) {
+        let why = describe(errno);
+        let sentence = format!("cannot {} {}: {why} ({errno:?})", note.what, path.display());
+        return LaunchError::NoSkeleton(sentence);
+    }
     let path = note.path.as_ref().map(|path: &PathBuf| format!(" {}", path.display()));
     let sentence = format!(
         "cannot {}{}: {} ({errno:?}){hint}",

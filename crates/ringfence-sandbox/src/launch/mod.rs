@@ -28,6 +28,7 @@ mod probe;
 mod script;
 mod settled;
 mod shelf;
+mod skeleton;
 mod view;
 
 pub use environment::has_variable;
@@ -159,6 +160,7 @@ fn run_under_our_umask(
         }
     }
     crate::state::make_apart(plan);
+    let skeletons = skeleton::prepare(plan, inputs)?;
     let groups = crate::cgroup::Groups::make(&plan.limits, &order.session_name())?;
     let private = crate::state::private_path(plan, &order.session_name());
     let (ours, theirs) = sys::fd::socket_pair()
@@ -174,6 +176,7 @@ fn run_under_our_umask(
         announced: order.announced(),
         groups: groups.v1_wanted(),
         captured: false,
+        skeletons,
         filed: filing.as_ref().map(filing::Filing::record),
     };
     let compiled = compile::compile(plan, &extras);

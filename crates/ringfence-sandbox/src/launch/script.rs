@@ -207,6 +207,17 @@ impl Script {
         self.open(Sysno::openat2, &[directory, path, how, 24_u32.into()])
     }
 
+    /// Opens a directory of which no component may be a symbolic link, for reading.
+    pub fn open_directory(&mut self, path: &Path) -> u8 {
+        const DIRECTORY_CLOEXEC: u64 = 0o2_200_000;
+        const NO_LINKS: u64 = 0x2 | 0x4; // RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS
+        let how: Vec<u8> =
+            [DIRECTORY_CLOEXEC, 0, NO_LINKS].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let how = Arg::Data(self.constant(&how));
+        let path = self.path(path);
+        self.open(Sysno::openat2, &[CWD, path, how, 24_u32.into()])
+    }
+
     /// Bytes that no step changes, kept once.
     pub fn constant(&mut self, bytes: &[u8]) -> u32 {
         // Strings never begin with this, since they hold no zero byte.

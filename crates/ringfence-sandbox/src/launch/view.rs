@@ -13,6 +13,7 @@ use super::mounts::{
 use super::overlay;
 use super::script::{Arg, CWD, Part, Script};
 use super::shelf::Shelf;
+use super::skeleton::{self, Skeletons};
 use crate::plan::{MountOp, MountStep};
 use ringfence_net::inspect::Content;
 use ringfence_start::image::special;
@@ -44,14 +45,16 @@ struct Building<'a> {
     shelf: Shelf,
     /// Those of them that lie in a bound tree.
     covers: Covers,
+    /// And those that an overlay shows.
+    skeletons: &'a Skeletons,
 }
 
 /// Writes the steps that build the view and make it the root directory.
-pub(super) fn write(script: &mut Script, steps: &[MountStep]) {
+pub(super) fn write(script: &mut Script, steps: &[MountStep], skeletons: &Skeletons) {
     script.note("separate mounts from", Some(Path::new("/")));
     make_private(script);
     let Some((first, rest)) = steps.split_first() else { return };
-    let mut building = Building::new(script, &first.op, rest);
+    let mut building = Building::new(script, &first.op, rest, skeletons);
     if !building.host {
         building.covers.begin(building.script, building.root);
     }
@@ -69,7 +72,12 @@ fn make_private(script: &mut Script) {
 }
 
 impl<'a> Building<'a> {
-    fn new(script: &'a mut Script, root: &MountOp, rest: &[MountStep]) -> Building<'a> {
+    fn new(
+        script: &'a mut Script,
+        root: &MountOp,
+        rest: &[MountStep],
+        skeletons: &'a Skeletons,
+    ) -> Building<'a> {
         script.note("make a root directory on", Some(Path::new("/")));
         let size = match root {
             MountOp::Root { size: Some(bytes) } => format!("{bytes}"),
@@ -107,13 +115,15 @@ impl<'a> Building<'a> {
             aside: 0,
             shelf: Shelf::new(rest),
             covers: Covers::new(rest),
+            skeletons,
         }
     }
 
     fn step(&mut self, step: &MountStep) {
         let path = step.path.as_path();
         match &step.op {
-            MountOp::Root { .. } | MountOp::HostRoot => {}
+            // A library is a name in a skeleton.
+            MountOp::Root { .. } | MountOp::HostRoot | MountOp::Library => {}
             MountOp::Private { mode } => self.private(path, *mode),
             MountOp::Symlink { target } => self.symlink(path, target),
             MountOp::Bind { directory, read_only, devices } => {
@@ -164,6 +174,12 @@ impl<'a> Building<'a> {
                 if !laid {
                     self.mask(path, true);
                 }
+            }
+            MountOp::Skeleton => {
+                // Without its own the start fails: nothing of it is to be shown.
+                let skeleton = self.skeletons.get(path).map_or(Path::new(""), PathBuf::as_path);
+                let tree = skeleton::tree(self.script, path, skeleton);
+                self.attach(tree, path);
             }
             MountOp::Proc => {
                 self.file_system(path, c"proc", &[], NO_SUID | NO_DEVICES | NO_EXEC);

@@ -2,15 +2,16 @@
 //!
 //! What that is comes with the facts, found by reading the command's files. It narrows: nothing
 //! is granted here that the policy does not grant. A directory of libraries in a granted tree is
-//! covered, and in it its files are granted one by one; each is a mount of its own, which costs
-//! some four microseconds, holds no copy, and is never stale. Where nothing can be covered (the
+//! covered, and in it its files are granted one by one: by an overlay that shows them all, or, where the
+//! kernel has none that can, or they are few, each by a mount of its own. Neither holds a copy. Where nothing can be covered (the
 //! process tier), the tree is granted by its other parts.
 
 use super::grants::{Grant, Grants};
 use super::{PlanError, Planning, built_in};
 use crate::facts::Kind;
-use crate::plan::Tier;
+use crate::plan::{MountOp, MountStep, Tier};
 use ringfence_policy::{Access, Source};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 fn exact() -> Source {
@@ -86,6 +87,50 @@ pub(super) fn narrow(
     grants.denials =
         denials.into_iter().filter(|denial| grants.covering(&denial.path).is_some()).collect();
     Ok(())
+}
+
+/// From so many names on an overlay is less than a mount each.
+const ENOUGH: usize = 24;
+
+/// Has an overlay show what lies below a cover, where the kernel can, and there is enough of it.
+pub(super) fn lay(steps: &mut [MountStep], planning: &Planning<'_>) {
+    let Some(libraries) = planning.facts.libraries.as_ref() else { return };
+    if !planning.facts.data_layers.yes() {
+        return;
+    }
+    let files: HashSet<&Path> = libraries.files.iter().map(PathBuf::as_path).collect();
+    let covers = steps.iter().filter(|step| step.op == MountOp::Cover);
+    let covers: Vec<PathBuf> = covers.map(|step| step.path.clone()).collect();
+    for cover in covers {
+        let inside = |path: &Path| path != cover && path.starts_with(&cover);
+        let file = MountOp::Bind { directory: false, read_only: true, devices: false };
+        let is_library = |step: &MountStep| step.op == file && files.contains(&*step.path);
+        let is_name =
+            |step: &MountStep| matches!(step.op, MountOp::Symlink { .. }) || is_library(step);
+        let below: Vec<&MountStep> = steps.iter().filter(|step| inside(&step.path)).collect();
+        let shown = |path: &Path| {
+            let directory = MountOp::Bind { directory: true, read_only: true, devices: false };
+            below.iter().any(|step| step.op == directory && path.starts_with(&step.path))
+        };
+        // What is put into a tree that is shown there has its place; what is mounted in its own right is
+        // a file or directory of the host.
+        let fits = |step: &&MountStep| {
+            is_name(step)
+                || matches!(step.op, MountOp::Bind { read_only: true, devices: false, .. })
+                || step.path.parent().is_some_and(shown)
+        };
+        let enough = below.iter().filter(|step| is_name(step)).count() >= ENOUGH;
+        if !enough || !below.iter().all(fits) {
+            continue;
+        }
+        for step in steps.iter_mut() {
+            if step.path == cover && step.op == MountOp::Cover {
+                step.op = MountOp::Skeleton;
+            } else if inside(&step.path) && is_library(step) {
+                step.op = MountOp::Library;
+            }
+        }
+    }
 }
 
 /// Grants one path, unless it is denied or gone.

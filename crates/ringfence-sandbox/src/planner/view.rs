@@ -60,6 +60,7 @@ pub(super) fn steps(
     // Parents before children; at one path, what is put there before what holds it.
     view.steps.sort_by_cached_key(|step| (sort_key(&step.path), order(&step.op)));
     view.steps.dedup_by(|b, a| a.path == b.path && order(&a.op) == order(&b.op));
+    super::libraries::lay(&mut view.steps, planning);
     view.steps.insert(0, view.root());
     view.steps
 }

@@ -81,6 +81,7 @@ pub fn host() -> Host {
             .map(str::to_owned)
             .to_vec(),
         terminal: None,
+        data_layers: no("overlays with data-only layers need Linux 6.16"),
         temporary: PathBuf::from("/tmp"),
         libraries: None,
         bus: None,

@@ -35,6 +35,7 @@ mod learn_session;
 mod lent;
 mod libraries;
 mod libraries_again;
+mod libraries_skeleton;
 mod lifetime;
 mod limits;
 mod mcp;
