@@ -11,7 +11,7 @@ use ringfence_sys::diag;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -116,15 +116,12 @@ impl Who {
 
 /// The process, if it holds the socket.
 fn held(pid: i32, name: &str) -> Option<Process> {
-    let holds = || {
-        let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-        let mut links = entries.flatten().map(|entry| fs::read_link(entry.path()));
-        links.any(|link| link.is_ok_and(|link| link == Path::new(name))).then_some(())
-    };
-    holds()?;
+    let is = |link: &PathBuf| fs::read_link(link).is_ok_and(|link| link == Path::new(name));
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let link = entries.flatten().map(|entry| entry.path()).find(is)?;
     let process = Process::of(pid);
     // Still the same process: its number was not given to another one meanwhile.
-    holds().map(|()| process)
+    is(&link).then_some(process)
 }
 
 /// All that descends from this process: what runs in the sandbox does.
