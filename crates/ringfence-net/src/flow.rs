@@ -4,6 +4,7 @@ use crate::decision::{Event, Way};
 use crate::first::{self, First};
 use crate::gateway::{Shared, Subject};
 use crate::inspect::{self, Inspection};
+use crate::leaving;
 use crate::live::Answer;
 use crate::relay::{self, Counts, Gate, Verdict};
 use crate::rules;
@@ -11,9 +12,7 @@ use ringfence_policy::{Decision, Host};
 use ringfence_sys::{Errno, socket};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
@@ -109,15 +108,12 @@ pub(crate) async fn dial_for(
             std::future::pending::<()>().await;
         }
     };
-    let (mut dialed, mut gone) = (pin!(dial(shared, subject)), pin!(gone));
-    std::future::poll_fn(|context| match dialed.as_mut().poll(context) {
-        Poll::Pending if gone.as_mut().poll(context).is_ready() => {
-            let why = "the program ended before there was an answer";
-            Poll::Ready(Err(Refusal::Failed(why.to_owned())))
-        }
-        other => other,
-    })
-    .await
+    leaving::before(dial(shared, subject), gone).await.unwrap_or_else(|| Err(ended()))
+}
+
+/// What becomes of a connection that nobody waits for any more.
+pub(crate) fn ended() -> Refusal {
+    Refusal::Failed("the program ended before there was an answer".to_owned())
 }
 
 /// Connects to what the policy allows, by an address that was checked.
@@ -186,10 +182,14 @@ async fn consider(shared: &Shared, subject: &mut Subject) -> Result<(), Refusal>
     if !shared.control.asks() {
         return Err(refusal);
     }
-    subject.process.settled().await;
-    let process = subject.process.get();
     let (host, port) = (&subject.host, subject.port);
-    match shared.control.ask(host, port, process.as_ref(), &denied).await {
+    let asked = async {
+        subject.process.settled().await;
+        let process = subject.process.get();
+        shared.control.ask(host, port, process.as_ref(), &denied).await
+    };
+    // At the session's end there is nobody left to allow it to.
+    match shared.leaving.before(asked).await.flatten() {
         Some(Answer::Once) => {
             subject.decision = Some(Decision { allowed: true, ..denied });
             Ok(())

@@ -4,11 +4,26 @@
 //! Without a sandbox the kernel goes on sending what a program that has ended had written. Here it lies in a
 //! connection to the launcher, or in the queue of one of its listeners, and would be lost with it.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Notify;
+
+/// What something comes to, if it does before something else happens.
+pub(crate) async fn before<T>(
+    something: impl Future<Output = T>,
+    other: impl Future<Output = ()>,
+) -> Option<T> {
+    let (mut something, mut other) = (pin!(something), pin!(other));
+    poll_fn(|context| match something.as_mut().poll(context) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => other.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}
 
 /// Whether the session is ending, and whether all of it has come to an end.
 #[derive(Debug, Default)]
@@ -39,6 +54,11 @@ impl Leaving {
         if !self.has_begun() {
             told.await;
         }
+    }
+
+    /// What something comes to, if it does before that is said.
+    pub async fn before<T>(&self, something: impl Future<Output = T>) -> Option<T> {
+        before(something, self.begun()).await
     }
 
     /// Says that nothing is left.

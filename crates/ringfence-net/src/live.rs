@@ -314,16 +314,16 @@ impl Control {
             "{place} is not allowed; it waits {patience:?} for an answer: ringfence watch, or \
              ringfence allow SESSION {place}"
         ));
+        let mut question =
+            Question { control: self, number, settled: "refused: the program ended" };
         let answered = tokio::time::timeout(patience, answered).await;
-        locked(&self.0.waiting).retain(|waiting| waiting.refused.number != number);
         let answer = answered.ok().and_then(Result::ok);
-        let text = match answer {
+        question.settled = match answer {
             Some(Answer::Once) => "allowed once",
             Some(Answer::Session) => "allowed",
             Some(Answer::Deny) => "refused",
             None => "refused: no answer came",
         };
-        self.tell_watchers(&format!("settled\t{number}\t{text}"));
         answer.or(Some(Answer::Deny))
     }
 
@@ -373,6 +373,21 @@ impl Control {
         for watcher in locked(&self.0.watchers).iter() {
             let _ = fd::send(watcher.as_fd(), &line[..line.len().min(LONGEST)]);
         }
+    }
+}
+
+/// A question that is put. However it ends, it does not wait any more, and those who watch are told.
+struct Question<'a> {
+    control: &'a Control,
+    number: u64,
+    settled: &'static str,
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        let Question { control, number, settled } = self;
+        locked(&control.0.waiting).retain(|waiting| waiting.refused.number != *number);
+        control.tell_watchers(&format!("settled\t{number}\t{settled}"));
     }
 }
 

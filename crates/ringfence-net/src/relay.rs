@@ -146,7 +146,7 @@ pub(crate) async fn both(
 }
 
 /// Waits for both; the first error ends the other. At the session's end nobody is there for what still comes down.
-async fn join(
+pub(crate) async fn join(
     up: impl Future<Output = Result<(), Broken>>,
     down: impl Future<Output = Result<(), Broken>>,
     leaving: &Leaving,

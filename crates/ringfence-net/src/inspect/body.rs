@@ -2,10 +2,12 @@
 //! the protocol.
 
 use super::exchange::Ending;
-use super::serve::Link;
+use super::serve::{Link, PATIENCE};
+use crate::leaving::Leaving;
+use crate::relay;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use http_body_util::{Either, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Body, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -13,6 +15,12 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// The most bytes of a refused request's body that are taken.
+const DRAINED: usize = 1 << 20;
+/// How much of a tunnel's is read at once.
+const STEP: usize = 8 * 1024;
 
 /// What a program gets: a server's body, or a sentence of ours.
 pub(super) type Answer = Either<Received, Full<Bytes>>;
@@ -50,6 +58,12 @@ impl Body for Sent {
                     None => trailers.clear(),
                 }
             }
+        }
+        if polled.is_ready()
+            && self.body.is_end_stream()
+            && let Some(link) = self.link.upgrade()
+        {
+            link.passage.taken();
         }
         polled
     }
@@ -104,12 +118,55 @@ impl Body for Received {
     }
 }
 
-/// Bytes both ways, until one side ends.
-pub(super) async fn tunnel(program: OnUpgrade, server: OnUpgrade, mut ending: Ending) {
+/// Bytes both ways, until one side fails or both have ended; at the session's end until the program's has.
+pub(super) async fn tunnel(
+    program: OnUpgrade,
+    server: OnUpgrade,
+    mut ending: Ending,
+    leaving: &Leaving,
+) {
     let (Ok(program), Ok(server)) = (program.await, server.await) else { return };
-    let (mut program, mut server) = (TokioIo::new(program), TokioIo::new(server));
-    if let Ok((sent, received)) = tokio::io::copy_bidirectional(&mut program, &mut server).await {
-        ending.sent().fetch_add(sent, Relaxed);
-        ending.more(received);
+    let (from_program, to_program) = tokio::io::split(TokioIo::new(program));
+    let (from_server, to_server) = tokio::io::split(TokioIo::new(server));
+    let (sent, received) = (ending.sent(), AtomicU64::default());
+    let up = pass(from_program, to_server, &sent);
+    let down = pass(from_server, to_program, &received);
+    let _ = relay::join(up, down, leaving).await;
+    ending.more(received.into_inner());
+}
+
+/// Passes bytes on, and their end.
+async fn pass(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    count: &AtomicU64,
+) -> Result<(), relay::Broken> {
+    let mut piece = vec![0; STEP];
+    loop {
+        let length = from.read(&mut piece).await?;
+        if length == 0 {
+            return Ok(to.shutdown().await?);
+        }
+        to.write_all(&piece[..length]).await?;
+        to.flush().await?;
+        count.fetch_add(length as u64, Relaxed);
     }
+}
+
+/// Takes the body of a refused request, up to a measure: a client that is cut off while it sends
+/// may not look at the answer.
+pub(super) async fn drain<B>(mut body: B)
+where
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
+{
+    let taken = async {
+        let mut left = DRAINED;
+        while let Some(Ok(frame)) = body.frame().await {
+            let Some(less) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else {
+                break;
+            };
+            left = less;
+        }
+    };
+    let _ = tokio::time::timeout(PATIENCE, taken).await;
 }

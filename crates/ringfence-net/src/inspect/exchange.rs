@@ -73,6 +73,7 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
+        self.link.passage.begin();
         let Some(mut exchange) = self.exchange.take() else { return };
         exchange.sent = self.sent.load(Relaxed);
         exchange.received = self.received;

@@ -20,6 +20,7 @@ mod authority;
 mod body;
 mod exchange;
 mod model;
+mod passage;
 mod request;
 mod secret;
 mod serve;

@@ -3,9 +3,10 @@
 
 use super::Inspection;
 use super::allowance::Room;
-use super::body::{Answer, Received, Sent, tunnel};
+use super::body::{Answer, Received, Sent, drain, tunnel};
 use super::exchange::Ending;
 use super::model::Scanner;
+use super::passage::Passage;
 use super::request::{self, Place, Refused};
 use super::tls::Protocol;
 use super::upstream::{Connected, Upstream, connect, reason};
@@ -14,8 +15,9 @@ use crate::decision::{Event, NetDecision};
 use crate::first::{self, First};
 use crate::flow::{self, Refusal};
 use crate::gateway::{Shared, Subject};
+use crate::leaving;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Either, Full};
+use http_body_util::{Either, Full};
 use hyper::body::{Body, Incoming};
 use hyper::ext::ReasonPhrase;
 use hyper::header::{self, HeaderMap, HeaderValue};
@@ -35,8 +37,6 @@ use tokio_rustls::LazyConfigAcceptor;
 
 /// How long a program may take to say what it wants, and a server to speak TLS.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// The most bytes of a refused request's body that are taken.
-const DRAINED: usize = 1 << 20;
 /// The most bytes of an HTTP/2 request's headers.
 pub(super) const HEADERS: u32 = 64 * 1024;
 
@@ -49,6 +49,8 @@ pub(super) struct Link {
     /// What the program's TLS offered; nothing without TLS.
     offered: Option<Vec<Protocol>>,
     upstream: Mutex<Upstream>,
+    /// How far the request has come that is under way, of HTTP/1.
+    pub passage: Arc<Passage>,
     /// The server has changed the protocol.
     changed: Arc<AtomicBool>,
     /// What is spoken since.
@@ -86,6 +88,7 @@ pub(crate) async fn connection(
     let measure = &inspection.measure;
     let secure = matches!(first, First::Tls { .. });
     let place = Place { host: named, port: subject.port, secure };
+    let passage = Arc::<Passage>::default();
     let link = |upstream, offered, subject| {
         Arc::new(Link {
             shared: shared.clone(),
@@ -94,6 +97,7 @@ pub(crate) async fn connection(
             place: place.clone(),
             offered,
             upstream: Mutex::new(upstream),
+            passage: passage.clone(),
             changed: Arc::default(),
             tunnel: Mutex::default(),
             sent: AtomicU64::new(0),
@@ -107,7 +111,12 @@ pub(crate) async fn connection(
         let names = started.client_hello().alpn().map(Iterator::collect::<Vec<_>>);
         let offered = Protocol::offered(names.iter().flatten().copied());
         let tls_to = Some((tls, offered.as_slice()));
-        let connected = connect(shared, measure, tls_to, &place.host, &mut subject).await;
+        let wanted = connect(shared, measure, tls_to, &place.host, (&mut subject, &passage));
+        // Who is gone took no part in TLS, and has said nothing yet.
+        let Some(connected) = shared.leaving.before(wanted).await else {
+            flow::tell(shared, &subject, flow::ended());
+            return;
+        };
         let (upstream, protocol) = reached(shared, &subject, connected, &offered);
         let config = match tls.server(&place.host, protocol) {
             Ok(config) => config,
@@ -136,7 +145,8 @@ pub(crate) async fn connection(
         }
         link
     } else {
-        let connected = connect(shared, measure, None, &place.host, &mut subject).await;
+        let to = (&mut subject, &passage);
+        let connected = connect(shared, measure, None, &place.host, to).await;
         let (upstream, _) = reached(shared, &subject, connected, &[]);
         let link = link(upstream, None, subject);
         http1(&link, client).await;
@@ -239,7 +249,13 @@ where
     builder.half_close(true).auto_date_header(false).max_buf_size(buffer);
     let service = service_fn(|request| answer(link.clone(), request));
     let stream = TokioIo::new(Strict::new(stream, link.changed.clone()));
-    let _ = builder.serve_connection(stream, service).with_upgrades().await;
+    let served = builder.serve_connection(stream, service).with_upgrades();
+    // Whoever has asked and is gone does not hear the answer.
+    let unheard = async {
+        link.shared.leaving.begun().await;
+        link.passage.passed().await;
+    };
+    let _ = leaving::before(served, unheard).await;
     // It is the same connection still.
     if let Some(tunnel) = link.tunnel.lock().await.take() {
         let _ = tunnel.await;
@@ -276,30 +292,14 @@ async fn answer(
             Ok(Response::from_parts(parts, Either::Left(Received::new(body, ending))))
         }
         Ok(Passed::Switched(parts, program, server)) => {
-            let tunnel = tokio::spawn(tunnel(program, server, ending));
+            let shared = link.shared.clone();
+            let tunnel = async move { tunnel(program, server, ending, &shared.leaving).await };
+            let tunnel = tokio::spawn(tunnel);
             *link.tunnel.lock().await = Some(tunnel);
             Ok(Response::from_parts(parts, Either::Right(Full::default())))
         }
         Err((status, refused)) => Ok(refusal(status, refused, &mut ending)),
     }
-}
-
-/// Takes the body of a refused request, up to a measure: a client that is cut off while it sends
-/// may not look at the answer.
-async fn drain<B>(mut body: B)
-where
-    B: Body<Data = Bytes> + Unpin + Send + 'static,
-{
-    let taken = async {
-        let mut left = DRAINED;
-        while let Some(Ok(frame)) = body.frame().await {
-            let Some(less) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else {
-                break;
-            };
-            left = less;
-        }
-    };
-    let _ = tokio::time::timeout(PATIENCE, taken).await;
 }
 
 /// What came of a request that was sent on.
@@ -402,6 +402,10 @@ impl Link {
                 }
                 Upstream::Http1(sender, _) => {
                     frame(&mut request);
+                    self.passage.begin();
+                    if request.body().is_end_stream() {
+                        self.passage.taken();
+                    }
                     sender.try_send_request(request).await
                 }
                 Upstream::Http2(sender, _) => {
@@ -444,7 +448,8 @@ impl Link {
         let tls = self.inspection.tls.get();
         let tls = self.offered.as_deref().and_then(|offered| Some((tls?, offered)));
         let measure = &self.inspection.measure;
-        let connected = connect(&self.shared, measure, tls, &self.place.host, &mut subject).await;
+        let to = (&mut subject, &self.passage);
+        let connected = connect(&self.shared, measure, tls, &self.place.host, to).await;
         let (new, _) = connected.map_err(|refusal| match refusal {
             Refusal::Denied(why) | Refusal::Failed(why) => why,
         })?;

@@ -3,6 +3,7 @@
 
 use super::allowance::{Allowance, Measure, Room};
 use super::body::Sent;
+use super::passage::{Passage, Written};
 use super::serve::{HEADERS, PATIENCE};
 use super::tls::{Protocol, Tls, server_name};
 use crate::flow::{self, Refusal};
@@ -24,17 +25,18 @@ pub(super) enum Upstream {
 
 pub(super) type Connected = Result<(Upstream, Option<Protocol>), Refusal>;
 
-/// Connects to the real server. What may be under way is a part of `measure`.
+/// Connects to the real server. What may be under way is a part of `measure`; of HTTP/1 it is told how far a request
+/// has come.
 pub(super) async fn connect(
     shared: &Shared,
     measure: &Arc<Measure>,
     tls: Option<(&Tls, &[Protocol])>,
     host: &Host,
-    subject: &mut Subject,
+    (subject, passage): (&mut Subject, &Arc<Passage>),
 ) -> Connected {
     let stream = flow::dial(shared, subject).await?;
     let Some((tls, offered)) = tls else {
-        return Ok((speak_http1(stream, measure.take()).await?, None));
+        return Ok((speak_http1(stream, measure.take(), passage).await?, None));
     };
     let name = server_name(host).map_err(Refusal::Failed)?;
     let failed =
@@ -47,7 +49,7 @@ pub(super) async fn connect(
     let protocol = stream.get_ref().1.alpn_protocol().map(|name| Protocol::of(Some(name)));
     let upstream = match protocol {
         Some(Protocol::Http2) => speak_http2(stream, measure.take()).await?,
-        _ => speak_http1(stream, measure.take()).await?,
+        _ => speak_http1(stream, measure.take(), passage).await?,
     };
     Ok((upstream, protocol))
 }
@@ -57,13 +59,18 @@ fn no_http(error: hyper::Error) -> Refusal {
 }
 
 /// Begins to speak HTTP/1 with the real server.
-async fn speak_http1<S>(stream: S, allowance: Allowance) -> Result<Upstream, Refusal>
+async fn speak_http1<S>(
+    stream: S,
+    allowance: Allowance,
+    passage: &Arc<Passage>,
+) -> Result<Upstream, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = client::conn::http1::Builder::new();
     builder.max_buf_size(allowance.room().buffer);
-    let (sender, driver) = builder.handshake(TokioIo::new(stream)).await.map_err(no_http)?;
+    let stream = TokioIo::new(Written::new(stream, passage.clone()));
+    let (sender, driver) = builder.handshake(stream).await.map_err(no_http)?;
     tokio::spawn(driver.with_upgrades());
     Ok(Upstream::Http1(sender, allowance))
 }

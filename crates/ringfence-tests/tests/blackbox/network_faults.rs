@@ -261,6 +261,103 @@ s = socket.create_connection(('127.0.0.1', {})); os._exit(3)",
     });
 }
 
+/// A question is answered by who is inside being gone: what was asked for is refused, and told so.
+#[test]
+fn a_question_that_is_open_at_the_end_is_a_refusal() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let request = "GET http://192.0.2.2:7/ HTTP/1.1\\r\\nHost: 192.0.2.2:7\\r\\n\\r\\n";
+        for (to, words) in [("192.0.2.2", ""), ("192.0.2.2", "words"), ("127.0.0.1", request)] {
+            let port = if words == request { 1022 } else { 7 };
+            let script = format!(
+                "import os, socket
+s = socket.create_connection(('{to}', {port})); s.sendall(b'{words}'); os._exit(3)"
+            );
+            let options = ["-m", "--ask=60s", "-n", "example.org"];
+            let ended = place.run(&options, &["python3", "-c", &script]);
+            ended.ends(3).says("denied 192.0.2.2:7").says(": no rule allows 192.0.2.2:7");
+            assert!(!ended.err.contains("failed"), "{}", ended.err);
+        }
+    });
+}
+
+/// Of a request that was passed on the answer is not waited for once nobody is there to read it.
+#[test]
+fn an_answer_that_nobody_reads_holds_up_no_end_where_requests_are_looked_at() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (send, arrived) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for mut client in listener.incoming().flatten() {
+                let (mut all, mut byte) = (Vec::new(), [0]);
+                while !all.ends_with(b"\r\n\r\n") && client.read(&mut byte).is_ok_and(|n| n > 0) {
+                    all.push(byte[0]);
+                }
+                let begun: &[u8] = match all.get(4..9) {
+                    Some(b" /par") => b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart",
+                    Some(b"/sock") => {
+                        b"HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+                    }
+                    _ => b"",
+                };
+                let _ = client.write_all(begun);
+                let _ = client.read_to_end(&mut all);
+                let _ = send.send(String::from_utf8_lossy(&all).into_owned());
+            }
+        });
+        let websocket = "Connection: Upgrade\\r\\nUpgrade: websocket\\r\\nSec-WebSocket-Key: \
+                         MTIzNDU2Nzg5MDEyMzQ1Ng==\\r\\nSec-WebSocket-Version: 13\\r\\n\\r\\n";
+        let body = "Content-Length: 5\\r\\n\\r\\nwords";
+        for (head, heard, then, told) in [
+            ("POST /nothing", body, "", "no answer POST 127.0.0.1"),
+            ("POST /part", body, "s.recv(999)", "200 POST 127.0.0.1"),
+            ("GET /socket", websocket, "s.recv(999); s.sendall(b'words')", "101 GET 127.0.0.1"),
+        ] {
+            let script = format!(
+                "import os, socket
+s = socket.create_connection(('127.0.0.1', {port}))
+s.sendall(b'{head} HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\n{heard}'); {then}
+os._exit(3)"
+            );
+            let rule = format!("localhost:{port}/*");
+            let ended =
+                place.run(&["-m", "--http", &format!("* {rule}")], &["python3", "-c", &script]);
+            let (told, arrived) = (ended.ends(3).says(told), arrived.recv_timeout(PATIENCE));
+            told.says("5 bytes sent").says(&format!("closed 127.0.0.1:{port}"));
+            assert!(arrived.expect("the request").ends_with("words"));
+        }
+    });
+}
+
+/// Who is gone before its server has spoken TLS has taken no part in it, and asked for nothing.
+#[test]
+fn a_server_that_does_not_speak_tls_holds_up_no_end() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let port = server(|client| client.read_to_end(&mut Vec::new()).map(drop));
+        let script = format!(
+            "import os, socket, ssl
+inside, out = ssl.MemoryBIO(), ssl.MemoryBIO()
+tls = ssl.create_default_context().wrap_bio(inside, out, server_hostname='localhost')
+try: tls.do_handshake()
+except ssl.SSLWantReadError: pass
+s = socket.create_connection(('127.0.0.1', {port})); s.sendall(out.read()); os._exit(3)"
+        );
+        let rule = format!("GET localhost:{port}/*");
+        let ended = place.run(&["-m", "--http", &rule], &["python3", "-c", &script]);
+        let told = format!("failed 127.0.0.1:{port}");
+        ended.ends(3).says(&told).says("the program ended before there was an answer");
+    });
+}
+
 /// Bursts of connections of all kinds: allowed, refused, reset by either side, without an end.
 #[test]
 fn bursts_leave_no_descriptor_behind() {

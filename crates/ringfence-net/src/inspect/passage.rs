@@ -1,0 +1,107 @@
+//! Whether a program's request has been passed on: all of it, to the kernel. At a session's end it is waited for, and
+//! its answer is not.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+
+/// The request that an HTTP/1 connection is about.
+#[derive(Debug, Default)]
+pub(super) struct Passage {
+    /// The engine has its last byte, and has not written it before.
+    taken: AtomicBool,
+    /// The engine has written all that it had since.
+    passed: AtomicBool,
+    told: Notify,
+}
+
+impl Passage {
+    /// There is none yet, or a new one.
+    pub fn begin(&self) {
+        self.taken.store(false, Relaxed);
+        self.passed.store(false, Relaxed);
+    }
+
+    /// The engine is given its last byte.
+    pub fn taken(&self) {
+        self.taken.store(true, Relaxed);
+    }
+
+    fn flushed(&self) {
+        if self.taken.load(Relaxed) && !self.passed.swap(true, Relaxed) {
+            self.told.notify_waiters();
+        }
+    }
+
+    /// Waits until it has been passed on.
+    pub async fn passed(&self) {
+        loop {
+            let mut told = pin!(self.told.notified());
+            told.as_mut().enable();
+            if self.passed.load(Relaxed) {
+                return;
+            }
+            told.await;
+        }
+    }
+}
+
+/// The connection to a server, at which it is seen that the engine has written what it had: it flushes then.
+pub(super) struct Written<S> {
+    stream: S,
+    passage: Arc<Passage>,
+}
+
+impl<S> Written<S> {
+    pub fn new(stream: S, passage: Arc<Passage>) -> Written<S> {
+        Written { stream, passage }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Written<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Written<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.passage.flushed();
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
