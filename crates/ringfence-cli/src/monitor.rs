@@ -93,6 +93,15 @@ fn line(decision: &NetDecision) -> String {
     };
     let place = place + &by(decision);
     match &decision.event {
+        Event::Counted { flows, sent, received } => {
+            let port = match decision.way {
+                Way::Published(port) => port,
+                _ => decision.port,
+            };
+            format!(
+                "closed datagrams from {flows} more peers to port {port}: {sent} bytes sent, {received} received"
+            )
+        }
         Event::Allowed => match decision.address {
             Some(address) => format!("allowed {place} ({address})"),
             None => format!("allowed {place}"),

@@ -383,8 +383,12 @@ fn ended(end: End) -> Ended {
 /// ends, an inspected request its own as well, with one for each credential put in and one for a
 /// call of a language model.
 fn network(decision: &NetDecision) -> Vec<Event> {
-    let host = decision.host.to_string();
+    let mut host = decision.host.to_string();
     let (verdict, sent, received, duration) = match &decision.event {
+        Happened::Counted { flows, sent, received } => {
+            host = format!("{flows} more peers");
+            (Verdict::Allow, *sent, *received, Duration::ZERO)
+        }
         Happened::Closed { sent, received, duration } => {
             (Verdict::Allow, *sent, *received, *duration)
         }

@@ -41,6 +41,15 @@ pub enum Event {
         /// How long it lasted.
         duration: Duration,
     },
+    /// Peers of a published port that were not told of by themselves, since there were so many; all together.
+    Counted {
+        /// How many, each time that one came after a silence.
+        flows: u64,
+        /// Bytes from the program.
+        sent: u64,
+        /// Bytes to the program.
+        received: u64,
+    },
     /// A request of an inspected connection has been answered, by its server or by a refusal.
     Request(Box<Exchange>),
 }

@@ -11,6 +11,7 @@
 //! ```
 
 mod newcomers;
+mod told;
 
 use crate::calls::Answer;
 use crate::crowd;
@@ -33,6 +34,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::SemaphorePermit;
 use tokio::task::AbortHandle;
+use told::{More, Told};
 
 /// Flows at the same time, of one port.
 const MOST: usize = 1024;
@@ -81,6 +83,7 @@ struct Port {
     flows: Mutex<HashMap<Peer, (Arc<Flow>, SemaphorePermit<'static>)>>,
     process: Option<Process>,
     teller: Option<Teller>,
+    told: Mutex<Told>,
     next: AtomicU64,
     /// That all flows are taken has been told.
     full: AtomicBool,
@@ -98,6 +101,8 @@ type Peer = (SocketAddr, Option<IpAddr>);
 
 struct Flow {
     id: u64,
+    /// It is told of by itself.
+    told: bool,
     peer: Peer,
     socket: UdpSocket,
     target: SocketAddr,
@@ -190,6 +195,7 @@ impl Forwarders {
             flows: Mutex::default(),
             process: process.map(Process::of),
             teller: self.teller.get().cloned(),
+            told: Mutex::default(),
             next: AtomicU64::new(FIRST + ((ports.len() as u64) << 40)),
             full: AtomicBool::default(),
         });
@@ -216,6 +222,11 @@ impl Forwarders {
                 // Its last words may be on their way, and nobody is left to add to them.
                 while port.carry(&flow) {}
                 port.ended(&flow);
+            }
+            if let Some(More { flows, sent, received }) = locked(&port.told).more() {
+                let nobody = SocketAddr::new(port.publish.address, 0);
+                let event = Event::Counted { flows, sent, received };
+                port.tell(port.next.fetch_add(1, Relaxed), nobody, event);
             }
         }
     }
@@ -287,9 +298,9 @@ impl Port {
         let taken = locked(&self.flows).len();
         let room = (taken < MOST).then(crowd::flow).flatten();
         let Some(room) = room.or_else(|| self.make_room()) else {
-            if !self.full.swap(true, Relaxed) {
+            if !self.full.swap(true, Relaxed) && self.tells() {
                 let why = format!("{taken} peers are served at this port at once");
-                self.tell(self.next.fetch_add(1, Relaxed), peer, Event::Denied(why));
+                self.tell(self.next.fetch_add(1, Relaxed), peer.0, Event::Denied(why));
             }
             return None;
         };
@@ -298,6 +309,7 @@ impl Port {
         let socket = std::net::UdpSocket::from(self.socket(peer.0, target)?);
         let flow = Arc::new(Flow {
             id: self.next.fetch_add(1, Relaxed),
+            told: self.tells(),
             peer,
             socket: UdpSocket::from_std(socket).ok()?,
             target,
@@ -308,7 +320,9 @@ impl Port {
             task: OnceLock::new(),
         });
         locked(&self.flows).insert(peer, (flow.clone(), room));
-        self.tell(flow.id, peer, Event::Allowed);
+        if flow.told {
+            self.tell(flow.id, peer.0, Event::Allowed);
+        }
         let task = tokio::spawn(answers(self.clone(), flow.clone()));
         let _ = flow.task.set(task.abort_handle());
         Some(flow)
@@ -380,15 +394,20 @@ impl Port {
         if let Some(task) = flow.task.get() {
             task.abort();
         }
-        let event = Event::Closed {
-            sent: flow.sent.load(Relaxed),
-            received: flow.received.load(Relaxed),
-            duration: Duration::from_millis(flow.last.load(Relaxed)),
-        };
-        self.tell(flow.id, flow.peer, event);
+        let (sent, received) = (flow.sent.load(Relaxed), flow.received.load(Relaxed));
+        if !flow.told {
+            return locked(&self.told).count(sent, received);
+        }
+        let duration = Duration::from_millis(flow.last.load(Relaxed));
+        self.tell(flow.id, flow.peer.0, Event::Closed { sent, received, duration });
     }
 
-    fn tell(&self, id: u64, (peer, _): Peer, event: Event) {
+    /// Whether what comes next is told by itself.
+    fn tells(&self) -> bool {
+        locked(&self.told).take(Instant::now())
+    }
+
+    fn tell(&self, id: u64, peer: SocketAddr, event: Event) {
         let Some(teller) = &self.teller else { return };
         let ip = peer.ip().to_canonical();
         teller(&NetDecision {

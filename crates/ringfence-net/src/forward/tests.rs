@@ -31,6 +31,7 @@ fn flow(port: &Port, server: SocketAddr, silent: Duration) -> (std::net::UdpSock
     let peer_address = (peer.local_addr().expect("an address"), None);
     let flow = Arc::new(Flow {
         id: 0,
+        told: true,
         peer: peer_address,
         socket: UdpSocket::from_std(socket).expect("watched"),
         target: server,
@@ -70,6 +71,7 @@ fn an_answer_that_has_come_arrives_before_a_place_is_given_away() {
             flows: Mutex::default(),
             process: None,
             teller: None,
+            told: Mutex::default(),
             next: AtomicU64::new(FIRST),
             full: AtomicBool::default(),
         };

@@ -180,6 +180,63 @@ fn answers_without_end_to_one_peer_leave_room_for_those_to_others() {
     });
 }
 
+/// Tells its first peer of each datagram, and answers nobody else.
+const COUNTER: &str = "
+import socket
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(('127.0.0.1', 7012))
+print('ready', flush=True)
+data, first = server.recvfrom(100)
+server.sendto(data, first)
+while data != b'end':
+    data, peer = server.recvfrom(100)
+    server.sendto(data, first)
+";
+
+#[test]
+fn strangers_past_a_measure_are_counted_and_not_told_one_by_one() {
+    const STRANGERS: usize = 2500;
+    const TOLD: usize = 2048;
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.file("home/project/counter.py", COUNTER);
+        let host = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let run = format!(
+            "exec $RF -m --publish 0.0.0.0:{host}:7012/udp -- python3 counter.py 2>told.txt"
+        );
+        let mut running = place.shell_start(&run);
+        running.printed("ready");
+        let began = std::time::Instant::now();
+        let first = udp((Ipv4Addr::LOCALHOST, 0));
+        let heard = |from: &UdpSocket, what: &str| {
+            let mut answer = [0; 100];
+            until("it is heard", || {
+                from.send_to(what.as_bytes(), ("127.0.0.1", host)).unwrap();
+                let mut came =
+                    || first.recv(&mut answer).is_ok_and(|n| answer[..n] == *what.as_bytes());
+                came() || came()
+            });
+        };
+        heard(&first, "first");
+        for number in 0..STRANGERS as u32 {
+            let from = Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 3, 0, 1)) + number);
+            heard(&udp((from, 0)), &number.to_string());
+        }
+        heard(&first, "end");
+        running.finish().ends(0);
+        let told = std::fs::read_to_string(place.project("told.txt")).unwrap();
+        let begun = told.lines().filter(|line| line.contains("allowed datagrams")).count();
+        // One more with each second.
+        let most = TOLD + 1 + began.elapsed().as_secs() as usize;
+        assert!((TOLD..=most).contains(&begun), "{begun} of at most {most}");
+        let more = STRANGERS + 1 - begun;
+        let counted = format!("closed datagrams from {more} more peers to port 7012: 0 bytes sent");
+        assert!(told.contains(&counted), "{counted:?} is not in {told}");
+    });
+}
+
 /// Has it end.
 fn ends(running: Running, client: &UdpSocket, host: u16) {
     until("it has ended", || has_ended(client, host));
