@@ -40,6 +40,7 @@ pub(crate) struct Entry {
     pub text: Cow<'static, OsStr>,
     /// Index of its origin in [`Merged::origins`]; `None` for an option.
     origin: Option<usize>,
+    shipped: bool,
 }
 
 impl Entry {
@@ -51,10 +52,10 @@ impl Entry {
     /// Whether it comes from a profile or feature that ships: those are part of the program, all
     /// others were read from somewhere.
     pub fn is_shipped(&self) -> bool {
-        matches!((self.origin, &self.text), (Some(_), Cow::Borrowed(_)))
+        self.shipped
     }
 
-    /// The same about something else.
+    /// The same, from the same place, about something else.
     pub fn with_text(&self, text: OsString) -> Entry {
         Entry { text: Cow::Owned(text), ..self.clone() }
     }
@@ -146,7 +147,8 @@ impl Merged {
 
     fn push(&mut self, key: Key, text: Cow<'static, OsStr>, origin: Option<usize>) {
         self.mark(key);
-        self.entries.push(Entry { key, text, origin });
+        let shipped = matches!((origin, &text), (Some(_), Cow::Borrowed(_)));
+        self.entries.push(Entry { key, text, origin, shipped });
     }
 
     fn replace(&mut self, key: Key, text: Cow<'static, OsStr>, origin: Option<usize>) {

@@ -149,9 +149,22 @@ impl Rules<'_, '_> {
                     let path = anchored.path.join(pattern);
                     return Err(PolicyError::Missing { rule: self.merged.source(entry), path });
                 }
-                paths.iter().try_for_each(|path| self.grant_one(entry, access, &anchored, path))
+                for path in &paths {
+                    if !entry.is_shipped() || self.stays(&anchored, path) {
+                        self.grant_one(entry, access, &anchored, path)?;
+                    }
+                }
+                Ok(())
             }
         }
+    }
+
+    /// Whether a name that a wildcard found leads to somewhere in the directory in which the wildcards
+    /// begin. Of what ships nobody wrote that name: whoever may write in there, a program of an earlier
+    /// run too, would choose what is granted.
+    fn stays(&mut self, anchored: &Anchored, path: &Path) -> bool {
+        let mut real = |path| self.resolver.real(path).map(|real| real.path);
+        matches!((real(path), real(&anchored.path)), (Ok(path), Ok(base)) if path.starts_with(&base))
     }
 
     fn grant_one(

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Host, host};
-use ringfence_policy::files::Fake;
+use ringfence_policy::files::{Fake, FakeFiles};
 use ringfence_policy::{Access, Key, NetworkMode};
 use std::path::{Path, PathBuf};
 
@@ -19,9 +19,7 @@ fn desktop() -> Host {
         "/srv/pulse",
     ];
     let files = |files| {
-        sockets.iter().fold(files, |files, path| {
-            ringfence_policy::files::FakeFiles::with(files, path, Fake::Socket)
-        })
+        sockets.iter().fold(files, |files, path| FakeFiles::with(files, path, Fake::Socket))
     };
     host().with(files).env("XDG_RUNTIME_DIR", "/run/user/1000")
 }
@@ -96,11 +94,7 @@ fn what_is_not_on_this_machine_is_told_unless_a_rule_allows_it() {
 #[test]
 fn what_ships_follows_moved_base_directories() {
     let moved = |files: &[&str]| {
-        let with = |all| {
-            files
-                .iter()
-                .fold(all, |all: ringfence_policy::files::FakeFiles, path| all.file(path, ""))
-        };
+        let with = |all| files.iter().fold(all, |all: FakeFiles, path| all.file(path, ""));
         host().with(with).env("XDG_CONFIG_HOME", "/data/settings")
     };
     let files = ["/data/settings/git/config", "/home/u/.config/git/ignore"];
@@ -151,4 +145,31 @@ fn what_a_desktop_runs_is_protected_where_its_base_directory_was_moved_to() {
     assert!(moved.write("/data/settings/x").allowed);
     let exactly = moved.option(Key::Write, "/data/settings/autostart");
     assert!(exactly.write("/data/settings/autostart/x").allowed, "the user's own word");
+}
+
+#[test]
+fn what_ships_names_installed_tools_one_by_one_and_follows_no_link_out_of_their_directory() {
+    let data = [("/home/u/.local/share", None), ("/data", Some("/data"))];
+    for (data, variable) in data {
+        let tools = format!("{data}/uv/tools");
+        let files = |files: FakeFiles| {
+            files
+                .file(&format!("{tools}/lint/bin/lint"), "")
+                .file(&format!("{tools}/.lock"), "")
+                .symlink(&format!("{tools}/also"), "lint")
+                .symlink(&format!("{tools}/planted"), "/home/u/.ssh")
+                .file("/home/u/.ssh/id_ed25519", "")
+        };
+        let host = host().with(files);
+        let host = variable.into_iter().fold(host, |host, at| host.env("XDG_DATA_HOME", at));
+        assert!(host.read(&format!("{tools}/lint/bin/lint")).allowed, "{tools}");
+        assert!(host.read(&format!("{tools}/also/bin/lint")).allowed, "{tools}");
+        assert!(!host.write(&format!("{tools}/lint/bin/lint")).allowed, "{tools}");
+        for secret in [format!("{tools}/planted/id_ed25519"), "/home/u/.ssh/id_ed25519".into()] {
+            assert!(!host.read(&secret).allowed, "{secret}");
+        }
+        // What somebody wrote is what he meant.
+        let own = host.option(Key::Read, format!("{tools}/*"));
+        assert!(own.read("/home/u/.ssh/id_ed25519").allowed, "the control");
+    }
 }

@@ -314,3 +314,28 @@ fn links_do_not_lead_out() {
         assert!(!place.at("outside/new").exists());
     });
 }
+
+/// As `uvx` and `pipx run` do: they lock the directory of the tools that are installed, and make files
+/// in it, to run one that is not.
+#[test]
+fn a_tool_is_run_once_beside_those_that_are_installed_which_stay_as_they_are() {
+    everywhere(|place| {
+        for tools in [".local/share/uv/tools", ".local/share/pipx/venvs", ".local/pipx/venvs"] {
+            let tool =
+                place.file(format!("home/{tools}/lint/bin/lint"), "#!/bin/sh\necho linted\n");
+            place.shell(&format!("chmod 755 ~/{tools}/lint/bin/lint")).ends(0);
+            let lock = place.file(format!("home/{tools}/.lock"), "the host's");
+            place.sh(&[], &format!("~/{tools}/lint/bin/lint")).prints("linted");
+            let once = format!(
+                "cd ~/{tools} && mktemp .tmpXXXXXX && echo x > .lock && mkdir once && cat .lock"
+            );
+            assert!(place.sh(&[], &once).well().trim().ends_with('x'), "{tools}");
+            let names = fs::read_dir(lock.parent().unwrap()).unwrap().count();
+            assert_eq!((names, fs::read_to_string(&lock).unwrap().as_str()), (2, "the host's"));
+            refused(place, &[], &format!("echo x >> ~/{tools}/lint/bin/lint"));
+            refused(place, &[], &format!("echo x > ~/{tools}/lint/new"));
+            refused(place, &[], &format!("rm -r ~/{tools}/lint/bin"));
+            assert_eq!(fs::read_to_string(&tool).unwrap(), "#!/bin/sh\necho linted\n");
+        }
+    });
+}
