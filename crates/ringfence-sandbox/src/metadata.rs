@@ -3,11 +3,12 @@
 //! Landlock does not rule these calls, and without a read-only view they would reach every file
 //! of the user. The launcher therefore does them in the caller's place: it opens what the caller
 //! named, once; acts only when that lies in a writable tree and belongs to the user; and never
-//! uses a right that the caller gave up (another owner, set-user-ID, attributes of the system).
+//! uses a right that the caller gave up (another owner, set-user-ID, attributes of the system but
+//! for access lists, which say no more than an owner may).
 
 use crate::plan::{Plan, Rights};
 use ringfence_sys as sys;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use sys::caller::{read_memory, read_text};
@@ -23,6 +24,8 @@ const LINK: u32 = 0o120_000;
 /// The kernel's limit of an attribute's value.
 const LARGEST_VALUE: u64 = 64 * 1024;
 const NOBODY: u32 = u32::MAX;
+/// Who else may do what (acl(5)): as modes, the owner's to say, and never set-user-ID.
+const ACCESS_LISTS: [&CStr; 2] = [c"system.posix_acl_access", c"system.posix_acl_default"];
 
 /// What may be changed.
 #[derive(Debug)]
@@ -156,7 +159,7 @@ impl Metadata {
             }
             Change::Times(times) => sys::file::set_times(&path, times),
             Change::Attribute(name, _, _) | Change::NoAttribute(name)
-                if !name.as_bytes().starts_with(b"user.") =>
+                if !(name.as_bytes().starts_with(b"user.") || ACCESS_LISTS.contains(&&*name)) =>
             {
                 // As on a file system without them, which programs that copy put up with.
                 Err(Errno::EOPNOTSUPP)

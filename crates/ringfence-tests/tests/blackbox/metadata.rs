@@ -131,3 +131,47 @@ fn programs_that_set_modes_and_times_work() {
         assert_eq!(lines[3], "711");
     });
 }
+
+/// Gives a file and a directory access lists, as `setfacl`, `tar --acls` and `rsync -A` do, prints them, and takes
+/// the directory's away.
+const LISTS: &str = r#"
+import errno, os, struct, sys
+entry = lambda tag, rights, who=0xFFFFFFFF: struct.pack('<HHI', tag, rights, who)
+value = struct.pack('<I', 2) + entry(1, 6) + entry(2, 4, os.getuid()) + entry(4, 4) + entry(16, 4) + entry(32, 0)
+def tried(what, act):
+    try: print(what, act() or 'done')
+    except OSError as error: print(what, errno.errorcode[error.errno])
+for path in sys.argv[1:]:
+    access, default = 'system.posix_acl_access', 'system.posix_acl_default'
+    tried('set', lambda: os.setxattr(path, access, value))
+    tried('default', lambda: os.setxattr(os.path.dirname(path), default, value))
+    tried('is', lambda: os.getxattr(path, access) == value)
+    tried('remove', lambda: os.removexattr(os.path.dirname(path), default))
+"#;
+
+#[test]
+fn access_lists_are_the_programs_to_give_where_it_may_write() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.file("home/project/lists.py", LISTS);
+        place.file("home/project/d/mine", "mine");
+        let (outside, secret) = (place.text("outside"), place.text("outside/secret"));
+        let done = "set done\ndefault done\nis True\nremove done";
+        if place.shell("python3 lists.py d/mine").well().trim() != done {
+            return;
+        }
+        place.file("home/project/e/mine", "mine");
+        place.run(&[], &["python3", "lists.py", "e/mine"]).prints(done);
+        let before = state(place);
+        let listed = || {
+            let print = "import os, sys; print(*map(os.listxattr, sys.argv[1:]))";
+            place.shell(&format!("python3 -c '{print}' {outside} {secret}")).well()
+        };
+        let had = listed();
+        let said = place.run(&["-r", &outside], &["python3", "lists.py", &secret]).well();
+        assert!(!said.contains("done") && !said.contains("True"), "{said}");
+        assert_eq!((state(place), listed()), (before, had));
+    });
+}
