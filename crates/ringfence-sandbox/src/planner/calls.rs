@@ -183,6 +183,10 @@ const BY_NUMBER: [(&str, u8); 7] = [
 /// a user's: there 0 means all processes that the user has, outside too.
 const OF_ONE_PROCESS: [(&str, u32); 2] = [("setpriority", 0), ("ioprio_set", 1)];
 
+/// The same, and which value means the group: as 0 it is the caller's own, in which the launcher is, and whoever
+/// started it, whatever the PID namespace.
+const OF_OWN_GROUP: [(&str, u32); 2] = [("setpriority", 1), ("ioprio_set", 2)];
+
 /// Calls that change what a file is, not what is in it.
 const METADATA: [&str; 21] = [
     "chmod",
@@ -238,7 +242,13 @@ const CLONES: [u32; 3] = [0x4004_9409, 0x4020_940D, 0xC018_9436];
 const ENCRYPTION_KEYS: [u32; 3] = [0xC050_6617, 0xC040_6618, 0xC040_6619];
 
 /// The rules, in order: the first that holds decides.
-pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -> Vec<CallRule> {
+pub(super) fn rules(
+    tier: Tier,
+    policy: &Policy,
+    notify: bool,
+    confined: bool,
+    signals_inside: bool,
+) -> Vec<CallRule> {
     let mut rules = Vec::with_capacity(128);
     let mut add = |call, verdict, tests: &[(u8, Test)], reason| {
         rules.push(CallRule { call, verdict, tests: tests.to_vec(), reason });
@@ -269,6 +279,23 @@ pub(super) fn rules(tier: Tier, policy: &Policy, notify: bool, confined: bool) -
     for (call, mode) in [("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)] {
         let test = [(mode, Test::AnyBit(SET_USER_ID))];
         add(call, Verdict::Refuse, &test, "leaves a set-user-ID program on the host");
+    }
+    if tier == Tier::Namespace {
+        for (call, group) in OF_OWN_GROUP {
+            let test = [(0, Test::Equals(group)), (1, Test::Equals(0))];
+            add(call, Verdict::Refuse, &test, "changes processes outside, of the launcher's group");
+        }
+        // The commands of one session, each in a Landlock domain of its own, are to signal each other: no scope
+        // of Landlock's can tell them from the group outside.
+        if !signals_inside {
+            let test = [(0, Test::Equals(0))];
+            add(
+                "kill",
+                Verdict::Refuse,
+                &test,
+                "signals processes outside, of the launcher's group",
+            );
+        }
     }
     if tier == Tier::Process {
         for call in SHARED_IPC {

@@ -246,6 +246,7 @@ fn plan_tier(
     let gateway = gateway::of(&planning, &grants, &guards);
     let overlay = policy.overlay.map(|end| guards.apart(end));
     let landlock = files::domain(&mut planning, &grants, tier)?;
+    let signals_inside = landlock.as_ref().is_some_and(|domain| domain.scoped);
     let limits = limits::steps(&mut planning, tier)?;
     Ok(Plan {
         schema: SCHEMA,
@@ -259,7 +260,8 @@ fn plan_tier(
         private_files: trust::private_files(policy, tier),
         landlock,
         seccomp: if facts.seccomp.yes() {
-            calls::rules(tier, policy, facts.seccomp_notify.yes(), files::confined(&planning, tier))
+            let confined = files::confined(&planning, tier);
+            calls::rules(tier, policy, facts.seccomp_notify.yes(), confined, signals_inside)
         } else {
             Vec::new()
         },

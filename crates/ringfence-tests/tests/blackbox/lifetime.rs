@@ -2,7 +2,9 @@
 
 use ringfence_tests::{Place, Running, Tier, everybody, everywhere, until};
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
 
 #[test]
 fn signals_are_forwarded() {
@@ -35,6 +37,71 @@ fn a_forwarded_signal_that_kills_is_told_as_one() {
             running.printed("ready\n").signal(signal);
             running.finish().ends(128 + signal.as_raw());
         }
+    });
+}
+
+/// Somebody outside in the group of processes that ringfence is started in, as in a script or a pipeline: says each
+/// line again, while it lives.
+fn neighbour(place: &Place) -> Child {
+    let mut cat = place.command("cat");
+    cat.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+    cat.spawn().expect("cat(1)")
+}
+
+/// Whether it is as it was; a signal that it got comes before what it reads.
+fn is_well(neighbour: &mut Child) -> bool {
+    let (mut to, mut from) = (neighbour.stdin.take(), neighbour.stdout.take());
+    let written = to.take().map(|mut to| to.write_all(b"well"));
+    let mut said = String::new();
+    let read = from.take().map(|mut from| from.read_to_string(&mut said));
+    let ended = neighbour.wait().expect("a child");
+    matches!((written, read), (Some(Ok(())), Some(Ok(_)))) && said == "well" && ended.success()
+}
+
+#[test]
+fn signals_to_the_own_group_stay_inside() {
+    everywhere(|place| {
+        // Refused where the kernel cannot let only those inside hear it.
+        let handled = "trap 'echo got; exit 7' USR1; kill -USR1 0 || exit 7; sleep 1000 & wait";
+        for (script, code) in [(handled, 7), ("kill -KILL 0 || kill -KILL $$", 137)] {
+            let mut outside = neighbour(place);
+            let mut command = place.ringfence_run();
+            command.args(["--", "sh", "-c", script]).process_group(outside.id().cast_signed());
+            // By its code: the launcher, of the same group, is not signalled either.
+            Running::start(command).finish().ends(code);
+            assert!(is_well(&mut outside), "{script}");
+        }
+    });
+}
+
+#[test]
+fn priorities_of_the_own_group_are_not_those_of_others() {
+    everywhere(|place| {
+        let mut outside = neighbour(place);
+        let mut command = place.ringfence_run();
+        // The control: its own priority is its own.
+        let script = "nice -n 5 nice; renice -n 5 -g 0 || echo refused";
+        command.args(["--", "sh", "-c", script]).process_group(outside.id().cast_signed());
+        let run = Running::start(command).finish();
+        assert_eq!(run.ends(0).text(), "5\nrefused");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", outside.id())).expect("alive");
+        let nice = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(16));
+        assert_eq!(nice, Some("0"), "{stat}");
+        assert!(is_well(&mut outside));
+    });
+}
+
+#[test]
+fn commands_of_one_session_signal_each_other() {
+    everybody(Tier::Namespace, |place| {
+        let mut running = place.start(
+            &["--name", "signals"],
+            &["sh", "-c", "trap 'exit 7' USR1; echo ready; sleep 1000 & wait"],
+        );
+        running.printed("ready\n");
+        // It may be ended with the session before it can say how it went.
+        let _ = place.ringfence(["exec", "signals", "--", "sh", "-c", "kill -USR1 2"]);
+        running.finish().ends(7);
     });
 }
 
