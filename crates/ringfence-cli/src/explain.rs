@@ -78,7 +78,8 @@ fn view(plan: &Plan, path: &Path, real: &Path, lines: &mut Vec<String>) -> bool 
     }
     let covering = |at: &Path| {
         let steps = plan.mounts.iter().filter(|step| at.starts_with(&step.path));
-        let shown = |op: &MountOp| !matches!(op, MountOp::Pin | MountOp::Protect);
+        let shown =
+            |op: &MountOp| !matches!(op, MountOp::Pin | MountOp::PinLink | MountOp::Protect);
         steps.filter(|step| shown(&step.op)).max_by_key(|step| step.path.components().count())
     };
     for at in BTreeSet::from([path, real]) {

@@ -180,7 +180,7 @@ fn mount(step: &MountStep) -> String {
             format!("{kind} {path} = {}", from.display())
         }
         MountOp::Overlay { .. } => format!("overlay  {path}"),
-        MountOp::Pin => format!("pin      {path}"),
+        MountOp::Pin | MountOp::PinLink => format!("pin      {path}"),
         MountOp::Protect => format!("protect  {path}"),
         MountOp::Mask { .. } => format!("mask     {path}"),
         MountOp::Data { .. } => format!("trust    {path}"),

@@ -170,7 +170,8 @@ fn as_given(decision: Decision, policy: &Policy, name: &str) -> Decision {
 
 /// A file that a hook or a setting leads to is protected though it has no protected name.
 fn as_guarded(decision: Decision, plan: &Plan, path: &Path) -> Decision {
-    let mounts = plan.mounts.iter().filter(|step| step.op == MountOp::Protect);
+    let held = |op: &MountOp| matches!(op, MountOp::Protect | MountOp::PinLink);
+    let mounts = plan.mounts.iter().filter(|step| held(&step.op));
     let mounts = mounts.map(|step| (&step.path, &step.rule));
     let guards = plan
         .guards

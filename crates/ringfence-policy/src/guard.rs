@@ -112,6 +112,7 @@ fn protect(policy: &mut Policy, path: PathBuf, guarded: Guarded, reason: &str) {
         return;
     }
     policy.paths.push(PathRule {
+        link: false,
         access: Access::Protect,
         path,
         pattern: None,

@@ -121,6 +121,7 @@ fn best<'p>(policy: &'p Policy, access: Access, path: &Path) -> Option<&'p PathR
 pub(crate) fn covers(rule: &PathRule, path: &Path) -> bool {
     match (path.strip_prefix(&rule.path), &rule.pattern) {
         (Err(_), _) => false,
+        (Ok(below), _) if rule.link => below.as_os_str().is_empty(),
         (Ok(_), None) => true,
         (Ok(below), Some(pattern)) => glob::covers(pattern, below.as_os_str().as_bytes()),
     }

@@ -237,6 +237,7 @@ fn secret_file(
     // A link that the program could have left would choose which file is sent.
     not_planted(&real, source, paths)?;
     Ok(PathRule {
+        link: false,
         access: Access::Deny,
         path: real.path,
         pattern: None,

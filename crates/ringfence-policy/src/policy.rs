@@ -82,6 +82,9 @@ pub struct PathRule {
     /// (`*` and `?` within a component, `**` across components).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
+    /// `path` is a symbolic link on the way to something: it alone is meant.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub link: bool,
     /// A missing path is no error (`PATH?` or `?PATH`).
     pub optional: bool,
     /// For `Protect`: how a created one is judged.

@@ -36,8 +36,8 @@ struct Rules<'r, 'f> {
     may_appear: Vec<PathBuf>,
     /// `deny` and `protect`.
     others: Vec<Grant>,
-    /// ringfence's own directories, their links followed too.
-    own: Vec<(Own, PathBuf)>,
+    /// ringfence's own directories, and where their links lead.
+    own: Vec<(Own, Real)>,
 }
 
 pub(crate) fn resolve(
@@ -57,8 +57,8 @@ pub(crate) fn resolve(
         own: Vec::new(),
     };
     for own in own::directories(&context.home, context.env) {
-        let real =
-            rules.resolver.real(&own.path).map_or_else(|_| own.path.clone(), |real| real.path);
+        let unknown = |_| Real { path: own.path.clone(), links: Vec::new(), exists: false };
+        let real = rules.resolver.real(&own.path).unwrap_or_else(unknown);
         rules.own.push((own, real));
     }
     let moved = Moved::of(&context.home, context.env);
@@ -248,7 +248,7 @@ impl Rules<'_, '_> {
 
     /// The directory of ringfence's own that a path is in.
     fn within_own(&self, path: &Path) -> Option<&Own> {
-        self.own.iter().find(|(_, real)| path.starts_with(real)).map(|(own, _)| own)
+        self.own.iter().find(|(_, real)| path.starts_with(&real.path)).map(|(own, _)| own)
     }
 
     /// What decides about sandboxes is never writable in one, whoever says so.
@@ -267,30 +267,41 @@ impl Rules<'_, '_> {
     }
 
     /// Protects ringfence's own directories; those in a writable tree are made, so that there is
-    /// something to hold.
+    /// something to hold. So are links on the way to them: who exchanged one would have ringfence
+    /// look elsewhere.
     fn own(&mut self, policy: &mut Policy) {
         for (own, real) in std::mem::take(&mut self.own) {
-            let within = |grant: &&Grant| real.starts_with(&grant.rule.path);
-            let Some(writable) = self
-                .grants
-                .iter()
-                .filter(within)
-                .map(|grant| grant.rule.access == Access::Write)
-                .max()
-            else {
-                continue;
+            let rule = |path: PathBuf| PathRule {
+                reason: Some(own.reason.to_owned()),
+                ..plain(
+                    own.access,
+                    path,
+                    true,
+                    Source {
+                        origin: "built in".to_owned(),
+                        key: String::new(),
+                        text: "ringfence's own".to_owned(),
+                    },
+                )
             };
-            if writable && !self.resolver.exists(&real) {
-                policy.made.push(Made { path: real, text: None });
+            for (link, _) in &real.links {
+                if self.granted(link) == Some(Access::Write) {
+                    let rule = PathRule { link: true, ..rule(link.clone()) };
+                    self.others.push(Grant { rule, links: Vec::new() });
+                }
             }
-            let source = Source {
-                origin: "built in".to_owned(),
-                key: String::new(),
-                text: "ringfence's own".to_owned(),
-            };
-            let reason = Some(own.reason.to_owned());
-            self.refuse_both(own.access, &own.path, None, source, reason, Guarded::Plain);
+            let Some(access) = self.granted(&real.path) else { continue };
+            if access == Access::Write && !real.exists {
+                policy.made.push(Made { path: real.path.clone(), text: None });
+            }
+            self.others.push(Grant { rule: rule(real.path), links: real.links });
         }
+    }
+
+    /// The most that the grants around a path give.
+    fn granted(&self, path: &Path) -> Option<Access> {
+        let around = self.grants.iter().filter(|grant| path.starts_with(&grant.rule.path));
+        around.map(|grant| grant.rule.access).max()
     }
 
     /// The existing paths that a pattern names; each wildcard reads only the directory it is in.
@@ -478,6 +489,7 @@ fn is_relative(text: &OsStr) -> bool {
 pub(crate) fn plain(access: Access, path: PathBuf, optional: bool, source: Source) -> PathRule {
     PathRule {
         access,
+        link: false,
         path,
         pattern: None,
         optional,

@@ -171,6 +171,7 @@ fn rule(
 ) -> PathRule {
     PathRule {
         access,
+        link: false,
         path,
         pattern: None,
         optional: true,

@@ -122,6 +122,8 @@ pub enum MountOp {
     Bus,
     /// Bound onto itself, so that it cannot be renamed away with what it protects.
     Pin,
+    /// The same for a symbolic link: it cannot be exchanged for something else.
+    PinLink,
     /// Bound onto itself read-only.
     Protect,
     /// Covered by something empty that nobody can open.

@@ -198,10 +198,19 @@ impl Script {
 
     /// Opens a path of which no component may be a symbolic link, as a place only.
     pub fn open_without_links(&mut self, directory: Arg, path: &Path) -> u8 {
+        self.open_place(directory, path, 0)
+    }
+
+    /// The same, but what is at the path itself may be a link, which is opened then.
+    pub fn open_link(&mut self, directory: Arg, path: &Path) -> u8 {
+        self.open_place(directory, path, ringfence_start::flags::NO_FOLLOW as u64)
+    }
+
+    fn open_place(&mut self, directory: Arg, path: &Path, flags: u64) -> u8 {
         const O_PATH_CLOEXEC: u64 = 0o12_000_000;
         const NO_LINKS: u64 = 0x2 | 0x4; // RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS
-        let how: Vec<u8> =
-            [O_PATH_CLOEXEC, 0, NO_LINKS].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let how = [O_PATH_CLOEXEC | flags, 0, NO_LINKS];
+        let how: Vec<u8> = how.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let how = Arg::Data(self.constant(&how));
         let path = self.path(path);
         self.open(Sysno::openat2, &[directory, path, how, 24_u32.into()])

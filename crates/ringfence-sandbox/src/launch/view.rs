@@ -193,8 +193,9 @@ impl<'a> Building<'a> {
                 ];
                 self.file_system(path, c"devpts", &options, NO_SUID | NO_EXEC);
             }
-            MountOp::Pin => self.hold(path, 0),
-            MountOp::Protect => self.hold(path, READ_ONLY),
+            MountOp::Pin => self.hold(path, false, 0),
+            MountOp::PinLink => self.hold(path, true, 0),
+            MountOp::Protect => self.hold(path, false, READ_ONLY),
             MountOp::Mask { directory } => self.mask(path, *directory),
             MountOp::Data { content } => self.data(path, *content),
             MountOp::Gateway => self.gateway(path),
@@ -332,10 +333,13 @@ impl<'a> Building<'a> {
         self.script.part(Part::Build);
     }
 
-    /// Binds a path of the view onto itself.
-    fn hold(&mut self, path: &Path, attributes: u64) {
+    /// Binds a path of the view onto itself, a symbolic link too where it is one.
+    fn hold(&mut self, path: &Path, link: bool, attributes: u64) {
         self.script.note("find", Some(path));
-        let target = self.open_in_view(path);
+        let target = match link {
+            true => self.script.open_link(Arg::Register(self.root), relative(path)),
+            false => self.open_in_view(path),
+        };
         self.script.note("protect", Some(path));
         let attributes = attributes | NO_SUID | NO_DEVICES;
         let tree = copy_tree(self.script, target, Path::new(""), true, attributes);

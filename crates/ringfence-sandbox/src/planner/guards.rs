@@ -1,9 +1,9 @@
 //! Protected paths: those the kernel can hold, and those that are put right at the end.
 //!
-//! A path that exists is held by a read-only mount (namespace tier). One that does not exist
-//! cannot be mounted over without leaving a ghost on the host, a symbolic link cannot be
-//! mounted over at all, and the process tier has no mounts: these are recorded before the run
-//! and put right after it, when nothing of the sandbox lives any more.
+//! A path that exists is held by a mount (namespace tier): read-only, or, where it is a symbolic
+//! link, of the link itself. One that does not exist cannot be mounted over without leaving a ghost
+//! on the host, and the process tier has no mounts: these are recorded before the run and put
+//! right after it, when nothing of the sandbox lives any more.
 
 use super::grants::{Grants, expand, glob};
 use super::{PlanError, Planning};
@@ -12,10 +12,11 @@ use crate::plan::{Apart, Found, GuardStep, GuardedTree, Tier};
 use ringfence_policy::gitconfig::{parse, runs};
 use ringfence_policy::guard::built_in;
 use ringfence_policy::path::normal;
-use ringfence_policy::{Access, Guarded, Source};
+use ringfence_policy::{Access, FileView, Guarded, Resolver, Source};
 use ringfence_start::listing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,7 @@ pub(super) struct Held {
     pub path: PathBuf,
     /// The writable tree it lies in.
     pub tree: PathBuf,
+    pub found: Found,
     pub rule: Source,
 }
 
@@ -43,7 +45,7 @@ impl Guards {
         let mut guards = std::mem::take(&mut self.steps);
         let held = self.held.iter().map(|held| GuardStep {
             path: held.path.clone(),
-            found: Found::Present,
+            found: held.found,
             guarded: Guarded::Plain,
             rule: held.rule.clone(),
         });
@@ -77,13 +79,38 @@ pub(super) fn guards(
         };
         // What is judged by its content stays writable.
         let judged = matches!(guarded, Guarded::Settings | Guarded::GitSettings);
-        if found == Found::Present && tier == Tier::Namespace && !judged {
-            guards.held.push(Held { path, tree, rule });
+        if found != Found::Absent && tier == Tier::Namespace && !judged {
+            guards.held.push(Held { path, tree, found, rule });
         } else {
             guards.steps.push(GuardStep { path, found, guarded, rule });
         }
     }
     Ok(guards)
+}
+
+/// The links that a planner's paths know, for whoever follows them.
+struct Links<'a>(&'a dyn PathFacts);
+
+impl FileView for Links<'_> {
+    fn link(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        match self.0.kind(path) {
+            Kind::Symlink(target) => Ok(Some(target)),
+            Kind::Absent => Err(io::ErrorKind::NotFound.into()),
+            Kind::File | Kind::Directory => Ok(None),
+        }
+    }
+
+    fn names(&self, _: &Path, _: usize) -> io::Result<Vec<OsString>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn text(&self, _: &Path, _: u64) -> io::Result<String> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn socket(&self, _: &Path) -> bool {
+        false
+    }
 }
 
 /// Protected path → its writable tree, how a new one is judged, and the rule.
@@ -106,8 +133,27 @@ impl Wanted<'_, '_> {
         if self.planning.policy.unprotected.contains(&path) {
             return;
         }
-        if let Some(tree) = self.tree(&path) {
-            self.rules.entry(path).or_insert_with(|| (tree, guarded, rule.clone()));
+        let Some(tree) = self.tree(&path) else { return };
+        let within = |above: &&Path| *above != tree && above.starts_with(&tree);
+        let is_link = |above: &Path| matches!(self.planning.paths.kind(above), Kind::Symlink(_));
+        if path.ancestors().skip(1).take_while(within).any(is_link) {
+            return self.add_behind(&path, guarded, rule);
+        }
+        self.rules.entry(path).or_insert_with(|| (tree, guarded, rule.clone()));
+    }
+
+    /// A path through a directory that is a link: what is protected is where that leads, and the links, so that the
+    /// path goes on leading there.
+    fn add_behind(&mut self, path: &Path, guarded: Guarded, rule: &Source) {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
+        let view = Links(self.planning.paths);
+        // A circle of links leads to nothing.
+        let Ok(real) = Resolver::new(&view).real(parent) else { return };
+        let links = real.links.into_iter().map(|(link, _)| (link, Guarded::Plain));
+        for (path, guarded) in links.chain([(real.path.join(name), guarded)]) {
+            if let Some(tree) = self.tree(&path) {
+                self.rules.entry(path).or_insert_with(|| (tree, guarded, rule.clone()));
+            }
         }
     }
 

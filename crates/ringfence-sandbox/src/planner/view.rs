@@ -4,7 +4,7 @@ use super::grants::Grants;
 use super::guards::Guards;
 use super::{Planning, built_in};
 use crate::facts::Kind;
-use crate::plan::{Bus, LimitStep, MountOp, MountStep};
+use crate::plan::{Bus, Found, LimitStep, MountOp, MountStep};
 use ringfence_policy::{Home, Source};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ fn sort_key(path: &Path) -> Vec<u8> {
 
 fn order(op: &MountOp) -> u8 {
     match op {
-        MountOp::Pin | MountOp::Protect => 1,
+        MountOp::Pin | MountOp::PinLink | MountOp::Protect => 1,
         MountOp::Mask { .. } => 2,
         MountOp::Data { .. } | MountOp::Gateway | MountOp::Bus => 3,
         _ => 0,
@@ -243,21 +243,25 @@ impl View<'_> {
     fn held(&mut self, guards: &Guards) {
         for held in &guards.held {
             self.pin(&held.path, &held.tree, &held.rule);
-            self.add(held.path.clone(), MountOp::Protect, held.rule.clone());
+            let op = if held.found == Found::Symlink { MountOp::PinLink } else { MountOp::Protect };
+            self.add(held.path.clone(), op, held.rule.clone());
         }
     }
 
     /// Covers what is denied inside granted trees.
     fn masks(&mut self) {
         for denial in &self.grants.denials {
-            if let Some((tree, grant)) = self.grants.covering(&denial.path)
-                && grant.write
-            {
+            let within = self.grants.covering(&denial.path).filter(|(_, grant)| grant.write);
+            if let Some((tree, _)) = within {
                 self.pin(&denial.path, tree, &denial.rule);
             }
             match denial.kind {
                 Kind::Absent => {}
-                // What a link points to is granted or not by itself; the link says nothing.
+                // What a link points to is granted or not by itself; the link says nothing, but nobody is to put
+                // something else in its place.
+                Kind::Symlink(_) if within.is_some() => {
+                    self.add(denial.path.clone(), MountOp::PinLink, denial.rule.clone());
+                }
                 Kind::Symlink(_) => {}
                 Kind::File | Kind::Directory => {
                     let op = MountOp::Mask { directory: denial.kind == Kind::Directory };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 fn rule(path: &Path, why: &str) -> PathRule {
     PathRule {
+        link: false,
         access: Access::Read,
         path: path.to_owned(),
         pattern: None,

@@ -3,6 +3,7 @@
 
 use ringfence_tests::{Place, Running, Tier, everybody, everywhere};
 use std::fs;
+use std::path::Path;
 
 /// Tries to plant a file in each of ringfence's directories, by their usual places.
 const PLANT: &str = "for d in .config .local/state .cache; do \
@@ -61,6 +62,95 @@ fn own_directories_are_protected_where_variables_say_they_are() {
             assert!(elsewhere.join("beside").exists(), "{variable}: the control");
             assert!(!elsewhere.join("ringfence/planted").exists(), "{variable}");
             fs::remove_dir_all(&elsewhere).expect("a directory of ours");
+        }
+    });
+}
+
+/// Exchanges a link for a directory of its own, by each way there is; `$1` is the link, `$2` what is below it.
+const EXCHANGE: &str = "rm -f $1; mv $1 moved; ln -sfn /tmp $1; mkdir made; mv -T made $1; mkdir -p $1/$2; \
+                        echo x > $1/$2/planted; touch beside; true";
+
+#[test]
+fn links_on_the_way_to_own_directories_are_not_exchanged() {
+    everybody(Tier::Namespace, |place| {
+        for (link, below) in [
+            (".cache", "ringfence"),
+            (".local/state", "ringfence"),
+            (".cache/ringfence", "."),
+            (".local/state/ringfence", "."),
+            (".config/ringfence", "."),
+        ] {
+            for (number, to) in ["elsewhere/x", "home/dotfiles/x"].into_iter().enumerate() {
+                let link = Path::new("home").join(link);
+                place.directory(link.parent().expect("a path"));
+                let (link, target) = (place.at(link), place.directory(to));
+                let _ = fs::remove_file(&link).or_else(|_| fs::remove_dir_all(&link));
+                place.link(&link, &target);
+                let home = place.text("home");
+                let words = [link.to_str().expect("text"), below];
+                let mut command = place.ringfence_run();
+                command.args(["-w", &home, "--", "sh", "-c", EXCHANGE, "sh"]).args(words);
+                let run = Running::start(command).finish();
+                // The control: beside it, the home is writable.
+                assert!(place.project("beside").exists(), "{link:?} {number}: {}", run.err);
+                assert_eq!(
+                    fs::read_link(&link).ok().as_ref(),
+                    Some(&target),
+                    "{link:?}: {}",
+                    run.err
+                );
+                assert!(!target.join(below).join("planted").exists(), "{link:?}");
+                fs::remove_file(place.project("beside")).expect("made inside");
+                fs::remove_file(&link).expect("a link of ours");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_a_linked_directory_leads_to_is_protected_there() {
+    everybody(Tier::Namespace, |place| {
+        place.link("home/.config", place.directory("home/dotfiles/config"));
+        let home = place.text("home");
+        let script = "mkdir -p ~/.config/fish; echo evil > ~/.config/fish/evil; echo evil > ~/dotfiles/config/fish/too; \
+                      echo fine > ~/dotfiles/config/fine; true";
+        for round in ["absent", "present"] {
+            place.run(&["-w", &home], &["sh", "-c", script]).ends(0);
+            let fish = place.at("home/dotfiles/config/fish");
+            assert!(!fish.join("evil").exists() && !fish.join("too").exists(), "{round}");
+            assert!(place.at("home/dotfiles/config/fine").exists(), "{round}: the control");
+            place.file("home/dotfiles/config/fish/config.fish", "");
+        }
+    });
+}
+
+#[test]
+fn nor_are_those_in_the_directory_of_the_run() {
+    everywhere(|place| {
+        let target = place.directory("elsewhere/caches");
+        let link = place.link("home/project/caches", &target);
+        for variable in ["XDG_CACHE_HOME", "XDG_STATE_HOME"] {
+            let mut command = place.ringfence_run();
+            command.env(variable, &link);
+            command.args(["--", "sh", "-c", EXCHANGE, "sh", "caches", "ringfence"]);
+            let run = Running::start(command).finish();
+            assert_eq!(
+                fs::read_link(&link).ok().as_ref(),
+                Some(&target),
+                "{variable}: {}",
+                run.err
+            );
+            assert!(!target.join("ringfence/planted").exists(), "{variable}");
+            match place.tier {
+                // Nothing of Landlock's holds a link: refused.
+                Tier::Process => _ = run.ends(125).says("--allow-degraded deny"),
+                _ => assert!(
+                    place.project("beside").exists(),
+                    "{variable}: the control: {}",
+                    run.err
+                ),
+            }
+            let _ = fs::remove_file(place.project("beside"));
         }
     });
 }
