@@ -1,6 +1,6 @@
 //! What a file is, beside its content: owner, times, attributes.
 
-use crate::{Result, sys};
+use crate::{Errno, Result, sys};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -18,6 +18,29 @@ pub fn owner_and_mode(file: BorrowedFd<'_>) -> Result<(u32, u32)> {
     // SAFETY: `data` is room for the answer; the path is a NUL-terminated literal.
     unsafe { sys!(statx, file.as_raw_fd(), empty, flags, mask, &raw mut data) }?;
     Ok((data.stx_uid, u32::from(data.stx_mode)))
+}
+
+/// Whether anybody has a file open for writing, or mapped so: `None` where the kernel does not say, as of a file of
+/// another user's. It must be open for reading only.
+///
+/// A read lease is given for a file that nobody can write to (fcntl(2), `F_SETLEASE`), and is given back at once. Who
+/// wants to write in between waits for that, and we would be told by a signal: by one that does nothing.
+pub fn has_writers(file: BorrowedFd<'_>) -> Option<bool> {
+    /// `F_SETSIG`, which is the same on all architectures.
+    const F_SETSIG: i32 = 10;
+    let file = file.as_raw_fd();
+    // SAFETY: takes numbers only.
+    unsafe { sys!(fcntl, file, F_SETSIG, libc::SIGURG) }.ok()?;
+    // SAFETY: takes numbers only.
+    match unsafe { sys!(fcntl, file, libc::F_SETLEASE, libc::F_RDLCK) } {
+        Ok(_) => {
+            // SAFETY: takes numbers only.
+            let _ = unsafe { sys!(fcntl, file, libc::F_SETLEASE, libc::F_UNLCK) };
+            Some(false)
+        }
+        Err(Errno::EAGAIN) => Some(true),
+        Err(_) => None,
+    }
 }
 
 /// `chmod(2)`.
@@ -182,4 +205,29 @@ pub fn open_in_root(root: BorrowedFd<'_>, path: &CStr) -> Result<std::os::fd::Ow
 /// ([`ringfence_start::mark::time_mark`]).
 pub fn time_mark() -> i128 {
     ringfence_start::mark::time_mark().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{File, OpenOptions};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_file_that_is_open_for_writing_has_writers() {
+        let path = std::env::temp_dir().join(format!("ringfence-writers-{}", std::process::id()));
+        std::fs::write(&path, "text").expect("a file");
+        let asks = || has_writers(File::open(&path).expect("a file").as_fd());
+        let before = asks();
+        let writer = OpenOptions::new().append(true).open(&path).expect("a file");
+        let meanwhile = asks();
+        drop(writer);
+        let after = asks();
+        let _ = std::fs::remove_file(&path);
+        if before.is_none() {
+            println!("skipped: this file system gives no leases");
+            return;
+        }
+        assert_eq!((before, meanwhile, after), (Some(false), Some(true), Some(false)));
+    }
 }

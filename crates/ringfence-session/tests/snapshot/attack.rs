@@ -3,8 +3,10 @@
 use crate::state::state;
 use crate::store::{Place, create};
 use ringfence_session::snapshot::{Kind, New, Options, Select, Store, fault};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Stdio;
 
 #[test]
 fn a_link_to_a_directory_outside_is_kept_as_a_link() {
@@ -18,6 +20,55 @@ fn a_link_to_a_directory_outside_is_kept_as_a_link() {
     let entries = store.entries(&base).unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].1.kind, Kind::Symlink);
+}
+
+/// Writes to a file by a mapping, what it is told by lines.
+const MAPPED: &str = "import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+mapping = mmap.mmap(file, 0)
+os.close(file)
+for line in sys.stdin:
+    mapping[:5] = line[:5].encode()
+    print(flush=True)";
+
+/// The kernel stamps a file when a page of a mapping is first written to, and not again until it has written the page
+/// out: what is written meanwhile leaves no sign.
+#[test]
+fn what_a_mapping_changes_without_a_sign_is_seen() {
+    let place = Place::new();
+    place.write("file", "never\n");
+    let file = place.work().join("file");
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", MAPPED]).arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut writer) = python.spawn() else {
+        println!("skipped: there is no python3");
+        return;
+    };
+    let (mut to, from) = (writer.stdin.take().unwrap(), writer.stdout.take().unwrap());
+    let mut from = BufReader::new(from);
+    let mut writes = |word: &str| {
+        writeln!(to, "{word}").unwrap();
+        from.read_line(&mut String::new()).unwrap();
+    };
+    writes("first");
+    place.clock_moves_on();
+    let mut store = place.open();
+    let base = create(&mut store);
+    let stamps =
+        || file.metadata().map(|data| (data.modified().unwrap(), data.ctime_nsec())).unwrap();
+    let before = stamps();
+    writes("other");
+    drop((to, from));
+    writer.wait().unwrap();
+    assert_eq!(place.read("file"), b"other\n", "the control");
+    if stamps() != before {
+        println!("skipped: the page was written out in between");
+        return;
+    }
+    let changes = store.changes(&base, None, &Select::default()).unwrap();
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    store.revert(&base, &Select::default()).unwrap();
+    assert_eq!(place.read("file"), b"first\n");
 }
 
 #[test]

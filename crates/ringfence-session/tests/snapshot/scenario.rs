@@ -69,17 +69,6 @@ fn looking_writes_no_more_than_it_learns() {
     }
     let mut store = place.open();
     let base = named(&mut store, "base");
-    // Long enough ago that stamps can be trusted, by the clock that makes them.
-    let settled = || {
-        let now = || std::fs::metadata(place.work().join("clock")).unwrap().modified().unwrap();
-        let tick = || std::fs::write(place.work().join("clock"), "").unwrap();
-        tick();
-        let began = now();
-        while now() < began + std::time::Duration::from_millis(40) {
-            tick();
-        }
-        std::fs::remove_file(place.work().join("clock")).unwrap();
-    };
     let log = || place.top.path().join("store/store.db-wal").metadata().unwrap().len();
     let look = |store: &mut ringfence_session::snapshot::Store| {
         let before = log();
@@ -87,7 +76,8 @@ fn looking_writes_no_more_than_it_learns() {
         (changes.len(), log() - before)
     };
     place.write("file7", "7");
-    settled();
+    // Long enough ago that stamps can be trusted.
+    place.clock_moves_on();
     // A file that was written again is read, and that its bytes are the same is learnt.
     let (changes, written) = look(&mut store);
     assert!(changes == 0 && written > 0, "{changes} {written}");
@@ -97,7 +87,7 @@ fn looking_writes_no_more_than_it_learns() {
         place.write(&format!("new{number}"), "new");
     }
     place.write("file11", "x");
-    settled();
+    place.clock_moves_on();
     assert_eq!(look(&mut store), (21, 0));
     // A file that comes back is the one that it was, however it is known.
     let reverted = store.revert(&base, &Select::default()).unwrap();
