@@ -2,6 +2,7 @@
 
 use crate::error::Fault;
 use crate::options::{PLAIN, POLICY, Spec};
+use crate::records;
 use crate::{doctor, exec, generate, help, import, plan, profile_new, profiles, run, why};
 use ringfence_session::cli;
 use std::ffi::OsString;
@@ -140,23 +141,37 @@ pub const COMMANDS: [Command; 36] = [
             snapshot,
         )
     },
-    command("ps", "[--all] [--json]", "List the sessions that run", &[], |a| session(cli::ps, a)),
-    command("show", "SESSION [--json]", "What a session is, and how much it did", &[], |a| {
-        session(cli::show, a)
+    command("ps", "[--all] [--json]", "List the sessions that run", &records::PS, |a| {
+        records::call("ps", cli::ps, a)
     }),
+    command(
+        "show",
+        "SESSION [--json]",
+        "What a session is, and how much it did",
+        &records::SHOW,
+        |a| records::call("show", cli::show, a),
+    ),
     command(
         "logs",
         "[SESSION] [--follow] [--denied] [--kind KIND[,KIND]] [--json]",
         "What a session did, a line each",
-        &[],
-        |a| session(cli::logs, a),
+        &records::LOGS,
+        |a| records::call("logs", cli::logs, a),
     ),
-    command("report", "[SESSION] [--output FILE]", "What a session did, as one page", &[], |a| {
-        session(cli::report, a)
-    }),
-    command("kill", "[--signal SIGNAL] SESSION...", "End a session that runs", &[], |a| {
-        session(cli::kill, a)
-    }),
+    command(
+        "report",
+        "[SESSION] [--output FILE]",
+        "What a session did, as one page",
+        &records::REPORT,
+        |a| records::call("report", cli::report, a),
+    ),
+    command(
+        "kill",
+        "[--signal SIGNAL] SESSION...",
+        "End a session that runs",
+        &records::KILL,
+        |a| records::call("kill", cli::kill, a),
+    ),
     command(
         "cp",
         "SESSION:PATH PATH | PATH SESSION:PATH",
@@ -186,11 +201,15 @@ pub const COMMANDS: [Command; 36] = [
         &crate::watch::WATCH,
         crate::watch::watch,
     ),
-    command("rm", "[--force] SESSION...", "Remove the record of sessions that ended", &[], |a| {
-        session(cli::rm, a)
-    }),
-    command("gc", "[--all] [--json]", "Remove the records of old sessions", &[], |a| {
-        session(cli::gc, a)
+    command(
+        "rm",
+        "[--force] SESSION...",
+        "Remove the record of sessions that ended",
+        &records::RM,
+        |a| records::call("rm", cli::rm, a),
+    ),
+    command("gc", "[--all] [--json]", "Remove the records of old sessions", &records::GC, |a| {
+        records::call("gc", cli::gc, a)
     }),
     Command {
         subcommands: &["diff", "commit", "discard"],
@@ -243,14 +262,6 @@ fn bench(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let program = std::env::current_exe().map_err(Fault::of)?;
     // The suite tells its own failures.
     Ok(ringfence_bench::main(arguments, program))
-}
-
-/// A command on sessions.
-fn session(
-    call: fn(Vec<OsString>) -> Result<u8, String>,
-    arguments: Vec<OsString>,
-) -> Result<u8, Fault> {
-    call(arguments).map_err(Fault::usage)
 }
 
 /// `ringfence snapshot`

@@ -31,6 +31,7 @@ mod plan;
 mod profile_new;
 mod profiles;
 mod record;
+mod records;
 mod request;
 mod run;
 mod status;

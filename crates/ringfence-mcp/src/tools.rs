@@ -8,6 +8,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
+/// The longest time that a command may be given: a week, in seconds.
+const LONGEST_WAIT: u64 = 604_800;
+
 /// A structured result, or one sentence.
 pub(crate) type Answer = Result<Value, String>;
 
@@ -271,6 +274,9 @@ impl Given<'_> {
             return Err("the argument command is empty".to_owned());
         }
         let seconds = self.number("timeout_seconds")?.unwrap_or(300);
+        if !(1..=LONGEST_WAIT).contains(&seconds) {
+            return Err(format!("timeout_seconds must be from 1 to {LONGEST_WAIT}"));
+        }
         let stdin = self.maybe("stdin").unwrap_or_default().into_bytes();
         Ok((argv, stdin, Duration::from_secs(seconds)))
     }

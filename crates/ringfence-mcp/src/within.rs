@@ -155,7 +155,9 @@ impl Sandbox {
         Ok(match captured::run(&connection, &request, &input, MOST, timeout) {
             Ok(done) => {
                 let mut stderr = done.stderr;
-                if done.timed_out {
+                if let Some(why) = done.lost {
+                    stderr.extend(format!("ringfence: {why}\n").bytes());
+                } else if done.timed_out {
                     stderr.extend(format!("ringfence: timed out after {timeout:?}\n").bytes());
                 }
                 let (code, left_out) = (done.code.into(), done.left_out);

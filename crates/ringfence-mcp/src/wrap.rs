@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// A line longer than this ends the conversation.
@@ -42,11 +42,18 @@ impl Tools {
     }
 }
 
+/// Rows that are kept until there is a session to write them to.
+const MOST_EARLY: usize = 1024;
+
 struct Guard<'a> {
     tools: &'a Tools,
     server: String,
     session: String,
+    /// The session's launcher: another session may have had its name.
+    launcher: u32,
     directory: OnceLock<PathBuf>,
+    /// What came before the session was there.
+    early: Mutex<Vec<Event>>,
     /// Requests that the server has not answered, by their identifiers.
     open: Mutex<HashMap<String, Asked>>,
 }
@@ -75,8 +82,15 @@ pub fn wrap(
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("cannot run ringfence: {error}"))?;
     let server = argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let guard =
-        Guard { tools, server, session, directory: OnceLock::new(), open: Mutex::default() };
+    let guard = Guard {
+        tools,
+        server,
+        session,
+        launcher: child.id(),
+        directory: OnceLock::new(),
+        early: Mutex::default(),
+        open: Mutex::default(),
+    };
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     std::thread::scope(|scope| {
         let guard = &guard;
@@ -97,6 +111,7 @@ pub fn wrap(
             });
         }
         let status = child.wait().map_err(|error| format!("cannot wait: {error}"))?;
+        guard.write(Vec::new());
         // The other thread waits for a client that has nobody to talk to any more.
         std::process::exit(status.code().unwrap_or(125))
     })
@@ -143,21 +158,34 @@ impl Guard<'_> {
         why: Option<String>,
         began: Instant,
     ) {
-        if self.directory.get().is_none()
-            && let Ok((_, socket)) = live::find(&self.session)
-        {
-            let _ = self.directory.set(socket.parent().map(PathBuf::from).unwrap_or_default());
-        }
-        let Some(directory) = self.directory.get() else { return };
-        let event = Event::ToolCall {
+        self.write(vec![Event::ToolCall {
             server: self.server.clone(),
             tool: tool.to_owned(),
             arguments: arguments.chars().take(4096).collect(),
             error: why,
             verdict,
             duration: began.elapsed(),
-        };
-        let _ = ledger::append(directory, None, &event);
+        }]);
+    }
+
+    /// Writes rows, with those that came before there was anything to write to.
+    fn write(&self, more: Vec<Event>) {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        early.extend(more);
+        if self.directory.get().is_none()
+            && let Ok((found, socket)) = live::find(&self.session)
+            && u32::try_from(found.pid) == Ok(self.launcher)
+        {
+            let _ = self.directory.set(socket.parent().map(PathBuf::from).unwrap_or_default());
+        }
+        if let Some(directory) = self.directory.get() {
+            for event in early.drain(..) {
+                let _ = ledger::append(directory, None, &event);
+            }
+        } else {
+            // Whoever asks without end before a server is there has no more rows than these.
+            early.truncate(MOST_EARLY);
+        }
     }
 
     /// What the server gets of a client's message; else the client has its answer already.

@@ -22,8 +22,8 @@ pub struct Wanted(Arc<Inner>);
 struct Inner {
     /// By the number of the socket. Of one that is closed nobody tells.
     noted: Mutex<Latest<u64, Destination>>,
-    /// To ask by; nothing where the kernel does not answer.
-    diag: OnceLock<Option<Mutex<OwnedFd>>>,
+    /// To ask by, from the first question on.
+    diag: OnceLock<Mutex<OwnedFd>>,
 }
 
 /// Where a socket was going, and the process that it was of.
@@ -64,10 +64,16 @@ impl Wanted {
     /// The TCP socket at `local` that is connected to `remote`, or else listens there.
     ///
     /// # Errors
-    /// `ENOENT` when there is none; `EPROTONOSUPPORT` where the kernel does not tell.
+    /// `ENOENT` when there is none; `EPROTONOSUPPORT` where the kernel does not tell; those of socket(2).
     pub(super) fn find(&self, local: SocketAddr, remote: SocketAddr) -> Result<diag::Found, Errno> {
-        let by = self.0.diag.get_or_init(|| diag::open().ok().map(Mutex::new));
-        let by = by.as_ref().ok_or(Errno::EPROTONOSUPPORT)?;
+        let by = match self.0.diag.get() {
+            Some(by) => by,
+            // One that could not be had for want of descriptors may be had the next time.
+            None => {
+                let opened = Mutex::new(diag::open()?);
+                self.0.diag.get_or_init(|| opened)
+            }
+        };
         diag::tcp(locked(by).as_fd(), local, remote)
     }
 }

@@ -12,7 +12,7 @@ use sys::fd::Watched;
 /// As much may lie in a pipe when its writer has ended: the most that a pipe holds without privileges.
 const REST: usize = 1 << 20;
 
-/// What a command did and printed.
+/// What a command did and printed; or, when its session ended under it, what it had printed by then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
     /// The exit code that stands for its end; 124 when the time ran out.
@@ -25,6 +25,8 @@ pub struct Captured {
     pub left_out: u64,
     /// The time ran out.
     pub timed_out: bool,
+    /// Why it is not known how the command ended; the code is ours then.
+    pub lost: Option<String>,
 }
 
 /// One of its outputs.
@@ -62,7 +64,7 @@ impl Output {
 /// streams open, and is not waited for. Of each output `most` bytes are kept.
 ///
 /// # Errors
-/// [`Failure`]: it cannot be executed, was not found, its session ended, or there are no pipes.
+/// [`Failure`]: the session cannot be asked, or there are no pipes.
 pub fn run(
     connection: &OwnedFd,
     request: &Request,
@@ -79,7 +81,7 @@ pub fn run(
     let mut outputs = [Output::new(out)?, Output::new(err)?];
     let mut buffer = vec![0; 1 << 16];
     let (mut deadline, mut timed_out) = (Instant::now().checked_add(timeout), false);
-    let code = loop {
+    let (code, lost) = loop {
         let left = deadline.map_or(-1, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
             i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
@@ -91,6 +93,12 @@ pub fn run(
             watch(feed.as_ref(), connection, false),
         ];
         let ready = sys::fd::poll(&watched, left).map_err(|errno| failed("ppoll", errno))?;
+        // First: who ended in time did, however late we look.
+        match if ready[0].read { end(connection) } else { Ok(None) } {
+            Ok(Some(code)) => break (code, None),
+            Ok(None) => {}
+            Err((code, why)) => break (code, Some(why)),
+        }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             if timed_out {
                 deadline = None;
@@ -116,11 +124,6 @@ pub fn run(
             }
             feed = feed.filter(|_| !input.is_empty());
         }
-        if ready[0].read
-            && let Some(code) = end(connection)?
-        {
-            break code;
-        }
     };
     for output in &mut outputs {
         let mut rest = REST;
@@ -133,11 +136,12 @@ pub fn run(
     }
     let [out, err] = outputs;
     Ok(Captured {
-        code: if timed_out { 124 } else { code },
+        code: if timed_out && lost.is_none() { 124 } else { code },
         stdout: out.kept,
         stderr: err.kept,
         left_out: out.left_out + err.left_out,
         timed_out,
+        lost,
     })
 }
 

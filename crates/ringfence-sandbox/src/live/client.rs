@@ -228,9 +228,6 @@ impl Exec<'_> {
         watched.extend(self.relay.iter().flat_map(Relay::watched));
         let ready = sys::fd::poll(&watched, wait)
             .map_err(|errno| (125, format!("ppoll: {}", sys::describe(errno))))?;
-        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            self.time_is_up();
-        }
         if ready[1].read {
             while let Ok(arrived) = sys::signal::take(self.signals) {
                 self.signal(arrived);
@@ -239,7 +236,12 @@ impl Exec<'_> {
         if let Some(relay) = self.relay.as_mut() {
             relay.carry(&ready[2..]);
         }
-        if ready[0].read { self.replies() } else { Ok(None) }
+        let finished = if ready[0].read { self.replies()? } else { None };
+        // Last: who ended in time did, however late we look.
+        if finished.is_none() && self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            self.time_is_up();
+        }
+        Ok(finished)
     }
 
     fn wish(&self, wanted: Wish) {

@@ -53,6 +53,9 @@ pub fn sessions() -> Told<Vec<(PathBuf, Session)>> {
 /// # Errors
 /// There is none, or several begin so.
 pub fn find(word: &str) -> Told<PathBuf> {
+    if word.is_empty() {
+        return Err(SessionError::usage("the name of a session is empty"));
+    }
     let place = place::sessions()?;
     let exact = place.join(word);
     if ledger::check_id(word).is_ok() && exact.is_dir() {
@@ -73,7 +76,7 @@ pub fn find(word: &str) -> Told<PathBuf> {
     let begin: Vec<&(PathBuf, Session)> =
         all.iter().filter(|(_, session)| session.id.starts_with(word)).collect();
     match begin[..] {
-        [(directory, _)] if !word.is_empty() => Ok(directory.clone()),
+        [(directory, _)] => Ok(directory.clone()),
         [] => Err(SessionError::usage(unknown(word, &all))),
         _ => Err(SessionError::usage(format!(
             "{} sessions begin with {}; give more of it",

@@ -26,6 +26,10 @@ const WAITS: usize = 12;
 
 /// Opens the database of a session, and makes it when there is none.
 pub(super) fn open(directory: &Path) -> Result<(Connection, PathBuf)> {
+    // SQLite's own refusal of links is about the whole path, and where a home is may be one.
+    let directory = directory
+        .canonicalize()
+        .map_err(|error| SessionError::call("realpath", directory, error))?;
     let path = directory.join("session.db");
     let mut options = File::options();
     options.write(true).create_new(true).mode(0o600);

@@ -38,7 +38,7 @@ fn a_call_tells_how_its_command_ended() {
     everybody(Tier::Namespace, |place| {
         let shell = |script: &str| format!(r#"{{"command":["sh","-c","{script}"]}}"#);
         let input = "y".repeat(300_000);
-        let endless = r#"{"command":["sh","-c","trap '' TERM; echo on; while :; do sleep 1; done"],"timeout_seconds":0}"#;
+        let endless = r#"{"command":["sh","-c","trap '' TERM; echo on; while :; do sleep 1; done"],"timeout_seconds":1}"#;
         let messages = [
             HELLO.to_owned(),
             call(2, "exec", &format!(r#"{{"command":["wc","-c"],"stdin":"{input}"}}"#)),
@@ -48,6 +48,7 @@ fn a_call_tells_how_its_command_ended() {
             call(6, "exec", endless),
             call(7, "exec", &shell("p=$$; (kill -STOP $p; kill -CONT $p) & wait; echo went on")),
             call(8, "exec", r#"{"command":["pwd"],"workdir":"/tmp"}"#),
+            call(10, "exec", r#"{"command":["true"],"timeout_seconds":0}"#),
             call(9, "exec", "{\"command\":[\"echo\",\"a\\u0000b\"]}"),
         ];
         let run = talk(place, &["mcp"], messages.concat());
@@ -61,10 +62,11 @@ fn a_call_tells_how_its_command_ended() {
             (3, &["\"bytes_left_out\":1951424", "\"exit_code\":0"]),
             (4, &["\"exit_code\":137"]),
             (5, &["\"exit_code\":127", "no-such-program"]),
-            (6, &["\"exit_code\":124", "ringfence: timed out after 0ns"]),
+            (6, &["\"exit_code\":124", "ringfence: timed out after 1s"]),
             (7, &["went on", "\"exit_code\":0"]),
             (8, &["\"stdout\":\"/tmp\\n\""]),
             (9, &["an argument holds a NUL byte"]),
+            (10, &["timeout_seconds must be from 1"]),
         ] {
             for part in parts {
                 assert!(answer(id).contains(part), "{id} {part}: {}", answer(id));
