@@ -4,6 +4,7 @@ use crate::killed::killed;
 use crate::state::{ATTRIBUTE, State, state};
 use crate::store::Place;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use ringfence_session::snapshot::{New, Select, Snapshot};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -246,13 +247,24 @@ fn live(acts: &[Act]) {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(
-        std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(48)
-    ) })]
-
-    #[test]
-    fn every_snapshot_brings_back_what_was(acts in prop::collection::vec(act(), 1..60)) {
-        live(&acts);
-    }
+/// Most of a life is waiting for the disk, so many are lived at a time.
+#[test]
+fn every_snapshot_brings_back_what_was() {
+    const AT_A_TIME: u32 = 20;
+    let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok());
+    let cases: u32 = wanted.unwrap_or(1000);
+    let one = |cases| {
+        let config =
+            ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
+        let told = TestRunner::new(config).run(&prop::collection::vec(act(), 1..60), |acts| {
+            live(&acts);
+            Ok(())
+        });
+        told.unwrap_or_else(|failure| panic!("{failure}"));
+    };
+    std::thread::scope(|scope| {
+        for n in 0..AT_A_TIME {
+            scope.spawn(move || one(cases / AT_A_TIME + u32::from(n < cases % AT_A_TIME)));
+        }
+    });
 }
