@@ -16,6 +16,8 @@ pub struct Layers {
     session: PathBuf,
     id: String,
     end: End,
+    /// What they are layers of, in their order.
+    trees: Vec<(PathBuf, bool)>,
     /// The differences are shown in full, and dropped.
     dry: bool,
     in_use: Option<InUse>,
@@ -54,8 +56,15 @@ pub fn begin(plan: &mut Plan, id: &str, dry: bool) -> Result<Option<Layers>, Fau
     let mut record = Record::new(id, end, trees);
     protect(&mut record, apart);
     let in_use = Some(overlay::begin(&session, &record).map_err(Fault::of)?);
-    plan.keep_apart(&overlay::directory(&session));
-    Ok(Some(Layers { session, id: id.to_owned(), end, dry, in_use }))
+    let trees = overlaid(plan);
+    let layers = Layers { session, id: id.to_owned(), end, trees, dry, in_use };
+    layers.serve(plan)?;
+    Ok(Some(layers))
+}
+
+/// What a plan wants layers of.
+fn overlaid(plan: &Plan) -> Vec<(PathBuf, bool)> {
+    plan.overlaid().map(|(path, directory)| (path.to_owned(), directory)).collect()
 }
 
 /// Notes what no commit changes.
@@ -88,6 +97,21 @@ fn protect(record: &mut Record, apart: &Apart) {
 }
 
 impl Layers {
+    /// Tells a plan where they are: each that is made for the run, the first and those after it.
+    ///
+    /// # Errors
+    /// It wants others.
+    pub fn serve(&self, plan: &mut Plan) -> Result<(), Fault> {
+        if overlaid(plan) != self.trees {
+            return Err(Fault::usage(
+                "--overlay cannot keep writes apart: what is writable changed while the sandbox was \
+                 planned again; nothing was run: try once more",
+            ));
+        }
+        plan.keep_apart(&overlay::directory(&self.session));
+        Ok(())
+    }
+
     /// What the run changed, for its record.
     pub fn rows(&self) -> Vec<ringfence_session::ledger::Event> {
         let found = Overlay::open(&self.session).and_then(|found| found.changes());

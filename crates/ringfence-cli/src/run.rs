@@ -156,8 +156,15 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         _ => false,
     } {
         let said = plan.announcement();
-        plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
-        record.observe(&mut plan, &facts);
+        // All that the first plan was told, or no plan.
+        let again = planner::plan(&policy, &facts, &inputs).map_err(Fault::of);
+        let again = again.and_then(|mut plan| {
+            layers.as_ref().map_or(Ok(()), |layers| layers.serve(&mut plan)).map(|()| plan)
+        });
+        plan = again.inspect_err(|_| record.discard())?;
+        if guest.is_none() {
+            record.observe(&mut plan, &facts);
+        }
         if plan.announcement() != said {
             announce(&plan);
         }

@@ -176,6 +176,11 @@ impl Inputs {
         };
     }
 
+    /// They are not used after all: what becomes of them is nothing to the plan.
+    pub fn disown(&self) {
+        self.owned.borrow_mut().clear();
+    }
+
     /// These directories.
     pub fn owned(&self) -> Vec<(PathBuf, [u64; 5])> {
         self.owned.borrow().iter().map(|(path, identity)| (path.clone(), *identity)).collect()
@@ -214,7 +219,9 @@ impl Inputs {
 
     /// Keeps the finding that says most.
     fn add(&self, path: &Path, found: Found) {
-        if !matches!(found, Found::Same(_)) && self.is_held(path) {
+        // A directory's stamp says nothing of names within those that are in it.
+        let within = matches!(found, Found::Same(_) | Found::Listed(..) | Found::Crowded(_));
+        if !within && self.is_held(path) {
             return;
         }
         let mut paths = self.paths.borrow_mut();
@@ -407,6 +414,28 @@ mod tests {
         assert_eq!(look(u64::MAX), [room.join("file")]);
         // It may have changed between two looks.
         assert_eq!(look(0).len(), 3);
+    }
+
+    #[test]
+    fn a_directory_does_not_vouch_for_names_within_those_in_it() {
+        let room = tempfile::tempdir().expect("a directory");
+        let room = room.path().canonicalize().expect("it is there");
+        let (few, many) = (room.join("few"), room.join("many"));
+        std::fs::create_dir(&few).expect("made");
+        std::fs::create_dir(&many).expect("made");
+        for name in ["a", "b", "c"] {
+            std::fs::write(many.join(name), "").expect("written");
+        }
+        let inputs = Inputs::new();
+        inputs.names(&room);
+        assert!(inputs.among(&few, &["x"], 2).is_some());
+        assert!(inputs.among(&many, &["x"], 2).is_none());
+        let needed = inputs.needed(1000);
+        let found = |path: &Path| {
+            needed.iter().find(|(known, _)| known == path).map(|(_, found)| found.clone())
+        };
+        assert!(matches!(found(&few), Some(Found::Listed(..))), "{needed:?}");
+        assert!(matches!(found(&many), Some(Found::Crowded(_))), "{needed:?}");
     }
 
     #[test]

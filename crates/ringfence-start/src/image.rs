@@ -160,6 +160,8 @@ pub mod special {
     pub const PLACES_START: u32 = FIRST + 15;
     /// Waits until they are made.
     pub const PLACES_MADE: u32 = FIRST + 16;
+    /// A path must lead to what a descriptor is, its last link not followed: descriptor, path.
+    pub const LEADS_TO: u32 = FIRST + 17;
 }
 
 /// Registers with a meaning; images use the others as they like.

@@ -186,6 +186,9 @@ impl Machine {
                 None => Err(Errno::ENOSYS),
             },
             special::OWNED => owned(first as i32).map(|()| 0),
+            special::LEADS_TO => {
+                crate::stamp::leads_to(first as i32, second as *const u8).map(|()| 0)
+            }
             special::HAND_OUT => hand_out(self.control(), first as u8, second as i32).map(|()| 0),
             special::LEAVE_IF_ORPHANED => {
                 if orphaned(self.control()) {

@@ -114,6 +114,16 @@ pub fn look(room: &mut Looked, directory: i32, path: *const u8, flags: usize) ->
     Ok(unsafe { room.0.assume_init_ref() })
 }
 
+/// A path must lead to what a descriptor is: it may have been removed since it was opened. `path` must end
+/// with a zero byte.
+pub(crate) fn leads_to(fd: i32, path: *const u8) -> Result<()> {
+    let (mut first, mut second) = (Looked::new(), Looked::new());
+    let opened = look(&mut first, fd, c"".as_ptr().cast(), EMPTY_PATH)?;
+    let there = look(&mut second, AT_FDCWD as i32, path, 0)?;
+    let same = opened.device == there.device && opened.inode == there.inode;
+    if same { Ok(()) } else { Err(Errno::ESTALE) }
+}
+
 /// A `NAME=value` string of the environment by its name.
 ///
 /// # Safety

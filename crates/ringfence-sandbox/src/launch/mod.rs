@@ -138,6 +138,9 @@ pub fn run(
     })?;
     let umask = sys::process::set_umask(0o022);
     let launched = run_under_our_umask(plan, order, inputs, trace, started, umask);
+    if matches!(launched, Err(LaunchError::NoSkeleton(_))) {
+        inputs.disown();
+    }
     sys::process::set_umask(umask);
     launched
 }

@@ -7,7 +7,7 @@
 
 use super::mounts::attribute::{NO_DEVICES, NO_SUID};
 use super::mounts::{attach, copy_tree, make_directory, new_file_system_with, remove};
-use super::script::{Arg, CWD, Script};
+use super::script::{Arg, NO_DIRECTORY, Script};
 use ringfence_start::Sysno;
 use ringfence_start::image::special;
 use ringfence_sys::{Errno, describe};
@@ -28,7 +28,9 @@ pub(super) fn tree(
     let parent = path.parent().unwrap_or(Path::new("/"));
     let lower = if directory { path } else { parent };
     let places = [lower.to_path_buf(), apart.join("upper"), apart.join("work")];
-    let opened = places.map(|place| script.open_without_links(CWD, &place));
+    // A plan that was not told where its layers are (`Plan::keep_apart`) must not find some in the directory
+    // of whoever started it: a path that is not absolute is one of no directory.
+    let opened = places.map(|place| script.open_without_links(NO_DIRECTORY, &place));
     // By descriptor: no name is looked up again, and none has to be quoted.
     let named = opened.map(|place| {
         const PREFIX: &[u8] = b"/proc/self/fd/";
@@ -86,4 +88,19 @@ pub(super) fn failure(path: &Path, errno: Errno) -> String {
         path.display(),
         describe(errno)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_not_looked_for_where_the_caller_is() {
+        let mut script = Script::default();
+        tree(&mut script, Path::new("/srv"), true, Path::new(""), 9);
+        let opens = script.build.ops.iter().filter(|op| op.call == Sysno::openat2 as u32);
+        let directories: Vec<i64> = opens.map(|op| op.arguments[0] as i64).collect();
+        // EBADF for a path that is not absolute; with AT_FDCWD (-100) it would be found.
+        assert_eq!(directories, [-1, -1, -1]);
+    }
 }

@@ -242,3 +242,6 @@ impl Script {
 
 /// The current directory, for calls that take a directory (`AT_FDCWD`).
 pub(super) const CWD: Arg = Arg::Number(-100_i64 as u64);
+
+/// No directory: only absolute paths can be opened by it.
+pub(super) const NO_DIRECTORY: Arg = Arg::Number(-1_i64 as u64);

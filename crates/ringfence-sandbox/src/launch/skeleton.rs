@@ -14,6 +14,7 @@ use crate::error::LaunchError;
 use crate::inputs::Inputs;
 use crate::plan::{MountOp, MountStep, Plan};
 use crate::state;
+use ringfence_start::image::special;
 use ringfence_start::{Sysno, flags};
 use ringfence_sys as sys;
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,10 +124,16 @@ fn find(names: &Names, inputs: &Inputs) -> io::Result<PathBuf> {
     for _ in 0..3 {
         directories().for_each(|directory| inputs.own(&directory));
         match check(&path, names) {
-            Ok(()) => return Ok(path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => {}
-            // Whoever uses it loses names that were not looked for yet: of one that is broken already.
-            Err(_) => discard(&place, &path)?,
+            Ok(true) => return Ok(path),
+            Ok(false) => discard(&place, &path)?,
+            // What vanished while it was looked at was moved away by somebody else, or is missed at the next look.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if path.symlink_metadata().is_ok() {
+                    continue;
+                }
+            }
+            // It may be whole, and others use it.
+            Err(error) => return Err(error),
         }
         make(&place, &path, names)?;
     }
@@ -164,21 +171,19 @@ fn sum(names: &Names) -> String {
 }
 
 /// Whether a skeleton has these names, as they should be, and no others.
-fn check(path: &Path, names: &Names) -> io::Result<()> {
-    let wrong = |what: &Path| io::Error::other(format!("{} is not as it was", what.display()));
+///
+/// # Errors
+/// It cannot be told.
+fn check(path: &Path, names: &Names) -> io::Result<bool> {
     let user = crate::facts::user();
-    let is = |at: &Path, data: &Metadata, mode: u32| {
-        let own = data.uid() == user && data.mode() & 0o7777 == mode;
-        if own { Ok(()) } else { Err(wrong(at)) }
-    };
+    let is = |data: &Metadata, mode: u32| data.uid() == user && data.mode() & 0o7777 == mode;
     let mut directories = vec![(path.to_path_buf(), PathBuf::new())];
     let mut seen = 0;
     while let Some((directory, below)) = directories.pop() {
         let data = directory.symlink_metadata()?;
-        if !data.is_dir() || !attributes(&directory)?.is_empty() {
-            return Err(wrong(&directory));
+        if !data.is_dir() || !is(&data, 0o755) || !attributes(&directory)?.is_empty() {
+            return Ok(false);
         }
-        is(&directory, &data, 0o755)?;
         for entry in fs::read_dir(&directory)? {
             let entry = entry?;
             let (at, below) = (entry.path(), below.join(entry.file_name()));
@@ -190,23 +195,28 @@ fn check(path: &Path, names: &Names) -> io::Result<()> {
                 }
                 Some(Name::Link(target)) => data.is_symlink() && fs::read_link(&at)? == *target,
                 Some(Name::Place) => {
-                    is(&at, &data, 0o644)?;
-                    data.is_file() && data.len() == 0 && attributes(&at)?.is_empty()
+                    data.is_file()
+                        && is(&data, 0o644)
+                        && data.len() == 0
+                        && attributes(&at)?.is_empty()
                 }
                 Some(Name::Library { mode, size, modified }) => {
-                    is(&at, &data, *mode)?;
                     let shown = (data.len(), data.modified()?) == (*size, *modified);
-                    data.is_file() && data.nlink() == 1 && shown && is_redirected(&at, &below)?
+                    data.is_file()
+                        && is(&data, *mode)
+                        && data.nlink() == 1
+                        && shown
+                        && is_redirected(&at, &below)?
                 }
                 None => false,
             };
             if !held {
-                return Err(wrong(&at));
+                return Ok(false);
             }
             seen += 1;
         }
     }
-    if seen == names.len() { Ok(()) } else { Err(wrong(path)) }
+    Ok(seen == names.len())
 }
 
 /// Attributes of overlayfs that a file has.
@@ -223,8 +233,13 @@ fn is_redirected(path: &Path, below: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     let path = c_string(path)?;
-    let value = |name| sys::file::attribute(&path, name, 4096).map_err(of_errno);
-    Ok(value(METACOPY)?.is_empty() && value(REDIRECT)? == redirect(below))
+    let is = |name, wanted: &[u8]| match sys::file::attribute(&path, name, 4096) {
+        Ok(value) => Ok(value == wanted),
+        // Longer than any that was made.
+        Err(sys::Errno::ERANGE) => Ok(false),
+        Err(errno) => Err(of_errno(errno)),
+    };
+    Ok(is(METACOPY, b"")? && is(REDIRECT, &redirect(below))?)
 }
 
 /// Where a library is in the data layer.
@@ -285,27 +300,25 @@ fn aside(place: &Path, what: &str) -> PathBuf {
     place.join(format!(".{what}-{}-{:08x}", std::process::id(), super::random()))
 }
 
-/// Takes a skeleton away.
+/// Takes a skeleton out of its place. Sandboxes that use it keep it; a sweep removes it when they are gone.
 fn discard(place: &Path, path: &Path) -> io::Result<()> {
-    let old = aside(place, "old");
-    match fs::rename(path, &old) {
+    match fs::rename(path, aside(place, "old")) {
         // By somebody else.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-        Ok(()) if old.symlink_metadata()?.is_dir() => fs::remove_dir_all(&old),
-        Ok(()) => fs::remove_file(&old),
+        moved => moved,
     }
 }
 
-/// Keeps their number bounded: of too many the oldest half goes, but for those that a sandbox uses; and what
-/// processes left that were killed goes too.
+/// Keeps their number bounded: of too many the oldest half goes; and what was discarded, or left by
+/// processes that were killed, goes too. What a sandbox uses stays.
 fn sweep(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     let mut all = Vec::new();
     for entry in entries.flatten() {
-        let name = entry.file_name();
-        match maker(&name) {
-            Some(pid) if sys::signal::kill(pid, 0) == Err(sys::Errno::ESRCH) => {
+        match maker(&entry.file_name()) {
+            Some(("old", _)) => remove(&entry.path(), None),
+            // Nobody uses one that is not whole.
+            Some((_, pid)) if sys::signal::kill(pid, 0) == Err(sys::Errno::ESRCH) => {
                 let _ = fs::remove_dir_all(entry.path());
             }
             Some(_) => {}
@@ -323,22 +336,45 @@ fn sweep(place: &Path) {
     }
     all.sort();
     for (_, path) in &all[..all.len() / 2] {
-        let options = flags::DIRECTORY | flags::NO_FOLLOW;
-        let opened = File::options().read(true).custom_flags(options as i32).open(path);
-        // Held until it is gone: who opened it before finds it locked.
-        if let Ok(directory) = opened
-            && directory.try_lock().is_ok()
-        {
-            let _ = discard(place, path);
-        }
+        remove(path, Some(place));
     }
 }
 
-/// Whose something is that lies beside the skeletons.
-fn maker(name: &OsStr) -> Option<i32> {
-    let name = name.to_str()?;
-    let rest = name.strip_prefix(".new-").or_else(|| name.strip_prefix(".old-"))?;
-    rest.split_once('-')?.0.parse().ok()
+/// Removes what no sandbox uses; first it is moved out of its place, if it is in one. It is locked until it is
+/// gone: whoever opened it before finds it locked, or, later, its path leading elsewhere.
+fn remove(path: &Path, place: Option<&Path>) {
+    let options = flags::DIRECTORY | flags::NO_FOLLOW;
+    let opened = File::options().read(true).custom_flags(options as i32).open(path);
+    let directory = match opened {
+        Ok(directory) if directory.try_lock().is_ok() => directory,
+        // No directory, or a link: of no use to anybody.
+        Err(error) if is_no_directory(&error) => {
+            let _ = fs::remove_file(path);
+            return;
+        }
+        _ => return,
+    };
+    let Some(place) = place else {
+        let _ = fs::remove_dir_all(path);
+        return;
+    };
+    let old = aside(place, "old");
+    if fs::rename(path, &old).is_ok() {
+        let _ = fs::remove_dir_all(&old);
+    }
+    drop(directory);
+}
+
+fn is_no_directory(error: &io::Error) -> bool {
+    let is = |errno: sys::Errno| error.raw_os_error() == Some(errno.into_raw());
+    is(sys::Errno::ENOTDIR) || is(sys::Errno::ELOOP)
+}
+
+/// What something is that lies beside the skeletons, `new` or `old`, and whose.
+fn maker(name: &OsStr) -> Option<(&str, i32)> {
+    let (what, rest) = name.to_str()?.strip_prefix('.')?.split_once('-')?;
+    let pid = rest.split_once('-')?.0.parse().ok()?;
+    ["new", "old"].contains(&what).then_some((what, pid))
 }
 
 fn c_string(path: &Path) -> io::Result<CString> {
@@ -361,6 +397,9 @@ pub(super) fn tree(script: &mut Script, path: &Path, skeleton: &Path) -> u8 {
     script.note(SHOW, Some(path));
     let names = script.open_directory(skeleton);
     script.call(Sysno::flock, &[Arg::Register(names), LOCK_SHARED_AT_ONCE.into()]);
+    // One that was removed before it was locked would show nothing.
+    let place = script.path(skeleton);
+    script.step(special::LEADS_TO, &[Arg::Register(names), place]);
     let data = script.open_without_links(CWD, path);
     let kind = script.text(c"overlay");
     let context = script.open(Sysno::fsopen, &[kind, CLOEXEC.into()]);

@@ -282,3 +282,60 @@ fn where_none_can_be_made_libraries_are_mounted_one_by_one() {
         }
     });
 }
+
+#[test]
+fn writes_are_kept_apart_also_where_the_run_is_planned_again() {
+    everybody(Tier::Namespace, |place| {
+        if !serves(place) {
+            return;
+        }
+        let project = place.at("home/project");
+        // Of no use to anybody: layers are the session's.
+        for name in ["upper", "work"] {
+            place.directory(project.join(name));
+        }
+        fs::remove_dir_all(place.at(KEPT)).unwrap();
+        place.file(KEPT, "");
+        let script = format!("echo new > f && cat f; {SEE}");
+        let see = |kept: &str| {
+            let run =
+                format!("cd {} && $RF --overlay={kept} --libs exact -- sh -c ", project.display());
+            place.shell(&format!("{run}'{}'", script.replace('\'', "'\\''")))
+        };
+        let ended = see("discard");
+        let text = ended.text();
+        assert!(text.starts_with("new\n") && text.ends_with("\n0"), "{text} {}", ended.err);
+        let upper = fs::read_dir(project.join("upper")).unwrap().count();
+        assert_eq!((upper, project.join("f").exists()), (0, false));
+        // The same write arrives where it is to.
+        let ended = see("commit");
+        let text = ended.text();
+        assert!(text.starts_with("new\n") && text.ends_with("\n0"), "{text} {}", ended.err);
+        assert_eq!(fs::read_to_string(project.join("f")).unwrap(), "new\n");
+    });
+}
+
+#[test]
+fn one_that_is_replaced_stays_whole_to_who_uses_it() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !serves(place) {
+        return;
+    }
+    let used = kept(place).remove(0);
+    let inode = used.metadata().unwrap().ino();
+    place.shell("mkfifo go").ends(0);
+    let script = format!("echo ready; read line < go; {SEE}");
+    let mut running = place.start(&["--libs", "exact"], &["sh", "-c", &script]);
+    running.printed("ready");
+    // It is not as it was: another takes its place, and whoever uses it keeps it whole.
+    fs::write(used.join("evil"), "").unwrap();
+    assert!(see(place).text().ends_with("\n1"));
+    assert_ne!(used.metadata().unwrap().ino(), inode);
+    assert_eq!(kept(place).len(), 2, "the one in use is beside it");
+    place.shell("echo > go").ends(0);
+    let ended = running.finish();
+    assert!(ended.text().ends_with("\n1") && ended.text().contains("git version"), "{}", ended.err);
+    // It goes with the next that is made.
+    place.sh(&["--libs", "exact"], "curl --version; git --version; python3 --version").ends(0);
+    assert!(kept(place).iter().all(|path| path.metadata().unwrap().ino() != inode));
+}
