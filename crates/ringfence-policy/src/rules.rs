@@ -267,8 +267,8 @@ impl Rules<'_, '_> {
     }
 
     /// Protects ringfence's own directories; those in a writable tree are made, so that there is
-    /// something to hold. So are links on the way to them: who exchanged one would have ringfence
-    /// look elsewhere.
+    /// something to hold, by whatever links. So are links on the way to them: who exchanged one would
+    /// have ringfence look elsewhere.
     fn own(&mut self, policy: &mut Policy) {
         for (own, real) in std::mem::take(&mut self.own) {
             let rule = |path: PathBuf| PathRule {
@@ -294,7 +294,7 @@ impl Rules<'_, '_> {
             if access == Access::Write && !real.exists {
                 policy.made.push(Made { path: real.path.clone(), text: None });
             }
-            self.others.push(Grant { rule: rule(real.path), links: real.links });
+            self.others.push(Grant { rule: rule(real.path), links: Vec::new() });
         }
     }
 

@@ -20,8 +20,21 @@ pub fn owner_and_mode(file: BorrowedFd<'_>) -> Result<(u32, u32)> {
     Ok((data.stx_uid, u32::from(data.stx_mode)))
 }
 
+/// File systems that this kernel alone writes to, by their numbers (statfs(2)): ext2 to 4, xfs, btrfs, tmpfs, overlayfs,
+/// f2fs, bcachefs, zfs.
+const OF_THIS_MACHINE: [u64; 8] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x0102_1994,
+    0x794c_7630,
+    0xf2f5_2010,
+    0xca45_1a4e,
+    0x2fc1_2fc1,
+];
+
 /// Whether anybody has a file open for writing, or mapped so: `None` where the kernel does not say, as of a file of
-/// another user's. It must be open for reading only.
+/// another user's, or on another machine (NFS refuses leases for reasons of its own). It must be open for reading only.
 ///
 /// A read lease is given for a file that nobody can write to (fcntl(2), `F_SETLEASE`), and is given back at once. Who
 /// wants to write in between waits for that, and we would be told by a signal: by one that does nothing.
@@ -29,6 +42,12 @@ pub fn has_writers(file: BorrowedFd<'_>) -> Option<bool> {
     /// `F_SETSIG`, which is the same on all architectures.
     const F_SETSIG: i32 = 10;
     let file = file.as_raw_fd();
+    let mut data = [0_u64; 15];
+    // SAFETY: `data` is room for the answer.
+    unsafe { sys!(fstatfs, file, data.as_mut_ptr()) }.ok()?;
+    if !OF_THIS_MACHINE.contains(&data[0]) {
+        return None;
+    }
     // SAFETY: takes numbers only.
     unsafe { sys!(fcntl, file, F_SETSIG, libc::SIGURG) }.ok()?;
     // SAFETY: takes numbers only.
@@ -151,22 +170,11 @@ pub fn attributes(path: &CStr) -> Result<Vec<u8>> {
 /// Those that make names up (proc, automounts), and those of other machines and of programs (NFS, FUSE), are not
 /// taken at their word.
 pub fn tells_changes(directory: &Path) -> bool {
-    // ext2 to 4, xfs, btrfs, tmpfs, overlayfs, f2fs, bcachefs, zfs (statfs(2)).
-    const KNOWN: [u64; 8] = [
-        0xef53,
-        0x5846_5342,
-        0x9123_683e,
-        0x0102_1994,
-        0x794c_7630,
-        0xf2f5_2010,
-        0xca45_1a4e,
-        0x2fc1_2fc1,
-    ];
     let Ok(path) = std::ffi::CString::new(directory.as_os_str().as_bytes()) else { return false };
     let mut data = [0_u64; 15];
     // SAFETY: the path is a string, `data` is room for the answer.
     let asked = unsafe { sys!(statfs, path.as_ptr(), data.as_mut_ptr()) };
-    asked.is_ok() && KNOWN.contains(&data[0])
+    asked.is_ok() && OF_THIS_MACHINE.contains(&data[0])
 }
 
 /// The bytes of a memory-backed file system (tmpfs(5)) from which programs can be executed;

@@ -12,7 +12,7 @@ use crate::plan::{Apart, Found, GuardStep, GuardedTree, Tier};
 use ringfence_policy::gitconfig::{parse, runs};
 use ringfence_policy::guard::built_in;
 use ringfence_policy::path::normal;
-use ringfence_policy::{Access, FileView, Guarded, Resolver, Source};
+use ringfence_policy::{Access, FileView, Guarded, PathRule, Resolver, Source};
 use ringfence_start::listing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -150,8 +150,15 @@ impl Wanted<'_, '_> {
         // A circle of links leads to nothing.
         let Ok(real) = Resolver::new(&view).real(parent) else { return };
         let links = real.links.into_iter().map(|(link, _)| (link, Guarded::Plain));
+        let policy = self.planning.policy;
+        let lifted = |path: &Path| {
+            let exactly = |rule: &PathRule| {
+                rule.access == Access::Write && rule.pattern.is_none() && rule.path == path
+            };
+            policy.unprotected.iter().any(|free| free == path) || policy.paths.iter().any(exactly)
+        };
         for (path, guarded) in links.chain([(real.path.join(name), guarded)]) {
-            if let Some(tree) = self.tree(&path) {
+            if let Some(tree) = self.tree(&path).filter(|tree| path != *tree && !lifted(&path)) {
                 self.rules.entry(path).or_insert_with(|| (tree, guarded, rule.clone()));
             }
         }

@@ -16,6 +16,10 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+/// Larger files are known by their stamps though somebody has them open for writing: what programs keep open so
+/// for days is mostly such (databases, logs, disk images), and would be read at each look.
+pub(super) const LARGE: u64 = 32 << 20;
+
 /// The size of a chunk, bytes.
 pub(super) const CHUNK: u64 = 1 << 20;
 

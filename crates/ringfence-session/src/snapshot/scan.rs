@@ -311,7 +311,8 @@ impl Scanner<'_> {
             let opened = beneath::open_file(directory, &seen.entry.name);
             let read = opened.and_then(|file| {
                 // Asked for after `began` and before the look: who begins to write later leaves a later stamp.
-                let written = ringfence_sys::file::has_writers(file.as_fd()) == Some(true);
+                let written = found.stamp.size <= content::LARGE
+                    && ringfence_sys::file::has_writers(file.as_fd()) == Some(true);
                 let now = beneath::stat(&file, b"")?;
                 let same = now.file_type == FileType::RegularFile;
                 if same { Ok((file, now, written)) } else { Err(Errno::STALE) }

@@ -124,6 +124,38 @@ fn what_a_linked_directory_leads_to_is_protected_there() {
     });
 }
 
+/// Where the tree that a link leads to is writable by itself, what is ringfence's own there is held as well.
+#[test]
+fn a_linked_directory_in_another_writable_tree_is_protected() {
+    everywhere(|place| {
+        let target = place.directory("home/project/dotfiles/config");
+        place.directory("home/project/dotfiles/config/ringfence/profiles");
+        place.link("home/.config", &target);
+        let home = place.text("home");
+        let script = "echo evil > ~/.config/ringfence/profiles/evil.toml; \
+                      echo evil > dotfiles/config/ringfence/profiles/too.toml; \
+                      echo fine > dotfiles/config/fine; true";
+        let run = place.run(&["-w", &home], &["sh", "-c", script]);
+        let profiles = target.join("ringfence/profiles");
+        let planted = fs::read_dir(&profiles).map_or(0, |names| names.count());
+        assert_eq!(planted, 0, "{}", run.err);
+        assert!(run.code == 125 || target.join("fine").exists(), "the control: {}", run.err);
+    });
+}
+
+/// What is granted exactly is granted where a link leads, too.
+#[test]
+fn an_exact_grant_behind_a_link_is_one() {
+    everybody(Tier::Namespace, |place| {
+        place.link("home/.config", place.directory("home/dotfiles/config"));
+        place.directory("home/dotfiles/config/fish");
+        let (home, fish) = (place.text("home"), place.text("home/.config/fish"));
+        let script = "echo mine > ~/.config/fish/config.fish";
+        place.run(&["-w", &home, "-w", &fish], &["sh", "-c", script]).ends(0);
+        assert!(place.at("home/dotfiles/config/fish/config.fish").exists());
+    });
+}
+
 #[test]
 fn nor_are_those_in_the_directory_of_the_run() {
     everywhere(|place| {
