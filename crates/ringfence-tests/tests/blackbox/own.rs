@@ -128,14 +128,15 @@ fn what_a_linked_directory_leads_to_is_protected_there() {
 #[test]
 fn a_linked_directory_in_another_writable_tree_is_protected() {
     everywhere(|place| {
-        let target = place.directory("home/project/dotfiles/config");
-        place.directory("home/project/dotfiles/config/ringfence/profiles");
+        let target = place.directory("elsewhere/dotfiles/config");
+        place.directory("elsewhere/dotfiles/config/ringfence/profiles");
         place.link("home/.config", &target);
-        let home = place.text("home");
-        let script = "echo evil > ~/.config/ringfence/profiles/evil.toml; \
+        let (home, elsewhere) = (place.text("home"), place.text("elsewhere"));
+        let script = "echo evil > ~/.config/ringfence/profiles/evil.toml; cd \"$0\"; \
                       echo evil > dotfiles/config/ringfence/profiles/too.toml; \
                       echo fine > dotfiles/config/fine; true";
-        let run = place.run(&["-w", &home], &["sh", "-c", script]);
+        let both = ["-w", &home, "-w", &elsewhere];
+        let run = place.run(&both, &["sh", "-c", script, &elsewhere]);
         let profiles = target.join("ringfence/profiles");
         let planted = fs::read_dir(&profiles).map_or(0, |names| names.count());
         assert_eq!(planted, 0, "{}", run.err);
