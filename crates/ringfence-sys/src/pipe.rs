@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 /// As much may lie in a pipe when its writer has ended: the most that a pipe holds without privileges.
-const REST: usize = 1 << 20;
+pub const REST: usize = 1 << 20;
 
 /// Reads what a process prints, and gives it away piece by piece, until nobody can print any more or the process has
 /// ended (`ended` is its pidfd) and what it left is read.

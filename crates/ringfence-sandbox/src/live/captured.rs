@@ -1,16 +1,14 @@
 //! `exec` for a program that wants what the command prints: the command's streams are pipes, and one loop
 //! writes its input, reads both outputs and waits for the end.
 
-use super::client::{Failure, GRACE, SIGCONT, SIGTERM, failed, lend, next_reply, wish};
-use super::protocol::{Reply, Request, Wish};
+use super::client::{Failure, Limit, failed, lend, next_reply};
+use super::protocol::{Reply, Request};
 use ringfence_sys as sys;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use sys::Errno;
 use sys::fd::Watched;
-
-/// As much may lie in a pipe when its writer has ended: the most that a pipe holds without privileges.
-const REST: usize = 1 << 20;
+use sys::pipe::REST;
 
 /// What a command did and printed; or, when its session ended under it, what it had printed by then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,36 +78,21 @@ pub fn run(
     let mut feed = Some(feed).filter(|_| !input.is_empty());
     let mut outputs = [Output::new(out)?, Output::new(err)?];
     let mut buffer = vec![0; 1 << 16];
-    let (mut deadline, mut timed_out) = (Instant::now().checked_add(timeout), false);
+    let mut time = Limit::of(Some(timeout));
     let (code, lost) = loop {
-        let left = deadline.map_or(-1, |deadline| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
-        });
         let watched = [
             Watched { fd: connection.as_fd(), read: true, write: false },
             watch(outputs[0].pipe.as_ref(), connection, true),
             watch(outputs[1].pipe.as_ref(), connection, true),
             watch(feed.as_ref(), connection, false),
         ];
-        let ready = sys::fd::poll(&watched, left).map_err(|errno| failed("ppoll", errno))?;
-        // First: who ended in time did, however late we look.
+        let ready = sys::fd::poll(&watched, time.wait()).map_err(|errno| failed("ppoll", errno))?;
         match if ready[0].read { end(connection) } else { Ok(None) } {
             Ok(Some(code)) => break (code, None),
             Ok(None) => {}
             Err((code, why)) => break (code, Some(why)),
         }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            if timed_out {
-                deadline = None;
-                wish(connection.as_fd(), Wish::Kill);
-            } else {
-                timed_out = true;
-                deadline = Some(Instant::now() + GRACE);
-                wish(connection.as_fd(), Wish::Signal(SIGTERM));
-                wish(connection.as_fd(), Wish::Signal(SIGCONT as u8));
-            }
-        }
+        time.look(connection.as_fd());
         for (output, ready) in outputs.iter_mut().zip(&ready[1..3]) {
             if ready.read {
                 output.read(&mut buffer, most)?;
@@ -136,11 +119,11 @@ pub fn run(
     }
     let [out, err] = outputs;
     Ok(Captured {
-        code: if timed_out && lost.is_none() { 124 } else { code },
+        code: if time.passed && lost.is_none() { 124 } else { code },
         stdout: out.kept,
         stderr: err.kept,
         left_out: out.left_out + err.left_out,
-        timed_out,
+        timed_out: time.passed,
         lost,
     })
 }

@@ -14,15 +14,15 @@ use sys::fd::Watched;
 use sys::signal::Arrived;
 
 const SIGINT: i32 = 2;
-pub(super) const SIGTERM: u8 = 15;
+const SIGTERM: u8 = 15;
 const SIGCHLD: i32 = 17;
-pub(super) const SIGCONT: i32 = 18;
+const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 const SIGTSTP: i32 = 20;
 const SIGWINCH: i32 = 28;
 
 /// How long a command may take to end itself after a timeout's SIGTERM.
-pub(super) const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(2);
 
 /// How a command of `exec` ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,10 +121,9 @@ pub fn wait(connection: &OwnedFd, timeout: Option<Duration>) -> Result<Finished,
         connection: connection.as_fd(),
         signals: signals.as_fd(),
         relay: None,
-        deadline: timeout.map(|timeout| Instant::now() + timeout),
+        time: Limit::of(timeout),
         stopping: false,
         interrupted: false,
-        timed_out: false,
     };
     loop {
         if let Some(finished) = exec.turn()? {
@@ -209,24 +208,57 @@ struct Exec<'a> {
     connection: BorrowedFd<'a>,
     signals: BorrowedFd<'a>,
     relay: Option<Relay>,
-    deadline: Option<Instant>,
+    time: Limit,
     /// We asked for a stop: the report of it is no news.
     stopping: bool,
     interrupted: bool,
-    timed_out: bool,
+}
+
+/// The time that a command has: when it has run out, first SIGTERM, then after a grace the end.
+pub(super) struct Limit {
+    until: Option<Instant>,
+    /// It has run out.
+    pub passed: bool,
+}
+
+impl Limit {
+    /// One that begins now. Who has none, or more than clocks count, has all the time there is.
+    pub(super) fn of(timeout: Option<Duration>) -> Limit {
+        Limit { until: timeout.and_then(|time| Instant::now().checked_add(time)), passed: false }
+    }
+
+    /// How long to wait for what comes before it, in milliseconds; -1 is for ever.
+    pub(super) fn wait(&self) -> i32 {
+        self.until.map_or(-1, |until| {
+            let left = until.saturating_duration_since(Instant::now());
+            i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
+        })
+    }
+
+    /// Does what is due. To be asked after the replies: who ended in time did, however late we look.
+    pub(super) fn look(&mut self, connection: BorrowedFd<'_>) {
+        if self.until.is_none_or(|until| Instant::now() < until) {
+            return;
+        }
+        if self.passed {
+            self.until = None;
+            wish(connection, Wish::Kill);
+        } else {
+            self.passed = true;
+            self.until = Some(Instant::now() + GRACE);
+            wish(connection, Wish::Signal(SIGTERM));
+            wish(connection, Wish::Signal(SIGCONT as u8));
+        }
+    }
 }
 
 impl Exec<'_> {
     /// Waits once, and does what came; the end, if it came.
     fn turn(&mut self) -> Result<Option<Finished>, Failure> {
-        let wait = self.deadline.map_or(-1, |deadline| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
-        });
         let read = |fd| Watched { fd, read: true, write: false };
         let mut watched = vec![read(self.connection), read(self.signals)];
         watched.extend(self.relay.iter().flat_map(Relay::watched));
-        let ready = sys::fd::poll(&watched, wait)
+        let ready = sys::fd::poll(&watched, self.time.wait())
             .map_err(|errno| (125, format!("ppoll: {}", sys::describe(errno))))?;
         if ready[1].read {
             while let Ok(arrived) = sys::signal::take(self.signals) {
@@ -237,28 +269,14 @@ impl Exec<'_> {
             relay.carry(&ready[2..]);
         }
         let finished = if ready[0].read { self.replies()? } else { None };
-        // Last: who ended in time did, however late we look.
-        if finished.is_none() && self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            self.time_is_up();
+        if finished.is_none() {
+            self.time.look(self.connection);
         }
         Ok(finished)
     }
 
     fn wish(&self, wanted: Wish) {
         wish(self.connection, wanted);
-    }
-
-    /// First SIGTERM, then after a grace the end.
-    fn time_is_up(&mut self) {
-        if self.timed_out {
-            self.deadline = None;
-            self.wish(Wish::Kill);
-            return;
-        }
-        self.timed_out = true;
-        self.deadline = Some(Instant::now() + GRACE);
-        self.wish(Wish::Signal(SIGTERM));
-        self.wish(Wish::Signal(SIGCONT as u8));
     }
 
     fn signal(&mut self, arrived: Arrived) {
@@ -302,7 +320,7 @@ impl Exec<'_> {
                 }
                 Some(Reply::Stopped(_)) if self.stopping => self.stopping = false,
                 // The command's own: our time goes on.
-                Some(Reply::Stopped(_)) => self.stop(self.deadline),
+                Some(Reply::Stopped(_)) => self.stop(self.time.until),
                 // Of a stop that a SIGCONT overtook there is no report.
                 Some(Reply::Continued) => self.stopping = false,
                 None => {}
@@ -324,7 +342,7 @@ impl Exec<'_> {
         if let Some(mut relay) = self.relay.take() {
             relay.print_rest();
         }
-        let code = if self.timed_out { 124 } else { code };
-        Finished { code, interrupted, timed_out: self.timed_out }
+        let code = if self.time.passed { 124 } else { code };
+        Finished { code, interrupted, timed_out: self.time.passed }
     }
 }
