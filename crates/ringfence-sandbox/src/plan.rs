@@ -195,7 +195,7 @@ pub struct Landlock {
     /// of Unix sockets by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<PortRule>>,
-    /// Abstract Unix sockets and signals stay within.
+    /// Abstract Unix sockets and signals stay within the session: a domain around those of its commands.
     pub scoped: bool,
 }
 

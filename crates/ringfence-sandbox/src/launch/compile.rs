@@ -345,6 +345,9 @@ fn write_build(
         }
     }
     if let Some(landlock) = &plan.landlock {
+        if landlock.scoped {
+            confine::write_scope(script);
+        }
         confine::write_new_ruleset(script, landlock);
     }
     script.mark(c"identity");

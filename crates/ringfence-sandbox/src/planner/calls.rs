@@ -285,8 +285,7 @@ pub(super) fn rules(
             let test = [(0, Test::Equals(group)), (1, Test::Equals(0))];
             add(call, Verdict::Refuse, &test, "changes processes outside, of the launcher's group");
         }
-        // The commands of one session, each in a Landlock domain of its own, are to signal each other: no scope
-        // of Landlock's can tell them from the group outside.
+        // Where Landlock cannot keep it inside. Programs need it: timeout(1) ends by it what its command started.
         if !signals_inside {
             let test = [(0, Test::Equals(0))];
             add(

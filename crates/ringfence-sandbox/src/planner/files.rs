@@ -50,9 +50,7 @@ pub(super) fn domain(
         Tier::Namespace => namespace_rules(planning, grants),
         Tier::Process => process_rules(planning, grants)?,
     };
-    // Where namespaces hold signals and sockets, the commands of one session (`exec`), each in a
-    // domain of its own, are to reach each other as they would without a sandbox.
-    let scoped = abi >= 6 && relied_on(Layer::LandlockScope);
+    let scoped = abi >= 6;
     let ports = confined(planning, tier).then(Vec::new);
     Ok(Some(Landlock { abi, files, ports, scoped }))
 }

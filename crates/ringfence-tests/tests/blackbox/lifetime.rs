@@ -61,9 +61,10 @@ fn is_well(neighbour: &mut Child) -> bool {
 #[test]
 fn signals_to_the_own_group_stay_inside() {
     everywhere(|place| {
-        // Refused where the kernel cannot let only those inside hear it.
-        let handled = "trap 'echo got; exit 7' USR1; kill -USR1 0 || exit 7; sleep 1000 & wait";
-        for (script, code) in [(handled, 7), ("kill -KILL 0 || kill -KILL $$", 137)] {
+        // The second one's child is of the group as well.
+        let handled = "trap 'exit 7' USR1; kill -USR1 0; sleep 1000 & wait";
+        let child = "sleep 1000 & trap '' USR1; kill -USR1 0; wait $!; test $? -gt 128 && exit 8";
+        for (script, code) in [(handled, 7), (child, 8), ("kill -KILL 0", 137)] {
             let mut outside = neighbour(place);
             let mut command = place.ringfence_run();
             command.args(["--", "sh", "-c", script]).process_group(outside.id().cast_signed());
@@ -91,17 +92,33 @@ fn priorities_of_the_own_group_are_not_those_of_others() {
     });
 }
 
+/// timeout(1) signals what its command started by its own group, which is the launcher's.
+#[test]
+fn what_a_timeout_inside_ends_is_all_that_its_command_started() {
+    everywhere(|place| {
+        let mut outside = neighbour(place);
+        let mut command = place.ringfence_run();
+        let script = "out=$(timeout 0.1 sh -c 'sleep 1000; :'); echo $?";
+        command.args(["--", "sh", "-c", script]).process_group(outside.id().cast_signed());
+        let run = Running::start(command).finish();
+        assert_eq!(run.ends(0).text(), "124");
+        assert!(is_well(&mut outside));
+    });
+}
+
 #[test]
 fn commands_of_one_session_signal_each_other() {
-    everybody(Tier::Namespace, |place| {
-        let mut running = place.start(
-            &["--name", "signals"],
-            &["sh", "-c", "trap 'exit 7' USR1; echo ready; sleep 1000 & wait"],
-        );
-        running.printed("ready\n");
-        // It may be ended with the session before it can say how it went.
-        let _ = place.ringfence(["exec", "signals", "--", "sh", "-c", "kill -USR1 2"]);
-        running.finish().ends(7);
+    everywhere(|place| {
+        for network in ["none", "host"] {
+            let mut running = place.start(
+                &["--name", network, "--network", network],
+                &["sh", "-c", "trap 'exit 7' USR1; echo $$ > its; echo ready; sleep 1000 & wait"],
+            );
+            running.printed("ready\n");
+            // It may be ended with the session before it can say how it went.
+            let _ = place.ringfence(["exec", network, "--", "sh", "-c", "kill -USR1 $(cat its)"]);
+            running.finish().ends(7);
+        }
     });
 }
 
