@@ -388,7 +388,7 @@ impl Watch<'_, '_> {
         if let Some(keeper) = self.duties.keeper {
             keeper.close();
         }
-        self.outcome.restored = self.vigil.take().map(|mut vigil| vigil.said()).unwrap_or_default();
+        self.outcome.restored = self.vigil.take().map(Vigil::said).unwrap_or_default();
         self.outcome.restored.extend((self.duties.enforce)());
         self.outcome.restored.extend(self.creations.iter().flat_map(Creations::said));
     }

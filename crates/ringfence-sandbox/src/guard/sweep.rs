@@ -8,7 +8,7 @@
 //! (`ringfence_start::quiet`), and must not pass over what is looked at here. What was created or changed inside and is executed or trusted by
 //! host programs is moved away.
 
-use super::{Directory, Work, changed, expand, harmless, locked};
+use super::{Directory, Work, changed, expand, harmless, locked, quarantine};
 use crate::guard::saved::Saved;
 use crate::plan::GuardedTree;
 use crate::planner::glob;
@@ -62,6 +62,9 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
                 budget = left;
             }
             bare += usize::from(is_part_of_a_repository(name.as_bytes()));
+            if quarantine::is_aside(name.as_bytes()) {
+                left_aside(work, &directory, &path, &name);
+            }
             let wild: Vec<_> = wild.iter().filter(|(pattern, _)| matches(pattern, &name)).collect();
             for (_, guarded) in wild {
                 look(work, tree, &path, Path::new(&name), *guarded);
@@ -77,6 +80,14 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
             let git = names.get(OsStr::new(".git")).map(Vec::as_slice).unwrap_or_default();
             repository(work, tree, &path, git);
         }
+    }
+}
+
+/// What was taken from a protected name, by a launcher that was killed before it had it in the quarantine.
+fn left_aside(work: &mut Work<'_>, directory: &Directory, path: &Path, name: &OsStr) {
+    let (at, shown) = (directory.at(name), path.join(name));
+    if at.symlink_metadata().is_ok_and(|data| work.suspect(&shown, &data)) {
+        work.take_away(&at, &shown, "left");
     }
 }
 

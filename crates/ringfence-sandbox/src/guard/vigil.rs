@@ -3,12 +3,14 @@
 //! Directories that can get such a name tell of it (inotify): the tops of writable trees, and what
 //! lies between them and the name. Only what needs no look at its content is taken here: a name of
 //! which everything is protected, and hooks. The rest, and what is deeper in a tree, waits for the
-//! end of the run, as does what cannot be moved away in one step.
+//! end of the run, as does a directory that cannot be moved away in one step.
 //!
 //! Who made the name is still there, and may put anything in its place at any moment. So nothing is
-//! read or followed here: a directory is opened without links, and a name in it is moved by one
-//! `rename(2)`. What that takes is what stood at the protected name.
+//! followed here: a directory is opened without links, and a name in it is moved by one
+//! `rename(2)`. What that takes is what stood at the protected name. Where the quarantine is on another
+//! file system, it is a copy that is kept there (`Quarantine::move_away`).
 
+use super::quarantine::{Away, Copies};
 use super::{Directory, Guarding};
 use crate::plan::Found;
 use crate::planner::glob;
@@ -39,6 +41,7 @@ pub(crate) struct Vigil<'a> {
     names: sys::inotify::Names,
     watched: HashMap<i32, PathBuf>,
     absent: Vec<Absent>,
+    copies: Copies,
     said: Vec<String>,
 }
 
@@ -50,8 +53,15 @@ impl Guarding {
             return None;
         }
         let names = sys::inotify::Names::new().ok()?;
-        let (session, watched) = (session.to_owned(), HashMap::new());
-        let mut vigil = Vigil { guarding: self, session, names, watched, absent, said: Vec::new() };
+        let mut vigil = Vigil {
+            guarding: self,
+            session: session.to_owned(),
+            names,
+            watched: HashMap::new(),
+            absent,
+            copies: Copies::default(),
+            said: Vec::new(),
+        };
         let mut bases: Vec<PathBuf> =
             vigil.absent.iter().map(|absent| absent.base.clone()).collect();
         bases.sort();
@@ -150,9 +160,12 @@ impl Vigil<'_> {
         }
     }
 
-    /// What was taken away so far, a sentence each.
-    pub fn said(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.said)
+    /// What was taken away, a sentence each, once nobody is left who could write to it.
+    pub fn said(mut self) -> Vec<String> {
+        for (kept, why) in self.copies.complete() {
+            self.said.push(format!("{} is not whole: {why}", shown::path(&kept)));
+        }
+        self.said
     }
 
     fn standing(&self, path: &Path) -> Standing {
@@ -209,12 +222,17 @@ impl Vigil<'_> {
             return;
         }
         let mut quarantine = self.guarding.quarantine(Some(&self.session));
-        let Ok(kept) = quarantine.move_away(&at) else { return };
+        let away = quarantine.move_away(&at, &mut self.copies);
         self.guarding.taken.set(quarantine.taken());
-        let (shown, kept) = (shown::path(path), shown::path(&kept));
-        self.said.push(format!(
-            "{shown} was created inside and is protected: moved to {kept} while the command ran"
-        ));
+        let what = match away {
+            Ok(Away::Kept(kept)) => {
+                format!("moved to {} while the command ran", shown::path(&kept))
+            }
+            Ok(Away::Removed(why)) => format!("removed while the command ran ({why})"),
+            Err(_) => return,
+        };
+        let shown = shown::path(path);
+        self.said.push(format!("{shown} was created inside and is protected: {what}"));
     }
 }
 

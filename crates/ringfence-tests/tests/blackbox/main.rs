@@ -55,6 +55,7 @@ mod protected;
 mod protected_below;
 mod protected_races;
 mod publish;
+mod quarantine;
 mod records;
 mod reports;
 mod sessions;
