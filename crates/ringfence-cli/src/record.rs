@@ -153,9 +153,9 @@ impl Record {
         }
     }
 
-    fn warn(&self, why: impl std::fmt::Display) {
+    fn warn(&self, what: &str, why: impl std::fmt::Display) {
         if !self.told.replace(true) {
-            eprintln!("ringfence: this session's record is not kept: {why}");
+            eprintln!("ringfence: this session's record is not {what}: {why}");
         }
     }
 
@@ -174,6 +174,7 @@ impl Record {
     }
 
     fn finish(&self, ledger: Ledger, outcome: &Outcome) {
+        ledger.recorder().ending();
         for sentence in &outcome.restored {
             self.decision("write", sentence.clone(), "protected names", "guard");
         }
@@ -194,7 +195,7 @@ impl Record {
         };
         self.exit(0, ended);
         if let Err(error) = ledger.end(ended) {
-            self.warn(error);
+            self.warn("whole", error);
         }
     }
 
@@ -252,7 +253,7 @@ impl Record {
         let ledger = match Ledger::start(start) {
             Ok(ledger) => ledger,
             Err(error) => {
-                self.warn(error);
+                self.warn("kept", error);
                 return None;
             }
         };

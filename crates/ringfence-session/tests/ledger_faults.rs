@@ -68,6 +68,73 @@ fn limited() {
     println!("told: {}", ledger.end(Ended::Code(0)).unwrap_err());
 }
 
+/// A disk that fills while a session lives: what had no room is counted, and the end is there.
+#[test]
+fn a_disk_that_fills_does_not_take_the_end() {
+    let Some(disk) = Disk::of(256) else { return };
+    let ledger = start(&disk.0.path().join("sessions"), "filled");
+    let recorder = ledger.recorder();
+    // The writer's thread, and the launcher's own.
+    recorder.record(None, &decision(0));
+    assert!(ledger.flush(LONG));
+    disk.fill();
+    for number in 1..2000 {
+        recorder.record(None, &decision(number));
+    }
+    assert!(!ledger.flush(LONG));
+    // It goes on when there is room again.
+    std::fs::remove_file(disk.0.path().join("fill")).unwrap();
+    recorder.record(None, &decision(2000));
+    ledger.flush(LONG);
+    disk.fill();
+    (2001..4000).for_each(|number| recorder.record(None, &decision(number)));
+    recorder.ending();
+    recorder.record_here(None, &decision(4000));
+    let told = ledger.end(Ended::Code(4)).unwrap_err().to_string();
+    std::fs::remove_file(disk.0.path().join("fill")).unwrap();
+    let reader = Reader::open(&disk.0.path().join("sessions/filled")).unwrap();
+    let (session, rows) = (reader.session().unwrap(), reader.events(0, &[], false).unwrap());
+    assert_eq!((session.code, session.status()), (Some(4), "exited"), "{told}");
+    assert_eq!(session.lost + rows.len() as u64, 4001, "{told}");
+    assert!(session.lost > 1000 && told.contains(&format!("{} of its events", session.lost)));
+    let objects: Vec<&str> = rows.iter().map(|row| row.text("object")).collect();
+    assert!(objects.contains(&"/file/2000") && objects.ends_with(&["/file/4000"]), "{objects:?}");
+    // Little of what was asked for is left over.
+    let journal = disk.0.path().join("sessions/filled/journal").metadata().unwrap();
+    use std::os::unix::fs::MetadataExt;
+    assert!(journal.blocks() * 512 < journal.len() + 16_384, "{}", journal.blocks());
+}
+
+/// A small disk, where the kernel lets us have one.
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    fn of(kilobytes: u32) -> Option<Disk> {
+        let place = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={kilobytes}k"), "ringfence-tests"])
+            .arg(place.path())
+            .output();
+        mounted.is_ok_and(|mounted| mounted.status.success()).then(|| {
+            std::fs::create_dir(place.path().join("sessions")).unwrap();
+            Disk(place)
+        })
+    }
+
+    fn fill(&self) {
+        let mut file = std::fs::File::create(self.0.path().join("fill")).unwrap();
+        for size in [4096, 1] {
+            while std::io::Write::write_all(&mut file, &vec![0; size]).is_ok() {}
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
 #[test]
 fn a_damaged_database_is_told_and_left_as_it_is() {
     let sessions = tempfile::tempdir().unwrap();

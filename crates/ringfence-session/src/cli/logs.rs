@@ -50,7 +50,8 @@ pub fn logs(args: Vec<OsString>) -> Result<u8, String> {
         let rows: Vec<_> = events.iter().map(Row::json).collect();
         return text::json(json!({"session": session, "events": rows}));
     }
-    let lines: String = events.iter().map(line).collect();
+    let mut lines: String = events.iter().map(line).collect();
+    lines.push_str(&lost(&reader).map_err(told)?);
     text::print(lines.as_bytes())
 }
 
@@ -88,6 +89,9 @@ fn follow(directory: &Path, kinds: &[&str], denied: bool, as_json: bool) -> Told
             text::print(line.as_bytes()).map_err(SessionError::usage)?;
         }
         if !live {
+            if !as_json {
+                text::print(lost(&reader)?.as_bytes()).map_err(SessionError::usage)?;
+            }
             return Ok(0);
         }
         // Waits for one event, and takes all that came with it.
@@ -97,6 +101,18 @@ fn follow(directory: &Path, kinds: &[&str], denied: bool, as_json: bool) -> Told
             arrived.next().map_err(failed)?;
         }
     }
+}
+
+/// A last line where there are events that have none.
+fn lost(reader: &Reader) -> Told<String> {
+    let session = reader.session()?;
+    Ok(match session.lost {
+        0 => String::new(),
+        lost => {
+            let time = text::time(session.ended.unwrap_or_default() / 1000);
+            format!("{time} {:<12} {}\n", "lost", text::count(lost, "event"))
+        }
+    })
 }
 
 /// One line for people about the end of a process, whose beginning was told before.

@@ -89,7 +89,10 @@ fn page(session: &Session, events: &[Row]) -> String {
     );
     if session.lost > 0 {
         let lost = text::count(session.lost, "event");
-        let _ = write!(out, "<p class=deny>{lost} came too fast to be kept.</p>");
+        let _ = write!(
+            out,
+            "<p class=deny>{lost} could not be kept: too many at once, or no room on the disk.</p>"
+        );
     }
     timeline(&mut out, session.started, ended, events);
     let denied: Vec<&Row> = events.iter().filter(|row| row.denied()).collect();

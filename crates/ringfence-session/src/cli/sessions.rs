@@ -177,8 +177,7 @@ pub fn show(args: Vec<OsString>) -> Result<u8, String> {
         (None, None) => writeln!(out),
     };
     if session.lost > 0 {
-        let _ =
-            writeln!(out, "lost      {} (too many at once)", text::count(session.lost, "event"));
+        let _ = writeln!(out, "lost      {}", text::count(session.lost, "event"));
     }
     for (kind, all, denied) in counts {
         let _ = writeln!(out, "{kind:<12} {all:>8}, {denied} denied");

@@ -6,7 +6,8 @@
 
 use super::event::{Ended, Event, Process};
 use crate::error::{Result, SessionError};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::File;
@@ -46,7 +47,7 @@ pub(super) struct Head {
 pub(super) struct Tail {
     pub at: i64,
     pub ended: Ended,
-    /// Events that were too many to be kept.
+    /// Events that were too many to be kept, or had no room on the disk.
     pub lost: u64,
 }
 
@@ -141,6 +142,88 @@ pub(super) fn open_to_append(directory: &Path) -> Result<(File, PathBuf)> {
 /// Writes lines, whole. A line that a full disk cut off is ended by the next writer's.
 pub(super) fn append(mut file: &File, path: &Path, lines: &[u8]) -> Result<()> {
     file.write_all(lines).map_err(|error| SessionError::call("write", path, error))
+}
+
+/// What is kept free for what is said at a session's end, and of it for its last line.
+const LAST_WORDS: u64 = 2048;
+const LAST_LINE: u64 = 512;
+/// The disk is asked for so much at a time. What is left of it stays with the journal: others append to it, so that it
+/// cannot be cut to its length.
+const PIECE: u64 = 8 << 10;
+/// What a file with one byte has got.
+const BLOCK: u64 = 4096;
+
+/// How much of a journal is written, and for how much of it the disk has given room: a disk that fills must not
+/// take the end of a record. A short record fits into the block of its first line, and asks for nothing.
+#[derive(Debug)]
+pub(super) struct Room {
+    written: u64,
+    given: u64,
+    /// The file system gives none beforehand.
+    unable: bool,
+    /// A full disk cut a line off.
+    cut: bool,
+}
+
+/// What may be used of the room that is kept free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Nothing.
+    #[default]
+    Going,
+    /// All but the last line's.
+    Ending,
+    /// All of it.
+    Last,
+}
+
+impl Room {
+    /// Of a journal with so many bytes.
+    pub fn of(written: u64) -> Room {
+        let given = written.next_multiple_of(BLOCK);
+        Room { written, given, unable: false, cut: false }
+    }
+
+    /// Writes lines, all or none where the file system can tell beforehand.
+    pub fn append(&mut self, file: &File, path: &Path, lines: &[u8], stage: Stage) -> Result<()> {
+        let kept = match stage {
+            Stage::Going => LAST_WORDS,
+            Stage::Ending => LAST_LINE,
+            Stage::Last => 0,
+        };
+        let more = lines.len() as u64;
+        if stage != Stage::Last && !self.unable && self.written + more + kept > self.given {
+            self.ask(file, path, more + kept)?;
+        }
+        if std::mem::take(&mut self.cut) {
+            append(file, path, b"\n")?;
+        }
+        self.written += more;
+        append(file, path, lines).inspect_err(|_| self.cut = true)
+    }
+
+    fn ask(&mut self, file: &File, path: &Path, more: u64) -> Result<()> {
+        // Others write to it as well.
+        let data = file.metadata().map_err(|error| SessionError::call("fstat", path, error))?;
+        self.written = data.len();
+        for more in [more + PIECE, more] {
+            match fallocate(file, FallocateFlags::KEEP_SIZE, self.written, more) {
+                Ok(()) => {
+                    self.given = self.written + more;
+                    return Ok(());
+                }
+                Err(Errno::NOSPC | Errno::DQUOT) => {}
+                Err(_) => {
+                    self.unable = true;
+                    return Ok(());
+                }
+            }
+        }
+        if self.written + more <= self.given {
+            return Ok(());
+        }
+        Err(SessionError::call("fallocate", path, Errno::NOSPC))
+    }
 }
 
 /// A session's launcher lives: it holds the lock.

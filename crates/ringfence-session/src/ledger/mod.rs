@@ -2,8 +2,8 @@
 //! `session.db`, made from it by whoever reads.
 //!
 //! Recording an event is one push into a queue; a thread, started with the first event that does
-//! not come from the launcher itself, writes what has gathered. A full disk or a lost directory
-//! ends the record, never the command: the reason comes with [`Ledger::end`].
+//! not come from the launcher itself, writes what has gathered. What finds no room on a full disk is
+//! counted, and a lost directory ends the record, never the command: the reason comes with [`Ledger::end`].
 //!
 //! Whether a session lives is told by a lock on its journal, which ends with the launcher
 //! however that ends.
@@ -96,9 +96,10 @@ impl Ledger {
             at: now(),
             record: start.record,
         });
-        journal::append(&file, &path, &head.encode())?;
+        let head = head.encode();
+        journal::append(&file, &path, &head)?;
         let name = start.name.map(|name| place::name(sessions, &name, &directory)).transpose()?;
-        let recorder = Recorder::new(file, path, start.record);
+        let recorder = Recorder::new(file, path, head.len() as u64, start.record);
         Ok(Ledger { recorder, directory, name, record: start.record })
     }
 

@@ -2,7 +2,8 @@
 //! written by a thread that nobody waits for.
 
 use super::event::{Event, Process};
-use super::{journal, now};
+use super::journal::{self, Room, Stage};
+use super::now;
 use crate::error::{Result, SessionError};
 use std::fs::File;
 use std::path::PathBuf;
@@ -29,6 +30,8 @@ pub struct Recorder(Arc<Shared>);
 struct Shared {
     file: File,
     path: PathBuf,
+    /// One writes at a time.
+    room: Mutex<Room>,
     queue: Mutex<Queue>,
     /// Something came, or was written.
     changed: Condvar,
@@ -45,13 +48,20 @@ struct Queue {
     thread: bool,
     /// Nothing is taken in any more.
     closed: bool,
+    /// Nothing waits for others any more.
+    hurried: bool,
+    stage: Stage,
+    /// Why something could not be written: for a full disk, which may have room again, or for good.
+    full: bool,
     failed: Option<SessionError>,
 }
 
 impl Recorder {
-    pub(super) fn new(file: File, path: PathBuf, open: bool) -> Recorder {
+    /// Of a journal with so many bytes.
+    pub(super) fn new(file: File, path: PathBuf, written: u64, open: bool) -> Recorder {
         let queue = Mutex::new(Queue { closed: !open, ..Queue::default() });
-        Recorder(Arc::new(Shared { file, path, queue, changed: Condvar::new() }))
+        let room = Mutex::new(Room::of(written));
+        Recorder(Arc::new(Shared { file, path, room, queue, changed: Condvar::new() }))
     }
 
     /// Records an event of a process, without waiting for the disk.
@@ -91,39 +101,57 @@ impl Recorder {
         }
     }
 
+    /// What comes from now on is about the session's end, for which room was kept on the disk; what came before is
+    /// written first, for which it was not.
+    pub fn ending(&self) {
+        let mut queue = self.0.lock();
+        if queue.thread && !queue.waiting.is_empty() {
+            queue.hurried = true;
+            self.0.changed.notify_all();
+            let deadline = Instant::now() + PATIENCE;
+            let wanted = queue.taken;
+            queue = self.0.until(queue, deadline, |queue| queue.written >= wanted);
+        }
+        queue.stage = Stage::Ending;
+    }
+
     pub(super) fn flush(&self, most: Duration) -> bool {
         let queue = self.0.lock();
         let wanted = queue.taken;
         let deadline = Instant::now() + most;
         let queue = self.0.until(queue, deadline, |queue| queue.written >= wanted);
-        queue.written >= wanted && queue.failed.is_none() && !queue.closed
+        queue.written >= wanted && !queue.full && queue.failed.is_none() && !queue.closed
     }
 
-    /// Writes what waits and the last line.
+    /// Writes what waits, and then the last line, which has how many events are lost.
     pub(super) fn end(&self, last: impl FnOnce(u64) -> Vec<u8>) -> Result<()> {
         let mut queue = self.0.lock();
-        let line = last(queue.lost);
         queue.closed = true;
-        if queue.failed.is_none() {
-            queue.waiting.extend_from_slice(&line);
-            queue.taken += line.len() as u64;
-        }
-        if !queue.thread {
+        if !queue.thread && !queue.waiting.is_empty() {
             self.0.write(queue);
             queue = self.0.lock();
         }
         let wanted = queue.taken;
         self.0.changed.notify_all();
         let deadline = Instant::now() + PATIENCE;
-        let done = |queue: &Queue| queue.written >= wanted || queue.failed.is_some();
-        let mut queue = self.0.until(queue, deadline, done);
-        match queue.failed.take() {
-            Some(error) => Err(error),
-            None if queue.written >= wanted => Ok(()),
-            None => Err(SessionError::usage(format!(
+        let mut queue = self.0.until(queue, deadline, |queue| queue.written >= wanted);
+        if queue.written < wanted {
+            return Err(SessionError::usage(format!(
                 "the record of this session was not written within {} s",
                 PATIENCE.as_secs()
+            )));
+        }
+        let (lost, full, failed) = (queue.lost, queue.full, queue.failed.take());
+        drop(queue);
+        let line = last(lost);
+        let ended = self.0.room().append(&self.0.file, &self.0.path, &line, Stage::Last);
+        match failed {
+            Some(error) => Err(error),
+            None if full => Err(SessionError::usage(format!(
+                "no space was left for {}, and {lost} of its events are lost",
+                self.0.path.display()
             ))),
+            None => ended,
         }
     }
 }
@@ -131,11 +159,11 @@ impl Recorder {
 impl Queue {
     /// Takes a line in; false where the record has ended or has no room.
     fn take(&mut self, line: &[u8]) -> bool {
-        if self.closed || self.failed.is_some() {
+        if self.closed {
             return false;
         }
-        let full = self.waiting.len() + line.len() > MOST_WAITING;
-        if full || self.taken + line.len() as u64 > MOST {
+        let many = self.waiting.len() + line.len() > MOST_WAITING;
+        if many || self.failed.is_some() || self.taken + line.len() as u64 > MOST {
             self.lost += 1;
             return false;
         }
@@ -169,15 +197,24 @@ impl Shared {
         queue
     }
 
+    fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Writes what waits.
     fn write(&self, mut queue: MutexGuard<'_, Queue>) {
         let lines = std::mem::take(&mut queue.waiting);
+        let stage = queue.stage;
         drop(queue);
-        let result = journal::append(&self.file, &self.path, &lines);
+        let result = self.room().append(&self.file, &self.path, &lines, stage);
         let mut queue = self.lock();
         queue.written += lines.len() as u64;
         if let Err(error) = result {
-            queue.failed.get_or_insert(error);
+            queue.lost += lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
+            match error {
+                SessionError::Full(_) => queue.full = true,
+                error => drop(queue.failed.get_or_insert(error)),
+            }
         }
         if queue.waiting.is_empty() {
             // The room is used again.
@@ -201,7 +238,8 @@ impl Shared {
                 continue;
             }
             let soon = Instant::now() + LATENCY;
-            let queue = self.until(queue, soon, |q| q.closed || q.waiting.len() >= BATCH);
+            let queue =
+                self.until(queue, soon, |q| q.closed || q.hurried || q.waiting.len() >= BATCH);
             self.write(queue);
         }
     }

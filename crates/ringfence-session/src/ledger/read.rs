@@ -32,7 +32,7 @@ pub struct Session {
     pub code: Option<u8>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Events that were too many to be kept.
+    /// Events that were too many to be kept, or had no room on the disk.
     pub lost: u64,
     /// What it does is recorded.
     pub recorded: bool,
