@@ -3,14 +3,14 @@
 use crate::error::Fault;
 use crate::options::Parsed;
 use ringfence_net::decision::Exchange;
-use ringfence_net::{Control, Event as Happened, NetDecision, Way};
+use ringfence_net::{Control, Event as Happened, NetDecision, Process as Caller, Way};
 use ringfence_sandbox::executions::parent_of;
 use ringfence_sandbox::facts::{Availability, Facts};
 use ringfence_sandbox::live::{End, Executed, Keeper, client};
 use ringfence_sandbox::network::Filter;
 use ringfence_sandbox::plan::{Gateway, GatewayTree, LimitStep, Plan};
 use ringfence_sandbox::supervise::Outcome;
-use ringfence_session::gateway::{Scope, Service, Tree};
+use ringfence_session::gateway::{Peer, Scope, Service, Tree};
 use ringfence_session::ledger::{Ended, Event, Ledger, Process, Recorder, Start, Verdict};
 use ringfence_session::snapshot::fault;
 use ringfence_session::{live, place};
@@ -127,12 +127,8 @@ impl Record {
             sink(decision);
             let Some(recorder) = recorder.get() else { return };
             let process = decision.process.as_ref().map(|process| {
-                // As its own row has it; else it was made without executing anything.
-                if let Some(known) = lock(&programs).get(&process.pid) {
-                    return known.clone();
-                }
-                let exe = process.exe.clone().unwrap_or_default();
-                Process::new(process.pid, parent_of(process.pid), exe, &process.argv)
+                known(&programs, process.pid)
+                    .unwrap_or_else(|| described(process, parent_of(process.pid)))
             });
             for event in network(decision) {
                 recorder.record(process.as_ref(), &event);
@@ -143,13 +139,19 @@ impl Record {
 
     /// Records that another layer refused something.
     fn decision(&self, act: &str, object: String, rule: &str, layer: &str) {
-        self.decided(Verdict::Deny, act, object, rule, layer);
+        self.decided(None, Verdict::Deny, [act, rule, layer], object);
     }
 
-    fn decided(&self, verdict: Verdict, act: &str, object: String, rule: &str, layer: &str) {
+    fn decided(
+        &self,
+        by: Option<&Process>,
+        verdict: Verdict,
+        [act, rule, layer]: [&str; 3],
+        object: String,
+    ) {
         if let Some(recorder) = self.recorder.get() {
             let (act, rule, layer) = (act.to_owned(), rule.to_owned(), layer.to_owned());
-            recorder.record_here(None, &Event::Decision { verdict, act, object, rule, layer });
+            recorder.record_here(by, &Event::Decision { verdict, act, object, rule, layer });
         }
     }
 
@@ -184,10 +186,14 @@ impl Record {
         for asked in &outcome.asked {
             let verdict = if asked.allowed { Verdict::Allow } else { Verdict::Deny };
             let object = format!("{} by {}", asked.call, asked.by);
-            self.decided(verdict, "call", object, "syscalls = \"ask\"", "seccomp");
+            let words = ["call", "syscalls = \"ask\"", "seccomp"];
+            let by = asked.process.as_ref().map(|(process, parent)| described(process, *parent));
+            self.decided(by.as_ref(), verdict, words, object);
         }
         if outcome.timed_out {
-            self.decision("run", "the time ran out".to_owned(), "--timeout", "supervisor");
+            let command = self.running.borrow().get(&0).map(|(process, _)| process.clone());
+            let (words, what) = (["run", "--timeout", "supervisor"], "the time ran out".to_owned());
+            self.decided(command.as_ref(), Verdict::Deny, words, what);
         }
         let ended = match outcome.signal {
             Some(signal) if !outcome.timed_out => Ended::Signal(signal),
@@ -271,7 +277,8 @@ impl Record {
         if self.record {
             let recorder = self.recorder.get_or_init(|| ledger.recorder());
             if let Some(first) = self.first.borrow_mut().take() {
-                recorder.record_here(None, &first);
+                // It was done by the launcher.
+                recorder.record_here(Some(&Process::own()), &first);
             }
         }
         *self.ledger.borrow_mut() = Some(ledger);
@@ -341,10 +348,12 @@ impl Keeper for Record {
     fn serve(&self, listener: OwnedFd) {
         let Some(scope) = self.scope.borrow_mut().take() else { return };
         let (recorder, programs) = (Arc::clone(&self.recorder), Arc::clone(&self.programs));
-        let told = Box::new(move |pid, event: &Event| {
-            if let Some(recorder) = recorder.get() {
-                recorder.record(lock(&programs).get(&pid), event);
-            }
+        let told = Box::new(move |peer: &Peer, event: &Event| {
+            let Some(recorder) = recorder.get() else { return };
+            let by = peer.seen(|pid| {
+                known(&programs, pid).unwrap_or_else(|| described(&Caller::of(pid), parent_of(pid)))
+            });
+            recorder.record(by.as_ref(), event);
         });
         fault::from_environment();
         match Service::start(listener, self.forks.borrow_mut().take(), scope, told) {
@@ -366,6 +375,16 @@ impl Keeper for Record {
             self.close(outcome);
         }
     }
+}
+
+/// A process as its own row has it.
+fn known(programs: &Mutex<HashMap<i32, Process>>, pid: i32) -> Option<Process> {
+    lock(programs).get(&pid).cloned()
+}
+
+/// One that has none: it was made without executing anything, or what is executed is not on record.
+fn described(process: &Caller, parent: i32) -> Process {
+    Process::new(process.pid, parent, process.exe.clone().unwrap_or_default(), &process.argv)
 }
 
 /// A panic elsewhere leaves each entry whole.

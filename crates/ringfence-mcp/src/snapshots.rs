@@ -2,7 +2,7 @@
 //! session's snapshots and nobody else's; what the policy denies or protects is neither shown nor reverted.
 
 use crate::within::Sandbox;
-use ringfence_session::gateway::{Actor, Scope, Tree, client};
+use ringfence_session::gateway::{Actor, Peer, Scope, Tree, client};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -35,7 +35,8 @@ impl Snapshots {
             Some(actor) => actor,
             none => none.insert(Actor::new(scope(sandbox)?, sandbox.teller())),
         };
-        let answer = actor.answer(request.to_string().as_bytes(), std::process::id() as i32);
+        let answer =
+            actor.answer(request.to_string().as_bytes(), &Peer::new(std::process::id() as i32));
         match answer["error"].as_str() {
             Some(error) => Err(error.to_owned()),
             None => Ok(answer),

@@ -4,7 +4,7 @@ use crate::Config;
 use ringfence_sandbox::live::protocol::Request;
 use ringfence_sandbox::live::{captured, client};
 use ringfence_session::gateway::Told;
-use ringfence_session::ledger::{self, Event};
+use ringfence_session::ledger::{self, Event, Process};
 use ringfence_session::live;
 use ringfence_sys as sys;
 use std::ffi::{CString, OsStr, OsString};
@@ -110,14 +110,14 @@ impl Sandbox {
 
     /// Adds a row to the session's record. Its troubles are no caller's.
     pub fn record(&self, event: &Event) {
-        let _ = ledger::append(&self.directory, None, event);
+        let _ = ledger::append(&self.directory, Some(&Process::own()), event);
     }
 
     /// The same, for who does things in the session's place.
     pub fn teller(&self) -> Told {
         let directory = self.directory.clone();
         Box::new(move |_, event| {
-            let _ = ledger::append(&directory, None, event);
+            let _ = ledger::append(&directory, Some(&Process::own()), event);
         })
     }
 

@@ -6,7 +6,7 @@
 //! had as the answer to something else.
 
 use crate::message::{alike, plain, spelt};
-use ringfence_session::ledger::{self, Event, Verdict};
+use ringfence_session::ledger::{self, Event, Process, Verdict};
 use ringfence_session::live;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -180,7 +180,7 @@ impl Guard<'_> {
         }
         if let Some(directory) = self.directory.get() {
             for event in early.drain(..) {
-                let _ = ledger::append(directory, None, &event);
+                let _ = ledger::append(directory, Some(&Process::own()), &event);
             }
         } else {
             // Whoever asks without end before a server is there has no more rows than these.

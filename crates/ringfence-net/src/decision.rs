@@ -93,7 +93,7 @@ pub struct ModelCall {
 }
 
 /// A process inside, as the host sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
     /// Its number on the host.
     pub pid: i32,

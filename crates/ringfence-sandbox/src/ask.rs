@@ -8,6 +8,7 @@
 use crate::outcome::Outcome;
 use crate::plan::{AllowedCalls, Plan, Verdict};
 use crate::supervise::Duties;
+use ringfence_net::Process;
 use ringfence_policy::calls::family;
 use ringfence_sys as sys;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,6 +27,8 @@ pub struct Asked {
     pub call: String,
     /// The program, by its own word.
     pub by: String,
+    /// Its process, if that was there still when it was looked at, and the one that it came from.
+    pub process: Option<(Process, i32)>,
     /// It was let through.
     pub allowed: bool,
 }
@@ -36,6 +39,7 @@ struct Waiting {
     call: Notification,
     name: &'static str,
     by: String,
+    process: Option<(Process, i32)>,
 }
 
 /// The terminal, while a question stands on it.
@@ -92,7 +96,8 @@ impl Questions {
             Some(false) => {}
             None if self.waiting.len() < MOST_WAITING => {
                 if let Ok(listener) = listener.try_clone_to_owned() {
-                    let waiting = Waiting { listener, call: *call, name, by: program(call.thread) };
+                    let (by, process) = (program(call.thread), caller(listener.as_fd(), call));
+                    let waiting = Waiting { listener, call: *call, name, by, process };
                     self.waiting.push_back(waiting);
                     if self.asking.is_none() {
                         self.ask();
@@ -160,8 +165,8 @@ impl Questions {
 
     /// Ends the first call that waits; one that is allowed is handed out.
     fn settle(&mut self, allowed: bool) -> Option<(OwnedFd, Notification)> {
-        let Waiting { listener, call, name, by } = self.waiting.pop_front()?;
-        self.decided.insert(Asked { call: name.to_owned(), by, allowed });
+        let Waiting { listener, call, name, by, process } = self.waiting.pop_front()?;
+        self.decided.insert(Asked { call: name.to_owned(), by, process, allowed });
         if allowed {
             return Some((listener, call));
         }
@@ -249,6 +254,14 @@ fn question(waiting: &Waiting) -> String {
         "\r\nringfence: {by} (process {thread}) calls {name}, which no rule lists: [o]nce, for the \
          [s]ession, [N]o, [d]eny for the session: "
     )
+}
+
+/// The process that a call is of, as the kernel has it.
+fn caller(listener: BorrowedFd<'_>, call: &Notification) -> Option<(Process, i32)> {
+    let pid = sys::caller::process(call)?;
+    let found = (Process::of(pid), crate::executions::parent_of(pid));
+    // Else its number may be another's by now.
+    notify::waits(listener, call.id).then_some(found)
 }
 
 /// What a program is called, in letters that a terminal does nothing with.

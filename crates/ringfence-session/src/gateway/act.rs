@@ -1,7 +1,9 @@
 //! One request: what is asked for, whether it may be, and the answer.
 
 use super::look;
-use super::{LONGEST_DIFFERENCES, MOST_GROWTH, MOST_PATHS, MOST_SNAPSHOTS, Scope, Told, Tree};
+use super::{
+    LONGEST_DIFFERENCES, MOST_GROWTH, MOST_PATHS, MOST_SNAPSHOTS, Peer, Scope, Told, Tree,
+};
 use crate::cli::diff;
 use crate::error::{Result, SessionError};
 use crate::ledger::Event;
@@ -83,9 +85,9 @@ impl Actor {
     }
 
     /// The answer to a line, of a process by its number on the host.
-    pub fn answer(&mut self, line: &[u8], pid: i32) -> Value {
+    pub fn answer(&mut self, line: &[u8], by: &Peer) -> Value {
         let done = match serde_json::from_slice::<Request>(line) {
-            Ok(request) => self.act(request, pid),
+            Ok(request) => self.act(request, by),
             Err(error) => Err(SessionError::usage(format!("no request of the gateway: {error}"))),
         };
         match done {
@@ -97,7 +99,7 @@ impl Actor {
         }
     }
 
-    fn act(&mut self, request: Request, pid: i32) -> Result<Value> {
+    fn act(&mut self, request: Request, by: &Peer) -> Result<Value> {
         match request {
             Request::Trees {} => {
                 let trees = self.scope.trees.iter().map(|tree| shown(&tree.path));
@@ -113,7 +115,7 @@ impl Actor {
             }
             Request::Create { name, exclude_ignored, tree } => {
                 let tree = self.tree(tree.as_deref())?;
-                self.create(&tree, name, exclude_ignored, pid)
+                self.create(&tree, name, exclude_ignored, by)
             }
             Request::Changes { snapshot, to, paths, tree } => {
                 self.changes(tree.as_deref(), snapshot.as_deref(), to.as_deref(), &paths, false)
@@ -146,7 +148,7 @@ impl Actor {
                 let select = select(&tree, &paths)?;
                 let done = self.revert(&tree, &to, &select)?;
                 let paths = done.changes.len() as u64;
-                self.tell(pid, "revert", &to, paths);
+                self.tell(by, "revert", &to, paths);
                 let (changes, left_out) = rows(&done.changes, &select);
                 Ok(json!({
                     "reverted": changes, "left_out": left_out,
@@ -165,15 +167,15 @@ impl Actor {
                     )));
                 }
                 self.store(&tree)?.delete(&found)?;
-                self.tell(pid, "delete", &found, 0);
+                self.tell(by, "delete", &found, 0);
                 Ok(json!({"deleted": found.id}))
             }
         }
     }
 
-    fn tell(&self, pid: i32, verb: &'static str, snapshot: &Snapshot, paths: u64) {
+    fn tell(&self, by: &Peer, verb: &'static str, snapshot: &Snapshot, paths: u64) {
         let name = snapshot.name.clone();
-        (self.told)(pid, &Event::Snapshot { verb, snapshot: snapshot.id, name, paths });
+        (self.told)(by, &Event::Snapshot { verb, snapshot: snapshot.id, name, paths });
     }
 
     /// The tree of a name: one of the session's own, or a directory in one.
@@ -265,7 +267,7 @@ impl Actor {
         tree: &Tree,
         name: Option<String>,
         exclude_ignored: bool,
-        pid: i32,
+        by: &Peer,
     ) -> Result<Value> {
         let kept = self.own(tree)?.iter().filter(|s| s.origin == Origin::Manual).count();
         if kept >= MOST_SNAPSHOTS {
@@ -288,7 +290,7 @@ impl Actor {
         let session = Some(self.scope.session.clone());
         let new = New { name, ignored, session, ..New::default() };
         let made = self.store(tree)?.create(&new)?;
-        self.tell(pid, "create", &made.snapshot, 0);
+        self.tell(by, "create", &made.snapshot, 0);
         let visible = select(tree, &[])?;
         let paths = |paths: &[PathBuf]| -> Vec<String> {
             let seen = paths.iter().filter(|path| visible.takes(path));

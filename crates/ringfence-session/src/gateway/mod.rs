@@ -23,9 +23,11 @@ pub mod client;
 pub mod forks;
 mod lent;
 mod look;
+mod peer;
 mod serve;
 
 pub use act::Actor;
+pub use peer::Peer;
 pub use serve::Service;
 
 use crate::ledger::Event;
@@ -65,6 +67,5 @@ pub struct Tree {
     pub except: Vec<PathBuf>,
 }
 
-/// Hears what was done, on the service's thread: the process that asked, by its number on the
-/// host, and the row for the record.
-pub type Told = Box<dyn Fn(i32, &Event) + Send>;
+/// Hears what was done, on the service's thread: who asked, and the row for the record.
+pub type Told = Box<dyn Fn(&Peer, &Event) + Send>;

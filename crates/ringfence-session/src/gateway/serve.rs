@@ -2,7 +2,7 @@
 
 use super::act::Actor;
 use super::forks::Forks;
-use super::{LONGEST_REQUEST, MOST_CONNECTIONS, Scope, Told};
+use super::{LONGEST_REQUEST, MOST_CONNECTIONS, Peer, Scope, Told};
 use crate::error::{Result, SessionError};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -79,8 +79,7 @@ struct Serving {
 /// Somebody who is connected.
 struct Visit {
     stream: UnixStream,
-    /// The process, by its number on the host.
-    pid: i32,
+    by: Peer,
     /// Bytes that are no whole line yet.
     line: Vec<u8>,
     /// An answer that is not taken yet: until it is, no further line is read.
@@ -143,8 +142,8 @@ impl Serving {
         let peer = rustix::net::sockopt::socket_peercred(&stream);
         let pid = peer.map_or(0, |peer| peer.pid.as_raw_nonzero().get());
         if stream.set_nonblocking(true).is_ok() {
-            let (line, answer) = (Vec::new(), Vec::new());
-            self.visits.push(Visit { stream, pid, line, answer, last: false, template: false });
+            let (by, line, answer) = (Peer::new(pid), Vec::new(), Vec::new());
+            self.visits.push(Visit { stream, by, line, answer, last: false, template: false });
         }
     }
 }
@@ -208,7 +207,7 @@ impl Visit {
         let answer = match self.line.iter().position(|&byte| byte == b'\n') {
             Some(end) if end < LONGEST_REQUEST => {
                 let line: Vec<u8> = self.line.drain(..=end).collect();
-                actor.answer(&line, self.pid)
+                actor.answer(&line, &self.by)
             }
             None if self.line.len() < LONGEST_REQUEST => return,
             _ => {

@@ -55,6 +55,14 @@ impl Process {
         }
         Process { pid, parent, exe, argv: *hasher.finalize().as_bytes() }
     }
+
+    /// The calling one: what ringfence itself does for somebody.
+    pub fn own() -> Process {
+        let argv: Vec<OsString> = std::env::args_os().collect();
+        let parent = rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
+        let exe = std::env::current_exe().unwrap_or_default();
+        Process::new(std::process::id() as i32, parent, exe, &argv)
+    }
 }
 
 /// What happened to a file.

@@ -218,7 +218,7 @@ impl Reader {
     ) -> rusqlite::Result<()> {
         let sql = format!(
             "SELECT row.*, process.pid, process.parent, process.exe, \
-             lower(hex(process.argv_hash)) AS argv_hash FROM {table} AS row \
+             iif(process.id IS NULL, NULL, lower(hex(process.argv_hash))) AS argv_hash FROM {table} AS row \
              LEFT JOIN process ON process.id = row.process WHERE row.{condition} \
              ORDER BY row.event"
         );

@@ -2,6 +2,7 @@
 
 use crate::mcp::{HELLO, call};
 use ringfence_tests::{Person, Place, Running, Tier, binary, everybody, left_out};
+use serde_json::Value;
 use std::fs;
 
 /// Homes are links where they were moved to a larger disk.
@@ -92,11 +93,69 @@ fn a_disk_that_fills_does_not_take_the_end_of_a_record() {
             .rsplit_once("\n{\n")
             .map(|(a, b)| (a.to_owned(), format!("{{{b}")))
             .unwrap();
-        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let json: Value = serde_json::from_str(&json).unwrap();
         let lost = json["session"]["lost"].as_u64().unwrap();
         assert!(lost > 100 && json["session"]["code"] == 4, "{json}");
         told.prints(&format!("lost         {lost} events"))
             .prints(&format!("lost      {lost} events"))
             .prints(&format!("{lost} events could not be kept"));
+    });
+}
+
+/// The rows of the latest session, of one kind.
+fn rows(place: &Place, kind: &str) -> Vec<Value> {
+    let told = place.ringfence(["logs", "latest", "--json", "--kind", kind]).quiet();
+    let told: Value = serde_json::from_str(&told).unwrap();
+    told["events"].as_array().unwrap().clone()
+}
+
+/// Without a record of programs, too, where the kernel tells who asked.
+#[test]
+fn rows_name_the_process_that_they_are_of() {
+    everybody(Tier::Namespace, |place| {
+        let ringfence = binary().to_str().unwrap();
+        // A snapshot that a child of the command asks for: it is no command, and has no row of its own.
+        let script = format!("{ringfence} snapshot create; echo > new");
+        let options = ["--snapshot", "--gateway", "-r", ringfence];
+        place.sh(&options, &script).ends(0);
+        let (made, command) = (rows(place, "snapshot"), rows(place, "exec"));
+        let [before, asked] = &made[..] else { panic!("{made:?}") };
+        assert_eq!(asked["parent"], command[0]["pid"], "{asked}");
+        assert_ne!(asked["pid"], command[0]["pid"]);
+        assert_eq!(asked["exe"], ringfence, "{asked}");
+        // The one before the run is the launcher's.
+        let launcher = place.ringfence(["show", "latest", "--json"]).quiet();
+        let launcher: Value = serde_json::from_str(&launcher).unwrap();
+        assert_eq!(before["pid"], launcher["session"]["pid"], "{before}");
+        // Who wrote is not known.
+        let files = rows(place, "file");
+        assert!(!files.is_empty());
+        for field in ["pid", "parent", "exe", "argv_hash"] {
+            assert_eq!(files[0][field], Value::Null, "{field}");
+        }
+        // The time of a command runs out.
+        place.run(&["--timeout", "100ms"], &["sleep", "600"]).ends(124);
+        let (decided, command) = (rows(place, "decision"), rows(place, "exec"));
+        assert_eq!((&decided[0]["pid"], decided.len()), (&command[0]["pid"], 1), "{decided:?}");
+        // A call about which nobody could be asked.
+        place.file(
+            "home/project/ask.toml",
+            "extends = [\"default\"]\n[syscalls]\nmode = \"ask\"\nallow = [\"clone\", \"ioctl\", \
+             \"faccessat\", \"getcwd\", \"getdents64\", \"newfstatat\", \"openat\", \"pipe2\", \
+             \"prlimit64\", \"readlinkat\", \"statfs\", \"uname\"]\n",
+        );
+        place.shell("setsid --wait $RF -p ask.toml -- sh -c 'mkdir made; true'").ends(0);
+        let (decided, command) = (rows(place, "decision"), rows(place, "exec"));
+        let call = decided.iter().find(|row| row["act"] == "call").unwrap();
+        assert_eq!(call["parent"], command[0]["pid"], "{call}");
+        assert!(call["exe"].as_str().unwrap().contains("mkdir"), "{call}");
+        // A tool is called: the server is named.
+        let messages = [HELLO, &crate::mcp::call(2, "exec", r#"{"command":["true"]}"#)].concat();
+        let mut server = place.command(binary());
+        server.arg("mcp");
+        Running::start_with(server, messages.into_bytes()).finish().ends(0);
+        let (called, command) = (rows(place, "tool_call"), rows(place, "exec"));
+        assert_eq!(called[0]["exe"], ringfence, "{called:?}");
+        assert!(called[0]["pid"].is_number() && called[0]["pid"] != command[0]["pid"]);
     });
 }
