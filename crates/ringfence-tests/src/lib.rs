@@ -32,7 +32,7 @@ pub use terminal::Terminal;
 /// Runs a test for each person in each tier.
 pub fn everywhere(test: impl Fn(&Place)) {
     for person in people() {
-        for tier in [Tier::Namespace, Tier::Process] {
+        for tier in Tier::here() {
             let _watched = watched::watched();
             test(&Place::new(person, tier));
         }
@@ -41,6 +41,9 @@ pub fn everywhere(test: impl Fn(&Place)) {
 
 /// Runs a test for each person in one tier.
 pub fn everybody(tier: Tier, test: impl Fn(&Place)) {
+    if !Tier::here().contains(&tier) {
+        return;
+    }
     for person in people() {
         let _watched = watched::watched();
         test(&Place::new(person, tier));

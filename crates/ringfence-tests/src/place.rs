@@ -1,6 +1,6 @@
 //! A place on the host for one test: a home with a project in it, and things beside them.
 
-use crate::{Finished, Person, Running, binary};
+use crate::{Finished, Person, Running, binary, left_out};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -15,6 +15,30 @@ pub enum Tier {
     Namespace,
     /// `--tier process`
     Process,
+}
+
+impl Tier {
+    /// Those that this kernel has all of: what the process tier lacks before Linux 6.12 it refuses to start
+    /// without, and is asked about in the plans of such kernels.
+    pub fn here() -> Vec<Tier> {
+        const WHOLE: u32 = 6;
+        match ringfence_sys::landlock::abi() {
+            abi if abi < WHOLE => {
+                let why = format!("this kernel's Landlock is version {abi}, it needs {WHOLE}");
+                left_out("the process tier", &why);
+                vec![Tier::Namespace]
+            }
+            _ => vec![Tier::Namespace, Tier::Process],
+        }
+    }
+
+    /// As the option takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Namespace => "namespace",
+            Tier::Process => "process",
+        }
+    }
 }
 
 /// Where programs are looked for: nothing of the caller's own.
@@ -148,10 +172,7 @@ impl Place {
 
     /// The tier, as the option takes it.
     pub fn tier_name(&self) -> &'static str {
-        match self.tier {
-            Tier::Namespace => "namespace",
-            Tier::Process => "process",
-        }
+        self.tier.name()
     }
 
     /// `ringfence` with these words, to its end.

@@ -124,7 +124,7 @@ fn a_user_without_name_and_home_is_a_user() {
     if !ringfence_tests::people().contains(&Person::Root) {
         return left_out("users without names", "only root can become one");
     }
-    for tier in [Tier::Namespace, Tier::Process] {
+    for tier in Tier::here() {
         let place = Place::new(Person::Root, tier);
         let project = place.directory("home/project/theirs");
         for theirs in [&project, &place.at("tmp")] {
@@ -236,9 +236,9 @@ fn a_full_disk_is_an_error_and_no_loss() {
         fs::write(Path::new(small).join("kept"), "kept").unwrap();
         fs::create_dir(Path::new(small).join(".git")).unwrap();
         fs::write(Path::new(small).join(".git/config"), "[core]\n").unwrap();
-        for tier in ["namespace", "process"] {
+        for tier in Tier::here() {
             let mut command = place.command(ringfence_tests::binary());
-            command.current_dir(small).args(["run", "--tier", tier, "--", "sh", "-c"]);
+            command.current_dir(small).args(["run", "--tier", tier.name(), "--", "sh", "-c"]);
             command.arg(
                 "head -c 1M /dev/zero > big; mkdir .vscode; echo x > .envrc; rm -f big; exit 3",
             );
@@ -249,12 +249,12 @@ fn a_full_disk_is_an_error_and_no_loss() {
             assert!(!Path::new(small).join(".vscode").exists());
             // And when it is full before and stays so.
             let mut command = place.command(ringfence_tests::binary());
-            command.current_dir(small).args(["run", "--tier", tier, "--", "sh", "-c"]);
+            command.current_dir(small).args(["run", "--tier", tier.name(), "--", "sh", "-c"]);
             command.arg("head -c 1M /dev/zero > big; mkdir .vscode; exit 4");
             Running::start(command).finish().ends(4);
             assert!(!Path::new(small).join(".vscode").exists());
             let mut command = place.command(ringfence_tests::binary());
-            command.current_dir(small).args(["run", "--tier", tier, "--", "rm", "big"]);
+            command.current_dir(small).args(["run", "--tier", tier.name(), "--", "rm", "big"]);
             Running::start(command).finish().ends(0);
         }
         place.shell(&format!("umount {small}")).ends(0);
@@ -290,9 +290,10 @@ fn a_project_of_a_hundred_thousand_files() {
     for person in ringfence_tests::people() {
         let place = Place::new(person, Tier::Namespace);
         place.shell("mkdir d && cd d && seq 100000 | xargs touch").ends(0);
-        for tier in ["namespace", "process"] {
+        for tier in Tier::here() {
             let mut command = place.command(ringfence_tests::binary());
-            command.current_dir(place.project("d")).args(["run", "--tier", tier, "--", "sh", "-c"]);
+            command.current_dir(place.project("d"));
+            command.args(["run", "--tier", tier.name(), "--", "sh", "-c"]);
             command.arg("test -e 100000 && echo x > 1 && echo y > new");
             Running::start(command).finish().ends(0);
             assert_eq!(fs::read_to_string(place.project("d/new")).unwrap(), "y\n");

@@ -46,7 +46,7 @@ fn page(path: &str) -> (&'static str, String) {
 
 /// Runs a test in each tier, as the caller: these programs take long to start.
 pub fn in_each_tier(test: impl Fn(&Place)) {
-    for tier in [Tier::Namespace, Tier::Process] {
+    for tier in Tier::here() {
         test(&Place::new(people()[0], tier));
     }
 }

@@ -72,7 +72,7 @@ for pid in sorted(int(n) for n in os.listdir('/proc') if n.isdigit() and int(n) 
 
 #[test]
 fn where_nothing_keeps_it_inside_it_is_refused() {
-    let person = ringfence_tests::people()[0];
-    let place = Place::new(person, Tier::Process);
-    place.run(&["--feature", "debug"], &["true"]).ends(125).says("needs the namespace tier");
+    everybody(Tier::Process, |place| {
+        place.run(&["--feature", "debug"], &["true"]).ends(125).says("needs the namespace tier");
+    });
 }
