@@ -3,6 +3,7 @@ one line saying what should not be so."""
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import select
@@ -11,6 +12,7 @@ import stat
 import struct
 import termios
 import time
+from functools import cache
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -231,6 +233,18 @@ def host_facts() -> dict[str, str]:
         except OSError:
             pass
     return facts
+
+
+# With less the process tier does not start, unless told what it may lack.
+WHOLE_LANDLOCK = 6
+
+
+@cache
+def landlock_version() -> int:
+    """The kernel's, or 0 (landlock_create_ruleset(2))."""
+    create_ruleset, ask_version = 444, 1
+    libc = ctypes.CDLL(None, use_errno=True)
+    return max(0, libc.syscall(create_ruleset, None, 0, ask_version))
 
 
 def mounts_of(text: str) -> list[str]:

@@ -246,5 +246,10 @@ class Trials:
             return "speaks of ringfence's own options or files"
         if self.sandbox.name == "none" and attack.bare_unsafe:
             return attack.bare_unsafe
+        if self.sandbox.name == "ringfence" and tier == "process":
+            version = checks.landlock_version()
+            if version < checks.WHOLE_LANDLOCK:
+                return (f"this kernel's Landlock is version {version}, all of the process tier needs "
+                        f"{checks.WHOLE_LANDLOCK} (Linux 6.12)")
         places = (tier, kind, f"{tier}/{kind}")
         return next((attack.not_in[p] for p in places if p in attack.not_in), None)
