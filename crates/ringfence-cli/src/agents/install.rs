@@ -1,7 +1,8 @@
 //! The hook in the agent's settings: added, and taken out again.
 
-use super::{Agent, Hook};
+use super::{Agent, Hook, edit};
 use crate::error::Fault;
+use ringfence_policy::import::plain;
 use ringfence_session::place;
 use serde_json::{Map, Value, json};
 use std::fs;
@@ -125,7 +126,7 @@ fn with(hook: &Hook, before: Option<&[u8]>) -> Result<Vec<u8>, Fault> {
     if hook.agent == Agent::Cursor {
         settings.entry("version").or_insert(1.into());
     }
-    let (list, entry) = entry(hook)?;
+    let (name, entry) = entry(hook)?;
     let bad = || {
         Fault::usage(format!(
             "the hooks in {}'s settings have an unknown form; add by \
@@ -134,11 +135,44 @@ fn with(hook: &Hook, before: Option<&[u8]>) -> Result<Vec<u8>, Fault> {
         ))
     };
     let hooks = settings.entry("hooks").or_insert_with(|| Map::new().into());
-    let list = hooks.as_object_mut().ok_or_else(bad)?.entry(list).or_insert_with(|| json!([]));
+    let list = hooks.as_object_mut().ok_or_else(bad)?.entry(name).or_insert_with(|| json!([]));
     let list = list.as_array_mut().ok_or_else(bad)?;
     list.retain(|entry| !is_ours(entry));
-    list.push(entry);
-    text(&settings)
+    list.push(entry.clone());
+    written(hook.agent, before, &settings, |text| {
+        edit::with(&edit::without(text, is_ours)?, name, &entry)
+    })
+}
+
+/// The settings as a text; where there are comments, the text that was there with what `edit` makes of it, if
+/// that says the same.
+fn written(
+    agent: Agent,
+    before: Option<&[u8]>,
+    settings: &Map<String, Value>,
+    edit: impl FnOnce(&str) -> Option<String>,
+) -> Result<Vec<u8>, Fault> {
+    let Some(commented) = before.and_then(|before| commented(agent, before)) else {
+        return text(settings);
+    };
+    let edited = edit(commented).filter(|edited| {
+        serde_json::from_str::<Map<_, _>>(&plain(edited)).is_ok_and(|read| read == *settings)
+    });
+    edited.map(String::into_bytes).ok_or_else(|| {
+        Fault::usage(format!(
+            "{}'s settings have comments in a place where they cannot be kept; change by hand what \
+             `ringfence hooks print --{}` shows",
+            agent.name(),
+            agent.name()
+        ))
+    })
+}
+
+/// Settings that are JSON but for comments, which this agent understands.
+fn commented(agent: Agent, bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok().filter(|text| !text.starts_with('\u{feff}'))?;
+    let is = |text: &str| serde_json::from_str::<Map<String, Value>>(text).is_ok();
+    (agent == Agent::Gemini && !is(text) && is(&plain(text))).then_some(text)
 }
 
 fn text(settings: &Map<String, Value>) -> Result<Vec<u8>, Fault> {
@@ -150,7 +184,8 @@ fn text(settings: &Map<String, Value>) -> Result<Vec<u8>, Fault> {
 fn parsed(agent: Agent, bytes: Option<&[u8]>) -> Result<Map<String, Value>, Fault> {
     let bytes = bytes.filter(|bytes| !bytes.trim_ascii().is_empty());
     let Some(bytes) = bytes else { return Ok(Map::new()) };
-    serde_json::from_slice(bytes).map_err(|error| {
+    let commented = commented(agent, bytes).map(|text| plain(text).into_bytes());
+    serde_json::from_slice(commented.as_deref().unwrap_or(bytes)).map_err(|error| {
         Fault::usage(format!(
             "{}'s settings are not plain JSON ({error}); add by hand what `ringfence hooks print \
              --{}` shows",
@@ -219,7 +254,8 @@ pub(super) fn uninstall(agent: Agent) -> Result<u8, Fault> {
         if !take_out(&mut settings) {
             return Err(Fault::usage(format!("{} holds no hook of ours", path.display())));
         }
-        write(&path, &text(&settings)?)?;
+        let edit = |text: &str| edit::without(text, is_ours);
+        write(&path, &written(agent, now.as_deref(), &settings, edit)?)?;
         eprintln!(
             "ringfence: {} was changed since; the hook was taken out, the rest is as it is now",
             path.display()

@@ -4,6 +4,7 @@
 //! puts `ringfence hooks shell` in front of the command. The agent itself runs as before.
 
 mod answer;
+mod edit;
 mod install;
 mod shell;
 

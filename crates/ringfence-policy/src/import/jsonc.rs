@@ -2,7 +2,8 @@
 
 /// The text as plain JSON: comments and trailing commas become white space, so that positions
 /// in error messages stay right. A text that is no such JSON stays wrong.
-pub(super) fn plain(text: &str) -> String {
+#[must_use]
+pub fn plain(text: &str) -> String {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut out = text.as_bytes().to_vec();
     let mut at = 0;

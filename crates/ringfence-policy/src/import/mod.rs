@@ -4,6 +4,8 @@ mod claude;
 mod jsonc;
 mod peers;
 
+pub use jsonc::plain;
+
 use crate::host::HostRule;
 use crate::key::Key;
 use crate::path::quote;
@@ -62,8 +64,7 @@ pub struct Imported {
 /// # Errors
 /// A sentence, when the text is no JSON object.
 pub fn import(peer: Peer, text: &str) -> Result<Imported, String> {
-    let json: Json =
-        serde_json::from_str(&jsonc::plain(text)).map_err(|error| error.to_string())?;
+    let json: Json = serde_json::from_str(&plain(text)).map_err(|error| error.to_string())?;
     if !json.is_object() {
         return Err("it is no JSON object".to_owned());
     }

@@ -47,6 +47,33 @@ fn what_was_there_comes_back_byte_for_byte() {
     });
 }
 
+/// Gemini's settings may have comments.
+#[test]
+fn comments_in_settings_stay() {
+    everybody(Tier::Namespace, |place| {
+        let text = "// mine\n{\n  \"ui\": {\"theme\": \"//\"}, /* that one */\n  \"hooks\": {\n    \
+                    \"BeforeTool\": [\n      // another\n      {\"matcher\": \"x\", \"hooks\": []}\n    ]\n  }\n}\n";
+        let path = place.file("home/.gemini/settings.json", text);
+        let now = || fs::read_to_string(&path).unwrap();
+        hooks(place, &["install", "--gemini", "--", "-n", "example.org"]).ends(0);
+        hooks(place, &["install", "--gemini"]).ends(0);
+        let kept = ["// mine\n", "/* that one */", "// another\n", "\"matcher\": \"x\""];
+        assert!(kept.iter().all(|kept| now().contains(kept)), "{}", now());
+        assert_eq!(now().matches("hooks answer").count(), 1, "{}", now());
+        hooks(place, &["uninstall", "--gemini"]).ends(0);
+        assert_eq!(now(), text);
+        // Changed by its user meanwhile: only the hook goes.
+        hooks(place, &["install", "--gemini"]).ends(0);
+        fs::write(&path, now().replace("that one", "this one")).unwrap();
+        hooks(place, &["uninstall", "--gemini"]).ends(0).says("was changed since");
+        assert_eq!(now(), text.replace("that one", "this one"));
+        // Damaged ones are left alone.
+        fs::write(&path, "{ // x\n \"a\": }").unwrap();
+        hooks(place, &["install", "--gemini"]).ends(125).says("hooks print");
+        assert_eq!(now(), "{ // x\n \"a\": }");
+    });
+}
+
 #[test]
 fn settings_that_are_not_understood_are_left_alone() {
     everybody(Tier::Namespace, |place| {
