@@ -18,7 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -256,24 +256,30 @@ impl Record {
         };
         *self.workdir.borrow_mut() = plan.workdir.clone();
         *self.scope.borrow_mut() = plan.gateway.as_ref().map(|gateway| self.scope(gateway));
-        let ledger = match Ledger::start(start) {
+        let mut door = None;
+        // Where sockets are refused (a sandbox in a sandbox), there is no exec; `exec` says so.
+        let doors = |directory: &Path| {
+            let socket = |name: &str| client::listen(&directory.join(name)).ok();
+            door = socket(live::SOCKET);
+            if plan.gateway.is_some() {
+                *self.forks.borrow_mut() = socket(live::FORKS);
+            }
+            if let Some(control) = &*self.control.borrow()
+                && let Some(rules) = socket(live::RULES)
+            {
+                control.listen(rules);
+            }
+        };
+        let ledger = match Ledger::start(start, doors) {
             Ok(ledger) => ledger,
             Err(error) => {
-                self.warn("kept", error);
+                // Nothing was to be kept of one without a record, and nobody knows how to call it.
+                if self.record || self.name.is_some() {
+                    self.warn("kept", error);
+                }
                 return None;
             }
         };
-        // Where sockets are refused (a sandbox in a sandbox), there is no exec; `exec` says so.
-        let socket = |name: &str| client::listen(&ledger.directory().join(name)).ok();
-        let door = socket(live::SOCKET);
-        if plan.gateway.is_some() {
-            *self.forks.borrow_mut() = socket(live::FORKS);
-        }
-        if let Some(control) = &*self.control.borrow()
-            && let Some(rules) = socket(live::RULES)
-        {
-            control.listen(rules);
-        }
         if self.record {
             let recorder = self.recorder.get_or_init(|| ledger.recorder());
             if let Some(first) = self.first.borrow_mut().take() {

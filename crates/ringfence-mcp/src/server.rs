@@ -4,7 +4,7 @@ use crate::Config;
 use crate::snapshots::Snapshots;
 use crate::stdio;
 use crate::tools::{self, Answer};
-use crate::within::Sandbox;
+use crate::within::{APART, Sandbox};
 use ringfence_session::ledger::{Event, Verdict};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
@@ -35,7 +35,10 @@ impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("ringfence", env!("CARGO_PKG_VERSION")))
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(match self.0.sandbox.is_apart() {
+                true => format!("{INSTRUCTIONS} Nothing is recorded, and {APART}."),
+                false => INSTRUCTIONS.to_owned(),
+            })
     }
 
     async fn list_tools(

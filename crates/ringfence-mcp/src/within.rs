@@ -19,12 +19,17 @@ use std::time::Duration;
 /// As many bytes of each stream are kept; the rest is read and counted.
 const MOST: usize = 1 << 20;
 
+/// What a server does that has no session.
+pub(crate) const APART: &str = "each command runs in a sandbox of its own, of which nothing but files stays: there is \
+                                no room for a session's record";
+
 /// A sandbox that lives as long as this value.
 #[derive(Debug)]
 pub struct Sandbox {
     config: Config,
     name: String,
-    directory: PathBuf,
+    /// None: there is no room for a session's record. Nobody can be asked for commands in it then.
+    directory: Option<PathBuf>,
     launcher: Mutex<Child>,
     /// The sandbox ends when this is closed, however that comes about.
     stdin: Mutex<Option<ChildStdin>>,
@@ -60,8 +65,7 @@ impl Sandbox {
         let stdout = launcher.stdout.take().map(BufReader::new);
         let answered = stdout.map(|mut stdout| stdout.read_line(&mut line));
         let up = matches!((sent, answered), (Some(Ok(())), Some(Ok(_)))) && line == "ready\n";
-        let found = if up { live::find(&name).ok() } else { None };
-        let Some((_, socket)) = found else {
+        if !up {
             drop(stdin);
             let mut said = String::new();
             if let Some(stderr) = launcher.stderr.take() {
@@ -69,7 +73,7 @@ impl Sandbox {
             }
             let _ = launcher.wait();
             return Err(format!("the sandbox did not start: {}", said.trim_end()));
-        };
+        }
         // What the launcher says later is the user's to read.
         if let Some(stderr) = launcher.stderr.take() {
             std::thread::spawn(move || {
@@ -78,7 +82,12 @@ impl Sandbox {
                 }
             });
         }
-        let directory = socket.parent().map(PathBuf::from).unwrap_or_default();
+        // It is there before its command, or not at all.
+        let found = live::find(&name).ok();
+        let directory = found.and_then(|(_, socket)| socket.parent().map(PathBuf::from));
+        if directory.is_none() {
+            eprintln!("ringfence: calls of tools are not recorded, and {APART}");
+        }
         let (launcher, stdin) = (Mutex::new(launcher), Mutex::new(stdin));
         Ok(Sandbox { config, name, directory, launcher, stdin })
     }
@@ -102,22 +111,32 @@ impl Sandbox {
     /// The session's identifier.
     ///
     /// # Errors
-    /// Its directory has no name that is one.
+    /// It has none.
     pub fn id(&self) -> Result<String, String> {
-        let name = self.directory.file_name().and_then(OsStr::to_str);
+        let directory = self.directory.as_deref();
+        let name = directory.and_then(|directory| directory.file_name()?.to_str());
         name.map(ToOwned::to_owned).ok_or_else(|| "the session has no identifier".to_owned())
+    }
+
+    /// Whether each command has a sandbox of its own ([`APART`]).
+    pub fn is_apart(&self) -> bool {
+        self.directory.is_none()
     }
 
     /// Adds a row to the session's record. Its troubles are no caller's.
     pub fn record(&self, event: &Event) {
-        let _ = ledger::append(&self.directory, Some(&Process::own()), event);
+        if let Some(directory) = &self.directory {
+            let _ = ledger::append(directory, Some(&Process::own()), event);
+        }
     }
 
     /// The same, for who does things in the session's place.
     pub fn teller(&self) -> Told {
         let directory = self.directory.clone();
         Box::new(move |_, event| {
-            let _ = ledger::append(&directory, Some(&Process::own()), event);
+            if let Some(directory) = &directory {
+                let _ = ledger::append(directory, Some(&Process::own()), event);
+            }
         })
     }
 
@@ -132,8 +151,14 @@ impl Sandbox {
         argv: &[OsString],
         input: Vec<u8>,
     ) -> Result<Ran, String> {
-        let socket = self.directory.join(live::SOCKET);
-        let held = self.directory.join(live::SUSPENDED).exists();
+        let Some(directory) = &self.directory else {
+            let mut options: Vec<OsString> =
+                vec![format!("--timeout={}s", timeout.as_secs()).into()];
+            options.extend(workdir.map(|directory| format!("--workdir={directory}").into()));
+            return self.fresh(&options, argv, input);
+        };
+        let socket = directory.join(live::SOCKET);
+        let held = directory.join(live::SUSPENDED).exists();
         let connection = if held { None } else { client::connect(&socket).ok() };
         let Some(connection) = connection else {
             // The command knows why, and says it.
@@ -181,6 +206,8 @@ impl Sandbox {
         input: Vec<u8>,
     ) -> Result<Ran, String> {
         let mut command = self.ringfence("run");
+        // Where there is no room for one, each would say so.
+        command.args(self.is_apart().then_some("--no-record"));
         command.args(options).arg("--").args(argv);
         finish(command, input)
     }

@@ -2,7 +2,10 @@
 
 use crate::ledger::{self, Session};
 use crate::place;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// The socket of `exec` in a session's directory.
 pub const SOCKET: &str = "control.sock";
@@ -49,4 +52,43 @@ pub fn sockets(word: &str) -> Vec<PathBuf> {
 pub fn find(word: &str) -> crate::Result<(Session, PathBuf)> {
     let directory = crate::cli::find(word)?;
     Ok((ledger::session(&directory)?, directory.join(SOCKET)))
+}
+
+/// The same, for a session that may be about to start: one that is named is waited for.
+///
+/// # Errors
+/// There is none within `most`; otherwise as [`find`].
+pub fn find_within(word: &str, most: Duration) -> crate::Result<(Session, PathBuf)> {
+    let deadline = Instant::now() + most;
+    let missing = match find(word) {
+        Err(missing) if place::check_name(word).is_ok() => missing,
+        other => return other,
+    };
+    // Names come by a rename. What cannot be watched is not waited for.
+    let names = place::sessions()?.join(place::NAMES);
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC).ok().filter(|watch| {
+        place::private_directory(&names).is_ok()
+            && inotify::add_watch(watch, &names, inotify::WatchFlags::MOVED_TO).is_ok()
+    });
+    let Some(watch) = watch else { return Err(missing) };
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut arrived = inotify::Reader::new(&watch, &mut buffer);
+    loop {
+        if let Ok(found) = find(word) {
+            return Ok(found);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&watch, PollFlags::IN)], Some(&left)) {
+            Ok(0) => return Err(missing),
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(_) => return Err(missing),
+        }
+        // Takes all that came, and looks once.
+        let _ = arrived.next();
+        while !arrived.is_buffer_empty() {
+            let _ = arrived.next();
+        }
+    }
 }

@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where a path leads. Links on the way are the user's word, but for those that the session's program may have made:
@@ -147,7 +147,11 @@ pub fn write(session: Option<&Session>, path: &Path, bytes: &[u8]) -> Result<()>
     let mut part = name.to_owned();
     part.push(format!(".part-{}", std::process::id()));
     let (part, target) = (at(&parent, &part), at(&parent, name));
-    let mut file = File::create_new(&part).map_err(failed)?;
+    // What is about a session is for its user alone, as the session's record is.
+    let mode = if session.is_some() { 0o600 } else { 0o666 };
+    let mut options = File::options();
+    let options = options.write(true).create_new(true).mode(mode);
+    let mut file = options.open(&part).map_err(failed)?;
     let written = file.write_all(bytes).and_then(|()| std::fs::rename(&part, target));
     if written.is_err() {
         let _ = std::fs::remove_file(&part);

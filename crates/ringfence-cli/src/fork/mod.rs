@@ -12,7 +12,11 @@ use std::time::Duration;
 
 /// Its options.
 pub const FORK: [Spec; 4] = [
-    one("timeout", "DURATION", "Wait so long for a program that is a template (default: 30s)"),
+    one(
+        "timeout",
+        "DURATION",
+        "Wait so long for the session (default: 1s), and for a program in it that is a template (default: 30s)",
+    ),
     one(
         "helper",
         "LANGUAGE",
@@ -29,6 +33,9 @@ const C: &str = include_str!("ringfence_template.h");
 
 /// How long a template is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a session is waited for that may be about to start.
+const COMING: Duration = Duration::from_secs(1);
 
 /// `ringfence fork [OPTIONS] SESSION N [--] [WORD...]`
 ///
@@ -58,16 +65,19 @@ pub fn fork(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let more = parse(&FORK, words, true)?;
     parsed.options.extend(more.options);
     let clones: u32 = number.to_str().and_then(|number| number.parse().ok()).ok_or_else(usage)?;
-    let patience = match parsed.last("timeout") {
+    let given = match parsed.last("timeout") {
         Some(text) => {
             let text = text.to_string_lossy();
             ringfence_policy::size::duration(&text)
+                .map(Some)
                 .map_err(|why| Fault::usage(format!("--timeout {text}: {why}")))?
         }
-        None => PATIENCE,
+        None => None,
     };
+    let patience = given.unwrap_or(PATIENCE);
     let session = session.to_string_lossy();
-    let (found, socket) = live::find(&session).map_err(Fault::of)?;
+    let (found, socket) =
+        live::find_within(&session, given.unwrap_or(COMING)).map_err(Fault::of)?;
     if !found.live {
         return Err(Fault::usage(format!("session {session} has ended")));
     }

@@ -26,6 +26,7 @@ use crate::error::{Result, SessionError};
 use crate::place;
 use journal::{Head, Line, Tail};
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -66,13 +67,14 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Begins the record of a session under the user's state directory.
+    /// Begins the record of a session under the user's state directory. `doors` makes what others knock at in the
+    /// session's directory, before it can be found.
     ///
     /// # Errors
     /// The session's directory cannot be made, or is another session's. Troubles with later
     /// writes come with [`Ledger::end`].
-    pub fn start(start: Start) -> Result<Ledger> {
-        Ledger::start_in(&place::sessions()?, start)
+    pub fn start(start: Start, doors: impl FnOnce(&Path)) -> Result<Ledger> {
+        Ledger::begin(&place::sessions()?, start, doors)
     }
 
     /// The same, under another directory of sessions.
@@ -80,10 +82,27 @@ impl Ledger {
     /// # Errors
     /// As [`Ledger::start`].
     pub fn start_in(sessions: &Path, start: Start) -> Result<Ledger> {
+        Ledger::begin(sessions, start, |_| {})
+    }
+
+    fn begin(sessions: &Path, start: Start, doors: impl FnOnce(&Path)) -> Result<Ledger> {
         check_id(&start.id)?;
         let directory = sessions.join(&start.id);
         place::private_directory(&directory)?;
+        // Another session's is there already, and stays.
         let (file, path) = journal::create(&directory)?;
+        doors(&directory);
+        Ledger::opened(sessions, start, &directory, (file, path)).inspect_err(|_| {
+            let _ = std::fs::remove_dir_all(&directory);
+        })
+    }
+
+    fn opened(
+        sessions: &Path,
+        start: Start,
+        directory: &Path,
+        (file, path): (File, PathBuf),
+    ) -> Result<Ledger> {
         let text = |text: &OsString| text.to_string_lossy().into_owned();
         let head = Line::Start(Head {
             version: journal::VERSION,
@@ -98,9 +117,9 @@ impl Ledger {
         });
         let head = head.encode();
         journal::append(&file, &path, &head)?;
-        let name = start.name.map(|name| place::name(sessions, &name, &directory)).transpose()?;
+        let name = start.name.map(|name| place::name(sessions, &name, directory)).transpose()?;
         let recorder = Recorder::new(file, path, head.len() as u64, start.record);
-        Ok(Ledger { recorder, directory, name, record: start.record })
+        Ok(Ledger { recorder, directory: directory.to_owned(), name, record: start.record })
     }
 
     /// The session's directory.

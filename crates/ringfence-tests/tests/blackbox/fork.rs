@@ -234,6 +234,29 @@ fn clones_end_with_who_asked_and_with_the_session() {
     });
 }
 
+/// Who asks may be faster than the session that is started at the same time.
+#[test]
+fn a_session_that_starts_is_waited_for() {
+    everybody(Tier::Namespace, |place| {
+        let mut fork = place.command(binary());
+        fork.args(["fork", "--timeout", "600s", "late", "1"]);
+        let early = Running::start(fork);
+        let lives = std::path::PathBuf::from(format!("/proc/{}/exe", early.pid()));
+        // It watches by now, since the directory of names is its.
+        let names = place.at("home/.local/state/ringfence/sessions/by-name");
+        while !names.exists() && lives.read_link().is_ok() {
+            std::thread::yield_now();
+        }
+        let mut running =
+            place.start(&["--name", "late"], &["sh", "-c", "echo up; exec sleep 1000"]);
+        running.printed("up\n");
+        // The name is there with all that belongs to it: the answer is about this session.
+        early.finish().ends(125).says("start it with --gateway");
+        place.ringfence(["kill", "late"]).ends(0);
+        running.finish().ends(143);
+    });
+}
+
 #[test]
 fn without_a_template_there_are_no_clones() {
     everybody(Tier::Namespace, |place| {

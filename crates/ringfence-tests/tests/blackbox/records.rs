@@ -159,3 +159,66 @@ fn rows_name_the_process_that_they_are_of() {
         assert!(called[0]["pid"].is_number() && called[0]["pid"] != command[0]["pid"]);
     });
 }
+
+/// Tools work where no record can be kept, and the client hears of it.
+#[test]
+fn a_server_starts_where_nothing_can_be_recorded() {
+    let serves = |place: &Place, state: &str| {
+        let calls = [
+            HELLO.to_owned(),
+            call(2, "exec", r#"{"command":["sh","-c","cat; echo out >&2; exit 3"],"stdin":"in"}"#),
+            call(3, "write_file", r#"{"path":"made","text":"written"}"#),
+            call(4, "read_file", r#"{"path":"there"}"#),
+            call(5, "exec", r#"{"command":["sleep","600"],"timeout_seconds":1}"#),
+            call(6, "exec", r#"{"command":["cat","/etc/shadow"]}"#),
+        ];
+        place.file("home/project/there", "text");
+        let mut server = place.command(binary());
+        server.arg("mcp").env("XDG_STATE_HOME", state);
+        let ended = Running::start_with(server, calls.concat().into_bytes()).finish();
+        ended
+            .ends(0)
+            .says("this session's record is not kept")
+            .says("calls of tools are not recorded");
+        let answers: Vec<Value> =
+            ended.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of = |id: i64| answers.iter().find(|answer| answer["id"] == id).unwrap();
+        let told = |id: i64| &of(id)["result"]["structuredContent"];
+        assert!(of(1)["result"]["instructions"].as_str().unwrap().contains("Nothing is recorded"));
+        assert_eq!(
+            (&told(2)["stdout"], &told(2)["exit_code"]),
+            (&"in".into(), &3.into()),
+            "{}",
+            of(2)
+        );
+        assert_eq!(told(2)["stderr"], "out\n", "nothing of ours: {}", of(2));
+        assert_eq!(told(4)["text"], "text", "{}", of(4));
+        assert_eq!(told(5)["exit_code"], 124, "{}", of(5));
+        assert_ne!(told(6)["exit_code"], 0, "{}", of(6));
+        assert_eq!(fs::read_to_string(place.project("made")).unwrap(), "written");
+    };
+    everybody(Tier::Namespace, |place| {
+        // Somebody's file is where the directory should be.
+        let state = place.directory("state").to_str().unwrap().to_owned();
+        place.file("state/ringfence", "mine");
+        serves(place, &state);
+        let Some(disk) = small_disk(place) else { return };
+        place.shell(&format!("dd if=/dev/zero of={disk}/fill bs=4k"));
+        serves(place, &disk);
+        let left =
+            place.shell(&format!("find {disk}/ringfence/sessions -mindepth 1; umount {disk}"));
+        assert_eq!(left.text(), "", "no part of a session stays");
+    });
+}
+
+#[test]
+fn a_report_is_for_its_user_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    everybody(Tier::Namespace, |place| {
+        place.run(&[], &["true"]).ends(0);
+        let ringfence = binary().display();
+        place.shell(&format!("umask 0; {ringfence} report latest --output page.html")).ends(0);
+        let mode = place.project("page.html").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{mode:o}");
+    });
+}
