@@ -20,6 +20,24 @@ pub fn owner_and_mode(file: BorrowedFd<'_>) -> Result<(u32, u32)> {
     Ok((data.stx_uid, u32::from(data.stx_mode)))
 }
 
+/// The next part of a file, from a place on, that is no hole (lseek(2), `SEEK_DATA`); `None`: there is none. Moves the
+/// descriptor's place.
+///
+/// # Errors
+/// The kernel's; `EINVAL` of a file system that does not know.
+pub fn next_part(file: BorrowedFd<'_>, from: u64) -> Result<Option<std::ops::Range<u64>>> {
+    let from = i64::try_from(from).or(Err(Errno::EINVAL))?;
+    let file = file.as_raw_fd();
+    // SAFETY: takes numbers only.
+    let start = match unsafe { sys!(lseek, file, from, libc::SEEK_DATA) } {
+        Err(Errno::ENXIO) => return Ok(None),
+        found => found?,
+    };
+    // SAFETY: takes numbers only.
+    let end = unsafe { sys!(lseek, file, start, libc::SEEK_HOLE) }?;
+    Ok(Some(start as u64..end as u64))
+}
+
 /// File systems that this kernel alone writes to, by their numbers (statfs(2)): ext2 to 4, xfs, btrfs, tmpfs, overlayfs,
 /// f2fs, bcachefs, zfs.
 const OF_THIS_MACHINE: [u64; 8] = [
@@ -220,6 +238,21 @@ mod tests {
     use super::*;
     use std::fs::{File, OpenOptions};
     use std::os::fd::AsFd;
+
+    #[test]
+    fn the_parts_of_a_file_that_are_no_holes_are_found() {
+        use std::os::unix::fs::FileExt;
+        let file = File::from(crate::fd::in_memory(b"").expect("a memfd"));
+        assert_eq!(next_part(file.as_fd(), 0), Ok(None));
+        file.set_len(1 << 40).expect("sized");
+        assert_eq!(next_part(file.as_fd(), 0), Ok(None));
+        file.write_all_at(b"x", (1 << 30) + 5).expect("written");
+        let found = next_part(file.as_fd(), 0).expect("looked for").expect("found");
+        assert!(found.contains(&((1 << 30) + 5)) && found.end - found.start <= 2 << 20);
+        assert_eq!(next_part(file.as_fd(), found.end), Ok(None));
+        assert_eq!(next_part(file.as_fd(), 1 << 40), Ok(None), "its end");
+        assert_eq!(next_part(file.as_fd(), u64::MAX), Err(Errno::EINVAL));
+    }
 
     #[test]
     fn a_file_that_is_open_for_writing_has_writers() {

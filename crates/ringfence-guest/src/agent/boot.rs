@@ -12,6 +12,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::time::Duration;
 
 /// The first port of the first virtio-serial device.
 const PORT: &str = "/dev/vport0p1";
@@ -188,6 +189,31 @@ pub fn mounts_of(pid: i32) -> Result<OwnedFd, String> {
     let path = format!("/proc/{pid}/ns/mnt");
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     rustix::fs::open(&path, flags, Mode::empty()).map_err(failed(path))
+}
+
+/// Waits until the kernel has come to rest, two seconds at most: one that has only just booted has more to do, which each
+/// clone would have to do again.
+pub fn settle() {
+    /// What is looked at, and how much of it must have been idle, so often in a row.
+    const WINDOW: Duration = Duration::from_millis(100);
+    const IDLE: Duration = Duration::from_millis(90);
+    const ENOUGH: u32 = 3;
+    let mut quiet = 0;
+    for _ in 0..20 {
+        let before = idle();
+        std::thread::sleep(WINDOW);
+        quiet = if idle().saturating_sub(before) >= IDLE { quiet + 1 } else { 0 };
+        if quiet == ENOUGH {
+            return;
+        }
+    }
+}
+
+/// For how long the processor has had nothing to do (proc_uptime(5)).
+fn idle() -> Duration {
+    let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
 }
 
 /// Says hello: who makes a template takes the guest as it is when that is heard.

@@ -52,6 +52,7 @@ pub fn live() -> Result<(), String> {
     let random = boot::random()?;
     while process::wait_any(false).is_ok_and(|ended| ended.is_some()) {}
     let port = boot::port()?;
+    boot::settle();
     boot::greet(&port)?;
     let mut agent = Agent {
         stream: Stream::new(port),
