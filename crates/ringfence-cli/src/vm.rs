@@ -142,7 +142,7 @@ impl Guest {
 
 /// Why a run in a machine failed, with what QEMU said.
 pub fn explain(guest: Option<&Guest>, error: LaunchError) -> LaunchError {
-    match guest.and_then(|guest| guest.machine.borrow().complaint()) {
+    match guest.and_then(|guest| guest.machine.borrow_mut().complaint()) {
         Some(said) => LaunchError::Setup(format!("{error}; QEMU says: {said}")),
         None => error,
     }

@@ -26,10 +26,13 @@ const WORDS: &str = "quiet loglevel=0 oops=panic panic=-1 reboot=t random.trust_
 /// time take longer than a system call: nothing that only answers a real processor's faults, or
 /// that makes a break-in into a kernel harder which holds one command of one user. Programs have the same addresses each time
 /// (`norandmaps`): the emulator knows translated code by its address, and else translates a program's loader and C
-/// library anew for each process (2,400 blocks for true(1)), without ever forgetting the old ones. And a boot does not try the
-/// kernel's own cryptography (`cryptomgr.notests`).
+/// library anew for each process (2,400 blocks for true(1)), without ever forgetting the old ones. Pages are counted for no
+/// control group and gathered to no huge ones, by which no processor would gain. The emulated counter of time, which cannot
+/// drift, is not watched: on a loaded host it would be given up for one that costs an exit for each look
+/// (`tsc=reliable`). And a boot does not try the kernel's own cryptography (`cryptomgr.notests`).
 const LIGHT: &str = "mitigations=off init_on_alloc=0 randomize_kstack_offset=off psi=0 \
-                     hardened_usercopy=off rcupdate.rcu_expedited=1 norandmaps cryptomgr.notests";
+                     hardened_usercopy=off rcupdate.rcu_expedited=1 norandmaps cgroup_disable=memory \
+                     transparent_hugepage=never tsc=reliable cryptomgr.notests";
 /// The emulator's processor: without what it emulates byte by byte (`rep movsb`), and without what makes each of a
 /// kernel's copies end a translated block.
 const EMULATED: &str = "max,-erms,-fsrm,-la57,-smap";
@@ -39,6 +42,9 @@ const EMULATED: &str = "max,-erms,-fsrm,-la57,-smap";
 /// `lock` prefixes and `xchg` later ones too, emulates a single processor without barriers, while its devices are
 /// another thread: so each of the two may read before the other's number is there, and nobody tells anybody.
 const SERIAL: &str = "virtio-serial-pci,id=serial,max_ports=2,event_idx=off";
+
+/// The port of that stream.
+const PORT: &str = "virtserialport,id=port,nr=1,name=ringfence";
 
 /// QEMU's name for what is behind the guest's stream.
 pub(super) const STREAM: &str = "agent";
@@ -51,9 +57,10 @@ pub(super) struct Inmate<'a> {
     pub memory: OwnedFd,
     /// What the guest starts from.
     pub from: &'a Origin<'a>,
-    /// Its end of the control connection.
-    pub control: OwnedFd,
-    /// Where its complaints go.
+    /// Its standard output: its end of the control connection, or a clone's of the guest's stream.
+    pub output: OwnedFd,
+    /// Where its complaints go: a clone's end of the control connection, by which it is asked for so little that nobody
+    /// waits for the answers.
     pub errors: OwnedFd,
 }
 
@@ -96,7 +103,7 @@ pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
             command.env(name, value);
         }
     }
-    command.stdin(Stdio::from(inmate.memory)).stdout(Stdio::from(inmate.control));
+    command.stdin(Stdio::from(inmate.memory)).stdout(Stdio::from(inmate.output));
     // Ctrl-C is for the command.
     command.stderr(Stdio::from(inmate.errors)).process_group(0);
     ringfence_sys::process::spawn_bound(&mut command)
@@ -124,7 +131,11 @@ fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-vga", "none"]);
     command.args(["-nic", "none", "-serial", "none", "-parallel", "none", "-no-reboot"]);
     command.args(["-device", SERIAL]);
-    command.args(["-chardev", "socket,id=control,fd=1", "-mon", "chardev=control,mode=control"]);
+    let control = match inmate.from {
+        Origin::Boot(_) => "socket,id=control,fd=1",
+        Origin::Template(_) => "socket,id=control,fd=2",
+    };
+    command.args(["-chardev", control, "-mon", "chardev=control,mode=control"]);
     match inmate.from {
         Origin::Boot(initramfs) => {
             command.arg("-kernel").arg(&inmate.assets.kernel.image);
@@ -136,6 +147,10 @@ fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
             command.args(["-append", &format!("{WORDS} {more} rdinit=/init -- guest-agent")]);
         }
         Origin::Template(header) => {
+            // What a boot is asked for by `Qmp::prepare`: QEMU reads what it is asked for byte by byte, each of which is
+            // eight system calls of two of its threads.
+            command.args(["-chardev", &format!("socket,id={STREAM},fd=1")]);
+            command.args(["-device", &format!("{PORT},chardev={STREAM}")]);
             command.arg("-kernel").arg(header).args(["-incoming", "defer"]);
         }
     }

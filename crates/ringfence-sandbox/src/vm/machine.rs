@@ -132,7 +132,7 @@ impl Machine {
     }
 
     /// What QEMU said last, for a guest that is gone.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn complaint(&mut self) -> Option<String> {
         let said = self.process.said();
         (!said.is_empty()).then_some(said)
     }
@@ -237,7 +237,8 @@ pub(super) struct Process {
     child: Child,
     /// What QEMU is told by.
     pub control: Qmp,
-    errors: File,
+    /// What it complains of, where that is not told by the same way.
+    errors: Option<File>,
 }
 
 impl Process {
@@ -255,21 +256,23 @@ impl Process {
         let profile = profile(assets, cache)?;
         let pair = || UnixStream::pair().map_err(failed("socketpair"));
         let ((control, its_control), (stream, its_stream)) = (pair()?, pair()?);
-        let errors = in_memory()?;
-        let inmate = Inmate {
-            assets,
-            shape,
-            memory: memory.into(),
-            from,
-            control: its_control.into(),
-            errors: errors.try_clone().map_err(failed("dup"))?.into(),
+        let (errors, handed, output, complaints): (_, _, OwnedFd, OwnedFd) = match from {
+            Origin::Boot(_) => {
+                let errors = in_memory()?;
+                let copy = errors.try_clone().map_err(failed("dup"))?;
+                (Some(errors), Some(its_stream), its_control.into(), copy.into())
+            }
+            Origin::Template(_) => (None, None, its_stream.into(), its_control.into()),
         };
+        let memory = memory.into();
+        let inmate = Inmate { assets, shape, memory, from, output, errors: complaints };
         let child = jail::start(inmate, &profile).map_err(failed("cannot start QEMU"))?;
         let control = Qmp::new(control, PATIENCE);
         let mut process = Process { child, control, errors };
-        // It will hear of it once it listens. Its end of the stream is then its alone, so that the other end is
-        // hung up on when it ends.
-        process.control.prepare(jail::STREAM, its_stream.as_fd())?;
+        if let Some(its_stream) = handed {
+            // It will hear of it once it listens.
+            process.control.prepare(jail::STREAM, its_stream.as_fd())?;
+        }
         Ok((process, stream))
     }
 
@@ -290,12 +293,18 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    fn said(&self) -> String {
-        let mut text = String::new();
-        let Ok(mut errors) = self.errors.try_clone() else { return text };
-        let _ = errors.rewind();
-        let _ = errors.take(MOST_SHOWN).read_to_string(&mut text);
-        text.trim().replace('\n', "; ")
+    fn said(&mut self) -> String {
+        let mut text = match &mut self.errors {
+            None => self.control.complaints(),
+            Some(errors) => {
+                let mut text = String::new();
+                let _ = errors.rewind();
+                let _ = errors.take(MOST_SHOWN).read_to_string(&mut text);
+                text.trim().replace('\n', "; ")
+            }
+        };
+        text.truncate(text.floor_char_boundary(MOST_SHOWN as usize));
+        text
     }
 }
 

@@ -63,7 +63,12 @@ impl Qmp {
         arguments: Value,
         pass: Option<BorrowedFd<'_>>,
     ) -> Result<(), String> {
-        let mut text = json!({ "execute": name, "arguments": arguments }).to_string();
+        let none = arguments.as_object().is_some_and(serde_json::Map::is_empty);
+        let mut text = if none {
+            json!({ "execute": name }).to_string()
+        } else {
+            json!({ "execute": name, "arguments": arguments }).to_string()
+        };
         text.push('\n');
         let mut socket = self.reader.get_ref();
         let sent = match pass {
@@ -108,13 +113,31 @@ impl Qmp {
         self.ask("migrate-set-capabilities", list, None)
     }
 
-    /// Asks for a state to be restored: from its descriptor, once all asked for before is done.
+    /// Asks a clone for its state to be restored, from a descriptor. Nobody waits for the answers.
     ///
     /// # Errors
     /// QEMU is gone.
     pub fn restore(&mut self, state: BorrowedFd<'_>) -> Result<(), String> {
+        self.ask("qmp_capabilities", json!({}), None)?;
+        let list = json!({ "capabilities": [{ "capability": "x-ignore-shared", "state": true }] });
+        self.ask("migrate-set-capabilities", list, None)?;
         self.ask("getfd", json!({ "fdname": "state" }), Some(state))?;
         self.ask("migrate-incoming", json!({ "uri": "fd:state" }), None)
+    }
+
+    /// What was said by now that is no answer, of a clone: its complaints come the same way.
+    pub fn complaints(&mut self) -> String {
+        let socket = self.reader.get_ref();
+        if socket.set_nonblocking(true).is_err() {
+            return String::new();
+        }
+        let mut text = Vec::new();
+        // It ends with an error where the other end is open still: what came before is there.
+        let _ = (&mut self.reader).take(LONGEST).read_to_end(&mut text);
+        let _ = self.reader.get_ref().set_nonblocking(false);
+        let text = String::from_utf8_lossy(&text);
+        let words = text.lines().filter(|line| !line.starts_with('{'));
+        words.collect::<Vec<_>>().join("; ")
     }
 
     /// Takes the answers to what [`Qmp::prepare`] asked for.
@@ -158,5 +181,42 @@ impl Qmp {
             }
         }
         Err("QEMU did not move the machine's state in time".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Qmp, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        (Qmp::new(ours, Duration::from_secs(1)), theirs)
+    }
+
+    #[test]
+    fn a_clone_is_asked_for_its_state_alone() {
+        let (mut qmp, theirs) = pair();
+        let state = std::fs::File::open("/dev/null").expect("opened");
+        qmp.restore(state.as_fd()).expect("asked");
+        drop(qmp);
+        let asked = BufReader::new(theirs).lines().map(|line| line.expect("a line"));
+        let words: Vec<Value> =
+            asked.map(|line| serde_json::from_str(&line).expect("JSON")).collect();
+        let names: Vec<&str> =
+            words.iter().filter_map(|one| one.get("execute").and_then(Value::as_str)).collect();
+        let all = ["qmp_capabilities", "migrate-set-capabilities", "getfd", "migrate-incoming"];
+        assert_eq!(names, all);
+        assert_eq!(words[0].get("arguments"), None, "QEMU reads it byte by byte");
+    }
+
+    #[test]
+    fn what_a_clone_complains_of_is_told_apart_from_its_answers() {
+        let (mut qmp, mut theirs) = pair();
+        assert_eq!(qmp.complaints(), "", "and nobody waits");
+        let said = "{\"QMP\": {}}\nqemu: no such thing\n{\"return\": {}}\nqemu: \u{1b}[2Jgone";
+        theirs.write_all(said.as_bytes()).expect("said");
+        assert_eq!(qmp.complaints(), "qemu: no such thing; qemu: \u{1b}[2Jgone");
+        drop(theirs);
+        assert_eq!(qmp.complaints(), "");
     }
 }

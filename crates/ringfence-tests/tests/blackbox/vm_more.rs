@@ -89,6 +89,21 @@ fn memory_that_is_used_up_ends_a_program_and_is_told_and_the_session_lives() {
 }
 
 #[test]
+fn an_emulated_guests_kernel_does_nothing_that_no_processor_gains_by() {
+    guests_of_one(|place| {
+        let status = Running::start(ringfence(place, &["vm", "status"])).finish().well();
+        if !status.contains("executed by   tcg") {
+            println!("skipped: {status}");
+            return;
+        }
+        let script = "cat /sys/devices/system/clocksource/clocksource0/current_clocksource; \
+                      cat /sys/kernel/mm/transparent_hugepage/enabled; \
+                      awk '$1 == \"memory\" {print $4}' /proc/cgroups";
+        assert_eq!(sh(place, &[], script).well(), "tsc\nalways madvise [never]\n0");
+    });
+}
+
+#[test]
 fn doctor_says_what_executes_guests() {
     guests_of_one(|place| {
         let told = Running::start(ringfence(place, &["doctor", "--json"])).finish().well();
