@@ -18,6 +18,9 @@ const OPEN: u32 = 14;
 const READ: u32 = 15;
 const WRITE: u32 = 16;
 const GETATTR: u32 = 3;
+const SETATTR: u32 = 4;
+const SETXATTR: u32 = 21;
+const REMOVEXATTR: u32 = 24;
 const CREATE: u32 = 35;
 const ENOENT: i32 = 2;
 const EPERM: i32 = 1;
@@ -186,6 +189,30 @@ fn the_whole_view_has_no_process_and_device_files() {
             let inner = [inner.as_bytes(), b"\0"].concat();
             assert_eq!(guest.ask(LOOKUP, node, &inner), Err(ENOENT), "{name}");
         }
+    }
+}
+
+#[test]
+fn what_is_in_the_place_of_a_guests_own_directories_is_not_its_to_change() {
+    let root = TempDir::new().unwrap();
+    let file = root.path().join("file");
+    fs::write(&file, "").unwrap();
+    let mut guest = Guest { files: Files::new(Path::new("/"), 1 << 30).unwrap(), root };
+    // A call that sets nothing.
+    let nothing = [0; 88];
+    let mut names = file.to_str().unwrap().split('/').skip(1);
+    let first = guest.node(names.next().unwrap()).unwrap();
+    let own = names.fold(first, |parent, name| {
+        let body = guest.ask(LOOKUP, parent, &[name.as_bytes(), b"\0"].concat()).unwrap();
+        u64::from_le_bytes(body[..8].try_into().unwrap())
+    });
+    guest.ask(SETATTR, own, &nothing).unwrap();
+    let attribute = [&[0; 8], &b"user.a\0"[..]].concat();
+    for name in ["proc", "dev", "sys"] {
+        let node = guest.node(name).unwrap();
+        assert_eq!(guest.ask(SETATTR, node, &nothing), Err(EPERM), "{name}");
+        assert_eq!(guest.ask(SETXATTR, node, &attribute), Err(EPERM), "{name}");
+        assert_eq!(guest.ask(REMOVEXATTR, node, &attribute[8..]), Err(EPERM), "{name}");
     }
 }
 

@@ -201,13 +201,13 @@ impl Files {
 
     /// Whether a directory looks empty from the guest.
     fn opaque(&mut self, node: u64, found: &Statx) -> Result<bool> {
-        if self.whole
-            && let Some(path) = self.nodes.path(node)
-            && OWN.contains(&&path[..])
-        {
-            return Ok(true);
-        }
-        Ok(self.mount(node, found)?.about_us)
+        Ok(self.is_own(node) || self.mount(node, found)?.about_us)
+    }
+
+    /// Whether a directory is one that the guest has of its own.
+    fn is_own(&self, node: u64) -> bool {
+        let path = if self.whole { self.nodes.path(node) } else { None };
+        path.is_some_and(|path| OWN.contains(&&path[..]))
     }
 
     /// What is known of the mount that a node is on.

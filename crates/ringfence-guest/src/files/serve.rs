@@ -52,6 +52,12 @@ impl Files {
                 };
                 return Ok(self.attribute_reply(node, &found));
             }
+            // What is in their places here is this sandbox's: its own further commands come in by `/dev`.
+            Opcode::SetAttr | Opcode::SetAttribute | Opcode::RemoveAttribute
+                if self.is_own(node) =>
+            {
+                return Err(Errno::PERM);
+            }
             Opcode::SetAttr => return self.set_attributes(node, &mut f),
             Opcode::ReadLink => {
                 let target = rustix::fs::readlinkat(&self.named(node)?, "", Vec::new())?;
