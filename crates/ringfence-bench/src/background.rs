@@ -77,6 +77,11 @@ impl Background {
         self.child.pid()
     }
 
+    /// Kills the process, and waits until it is gone.
+    pub fn kill(self) {
+        self.child.kill();
+    }
+
     /// Asks a process to end that does not mind its input.
     pub fn stop(&self) {
         self.child.signal(crate::sys::signal::SIGTERM);

@@ -6,6 +6,7 @@ pub mod disk;
 pub mod dns;
 pub mod floor;
 pub mod http;
+pub mod record;
 pub mod repeat;
 pub mod rootfs;
 pub mod serve;
@@ -22,6 +23,7 @@ pub fn run(args: &[OsString]) -> Result<i32> {
     match name.to_str().unwrap_or_default() {
         "repeat" => repeat::run(rest),
         "hold" => hold(),
+        "record" => record::run(rest),
         "serve" => serve::run(rest),
         "disk" => disk::run(rest),
         "rootfs" => rootfs::run(rest),
