@@ -109,23 +109,38 @@ pub fn through_filter(
     server: &Server,
     load: &Load<'_>,
 ) -> Outcome {
-    let argv = load.line(bench, server);
     let main = bench.main_lane()?;
+    let way = |(name, options): (&str, Vec<String>)| {
+        (format!("{}, {name}", main.name), main.clone(), options)
+    };
+    let ways: Vec<_> = ways(load.port(server)).into_iter().map(way).collect();
+    in_lanes(bench, group, server, load, &ways, Rounds::long(bench))
+}
+
+/// One load in the bare lane, and in lanes of ringfence: what they are called, and `run`'s options.
+pub fn in_lanes(
+    bench: &mut Bench,
+    group: &mut Group,
+    server: &Server,
+    load: &Load<'_>,
+    ways: &[(String, Lane, Vec<String>)],
+    rounds: Rounds,
+) -> Outcome {
+    let argv = load.line(bench, server);
     let bare = trusting(bench, &Lane::bare(), &argv, &[], server);
     let mut trials = vec![readings(BARE, bare)];
     // One request shows whether a lane works.
     let tried = Load { requests: 1, connections: 1, path: "/json", ..*load }.line(bench, server);
     let mut failure = None;
-    for (name, options) in &ways(load.port(server)) {
-        let lane = format!("{}, {name}", main.name);
-        let attempt = trusting(bench, &main, &tried, options, server)?;
+    for (name, lane, options) in ways {
+        let attempt = trusting(bench, lane, &tried, options, server)?;
         match bench.run(&attempt, false) {
             Ok(_) => {
-                let command = trusting(bench, &main, &argv, options, server);
-                trials.push(readings(&lane, command));
+                let command = trusting(bench, lane, &argv, options, server);
+                trials.push(readings(name, command));
             }
             Err(cause) => {
-                group.notes.push(format!("{}: {lane}: {cause}", load.workload));
+                group.notes.push(format!("{}: {name}: {cause}", load.workload));
                 failure.get_or_insert(cause);
             }
         }
@@ -134,7 +149,6 @@ pub fn through_filter(
         let cause = failure.unwrap_or_else(|| error!("no lane was tried"));
         return Err(Stop::Failed(error!("no lane of ringfence reaches a local server: {cause}")));
     }
-    let rounds = Rounds::long(bench);
     interleave(bench, group, load.workload, trials, rounds);
     Ok(())
 }

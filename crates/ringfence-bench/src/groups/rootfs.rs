@@ -5,7 +5,7 @@ use crate::bench::Bench;
 use crate::error::Result;
 use crate::interleave::Rounds;
 use crate::model::Group;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,14 @@ const MOST: usize = 3000;
 
 fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
     bench.main_lane()?;
+    let argv = line(bench, if bench.options.quick { "1000" } else { "5000" })?;
+    let rounds = Rounds::long(bench);
+    super::disk::in_every_lane(bench, group, "system files", &argv, rounds);
+    Ok(())
+}
+
+/// The command line that reads the system's files, with so many random reads.
+pub fn line(bench: &Bench, ops: &str) -> std::result::Result<Vec<OsString>, Stop> {
     let mut files = Vec::new();
     for dir in ["/usr/bin", "/usr/lib"] {
         gather(Path::new(dir), &mut files);
@@ -35,11 +43,7 @@ fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
     let list = bench.work.space.join(".bench/files");
     let names: String = files.iter().map(|(_, path)| format!("{}\n", path.display())).collect();
     crate::work::write(&list, names.as_bytes())?;
-    let ops = if bench.options.quick { "1000" } else { "5000" };
-    let argv = bench.tool("rootfs", &[list.as_os_str(), OsStr::new(ops)]);
-    let rounds = Rounds::long(bench);
-    super::disk::in_every_lane(bench, group, "system files", &argv, rounds);
-    Ok(())
+    Ok(bench.tool("rootfs", &[list.as_os_str(), OsStr::new(ops)]))
 }
 
 /// Collects regular files that everyone may read, breadth first, up to the limit.

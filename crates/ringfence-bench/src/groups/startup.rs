@@ -4,10 +4,11 @@ use super::{Entry, Outcome};
 use crate::bench::Bench;
 use crate::cold::Files;
 use crate::interleave::{Reading, Rounds, Trial, interleave};
-use crate::lanes::BARE;
+use crate::lanes::{BARE, Lane};
 use crate::model::Group;
 use crate::work::find_any;
 use std::ffi::OsString;
+use std::path::Path;
 
 pub const ENTRY: Entry = Entry {
     name: "startup",
@@ -25,31 +26,42 @@ fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
     let programs: Vec<_> =
         PROGRAMS.iter().filter_map(|name| Some((*name, find_any(name)?))).collect();
     bench.progress.workloads(programs.len());
+    let quick = bench.options.quick;
+    let rounds = Rounds { warm_up: 1, most: if quick { 8 } else { 25 }, ..Rounds::short(bench) };
     for (name, path) in programs {
-        let argv: Vec<OsString> = vec![path.into(), "--version".into()];
-        let files = match Files::of(bench, &argv) {
-            Ok(files) => files,
-            Err(cause) => {
-                group.notes.push(format!("{name}: it does not start without a sandbox: {cause}"));
-                continue;
-            }
-        };
-        group.notes.push(format!("{name}: dropped {} files: {}", files.count(), files.method));
-        let files = &files;
-        let mut trials = Vec::new();
-        for lane in bench.lanes() {
-            let command = bench.command(&lane, &argv, &[]);
-            trials.push(Trial::new(&lane.name, BARE, move |bench| {
-                let command = command.as_ref().map_err(Clone::clone)?;
-                files.drop_cached();
-                Ok(vec![Reading::millis("cold", bench.run(command, false)?.wall)])
-            }));
-        }
-        let quick = bench.options.quick;
-        let rounds =
-            Rounds { warm_up: 1, most: if quick { 8 } else { 25 }, ..Rounds::short(bench) };
-        interleave(bench, group, name, trials, rounds);
+        let lanes = bench.lanes();
+        cold(bench, group, (name, &path), &lanes, rounds);
         bench.progress.next();
     }
     Ok(())
+}
+
+/// Cold starts of a program.
+pub fn cold(
+    bench: &mut Bench,
+    group: &mut Group,
+    (name, path): (&str, &Path),
+    lanes: &[Lane],
+    rounds: Rounds,
+) {
+    let argv: Vec<OsString> = vec![path.into(), "--version".into()];
+    let files = match Files::of(bench, &argv) {
+        Ok(files) => files,
+        Err(cause) => {
+            group.notes.push(format!("{name}: it does not start without a sandbox: {cause}"));
+            return;
+        }
+    };
+    group.notes.push(format!("{name}: dropped {} files: {}", files.count(), files.method));
+    let files = &files;
+    let mut trials = Vec::new();
+    for lane in lanes {
+        let command = bench.command(lane, &argv, &[]);
+        trials.push(Trial::new(&lane.name, BARE, move |bench| {
+            let command = command.as_ref().map_err(Clone::clone)?;
+            files.drop_cached();
+            Ok(vec![Reading::millis("cold", bench.run(command, false)?.wall)])
+        }));
+    }
+    interleave(bench, group, name, trials, rounds);
 }
