@@ -218,7 +218,7 @@ impl Place {
         let works =
             self.command(program).arg(version).output().is_ok_and(|out| out.status.success());
         if !works {
-            crate::left_out(program, &format!("it does not run here for {:?}", self.person));
+            left_out(program, &format!("it does not run here for {:?}", self.person));
         }
         works
     }
