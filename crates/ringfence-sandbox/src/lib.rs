@@ -33,6 +33,7 @@ mod creations;
 mod descendants;
 mod guard;
 mod metadata;
+mod own_group;
 mod sockets;
 mod warden;
 mod watches;

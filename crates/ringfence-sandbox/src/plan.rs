@@ -195,7 +195,8 @@ pub struct Landlock {
     /// of Unix sockets by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<PortRule>>,
-    /// Abstract Unix sockets and signals stay within the session: a domain around those of its commands.
+    /// Abstract Unix sockets and signals stay inside: in the namespace tier by a domain around those of all
+    /// commands of the session, in the process tier by that of each.
     pub scoped: bool,
 }
 

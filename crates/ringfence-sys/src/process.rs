@@ -50,6 +50,15 @@ pub fn group() -> i32 {
     unsafe { libc::getpgrp() }
 }
 
+/// A process's group.
+///
+/// # Errors
+/// `ESRCH` when there is no such process.
+pub fn group_of(pid: i32) -> Result<i32> {
+    // SAFETY: takes a number only.
+    unsafe { sys!(getpgid, pid) }.map(|group| group as i32)
+}
+
 /// The two sides of a fork.
 #[derive(Debug)]
 pub enum Forked {

@@ -53,25 +53,29 @@ fn new_ruleset(script: &mut Script, handled: [u64; 3]) -> &mut Op {
     script.call(Sysno::landlock_create_ruleset, &[handled, size, 0_u32.into()])
 }
 
+const SCOPES: u64 = landlock::SCOPE_ABSTRACT_SOCKETS | landlock::SCOPE_SIGNALS;
+
 /// Puts the warden, before there is another process, into a Landlock domain that has no rules but keeps signals
 /// and abstract sockets inside: so all commands of a session share it, and reach each other, whatever domains
-/// they are in within it. It rules no files, so that the view can be built by who is in it.
+/// they are in within it. It rules no files, so that the view can be built by who is in it. Only where the
+/// warden is PID 1, which whoever is inside cannot signal: in the process tier it must stay outside.
 pub(super) fn write_scope(script: &mut Script) {
     script.note("keep signals inside by Landlock", None);
     // Who has no namespace of its own has no right to do it otherwise.
     script.call(Sysno::prctl, &[PR_SET_NO_NEW_PRIVS.into(), 1_u32.into()]);
-    let scopes = landlock::SCOPE_ABSTRACT_SOCKETS | landlock::SCOPE_SIGNALS;
     let ruleset = script.register();
-    new_ruleset(script, [0, 0, scopes]).result = ruleset;
+    new_ruleset(script, [0, 0, SCOPES]).result = ruleset;
     script.call(Sysno::landlock_restrict_self, &[Arg::Register(ruleset)]);
     script.close(ruleset);
 }
 
-/// Makes an empty ruleset.
-pub(super) fn write_new_ruleset(script: &mut Script, plan: &Landlock) {
+/// Makes an empty ruleset, of which each command's domain is made; `scoped`: each keeps signals and
+/// abstract sockets inside.
+pub(super) fn write_new_ruleset(script: &mut Script, plan: &Landlock, scoped: bool) {
     script.note("make a Landlock ruleset", None);
     let network = if plan.ports.is_some() { landlock::BIND_TCP | landlock::CONNECT_TCP } else { 0 };
-    new_ruleset(script, [access::known(plan.abi), network, 0]).result = register::RULESET;
+    let scopes = if scoped { SCOPES } else { 0 };
+    new_ruleset(script, [access::known(plan.abi), network, scopes]).result = register::RULESET;
 }
 
 /// Fills the ruleset, in the child, once the view is the sandbox's own. `private` holds the process tier's

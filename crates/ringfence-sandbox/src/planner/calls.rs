@@ -287,13 +287,9 @@ pub(super) fn rules(
         }
         // Where Landlock cannot keep it inside. Programs need it: timeout(1) ends by it what its command started.
         if !signals_inside {
-            let test = [(0, Test::Equals(0))];
-            add(
-                "kill",
-                Verdict::Refuse,
-                &test,
-                "signals processes outside, of the launcher's group",
-            );
+            let verdict = if notify { Verdict::Supervise } else { Verdict::Refuse };
+            let reason = "signals processes outside, while the caller is in the launcher's group";
+            add("kill", verdict, &[(0, Test::Equals(0))], reason);
         }
     }
     if tier == Tier::Process {

@@ -4,7 +4,9 @@ use super::arguments::{Known, parse};
 use super::{sessions, text};
 use crate::ledger::{self, Reader, Row};
 use crate::{Result as Told, SessionError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
+use rustix::io::Errno;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -55,10 +57,15 @@ pub fn logs(args: Vec<OsString>) -> Result<u8, String> {
     text::print(lines.as_bytes())
 }
 
+/// The kernel tells of a file that is closed before it lets go of the lock that came with it, by which a session
+/// lives: after that it is looked at again, for the first and the last time so many nanoseconds later.
+const FIRST_LOOK: i64 = 10_000_000;
+const LAST_LOOK: i64 = 640_000_000;
+
 /// The kernel tells when the journal was written, and when its launcher closed it, however that
 /// came.
 fn follow(directory: &Path, kinds: &[&str], denied: bool, as_json: bool) -> Told<u8> {
-    let failed = |error: rustix::io::Errno| SessionError::call("inotify", directory, error);
+    let failed = |error: Errno| SessionError::call("inotify", directory, error);
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC).map_err(failed)?;
     let events = inotify::WatchFlags::MODIFY
         | inotify::WatchFlags::CLOSE_WRITE
@@ -70,6 +77,7 @@ fn follow(directory: &Path, kinds: &[&str], denied: bool, as_json: bool) -> Told
     // Processes whose ends are still to be told.
     let mut open = BTreeSet::new();
     let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut again = None;
     loop {
         // First whether it lives, then what there is: else the last rows could be missed.
         let live = ledger::live(directory);
@@ -95,10 +103,22 @@ fn follow(directory: &Path, kinds: &[&str], denied: bool, as_json: bool) -> Told
             return Ok(0);
         }
         // Waits for one event, and takes all that came with it.
+        let limit = again.map(|nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds });
+        match poll(&mut [PollFd::new(&watch, PollFlags::IN)], limit.as_ref()) {
+            Ok(0) => {
+                again = again.map(|last| last * 2).filter(|next| *next <= LAST_LOOK);
+                continue;
+            }
+            Err(Errno::INTR) => continue,
+            ready => ready.map_err(failed)?,
+        };
         let mut arrived = inotify::Reader::new(&watch, &mut buffer);
-        arrived.next().map_err(failed)?;
-        while !arrived.is_buffer_empty() {
-            arrived.next().map_err(failed)?;
+        loop {
+            let event = arrived.next().map_err(failed)?.events();
+            again = event.contains(inotify::ReadFlags::CLOSE_WRITE).then_some(FIRST_LOOK).or(again);
+            if arrived.is_buffer_empty() {
+                break;
+            }
         }
     }
 }

@@ -61,10 +61,19 @@ fn is_well(neighbour: &mut Child) -> bool {
 #[test]
 fn signals_to_the_own_group_stay_inside() {
     everywhere(|place| {
-        // The second one's child is of the group as well.
         let handled = "trap 'exit 7' USR1; kill -USR1 0; sleep 1000 & wait";
+        // Its child is of the group as well.
         let child = "sleep 1000 & trap '' USR1; kill -USR1 0; wait $!; test $? -gt 128 && exit 8";
-        for (script, code) in [(handled, 7), (child, 8), ("kill -KILL 0", 137)] {
+        // In a group of their own.
+        let apart = "setsid -w sh -c 'sleep 1000 & kill -KILL 0'; test $? = 137 && exit 9";
+        // Without scopes of Landlock's none may know the launcher's group.
+        let refused = "kill -KILL 0 2> said; grep -q 'not permitted' said && exit 10";
+        let whole = Tier::here().contains(&Tier::Process);
+        let scripts = match whole {
+            true => &[(handled, 7), (child, 8), (apart, 9), ("kill -KILL 0", 137)][..],
+            false => &[(apart, 9), (refused, 10)],
+        };
+        for &(script, code) in scripts {
             let mut outside = neighbour(place);
             let mut command = place.ringfence_run();
             command.args(["--", "sh", "-c", script]).process_group(outside.id().cast_signed());
@@ -108,8 +117,10 @@ fn what_a_timeout_inside_ends_is_all_that_its_command_started() {
 
 #[test]
 fn commands_of_one_session_signal_each_other() {
-    everywhere(|place| {
-        for network in ["none", "host"] {
+    everybody(Tier::Namespace, |place| {
+        // Where Landlock cannot keep abstract sockets inside, the host's network is refused.
+        let whole = Tier::here().contains(&Tier::Process);
+        for &network in if whole { &["none", "host"][..] } else { &["none"] } {
             let mut running = place.start(
                 &["--name", network, "--network", network],
                 &["sh", "-c", "trap 'exit 7' USR1; echo $$ > its; echo ready; sleep 1000 & wait"],
@@ -119,6 +130,26 @@ fn commands_of_one_session_signal_each_other() {
             let _ = place.ringfence(["exec", network, "--", "sh", "-c", "kill -USR1 $(cat its)"]);
             running.finish().ends(7);
         }
+    });
+}
+
+/// The process that watches inside is the parent of what it started: its signals are the launcher's word.
+#[test]
+fn who_is_inside_has_no_word_with_the_process_that_watches() {
+    everywhere(|place| {
+        // The kernel's own number for what the launcher's death is told by is among them.
+        for signal in ["KILL", "STOP", "TERM", "HUP", "62", "63", "64"] {
+            let script = format!(
+                "kill -{signal} $PPID 2> /dev/null; mkdir -p d; echo evil > d/.envrc; echo $?; exit 3"
+            );
+            let ended = place.run(&["--timeout", "60"], &["bash", "-c", &script]);
+            assert_eq!(ended.ends(3).text(), "0", "{signal}");
+            assert!(ended.err.contains("d/.envrc was created"), "{signal}");
+            assert!(!place.project("d/.envrc").exists(), "{signal}");
+        }
+        // Nor has who leaves the group that it is in.
+        let left = "setsid -w true; kill -WINCH -1 2> /dev/null; exit 4";
+        place.run(&[], &["bash", "-c", left]).ends(4);
     });
 }
 
