@@ -10,7 +10,7 @@ use ringfence_learn::propose::{Asked, Proposal, propose};
 use ringfence_learn::text;
 use ringfence_learn::watch::{self, Observed, Use};
 use ringfence_policy::address::is_public;
-use ringfence_policy::{FileView, HostFiles, Policy, Profile};
+use ringfence_policy::{FileView, Host, HostFiles, Policy, Profile};
 use ringfence_session::ledger::Reader;
 use ringfence_session::outside;
 use std::collections::BTreeMap;
@@ -126,8 +126,12 @@ fn from_session(
                 let mut one = BTreeMap::new();
                 connection(&row, &mut one);
                 // It was the policy that refused: to allow it is what is asked here. Addresses of
-                // the host's own networks are for the user to allow, as ever.
-                let public = |asked: &Asked| asked.host.parse().map_or(true, is_public);
+                // the host's own networks, and its loopback by whatever name, are for the user to allow, as ever.
+                let public = |asked: &Asked| match asked.host.parse() {
+                    Ok(Host::Address(address)) => is_public(address),
+                    Ok(host) => !host.is_loopback(),
+                    Err(_) => true,
+                };
                 refused.extend(one.into_iter().map(|(asked, uses)| {
                     let allowed = public(&asked);
                     (Asked { allowed, ..asked }, uses)

@@ -217,7 +217,9 @@ fn asked(sessions: &Path) -> BTreeMap<Asked, Use> {
 pub fn connection(row: &Row, asked: &mut BTreeMap<Asked, Use>) {
     let host = if row.text("host").is_empty() { row.text("address") } else { row.text("host") };
     let port = row.number("port").and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
-    if host.is_empty() || port == 0 || row.text("protocol") == "unix" {
+    // Peers of a published port asked us, and nobody asked for them.
+    let came = row.number("published").is_some();
+    if host.is_empty() || port == 0 || came || row.text("protocol") == "unix" {
         return;
     }
     let key = Asked { host: host.to_owned(), port, allowed: !row.denied() };

@@ -2,6 +2,7 @@
 
 use crate::error::Fault;
 use crate::options::Parsed;
+use ringfence_net::dns::record_name;
 use ringfence_net::{Control, Event, Exchange, Inspection, NetDecision, Way};
 use ringfence_policy::{NetworkMode, Policy, Transport};
 use ringfence_sandbox::inputs::Inputs;
@@ -85,7 +86,7 @@ fn print(decision: &NetDecision) {
 
 fn line(decision: &NetDecision) -> String {
     let place = match decision.way {
-        Way::Dns => format!("name {}", decision.host),
+        Way::Dns(kind) => format!("name {} ({})", decision.host, record_name(kind)),
         Way::Published(port) => {
             format!("datagrams from {}:{} to port {port}", decision.host, decision.port)
         }
@@ -114,6 +115,9 @@ fn line(decision: &NetDecision) -> String {
             }
         }
         Event::Failed(why) => format!("failed {place}: {why}"),
+        Event::Cut { why, sent, received, duration } => format!(
+            "denied {place}: {why}; until then {sent} bytes sent, {received} received, {duration:.1?}"
+        ),
         Event::Closed { sent, received, duration } => {
             format!("closed {place}: {sent} bytes sent, {received} received, {duration:.1?}")
         }
@@ -141,11 +145,15 @@ fn request(place: &str, exchange: &Exchange, decision: &NetDecision) -> String {
             None => format!("denied {asked}: {why}"),
         };
     }
-    let status =
-        exchange.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
-    let injected = match exchange.injected.join(", ") {
+    let injected = exchange.injected.iter().map(|one| one.header.as_str()).collect::<Vec<_>>();
+    let injected = match injected.join(", ") {
         names if names.is_empty() => names,
         names => format!(", with {names}"),
     };
+    if let Some(why) = &exchange.failed {
+        return format!("failed {asked}{injected}: {why}");
+    }
+    let status =
+        exchange.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
     format!("{status} {asked}{injected}: {sent} bytes sent, {received} received, {duration:.1?}")
 }

@@ -2,8 +2,10 @@
 
 use crate::error::Fault;
 use crate::options::Parsed;
-use ringfence_net::decision::Exchange;
-use ringfence_net::{Control, Event as Happened, NetDecision, Process as Caller, Way};
+use ringfence_net::dns::record_name;
+use ringfence_net::{
+    Control, Event as Happened, Exchange, Injection, NetDecision, Process as Caller, Way,
+};
 use ringfence_sandbox::executions::parent_of;
 use ringfence_sandbox::facts::{Availability, Facts};
 use ringfence_sandbox::live::{End, Executed, Keeper, client};
@@ -406,51 +408,71 @@ fn ended(end: End) -> Ended {
 }
 
 /// The rows that a decision about the network makes: an allowed connection makes its own when it
-/// ends, an inspected request its own as well, with one for each credential put in and one for a
+/// ends, an inspected request its own as well, with one for each credential that went with it and one for a
 /// call of a language model.
 fn network(decision: &NetDecision) -> Vec<Event> {
-    let mut host = decision.host.to_string();
-    let (verdict, sent, received, duration) = match &decision.event {
+    let (address, mut peers) = (decision.address, None);
+    let (verdict, why, (sent, received, duration)) = match &decision.event {
+        Happened::Allowed if !matches!(decision.way, Way::Dns(_)) => return Vec::new(),
+        Happened::Request(exchange) => return request(decision.host.to_string(), exchange),
         Happened::Counted { flows, sent, received } => {
-            host = format!("{flows} more peers");
-            (Verdict::Allow, *sent, *received, Duration::ZERO)
+            peers = Some(*flows);
+            (Verdict::Allow, None, (*sent, *received, Duration::ZERO))
         }
         Happened::Closed { sent, received, duration } => {
-            (Verdict::Allow, *sent, *received, *duration)
+            (Verdict::Allow, None, (*sent, *received, *duration))
         }
-        Happened::Allowed if decision.way != Way::Dns => return Vec::new(),
-        Happened::Allowed | Happened::Failed(_) => (Verdict::Allow, 0, 0, Duration::ZERO),
-        Happened::Denied(_) => (Verdict::Deny, 0, 0, Duration::ZERO),
-        Happened::Request(exchange) => return request(host, exchange),
+        Happened::Cut { why, sent, received, duration } => {
+            (Verdict::Deny, Some(why.clone()), (*sent, *received, *duration))
+        }
+        Happened::Allowed => (Verdict::Allow, None, (0, 0, Duration::ZERO)),
+        Happened::Failed(why) => (Verdict::Allow, Some(why.clone()), (0, 0, Duration::ZERO)),
+        Happened::Denied(why) => (Verdict::Deny, Some(why.clone()), (0, 0, Duration::ZERO)),
     };
-    if decision.way == Way::Dns {
-        // RFC 1035, 4.1.1: no such name; the server failed; no error.
-        let code = match &decision.event {
-            Happened::Denied(_) => 3,
-            Happened::Failed(_) => 2,
-            _ => 0,
-        };
-        let record = if decision.address.is_some_and(|a| a.is_ipv6()) { "AAAA" } else { "A" };
-        let (record, answer) = (record.to_owned(), decision.address);
-        return vec![Event::Dns { name: host, record, code, answer, verdict, duration }];
-    }
+    let host = decision.host.to_string();
+    let published = match decision.way {
+        Way::Dns(kind) => {
+            // RFC 1035, 4.1.1: no such name; the server failed; no error.
+            let code = match &decision.event {
+                Happened::Denied(_) => 3,
+                Happened::Failed(_) => 2,
+                _ => 0,
+            };
+            let record = record_name(kind).into_owned();
+            return vec![Event::Dns {
+                name: host,
+                record,
+                code,
+                answer: address,
+                verdict,
+                duration,
+            }];
+        }
+        Way::Published(port) => Some(port),
+        _ => None,
+    };
+    // Many have none in common.
+    let one = peers.is_none();
     vec![Event::Network {
-        protocol: if matches!(decision.way, Way::Published(_)) { "udp" } else { "tcp" },
-        host: Some(host),
-        address: decision.address,
-        port: decision.port,
+        protocol: if published.is_some() { "udp" } else { "tcp" },
+        host: one.then_some(host),
+        address: address.filter(|_| one),
+        port: one.then_some(decision.port),
+        published,
+        peers,
         sent,
         received,
         duration,
         verdict,
+        why,
     }]
 }
 
 fn request(host: String, exchange: &Exchange) -> Vec<Event> {
     let verdict = if exchange.refused.is_some() { Verdict::Deny } else { Verdict::Allow };
-    let substituted = |header: &String| {
-        let source = "a rule of --inject".to_owned();
-        Event::Substitution { host: host.clone(), header: header.clone(), source }
+    let substituted = |put: &Injection| {
+        let Injection { header, source } = put.clone();
+        Event::Substitution { host: host.clone(), header, source }
     };
     let mut rows: Vec<Event> = exchange.injected.iter().map(substituted).collect();
     rows.extend(exchange.model.as_ref().map(|call| Event::ModelCall {
@@ -471,6 +493,7 @@ fn request(host: String, exchange: &Exchange) -> Vec<Event> {
         received: exchange.received,
         duration: exchange.duration,
         verdict,
+        why: exchange.refused.clone().or_else(|| exchange.failed.clone()),
     });
     rows
 }

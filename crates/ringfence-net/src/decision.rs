@@ -13,8 +13,8 @@ use std::time::Duration;
 pub enum Way {
     /// It connected, and was redirected.
     Connect,
-    /// It asked for a name.
-    Dns,
+    /// It asked for a name, for records of this type ([`crate::dns::record_name`]).
+    Dns(u16),
     /// It spoke to the HTTP proxy.
     HttpProxy,
     /// It spoke to the SOCKS5 proxy.
@@ -32,6 +32,17 @@ pub enum Event {
     Denied(String),
     /// Allowed, and then impossible: unresolvable, unreachable, refused by the other side.
     Failed(String),
+    /// An allowed connection was ended for what was seen on the wire, after it had carried something.
+    Cut {
+        /// A sentence.
+        why: String,
+        /// Bytes from the program.
+        sent: u64,
+        /// Bytes to the program.
+        received: u64,
+        /// How long it lasted.
+        duration: Duration,
+    },
     /// An allowed connection has ended.
     Closed {
         /// Bytes from the program.
@@ -63,18 +74,30 @@ pub struct Exchange {
     pub path: String,
     /// The answer's status; none when it never came.
     pub status: Option<u16>,
-    /// Why it was refused, or could not be sent.
+    /// Why it was refused.
     pub refused: Option<String>,
+    /// Why there is no answer of the server's, although it was allowed.
+    pub failed: Option<String>,
     /// Bytes of the request's body.
     pub sent: u64,
     /// Bytes of the answer's body.
     pub received: u64,
     /// From the request's head to the answer's end.
     pub duration: Duration,
-    /// Names of the headers that were put in.
-    pub injected: Vec<String>,
+    /// The credentials that went to the server with it.
+    pub injected: Vec<Injection>,
     /// What was read off a language model's answer.
     pub model: Option<ModelCall>,
+}
+
+/// A credential that was put into a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Injection {
+    /// The header's name.
+    pub header: String,
+    /// Where it came from, as the rule names it: `env:NAME`, `file:PATH`, `fd:N`; of a command `cmd` alone, since
+    /// what it says may be a secret.
+    pub source: String,
 }
 
 /// A call of a language model, as its answer tells of it.

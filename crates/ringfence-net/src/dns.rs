@@ -6,6 +6,7 @@
 
 use crate::names::{Names, address4, address6};
 use ringfence_policy::Host;
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes of the header.
@@ -24,6 +25,27 @@ const SERVER_FAILURE: u8 = 2;
 const NO_SUCH_NAME: u8 = 3;
 const NOT_IMPLEMENTED: u8 = 4;
 
+/// What a type of record is called (RFC 3597 §5 for those without a name of their own).
+pub fn record_name(kind: u16) -> Cow<'static, str> {
+    let name = match kind {
+        TYPE_A => "A",
+        2 => "NS",
+        5 => "CNAME",
+        6 => "SOA",
+        TYPE_PTR => "PTR",
+        15 => "MX",
+        16 => "TXT",
+        TYPE_AAAA => "AAAA",
+        33 => "SRV",
+        64 => "SVCB",
+        65 => "HTTPS",
+        255 => "ANY",
+        257 => "CAA",
+        _ => return format!("TYPE{kind}").into(),
+    };
+    name.into()
+}
+
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
@@ -40,8 +62,8 @@ pub struct Question {
 /// What was asked for and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// A name, and whether it was allowed.
-    Name(Host, bool),
+    /// A name, the type of record, and whether it was allowed.
+    Name(Host, u16, bool),
     /// Something that is no host name.
     Odd(String),
     /// Nothing that can be understood.
@@ -118,7 +140,10 @@ pub fn answer(
         }
     };
     let Host::Name(name) = &host else {
-        return (reply(query, Some(&question), NO_SUCH_NAME, &[]), Asked::Name(host, false));
+        return (
+            reply(query, Some(&question), NO_SUCH_NAME, &[]),
+            Asked::Name(host, question.kind, false),
+        );
     };
     if question.class != CLASS_IN {
         return (reply(query, Some(&question), NOT_IMPLEMENTED, &[]), Asked::Odd(question.name));
@@ -137,20 +162,26 @@ pub fn answer(
             TYPE_AAAA if ipv6 => Ipv6Addr::LOCALHOST.octets().into(),
             _ => Vec::new(),
         };
-        return (reply(query, Some(&question), 0, &record), Asked::Name(host, true));
+        return (reply(query, Some(&question), 0, &record), Asked::Name(host, question.kind, true));
     }
     if !names.knows(name) && !allowed(&host) {
-        return (reply(query, Some(&question), NO_SUCH_NAME, &[]), Asked::Name(host, false));
+        return (
+            reply(query, Some(&question), NO_SUCH_NAME, &[]),
+            Asked::Name(host, question.kind, false),
+        );
     }
     let Some(index) = names.index(name) else {
-        return (reply(query, Some(&question), SERVER_FAILURE, &[]), Asked::Name(host, true));
+        return (
+            reply(query, Some(&question), SERVER_FAILURE, &[]),
+            Asked::Name(host, question.kind, true),
+        );
     };
     let record: Vec<u8> = match question.kind {
         TYPE_A => address4(index).octets().into(),
         TYPE_AAAA if ipv6 => address6(index).octets().into(),
         _ => Vec::new(),
     };
-    (reply(query, Some(&question), 0, &record), Asked::Name(host, true))
+    (reply(query, Some(&question), 0, &record), Asked::Name(host, question.kind, true))
 }
 
 /// Builds the answer: with the question where there is one, and a record unless it is empty.
@@ -243,7 +274,7 @@ mod tests {
     fn an_allowed_name_has_an_address_of_each_family_and_nothing_else() {
         let mut names = Names::default();
         let (four, asked) = ask(&query("Example.ORG", TYPE_A), &mut names);
-        assert_eq!(asked, Asked::Name(Host::Name("example.org".to_owned()), true));
+        assert_eq!(asked, Asked::Name(Host::Name("example.org".to_owned()), TYPE_A, true));
         assert_eq!((code(&four), &four[four.len() - 4..]), (0, &address4(0).octets()[..]));
         assert_eq!(four[..2], [0x12, 0x34]);
         let (six, _) = ask(&query("example.org", TYPE_AAAA), &mut names);
@@ -261,7 +292,7 @@ mod tests {
         for name in ["example.com", "a.example.org", "192.0.2.1", &tunnel, "example.org.evil"] {
             let (bytes, asked) = ask(&query(name, TYPE_A), &mut names);
             assert_eq!(code(&bytes), NO_SUCH_NAME, "{name}");
-            assert!(matches!(asked, Asked::Name(_, false)), "{name}");
+            assert!(matches!(asked, Asked::Name(_, _, false)), "{name}");
             assert!(!names.knows(name));
         }
     }

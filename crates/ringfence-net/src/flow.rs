@@ -2,7 +2,7 @@
 
 use crate::decision::{Event, Way};
 use crate::first::{self, First};
-use crate::gateway::{Shared, Subject};
+use crate::gateway::{HERE, Shared, Subject};
 use crate::inspect::{self, Inspection};
 use crate::leaving;
 use crate::live::Answer;
@@ -10,8 +10,9 @@ use crate::relay::{self, Counts, Gate, Verdict};
 use crate::rules;
 use ringfence_policy::{Decision, Host};
 use ringfence_sys::{Errno, socket};
+use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
@@ -35,6 +36,7 @@ pub(crate) fn ask(shared: &Shared, way: Way, host: Host, port: u16) -> Subject {
         id: shared.id(),
         way,
         host,
+        named: None,
         port,
         address: None,
         decision: Some(decision),
@@ -135,7 +137,7 @@ pub(crate) async fn dial(shared: &Shared, subject: &mut Subject) -> Result<TcpSt
             subject.address = Some(address);
             Ok(server)
         }
-        Err(why) => Err(Refusal::Failed(format!("cannot connect to {}: {why}", subject.host))),
+        Err(why) => Err(Refusal::Failed(format!("cannot connect to {}: {why}", subject.shown()))),
     }
 }
 
@@ -147,7 +149,7 @@ pub(crate) async fn reach(addresses: &[IpAddr], port: u16) -> Result<(TcpStream,
         let to = SocketAddr::new(address, port);
         match connect(to, patience).await {
             Ok(server) => return Ok((server, address)),
-            Err(error) => failure = format!("{to}: {error}"),
+            Err(error) => failure = format!("{to}: {}", io_text(&error)),
         }
     }
     Err(failure)
@@ -186,7 +188,7 @@ async fn consider(shared: &Shared, subject: &mut Subject) -> Result<(), Refusal>
     let asked = async {
         subject.process.settled().await;
         let process = subject.process.get();
-        shared.control.ask(host, port, process.as_ref(), &denied).await
+        shared.control.ask(&subject.shown(), port, process.as_ref(), &denied).await
     };
     // At the session's end there is nobody left to allow it to.
     match shared.leaving.before(asked).await.flatten() {
@@ -206,7 +208,6 @@ async fn consider(shared: &Shared, subject: &mut Subject) -> Result<(), Refusal>
 
 /// The addresses to try, each allowed.
 async fn addresses(shared: &Shared, subject: &Subject) -> Result<Vec<IpAddr>, Refusal> {
-    const HERE: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     let name = match &subject.host {
         // `localhost:PORT` grants the host's loopback, at whichever family the server listens.
         Host::Address(address) if HERE.contains(address) => return Ok(HERE.to_vec()),
@@ -225,12 +226,26 @@ async fn addresses(shared: &Shared, subject: &Subject) -> Result<Vec<IpAddr>, Re
             Err(reason) => refused = Some(reason),
         }
     }
+    let mut good = in_turn(good);
     good.truncate(MOST_ADDRESSES);
     match (good.is_empty(), refused) {
         (true, Some(reason)) => Err(Refusal::Denied(reason)),
         (true, None) => Err(Refusal::Failed(format!("{name} has no address"))),
         (false, _) => Ok(good),
     }
+}
+
+/// Addresses of both families in turn (RFC 8305 §4), so that many of a family that leads nowhere leave room for the
+/// other.
+fn in_turn(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    let (mut six, mut four): (VecDeque<IpAddr>, VecDeque<IpAddr>) =
+        addresses.into_iter().partition(IpAddr::is_ipv6);
+    let mut all = Vec::with_capacity(four.len() + six.len());
+    while !four.is_empty() || !six.is_empty() {
+        all.extend(four.pop_front());
+        all.extend(six.pop_front());
+    }
+    all
 }
 
 /// Relays between the two, after the client's first bytes have been found to fit. `early` holds
@@ -249,16 +264,20 @@ pub(crate) async fn carry(
     let head = |first: &First| fits(shared, subject, first);
     let gate = Gate { early, judge: &judge, head: &head };
     let result = relay::both(client, server, gate, &counts, &shared.leaving).await;
-    match result {
-        Err(relay::Broken::Refused(text)) => subject.tell(shared, Event::Denied(text)),
-        Err(relay::Broken::Io(_)) | Ok(()) => subject.tell(
-            shared,
-            Event::Closed {
-                sent: counts.sent(),
-                received: counts.received(),
-                duration: begun.elapsed(),
-            },
-        ),
+    let refused = match result {
+        Err(relay::Broken::Refused(text)) => Some(text),
+        Err(relay::Broken::Io(_)) | Ok(()) => None,
+    };
+    subject.tell(shared, ended_as(refused, counts.sent(), counts.received(), begun));
+}
+
+/// What became of an allowed connection that has ended: refused for what was seen on the wire, or not.
+pub(crate) fn ended_as(refused: Option<String>, sent: u64, received: u64, begun: Instant) -> Event {
+    let duration = begun.elapsed();
+    match refused {
+        Some(why) if sent == 0 && received == 0 => Event::Denied(why),
+        Some(why) => Event::Cut { why, sent, received, duration },
+        None => Event::Closed { sent, received, duration },
     }
 }
 
@@ -312,4 +331,25 @@ fn fits(shared: &Shared, subject: &Subject, first: &First) -> Result<(), String>
 pub(crate) fn io_text(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_family_keeps_the_other_from_being_tried() {
+        let ip = |text: &str| text.parse::<IpAddr>().expect(text);
+        let turn = |all: &[&str]| {
+            let turned = in_turn(all.iter().map(|text| ip(text)).collect());
+            turned.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            turn(&["1.1.1.1", "2.2.2.2", "3.3.3.3", "::4", "::5"]),
+            "1.1.1.1 ::4 2.2.2.2 ::5 3.3.3.3"
+        );
+        assert_eq!(turn(&["::4", "::5"]), "::4 ::5");
+        assert_eq!(turn(&["1.1.1.1"]), "1.1.1.1");
+        assert_eq!(turn(&[]), "");
+    }
 }

@@ -15,7 +15,7 @@ use crate::who::{Finding, Who};
 use ringfence_policy::{Decision, Host, Policy};
 use ringfence_sys::fd;
 use ringfence_sys::limit::{self, Resource};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,12 +61,18 @@ impl Shared {
     }
 }
 
+/// The host's own loopback, in both families.
+pub(crate) const HERE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
 /// One connection's identity, for telling what becomes of it.
 #[derive(Clone)]
 pub(crate) struct Subject {
     pub id: u64,
     pub way: Way,
     pub host: Host,
+    /// What the program calls it, where it has said so and that is the same.
+    pub named: Option<Host>,
     pub port: u16,
     pub address: Option<IpAddr>,
     pub decision: Option<Decision>,
@@ -75,18 +81,30 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
+    /// The host as people are told of it. To a program that connects, the host's own loopback is an address, whatever
+    /// it asked for; in rules it is `localhost`.
+    pub fn shown(&self) -> Host {
+        match (&self.named, &self.host) {
+            (Some(named), _) => named.clone(),
+            (None, Host::Address(address))
+                if self.way == Way::Connect && HERE.contains(address) =>
+            {
+                Host::Name("localhost".to_owned())
+            }
+            (None, host) => host.clone(),
+        }
+    }
+
     pub fn tell(&self, shared: &Shared, event: Event) {
-        let decision = NetDecision {
-            id: self.id,
-            way: self.way,
-            host: self.host.clone(),
-            port: self.port,
-            address: self.address,
-            process: None,
-            event,
-            decision: self.decision.clone(),
-        };
-        self.process.tell(shared, decision);
+        self.tell_of(shared, event, self.decision.clone());
+    }
+
+    /// Tells of it with a decision of its own.
+    pub fn tell_of(&self, shared: &Shared, event: Event, decision: Option<Decision>) {
+        let Subject { id, way, port, address, .. } = *self;
+        let host = self.shown();
+        let told = NetDecision { id, way, host, port, address, process: None, event, decision };
+        self.process.tell(shared, told);
     }
 }
 

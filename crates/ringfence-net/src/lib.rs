@@ -45,7 +45,7 @@ pub mod upstream;
 mod who;
 
 pub use capture::Capture;
-pub use decision::{Event, Exchange, ModelCall, NetDecision, Process, Sink, Way};
+pub use decision::{Event, Exchange, Injection, ModelCall, NetDecision, Process, Sink, Way};
 pub use gateway::Gateway;
 pub use inspect::Inspection;
 pub use listeners::Listeners;

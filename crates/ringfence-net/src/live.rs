@@ -329,13 +329,13 @@ impl Control {
 
     /// Hears of a decision, and tells those who watch of refusals.
     pub(crate) fn hear(&self, decision: &NetDecision) {
-        let Event::Denied(why) = &decision.event else { return };
+        let (Event::Denied(why) | Event::Cut { why, .. }) = &decision.event else { return };
         if self.asks() && decision.decision.as_ref().is_some_and(|decision| decision.rule.is_none())
         {
             // It was asked about.
             return;
         }
-        let port = if decision.way == Way::Dns { 443 } else { decision.port };
+        let port = if matches!(decision.way, Way::Dns(_)) { 443 } else { decision.port };
         self.refused(&decision.host, port, decision.process.as_ref(), why, 0);
     }
 

@@ -202,6 +202,7 @@ async fn upward(
             Verdict::Hold => {}
             Verdict::PassAndWatch => {
                 server.write_all(&first[passed..]).await?;
+                count.fetch_add((first.len() - passed) as u64, Relaxed);
                 passed = first.len();
             }
         }
@@ -214,7 +215,7 @@ async fn upward(
         }
     }
     server.write_all(&first[passed..]).await?;
-    count.fetch_add(first.len() as u64, Relaxed);
+    count.fetch_add((first.len() - passed) as u64, Relaxed);
     drop(first);
     pump(client, server, count, (half, None)).await
 }
@@ -250,7 +251,7 @@ async fn requests(
         let from = skip.min(out.len());
         server.write_all(&out[from..]).await?;
         skip -= from;
-        count.fetch_add(out.len() as u64, Relaxed);
+        count.fetch_add((out.len() - from) as u64, Relaxed);
         out.clear();
         unsent.clear();
         if requests.free() {

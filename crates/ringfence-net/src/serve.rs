@@ -149,8 +149,8 @@ fn resolve(query: &[u8], shared: &Shared) -> (Vec<u8>, Option<Subject>) {
     let allowed = &mut |host: &Host| shared.control.asks() || rules::some_port(&policy, host);
     let (answer, asked) = dns::answer(query, &mut names, shared.ipv6, allowed);
     drop(names);
-    let Asked::Name(host, false) = asked else { return (answer, None) };
-    let mut subject = flow::ask(shared, Way::Dns, host, 443);
+    let Asked::Name(host, kind, false) = asked else { return (answer, None) };
+    let mut subject = flow::ask(shared, Way::Dns(kind), host, 443);
     subject.port = 0;
     (answer, Some(subject))
 }

@@ -33,11 +33,14 @@ fn every_field_of_every_kind_comes_back() {
             protocol: "tcp",
             host: Some("example.org".into()),
             address,
-            port: 443,
+            port: Some(443),
+            published: Some(53),
+            peers: Some(1),
             sent: 10,
             received: 20,
             duration,
             verdict,
+            why: Some("no answer".into()),
         },
     );
     recorder.record(
@@ -62,6 +65,7 @@ fn every_field_of_every_kind_comes_back() {
             received: 2,
             duration,
             verdict: Verdict::Deny,
+            why: Some("no rule allows it".into()),
         },
     );
     recorder.record(
@@ -132,7 +136,7 @@ fn every_field_of_every_kind_comes_back() {
         (
             "network",
             json!({"verdict": "allow", "protocol": "tcp", "host": "example.org", "address": "192.0.2.1",
-            "port": 443, "sent": 10, "received": 20, "duration": 1500}),
+            "port": 443, "sent": 10, "received": 20, "duration": 1500, "why": "no answer", "published": 53, "peers": 1}),
         ),
         (
             "dns",
@@ -142,7 +146,7 @@ fn every_field_of_every_kind_comes_back() {
         (
             "http",
             json!({"verdict": "deny", "method": "POST", "host": "example.org", "path": "/a?b", "status": 403,
-            "sent": 1, "received": 2, "duration": 1500}),
+            "sent": 1, "received": 2, "duration": 1500, "why": "no rule allows it"}),
         ),
         ("file", json!({"change": "renamed", "path": "new", "was": "old", "size": 3})),
         (

@@ -2,8 +2,8 @@
 
 use super::model::Scanner;
 use super::serve::Link;
-use crate::decision::{Event, Exchange};
-use hyper::HeaderMap;
+use crate::decision::{Event, Exchange, Injection};
+use hyper::{HeaderMap, StatusCode};
 use ringfence_policy::Decision;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -56,12 +56,23 @@ impl Ending {
         self.exchange.as_deref_mut()
     }
 
-    /// It was refused.
-    pub fn refused(&mut self, status: u16, why: &str, decision: Option<Decision>) {
+    /// It was refused, or failed.
+    pub fn refused(&mut self, status: StatusCode, why: &str, decision: Option<Decision>) {
         self.decision = decision;
         if let Some(exchange) = self.exchange() {
-            exchange.status = Some(status);
-            exchange.refused = Some(why.to_owned());
+            exchange.status = Some(status.as_u16());
+            let why = Some(why.to_owned());
+            match status {
+                StatusCode::BAD_GATEWAY => exchange.failed = why,
+                _ => exchange.refused = why,
+            }
+        }
+    }
+
+    /// These credentials are on their way to the server; none, where the request came back unsent.
+    pub fn gives(&mut self, injected: &[Injection]) {
+        if let Some(exchange) = self.exchange() {
+            exchange.injected = injected.to_vec();
         }
     }
 

@@ -17,6 +17,7 @@
 
 mod allowance;
 mod authority;
+mod begin;
 mod body;
 mod exchange;
 mod model;
@@ -30,8 +31,8 @@ mod truststore;
 mod upstream;
 mod wire;
 
+pub(crate) use begin::connection;
 pub(crate) use request::judge_any;
-pub(crate) use serve::connection;
 
 use allowance::Measure;
 use authority::Authority;

@@ -2,6 +2,7 @@
 //! runs; wiped from the copy of memory that the sandbox's first process gets; never printed.
 
 use super::request::plain_name;
+use crate::decision::Injection;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use ringfence_policy::http::{SecretSource, secret_parts};
@@ -28,6 +29,8 @@ struct Injected {
     value: Vec<u8>,
     /// Where in it the secret is.
     secret: std::ops::Range<usize>,
+    /// What is told of where it came from.
+    source: String,
 }
 
 /// All headers to add.
@@ -64,7 +67,13 @@ impl Secrets {
             }
             let secret = before.len()..before.len() + secret.len();
             let plain = plain_name(&header);
-            list.push(Injected { host: rule.host.clone(), header, plain, value, secret });
+            // What is written in a command may be as secret as what it prints.
+            let source = match source {
+                SecretSource::Command(_) => "cmd",
+                _ => named.trim_start_matches('{').trim_end_matches('}'),
+            };
+            let source = source.to_owned();
+            list.push(Injected { host: rule.host.clone(), header, plain, value, secret, source });
         }
         known.iter_mut().for_each(|(_, secret)| wipe(secret));
         Ok(Secrets(RwLock::new(list)))
@@ -102,7 +111,7 @@ impl Secrets {
     }
 
     /// Puts the headers that belong to a request in, in place of what the program sent by these
-    /// names. Returns their names.
+    /// names. Returns what was put in.
     ///
     /// Without TLS only where a rule names the port: what anybody on the way can read is no place
     /// for a credential, unless the user says so.
@@ -112,8 +121,8 @@ impl Secrets {
         port: u16,
         secure: bool,
         headers: &mut HeaderMap,
-    ) -> Vec<HeaderName> {
-        let mut names = Vec::new();
+    ) -> Vec<Injection> {
+        let mut put = Vec::new();
         self.clear(host, port, headers);
         for injected in self.list().iter().filter(|injected| injected.host.matches(host, port)) {
             if !secure && injected.host.ports == ringfence_policy::port::Ports::default() {
@@ -122,10 +131,11 @@ impl Secrets {
             if let Ok(mut value) = HeaderValue::from_bytes(&injected.value) {
                 value.set_sensitive(true);
                 headers.insert(injected.header.clone(), value);
-                names.push(injected.header.clone());
+                let (header, source) = (injected.header.to_string(), injected.source.clone());
+                put.push(Injection { header, source });
             }
         }
-        names
+        put
     }
 
     /// Takes the secrets out of an answer's headers: servers echo what they were sent.
@@ -265,6 +275,10 @@ mod tests {
         Host::parse(text).expect("a host")
     }
 
+    fn names(put: &[Injection]) -> Vec<&str> {
+        put.iter().map(|one| one.header.as_str()).collect()
+    }
+
     #[test]
     fn what_the_program_sent_is_replaced_for_the_rules_host_only() {
         let secrets = secrets(&[("a.org", "authorization", "Bearer {cmd:printf 's3cret\\n'}!")])
@@ -276,7 +290,10 @@ mod tests {
         assert!(secrets.inject(&name("b.org"), 443, true, &mut headers).is_empty());
         assert!(secrets.inject(&name("a.org"), 444, true, &mut headers).is_empty());
         assert_eq!(headers, before);
-        assert_eq!(secrets.inject(&name("a.org"), 443, true, &mut headers), ["authorization"]);
+        let put = secrets.inject(&name("a.org"), 443, true, &mut headers);
+        assert_eq!(names(&put), ["authorization"]);
+        // Nothing of what the command says.
+        assert_eq!(put[0].source, "cmd");
         let values: Vec<_> = headers.get_all("authorization").iter().collect();
         assert_eq!(values, ["Bearer s3cret!"]);
         assert!(values[0].is_sensitive());
@@ -310,7 +327,7 @@ mod tests {
         headers.append("x-key", HeaderValue::from_static("theirs"));
         assert!(secrets.inject(&name("a.org"), 80, false, &mut headers).is_empty());
         assert!(headers.is_empty(), "theirs goes all the same");
-        assert_eq!(secrets.inject(&name("b.org"), 80, false, &mut headers), ["x-key"]);
+        assert_eq!(names(&secrets.inject(&name("b.org"), 80, false, &mut headers)), ["x-key"]);
     }
 
     #[test]
@@ -348,7 +365,7 @@ mod tests {
     fn what_is_forgotten_is_gone() {
         let secrets = secrets(&[("a.org", "x-key", "cmd:echo secret")]).expect("read");
         let mut headers = HeaderMap::new();
-        assert_eq!(secrets.inject(&name("a.org"), 443, true, &mut headers), ["x-key"]);
+        assert_eq!(names(&secrets.inject(&name("a.org"), 443, true, &mut headers)), ["x-key"]);
         secrets.forget();
         headers.clear();
         assert!(secrets.inject(&name("a.org"), 443, true, &mut headers).is_empty());

@@ -1,5 +1,5 @@
 //! One inspected connection: the program on one side, the real server on the other, HTTP/1.1 on
-//! both or HTTP/2 on both, and each request judged in between.
+//! both or HTTP/2 on both, and each request judged in between. How it begins: [`super::begin`].
 
 use super::Inspection;
 use super::allowance::Room;
@@ -9,11 +9,10 @@ use super::model::Scanner;
 use super::passage::Passage;
 use super::request::{self, Place, Refused};
 use super::tls::Protocol;
-use super::upstream::{Connected, Upstream, connect, reason};
-use super::wire::{Prefixed, Strict};
-use crate::decision::{Event, NetDecision};
-use crate::first::{self, First};
-use crate::flow::{self, Refusal};
+use super::upstream::{Upstream, connect, reason};
+use super::wire::Strict;
+use crate::decision::{Event, Injection};
+use crate::flow::Refusal;
 use crate::gateway::{Shared, Subject};
 use crate::leaving;
 use bytes::Bytes;
@@ -24,16 +23,14 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, Uri, Version, server};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use ringfence_policy::{Decision, Host};
+use ringfence_policy::Decision;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::net::TcpStream;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
-use tokio_rustls::LazyConfigAcceptor;
 
 /// How long a program may take to say what it wants, and a server to speak TLS.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -53,194 +50,15 @@ pub(super) struct Link {
     pub passage: Arc<Passage>,
     /// The server has changed the protocol.
     changed: Arc<AtomicBool>,
-    /// What is spoken since.
+    /// Why the program's next request was none that could be looked at.
+    pub refused: Arc<OnceLock<String>>,
+    /// What is spoken since the protocol changed.
     tunnel: Mutex<Option<JoinHandle<()>>>,
     sent: AtomicU64,
     received: AtomicU64,
 }
 
-/// Serves a connection from its beginning to its end. `early` holds what was read from the client
-/// already.
-pub(crate) async fn connection(
-    shared: &Arc<Shared>,
-    inspection: &Arc<Inspection>,
-    mut subject: Subject,
-    mut client: TcpStream,
-    early: Vec<u8>,
-) {
-    let _turn = inspection.measure.turn().await;
-    let begun = Instant::now();
-    let heard = tokio::time::timeout(PATIENCE, hear(&mut client, early)).await;
-    let (first, early) = match heard {
-        Ok(Ok(heard)) => heard,
-        // It went away, or never said what it wanted.
-        Ok(Err(_)) | Err(_) => return,
-    };
-    let named = match fits(shared, &subject, &first) {
-        Ok(named) => named,
-        Err(why) => {
-            flow::tell(shared, &subject, Refusal::Denied(why));
-            flow::reset(&client);
-            return;
-        }
-    };
-    let client = Prefixed::new(client, early);
-    let measure = &inspection.measure;
-    let secure = matches!(first, First::Tls { .. });
-    let place = Place { host: named, port: subject.port, secure };
-    let passage = Arc::<Passage>::default();
-    let link = |upstream, offered, subject| {
-        Arc::new(Link {
-            shared: shared.clone(),
-            inspection: inspection.clone(),
-            subject,
-            place: place.clone(),
-            offered,
-            upstream: Mutex::new(upstream),
-            passage: passage.clone(),
-            changed: Arc::default(),
-            tunnel: Mutex::default(),
-            sent: AtomicU64::new(0),
-            received: AtomicU64::new(0),
-        })
-    };
-    let link = if secure {
-        let Some(tls) = inspection.tls.get() else { return };
-        let accepted = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), client);
-        let Ok(Ok(started)) = tokio::time::timeout(PATIENCE, accepted).await else { return };
-        let names = started.client_hello().alpn().map(Iterator::collect::<Vec<_>>);
-        let offered = Protocol::offered(names.iter().flatten().copied());
-        let tls_to = Some((tls, offered.as_slice()));
-        let wanted = connect(shared, measure, tls_to, &place.host, (&mut subject, &passage));
-        // Who is gone took no part in TLS, and has said nothing yet.
-        let Some(connected) = shared.leaving.before(wanted).await else {
-            flow::tell(shared, &subject, flow::ended());
-            return;
-        };
-        let (upstream, protocol) = reached(shared, &subject, connected, &offered);
-        let config = match tls.server(&place.host, protocol) {
-            Ok(config) => config,
-            Err(why) => {
-                flow::tell(shared, &subject, Refusal::Failed(why));
-                return;
-            }
-        };
-        let accepted = tokio::time::timeout(PATIENCE, started.into_stream(config)).await;
-        let client = match accepted {
-            Ok(Ok(client)) => client,
-            Ok(Err(error)) => {
-                let why = format!(
-                    "the program does not take the session's certificate for {}: {error}",
-                    place.host
-                );
-                flow::tell(shared, &subject, Refusal::Failed(why));
-                return;
-            }
-            Err(_) => return,
-        };
-        let link = link(upstream, Some(offered), subject);
-        match protocol {
-            Some(Protocol::Http2) => http2(&link, client).await,
-            _ => http1(&link, client).await,
-        }
-        link
-    } else {
-        let to = (&mut subject, &passage);
-        let connected = connect(shared, measure, None, &place.host, to).await;
-        let (upstream, _) = reached(shared, &subject, connected, &[]);
-        let link = link(upstream, None, subject);
-        http1(&link, client).await;
-        link
-    };
-    let event = Event::Closed {
-        sent: link.sent.load(Relaxed),
-        received: link.received.load(Relaxed),
-        duration: begun.elapsed(),
-    };
-    link.subject.tell(shared, event);
-}
-
-/// Reads until it is clear what the program speaks.
-async fn hear(client: &mut TcpStream, mut early: Vec<u8>) -> std::io::Result<(First, Vec<u8>)> {
-    let mut buffer = [0; 4096];
-    loop {
-        match first::first(&early) {
-            First::More | First::Word if early.len() < first::MOST => {}
-            first => return Ok((first, early)),
-        }
-        match client.read(&mut buffer).await? {
-            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            count => early.extend_from_slice(&buffer[..count]),
-        }
-    }
-}
-
-/// Whether what the program says fits what was granted; as which host it is meant.
-fn fits(shared: &Shared, subject: &Subject, first: &First) -> Result<Host, String> {
-    let host = &subject.host;
-    let named = match first {
-        // Behind an encrypted name anything may be meant: no rule about every name helps here,
-        // where this one host is looked at.
-        First::Tls { hidden: true, .. } => {
-            return Err(format!(
-                "the TLS client of {host} uses Encrypted Client Hello, and its requests are to \
-                 be looked at; switch it off"
-            ));
-        }
-        First::Tls { name, .. } | First::Http { host: name } => name,
-        First::Broken(what) => return Err(format!("the client of {host} sent {what}")),
-        First::More | First::Word | First::Other => {
-            return Err(format!(
-                "the client of {host} speaks neither TLS nor HTTP, and rules allow requests only; \
-                 to allow anything: --allow-host {host}:{} without --http and --inject",
-                subject.port
-            ));
-        }
-    };
-    match (host, named) {
-        (Host::Name(name), None) if name != "localhost" && matches!(first, First::Tls { .. }) => {
-            Err(format!(
-                "the TLS client of {host} names no server (SNI), so that it cannot be checked"
-            ))
-        }
-        (_, None) => Ok(host.clone()),
-        (_, Some(named)) if named == host => Ok(host.clone()),
-        (_, Some(named)) if named.is_loopback() && host.is_loopback() => Ok(named.clone()),
-        (_, Some(named)) => {
-            let _ = shared;
-            Err(format!("the client connected to {host} and then asked for {named}"))
-        }
-    }
-}
-
-/// Tells how connecting went. Without a server the program is still answered, readably, in a
-/// protocol that it offers.
-fn reached(
-    shared: &Shared,
-    subject: &Subject,
-    connected: Connected,
-    offered: &[Protocol],
-) -> (Upstream, Option<Protocol>) {
-    match connected {
-        Ok(connected) => {
-            subject.tell(shared, Event::Allowed);
-            connected
-        }
-        Err(refusal) => {
-            let (status, decision) = match &refusal {
-                Refusal::Denied(_) => {
-                    (StatusCode::FORBIDDEN, subject.decision.clone().map(Box::new))
-                }
-                Refusal::Failed(_) => (StatusCode::BAD_GATEWAY, None),
-            };
-            let why = flow::tell(shared, subject, refusal);
-            let protocol = offered.iter().copied().min_by_key(|one| *one != Protocol::Http1);
-            (Upstream::Absent(status, why, decision), protocol)
-        }
-    }
-}
-
-async fn http1<S>(link: &Arc<Link>, stream: S)
+pub(super) async fn http1<S>(link: &Arc<Link>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -248,7 +66,7 @@ where
     let mut builder = server::conn::http1::Builder::new();
     builder.half_close(true).auto_date_header(false).max_buf_size(buffer);
     let service = service_fn(|request| answer(link.clone(), request));
-    let stream = TokioIo::new(Strict::new(stream, link.changed.clone()));
+    let stream = TokioIo::new(Strict::new(stream, link.changed.clone(), link.refused.clone()));
     let served = builder.serve_connection(stream, service).with_upgrades();
     // Whoever has asked and is gone does not hear the answer.
     let unheard = async {
@@ -262,7 +80,7 @@ where
     }
 }
 
-async fn http2<S>(link: &Arc<Link>, stream: S)
+pub(super) async fn http2<S>(link: &Arc<Link>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -316,7 +134,7 @@ fn refusal(status: StatusCode, refused: Refused, ending: &mut Ending) -> Respons
         Some(remedy) => format!("ringfence: {}; to allow it: {remedy}\n", refused.why),
         None => format!("ringfence: {}\n", refused.why),
     };
-    ending.refused(status.as_u16(), &refused.why, refused.decision.map(|decision| *decision));
+    ending.refused(status, &refused.why, refused.decision.map(|decision| *decision));
     let mut response = Response::new(Either::Right(Full::new(Bytes::from(text))));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -325,6 +143,31 @@ fn refusal(status: StatusCode, refused: Refused, ending: &mut Ending) -> Respons
 }
 
 impl Link {
+    /// Of the program of `subject`, which means this place, and `offered` so much in TLS.
+    pub fn new(
+        (shared, inspection): (&Arc<Shared>, &Arc<Inspection>),
+        subject: &Subject,
+        place: Place,
+        offered: Option<Vec<Protocol>>,
+        upstream: Upstream,
+        passage: Arc<Passage>,
+    ) -> Arc<Link> {
+        Arc::new(Link {
+            shared: shared.clone(),
+            inspection: inspection.clone(),
+            subject: subject.clone(),
+            place,
+            offered,
+            upstream: Mutex::new(upstream),
+            passage,
+            changed: Arc::default(),
+            refused: Arc::default(),
+            tunnel: Mutex::default(),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+        })
+    }
+
     async fn exchange(
         &self,
         request: Request<Incoming>,
@@ -348,7 +191,6 @@ impl Link {
         }
         if let Some(exchange) = ending.exchange() {
             exchange.path = path;
-            exchange.injected = injected.iter().map(|name| name.as_str().to_owned()).collect();
         }
         let switch = websocket.then(|| {
             parts.headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -357,7 +199,7 @@ impl Link {
         });
         parts.version = Version::HTTP_11;
         let request = Request::from_parts(parts, Sent::new(body, ending));
-        let mut response = self.send(request).await?;
+        let mut response = self.send(request, &injected, ending).await?;
         if let Some(exchange) = ending.exchange() {
             exchange.status = Some(response.status().as_u16());
         }
@@ -384,19 +226,29 @@ impl Link {
     async fn send(
         &self,
         mut request: Request<Sent>,
+        injected: &[Injection],
+        ending: &mut Ending,
     ) -> Result<Response<Incoming>, (StatusCode, Refused)> {
-        let failed = |why: String| {
+        let absent = |refusal: Refusal| {
+            let (status, why) = match refusal {
+                Refusal::Denied(why) => (StatusCode::FORBIDDEN, why),
+                Refusal::Failed(why) => (StatusCode::BAD_GATEWAY, why),
+            };
             let why = format!("{}: {why}", self.place.authority());
-            (StatusCode::BAD_GATEWAY, Refused { why, decision: None })
+            (status, Refused { why, decision: None })
         };
+        let failed = |why: String| absent(Refusal::Failed(why));
         for again in [true, false] {
             let mut upstream = self.upstream.lock().await;
             if again && upstream.ended().await {
-                self.reconnect(&mut upstream).await.map_err(failed)?;
+                self.reconnect(&mut upstream).await.map_err(absent)?;
             }
+            // What does not get an answer may have been read by the server all the same.
+            ending.gives(injected);
             let sent = match &mut *upstream {
                 Upstream::Absent(status, why, decision) => {
                     let refused = Refused { why: why.clone(), decision: decision.clone() };
+                    ending.gives(&[]);
                     tokio::spawn(drain(request.into_body()));
                     return Err((*status, refused));
                 }
@@ -419,12 +271,16 @@ impl Link {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
-            match error.take_message().filter(|_| again) {
+            let unsent = error.take_message();
+            if unsent.is_some() {
+                ending.gives(&[]);
+            }
+            match unsent.filter(|_| again) {
                 Some(unsent) => request = unsent,
                 None => return Err(failed(reason(&error.into_error()))),
             }
             let mut upstream = self.upstream.lock().await;
-            self.reconnect(&mut upstream).await.map_err(failed)?;
+            self.reconnect(&mut upstream).await.map_err(absent)?;
         }
         Err(failed("the server closes every connection".to_owned()))
     }
@@ -443,17 +299,14 @@ impl Link {
         Ok(Request::from_parts(parts, body))
     }
 
-    async fn reconnect(&self, upstream: &mut Upstream) -> Result<(), String> {
+    async fn reconnect(&self, upstream: &mut Upstream) -> Result<(), Refusal> {
         let mut subject = self.subject.clone();
         let tls = self.inspection.tls.get();
         let tls = self.offered.as_deref().and_then(|offered| Some((tls?, offered)));
         let measure = &self.inspection.measure;
         let to = (&mut subject, &self.passage);
         let connected = connect(&self.shared, measure, tls, &self.place.host, to).await;
-        let (new, _) = connected.map_err(|refusal| match refusal {
-            Refusal::Denied(why) | Refusal::Failed(why) => why,
-        })?;
-        *upstream = new;
+        *upstream = connected?.0;
         Ok(())
     }
 
@@ -472,18 +325,14 @@ impl Link {
         self.received.fetch_add(received, Relaxed);
     }
 
+    /// Bytes of bodies so far, from the program and to it.
+    pub fn carried(&self) -> (u64, u64) {
+        (self.sent.load(Relaxed), self.received.load(Relaxed))
+    }
+
     pub fn tell(&self, event: Event, decision: Option<Decision>) {
-        let decision = NetDecision {
-            id: self.subject.id,
-            way: self.subject.way,
-            host: self.subject.host.clone(),
-            port: self.subject.port,
-            address: self.subject.address,
-            process: None,
-            event,
-            decision: decision.or_else(|| self.subject.decision.clone()),
-        };
-        self.subject.process.tell(&self.shared, decision);
+        let decision = decision.or_else(|| self.subject.decision.clone());
+        self.subject.tell_of(&self.shared, event, decision);
     }
 }
 

@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 pub(super) enum Upstream {
     Http1(client::conn::http1::SendRequest<Sent>, Allowance),
     Http2(client::conn::http2::SendRequest<Sent>, Allowance),
-    /// There is none, and why.
+    /// There is none, which was told, and why.
     Absent(StatusCode, String, Option<Box<Decision>>),
 }
 
@@ -99,6 +99,11 @@ impl Upstream {
             Upstream::Http1(_, allowance) | Upstream::Http2(_, allowance) => allowance.room(),
             Upstream::Absent(..) => Room::LEAST,
         }
+    }
+
+    /// Whether there is none.
+    pub const fn is_absent(&self) -> bool {
+        matches!(self, Upstream::Absent(..))
     }
 
     /// Whether the server has closed it.

@@ -5,8 +5,8 @@ use crate::first::First;
 use crate::requests::Requests;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -51,6 +51,8 @@ pub(super) struct Strict<S> {
     requests: Requests,
     /// The server has changed the protocol.
     changed: Arc<AtomicBool>,
+    /// Takes why a request is none that may be looked at.
+    why: Arc<OnceLock<String>>,
     /// What is read into.
     raw: Vec<u8>,
     /// Looked at and not yet taken.
@@ -65,9 +67,17 @@ const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
 const STEP: usize = 16 * 1024;
 
 impl<S> Strict<S> {
-    pub fn new(stream: S, changed: Arc<AtomicBool>) -> Strict<S> {
-        let (raw, good) = (Vec::new(), Vec::new());
-        Strict { stream, requests: Requests::default(), changed, raw, good, at: 0, refused: false }
+    pub fn new(stream: S, changed: Arc<AtomicBool>, why: Arc<OnceLock<String>>) -> Strict<S> {
+        Strict {
+            stream,
+            requests: Requests::default(),
+            changed,
+            why,
+            raw: Vec::new(),
+            good: Vec::new(),
+            at: 0,
+            refused: false,
+        }
     }
 
     /// Looks at what was read: so many bytes, none where the server's word is all that is new.
@@ -89,6 +99,7 @@ impl<S> Strict<S> {
         let looked = looked.and_then(|()| self.requests.feed(raw, &judge, &mut self.good));
         if let Err(why) = looked {
             self.refused = true;
+            let _ = self.why.set(why.clone());
             if !between && !self.requests.between() {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }

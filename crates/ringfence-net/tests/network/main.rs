@@ -4,6 +4,7 @@
 //! Each scenario is a process of its own. Without arguments all run; with one, those whose name
 //! holds it.
 
+mod addresses;
 mod beginnings;
 mod scenarios;
 mod world;
@@ -11,7 +12,7 @@ mod world;
 use std::process::{Command, ExitCode, Stdio};
 
 fn all() -> impl Iterator<Item = &'static (&'static str, fn())> {
-    scenarios::ALL.iter().chain(beginnings::ALL)
+    scenarios::ALL.iter().chain(beginnings::ALL).chain(addresses::ALL)
 }
 
 fn main() -> ExitCode {

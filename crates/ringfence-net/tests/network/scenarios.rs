@@ -66,7 +66,7 @@ fn a_name_is_reached_and_others_are_not() {
     };
     let decision = denied("site.test", 81).decision.as_ref().expect("a decision");
     assert_eq!(decision.remedy.as_deref(), Some("--allow-host site.test:81"));
-    assert_eq!(denied("other.test", 0).way, Way::Dns);
+    assert_eq!(denied("other.test", 0).way, Way::Dns(1));
     denied("169.254.169.254", 80);
     denied("[2001:4860::5]", 80);
 }

@@ -160,6 +160,32 @@ pub(super) fn line(row: &Row) -> String {
     format!("{time} {:<12} {verdict}{summary}{pid}\n", row.kind)
 }
 
+/// With whom a connection was.
+pub(super) fn place(row: &Row) -> String {
+    let host = if row.text("host").is_empty() { row.text("address") } else { row.text("host") };
+    let who = match (row.number("peers"), row.number("port")) {
+        (Some(peers), _) => format!("{peers} more peers"),
+        (None, Some(port)) if host.contains(':') && !host.starts_with('[') => {
+            format!("[{host}]:{port}")
+        }
+        (None, Some(port)) => format!("{host}:{port}"),
+        (None, None) => host.to_owned(),
+    };
+    match row.number("published") {
+        Some(port) => format!("from {who} to port {port}"),
+        None => who,
+    }
+}
+
+/// Why something was refused, or failed although it was allowed.
+fn why(row: &Row) -> String {
+    match (row.text("why"), row.denied()) {
+        ("", _) => String::new(),
+        (why, true) => format!(": {why}"),
+        (why, false) => format!(", failed: {why}"),
+    }
+}
+
 /// What happened, without when and who.
 pub(super) fn summary(row: &Row) -> String {
     let size = |name: &str| text::size(row.number(name).unwrap_or_default() as u64);
@@ -179,19 +205,22 @@ pub(super) fn summary(row: &Row) -> String {
             }
         }
         "network" => {
-            let host =
-                if row.text("host").is_empty() { row.text("address") } else { row.text("host") };
-            let (sent, received) = (size("sent"), size("received"));
-            format!("{} {host}:{} {sent} out, {received} in", row.text("protocol"), or_dash("port"))
+            let moved = match (row.number("sent"), row.number("received"), row.text("why")) {
+                // What is refused or failed at once moves nothing.
+                (Some(0), Some(0), why) if !why.is_empty() => String::new(),
+                _ => format!(" {} out, {} in", size("sent"), size("received")),
+            };
+            format!("{} {}{moved}{}", row.text("protocol"), place(row), why(row))
         }
         "dns" => format!("{} {} -> {}", row.text("record"), row.text("name"), or_dash("answer")),
         "http" => format!(
-            "{} {}{} -> {}, {}",
+            "{} {}{} -> {}, {}{}",
             row.text("method"),
             row.text("host"),
             row.text("path"),
             or_dash("status"),
-            size("received")
+            size("received"),
+            why(row)
         ),
         "file" => match row.text("was") {
             "" => format!("{} {}", row.text("change"), row.text("path")),

@@ -1,7 +1,7 @@
 //! `ringfence report`: a session as one page that needs nothing else.
 
 use super::arguments::{Known, parse};
-use super::logs::summary;
+use super::logs::{place, summary};
 use super::{sessions, text};
 use crate::ledger::{Reader, Row, Session};
 use crate::outside;
@@ -211,10 +211,8 @@ fn hosts(out: &mut String, events: &[Row]) {
     }
     let mut hosts: BTreeMap<String, Host> = BTreeMap::new();
     for row in events.iter().filter(|row| row.kind == "network") {
-        let name = if row.text("host").is_empty() { row.text("address") } else { row.text("host") };
-        let port = row.number("port").unwrap_or_default();
-        let host = hosts.entry(format!("{name}:{port}")).or_default();
-        host.connections += 1;
+        let host = hosts.entry(place(row)).or_default();
+        host.connections += row.number("peers").unwrap_or(1) as u64;
         host.denied += u64::from(row.denied());
         host.sent += row.number("sent").unwrap_or_default() as u64;
         host.received += row.number("received").unwrap_or_default() as u64;

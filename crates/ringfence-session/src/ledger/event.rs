@@ -140,12 +140,18 @@ pub enum Event {
         /// `tcp`, `udp` or `unix`.
         #[serde(deserialize_with = "text::protocol")]
         protocol: Word,
-        /// The name, where one was known.
+        /// The name, where one was known; none of many peers.
         host: Option<String>,
         /// The address that was dialled.
         address: Option<IpAddr>,
-        /// The port.
-        port: u16,
+        /// The port; none of many peers.
+        port: Option<u16>,
+        /// The published port at which somebody outside came in; host, address and port are his.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        published: Option<u16>,
+        /// How many peers this row counts, where it is not about one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        peers: Option<u64>,
         /// Bytes that went out.
         sent: u64,
         /// Bytes that came in.
@@ -155,6 +161,9 @@ pub enum Event {
         duration: Duration,
         /// What was decided.
         verdict: Verdict,
+        /// Why it was refused, or failed although it was allowed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     /// A question to our resolver.
     Dns {
@@ -191,6 +200,9 @@ pub enum Event {
         duration: Duration,
         /// What was decided.
         verdict: Verdict,
+        /// Why it was refused, or failed although it was allowed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     /// A file of a writable tree changed.
     File {

@@ -295,24 +295,37 @@ impl<'a> Taker<'a> {
                     ],
                 )
             }
-            Event::Network { protocol, host, address, port, sent, received, duration, verdict } => {
-                self.execute(
-                    "INSERT INTO network VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-                    params![
-                        event,
-                        at,
-                        process,
-                        verdict.word(),
-                        protocol,
-                        host,
-                        address.map(|address| address.to_string()),
-                        port,
-                        *sent as i64,
-                        *received as i64,
-                        micros(*duration)
-                    ],
-                )
-            }
+            Event::Network {
+                protocol,
+                host,
+                address,
+                port,
+                published,
+                peers,
+                sent,
+                received,
+                duration,
+                verdict,
+                why,
+            } => self.execute(
+                "INSERT INTO network VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                params![
+                    event,
+                    at,
+                    process,
+                    verdict.word(),
+                    protocol,
+                    host,
+                    address.map(|address| address.to_string()),
+                    port,
+                    *sent as i64,
+                    *received as i64,
+                    micros(*duration),
+                    why,
+                    published,
+                    peers.map(|peers| peers as i64)
+                ],
+            ),
             Event::Dns { name, record, code, answer, verdict, duration } => self.execute(
                 "INSERT INTO dns VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
                 params![
@@ -327,9 +340,9 @@ impl<'a> Taker<'a> {
                     micros(*duration)
                 ],
             ),
-            Event::Http { method, host, path, status, sent, received, duration, verdict } => self
+            Event::Http { method, host, path, status, sent, received, duration, verdict, why } => self
                 .execute(
-                    "INSERT INTO http VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                    "INSERT INTO http VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
                     params![
                         event,
                         at,
@@ -341,7 +354,8 @@ impl<'a> Taker<'a> {
                         status,
                         *sent as i64,
                         *received as i64,
-                        micros(*duration)
+                        micros(*duration),
+                        why
                     ],
                 ),
             Event::File { change, path, from, size } => self.execute(

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use std::path::Path;
 
 /// One step for each version. A step that was published is never changed.
-pub(super) const MIGRATIONS: [&str; 3] = [
+pub(super) const MIGRATIONS: [&str; 4] = [
     "
 CREATE TABLE session (
   one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -84,6 +84,22 @@ CREATE TABLE taken (
 INSERT INTO taken VALUES (1, 0, 1, 0);
 CREATE INDEX process_pid ON process (pid);
 ",
+    // Why something was refused or failed; of those who came in, where, and how many a row is about, of which
+    // none has a port of its own.
+    "
+ALTER TABLE network RENAME TO network_before;
+CREATE TABLE network (
+  event INTEGER PRIMARY KEY, at INTEGER NOT NULL, process INTEGER REFERENCES process (id),
+  verdict TEXT NOT NULL CHECK (verdict IN ('allow', 'deny')),
+  protocol TEXT NOT NULL CHECK (protocol IN ('tcp', 'udp', 'unix')),
+  host TEXT, address TEXT, port INTEGER CHECK (port BETWEEN 0 AND 65535),
+  sent INTEGER NOT NULL, received INTEGER NOT NULL, duration INTEGER NOT NULL,
+  why TEXT, published INTEGER CHECK (published BETWEEN 0 AND 65535), peers INTEGER
+);
+INSERT INTO network SELECT *, NULL, NULL, NULL FROM network_before;
+DROP TABLE network_before;
+ALTER TABLE http ADD COLUMN why TEXT;
+",
 ];
 
 /// The tables of events.
@@ -138,13 +154,26 @@ mod tests {
         migrate(&mut connection, path, 1).expect("first");
         connection
             .execute_batch(
-                "INSERT INTO session VALUES (1, 'id', NULL, '[]', '/', 'namespace', 1, 1, NULL, NULL, NULL)",
+                "INSERT INTO session VALUES (1, 'id', NULL, '[]', '/', 'namespace', 1, 1, NULL, NULL, NULL);
+                 INSERT INTO network VALUES (7, 8, NULL, 'deny', 'tcp', 'a.org', NULL, 443, 9, 10, 11)",
             )
-            .expect("a row");
+            .expect("rows");
         migrate(&mut connection, path, MIGRATIONS.len()).expect("all");
         let lost: i64 =
             connection.query_row("SELECT lost FROM session", [], |row| row.get(0)).expect("lost");
         assert_eq!((lost, version(&connection, path).expect("version")), (0, MIGRATIONS.len()));
+        let all =
+            "SELECT event, at, verdict, host, port, sent, received, duration, why FROM network";
+        let row: String = connection
+            .query_row(all, [], |row| {
+                let text = |at| match row.get_ref(at)? {
+                    rusqlite::types::ValueRef::Integer(number) => Ok(number.to_string()),
+                    other => Ok(other.as_str_or_null()?.unwrap_or("-").to_owned()),
+                };
+                (0..9).map(text).collect::<rusqlite::Result<Vec<_>>>().map(|all| all.join(" "))
+            })
+            .expect("the row");
+        assert_eq!(row, "7 8 deny a.org 443 9 10 11 -");
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! connections of the same session, and what the launcher keeps of strangers is bounded.
 
 use crate::clients::server;
+use crate::network_told::rows;
 use ringfence_tests::{Place, Running, Tier, everybody, until};
+use serde_json::Value::Null;
 use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
@@ -234,6 +236,17 @@ fn strangers_past_a_measure_are_counted_and_not_told_one_by_one() {
         let more = STRANGERS + 1 - begun;
         let counted = format!("closed datagrams from {more} more peers to port 7012: 0 bytes sent");
         assert!(told.contains(&counted), "{counted:?} is not in {told}");
+        let rows = rows(place, "network");
+        let (counted, others): (Vec<_>, Vec<_>) =
+            rows.iter().partition(|row| !row["peers"].is_null());
+        assert_eq!((counted.len(), others.len()), (1, begun));
+        let fields =
+            ["host", "address", "port", "peers", "published"].map(|name| &counted[0][name]);
+        assert_eq!(fields, [&Null, &Null, &Null, &more.into(), &7012.into()]);
+        assert!(others.iter().all(|row| row["published"] == 7012 && row["host"] == row["address"]));
+        let text = place.ringfence(["logs", "latest", "--kind", "network"]).quiet();
+        let line = format!("udp from {more} more peers to port 7012 0 B out, ");
+        assert!(text.contains(&line), "{text}");
     });
 }
 

@@ -60,7 +60,7 @@ fn the_monitor_names_the_process_and_the_way_to_allow() {
         ended.ends(1).says("denied 192.0.2.9:80 by python3").says("--allow-host 192.0.2.9");
         let lookup = ["getent", "ahosts", "no.example.net"];
         let ended = place.run(&["-m", "-n", "example.org"], &lookup);
-        ended.ends(2).says("denied name no.example.net by getent[");
+        ended.ends(2).says("denied name no.example.net (A) by getent[");
     });
 }
 

@@ -14,6 +14,9 @@ const ASKS: &str = "import socket
 for host, port in (('refused.invalid', 443), ('denied.invalid', 443), ('10.9.8.7', 8443)):
     try: socket.create_connection((host, port), 5).recv(1)
     except OSError: pass
+proxy = socket.create_connection(('127.0.0.1', 1022), 5)
+proxy.sendall(b'CONNECT localhost:8444 HTTP/1.1\\r\\nHost: localhost:8444\\r\\n\\r\\n')
+assert b'403' in proxy.recv(99)
 print('asked')";
 
 #[test]
@@ -38,6 +41,8 @@ fn what_a_session_was_refused_is_proposed_and_then_not_again() {
     assert!(proposed.contains("\"refused.invalid\","), "{profile}");
     assert!(!proposed.contains("10.9.8.7") && !proposed.contains("denied.invalid"), "{profile}");
     learnt.says("not proposed: network.allow 10.9.8.7:8443: an address of the host's own networks");
+    learnt
+        .says("not proposed: network.allow localhost:8444: an address of the host's own networks");
     learnt.says("not proposed: network.allow denied.invalid");
     let again = from(&["-p", "l.toml"]);
     assert!(!rules(&again.text()).contains("refused.invalid"), "{}", again.text());

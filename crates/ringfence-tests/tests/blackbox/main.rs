@@ -43,6 +43,7 @@ mod mcp_calls;
 mod metadata;
 mod network;
 mod network_faults;
+mod network_told;
 mod overlay;
 mod own;
 mod plans;

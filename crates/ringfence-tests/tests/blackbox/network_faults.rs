@@ -36,7 +36,8 @@ for to in (('{nobody}', 80), ('localhost', {unused})):
         // A reset, before or after the connection is seen to be made.
         assert_eq!(ended.ends(0).text(), "error\nerror", "{}", ended.err);
         ended.says(&format!("failed {nobody}:80")).says("cannot resolve");
-        ended.says(&format!("failed 127.0.0.1:{unused}")).says("Connection refused");
+        ended.says(&format!("failed localhost:{unused}")).says("Connection refused\n");
+        ended.says(&format!("cannot connect to localhost: [::1]:{unused}: "));
     });
 }
 
@@ -225,7 +226,7 @@ s = socket.create_connection(('127.0.0.1', {port})); s.sendall(b'last words'); o
         let host = format!("localhost:{port}");
         for _ in 0..TIMES {
             let ended = place.run(&["-m", "-n", &host], &["python3", "-c", &script]);
-            ended.ends(3).says("allowed 127.0.0.1").says("10 bytes sent, 0 received");
+            ended.ends(3).says("allowed localhost").says("10 bytes sent, 0 received");
             let (all, _) = arrived.recv_timeout(PATIENCE).expect("the words");
             assert_eq!(all, b"last words");
         }
@@ -353,7 +354,7 @@ s = socket.create_connection(('127.0.0.1', {port})); s.sendall(out.read()); os._
         );
         let rule = format!("GET localhost:{port}/*");
         let ended = place.run(&["-m", "--http", &rule], &["python3", "-c", &script]);
-        let told = format!("failed 127.0.0.1:{port}");
+        let told = format!("failed localhost:{port}");
         ended.ends(3).says(&told).says("the program ended before there was an answer");
     });
 }

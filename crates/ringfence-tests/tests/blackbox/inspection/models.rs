@@ -2,43 +2,8 @@
 //! is.
 
 use super::{SECRET, Server};
-use ringfence_tests::{Place, Running, Tier, everybody};
-use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-
-/// A proxy, as companies have them, behind which every name is the server.
-fn proxy(to: u16) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for client in listener.incoming() {
-            let Ok(mut client) = client else { return };
-            std::thread::spawn(move || {
-                let mut lines = BufReader::new(client.try_clone().unwrap());
-                let mut line = String::new();
-                while lines.read_line(&mut line).unwrap_or(0) > 2 {
-                    line.clear();
-                }
-                let mut server = TcpStream::connect(("127.0.0.1", to)).unwrap();
-                client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
-                let (mut from, mut into) =
-                    (server.try_clone().unwrap(), client.try_clone().unwrap());
-                let back = std::thread::spawn(move || std::io::copy(&mut from, &mut into));
-                let _ = std::io::copy(&mut lines, &mut server);
-                let _ = server.shutdown(std::net::Shutdown::Write);
-                let _ = back.join();
-            });
-        }
-    });
-    port
-}
-
-fn rows(place: &Place, kind: &str) -> Vec<Value> {
-    let told = place.ringfence(["logs", "latest", "--json", "--kind", kind]).quiet();
-    let told: Value = serde_json::from_str(&told).unwrap();
-    told["events"].as_array().unwrap().clone()
-}
+use crate::network_told::{proxy, rows};
+use ringfence_tests::{Running, Tier, everybody};
 
 #[test]
 fn calls_of_models_and_credentials_are_on_record_without_the_secret() {
@@ -74,6 +39,7 @@ fn calls_of_models_and_credentials_are_on_record_without_the_secret() {
                 (&row["header"], &row["host"]),
                 (&"x-api-key".into(), &"api.anthropic.com".into())
             );
+            assert_eq!(row["source"], "env:TOKEN");
         }
         // Neither the credential nor the words are anywhere in the record.
         let sessions = place.at("home/.local/state/ringfence/sessions");

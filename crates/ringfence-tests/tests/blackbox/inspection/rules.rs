@@ -455,8 +455,8 @@ fn requests_are_told() {
             script(place, &server, &options, "curl -sS $U/echo/a?query=1 $U/x; echo $TOKEN");
         ended.ends(0);
         let port = server.port;
-        ended.says(&format!("200 GET 127.0.0.1:{port}/echo/a, with x-key: 0 bytes sent"));
-        ended.says(&format!("denied GET 127.0.0.1:{port}/x: "));
+        ended.says(&format!("200 GET localhost:{port}/echo/a, with x-key: 0 bytes sent"));
+        ended.says(&format!("denied GET localhost:{port}/x: "));
         for hidden in [SECRET, "query=1"] {
             assert!(!ended.err.contains(hidden), "{}", ended.err);
         }

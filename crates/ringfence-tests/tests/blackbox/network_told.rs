@@ -1,0 +1,191 @@
+//! What is told of the network, in lines and in rows: what happened, by the names that were asked for, and once.
+
+use crate::clients::server;
+use crate::inspection::server::Server;
+use ringfence_tests::{Place, Running, Tier, everybody, everywhere};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+/// A proxy, as companies have them, behind which every name is the server.
+pub fn proxy(to: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let Ok(mut client) = client else { return };
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(client.try_clone().unwrap());
+                let mut line = String::new();
+                while lines.read_line(&mut line).unwrap_or(0) > 2 {
+                    line.clear();
+                }
+                let mut server = TcpStream::connect(("127.0.0.1", to)).unwrap();
+                client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+                let (mut from, mut into) =
+                    (server.try_clone().unwrap(), client.try_clone().unwrap());
+                let back = std::thread::spawn(move || std::io::copy(&mut from, &mut into));
+                let _ = std::io::copy(&mut lines, &mut server);
+                let _ = server.shutdown(std::net::Shutdown::Write);
+                let _ = back.join();
+            });
+        }
+    });
+    port
+}
+
+/// The rows of a kind that the latest session has.
+pub fn rows(place: &Place, kind: &str) -> Vec<Value> {
+    let told = place.ringfence(["logs", "latest", "--json", "--kind", kind]).quiet();
+    let told: Value = serde_json::from_str(&told).unwrap();
+    told["events"].as_array().unwrap().clone()
+}
+
+/// What they say, without when, who and how long.
+fn told(place: &Place, kind: &str, fields: &[&str]) -> Vec<String> {
+    let field = |row: &Value, name: &&str| match &row[*name] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let row =
+        |row: Value| fields.iter().map(|name| field(&row, name)).collect::<Vec<_>>().join(" ");
+    rows(place, kind).into_iter().map(row).collect()
+}
+
+#[test]
+fn a_name_is_told_with_the_records_that_were_asked_for() {
+    everywhere(|place| {
+        let ended =
+            place.run(&["-m", "-n", "example.org"], &["getent", "ahosts", "no.example.net"]);
+        for record in ["(A)", "(AAAA)"] {
+            let line = format!("denied name no.example.net {record} by getent[");
+            assert_eq!(ended.ends(2).err.matches(&line).count(), 1, "{}", ended.err);
+        }
+        let mut all = told(place, "dns", &["verdict", "record", "name", "code"]);
+        all.sort();
+        assert_eq!(all, ["deny A no.example.net 3", "deny AAAA no.example.net 3"]);
+    });
+}
+
+#[test]
+fn the_hosts_loopback_is_told_by_its_name() {
+    everywhere(|place| {
+        if !place.has("curl", "--version") {
+            return;
+        }
+        let server = Server::plain();
+        let host = format!("localhost:{}", server.port);
+        let ask = |name: &str| format!("curl -sS -o /dev/null http://{name}:{}/echo/", server.port);
+        let ended = place.sh(&["-m", "-n", &host], &ask("localhost"));
+        ended.ends(0).says(&format!("allowed {host}")).says(&format!("closed {host}"));
+        assert_eq!(told(place, "network", &["host", "address"]), ["localhost 127.0.0.1"]);
+        // What a request says is known.
+        let rule = format!("GET {host}/*");
+        let both = format!("{}; {}", ask("localhost"), ask("127.0.0.1"));
+        place.sh(&["--http", &rule], &both).ends(0);
+        for kind in ["network", "http"] {
+            assert_eq!(told(place, kind, &["host"]), ["localhost", "127.0.0.1"], "{kind}");
+        }
+    });
+}
+
+#[test]
+fn a_server_without_tls_is_told_once_and_gets_no_credential() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("curl", "--version") {
+            return;
+        }
+        let run = |port: u16, authority: Option<&str>| {
+            let mut command = place.ringfence_run();
+            if let Some(authority) = authority {
+                command.env("SSL_CERT_FILE", place.file("authority.pem", authority));
+            }
+            let rule = format!("GET localhost:{port}/*");
+            let inject = format!("localhost:{port} X-Key={{env:TOKEN}}");
+            command.env("TOKEN", "a-secret-of-these-tests");
+            command.args(["-m", "--http", &rule, "--inject", &inject, "--", "curl", "-sS", "-w"]);
+            command.args([
+                "%{http_code}",
+                "-o",
+                "answer",
+                &format!("https://localhost:{port}/echo/"),
+            ]);
+            Running::start(command).finish()
+        };
+        let deaf = server(|client| {
+            client.read_exact(&mut [0; 5])?;
+            client.write_all(b"HTTP/1.0 400 No\r\n\r\n")
+        });
+        let ended = run(deaf, None);
+        ended
+            .ends(0)
+            .prints("502")
+            .says(&format!("failed GET localhost:{deaf}/echo/: no TLS with"));
+        assert!(!ended.err.contains("denied") && !ended.err.contains("closed"), "{}", ended.err);
+        let all = told(place, "network", &["verdict", "host", "sent", "received", "why"]);
+        assert_eq!(all.len(), 1, "{all:?}");
+        let why = format!("allow localhost 0 0 no TLS with localhost:{deaf}: ");
+        assert!(all[0].starts_with(&why), "{all:?}");
+        let all = told(place, "http", &["verdict", "host", "status", "why"]);
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert!(all[0].starts_with("allow localhost 502 no TLS with"), "{all:?}");
+        assert_eq!(told(place, "substitution", &["source"]), [] as [&str; 0]);
+        let text = place.ringfence(["logs", "latest"]).quiet();
+        let line = format!("tcp localhost:{deaf}, failed: no TLS with localhost:{deaf}: ");
+        assert!(text.contains(&line) && !text.contains("DENIED"), "{text}");
+        // The control: a server with TLS gets it, and that is told with where it came from.
+        let good = Server::secure();
+        run(good.port, Some(&good.authority)).ends(0).prints("200").says("with x-key");
+        let all = told(place, "substitution", &["host", "header", "source"]);
+        assert_eq!(all, ["localhost x-key env:TOKEN"]);
+        assert_eq!(told(place, "http", &["verdict", "status", "why"]), ["allow 200 null"]);
+        assert_eq!(told(place, "network", &["verdict", "why"]), ["allow null"]);
+    });
+}
+
+#[test]
+fn of_a_connection_that_is_cut_off_it_is_told_what_went_before() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let server = Server::plain();
+        let through = format!("http://127.0.0.1:{}", proxy(server.port));
+        let run = |options: &[&str], second: &str| {
+            let script = format!(
+                "import socket
+s = socket.create_connection(('site.test', 80), 20); f = s.makefile('rb')
+first = b'POST /echo/ HTTP/1.1\\r\\nHost: site.test\\r\\nContent-Length: 5\\r\\n\\r\\nwords'
+print(len(first), flush=True); s.sendall(first)
+assert b'200' in f.readline()
+try: s.sendall(b'{second}'); all = f.read(); print('400' if b'400 Bad' in all else 'closed')
+except ConnectionError: print('reset')"
+            );
+            let mut command = place.ringfence_run();
+            command.env("HTTP_PROXY", &through).arg("-m").args(options);
+            command.args(["--", "python3", "-c", &script]);
+            Running::start(command).finish()
+        };
+        let other = "GET / HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n";
+        let ended = run(&["-n", "site.test"], other);
+        let (sent, how) = ended
+            .ends(0)
+            .text()
+            .split_once('\n')
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .unwrap();
+        assert_eq!(how, "reset");
+        let why = "the client connected to site.test and then asked for evil.test";
+        ended.says(&format!("{why}; until then {sent} bytes sent, "));
+        let all = told(place, "network", &["verdict", "host", "sent", "why"]);
+        assert_eq!(all, [format!("deny site.test {sent} {why}")]);
+        assert!(rows(place, "network")[0]["received"].as_i64() > Some(0));
+        // Where requests are looked at, what is none of them ends the connection too.
+        let two = "GET / HTTP/1.1\\r\\nHost: site.test\\r\\nContent-Length: 1\\r\\nContent-Length: 2\\r\\n\\r\\n";
+        let ended = run(&["--http", "* site.test/*"], two);
+        ended.ends(0).prints("400").says("; until then 5 bytes sent, ");
+        let all = told(place, "network", &["verdict", "host", "sent"]);
+        assert_eq!(all, ["deny site.test 5"]);
+        assert_eq!(told(place, "http", &["verdict", "status"]), ["allow 200"]);
+    });
+}
