@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod budget;
 mod calls;
 pub mod capture;
 mod crowd;

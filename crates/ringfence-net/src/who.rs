@@ -5,6 +5,7 @@
 //! connection meanwhile is kept until the answer is there. A search costs as much as a small connection,
 //! so of a burst some stay without an answer: a record is no reason to hold up a program.
 
+use crate::budget::Budget;
 use crate::decision::{NetDecision, Process};
 use crate::gateway::{Shared, Subject};
 use ringfence_sys::diag;
@@ -28,7 +29,7 @@ const FOR_REFUSALS: f64 = 50.0;
 const MOST_PROCESSES: usize = 4096;
 
 /// Finds processes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Who {
     /// Asks in the sandbox's network namespace.
     diag: Option<Mutex<OwnedFd>>,
@@ -38,38 +39,18 @@ pub(crate) struct Who {
     budget: Mutex<Budget>,
 }
 
-/// Searches that may be made.
-#[derive(Debug)]
-struct Budget {
-    left: f64,
-    since: Instant,
-}
-
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget { left: BURST, since: Instant::now() }
-    }
-}
-
-impl Budget {
-    /// Takes one, unless there is none left; `kept` are for others.
-    fn take(&mut self, now: Instant, kept: f64) -> bool {
-        let gained = now.saturating_duration_since(self.since).as_secs_f64() * BURST;
-        self.since = now;
-        self.left = (self.left + gained).min(BURST);
-        let enough = self.left >= kept + 1.0;
-        self.left -= if enough { 1.0 } else { 0.0 };
-        enough
-    }
-}
-
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Who {
     pub fn new(diag: Option<OwnedFd>) -> Who {
-        Who { diag: diag.map(Mutex::new), ..Who::default() }
+        Who {
+            diag: diag.map(Mutex::new),
+            recent: Mutex::default(),
+            searching: AtomicUsize::default(),
+            budget: Mutex::new(Budget::new(BURST, BURST)),
+        }
     }
 
     /// Whether there is a search left, for something that is refused or for something that is not.
@@ -247,25 +228,4 @@ pub(crate) fn look(
         shared.who.searching.fetch_sub(1, Ordering::SeqCst);
     });
     Some(finding)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn a_burst_uses_up_the_searches_and_time_brings_them_back() {
-        let mut budget = Budget::default();
-        let start = budget.since;
-        let taken =
-            |budget: &mut Budget, now, kept| (0..1000).filter(|_| budget.take(now, kept)).count();
-        assert_eq!(taken(&mut budget, start, FOR_REFUSALS), 50);
-        assert_eq!(taken(&mut budget, start, 0.0), 50);
-        let later = start + Duration::from_millis(100);
-        assert_eq!(taken(&mut budget, later, FOR_REFUSALS), 0);
-        assert_eq!(taken(&mut budget, later, 0.0), 10);
-        let much_later = start + Duration::from_secs(3600);
-        assert_eq!(taken(&mut budget, much_later, 0.0), 100);
-    }
 }

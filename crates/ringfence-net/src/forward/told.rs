@@ -1,16 +1,17 @@
 //! Which peers of a published port are told of, each by itself. Peers are whoever sends something, under whatever
 //! address, and must not decide how much is on record: past a measure they are counted.
 
+use crate::budget::Budget;
 use std::time::Instant;
 
-/// So many peers are told of at once, twice as many as are served at the same time, and one more with each second.
+/// So many peers are told of at once, twice as many as are served at the same time, and so many more with each second.
 const MOST: f64 = 2048.0;
+const EACH_SECOND: f64 = 1.0;
 
 /// Those that may still be told of, and what became of the others.
 #[derive(Debug)]
 pub(super) struct Told {
-    left: f64,
-    since: Instant,
+    budget: Budget,
     more: More,
 }
 
@@ -24,19 +25,14 @@ pub(super) struct More {
 
 impl Default for Told {
     fn default() -> Told {
-        Told { left: MOST, since: Instant::now(), more: More::default() }
+        Told { budget: Budget::new(MOST, EACH_SECOND), more: More::default() }
     }
 }
 
 impl Told {
     /// Whether there is room for one more.
     pub fn take(&mut self, now: Instant) -> bool {
-        let gained = now.saturating_duration_since(self.since).as_secs_f64();
-        self.since = now;
-        self.left = (self.left + gained).min(MOST);
-        let room = self.left >= 1.0;
-        self.left -= if room { 1.0 } else { 0.0 };
-        room
+        self.budget.take(now, 0.0)
     }
 
     /// One that is not told of has ended.
@@ -61,7 +57,7 @@ mod tests {
     #[test]
     fn a_flood_is_counted_and_time_brings_room() {
         let mut told = Told::default();
-        let now = told.since;
+        let now = Instant::now();
         assert_eq!((0..5000).filter(|_| told.take(now)).count(), 2048);
         let later = now + Duration::from_secs(3);
         assert_eq!((0..5000).filter(|_| told.take(later)).count(), 3);

@@ -148,9 +148,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
     }
 }
 
-/// Writing is the stream's own in both.
+/// Writing is the stream's own; `flushed` hears that all has been written.
 macro_rules! writes {
     ($kind:ident) => {
+        writes!($kind, |_: &Self| {});
+    };
+    ($kind:ident, $flushed:expr) => {
         impl<S: AsyncWrite + Unpin> AsyncWrite for $kind<S> {
             fn poll_write(
                 mut self: Pin<&mut Self>,
@@ -163,7 +166,11 @@ macro_rules! writes {
                 mut self: Pin<&mut Self>,
                 context: &mut Context<'_>,
             ) -> Poll<io::Result<()>> {
-                Pin::new(&mut self.stream).poll_flush(context)
+                let polled = Pin::new(&mut self.stream).poll_flush(context);
+                if matches!(polled, Poll::Ready(Ok(()))) {
+                    ($flushed)(&*self);
+                }
+                polled
             }
             fn poll_shutdown(
                 mut self: Pin<&mut Self>,
@@ -184,6 +191,8 @@ macro_rules! writes {
         }
     };
 }
+
+pub(super) use writes;
 
 writes!(Prefixed);
 writes!(Strict);
