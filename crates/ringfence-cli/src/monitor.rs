@@ -81,7 +81,8 @@ pub fn patience(parsed: &Parsed) -> Result<Option<Duration>, Fault> {
 }
 
 fn print(decision: &NetDecision) {
-    eprintln!("ringfence: {}", line(decision));
+    // A program chooses the paths that it asks for.
+    notice(&line(decision));
 }
 
 fn line(decision: &NetDecision) -> String {

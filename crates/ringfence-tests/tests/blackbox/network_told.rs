@@ -90,6 +90,28 @@ fn the_hosts_loopback_is_told_by_its_name() {
 }
 
 #[test]
+fn what_a_program_asks_for_is_nothing_that_a_terminal_obeys() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let server = Server::plain();
+        let script = format!(
+            "import socket
+s = socket.create_connection(('localhost', {0}))
+s.sendall('GET /\\u009b31m\\u202e HTTP/1.1\\r\\nHost: localhost:{0}\\r\\n\\r\\n'.encode())
+assert b' 403 ' in s.recv(99)",
+            server.port
+        );
+        let rule = format!("GET localhost:{}/echo/*", server.port);
+        let ended = place.run(&["-m", "--http", &rule], &["python3", "-c", &script]);
+        let shown = format!("denied GET localhost:{}/\\u{{9b}}31m\\u{{202e}}: ", server.port);
+        ended.ends(0).says(&shown);
+        assert!(!ended.err.contains(['\u{9b}', '\u{202e}']), "{}", ended.err);
+    });
+}
+
+#[test]
 fn a_server_without_tls_is_told_once_and_gets_no_credential() {
     everybody(Tier::Namespace, |place| {
         if !place.has("curl", "--version") {
