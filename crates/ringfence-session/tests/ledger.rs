@@ -162,7 +162,7 @@ fn every_field_of_every_kind_comes_back() {
         (
             "snapshot",
             json!({"verb": "create", "snapshot": 5, "name": "base", "paths": 0,
-            "pid": null, "parent": null, "exe": null, "argv_hash": ""}),
+            "pid": null, "parent": null, "exe": null, "argv_hash": null}),
         ),
         (
             "substitution",
