@@ -87,7 +87,7 @@ fn view(plan: &Plan, path: &Path, real: &Path, lines: &mut Vec<String>) -> bool 
         let source = text::source(&step.rule);
         let exact = step.path == at;
         match &step.op {
-            MountOp::Mask { .. } => {
+            MountOp::Mask { .. } | MountOp::MaskLink => {
                 lines.push(format!("hidden by {source}"));
                 return false;
             }

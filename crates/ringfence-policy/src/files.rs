@@ -206,6 +206,21 @@ impl<'a> Resolver<'a> {
     }
 }
 
+/// The first of a rule's links that stands in a writable tree, when it leads out of that tree.
+/// A program in an earlier sandbox could have made it.
+pub(crate) fn planted<'a>(
+    links: &'a [(PathBuf, PathBuf)],
+    target: &Path,
+    trees: &'a [PathBuf],
+) -> Option<(&'a Path, &'a Path)> {
+    links.iter().find_map(|(link, _)| {
+        // The tree's own root may be a link: it stands outside of what the tree makes writable.
+        let inside = |tree: &&PathBuf| link.starts_with(tree) && link != *tree;
+        let tree = trees.iter().find(|tree| inside(tree) && !target.starts_with(tree))?;
+        Some((link.as_path(), tree.as_path()))
+    })
+}
+
 /// Files made up by a test: a directory, a file with text, a socket, or a link.
 #[derive(Clone, Debug, Default)]
 pub struct FakeFiles(pub std::collections::BTreeMap<PathBuf, Fake>);

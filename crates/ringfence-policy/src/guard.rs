@@ -178,3 +178,9 @@ fn matched_from(names: &[&str], parts: &[&OsStr], count: usize) -> Option<usize>
     };
     if same { matched_from(rest, parts, count + 1) } else { None }
 }
+
+/// How something that its content decides about is judged.
+pub(crate) fn judged(text: &OsStr) -> Guarded {
+    let skills = Path::new(text).file_name().is_some_and(|name| name == "skills");
+    if skills { Guarded::Skills } else { Guarded::Settings }
+}

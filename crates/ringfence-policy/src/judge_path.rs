@@ -117,6 +117,11 @@ fn best<'p>(policy: &'p Policy, access: Access, path: &Path) -> Option<&'p PathR
     rules.max_by_key(|rule| rule.path.as_os_str().len())
 }
 
+/// Whether a rule denies a path, the very one that is meant: no link of it is followed.
+pub fn denied(policy: &Policy, path: &Path) -> bool {
+    best(policy, Access::Deny, path).is_some()
+}
+
 /// Whether a rule covers a path.
 pub(crate) fn covers(rule: &PathRule, path: &Path) -> bool {
     match (path.strip_prefix(&rule.path), &rule.pattern) {

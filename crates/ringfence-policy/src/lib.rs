@@ -49,6 +49,7 @@ pub mod settings;
 pub mod shown;
 pub mod size;
 pub mod suggest;
+mod wildcard;
 mod workspace;
 
 pub use decide::{Decision, Subject, decide};
@@ -57,6 +58,7 @@ pub use files::{FileView, HostFiles, Resolver};
 pub use gitconfig::executes as git_config_executes;
 pub use host::{Host, HostRule};
 pub use judge_environment::Hidden;
+pub use judge_path::denied;
 pub use key::Key;
 pub use merge::Setting;
 pub use moved::Moved;

@@ -1,7 +1,7 @@
 //! The network part of a policy.
 
 use crate::error::{Planted, PolicyError};
-use crate::files::{Real, Resolver};
+use crate::files::{Real, Resolver, planted};
 use crate::host::HostRule;
 use crate::http::SecretSource;
 use crate::key::Key;
@@ -12,7 +12,7 @@ use crate::policy::{
     Transport,
 };
 use crate::resolve::{Context, choice, pick};
-use crate::rules::{plain, planted};
+use crate::rules::plain;
 use crate::service::Elsewhere;
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};

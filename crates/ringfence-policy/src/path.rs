@@ -110,6 +110,13 @@ pub fn normal(path: &Path) -> PathBuf {
     out
 }
 
+/// Whether a rule stands on the directory of the run.
+pub(crate) fn is_relative(text: &OsStr) -> bool {
+    let text = text.as_bytes();
+    let text = text.strip_prefix(b"?").unwrap_or(text);
+    !text.starts_with(b"/") && !text.starts_with(b"~") && !text.starts_with(b"$")
+}
+
 /// What is left of `~//x` after the home must not count as absolute.
 fn relative(mut rest: &[u8]) -> &[u8] {
     while let Some(after) = rest.strip_prefix(b"/") {

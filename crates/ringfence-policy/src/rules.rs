@@ -1,29 +1,34 @@
 //! The path rules of a policy: texts anchored, links followed, what is missing refused.
 
 use crate::error::{Planted, PolicyError};
-use crate::files::{Real, Resolver};
-use crate::glob;
+use crate::files::{Real, Resolver, planted};
 use crate::key::Key;
 use crate::merge::{Entry, Merged};
 use crate::moved::Moved;
 use crate::own::{self, Own};
-use crate::path::{Anchored, Bases, PathError, anchor};
+use crate::path::{Anchored, Bases, PathError, anchor, is_relative};
 use crate::policy::{Access, Guarded, Made, PathRule, Policy, Source};
 use crate::resolve::Context;
-use crate::{guard, secrets, workspace};
+use crate::wildcard::Refused;
+use crate::{guard, secrets, wildcard, workspace};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A pattern in a grant names at most this many paths, and looks at this many names for each `*`.
-const MOST_MATCHES: usize = 1_000;
-const MOST_NAMES: usize = 10_000;
-
 /// A rule before it is known whether the links it followed can be trusted.
 struct Grant {
     rule: PathRule,
     links: Vec<(PathBuf, PathBuf)>,
+    /// Nobody wrote that name: a wildcard found it.
+    found: bool,
+}
+
+/// A wildcard that names too much: where it begins, what it was to grant, and the refusal.
+struct Crowded {
+    path: PathBuf,
+    access: Access,
+    error: PolicyError,
 }
 
 /// What turns entries into rules.
@@ -36,6 +41,8 @@ struct Rules<'r, 'f> {
     may_appear: Vec<PathBuf>,
     /// `deny` and `protect`.
     others: Vec<Grant>,
+    /// Wildcards that name too much to be granted one by one.
+    crowded: Vec<Crowded>,
     /// ringfence's own directories, and where their links lead.
     own: Vec<(Own, Real)>,
 }
@@ -54,6 +61,7 @@ pub(crate) fn resolve(
         grants: Vec::with_capacity(64),
         may_appear: Vec::new(),
         others: Vec::new(),
+        crowded: Vec::new(),
         own: Vec::new(),
     };
     for own in own::directories(&context.home, context.env) {
@@ -92,7 +100,7 @@ impl Rules<'_, '_> {
             Key::State => self.state(entry, policy),
             Key::Deny => self.refuse(entry, Access::Deny, Guarded::Plain),
             Key::Protect => self.refuse(entry, Access::Protect, Guarded::Plain),
-            Key::Judged => self.refuse(entry, Access::Protect, judged(&entry.text)),
+            Key::Judged => self.refuse(entry, Access::Protect, guard::judged(&entry.text)),
             _ => Ok(()),
         }
     }
@@ -144,7 +152,16 @@ impl Rules<'_, '_> {
         match &anchored.pattern {
             None => self.grant_one(entry, access, &anchored, &anchored.path),
             Some(pattern) => {
-                let paths = self.expand(entry, &anchored, pattern)?;
+                let paths = match wildcard::granted(self.resolver.files(), &anchored.path, pattern)
+                {
+                    Ok(paths) => paths,
+                    Err(Refused::Wrong(why)) => {
+                        return Err(PolicyError::value(&self.merged.source(entry), why));
+                    }
+                    Err(Refused::Crowded(why)) => {
+                        return self.crowded(entry, access, &anchored, why);
+                    }
+                };
                 if paths.is_empty() && !anchored.optional {
                     let path = anchored.path.join(pattern);
                     return Err(PolicyError::Missing { rule: self.merged.source(entry), path });
@@ -157,6 +174,25 @@ impl Rules<'_, '_> {
                 Ok(())
             }
         }
+    }
+
+    /// A wildcard that names too much. Who may write in there, a program inside too, chooses how much that
+    /// is, and must not have the next run fail by it: of what ships the whole directory is shown then, and
+    /// what another rule grants needs no wildcard.
+    fn crowded(
+        &mut self,
+        entry: &Entry,
+        access: Access,
+        anchored: &Anchored,
+        reason: String,
+    ) -> Result<(), PolicyError> {
+        if entry.is_shipped() && access == Access::Read {
+            return self.grant_one(entry, access, anchored, &anchored.path);
+        }
+        let error = PolicyError::value(&self.merged.source(entry), reason);
+        let Ok(Real { path, .. }) = self.resolver.real(&anchored.path) else { return Err(error) };
+        self.crowded.push(Crowded { path, access, error });
+        Ok(())
     }
 
     /// Whether a name that a wildcard found leads to somewhere in the directory in which the wildcards
@@ -192,7 +228,7 @@ impl Rules<'_, '_> {
             (true, optional) => {
                 let source = self.merged.source(entry);
                 let rule = plain(access, real.path, optional, source);
-                self.grants.push(Grant { rule, links: real.links });
+                self.grants.push(Grant { rule, links: real.links, found: false });
                 Ok(())
             }
             (false, true) => {
@@ -234,7 +270,7 @@ impl Rules<'_, '_> {
             policy.made.push(Made { path: real.path.clone(), text });
         }
         let rule = plain(Access::Write, real.path, true, self.merged.source(entry));
-        self.grants.push(Grant { rule, links: real.links });
+        self.grants.push(Grant { rule, links: real.links, found: false });
         Ok(())
     }
 
@@ -287,14 +323,14 @@ impl Rules<'_, '_> {
             for (link, _) in &real.links {
                 if self.granted(link) == Some(Access::Write) {
                     let rule = PathRule { link: true, ..rule(link.clone()) };
-                    self.others.push(Grant { rule, links: Vec::new() });
+                    self.others.push(Grant { rule, links: Vec::new(), found: false });
                 }
             }
             let Some(access) = self.granted(&real.path) else { continue };
             if access == Access::Write && !real.exists {
                 policy.made.push(Made { path: real.path.clone(), text: None });
             }
-            self.others.push(Grant { rule: rule(real.path), links: Vec::new() });
+            self.others.push(Grant { rule: rule(real.path), links: Vec::new(), found: false });
         }
     }
 
@@ -304,43 +340,6 @@ impl Rules<'_, '_> {
         around.map(|grant| grant.rule.access).max()
     }
 
-    /// The existing paths that a pattern names; each wildcard reads only the directory it is in.
-    fn expand(
-        &self,
-        entry: &Entry,
-        anchored: &Anchored,
-        pattern: &str,
-    ) -> Result<Vec<PathBuf>, PolicyError> {
-        let wrong = |reason: String| PolicyError::value(&self.merged.source(entry), reason);
-        let mut found = vec![anchored.path.clone()];
-        for component in pattern.split('/') {
-            if component == "**" {
-                let reason = "`**` grants a tree at the end of a path only; name the tree";
-                return Err(wrong(reason.to_owned()));
-            }
-            let mut next = Vec::new();
-            for directory in &found {
-                if !component.contains(['*', '?']) {
-                    next.push(directory.join(component));
-                    continue;
-                }
-                let names = self.resolver.files().names(directory, MOST_NAMES).unwrap_or_default();
-                let shown = |name: &[u8]| component.starts_with('.') || !name.starts_with(b".");
-                next.extend(names.iter().filter_map(|name| {
-                    let bytes = name.as_bytes();
-                    let matches = shown(bytes) && glob::name(component.as_bytes(), bytes);
-                    matches.then(|| directory.join(name))
-                }));
-            }
-            if next.len() > MOST_MATCHES {
-                return Err(wrong(format!("it names over {MOST_MATCHES} paths; grant the tree")));
-            }
-            found = next;
-        }
-        let there = |path: &PathBuf| self.resolver.files().link(path).is_ok();
-        Ok(found.into_iter().filter(there).collect())
-    }
-
     /// A `deny` or `protect`: both where it stands and where that leads.
     fn refuse(
         &mut self,
@@ -348,11 +347,31 @@ impl Rules<'_, '_> {
         access: Access,
         guarded: Guarded,
     ) -> Result<(), PolicyError> {
-        if let Some(anchored) = self.anchor(entry)? {
+        if let Some(Anchored { path, pattern, .. }) = self.anchor(entry)? {
             let source = self.merged.source(entry);
-            self.refuse_both(access, &anchored.path, anchored.pattern, source, None, guarded);
+            if let (Access::Deny, Some(pattern)) = (access, &pattern) {
+                self.refuse_led_to(&path, pattern, &source);
+            }
+            self.refuse_both(access, &path, pattern, source, None, guarded);
         }
         Ok(())
+    }
+
+    /// What the links lead to that the pattern of a `deny` names; but for what such a link itself or the
+    /// directory of the run is in: who makes one to there would have the next run denied all of it.
+    fn refuse_led_to(&mut self, anchor: &Path, pattern: &str, source: &Source) {
+        let Ok(anchor) = self.resolver.real(anchor) else { return };
+        for path in wildcard::denied(self.resolver.files(), &anchor.path, pattern) {
+            let Ok(Real { path, links, exists: true }) = self.resolver.real(&path) else {
+                continue;
+            };
+            let mut places = links.iter().map(|(place, _)| place.as_path());
+            let around = places.any(|place| place.starts_with(&path));
+            if !links.is_empty() && !around && !self.bases.workdir.starts_with(&path) {
+                let rule = plain(Access::Deny, path, true, source.clone());
+                self.others.push(Grant { rule, links, found: true });
+            }
+        }
     }
 
     fn refuse_both(
@@ -373,9 +392,9 @@ impl Rules<'_, '_> {
         };
         // Where it cannot be known where a path leads, nothing below it is granted either.
         if let Some(Real { path: real, links, .. }) = real.ok().filter(|real| real.path != path) {
-            self.others.push(Grant { rule: rule(real), links });
+            self.others.push(Grant { rule: rule(real), links, found: false });
         }
-        self.others.push(Grant { rule: rule(path.to_path_buf()), links: Vec::new() });
+        self.others.push(Grant { rule: rule(path.to_path_buf()), links: Vec::new(), found: false });
     }
 
     /// What file modes hide from ordinary users is hidden from root by rule.
@@ -413,6 +432,11 @@ impl Rules<'_, '_> {
             .filter(|grant| grant.rule.access == Access::Write)
             .map(|grant| grant.rule.path.clone())
             .collect();
+        for Crowded { path, access, error } in &self.crowded {
+            if self.granted(path) < Some(*access) {
+                return Err(error.clone());
+            }
+        }
         for (index, grant) in self.grants.iter().enumerate() {
             if let Some((link, tree)) = planted(&grant.links, &grant.rule.path, &trees)
                 && !self.granted_elsewhere(index, &trees)
@@ -434,8 +458,9 @@ impl Rules<'_, '_> {
         }
         for other in self.others {
             // What is protected is put right at the end: not where only a link that a program
-            // made says so.
-            let led = other.rule.access == Access::Protect
+            // made says so. Nor is what such a link leads to denied to the next run by a wildcard
+            // that finds it: there the link itself is closed.
+            let led = (other.rule.access == Access::Protect || other.found)
                 && planted(&other.links, &other.rule.path, &trees).is_some();
             if !led {
                 policy.paths.push(other.rule);
@@ -455,34 +480,6 @@ impl Rules<'_, '_> {
                 && wanted.path.starts_with(&grant.rule.path)
         })
     }
-}
-
-/// The first of a rule's links that stands in a writable tree, when it leads out of that tree.
-/// A program in an earlier sandbox could have made it.
-pub(crate) fn planted<'a>(
-    links: &'a [(PathBuf, PathBuf)],
-    target: &Path,
-    trees: &'a [PathBuf],
-) -> Option<(&'a Path, &'a Path)> {
-    links.iter().find_map(|(link, _)| {
-        // The tree's own root may be a link: it stands outside of what the tree makes writable.
-        let inside = |tree: &&PathBuf| link.starts_with(tree) && link != *tree;
-        let tree = trees.iter().find(|tree| inside(tree) && !target.starts_with(tree))?;
-        Some((link.as_path(), tree.as_path()))
-    })
-}
-
-/// How something that its content decides about is judged.
-fn judged(text: &OsStr) -> Guarded {
-    let skills = Path::new(text).file_name().is_some_and(|name| name == "skills");
-    if skills { Guarded::Skills } else { Guarded::Settings }
-}
-
-/// Whether a rule stands on the directory of the run.
-fn is_relative(text: &OsStr) -> bool {
-    let text = text.as_bytes();
-    let text = text.strip_prefix(b"?").unwrap_or(text);
-    !text.starts_with(b"/") && !text.starts_with(b"~") && !text.starts_with(b"$")
 }
 
 /// A rule about one path, with nothing said beside.

@@ -131,6 +131,8 @@ pub enum MountOp {
         /// Covered by a directory.
         directory: bool,
     },
+    /// The same over a symbolic link itself: its name leads nowhere.
+    MaskLink,
 }
 
 /// One step of building the view.

@@ -172,7 +172,7 @@ impl<'a> Building<'a> {
                 let laid = self.covers.lay(self.script, path, place);
                 self.script.close(place);
                 if !laid {
-                    self.mask(path, true);
+                    self.mask(path, true, false);
                 }
             }
             MountOp::Skeleton => {
@@ -196,7 +196,8 @@ impl<'a> Building<'a> {
             MountOp::Pin => self.hold(path, false, 0),
             MountOp::PinLink => self.hold(path, true, 0),
             MountOp::Protect => self.hold(path, false, READ_ONLY),
-            MountOp::Mask { directory } => self.mask(path, *directory),
+            MountOp::Mask { directory } => self.mask(path, *directory, false),
+            MountOp::MaskLink => self.mask(path, false, true),
             MountOp::Data { content } => self.data(path, *content),
             MountOp::Gateway => self.gateway(path),
             MountOp::Bus => self.bus(path),
@@ -333,13 +334,18 @@ impl<'a> Building<'a> {
         self.script.part(Part::Build);
     }
 
+    /// A path of the view, which may be a symbolic link where that is said.
+    fn open_itself(&mut self, path: &Path, link: bool) -> u8 {
+        match link {
+            true => self.script.open_link(Arg::Register(self.root), relative(path)),
+            false => self.open_in_view(path),
+        }
+    }
+
     /// Binds a path of the view onto itself, a symbolic link too where it is one.
     fn hold(&mut self, path: &Path, link: bool, attributes: u64) {
         self.script.note("find", Some(path));
-        let target = match link {
-            true => self.script.open_link(Arg::Register(self.root), relative(path)),
-            false => self.open_in_view(path),
-        };
+        let target = self.open_itself(path, link);
         self.script.note("protect", Some(path));
         let attributes = attributes | NO_SUID | NO_DEVICES;
         let tree = copy_tree(self.script, target, Path::new(""), true, attributes);
@@ -348,14 +354,14 @@ impl<'a> Building<'a> {
         self.script.close(target);
     }
 
-    fn mask(&mut self, path: &Path, directory: bool) {
+    fn mask(&mut self, path: &Path, directory: bool, link: bool) {
         self.script.note("mask", Some(path));
         let known = self.masks[usize::from(directory)];
         let tree = match known {
             Some(mask) => copy_tree(self.script, mask, Path::new(""), false, 0),
             None => self.first_mask(directory),
         };
-        let target = self.open_in_view(path);
+        let target = self.open_itself(path, link);
         attach(self.script, tree, target, Path::new(""));
         self.script.close(target);
         match known {

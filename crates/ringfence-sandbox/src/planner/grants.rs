@@ -3,8 +3,8 @@
 use super::Planning;
 use crate::facts::{Kind, PathFacts};
 use ringfence_policy::protect::{GIT_DEEPEST, GIT_INNARDS};
-use ringfence_policy::{Access, Source};
-use std::collections::BTreeMap;
+use ringfence_policy::{Access, Source, denied};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// A granted tree or file.
@@ -20,6 +20,9 @@ pub(super) struct Grant {
 pub(super) struct Denial {
     pub path: PathBuf,
     pub kind: Kind,
+    /// A link that leads to what is not denied: nothing is to be had by its name. Other links are held, so
+    /// that they go on leading to what is.
+    pub closed: bool,
     pub rule: Source,
 }
 
@@ -117,15 +120,45 @@ impl Grants {
                 Some(pattern) => expand(planning.paths, &rule.path, pattern),
             };
             for path in matches {
-                if self.covering(&path).is_some() {
-                    let kind = planning.paths.kind(&path);
-                    self.denials.push(Denial { path, kind, rule: rule.source.clone() });
-                }
+                self.deny(planning, path, &rule.source);
             }
         }
         self.mask_sockets(planning);
-        self.denials.sort_by(|a, b| a.path.cmp(&b.path));
+        self.denials.sort_by(|a, b| a.path.cmp(&b.path).then(b.closed.cmp(&a.closed)));
         self.denials.dedup_by(|a, b| a.path == b.path);
+        // In a directory that is covered as a whole there is nothing left to cover.
+        let whole = |denial: &&Denial| denial.kind == Kind::Directory;
+        let whole: BTreeSet<PathBuf> =
+            self.denials.iter().filter(whole).map(|denial| denial.path.clone()).collect();
+        let within = |path: &Path| path.ancestors().skip(1).any(|above| whole.contains(above));
+        self.denials.retain(|denial| !within(&denial.path));
+    }
+
+    /// A hole at a path. What links in a granted tree lead to has a rule of its own, and so a hole of its
+    /// own; but for what a wildcard found and a program may have made.
+    fn deny(&mut self, planning: &Planning<'_>, path: PathBuf, rule: &Source) {
+        let Some(tree) = self.covering(&path).map(|(tree, _)| tree.to_owned()) else { return };
+        let mut hole = |path, kind, closed| {
+            self.denials.push(Denial { path, kind, closed, rule: rule.clone() });
+        };
+        let below = path.ancestors().take_while(|above| *above != tree);
+        let links = below.filter(|above| matches!(planning.paths.kind(above), Kind::Symlink(_)));
+        let Some(first) = links.last().map(Path::to_owned) else {
+            let kind = planning.paths.kind(&path);
+            return hole(path, kind, false);
+        };
+        match super::links::real(planning.paths, &path) {
+            Some(real) if real.exists && !denied(planning.policy, &real.path) => {
+                hole(first.clone(), planning.paths.kind(&first), true);
+            }
+            Some(real) => {
+                for (link, target) in real.links {
+                    hole(link, Kind::Symlink(target), false);
+                }
+            }
+            // A circle leads to nothing.
+            None => hole(first.clone(), planning.paths.kind(&first), false),
+        }
     }
 }
 
@@ -166,7 +199,7 @@ impl Grants {
                 continue;
             }
             let kind = planning.paths.kind(&path);
-            self.denials.push(Denial { path, kind, rule: hidden_sockets() });
+            self.denials.push(Denial { path, kind, closed: false, rule: hidden_sockets() });
         }
         // A read grant of the user's own: a read-only mount does not stop connecting to what
         // listens in it. Further down nobody looks: a start must not walk trees.
@@ -178,7 +211,7 @@ impl Grants {
             |path: &PathBuf| planning.policy.network.sockets.iter().any(|rule| rule.path == *path);
         let hidden: Vec<Denial> = sockets
             .filter(|path| !named(path))
-            .map(|path| Denial { path, kind: Kind::File, rule: hidden_sockets() })
+            .map(|path| Denial { path, kind: Kind::File, closed: false, rule: hidden_sockets() })
             .collect();
         self.denials.extend(hidden);
     }

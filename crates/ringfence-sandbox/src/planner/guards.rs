@@ -12,11 +12,10 @@ use crate::plan::{Apart, Found, GuardStep, GuardedTree, Tier};
 use ringfence_policy::gitconfig::{parse, runs};
 use ringfence_policy::guard::built_in;
 use ringfence_policy::path::normal;
-use ringfence_policy::{Access, FileView, Guarded, PathRule, Resolver, Source};
+use ringfence_policy::{Access, Guarded, PathRule, Source};
 use ringfence_start::listing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -88,31 +87,6 @@ pub(super) fn guards(
     Ok(guards)
 }
 
-/// The links that a planner's paths know, for whoever follows them.
-struct Links<'a>(&'a dyn PathFacts);
-
-impl FileView for Links<'_> {
-    fn link(&self, path: &Path) -> io::Result<Option<PathBuf>> {
-        match self.0.kind(path) {
-            Kind::Symlink(target) => Ok(Some(target)),
-            Kind::Absent => Err(io::ErrorKind::NotFound.into()),
-            Kind::File | Kind::Directory => Ok(None),
-        }
-    }
-
-    fn names(&self, _: &Path, _: usize) -> io::Result<Vec<OsString>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn text(&self, _: &Path, _: u64) -> io::Result<String> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn socket(&self, _: &Path) -> bool {
-        false
-    }
-}
-
 /// Protected path → its writable tree, how a new one is judged, and the rule.
 type Rules = BTreeMap<PathBuf, (PathBuf, Guarded, Source)>;
 
@@ -146,9 +120,8 @@ impl Wanted<'_, '_> {
     /// path goes on leading there.
     fn add_behind(&mut self, path: &Path, guarded: Guarded, rule: &Source) {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
-        let view = Links(self.planning.paths);
         // A circle of links leads to nothing.
-        let Ok(real) = Resolver::new(&view).real(parent) else { return };
+        let Some(real) = super::links::real(self.planning.paths, parent) else { return };
         let links = real.links.into_iter().map(|(link, _)| (link, Guarded::Plain));
         let policy = self.planning.policy;
         let lifted = |path: &Path| {

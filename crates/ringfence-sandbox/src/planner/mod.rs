@@ -13,6 +13,7 @@ mod grants;
 mod guards;
 mod libraries;
 mod limits;
+mod links;
 mod machine;
 mod trust;
 mod view;

@@ -74,7 +74,7 @@ fn sort_key(path: &Path) -> Vec<u8> {
 fn order(op: &MountOp) -> u8 {
     match op {
         MountOp::Pin | MountOp::PinLink | MountOp::Protect => 1,
-        MountOp::Mask { .. } => 2,
+        MountOp::Mask { .. } | MountOp::MaskLink => 2,
         MountOp::Data { .. } | MountOp::Gateway | MountOp::Bus => 3,
         _ => 0,
     }
@@ -257,6 +257,9 @@ impl View<'_> {
             }
             match denial.kind {
                 Kind::Absent => {}
+                Kind::Symlink(_) if denial.closed => {
+                    self.add(denial.path.clone(), MountOp::MaskLink, denial.rule.clone());
+                }
                 // What a link points to is granted or not by itself; the link says nothing, but nobody is to put
                 // something else in its place.
                 Kind::Symlink(_) if within.is_some() => {

@@ -12,6 +12,7 @@ mod datagram_floods;
 mod datagrams;
 mod dbus;
 mod dbus_connections;
+mod denied_links;
 mod environment;
 mod exec;
 mod executions;
