@@ -6,7 +6,7 @@ use crate::options::{POLICY, parse};
 use crate::{help, libraries, request};
 use ringfence_learn::program::Answer;
 use ringfence_policy::decide::Request;
-use ringfence_policy::{HostFiles, Subject, decide};
+use ringfence_policy::{HostFiles, Subject, decide, shown};
 use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
 use ringfence_sandbox::inputs::Inputs;
@@ -62,7 +62,8 @@ pub fn explain(arguments: Vec<OsString>) -> Result<u8, Fault> {
         }
     }
     let verdict = if seen { "in the view" } else { "not in the view" };
-    print(format!("{}: {verdict}\n  {}\n", path.display(), lines.join("\n  ")).as_bytes())?;
+    let text = format!("{}: {verdict}\n  {}\n", path.display(), lines.join("\n  "));
+    print(shown::message(&text).as_bytes())?;
     Ok(u8::from(!seen))
 }
 

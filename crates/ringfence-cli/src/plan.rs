@@ -3,7 +3,7 @@
 use crate::error::Fault;
 use crate::options::{POLICY, parse};
 use crate::{help, request};
-use ringfence_policy::{NetworkMode, Source};
+use ringfence_policy::{NetworkMode, Source, shown};
 use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
 use ringfence_sandbox::inputs::Inputs;
@@ -36,9 +36,7 @@ pub fn plan(arguments: Vec<OsString>) -> Result<u8, Fault> {
         let mut json = serde_json::to_value(&plan).map_err(Fault::of)?;
         // The mechanism of the bridge's sandbox is the namespace tier's; the user's tier is this.
         json["tier"] = plan.tier_name().into();
-        serde_json::to_writer_pretty(&mut out, &json)
-            .map_err(Into::into)
-            .and_then(|()| writeln!(out))
+        writeln!(out, "{}", shown::json(&format!("{json:#}")))
     } else {
         print(&plan, &mut out)
     };
@@ -54,12 +52,12 @@ fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
     let (user, group) = plan.user;
     writeln!(out, "tier          {} (user {user}, group {group})", plan.tier_name())?;
     if let Some(machine) = &plan.machine {
-        writeln!(out, "machine       {}", text::machine(machine))?;
+        writeln!(out, "machine       {}", shown::line(&text::machine(machine)))?;
     }
-    writeln!(out, "profiles      {}", plan.profiles.join(", "))?;
+    writeln!(out, "profiles      {}", shown::line(&plan.profiles.join(", ")))?;
     writeln!(out, "namespaces    {}", list(&plan.namespaces))?;
     writeln!(out, "network       {}", network(plan.network))?;
-    writeln!(out, "starts in     {}", plan.workdir.display())?;
+    writeln!(out, "starts in     {}", shown::path(&plan.workdir))?;
     section(out, "mounts, in order", plan.mounts.iter().map(|step| (mount(step), &step.rule)))?;
     if let Some(landlock) = &plan.landlock {
         let scopes =
@@ -106,12 +104,12 @@ fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
             EnvironmentStep::Pass { name, rule } => (format!("pass   {name}"), rule),
             EnvironmentStep::Clean { rule } => ("start empty".to_owned(), rule),
         };
-        writeln!(out, "  {what:<44} {}", text::source(rule))?;
+        row(out, &what, rule)?;
     }
     if !plan.limits.is_empty() {
         writeln!(out, "\nlimits")?;
         for step in &plan.limits {
-            writeln!(out, "  {}", limit(step))?;
+            writeln!(out, "  {}", shown::line(&limit(step)))?;
         }
     }
     let guards = plan.guards.iter().map(|guard| {
@@ -124,10 +122,15 @@ fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
     });
     section(out, "put right at the end", guards)?;
     for degraded in &plan.degraded {
-        writeln!(out, "\nwithout {}: {}", text::layer(degraded.layer), degraded.what)?;
+        writeln!(
+            out,
+            "\nwithout {}: {}",
+            text::layer(degraded.layer),
+            shown::line(&degraded.what)
+        )?;
     }
     for warning in &plan.warnings {
-        writeln!(out, "\nnote: {warning}")?;
+        writeln!(out, "\nnote: {}", shown::line(warning))?;
     }
     Ok(())
 }
@@ -142,9 +145,14 @@ fn section<'a>(
         writeln!(out, "\n{title}")?;
     }
     for (what, rule) in rows {
-        writeln!(out, "  {what:<44} {}", text::source(rule))?;
+        row(out, &what, rule)?;
     }
     Ok(())
+}
+
+/// What is done, and the rule that it comes from: names in it are their makers' words.
+fn row(out: &mut impl Write, what: &str, rule: &Source) -> std::io::Result<()> {
+    writeln!(out, "  {:<44} {}", shown::line(what), shown::line(&text::source(rule)))
 }
 
 fn list(words: &[impl std::borrow::Borrow<str>]) -> String {

@@ -9,7 +9,7 @@ use ringfence_policy::decide::Request;
 use ringfence_policy::path::quote;
 use ringfence_policy::{
     Access, Decision, Guarded, Host, HostFiles, PathRule, Policy, Resolver, Subject, TierChoice,
-    decide,
+    decide, shown,
 };
 use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
@@ -50,9 +50,10 @@ pub fn why(arguments: Vec<OsString>) -> Result<u8, Fault> {
         decision = as_seen(decision, &policy);
     }
     let text = if parsed.has("json") {
-        serde_json::to_string_pretty(&decision).map_err(Fault::of)?
+        let text = serde_json::to_string_pretty(&decision).map_err(Fault::of)?;
+        shown::json(&text).into_owned()
     } else {
-        words(&decision)
+        shown::message(&words(&decision)).into_owned()
     };
     print(format!("{text}\n").as_bytes())?;
     Ok(u8::from(!decision.allowed))

@@ -2,6 +2,7 @@
 
 use crate::draft::Draft;
 use crate::propose::{Proposal, Rule};
+use ringfence_policy::shown::obeyed;
 use std::fmt::Write;
 
 /// The order in which tables and keys are written.
@@ -105,7 +106,7 @@ fn entry(rule: &Rule) -> String {
 
 /// A comment must not break its line: names come from the program.
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().map(|c| if obeyed(c) { '?' } else { c }).collect()
 }
 
 /// A basic string of TOML.
@@ -114,7 +115,7 @@ fn quoted(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => _ = write!(quoted, "\\u{:04X}", c as u32),
+            c if obeyed(c) => _ = write!(quoted, "\\u{:04X}", c as u32),
             c => quoted.push(c),
         }
     }
@@ -227,6 +228,19 @@ mod tests {
             "{text}"
         );
         ringfence_policy::Profile::from_toml(&text, "learnt").expect("it is a profile");
+    }
+
+    #[test]
+    fn what_a_terminal_obeys_is_written_as_its_number() {
+        let name = "a\u{1b}\u{9b}\u{202e}\u{61c}\"\\b";
+        let written = quoted(name);
+        assert_eq!(written, "\"a\\u001B\\u009B\\u202E\\u061C\\\"\\\\b\"");
+        let profile = format!("[filesystem]\nread = [{written}]\n");
+        let profile =
+            ringfence_policy::Profile::from_toml(&profile, "odd").expect("it is a profile");
+        let read = profile.list(ringfence_policy::Key::Read).expect("a list");
+        assert_eq!(read[0], name);
+        assert_eq!(one_line("x\u{202e}\ny"), "x??y");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! How names from inside a sandbox are shown: whoever makes a file chooses its name, and a terminal
 //! obeys what it is sent.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -31,15 +32,38 @@ pub fn bytes(bytes: &[u8]) -> String {
 
 /// A message of several parts, lines and indents of its own included; what else a terminal obeys is
 /// escaped.
-pub fn message(text: &str) -> std::borrow::Cow<'_, str> {
-    let odd = |c: char| obeyed(c) && !matches!(c, '\n' | '\t');
-    if !text.contains(odd) {
+pub fn message(text: &str) -> Cow<'_, str> {
+    escaped(
+        text,
+        |c| obeyed(c) && !matches!(c, '\n' | '\t'),
+        |c, out| out.extend(c.escape_default()),
+    )
+}
+
+/// One line of ours with names in it; unlike [`bytes`] it leaves a backslash as it is written.
+pub fn line(text: &str) -> Cow<'_, str> {
+    escaped(text, obeyed, |c, out| out.extend(c.escape_default()))
+}
+
+/// A document in JSON that means the same: what a terminal obeys stands in strings alone there, and has a
+/// spelling of its own.
+pub fn json(text: &str) -> Cow<'_, str> {
+    let between = |c| matches!(c, '\n' | '\t' | '\r');
+    escaped(text, |c| obeyed(c) && !between(c), |c, out| _ = write!(out, "\\u{:04x}", c as u32))
+}
+
+fn escaped(
+    text: &str,
+    odd: impl Fn(char) -> bool,
+    escape: impl Fn(char, &mut String),
+) -> Cow<'_, str> {
+    if !text.contains(&odd) {
         return text.into();
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if odd(c) {
-            out.extend(c.escape_default());
+            escape(c, &mut out);
         } else {
             out.push(c);
         }
@@ -47,10 +71,10 @@ pub fn message(text: &str) -> std::borrow::Cow<'_, str> {
     out.into()
 }
 
-/// Marks of direction can make one name look like another.
-fn obeyed(c: char) -> bool {
+/// What a terminal obeys. Marks of direction can make one name look like another.
+pub fn obeyed(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -69,5 +93,10 @@ mod tests {
             "first\n  second \\u{9b}31m\\u{1b}[0m"
         );
         assert_eq!(message("plain"), "plain");
+        assert_eq!(line("a\\b\n\u{61c}"), "a\\b\\n\\u{61c}");
+        assert_eq!(
+            json("{\n \"\u{9b}\u{7f}\u{202e}\": 1\n}"),
+            "{\n \"\\u009b\\u007f\\u202e\": 1\n}"
+        );
     }
 }

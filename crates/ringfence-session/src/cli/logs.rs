@@ -4,6 +4,7 @@ use super::arguments::{Known, parse};
 use super::{sessions, text};
 use crate::ledger::{self, Reader, Row};
 use crate::{Result as Told, SessionError};
+use ringfence_policy::shown;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use rustix::io::Errno;
@@ -87,7 +88,7 @@ fn follow(directory: &Path, kinds: &[&str], denied: bool, as_json: bool) -> Told
             last = last.max(row.event);
             let line = match (as_json, open.remove(&row.event)) {
                 // The same row once more, whole by now.
-                (true, _) => format!("{}\n", row.json()),
+                (true, _) => shown::json(&format!("{}\n", row.json())).into_owned(),
                 (false, true) => end(row),
                 (false, false) => line(row),
             };

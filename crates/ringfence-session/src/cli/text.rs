@@ -1,5 +1,6 @@
 //! How things are written for people.
 
+use ringfence_policy::shown;
 use std::io::Write;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ pub(super) fn print(bytes: &[u8]) -> Result<u8, String> {
 /// JSON, one document, with its schema number.
 pub(super) fn json(mut value: serde_json::Value) -> Result<u8, String> {
     value["schema"] = 1.into();
-    print(format!("{value:#}\n").as_bytes())
+    print(shown::json(&format!("{value:#}\n")).as_bytes())
 }
 
 /// A size: 1.5 MB.
@@ -38,12 +39,12 @@ pub(super) fn count(number: u64, what: &str) -> String {
 
 /// A path on one line, with nothing in it that a terminal would obey.
 pub(super) fn path(path: &Path) -> String {
-    ringfence_policy::shown::path(path)
+    shown::path(path)
 }
 
 /// Text from inside a sandbox: control characters and bytes that are no text are escaped.
 pub(super) fn safe(bytes: &[u8]) -> String {
-    ringfence_policy::shown::bytes(bytes)
+    shown::bytes(bytes)
 }
 
 /// A time, UTC: 2026-01-31 12:00:00.

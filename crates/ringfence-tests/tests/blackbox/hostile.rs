@@ -330,6 +330,52 @@ fn names_of_every_kind_can_be_granted() {
     });
 }
 
+/// Escape characters, the one-byte form of `ESC [`, and marks of direction; as text, and as JSON has them.
+#[test]
+fn nothing_that_a_terminal_obeys_is_printed() {
+    everywhere(|place| {
+        let odd = "x\u{1b}[31m\u{9b}2J\u{202e}\u{61c}y";
+        let file = place.file(Path::new("outside").join(odd), "seen");
+        let file = file.to_str().unwrap();
+        let tier = ["--tier", place.tier_name(), "-r", file];
+        place.run(&["-r", file, "--name", "odd"], &["cat", file]).ends(0).prints("seen");
+        let question = ["--", "read", file];
+        for (words, shown) in [
+            ([&["plan"], &tier[..]].concat(), true),
+            ([&["plan", "--json"], &tier[..]].concat(), true),
+            ([&["why"], &tier[..], &question[..]].concat(), true),
+            ([&["why", "--json"], &tier[..], &question[..]].concat(), true),
+            ([&["explain"], &tier[..], &[file]].concat(), true),
+            (vec!["logs", "odd"], true),
+            (vec!["logs", "odd", "--json"], true),
+            (vec!["logs", "odd", "--follow", "--json"], true),
+            (vec!["show", "odd"], false),
+            (vec!["show", "odd", "--json"], false),
+        ] {
+            let ended = place.ringfence(&words);
+            let text = String::from_utf8(ended.out.clone()).unwrap();
+            let raw = ['\u{1b}', '\u{9b}', '\u{202e}', '\u{61c}'].map(|c| text.contains(c));
+            assert_eq!(raw, [false; 4], "{words:?}: {text:?}");
+            assert!(!shown || text.contains("202e"), "{words:?}: {text}");
+            if words.contains(&"--json") && !words.contains(&"--follow") {
+                let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+                // The same document as ever, to whoever reads it as one.
+                assert!(!shown || has(&value, odd), "{words:?}: {text}");
+            }
+        }
+    });
+}
+
+/// Whether a string in a document contains a text.
+fn has(value: &serde_json::Value, text: &str) -> bool {
+    match value {
+        serde_json::Value::String(string) => string.contains(text),
+        serde_json::Value::Array(values) => values.iter().any(|value| has(value, text)),
+        serde_json::Value::Object(values) => values.values().any(|value| has(value, text)),
+        _ => false,
+    }
+}
+
 #[test]
 fn a_sandbox_inside_a_sandbox_works_or_says_why_not() {
     everywhere(|place| {
