@@ -206,6 +206,11 @@ impl<'a> Resolver<'a> {
     }
 }
 
+/// Whether a link stands in a writable tree; the root of one stands outside of what it makes writable.
+pub(crate) fn in_tree(link: &Path, trees: &[PathBuf]) -> bool {
+    trees.iter().any(|tree| link.starts_with(tree) && link != tree)
+}
+
 /// The first of a rule's links that stands in a writable tree, when it leads out of that tree.
 /// A program in an earlier sandbox could have made it.
 pub(crate) fn planted<'a>(

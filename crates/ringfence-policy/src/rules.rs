@@ -1,7 +1,7 @@
 //! The path rules of a policy: texts anchored, links followed, what is missing refused.
 
 use crate::error::{Planted, PolicyError};
-use crate::files::{Real, Resolver, planted};
+use crate::files::{Real, Resolver, in_tree, planted};
 use crate::key::Key;
 use crate::merge::{Entry, Merged};
 use crate::moved::Moved;
@@ -458,10 +458,11 @@ impl Rules<'_, '_> {
         }
         for other in self.others {
             // What is protected is put right at the end: not where only a link that a program
-            // made says so. Nor is what such a link leads to denied to the next run by a wildcard
-            // that finds it: there the link itself is closed.
-            let led = (other.rule.access == Access::Protect || other.found)
-                && planted(&other.links, &other.rule.path, &trees).is_some();
+            // made says so. Nor does a wildcard that finds such a link deny to the next run what it leads
+            // to, in its tree neither: there the link itself is closed.
+            let led = other.found && other.links.iter().any(|(link, _)| in_tree(link, &trees))
+                || other.rule.access == Access::Protect
+                    && planted(&other.links, &other.rule.path, &trees).is_some();
             if !led {
                 policy.paths.push(other.rule);
             }

@@ -6,6 +6,7 @@ use super::{Planning, built_in};
 use crate::facts::Kind;
 use crate::plan::{Bus, Found, LimitStep, MountOp, MountStep};
 use ringfence_policy::{Home, Source};
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -239,9 +240,13 @@ impl View<'_> {
         }
     }
 
-    /// Protected paths, and the directories on the way to them.
+    /// Protected paths, and the directories on the way to them; in a directory that is covered as a whole there is
+    /// nothing to be held.
     fn held(&mut self, guards: &Guards) {
-        for held in &guards.held {
+        let whole = self.grants.denials.iter().filter(|denial| denial.kind == Kind::Directory);
+        let whole: BTreeSet<&Path> = whole.map(|denial| denial.path.as_path()).collect();
+        let covered = |path: &Path| path.ancestors().skip(1).any(|above| whole.contains(above));
+        for held in guards.held.iter().filter(|held| !covered(&held.path)) {
             self.pin(&held.path, &held.tree, &held.rule);
             let op = if held.found == Found::Symlink { MountOp::PinLink } else { MountOp::Protect };
             self.add(held.path.clone(), op, held.rule.clone());
