@@ -1,5 +1,5 @@
-//! Supervised calls where Landlock cannot keep signals inside (before Linux 6.12): those to the caller's
-//! own group of processes, `kill(0, …)`.
+//! Supervised calls where no Landlock domain keeps signals inside: those to the caller's own group of
+//! processes, `kill(0, …)`.
 //!
 //! What is started in the sandbox is in the group that the launcher was started in, until it makes one of
 //! its own, as shells do for jobs and timeout(1) does for its command. From there nobody comes back: a group

@@ -197,8 +197,7 @@ pub struct Landlock {
     /// of Unix sockets by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<PortRule>>,
-    /// Abstract Unix sockets and signals stay inside: in the namespace tier by a domain around those of all
-    /// commands of the session, in the process tier by that of each.
+    /// Abstract Unix sockets and signals stay within.
     pub scoped: bool,
 }
 

@@ -345,10 +345,7 @@ fn write_build(
         }
     }
     if let Some(landlock) = &plan.landlock {
-        if landlock.scoped && !process {
-            confine::write_scope(script);
-        }
-        confine::write_new_ruleset(script, landlock, landlock.scoped && process);
+        confine::write_new_ruleset(script, landlock);
     }
     script.mark(c"identity");
     script.note(if own_network(plan) { MAKE_NETWORK } else { "make a process" }, None);

@@ -22,8 +22,6 @@ const ENOENT: u8 = 2;
 const ELOOP: u8 = 40;
 const EBUSY: u8 = 16;
 
-const PR_SET_NO_NEW_PRIVS: u32 = 38;
-
 const RLIMIT_CORE: u32 = 4;
 const RLIMIT_NPROC: u32 = 6;
 const RLIMIT_NOFILE: u32 = 7;
@@ -44,38 +42,18 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// A ruleset without rules.
-fn new_ruleset(script: &mut Script, handled: [u64; 3]) -> &mut Op {
+/// Makes an empty ruleset.
+pub(super) fn write_new_ruleset(script: &mut Script, plan: &Landlock) {
+    script.note("make a Landlock ruleset", None);
+    let scopes =
+        if plan.scoped { landlock::SCOPE_ABSTRACT_SOCKETS | landlock::SCOPE_SIGNALS } else { 0 };
+    let network = if plan.ports.is_some() { landlock::BIND_TCP | landlock::CONNECT_TCP } else { 0 };
     // An older kernel takes a longer structure as long as the rest is zero.
-    let handled = words(&handled);
+    let handled = words(&[access::known(plan.abi), network, scopes]);
     let size = handled.len().into();
     let handled = Arg::Data(script.constant(&handled));
-    script.call(Sysno::landlock_create_ruleset, &[handled, size, 0_u32.into()])
-}
-
-const SCOPES: u64 = landlock::SCOPE_ABSTRACT_SOCKETS | landlock::SCOPE_SIGNALS;
-
-/// Puts the warden, before there is another process, into a Landlock domain that has no rules but keeps signals
-/// and abstract sockets inside: so all commands of a session share it, and reach each other, whatever domains
-/// they are in within it. It rules no files, so that the view can be built by who is in it. Only where the
-/// warden is PID 1, which whoever is inside cannot signal: in the process tier it must stay outside.
-pub(super) fn write_scope(script: &mut Script) {
-    script.note("keep signals inside by Landlock", None);
-    // Who has no namespace of its own has no right to do it otherwise.
-    script.call(Sysno::prctl, &[PR_SET_NO_NEW_PRIVS.into(), 1_u32.into()]);
-    let ruleset = script.register();
-    new_ruleset(script, [0, 0, SCOPES]).result = ruleset;
-    script.call(Sysno::landlock_restrict_self, &[Arg::Register(ruleset)]);
-    script.close(ruleset);
-}
-
-/// Makes an empty ruleset, of which each command's domain is made; `scoped`: each keeps signals and
-/// abstract sockets inside.
-pub(super) fn write_new_ruleset(script: &mut Script, plan: &Landlock, scoped: bool) {
-    script.note("make a Landlock ruleset", None);
-    let network = if plan.ports.is_some() { landlock::BIND_TCP | landlock::CONNECT_TCP } else { 0 };
-    let scopes = if scoped { SCOPES } else { 0 };
-    new_ruleset(script, [access::known(plan.abi), network, scopes]).result = register::RULESET;
+    script.call(Sysno::landlock_create_ruleset, &[handled, size, 0_u32.into()]).result =
+        register::RULESET;
 }
 
 /// Fills the ruleset, in the child, once the view is the sandbox's own. `private` holds the process tier's
@@ -141,6 +119,7 @@ fn write_grant(script: &mut Script, handle: u8, allowed: u64) -> &mut Op {
 
 /// The steps between `clone` and `execve`.
 pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
+    const PR_SET_NO_NEW_PRIVS: u32 = 38;
     const CLOSE_RANGE_CLOEXEC: u32 = 4;
     const SIG_SETMASK: u32 = 2;
     const SIGPIPE: u32 = 13;

@@ -285,7 +285,7 @@ pub(super) fn rules(
             let test = [(0, Test::Equals(group)), (1, Test::Equals(0))];
             add(call, Verdict::Refuse, &test, "changes processes outside, of the launcher's group");
         }
-        // Where Landlock cannot keep it inside. Programs need it: timeout(1) ends by it what its command started.
+        // Where Landlock does not keep it inside. Programs need it: timeout(1) ends by it what its command started.
         if !signals_inside {
             let verdict = if notify { Verdict::Supervise } else { Verdict::Refuse };
             let reason = "signals processes outside, while the caller is in the launcher's group";

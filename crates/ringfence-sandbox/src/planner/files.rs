@@ -50,7 +50,11 @@ pub(super) fn domain(
         Tier::Namespace => namespace_rules(planning, grants),
         Tier::Process => process_rules(planning, grants)?,
     };
-    let scoped = abi >= 6;
+    // Where namespaces hold signals and sockets, the commands of one session (`exec`), each in a
+    // domain of its own, are to reach each other as they would without a sandbox. One more domain around all of
+    // them would have to be there before the view is, and no domain that does not rule it lets files be moved
+    // between directories (LANDLOCK_ACCESS_FS_REFER).
+    let scoped = abi >= 6 && relied_on(Layer::LandlockScope);
     let ports = confined(planning, tier).then(Vec::new);
     Ok(Some(Landlock { abi, files, ports, scoped }))
 }
