@@ -45,6 +45,9 @@ fn a_full_disk_ends_the_record_and_is_told() {
     let directory = sessions.path().join("limited");
     let rows = Reader::open(&directory).unwrap().events(0, &[], false).unwrap();
     assert!((1..1000).contains(&rows.len()), "{}", rows.len());
+    // What is there of lines that were written at once is not lost.
+    let session = Reader::open(&directory).unwrap().session().unwrap();
+    assert_eq!(session.lost + rows.len() as u64, 1000);
     // What was cut off is ended by the next writer's line, which is whole again.
     ringfence_session::ledger::append(&directory, None, &decision(0)).unwrap();
     ringfence_session::ledger::append(&directory, None, &decision(1)).unwrap();
@@ -59,12 +62,15 @@ fn limited() {
     let sessions = std::env::var_os("RINGFENCE_TEST_SESSIONS").unwrap();
     let ledger = start(Path::new(&sessions), "limited");
     // The kernel's word for it is EFBIG, and a signal.
-    let (current, maximum) = (Some(20_000), Some(20_000));
-    setrlimit(Resource::Fsize, Rlimit { current, maximum }).unwrap();
+    let limit = |current| setrlimit(Resource::Fsize, Rlimit { current, maximum: None }).unwrap();
+    limit(Some(20_000));
     let recorder = ledger.recorder();
     for number in 0..1000 {
         recorder.record(None, &decision(number));
     }
+    ledger.flush(LONG);
+    // The last line has how much is lost.
+    limit(None);
     println!("told: {}", ledger.end(Ended::Code(0)).unwrap_err());
 }
 
@@ -103,6 +109,28 @@ fn a_disk_that_fills_does_not_take_the_end() {
     let journal = disk.0.path().join("sessions/filled/journal").metadata().unwrap();
     use std::os::unix::fs::MetadataExt;
     assert!(journal.blocks() * 512 < journal.len() + 16_384, "{}", journal.blocks());
+}
+
+/// Other processes write to the journal as well: not into the room that is kept for the end.
+#[test]
+fn others_do_not_take_the_room_of_the_end() {
+    let Some(disk) = Disk::of(256) else { return };
+    let ledger = start(&disk.0.path().join("sessions"), "shared");
+    let recorder = ledger.recorder();
+    for number in 0..20 {
+        recorder.record(None, &decision(number));
+    }
+    assert!(ledger.flush(LONG));
+    disk.fill();
+    let directory = ledger.directory().to_owned();
+    let append = |number| ringfence_session::ledger::append(&directory, None, &decision(number));
+    let refused = (0..400).map(append).filter(Result::is_err).count();
+    assert!(refused > 200, "{refused}");
+    recorder.ending();
+    recorder.record_here(None, &decision(100));
+    let told = ledger.end(Ended::Code(4));
+    let session = Reader::open(&directory).unwrap().session().unwrap();
+    assert_eq!((session.code, session.status(), session.lost), (Some(4), "exited", 0), "{told:?}");
 }
 
 /// A small disk, where the kernel lets us have one.

@@ -195,6 +195,16 @@ pub fn tells_changes(directory: &Path) -> bool {
     asked.is_ok() && OF_THIS_MACHINE.contains(&data[0])
 }
 
+/// The bytes that are free for anybody on the file system of an open file; nothing where it does not say.
+pub fn free(file: BorrowedFd<'_>) -> Option<u64> {
+    // As below: type, block size, blocks, free, available.
+    let mut data = [0_u64; 15];
+    // SAFETY: `data` is room for the answer.
+    unsafe { sys!(fstatfs, file.as_raw_fd(), data.as_mut_ptr()) }.ok()?;
+    let [_, block, blocks, _, available, ..] = data;
+    (blocks > 0).then(|| available.saturating_mul(block))
+}
+
 /// The bytes of a memory-backed file system (tmpfs(5)) from which programs can be executed;
 /// nothing for any other.
 pub fn room_in_memory(path: &CStr) -> Option<u64> {

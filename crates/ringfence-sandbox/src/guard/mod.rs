@@ -47,6 +47,8 @@ pub(crate) struct Guarding {
     started: Instant,
     /// How many things went to the quarantine.
     taken: Cell<u32>,
+    /// Bytes that may be copied there yet.
+    room: Cell<u64>,
     /// This run, noted for later ones; of the launcher.
     begun: Option<Begun>,
     /// Its end is noted.
@@ -97,6 +99,7 @@ impl Guarding {
             since,
             started: Instant::now(),
             taken: Cell::default(),
+            room: Cell::new(quarantine::ROOM),
             begun: past::begin(&plan.guarded_trees, since),
             ended: Cell::default(),
         };
@@ -183,6 +186,7 @@ impl Guarding {
             since,
             started: Instant::now().checked_sub(ago).unwrap_or_else(Instant::now),
             taken: Cell::default(),
+            room: Cell::new(quarantine::ROOM),
             begun: None,
             ended: Cell::default(),
         })
@@ -211,7 +215,7 @@ impl Guarding {
     }
 
     fn quarantine(&self, session: Option<&str>) -> Quarantine {
-        Quarantine::new(session, self.taken.get())
+        Quarantine::new(session, self.taken.get(), self.room.get())
     }
 
     fn work(&self, quarantine: Quarantine) -> Work<'_> {

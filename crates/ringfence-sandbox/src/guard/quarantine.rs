@@ -2,15 +2,17 @@
 
 use ringfence_start::flags;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Seek};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes copied at most where the quarantine is on another file system, once nobody writes any more: what is
-/// inside decides how long its files are, and must not decide how long the end takes.
-const ROOM: u64 = 1 << 30;
+/// Bytes copied at most where the quarantine is on another file system, in a whole run: what is inside decides how long
+/// its files are, and must not decide how long the end takes.
+pub(super) const ROOM: u64 = 1 << 30;
+/// What is copied takes no more of a file system than this part of what is free there.
+const SHARE: u64 = 4;
 
 /// The session's quarantine; made when the first thing goes there.
 pub(super) struct Quarantine {
@@ -20,13 +22,13 @@ pub(super) struct Quarantine {
 }
 
 impl Quarantine {
-    /// Without a session nothing is kept. Things have numbers, from those that it has by now.
-    pub fn new(session: Option<&str>, taken: u32) -> Quarantine {
+    /// Without a session nothing is kept. Things have numbers, from those that it has by now, and so much room is left.
+    pub fn new(session: Option<&str>, taken: u32, room: u64) -> Quarantine {
         let home = ringfence_sys::identity::home().filter(|home| home.is_absolute());
         let directory = session
             .zip(home)
             .map(|(session, home)| crate::state::directory(&home).join("quarantine").join(session));
-        Quarantine { directory, taken, room: ROOM }
+        Quarantine { directory, taken, room }
     }
 
     /// Moves a path away; returns where to, or nothing when it was removed instead (another
@@ -36,10 +38,40 @@ impl Quarantine {
     /// It is still there.
     pub fn take(&mut self, path: &Path) -> io::Result<Option<PathBuf>> {
         unlock(path, 0);
-        match self.keep(path) {
+        let target = self.target(path);
+        match target.and_then(|target| self.keep(path, &target).map(|()| target)) {
             Ok(kept) => Ok(Some(kept)),
             Err(_) => remove(path).map(|()| None),
         }
+    }
+
+    /// Takes what was left aside, now that nobody writes any more; or removes it, and says why it is not kept.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be removed.
+    pub fn take_waiting(
+        &mut self,
+        aside: &Path,
+        target: &Path,
+    ) -> io::Result<Result<(), io::Error>> {
+        aside.symlink_metadata()?;
+        match self.keep(aside, target) {
+            Ok(()) => Ok(Ok(())),
+            Err(why) => {
+                unlock(aside, 0);
+                remove(aside).map(|()| Err(why))
+            }
+        }
+    }
+
+    /// Whether anything is kept.
+    pub fn keeps(&self) -> bool {
+        self.directory.is_some()
+    }
+
+    /// Bytes that may be copied yet.
+    pub fn room(&self) -> u64 {
+        self.room
     }
 
     /// How many it has taken.
@@ -77,20 +109,16 @@ impl Quarantine {
         Ok(directory.join(name))
     }
 
-    fn keep(&mut self, path: &Path) -> io::Result<PathBuf> {
-        let target = self.target(path)?;
-        match fs::rename(path, &target) {
-            Ok(()) => Ok(target),
+    fn keep(&mut self, path: &Path, target: &Path) -> io::Result<()> {
+        match fs::rename(path, target) {
             // Across file systems only plain files are worth a copy.
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-                let copied = copy(path, &target)?;
-                let bytes =
-                    fill(&copied, self.room).inspect_err(|_| drop(fs::remove_file(&target)))?;
-                self.room -= bytes;
-                fs::remove_file(path)?;
-                Ok(target)
+                let copied = copy(path, target)?;
+                let done = fill(&copied, &mut self.room);
+                done.and_then(|()| fs::remove_file(path))
+                    .inspect_err(|_| drop(fs::remove_file(target)))
             }
-            Err(error) => Err(error),
+            result => result,
         }
     }
 }
@@ -101,6 +129,8 @@ pub(super) enum Away {
     Kept(PathBuf),
     /// Nowhere, and why.
     Removed(io::Error),
+    /// Out of the way until the end: beside, under this name, from where it will go there.
+    Waits(OsString, PathBuf),
 }
 
 /// What a name begins with that stands, for a moment, where something is taken away.
@@ -125,15 +155,24 @@ fn aside(
         return Err(why);
     }
     let random = ringfence_sys::identity::random;
-    let aside = path.with_file_name(format!("{ASIDE}{:08x}{:08x}", random(), random()));
+    let name = OsString::from(format!("{ASIDE}{:08x}{:08x}", random(), random()));
+    let aside = path.with_file_name(&name);
     fs::rename(path, &aside)?;
     let kept = target.and_then(|target| {
         match fs::read_link(&aside) {
-            Ok(link) => std::os::unix::fs::symlink(link, &target)?,
-            Err(_) => copies.keep(&aside, &target)?,
+            Ok(link) => std::os::unix::fs::symlink(link, &target).map(|()| Ok(target)),
+            Err(_) => match copies.keep(&aside, &target) {
+                // It may be all that its owner has of it, and at the end there may be room.
+                Err(why) if is_too_much(&why) => Ok(Err(target)),
+                kept => kept.map(|()| Ok(target)),
+            },
         }
-        Ok(target)
     });
+    let kept = match kept {
+        Ok(Err(target)) => return Ok(Away::Waits(name, target)),
+        Ok(Ok(target)) => Ok(target),
+        Err(why) => Err(why),
+    };
     match (fs::remove_file(&aside), kept) {
         (_, Ok(target)) => Ok(Away::Kept(target)),
         (Ok(()), Err(why)) => Ok(Away::Removed(why)),
@@ -143,6 +182,11 @@ fn aside(
             Err(error)
         }
     }
+}
+
+fn is_too_much(why: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    [FileTooLarge, QuotaExceeded, StorageFull].contains(&why.kind())
 }
 
 /// A file and its copy. Neither is opened again: the file may have no name any more, and the copy's
@@ -160,45 +204,40 @@ const AT_ONCE: u64 = 16 << 20;
 const LEAST: u64 = 4096;
 
 /// Copies of what was taken away while its program may have it open.
-#[derive(Default)]
 pub(super) struct Copies {
     held: Vec<(Copied, PathBuf)>,
-    used: u64,
+    room: u64,
+}
+
+impl Default for Copies {
+    fn default() -> Copies {
+        Copies { held: Vec::new(), room: AT_ONCE }
+    }
 }
 
 impl Copies {
-    /// Copies a file, or holds it until the end when it is too large for now.
+    /// Copies a file, and holds it until the end: its program may write to it yet.
     fn keep(&mut self, path: &Path, target: &Path) -> io::Result<()> {
         let copied = copy(path, target)?;
-        let bytes = fill(&copied, AT_ONCE.saturating_sub(self.used));
-        let hold = self.held.len() < HELD;
-        match bytes {
-            Ok(bytes) => self.used += bytes.max(LEAST),
-            Err(why) if hold && why.kind() == io::ErrorKind::FileTooLarge => {}
-            Err(why) => {
-                let _ = fs::remove_file(target);
-                return Err(why);
-            }
-        }
-        if hold {
+        fill(&copied, &mut self.room).inspect_err(|_| drop(fs::remove_file(target)))?;
+        if self.held.len() < HELD {
             self.held.push((copied, target.to_owned()));
         }
         Ok(())
     }
 
-    /// Makes them what their files are now that nobody writes any more; those that could not be made so,
-    /// and why.
-    pub fn complete(&mut self) -> Vec<(PathBuf, io::Error)> {
-        let mut room = ROOM;
+    /// Makes them what their files are now that nobody writes any more, with so much room, of which the rest is left;
+    /// those that could not be made so, and why.
+    pub fn complete(&mut self, room: &mut u64) -> Vec<(PathBuf, io::Error)> {
+        *room = room.saturating_sub(AT_ONCE - self.room);
         let held = std::mem::take(&mut self.held).into_iter();
         held.filter_map(|(mut copied, kept)| {
-            let done = (|| {
-                copied.file.rewind()?;
-                copied.copy.rewind()?;
-                let bytes = fill(&copied, room)?;
-                room -= bytes;
-                copied.copy.set_len(bytes)
-            })();
+            let before = copied.copy.metadata().map_or(0, |data| data.len());
+            // It is the same in its place, and takes nothing: most are.
+            let mut wanted = room.saturating_add(before.max(LEAST));
+            let done = copied.file.rewind().and_then(|()| copied.copy.rewind());
+            let done = done.and_then(|()| fill(&copied, &mut wanted));
+            *room = wanted.min(*room);
             done.err().map(|why| (kept, why))
         })
         .collect()
@@ -215,23 +254,47 @@ fn copy(path: &Path, target: &Path) -> io::Result<Copied> {
         return Err(io::Error::other("it was no plain file"));
     }
     let through = format!("/proc/self/fd/{}", place.as_raw_fd());
-    let file = fs::OpenOptions::new().read(true).custom_flags(NONBLOCK).open(through)?;
+    let open = || fs::OpenOptions::new().read(true).custom_flags(NONBLOCK).open(&through);
+    let file = open().or_else(|why| {
+        // Its owner took the right to read it away. It may have other names: the mode is what it was, afterwards.
+        let mode = place.metadata()?.permissions();
+        fs::set_permissions(&through, Permissions::from_mode(mode.mode() | 0o400))
+            .map_err(|_| why)?;
+        let file = open();
+        let _ = fs::set_permissions(&through, mode);
+        file
+    })?;
     let mut options = fs::OpenOptions::new();
     let copy = options.write(true).create_new(true).mode(0o600).open(target)?;
     Ok(Copied { file, copy })
 }
 
-/// Copies the bytes of a file, at most so many; one that is longer gets none.
-fn fill(Copied { file, copy }: &Copied, most: u64) -> io::Result<u64> {
-    if file.metadata()?.len() > most {
-        return Err(io::ErrorKind::FileTooLarge.into());
+/// Makes a copy what its file is, with so much room, of which the rest is left; one for which there is not enough, or for
+/// which a disk has none, is as long as before.
+fn fill(Copied { file, copy }: &Copied, room: &mut u64) -> io::Result<()> {
+    let too_large = || io::Error::from(io::ErrorKind::FileTooLarge);
+    let before = copy.metadata()?.len();
+    let free = ringfence_sys::file::free(copy.as_fd()).map_or(*room, |free| free / SHARE);
+    let most = free.saturating_add(before).min(*room);
+    if *room < LEAST || file.metadata()?.len() > most {
+        return Err(too_large());
     }
     // It may grow meanwhile.
-    let bytes = io::copy(&mut file.take(most), &mut &*copy)?;
-    if bytes == most && file.take(1).read(&mut [0])? == 1 {
-        return Err(io::ErrorKind::FileTooLarge.into());
+    let done = io::copy(&mut file.take(most), &mut &*copy).and_then(|bytes| {
+        match bytes == most && file.take(1).read(&mut [0])? == 1 {
+            true => Err(too_large()),
+            false => copy.set_len(bytes).map(|()| bytes),
+        }
+    });
+    // What was copied in vain took as long.
+    let taken = done
+        .as_ref()
+        .map_or_else(|_| copy.metadata().map_or(most, |data| data.len()), |&bytes| bytes);
+    *room = room.saturating_sub(taken.max(LEAST));
+    if done.is_err() {
+        copy.set_len(before)?;
     }
-    Ok(bytes)
+    done.map(drop)
 }
 
 /// Removes what nobody misses.
@@ -255,7 +318,7 @@ fn unlock(path: &Path, depth: usize) {
     let Some(place) = place.ok().filter(|_| depth <= 256) else { return };
     let through = PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()));
     if place.metadata().is_ok_and(|data| data.permissions().mode() & 0o700 != 0o700) {
-        let _ = fs::set_permissions(&through, fs::Permissions::from_mode(0o700));
+        let _ = fs::set_permissions(&through, Permissions::from_mode(0o700));
     }
     for entry in fs::read_dir(&through).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

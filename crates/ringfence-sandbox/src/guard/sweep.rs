@@ -19,7 +19,7 @@ use ringfence_start::quiet::{
     is_part_of_a_repository,
 };
 use ringfence_sys::Errno;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -85,6 +85,10 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
 
 /// What was taken from a protected name, by a launcher that was killed before it had it in the quarantine.
 fn left_aside(work: &mut Work<'_>, directory: &Directory, path: &Path, name: &OsStr) {
+    // Nothing obeys that name: who cannot keep it leaves it to the next look.
+    if !work.quarantine.keeps() {
+        return;
+    }
     let (at, shown) = (directory.at(name), path.join(name));
     if at.symlink_metadata().is_ok_and(|data| work.suspect(&shown, &data)) {
         work.take_away(&at, &shown, "left");
@@ -147,6 +151,19 @@ fn below(
     }
     if first == ".git" {
         links_in(work, &shown);
+    }
+    // Directories on the way to names, and those that are such: the walk goes past them.
+    let ways = candidates.iter().flat_map(|(relative, _)| relative.ancestors());
+    for way in ways.filter(|way| !way.as_os_str().is_empty()).collect::<BTreeSet<_>>() {
+        for found in expand(path, &way.to_string_lossy()) {
+            let Ok(directory) = Directory::open(&found) else { continue };
+            let Ok(names) = ringfence_sys::directory::Names::of(&directory.at("")) else {
+                continue;
+            };
+            for (name, _) in names.filter(|(name, _)| quarantine::is_aside(name.as_bytes())) {
+                left_aside(work, &directory, &found, &name);
+            }
+        }
     }
     for (relative, guarded) in candidates {
         let pattern = relative.to_string_lossy();

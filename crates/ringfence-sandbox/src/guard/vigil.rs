@@ -17,7 +17,7 @@ use crate::planner::glob;
 use ringfence_policy::{Guarded, shown};
 use ringfence_sys as sys;
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -42,6 +42,8 @@ pub(crate) struct Vigil<'a> {
     watched: HashMap<i32, PathBuf>,
     absent: Vec<Absent>,
     copies: Copies,
+    /// What is out of the way until the end: where it was, its name beside that, and where it is to go.
+    waiting: Vec<(PathBuf, OsString, PathBuf)>,
     said: Vec<String>,
 }
 
@@ -60,6 +62,7 @@ impl Guarding {
             watched: HashMap::new(),
             absent,
             copies: Copies::default(),
+            waiting: Vec::new(),
             said: Vec::new(),
         };
         let mut bases: Vec<PathBuf> =
@@ -162,9 +165,26 @@ impl Vigil<'_> {
 
     /// What was taken away, a sentence each, once nobody is left who could write to it.
     pub fn said(mut self) -> Vec<String> {
-        for (kept, why) in self.copies.complete() {
+        let mut room = self.guarding.room.get();
+        for (kept, why) in self.copies.complete(&mut room) {
             self.said.push(format!("{} is not whole: {why}", shown::path(&kept)));
         }
+        self.guarding.room.set(room);
+        let mut quarantine = self.guarding.quarantine(Some(&self.session));
+        for (path, aside, target) in self.waiting {
+            let Some(Ok(directory)) = path.parent().map(Directory::open) else { continue };
+            let what = match quarantine.take_waiting(&directory.at(&aside), &target) {
+                Ok(Ok(())) => format!("moved to {}", shown::path(&target)),
+                Ok(Err(why)) => format!("removed ({why})"),
+                // Moved on by its program, or for the look at the whole tree.
+                Err(why) => format!("it was {} by then ({why})", shown::path(Path::new(&aside))),
+            };
+            self.said.push(format!(
+                "{} was created inside and is protected: moved aside while the command ran; at the end {what}",
+                shown::path(&path)
+            ));
+        }
+        self.guarding.room.set(quarantine.room());
         self.said
     }
 
@@ -227,6 +247,9 @@ impl Vigil<'_> {
         let what = match away {
             Ok(Away::Kept(kept)) => {
                 format!("moved to {} while the command ran", shown::path(&kept))
+            }
+            Ok(Away::Waits(aside, target)) => {
+                return self.waiting.push((path.to_owned(), aside, target));
             }
             Ok(Away::Removed(why)) => format!("removed while the command ran ({why})"),
             Err(_) => return,

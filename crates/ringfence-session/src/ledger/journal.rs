@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -150,20 +150,19 @@ const LAST_LINE: u64 = 512;
 /// The disk is asked for so much at a time. What is left of it stays with the journal: others append to it, so that it
 /// cannot be cut to its length.
 const PIECE: u64 = 8 << 10;
-/// What a file with one byte has got.
-const BLOCK: u64 = 4096;
-
-/// How much of a journal is written, and for how much of it the disk has given room: a disk that fills must not
-/// take the end of a record. A short record fits into the block of its first line, and asks for nothing.
-#[derive(Debug)]
+/// For how much of a journal the disk has given room: a disk that fills must not take the end of a record. A short
+/// record fits into the block of its first line, and asks for nothing.
+#[derive(Debug, Default)]
 pub(super) struct Room {
-    written: u64,
     given: u64,
     /// The file system gives none beforehand.
     unable: bool,
     /// A full disk cut a line off.
     cut: bool,
 }
+
+/// Lines that were not written whole: how many bytes of them were, and why not the others.
+pub(super) type Short = (usize, SessionError);
 
 /// What may be used of the room that is kept free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -178,38 +177,58 @@ pub(super) enum Stage {
 }
 
 impl Room {
-    /// Of a journal with so many bytes.
-    pub fn of(written: u64) -> Room {
-        let given = written.next_multiple_of(BLOCK);
-        Room { written, given, unable: false, cut: false }
-    }
-
     /// Writes lines, all or none where the file system can tell beforehand.
-    pub fn append(&mut self, file: &File, path: &Path, lines: &[u8], stage: Stage) -> Result<()> {
+    pub fn append(
+        &mut self,
+        mut file: &File,
+        path: &Path,
+        lines: &[u8],
+        stage: Stage,
+    ) -> std::result::Result<(), Short> {
         let kept = match stage {
             Stage::Going => LAST_WORDS,
             Stage::Ending => LAST_LINE,
             Stage::Last => 0,
         };
-        let more = lines.len() as u64;
-        if stage != Stage::Last && !self.unable && self.written + more + kept > self.given {
-            self.ask(file, path, more + kept)?;
+        if stage != Stage::Last && !self.unable {
+            self.ask(file, path, lines.len() as u64 + kept).map_err(|why| (0, why))?;
         }
-        if std::mem::take(&mut self.cut) {
-            append(file, path, b"\n")?;
+        if self.cut {
+            append(file, path, b"\n").map_err(|why| (0, why))?;
+            self.cut = false;
         }
-        self.written += more;
-        append(file, path, lines).inspect_err(|_| self.cut = true)
+        let mut done = 0;
+        while done < lines.len() {
+            match file.write(&lines[done..]) {
+                Ok(more) if more > 0 => done += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => {
+                    self.cut = lines[..done].last().is_some_and(|&last| last != b'\n');
+                    let error = result.err().unwrap_or(ErrorKind::WriteZero.into());
+                    return Err((done, SessionError::call("write", path, error)));
+                }
+            }
+        }
+        Ok(())
     }
 
+    /// Sees that there is room for so many bytes more. How long the journal is, is asked each time: others write to it.
     fn ask(&mut self, file: &File, path: &Path, more: u64) -> Result<()> {
-        // Others write to it as well.
         let data = file.metadata().map_err(|error| SessionError::call("fstat", path, error))?;
-        self.written = data.len();
+        let written = data.len();
+        if written + more <= self.given.max(data.blocks() * 512) {
+            return Ok(());
+        }
         for more in [more + PIECE, more] {
-            match fallocate(file, FallocateFlags::KEEP_SIZE, self.written, more) {
+            let asked = loop {
+                match fallocate(file, FallocateFlags::KEEP_SIZE, written, more) {
+                    Err(Errno::INTR) => {}
+                    asked => break asked,
+                }
+            };
+            match asked {
                 Ok(()) => {
-                    self.given = self.written + more;
+                    self.given = written + more;
                     return Ok(());
                 }
                 Err(Errno::NOSPC | Errno::DQUOT) => {}
@@ -218,9 +237,6 @@ impl Room {
                     return Ok(());
                 }
             }
-        }
-        if self.written + more <= self.given {
-            return Ok(());
         }
         Err(SessionError::call("fallocate", path, Errno::NOSPC))
     }

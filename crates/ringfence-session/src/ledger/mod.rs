@@ -116,9 +116,15 @@ impl Ledger {
             record: start.record,
         });
         let head = head.encode();
-        journal::append(&file, &path, &head)?;
+        journal::append(&file, &path, &head).map_err(|why| match why {
+            SessionError::Full(path) => SessionError::usage(format!(
+                "no space is left for {}, so that nothing of this session can be on record: free some",
+                path.display()
+            )),
+            why => why,
+        })?;
         let name = start.name.map(|name| place::name(sessions, &name, directory)).transpose()?;
-        let recorder = Recorder::new(file, path, head.len() as u64, start.record);
+        let recorder = Recorder::new(file, path, start.record);
         Ok(Ledger { recorder, directory: directory.to_owned(), name, record: start.record })
     }
 
@@ -172,7 +178,11 @@ impl Ledger {
 /// There is no such session; the disk is full.
 pub fn append(directory: &Path, process: Option<&Process>, what: &Event) -> Result<()> {
     let (file, path) = journal::open_to_append(directory)?;
-    journal::append(&file, &path, &journal::event(now(), process, what))
+    let line = journal::event(now(), process, what);
+    // What is kept free for the session's end is not for this.
+    journal::Room::default()
+        .append(&file, &path, &line, journal::Stage::Going)
+        .map_err(|(_, why)| why)
 }
 
 /// Completes the journal of a session whose launcher was killed.

@@ -57,10 +57,10 @@ struct Queue {
 }
 
 impl Recorder {
-    /// Of a journal with so many bytes.
-    pub(super) fn new(file: File, path: PathBuf, written: u64, open: bool) -> Recorder {
+    /// Of a journal.
+    pub(super) fn new(file: File, path: PathBuf, open: bool) -> Recorder {
         let queue = Mutex::new(Queue { closed: !open, ..Queue::default() });
-        let room = Mutex::new(Room::of(written));
+        let room = Mutex::new(Room::default());
         Recorder(Arc::new(Shared { file, path, room, queue, changed: Condvar::new() }))
     }
 
@@ -151,7 +151,13 @@ impl Recorder {
                 "no space was left for {}, and {lost} of its events are lost",
                 self.0.path.display()
             ))),
-            None => ended,
+            None => ended.map_err(|(_, why)| match why {
+                SessionError::Full(path) => SessionError::usage(format!(
+                    "no space was left for the last line of {}, and the session is shown as killed",
+                    path.display()
+                )),
+                why => why,
+            }),
         }
     }
 }
@@ -209,8 +215,9 @@ impl Shared {
         let result = self.room().append(&self.file, &self.path, &lines, stage);
         let mut queue = self.lock();
         queue.written += lines.len() as u64;
-        if let Err(error) = result {
-            queue.lost += lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        if let Err((done, error)) = result {
+            // The rest of a line that was cut off has its end.
+            queue.lost += lines[done..].iter().filter(|&&byte| byte == b'\n').count() as u64;
             match error {
                 SessionError::Full(_) => queue.full = true,
                 error => drop(queue.failed.get_or_insert(error)),

@@ -1,6 +1,7 @@
 //! What is taken from protected names while a command runs, where no rename leads to the quarantine.
 
-use ringfence_tests::{Finished, Place, Running, everywhere};
+use ringfence_tests::{Finished, Person, Place, Running, everywhere, left_out};
+use rustix::process::Signal;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -23,11 +24,14 @@ fn protected_names_are_gone_at_once_across_file_systems() {
             gone(".envrc"),
             "mkdir .vscode; echo evil > beside; mv beside .vscode/tasks.json".into(),
             gone(".vscode/tasks.json"),
-            // Too much for a copy while the command runs. It has another name, which stays.
-            "head -c 17M /dev/zero > beside; ln beside other; mv beside .mcp.json".into(),
+            // Its owner cannot read it.
+            "umask 777; echo mine > .mcp.json; umask 22".into(),
             gone(".mcp.json"),
             settled.into(),
-            "ls -A; echo end".into(),
+            // Too much for a copy while the command runs: out of the way until the end. It has another name, which stays.
+            "head -c 17M /dev/zero > beside; ln beside other; mv beside .mcp.json".into(),
+            gone(".mcp.json"),
+            "ls -A | grep -vE '^.ringfence-aside-[0-9a-f]{16}$'; echo end".into(),
         ]
         .join("\n");
         let run = state.run(place, &script);
@@ -36,8 +40,12 @@ fn protected_names_are_gone_at_once_across_file_systems() {
             let told = |line: &&str| line.contains(what) && line.contains("while the command ran");
             run.err.lines().filter(told).count()
         };
-        assert_eq!((said("moved to"), said("removed")), (4, 1), "{}", run.err);
-        run.says("(it was no plain file)");
+        assert_eq!((said("moved to"), said("removed")), (5, 1), "{}", run.err);
+        run.says("(it was no plain file)")
+            .says("moved aside while the command ran; at the end moved to");
+        assert!(!fs::read_dir(place.project(".")).unwrap().any(|entry| {
+            entry.unwrap().file_name().to_string_lossy().starts_with(".ringfence-")
+        }));
         assert!(!run.err.contains("not whole"), "{}", run.err);
         let session = fs::read_dir(state.0.path().join("ringfence/quarantine")).unwrap();
         let session = session.map(|entry| entry.unwrap().path()).next().unwrap();
@@ -45,7 +53,9 @@ fn protected_names_are_gone_at_once_across_file_systems() {
         assert_eq!(read("1-.envrc"), "early\nlate\n");
         assert_eq!(fs::read_link(session.join("2-.envrc")).unwrap().to_str(), Some("/etc/passwd"));
         assert_eq!(read("4-tasks.json"), "evil\n");
-        assert_eq!(read("5-.mcp.json").len(), 17 << 20);
+        fs::set_permissions(session.join("5-.mcp.json"), Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(read("5-.mcp.json"), "mine\n");
+        assert_eq!(read("6-.mcp.json").len(), 17 << 20);
         assert_eq!(place.project("other").metadata().unwrap().len(), 17 << 20);
     });
 }
@@ -54,10 +64,11 @@ fn protected_names_are_gone_at_once_across_file_systems() {
 #[test]
 fn what_was_set_aside_does_not_stay() {
     everywhere(|place| {
-        let script = "mkdir d; for name in 0123456789abcdef 0123; do \
-                      echo x > .ringfence-aside-$name; echo x > d/.ringfence-aside-$name; done";
+        place.directory("home/project/d/.claude");
+        let script = "for name in 0123456789abcdef 0123; do \
+                      echo x > .ringfence-aside-$name; echo x > d/.ringfence-aside-$name; echo x > d/.claude/.ringfence-aside-$name; done";
         place.run(&[], &["sh", "-c", script]).ends(0).says("left inside");
-        for directory in [".", "d"] {
+        for directory in [".", "d", "d/.claude"] {
             let left = place.project(directory);
             assert!(!left.join(".ringfence-aside-0123456789abcdef").exists());
             assert!(left.join(".ringfence-aside-0123").exists(), "its own names stay");
@@ -75,11 +86,60 @@ fn giants_are_not_copied_across_file_systems() {
             "mkdir d; truncate -s 1T d/.envrc .envrc; \
                                    while test -e .envrc; do :; done",
         );
-        run.ends(0).says("removed").says("not whole: file too large");
+        run.ends(0).says("removed").says("at the end removed (file too large)");
         assert!(!place.project(".envrc").exists() && !place.project("d/.envrc").exists());
         let kept = fs::read_dir(state.0.path().join("ringfence/quarantine")).unwrap();
         let kept = kept.flat_map(|session| fs::read_dir(session.unwrap().path()).unwrap());
         assert!(kept.map(|kept| kept.unwrap().metadata().unwrap().len()).all(|length| length == 0));
+    });
+}
+
+/// A disk of 64 MiB for the state, which only root can have: it is not filled, and what is in the way of that is removed.
+#[test]
+fn what_is_kept_does_not_fill_the_disk() {
+    everywhere(|place| {
+        if place.person != Person::Root {
+            return;
+        }
+        let state = Elsewhere::new();
+        let disk = state.0.path().display();
+        let mounted = place.shell(&format!("mount -t tmpfs -o size=64m,mode=777 small {disk}"));
+        if mounted.code != 0 {
+            return left_out("a full disk", mounted.err.trim());
+        }
+        let run = state.run(
+            place,
+            "truncate -s 900M b; mv b .envrc; while test -e .envrc; do :; done; \
+                                    mkdir d; truncate -s 60M d/.envrc; truncate -s 60M d/.mcp.json",
+        );
+        let free = place.shell(&format!("df -k --output=avail {disk} | tail -1; umount {disk}"));
+        run.ends(0).says("removed");
+        let free: u64 = free.text().trim().parse().unwrap();
+        assert!(free > 40 << 10, "{free}: {}", run.err);
+    });
+}
+
+/// A launcher that is killed has all that there is of what was taken: nothing is only in a descriptor of its.
+#[test]
+fn what_is_taken_outlives_its_launcher() {
+    everywhere(|place| {
+        let state = Elsewhere::new();
+        let mut command = place.ringfence_run();
+        command.env("XDG_STATE_HOME", state.0.path()).args(["--", "sh", "-c"]);
+        command.arg(
+            "head -c 17M /dev/zero > beside; mv beside .envrc; while test -e .envrc; do :; done; \
+             echo up; sleep 600",
+        );
+        let mut run = Running::start(command);
+        run.printed("up").signal(Signal::KILL);
+        run.finish();
+        let large = |place: &Place, of: &str| {
+            place.shell(&format!("find {of} -size 17M -name '*.ringfence-aside-*' | wc -l")).text()
+        };
+        assert_eq!(large(place, "."), "1", "nothing is lost");
+        state.run(place, "true").ends(0).says("left inside");
+        assert_eq!(large(place, "."), "0");
+        assert_eq!(large(place, &state.0.path().display().to_string()), "1");
     });
 }
 
