@@ -31,7 +31,9 @@ fn what_a_link_leads_to_is_denied_by_each_of_its_names() {
             let each =
                 format!("for f in {closed}; do cat $f && exit 9; done; cat {open} </dev/null");
             let ended = place.sh(&["--deny", denied], &each);
-            ended.ends(0).says("Permission denied");
+            // What is closed by a wildcard is no directory any more.
+            let said = ["Permission denied", "Not a directory"];
+            assert!(said.iter().any(|said| ended.ends(0).err.contains(said)), "--deny {denied}");
             let left = if open.is_empty() { "" } else { "key" };
             assert_eq!(ended.text(), left, "--deny {denied}");
         }
