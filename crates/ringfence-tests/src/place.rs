@@ -213,6 +213,16 @@ impl Place {
         Running::start(command)
     }
 
+    /// Whether this person may publish a TCP port: who is not root needs a kernel whose Landlock rules ports.
+    pub fn publishes(&self) -> bool {
+        const PORTS: u32 = 4;
+        let may = self.person == Person::Root || ringfence_sys::landlock::abi() >= PORTS;
+        if !may {
+            left_out("publishing as an ordinary user", "this kernel's Landlock rules no ports");
+        }
+        may
+    }
+
     /// Whether this person can run a program outside, asked for its version.
     pub fn has(&self, program: &str, version: &str) -> bool {
         let works =

@@ -147,6 +147,9 @@ fn a_list_goes_with_published_ports() {
     if !place.has("python3", "--version") {
         return left_out("publishing under a list", "python3 is not there");
     }
+    if !place.publishes() {
+        return;
+    }
     let calls = [
         &SHELL[..],
         &["socket", "bind", "listen", "getsockname", "setsockopt", "sysinfo", "lseek", "fcntl"],
