@@ -192,7 +192,7 @@ fn the_record_tells_what_a_guest_did() {
         start(place, &["-n", &allowed], &["bash", "-c", &script]).finish();
         let log = call(place, &["logs", "latest"]).well();
         for words in
-            ["bash -c", &format!("tcp 127.0.0.1:{port} 0 B out, 7 B in"), "DENIED tcp 192.0.2.1:81"]
+            ["bash -c", &format!("tcp localhost:{port} 0 B out, 7 B in"), "DENIED tcp 192.0.2.1:81"]
         {
             assert!(log.contains(words), "{words}: {log}");
         }
