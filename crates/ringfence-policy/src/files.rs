@@ -206,9 +206,10 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Whether a link stands in a writable tree; the root of one stands outside of what it makes writable.
-pub(crate) fn in_tree(link: &Path, trees: &[PathBuf]) -> bool {
-    trees.iter().any(|tree| link.starts_with(tree) && link != tree)
+/// Whether a link stands in a writable tree: its root may be a link as well, which stands outside of what the
+/// tree makes writable.
+pub(crate) fn stands_in(link: &Path, tree: &Path) -> bool {
+    link.starts_with(tree) && link != tree
 }
 
 /// The first of a rule's links that stands in a writable tree, when it leads out of that tree.
@@ -219,9 +220,8 @@ pub(crate) fn planted<'a>(
     trees: &'a [PathBuf],
 ) -> Option<(&'a Path, &'a Path)> {
     links.iter().find_map(|(link, _)| {
-        // The tree's own root may be a link: it stands outside of what the tree makes writable.
-        let inside = |tree: &&PathBuf| link.starts_with(tree) && link != *tree;
-        let tree = trees.iter().find(|tree| inside(tree) && !target.starts_with(tree))?;
+        let planted = |tree: &&PathBuf| stands_in(link, tree) && !target.starts_with(tree);
+        let tree = trees.iter().find(planted)?;
         Some((link.as_path(), tree.as_path()))
     })
 }

@@ -1,7 +1,7 @@
 //! The path rules of a policy: texts anchored, links followed, what is missing refused.
 
 use crate::error::{Planted, PolicyError};
-use crate::files::{Real, Resolver, in_tree, planted};
+use crate::files::{Real, Resolver, planted, stands_in};
 use crate::key::Key;
 use crate::merge::{Entry, Merged};
 use crate::moved::Moved;
@@ -460,7 +460,8 @@ impl Rules<'_, '_> {
             // What is protected is put right at the end: not where only a link that a program
             // made says so. Nor does a wildcard that finds such a link deny to the next run what it leads
             // to, in its tree neither: there the link itself is closed.
-            let led = other.found && other.links.iter().any(|(link, _)| in_tree(link, &trees))
+            let by_program = |link: &Path| trees.iter().any(|tree| stands_in(link, tree));
+            let led = other.found && other.links.iter().any(|(link, _)| by_program(link))
                 || other.rule.access == Access::Protect
                     && planted(&other.links, &other.rule.path, &trees).is_some();
             if !led {

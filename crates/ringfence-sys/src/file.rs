@@ -60,10 +60,7 @@ pub fn has_writers(file: BorrowedFd<'_>) -> Option<bool> {
     /// `F_SETSIG`, which is the same on all architectures.
     const F_SETSIG: i32 = 10;
     let file = file.as_raw_fd();
-    let mut data = [0_u64; 15];
-    // SAFETY: `data` is room for the answer.
-    unsafe { sys!(fstatfs, file, data.as_mut_ptr()) }.ok()?;
-    if !OF_THIS_MACHINE.contains(&data[0]) {
+    if !OF_THIS_MACHINE.contains(&file_system(file)?[0]) {
         return None;
     }
     // SAFETY: takes numbers only.
@@ -195,13 +192,17 @@ pub fn tells_changes(directory: &Path) -> bool {
     asked.is_ok() && OF_THIS_MACHINE.contains(&data[0])
 }
 
-/// The bytes that are free for anybody on the file system of an open file; nothing where it does not say.
-pub fn free(file: BorrowedFd<'_>) -> Option<u64> {
-    // As below: type, block size, blocks, free, available.
+/// An open file's `struct statfs` (statfs(2)), in words: type, block size, blocks, free, available.
+fn file_system(file: i32) -> Option<[u64; 15]> {
     let mut data = [0_u64; 15];
     // SAFETY: `data` is room for the answer.
-    unsafe { sys!(fstatfs, file.as_raw_fd(), data.as_mut_ptr()) }.ok()?;
-    let [_, block, blocks, _, available, ..] = data;
+    unsafe { sys!(fstatfs, file, data.as_mut_ptr()) }.ok()?;
+    Some(data)
+}
+
+/// The bytes that are free for anybody on the file system of an open file; nothing where it does not say.
+pub fn free(file: BorrowedFd<'_>) -> Option<u64> {
+    let [_, block, blocks, _, available, ..] = file_system(file.as_raw_fd())?;
     (blocks > 0).then(|| available.saturating_mul(block))
 }
 

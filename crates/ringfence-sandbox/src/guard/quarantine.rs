@@ -87,15 +87,12 @@ impl Quarantine {
     /// It is still there: a directory of another file system, or one in a directory that may not be
     /// written to.
     pub fn move_away(&mut self, path: &Path, copies: &mut Copies) -> io::Result<Away> {
-        let target = self.target(path);
-        let moved = match &target {
-            Ok(target) => fs::rename(path, target),
-            Err(_) => Err(io::ErrorKind::CrossesDevices.into()),
-        };
-        match (moved, target) {
-            (Ok(()), Ok(target)) => Ok(Away::Kept(target)),
-            (Err(why), target) => aside(path, target, copies, why),
-            (Ok(()), Err(why)) => Err(why),
+        match self.target(path) {
+            Ok(target) => match fs::rename(path, &target) {
+                Ok(()) => Ok(Away::Kept(target)),
+                Err(why) => aside(path, Ok(target), copies, why),
+            },
+            none => aside(path, none, copies, io::ErrorKind::CrossesDevices.into()),
         }
     }
 
@@ -160,21 +157,19 @@ fn aside(
     fs::rename(path, &aside)?;
     let kept = target.and_then(|target| {
         match fs::read_link(&aside) {
-            Ok(link) => std::os::unix::fs::symlink(link, &target).map(|()| Ok(target)),
+            Ok(link) => std::os::unix::fs::symlink(link, &target).map(|()| Away::Kept(target)),
             Err(_) => match copies.keep(&aside, &target) {
                 // It may be all that its owner has of it, and at the end there may be room.
-                Err(why) if is_too_much(&why) => Ok(Err(target)),
-                kept => kept.map(|()| Ok(target)),
+                Err(why) if is_too_much(&why) => Ok(Away::Waits(name, target)),
+                kept => kept.map(|()| Away::Kept(target)),
             },
         }
     });
-    let kept = match kept {
-        Ok(Err(target)) => return Ok(Away::Waits(name, target)),
-        Ok(Ok(target)) => Ok(target),
-        Err(why) => Err(why),
-    };
+    if matches!(kept, Ok(Away::Waits(..))) {
+        return kept;
+    }
     match (fs::remove_file(&aside), kept) {
-        (_, Ok(target)) => Ok(Away::Kept(target)),
+        (_, Ok(kept)) => Ok(kept),
         (Ok(()), Err(why)) => Ok(Away::Removed(why)),
         // It was a directory by then: the end of the run has time for it.
         (Err(error), Err(_)) => {
