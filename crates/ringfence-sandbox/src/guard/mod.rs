@@ -8,6 +8,7 @@
 mod locked;
 mod past;
 mod quarantine;
+mod said;
 mod saved;
 mod sweep;
 mod vigil;
@@ -21,6 +22,7 @@ pub(crate) use past::{WILL, noted_by_image};
 use quarantine::Quarantine;
 use ringfence_policy::shown;
 use ringfence_sys as sys;
+use said::Said;
 pub(crate) use saved::Saved;
 use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -211,7 +213,7 @@ impl Guarding {
             past::end(self.begun.as_ref(), &self.trees, self.since);
             self.ended.set(true);
         }
-        work.said
+        work.said.all()
     }
 
     fn quarantine(&self, session: Option<&str>) -> Quarantine {
@@ -220,7 +222,7 @@ impl Guarding {
 
     fn work(&self, quarantine: Quarantine) -> Work<'_> {
         let past = OnceCell::new();
-        Work { guarding: self, quarantine, past, unlocked: Vec::new(), said: Vec::new() }
+        Work { guarding: self, quarantine, past, unlocked: Vec::new(), said: Said::default() }
     }
 
     fn pass(&self, work: &mut Work<'_>) {

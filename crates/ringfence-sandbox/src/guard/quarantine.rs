@@ -37,12 +37,20 @@ impl Quarantine {
     /// # Errors
     /// It is still there.
     pub fn take(&mut self, path: &Path) -> io::Result<Option<PathBuf>> {
-        unlock(path, 0);
-        let target = self.target(path);
-        match target.and_then(|target| self.keep(path, &target).map(|()| target)) {
+        match self.take_whole(path) {
             Ok(kept) => Ok(Some(kept)),
             Err(_) => remove(path).map(|()| None),
         }
+    }
+
+    /// Moves a path away, and removes nothing that it cannot keep; returns where to.
+    ///
+    /// # Errors
+    /// It is still there.
+    pub fn take_whole(&mut self, path: &Path) -> io::Result<PathBuf> {
+        unlock(path, 0);
+        let target = self.target(path)?;
+        self.keep(path, &target).map(|()| target)
     }
 
     /// Takes what was left aside, now that nobody writes any more; or removes it, and says why it is not kept.

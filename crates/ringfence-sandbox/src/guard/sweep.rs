@@ -85,13 +85,13 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
 
 /// What was taken from a protected name, by a launcher that was killed before it had it in the quarantine.
 fn left_aside(work: &mut Work<'_>, directory: &Directory, path: &Path, name: &OsStr) {
-    // Nothing obeys that name: who cannot keep it leaves it to the next look.
+    // Who cannot keep it leaves it to the next look.
     if !work.quarantine.keeps() {
         return;
     }
     let (at, shown) = (directory.at(name), path.join(name));
     if at.symlink_metadata().is_ok_and(|data| work.suspect(&shown, &data)) {
-        work.take_away(&at, &shown, "left");
+        work.take_aside(&at, &shown);
     }
 }
 

@@ -11,7 +11,7 @@
 //! file system, it is a copy that is kept there (`Quarantine::move_away`).
 
 use super::quarantine::{Away, Copies};
-use super::{Directory, Guarding};
+use super::{Directory, Guarding, Said};
 use crate::plan::Found;
 use crate::planner::glob;
 use ringfence_policy::{Guarded, shown};
@@ -24,6 +24,8 @@ use std::path::{Component, Path, PathBuf};
 
 /// Directories watched at most.
 const MOST: usize = 512;
+/// What waits aside at most; more of it is left to the look at the whole tree.
+const WAITING: usize = 256;
 /// Directories further down are not looked into here.
 const DEEPEST: usize = 8;
 
@@ -44,7 +46,7 @@ pub(crate) struct Vigil<'a> {
     copies: Copies,
     /// What is out of the way until the end: where it was, its name beside that, and where it is to go.
     waiting: Vec<(PathBuf, OsString, PathBuf)>,
-    said: Vec<String>,
+    said: Said,
 }
 
 impl Guarding {
@@ -63,7 +65,7 @@ impl Guarding {
             absent,
             copies: Copies::default(),
             waiting: Vec::new(),
-            said: Vec::new(),
+            said: Said::default(),
         };
         let mut bases: Vec<PathBuf> =
             vigil.absent.iter().map(|absent| absent.base.clone()).collect();
@@ -172,8 +174,11 @@ impl Vigil<'_> {
         self.guarding.room.set(room);
         let mut quarantine = self.guarding.quarantine(Some(&self.session));
         for (path, aside, target) in self.waiting {
-            let Some(Ok(directory)) = path.parent().map(Directory::open) else { continue };
-            let what = match quarantine.take_waiting(&directory.at(&aside), &target) {
+            let Some(parent) = path.parent() else { continue };
+            let taken = Directory::open(parent)
+                .map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw()))
+                .and_then(|directory| quarantine.take_waiting(&directory.at(&aside), &target));
+            let what = match taken {
                 Ok(Ok(())) => format!("moved to {}", shown::path(&target)),
                 Ok(Err(why)) => format!("removed ({why})"),
                 // Moved on by its program, or for the look at the whole tree.
@@ -185,7 +190,7 @@ impl Vigil<'_> {
             ));
         }
         self.guarding.room.set(quarantine.room());
-        self.said
+        self.said.all()
     }
 
     fn standing(&self, path: &Path) -> Standing {
@@ -249,7 +254,10 @@ impl Vigil<'_> {
                 format!("moved to {} while the command ran", shown::path(&kept))
             }
             Ok(Away::Waits(aside, target)) => {
-                return self.waiting.push((path.to_owned(), aside, target));
+                if self.waiting.len() < WAITING {
+                    self.waiting.push((path.to_owned(), aside, target));
+                }
+                return;
             }
             Ok(Away::Removed(why)) => format!("removed while the command ran ({why})"),
             Err(_) => return,

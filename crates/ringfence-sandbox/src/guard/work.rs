@@ -3,7 +3,7 @@
 
 use super::past::{self, Past};
 use super::quarantine::Quarantine;
-use super::{Guarding, Saved, changed, locked, quarantine};
+use super::{Guarding, Said, Saved, changed, locked, quarantine};
 use crate::plan::{Found, GuardStep, GuardedTree};
 use ringfence_policy::gitconfig::{executes_in, executes_the_same};
 use ringfence_policy::protect::git_common_allowed;
@@ -29,7 +29,7 @@ pub(super) struct Work<'a> {
     pub past: OnceCell<Past>,
     /// Directories that were made enterable for a look, and their modes.
     pub unlocked: Vec<(PathBuf, u32)>,
-    pub said: Vec<String>,
+    pub said: Said,
 }
 
 /// A directory opened without following links, through which names in it are reached.
@@ -287,15 +287,7 @@ impl Work<'_> {
     /// Moves something away and says so. `at` is how it is reached, `shown` its name.
     pub fn take_away(&mut self, at: &Path, path: &Path, what: &str) {
         let shown = shown::path(path);
-        let mut taken = self.quarantine.take(at);
-        let denied =
-            taken.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
-        if denied
-            && let Some(parent) = path.parent()
-            && locked::unlock_all(self, parent)
-        {
-            taken = self.quarantine.take(at);
-        }
+        let taken = self.taken(at, path, Quarantine::take);
         self.said.push(match taken {
             Ok(Some(kept)) => {
                 format!(
@@ -308,6 +300,41 @@ impl Work<'_> {
                 "{shown} was {what} inside and is protected, but CANNOT BE REMOVED: {error}"
             ),
         });
+    }
+
+    /// Moves away what a launcher set aside that was killed then, and says so. It may be all that its owner has of it, and
+    /// nothing obeys the name: what cannot be kept stays.
+    pub fn take_aside(&mut self, at: &Path, path: &Path) {
+        let shown = shown::path(path);
+        let taken = self.taken(at, path, Quarantine::take_whole);
+        self.said.push(match taken {
+            Ok(kept) => format!(
+                "{shown} was left inside, by a run that took it from a protected name: moved to {}",
+                shown::path(&kept)
+            ),
+            Err(why) => format!(
+                "{shown} was left inside, by a run that took it from a protected name, and stays there: it cannot be kept \
+                 elsewhere ({why}); remove it, or give it another name"
+            ),
+        });
+    }
+
+    /// Takes something, from a directory that is locked as well.
+    fn taken<T>(
+        &mut self,
+        at: &Path,
+        path: &Path,
+        take: fn(&mut Quarantine, &Path) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let taken = take(&mut self.quarantine, at);
+        let denied =
+            taken.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        match path.parent() {
+            Some(parent) if denied && locked::unlock_all(self, parent) => {
+                take(&mut self.quarantine, at)
+            }
+            _ => taken,
+        }
     }
 }
 

@@ -144,6 +144,54 @@ fn what_is_taken_outlives_its_launcher() {
     });
 }
 
+/// What a killed launcher left aside may be all that its owner has of it: the next run keeps it or leaves it.
+#[test]
+fn what_a_killed_launcher_left_is_never_removed() {
+    everywhere(|place| {
+        let state = Elsewhere::new();
+        let mut command = place.ringfence_run();
+        command.env("XDG_STATE_HOME", state.0.path()).args(["--", "sh", "-c"]);
+        command.arg(
+            "echo precious > beside; truncate -s 1T beside; mv beside .envrc; while test -e .envrc; do :; done; \
+             echo up; sleep 600",
+        );
+        let mut run = Running::start(command);
+        run.printed("up").signal(Signal::KILL);
+        run.finish();
+        let left = || place.shell("head -qc 8 .ringfence-aside-*").text();
+        assert_eq!(left(), "precious", "positive control: it waits aside");
+        state
+            .run(place, "mkdir d; echo x > d/.envrc")
+            .ends(0)
+            .says("and stays there: it cannot be kept");
+        assert_eq!(left(), "precious");
+        // Nothing else that was made in its likeness, nor in a locked directory.
+        state.run(place, "mkdir -p e/.ringfence-aside-0123456789abcdef; chmod 500 e").ends(0);
+        place.shell("chmod 700 e; rmdir e/.ringfence-aside-0123456789abcdef").ends(0);
+    });
+}
+
+/// How many names are made is for the program to decide, not what the launcher remembers of them, nor how many lines
+/// there are at the end.
+#[test]
+fn sentences_are_counted_past_some_hundreds() {
+    everywhere(|place| {
+        let state = Elsewhere::new();
+        let made = "n=0; while test $n -lt 300; do echo x > .envrc; while test -e .envrc; do :; done; n=$((n+1)); done";
+        let run = state.run(place, made);
+        run.ends(0).says(
+            "ringfence: 44 more protected names were put right, too many to be told one by one",
+        );
+        assert_eq!(run.err.lines().count(), 257);
+        // What waits for the end, as well: past what is remembered the look at the tree finds it.
+        let made = "n=0; while test $n -lt 270; do truncate -s 1T b; mv b .envrc; while test -e .envrc; do :; done; n=$((n+1)); done";
+        let run = state.run(place, made);
+        let told = |what: &str| run.err.lines().filter(|line| line.contains(what)).count();
+        assert_eq!((told("at the end removed"), told("and stays there")), (256, 14), "{}", run.err);
+        place.shell("rm .ringfence-aside-*").ends(0);
+    });
+}
+
 /// What cannot be kept is removed, as it would be at the end.
 #[test]
 fn protected_names_are_gone_at_once_where_nothing_can_be_kept() {
