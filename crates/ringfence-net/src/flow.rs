@@ -283,6 +283,10 @@ pub(crate) fn ended_as(refused: Option<String>, sent: u64, received: u64, begun:
 
 /// What is done with the client's first bytes.
 fn judge(shared: &Shared, subject: &Subject, bytes: &[u8]) -> Verdict {
+    if !by_name(subject) && !rules::by_what_is_said(&shared.policy(), subject.port) {
+        // Nothing that it may say is of any account, and it may wait for an answer to half a line.
+        return Verdict::Pass;
+    }
     let first = first::first(bytes);
     match first {
         First::More if bytes.len() < first::MOST => return Verdict::Hold,

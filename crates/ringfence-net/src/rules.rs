@@ -132,6 +132,16 @@ pub fn denied(policy: &Policy, host: &Host, port: u16) -> bool {
     policy.network.deny.iter().any(|rule| rule.host.matches(host, port))
 }
 
+/// Whether some rule may speak of a name that only shows on the wire, of a connection to this port that was allowed by
+/// its address.
+pub fn by_what_is_said(policy: &Policy, port: u16) -> bool {
+    let network = &policy.network;
+    let denied = network.deny.iter().map(|rule| &rule.host);
+    let looked_at = network.http.iter().map(|rule| &rule.host);
+    let injected = network.inject.iter().map(|rule| &rule.host);
+    denied.chain(looked_at).chain(injected).any(|rule| rule.ports.contains(port))
+}
+
 /// Whether every name is allowed on this port, none denied, and none looked at more closely: then
 /// it does not matter which name a client hides (ECH).
 pub fn every_name(policy: &Policy, port: u16) -> bool {

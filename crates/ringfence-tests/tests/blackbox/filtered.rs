@@ -300,3 +300,47 @@ fn why_agrees_with_what_happens() {
         assert_eq!(seen.len(), 2, "both answers came up");
     });
 }
+
+/// Half a request line is a whole message to some servers. It waits for the rest of it only where a rule could speak
+/// of what that names.
+#[test]
+fn half_a_line_is_held_up_only_where_its_rest_could_matter() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (send, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (mut client, mut bytes) = (client.unwrap(), [0; 512]);
+                let count = client.read(&mut bytes).unwrap_or(0);
+                let _ = client.write_all(b"answer");
+                let _ = send.send(bytes[..count].to_vec());
+            }
+        });
+        let connect = format!(
+            "import socket; s = socket.create_connection(('127.0.0.1', {port}), 60); s.sendall(b'GET / HT'); "
+        );
+        let run = |options: &[&str], rest: &str| {
+            place.run(options, &["python3", "-c", &format!("{connect}{rest}")])
+        };
+        let rule = format!("localhost:{port}");
+        let ended = run(&["-n", &rule, "--deny-host", "denied.test"], "print(s.recv(9).decode())");
+        assert_eq!(ended.ends(0).text(), "answer");
+        assert_eq!(heard.recv().unwrap(), b"GET / HT");
+        let denied = format!("denied.test:{port}");
+        let options = ["-m", "-n", &rule, "--deny-host", &denied];
+        for (host, passes) in [("denied.test", false), ("other.test", true)] {
+            let rest = format!(
+                "s.sendall(b'TP/1.1\\r\\nHost: {host}\\r\\n\\r\\n'); print(s.recv(9).decode())"
+            );
+            let ended = run(&options, &rest);
+            let whole = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            assert_eq!(ended.code == 0, passes, "{}", ended.err);
+            let expected = if passes { whole.as_bytes() } else { b"" };
+            assert_eq!(heard.recv().unwrap(), expected);
+        }
+    });
+}
