@@ -9,7 +9,7 @@ use crate::gateway::{Shared, Subject};
 use crate::listeners::{Listeners, Role};
 use crate::who::{self, Finding};
 use crate::{capture, proxy, rules};
-use ringfence_policy::Host;
+use ringfence_policy::{Decision, Host};
 use ringfence_sys::{caps, fd, socket};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -149,15 +149,32 @@ fn resolve(query: &[u8], shared: &Shared) -> (Vec<u8>, Option<Subject>) {
     let allowed = &mut |host: &Host| shared.control.asks() || rules::some_port(&policy, host);
     let (answer, asked) = dns::answer(query, &mut names, shared.ipv6, allowed);
     drop(names);
-    let Asked::Name(host, kind, false) = asked else { return (answer, None) };
-    let mut subject = flow::ask(shared, Way::Dns(kind), host, 443);
+    let mut subject = match asked {
+        Asked::Name(host, kind, false) => flow::ask(shared, Way::Dns(kind), host, 443),
+        Asked::Odd(name, kind) => odd(flow::ask(shared, Way::Dns(kind), Host::Name(name), 443)),
+        _ => return (answer, None),
+    };
     subject.port = 0;
     (answer, Some(subject))
 }
 
+/// Something that no rule can name, `*` neither.
+fn odd(subject: Subject) -> Subject {
+    let explanation = format!("{} is no name of a host", subject.host);
+    let decision = subject.decision.map(|decision| Decision {
+        allowed: false,
+        rule: None,
+        explanation,
+        remedy: None,
+        effect: None,
+        ..decision
+    });
+    Subject { decision, ..subject }
+}
+
 fn refused(shared: &Shared, subject: &Subject) {
-    let why = format!("no rule allows {}, so its name is not resolved", subject.host);
-    subject.tell(shared, Event::Denied(why));
+    let why = subject.decision.as_ref().map_or("", |decision| &decision.explanation);
+    subject.tell(shared, Event::Denied(format!("{why}, so its name is not resolved")));
 }
 
 async fn dns_udp(socket: UdpSocket, shared: Arc<Shared>) {

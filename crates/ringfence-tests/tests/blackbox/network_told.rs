@@ -67,6 +67,37 @@ fn a_name_is_told_with_the_records_that_were_asked_for() {
     });
 }
 
+/// What no rule can name, not even `*`, does not exist, and that is told in letters that mean nothing to a terminal.
+#[test]
+fn what_is_no_name_of_a_host_is_told_as_it_was_asked_for() {
+    const ASK: &str = r"
+import socket, struct
+def ask(*labels):
+    name = b''.join(bytes([len(label)]) + label for label in labels) + bytes(1)
+    query = struct.pack('>6H', 1, 256, 1, 0, 0, 0) + name + struct.pack('>2H', 1, 1)
+    s.sendall(struct.pack('>H', len(query)) + query)
+    length, = struct.unpack('>H', s.recv(2, socket.MSG_WAITALL))
+    return s.recv(length, socket.MSG_WAITALL)[3] & 15
+s = socket.create_connection(('192.0.2.53', 53), 20)
+for labels in ((b'exa\x00mple', b'org'), (b'\x1b[31m', b'org'), (b'192', b'0', b'2', b'1'), (b'example', b'org')):
+    print(ask(*labels), end=' ')";
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let ended = place.run(&["-m", "-n", "*"], &["python3", "-c", ASK]);
+        ended.ends(0).prints("3 3 3 0");
+        let names = [r"exa\000mple.org", r"\027\09131m.org", "192.0.2.1"];
+        for name in names {
+            let line = format!("denied name {name} (A)");
+            let why = format!("{name} is no name of a host, so its name is not resolved\n");
+            ended.says(&line).says(&why);
+        }
+        let all = told(place, "dns", &["verdict", "name", "code"]);
+        assert_eq!(all, names.map(|name| format!("deny {name} 3")));
+    });
+}
+
 #[test]
 fn the_hosts_loopback_is_told_by_its_name() {
     everywhere(|place| {
