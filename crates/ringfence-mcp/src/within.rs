@@ -82,8 +82,8 @@ impl Sandbox {
                 }
             });
         }
-        // It is there before its command, or not at all.
-        let found = live::find(&name).ok();
+        // It is there before its command, or not at all; the name may lead to one of an earlier server with this number.
+        let found = live::find(&name).ok().filter(|(session, _)| session.live);
         let directory = found.and_then(|(_, socket)| socket.parent().map(PathBuf::from));
         if directory.is_none() {
             eprintln!("ringfence: calls of tools are not recorded, and {APART}");
@@ -246,7 +246,7 @@ impl Sandbox {
 
     /// Whether it is a virtual machine, as its record has it.
     fn is_machine(&self) -> bool {
-        live::find(&self.name).is_ok_and(|(session, _)| session.tier == "vm")
+        live::find(&self.name).is_ok_and(|(session, _)| session.live && session.tier == "vm")
     }
 
     /// What the session's record holds, as JSON.

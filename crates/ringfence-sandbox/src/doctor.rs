@@ -229,6 +229,7 @@ mod tests {
     fn facts() -> Facts {
         Facts {
             data_layers: Availability::No("an older kernel".to_owned()),
+            layers: Availability::Yes,
             kernel: "6.12.0-1-amd64".to_owned(),
             user: (1000, 1000),
             namespaces: Availability::Yes,

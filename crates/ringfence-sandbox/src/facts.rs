@@ -5,7 +5,8 @@ use crate::planner::glob;
 use ringfence_sys as sys;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -179,6 +180,8 @@ pub struct Facts {
     pub terminal: Option<PathBuf>,
     /// Overlays with data-only layers in a user namespace (Linux 6.16).
     pub data_layers: Availability,
+    /// Whether the file system of the state directory can hold what `--overlay` keeps apart.
+    pub layers: Availability,
     /// Where private directories are made.
     pub temporary: PathBuf,
     /// The command's libraries, where only they are to be seen.
@@ -230,6 +233,7 @@ impl Facts {
         let kernel = sys::identity::kernel_release();
         Facts {
             data_layers: data_layers(&kernel),
+            layers: layers(),
             kernel,
             user: (sys::identity::user(), sys::identity::group()),
             namespaces: Availability::Yes,
@@ -272,6 +276,22 @@ pub fn data_layers(release: &str) -> Availability {
         Availability::Yes
     } else {
         Availability::No("overlays with data-only layers need Linux 6.16".to_owned())
+    }
+}
+
+/// Whether the state directory is, or will be, on a file system that keeps the user's attributes: an overlay marks
+/// directories by them, and where it cannot, removing one with something in it fails inside (`EIO`).
+fn layers() -> Availability {
+    let Some(home) = sys::identity::home() else { return Availability::Yes };
+    let state = crate::state::directory(&home);
+    let there = state.ancestors().find_map(|path| path.canonicalize().ok());
+    let name = there.and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
+    match name.map(|name| sys::file::attribute(&name, c"user.ringfence", 0)) {
+        Some(Err(sys::Errno::EOPNOTSUPP)) => Availability::No(format!(
+            "the file system of {} keeps no attributes, by which an overlay marks directories (a tmpfs does since Linux 6.6)",
+            ringfence_policy::shown::path(&state)
+        )),
+        _ => Availability::Yes,
     }
 }
 

@@ -138,6 +138,17 @@ fn patterns_that_would_need_a_walk_are_refused() {
     }
 }
 
+/// A tmpfs before Linux 6.6.
+#[test]
+fn layers_that_cannot_be_whole_are_refused() {
+    let host = || host().option(Key::Overlay, "keep");
+    host().plan();
+    let refusal = host().facts(|facts| facts.layers = no("it keeps no attributes")).refusal();
+    for said in ["--overlay has no place", "it keeps no attributes", "XDG_STATE_HOME"] {
+        assert!(refusal.contains(said), "{refusal}");
+    }
+}
+
 #[test]
 fn what_is_not_built_is_refused_by_name() {
     for (key, value, name) in

@@ -54,36 +54,45 @@ pub fn find(word: &str) -> crate::Result<(Session, PathBuf)> {
     Ok((ledger::session(&directory)?, directory.join(SOCKET)))
 }
 
-/// The same, for a session that may be about to start: one that is named is waited for.
+/// The same, for a session that may be about to start: one that is named is waited for. Until then its name may lead to
+/// one that has ended.
 ///
 /// # Errors
 /// There is none within `most`; otherwise as [`find`].
 pub fn find_within(word: &str, most: Duration) -> crate::Result<(Session, PathBuf)> {
     let deadline = Instant::now() + most;
-    let missing = match find(word) {
-        Err(missing) if place::check_name(word).is_ok() => missing,
-        other => return other,
+    let running = |found: &crate::Result<(Session, PathBuf)>| {
+        found.as_ref().is_ok_and(|(session, _)| session.live)
     };
+    let missing = find(word);
+    let named = match &missing {
+        Ok((session, _)) => session.name.as_deref() == Some(word),
+        Err(_) => place::check_name(word).is_ok(),
+    };
+    if running(&missing) || !named {
+        return missing;
+    }
     // Names come by a rename. What cannot be watched is not waited for.
     let names = place::sessions()?.join(place::NAMES);
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC).ok().filter(|watch| {
         place::private_directory(&names).is_ok()
             && inotify::add_watch(watch, &names, inotify::WatchFlags::MOVED_TO).is_ok()
     });
-    let Some(watch) = watch else { return Err(missing) };
+    let Some(watch) = watch else { return missing };
     let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
     let mut arrived = inotify::Reader::new(&watch, &mut buffer);
     loop {
-        if let Ok(found) = find(word) {
-            return Ok(found);
+        let found = find(word);
+        if running(&found) {
+            return found;
         }
         let left = deadline.saturating_duration_since(Instant::now());
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&watch, PollFlags::IN)], Some(&left)) {
-            Ok(0) => return Err(missing),
+            Ok(0) => return missing,
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
-            Err(_) => return Err(missing),
+            Err(_) => return missing,
         }
         // Takes all that came, and looks once.
         let _ = arrived.next();

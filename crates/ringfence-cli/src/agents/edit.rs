@@ -39,12 +39,19 @@ fn next(text: &str, ours: &impl Fn(&Value) -> bool) -> Option<Option<[Range<usiz
             // Its line goes with it, where nothing else stands before it there.
             let before = &text[..entry.value.start];
             let start = before.trim_end_matches([' ', '\t']).len();
+            let end = entry.value.end;
+            let comma = entry.comma.map_or(end..end, |comma| comma..comma + 1);
             let start = match before[..start].strip_suffix('\n') {
+                // What follows would become part of a comment that ends with the line before.
+                Some(line)
+                    if json.ends_in_comment(text, line.len()) && follows(text, end, &comma) =>
+                {
+                    entry.value.start
+                }
                 Some(line) => line.strip_suffix('\r').unwrap_or(line).len(),
                 None => entry.value.start,
             };
-            let value = start..entry.value.end;
-            let comma = entry.comma.map_or(value.end..value.end, |comma| comma..comma + 1);
+            let value = start..end;
             return Some(Some(match comma.start < value.start {
                 true => [comma, value],
                 false => [value, comma],
@@ -52,6 +59,13 @@ fn next(text: &str, ours: &impl Fn(&Value) -> bool) -> Option<Option<[Range<usiz
         }
     }
     Some(None)
+}
+
+/// Whether anything but a comma that goes as well is on the line behind an entry.
+fn follows(text: &str, end: usize, comma: &Range<usize>) -> bool {
+    let rest = text[end..].split('\n').next().unwrap_or_default();
+    let gone = comma.clone().filter(|at| (end..end + rest.len()).contains(at)).count();
+    rest.trim().len() > gone
 }
 
 /// Adds an entry to a list below `hooks`; both are made where they are missing.
@@ -82,6 +96,12 @@ impl Json {
     fn next(&self, at: usize) -> Option<usize> {
         let rest = self.0.as_bytes().get(at..)?;
         rest.iter().position(|byte| !byte.is_ascii_whitespace()).map(|length| at + length)
+    }
+
+    /// Whether the line of the text that ends here may end in a comment that goes on to its end.
+    fn ends_in_comment(&self, text: &str, end: usize) -> bool {
+        let start = self.0[..end].trim_end_matches([' ', '\t', '\r']).len();
+        text[start..end].contains("//")
     }
 
     fn root(&self) -> Option<usize> {
@@ -222,6 +242,20 @@ mod tests {
             for comment in ["// all", "é", "// first", "// note", "none", "// there", "// mine"] {
                 assert_eq!(gone.contains(comment), text.contains(comment), "{gone}");
             }
+        }
+    }
+
+    #[test]
+    fn what_follows_an_entry_does_not_become_a_comment() {
+        for text in [
+            "{\"hooks\": {\"List\": [\n 1, // mine\n {\"ours\": true} ]}}",
+            "{\"hooks\": {\"List\": [\n // mine\r\n {\"ours\": true}, 1]}}",
+            "{\"hooks\": {\"List\": [ // mine\n {\"ours\": true}, // and mine\n 1]}}",
+        ] {
+            let gone = without(text, ours).expect(text);
+            let read: Value = serde_json::from_str(&plain(&gone)).expect(&gone);
+            assert!(gone.contains("// mine") && !gone.contains("ours"), "{gone}");
+            assert!(read["hooks"]["List"].is_array(), "{gone}");
         }
     }
 

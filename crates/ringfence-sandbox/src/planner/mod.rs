@@ -217,6 +217,13 @@ fn plan_tier(
         let remedy = "use --tier namespace, or leave --overlay away".to_owned();
         return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
     }
+    if let (Some(_), Availability::No(why)) = (policy.overlay, &facts.layers) {
+        let what = format!("--overlay has no place for its layer: {why}");
+        let remedy =
+            "have XDG_STATE_HOME (for learn, TMPDIR) name a directory of another file system"
+                .to_owned();
+        return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
+    }
     gateway::check(&planning, tier)?;
     let bus = bus::of(&planning, tier)?;
     if policy.strict && !facts.seccomp_notify.yes() {

@@ -82,6 +82,7 @@ pub fn host() -> Host {
             .to_vec(),
         terminal: None,
         data_layers: no("overlays with data-only layers need Linux 6.16"),
+        layers: Availability::Yes,
         temporary: PathBuf::from("/tmp"),
         libraries: None,
         bus: None,

@@ -116,7 +116,9 @@ fn follow(directory: &Path, kinds: &[&str], denied: bool, as_json: bool) -> Told
         let mut arrived = inotify::Reader::new(&watch, &mut buffer);
         loop {
             let event = arrived.next().map_err(failed)?.events();
-            again = event.contains(inotify::ReadFlags::CLOSE_WRITE).then_some(FIRST_LOOK).or(again);
+            // One of those that were too many for the kernel's queue may have been that.
+            let closed = inotify::ReadFlags::CLOSE_WRITE | inotify::ReadFlags::QUEUE_OVERFLOW;
+            again = event.intersects(closed).then_some(FIRST_LOOK).or(again);
             if arrived.is_buffer_empty() {
                 break;
             }

@@ -74,6 +74,23 @@ fn comments_in_settings_stay() {
     });
 }
 
+/// What stands behind the hook on its line does not get into a comment that ends with the line before.
+#[test]
+fn a_hook_goes_from_behind_a_comment() {
+    everybody(Tier::Namespace, |place| {
+        let text = "// settings\n{\"hooks\": {\"BeforeTool\": [\n  {\"matcher\": \"x\", \"hooks\": []}\n]}}";
+        let path = place.file("home/.gemini/settings.json", text);
+        hooks(place, &["install", "--gemini"]).ends(0);
+        let now = fs::read_to_string(&path).unwrap();
+        let edited = now.replace("[]},", "[]}, // mine").replace("\n]}}", " ]}}");
+        assert_eq!(edited.lines().count(), now.lines().count() - 1);
+        fs::write(&path, edited).unwrap();
+        hooks(place, &["uninstall", "--gemini"]).ends(0).says("was changed since");
+        let now = fs::read_to_string(&path).unwrap();
+        assert!(now.contains("// mine\n") && !now.contains("hooks answer"), "{now}");
+    });
+}
+
 #[test]
 fn settings_that_are_not_understood_are_left_alone() {
     everybody(Tier::Namespace, |place| {

@@ -259,6 +259,36 @@ fn a_session_that_starts_is_waited_for() {
     });
 }
 
+/// Until the session is there, its name leads to the last one that had it.
+#[test]
+fn a_session_that_had_the_name_is_not_taken_for_the_one_that_starts() {
+    everybody(Tier::Namespace, |place| {
+        place.run(&["--name", "late"], &["true"]).ends(0);
+        place.ringfence(["fork", "--timeout", "1ms", "late", "1"]).ends(125).says("late has ended");
+        let mut fork = place.command(binary());
+        fork.args(["fork", "--timeout", "600s", "late", "1"]);
+        let early = Running::start(fork);
+        let watches = || {
+            let all = std::fs::read_dir(format!("/proc/{}/fdinfo", early.pid()));
+            let told = |one: std::fs::DirEntry| std::fs::read_to_string(one.path());
+            all.map(|mut all| {
+                all.any(|one| one.and_then(told).is_ok_and(|text| text.contains("inotify wd")))
+            })
+        };
+        // It ends instead, if it does not wait.
+        let lives = std::path::PathBuf::from(format!("/proc/{}/exe", early.pid()));
+        while lives.read_link().is_ok() && !watches().unwrap_or(true) {
+            std::thread::yield_now();
+        }
+        let mut running =
+            place.start(&["--name", "late"], &["sh", "-c", "echo up; exec sleep 1000"]);
+        running.printed("up\n");
+        early.finish().ends(125).says("start it with --gateway");
+        place.ringfence(["kill", "late"]).ends(0);
+        running.finish().ends(143);
+    });
+}
+
 #[test]
 fn without_a_template_there_are_no_clones() {
     everybody(Tier::Namespace, |place| {

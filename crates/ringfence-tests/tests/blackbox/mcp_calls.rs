@@ -1,7 +1,7 @@
 //! Commands that a client of the MCP server runs: how each ends, and what its answer holds.
 
 use crate::mcp::{HELLO, call, talk};
-use ringfence_tests::{Tier, everybody};
+use ringfence_tests::{Person, Running, Tier, binary, everybody};
 
 /// A server that an agent starts in the background holds the streams of the call that started it.
 #[test]
@@ -73,5 +73,27 @@ fn a_call_tells_how_its_command_ended() {
             }
         }
         assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+/// A server's session is called after its process, and numbers come again: one that ended long ago is not its own.
+#[test]
+fn an_earlier_session_of_the_same_name_is_not_taken_for_the_servers() {
+    everybody(Tier::Namespace, |place| {
+        if place.person == Person::Root {
+            // Nothing keeps it from recording.
+            return;
+        }
+        let sessions = place.at("home/.local/state/ringfence/sessions");
+        let mut command = place.command("sh");
+        let script = "\"$0\" run --name mcp-$$ -- true && chmod 500 \"$1\" && exec \"$0\" mcp";
+        command.args(["-c", script]).arg(binary()).arg(&sessions);
+        let messages =
+            [HELLO.to_owned(), call(2, "exec", r#"{"command":["sh","-c","echo in $((40+2))"]}"#)];
+        let run = Running::start_with(command, messages.concat().into_bytes()).finish();
+        place.shell(&format!("chmod 700 {}", sessions.display())).ends(0);
+        run.ends(0).prints("in 42").says("each command runs in a sandbox of its own");
+        let logs = place.ringfence(["logs", "latest", "--kind", "tool_call"]);
+        assert_eq!(logs.ends(0).text(), "", "rows of ours in the other's record");
     });
 }

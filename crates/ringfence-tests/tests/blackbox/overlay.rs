@@ -1,7 +1,7 @@
 //! Writes kept apart: the real tree stays as it is until its user commits, and gets just what was
 //! committed.
 
-use ringfence_tests::{Place, Terminal, Tier, everybody, everywhere};
+use ringfence_tests::{Person, Place, Running, Terminal, Tier, everybody, everywhere, left_out};
 use std::fs;
 use std::path::Path;
 
@@ -177,6 +177,36 @@ fn where_writes_cannot_be_kept_apart_nothing_runs() {
             place.sh(&["--overlay=discard"], &mark).ends(0);
         }
         assert!(!place.project("ran").exists());
+    });
+}
+
+/// A file system without the user's attributes, as a tmpfs before Linux 6.6, which only root can have here.
+#[test]
+fn a_layer_that_could_not_hold_everything_is_refused() {
+    everybody(Tier::Namespace, |place| {
+        if place.person != Person::Root {
+            return;
+        }
+        let state = place.directory("state");
+        let mounted = place.shell(&format!("mount -t ramfs -o mode=777 none {}", state.display()));
+        if mounted.code != 0 {
+            return left_out("a file system without attributes", mounted.err.trim());
+        }
+        place.file("home/project/there/file", "x");
+        let run = |state: &Path| {
+            let mut command = place.ringfence_run();
+            command.env("XDG_STATE_HOME", state);
+            command.args(["--overlay=discard", "--", "sh", "-c", "rm -r there; ls"]);
+            Running::start(command).finish()
+        };
+        let (refused, control) = (run(&state), run(&place.at("home/state")));
+        place.shell(&format!("umount {}", state.display())).ends(0);
+        refused
+            .ends(125)
+            .says("has no place for its layer")
+            .says("XDG_STATE_HOME")
+            .says(&state.display().to_string());
+        assert!(!control.ends(0).text().contains("there"));
     });
 }
 
