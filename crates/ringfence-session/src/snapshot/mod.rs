@@ -67,6 +67,8 @@ pub struct Options {
     pub most: Option<Most>,
     /// How many snapshots of each automatic kind are kept.
     pub automatic: usize,
+    /// How many bytes the automatic ones of a kind may have added to the store together; the newest three are kept anyhow.
+    pub automatic_bytes: u64,
     /// The session on whose behalf things are reverted: what is kept before is its own, and no file
     /// gets set-user-ID or set-group-ID.
     pub session: Option<String>,
@@ -84,6 +86,7 @@ impl Default for Options {
             growth: None,
             most: None,
             automatic: 10,
+            automatic_bytes: 2 << 30,
             session: None,
             except: Vec::new(),
         }
@@ -218,18 +221,18 @@ impl Store {
             // Nothing is known yet: all of it would be read.
             bounds::check(&self.root, &most)?;
         }
-        let automatic = self.options.automatic;
-        let created = self.transaction(|store| {
+        let (automatic, bytes) = (self.options.automatic, self.options.automatic_bytes);
+        let (created, large) = self.transaction(|store| {
             store.database.name_is_free(new.name.as_deref())?;
             store.database.added = 0;
             let scan = store.scan(true, leave)?;
             fault::point("record");
             let snapshot = store.record(new, &scan)?;
-            store.database.retain(automatic)?;
+            let large = store.database.retain(automatic, bytes)?;
             let Scan { read, unreadable, unsettled, .. } = scan;
-            Ok(Created { snapshot, read, unreadable, unsettled })
+            Ok((Created { snapshot, read, unreadable, unsettled }, large))
         })?;
-        if self.database.deleted()? >= retain::SWEEP_AFTER {
+        if large || self.database.deleted()? >= retain::SWEEP_AFTER {
             self.database.sweep()?;
         }
         Ok(created)
@@ -293,7 +296,7 @@ impl Store {
         narrowed: &Select,
     ) -> Result<Reverted> {
         let temporary = format!(".ringfence-revert-{:08x}", beneath::now() as u32).into_bytes();
-        let automatic = self.options.automatic;
+        let (automatic, bytes) = (self.options.automatic, self.options.automatic_bytes);
         let found = self.transaction(|store| {
             store.database.added = 0;
             let scan = store.scan(true, to.leave())?;
@@ -317,10 +320,11 @@ impl Store {
                 temporary: temporary.clone(),
             };
             store.database.set_pending(Some(&pending))?;
-            store.database.retain(automatic)?;
-            Ok((scan, changes, Some(before), held))
+            let large = store.database.retain(automatic, bytes)?;
+            Ok((scan, changes, Some((before, large)), held))
         })?;
         let (scan, changes, before, mut kept) = found;
+        let (before, large) = before.unzip();
         if before.is_some() {
             fault::point("journal");
             let links = match to.links {
@@ -342,6 +346,9 @@ impl Store {
             kept.append(&mut apply.kept);
             fault::point("done");
             self.database.set_pending(None)?;
+        }
+        if large == Some(true) {
+            self.database.sweep()?;
         }
         Ok(Reverted { before, changes, kept })
     }

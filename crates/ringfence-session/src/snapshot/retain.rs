@@ -16,6 +16,9 @@ use std::collections::{BTreeMap, HashSet};
 /// After so many deletions a `create` sweeps.
 pub(super) const SWEEP_AFTER: i64 = 16;
 
+/// So many automatic snapshots of a kind are kept, however large: who fills the workspace must not push out what it was.
+const FEWEST: usize = 3;
+
 /// What compacting did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compacted {
@@ -125,9 +128,14 @@ impl Database {
         self.run(self.connection.query_row(count, [], |row| row.get(0)))
     }
 
-    /// Deletes the oldest automatic snapshots beyond a number of each kind: what sessions reverted
-    /// by themselves pushes nothing out that was reverted from outside.
-    pub(super) fn retain(&self, keep: usize) -> Result<()> {
+    /// Deletes the oldest automatic snapshots of each kind beyond a number, and those beyond so many bytes that they added
+    /// to the store: what sessions reverted by themselves pushes nothing out that was reverted from outside. Whether
+    /// some were too large.
+    ///
+    /// A snapshot that another one deleted has made the oldest needs some of what that one added: so these bytes are what
+    /// all but one state takes.
+    pub(super) fn retain(&self, keep: usize, most: u64) -> Result<bool> {
+        let mut large = false;
         let pending = self.pending()?;
         let all = self.snapshots()?;
         let outside = |s: &Snapshot| s.origin == Origin::Start || s.session.is_none();
@@ -136,14 +144,23 @@ impl Database {
         {
             let of_kind = all.iter().filter(|s| s.origin == origin && s.name.is_none());
             let of_kind: Vec<&Snapshot> = of_kind.filter(|s| outside(s) == from_outside).collect();
-            for old in &of_kind[..of_kind.len().saturating_sub(keep)] {
+            let many = of_kind.len().saturating_sub(keep);
+            let mut bytes = 0_u64;
+            let fits = |s: &&&Snapshot| {
+                bytes = bytes.saturating_add(s.added);
+                bytes <= most
+            };
+            let few = of_kind.iter().rev().take_while(fits).count().max(FEWEST);
+            let beyond = of_kind.len().saturating_sub(few);
+            for old in &of_kind[..many.max(beyond)] {
                 let needed = |p: &super::Pending| [p.snapshot, p.before].contains(&old.id);
                 if !pending.as_ref().is_some_and(needed) {
                     self.delete(old.id)?;
+                    large |= beyond > many;
                 }
             }
         }
-        Ok(())
+        Ok(large)
     }
 
     /// The newest of each path of some trees, oldest first, as a tree.

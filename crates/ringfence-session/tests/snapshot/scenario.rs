@@ -3,7 +3,7 @@
 use crate::state::state;
 use crate::store::{Place, create, named};
 use ringfence_session::SessionError;
-use ringfence_session::snapshot::{Ignored, New, Select, What};
+use ringfence_session::snapshot::{Ignored, New, Options, Select, Store, What};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ fn looking_writes_no_more_than_it_learns() {
     let mut store = place.open();
     let base = named(&mut store, "base");
     let log = || place.top.path().join("store/store.db-wal").metadata().unwrap().len();
-    let look = |store: &mut ringfence_session::snapshot::Store| {
+    let look = |store: &mut Store| {
         let before = log();
         let changes = store.changes(&base, None, &Select::default()).unwrap();
         (changes.len(), log() - before)
@@ -353,11 +353,8 @@ fn a_damaged_store_and_a_later_one_are_said_to_be_so() {
     assert_eq!(place.read("file"), b"y");
     drop(store);
     change("PRAGMA user_version = 99");
-    let options = ringfence_session::snapshot::Options {
-        directory: Some(place.top.path().join("store")),
-        ..Default::default()
-    };
-    let error = ringfence_session::snapshot::Store::open(&place.work(), options).err().unwrap();
+    let options = Options { directory: Some(place.top.path().join("store")), ..Default::default() };
+    let error = Store::open(&place.work(), options).err().unwrap();
     assert!(matches!(error, SessionError::Newer { found: 99, .. }), "{error}");
 }
 
@@ -388,6 +385,38 @@ fn automatic_ones_are_few() {
         store.revert(&base, &Select::default()).unwrap();
     }
     assert_eq!(store.list().unwrap().len(), 11);
+}
+
+/// Large automatic ones take the space of a few, and the newest three are there anyhow.
+#[test]
+fn automatic_ones_take_no_more_than_so_much() {
+    let place = Place::new();
+    let directory = Some(place.top.path().join("store"));
+    // Not ten of the largest.
+    let limit = Some(1200 << 10);
+    let options = Options { directory, limit, automatic_bytes: 200 << 10, ..Options::default() };
+    let mut store = Store::open(&place.work(), options).unwrap();
+    place.write("file", "first");
+    let base = create(&mut store);
+    let mut fill = blake3::Hasher::new().finalize_xof();
+    let mut round = |store: &mut Store, size: usize| {
+        let mut bytes = vec![0; size];
+        fill.fill(&mut bytes);
+        place.write("file", &bytes);
+        let done = store.revert(&base, &Select::default()).unwrap();
+        assert_eq!(place.read("file"), b"first");
+        (done.before.unwrap(), bytes)
+    };
+    let mut kept = |size: usize| {
+        let last = (0..25).map(|_| round(&mut store, size)).last().unwrap();
+        let automatic = store.list().unwrap().len() - 1;
+        store.revert(&last.0, &Select::default()).unwrap();
+        assert_eq!(place.read("file"), last.1, "the newest one is whole");
+        automatic
+    };
+    assert_eq!(kept(10), 10, "small ones are as many as without");
+    assert_eq!(kept(40 << 10), 4);
+    assert_eq!(kept(150 << 10), 3);
 }
 
 #[test]
