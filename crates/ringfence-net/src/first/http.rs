@@ -8,6 +8,12 @@ const HEAD: usize = 32 * 1024;
 /// The longest first line that is waited for, where it may become a request's.
 const LINE: usize = 16 * 1024;
 
+/// The end of what version 2 of the PROXY protocol begins with; empty lines come before.
+const PROXY_2: &[u8] = b"\0\r\nQUIT\n";
+/// Servers that take such a header look only at what follows for the host that is meant.
+const AFTER_PROXY: First =
+    First::Broken("a PROXY header, behind which any other host could be meant");
+
 /// Tells whether the bytes are a request, and for which host.
 pub(super) fn read(bytes: &[u8]) -> First {
     // Servers skip empty lines before a request.
@@ -16,6 +22,9 @@ pub(super) fn read(bytes: &[u8]) -> First {
     if bytes.is_empty() {
         let endless = First::Broken("empty lines without an end");
         return if skipped < LINE { First::More } else { endless };
+    }
+    if skipped > 0 && PROXY_2.starts_with(&bytes[..bytes.len().min(PROXY_2.len())]) {
+        return if bytes.len() < PROXY_2.len() { First::More } else { AFTER_PROXY };
     }
     let Some(line_end) = bytes.iter().position(|&byte| byte == b'\n') else {
         return match beginning(bytes) {
@@ -26,6 +35,9 @@ pub(super) fn read(bytes: &[u8]) -> First {
         };
     };
     let line = trim(&bytes[..line_end]);
+    if line.starts_with(b"PROXY ") {
+        return AFTER_PROXY;
+    }
     if line == b"PRI * HTTP/2.0" {
         return First::Broken("HTTP/2 without TLS, in which the host cannot be checked");
     }
@@ -84,9 +96,18 @@ fn loosely(line: &[u8]) -> bool {
     }
     match (words.next(), words.next()) {
         (Some(b"GET"), Some([b'/', ..])) => true,
-        (_, Some(word)) => starts(word, b"http:") || starts(word, b"https:"),
+        (_, Some(word)) => {
+            starts(word, b"http:") || starts(word, b"https:") || absolute(word).is_some()
+        }
         _ => false,
     }
+}
+
+/// What follows the scheme of a URL with a host, whatever the scheme is (RFC 3986 §3.1).
+fn absolute(word: &[u8]) -> Option<&[u8]> {
+    let colon = word.windows(3).position(|part| part == b"://").filter(|&colon| colon > 0)?;
+    let letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+    word[..colon].iter().all(letter).then(|| &word[colon + 3..])
 }
 
 fn token(byte: u8) -> bool {
@@ -160,13 +181,13 @@ fn judge(line: &[u8], target: &[u8], hosts: Vec<&[u8]>) -> First {
             _ => First::Broken("a CONNECT to one host and another in Host"),
         };
     }
-    // An absolute target wins over the Host field, so both must be the same.
-    let lower = target.to_ascii_lowercase();
-    let absolute = [&b"http://"[..], b"https://"].into_iter().find(|s| lower.starts_with(s));
-    let Some(scheme) = absolute else {
+    if target.starts_with(b"/") || target == b"*" {
         return First::Http { host: named };
+    }
+    // An absolute target wins over the Host field, for servers that look at no scheme too, so both must be the same.
+    let Some(rest) = absolute(target) else {
+        return First::Broken("a request whose target is neither a path nor a URL");
     };
-    let rest = &target[scheme.len()..];
     let end = rest.iter().position(|byte| b"/?#".contains(byte)).unwrap_or(rest.len());
     match (authority(&rest[..end]), named) {
         (None, _) => First::Broken("a request whose target has no host"),
@@ -202,6 +223,10 @@ mod tests {
             ("GET / HTTP/1.1\r\nHost: a.org\r\n\r\n", "a.org"),
             ("\r\n\nGET / HTTP/1.1\nHOST:A.org:8080\n\n", "a.org"),
             ("GET http://a.org/x HTTP/1.1\r\nHost: a.org\r\n\r\nbody", "a.org"),
+            ("GET WS://A.org:80/x HTTP/1.1\r\nHost: a.org\r\n\r\n", "a.org"),
+            ("GET /http://b.org/ HTTP/1.1\r\nHost: a.org\r\n\r\n", "a.org"),
+            ("GET //b.org/ HTTP/1.1\r\nHost: a.org\r\n\r\n", "a.org"),
+            ("OPTIONS * HTTP/1.1\r\nHost: a.org\r\n\r\n", "a.org"),
             ("x-custom /a HTTP/1.1\r\nx: y\r\nHost: [::1]:80\r\n\r\n", "::1"),
         ] {
             assert_eq!(read(text.as_bytes()), host(name), "{text}");
@@ -221,6 +246,13 @@ mod tests {
             "GET / HTTP/1.1\r\nHost: a.org\0\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a.org\rHost: b.org\r\n\r\n",
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "GET ws://b.org/ HTTP/1.1\r\nHost: a.org\r\n\r\n",
+            "GET x-1+y.z://b.org HTTP/1.1\r\nHost: a.org\r\n\r\n",
+            "GET http:\\\\b.org/ HTTP/1.1\r\nHost: a.org\r\n\r\n",
+            "GET b.org/ HTTP/1.1\r\nHost: a.org\r\n\r\n",
+            "GET ://b.org/ HTTP/1.1\r\nHost: a.org\r\n\r\n",
+            "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\nGET / HTTP/1.1\r\n",
+            "\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c",
         ] {
             assert!(matches!(read(text.as_bytes()), First::Broken(_)), "{text:?}");
         }
@@ -247,6 +279,7 @@ mod tests {
             "GET /",
             "GET http://b.org/",
             "GET\tHTTPS://b.org/ ",
+            "GET ws://b.org/",
         ] {
             let text = format!("{line}\r\n{rest}");
             assert!(matches!(read(text.as_bytes()), First::Broken(_)), "{line:?}");

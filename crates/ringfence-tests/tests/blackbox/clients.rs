@@ -6,11 +6,13 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// A server on the host's loopback; `talk` serves one connection.
-pub fn server(talk: fn(&mut TcpStream) -> std::io::Result<()>) -> u16 {
+pub fn server(talk: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync + 'static) -> u16 {
+    let talk = std::sync::Arc::new(talk);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
+            let talk = talk.clone();
             std::thread::spawn(move || {
                 let mut client = client;
                 let _ = talk(&mut client);

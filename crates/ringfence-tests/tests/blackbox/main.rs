@@ -45,6 +45,7 @@ mod metadata;
 mod network;
 mod network_faults;
 mod network_told;
+mod network_tricks;
 mod overlay;
 mod own;
 mod plans;
