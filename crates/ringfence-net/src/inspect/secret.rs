@@ -145,13 +145,15 @@ impl Secrets {
             if secret.len() < LEAST_TO_FIND {
                 continue;
             }
-            let spelled = [secret.to_vec(), escaped(secret, true), escaped(secret, false)];
+            let names = headers.keys().filter(|name| without(name.as_ref(), secret).is_some());
+            let names: Vec<HeaderName> = names.cloned().collect();
+            names.iter().for_each(|name| {
+                headers.remove(name);
+            });
             for value in headers.values_mut() {
-                for secret in &spelled {
-                    if let Some(clean) = without(value.as_bytes(), secret) {
-                        *value = HeaderValue::from_bytes(&clean)
-                            .unwrap_or_else(|_| HeaderValue::from_static("[redacted]"));
-                    }
+                if let Some(clean) = without(value.as_bytes(), secret) {
+                    *value = HeaderValue::from_bytes(&clean)
+                        .unwrap_or_else(|_| HeaderValue::from_static("[redacted]"));
                 }
             }
         }
@@ -165,18 +167,26 @@ fn wipe(bytes: &mut Vec<u8>) {
     bytes.clear();
 }
 
-/// As it is written in a URL, with digits of either case.
-fn escaped(secret: &[u8], upper: bool) -> Vec<u8> {
-    let mut out = Vec::with_capacity(secret.len());
-    for &byte in secret {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(byte);
-        } else {
-            let digits = if upper { format!("%{byte:02X}") } else { format!("%{byte:02x}") };
-            out.extend_from_slice(digits.as_bytes());
-        }
+/// How much of the beginning of a text is the secret: each byte as it is, in either case, or as some URL writes it. Of
+/// a secret that holds `%` it depends on `percent` how one is read that begins an escape.
+fn spelled(text: &[u8], secret: &[u8], percent: bool) -> Option<usize> {
+    let digit = |at: &u8| char::from(*at).to_digit(16);
+    let mut at = 0;
+    for byte in secret {
+        let rest = &text[at..];
+        let escape = match rest {
+            [b'%', high, low, ..] => digit(high).zip(digit(low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        let same = |one: u32| u8::try_from(one).is_ok_and(|one| one.eq_ignore_ascii_case(byte));
+        at += match rest.first()? {
+            _ if escape.is_some_and(same) && (*byte != b'%' || !percent) => 3,
+            one if one.eq_ignore_ascii_case(byte) => 1,
+            b'+' if *byte == b' ' => 1,
+            _ => return None,
+        };
     }
-    out
+    Some(at)
 }
 
 /// A value with each occurrence of a secret replaced; nothing when there is none.
@@ -184,13 +194,17 @@ fn without(value: &[u8], secret: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut rest = value;
     let mut found = false;
-    while let Some(at) = rest.windows(secret.len()).position(|part| part == secret) {
-        out.extend_from_slice(&rest[..at]);
-        out.extend_from_slice(REDACTED);
-        rest = &rest[at + secret.len()..];
-        found = true;
+    while let Some((first, others)) = rest.split_first() {
+        let length = spelled(rest, secret, true).or_else(|| spelled(rest, secret, false));
+        if let Some(length) = length {
+            out.extend_from_slice(REDACTED);
+            rest = &rest[length..];
+            found = true;
+        } else {
+            out.push(*first);
+            rest = others;
+        }
     }
-    out.extend_from_slice(rest);
     found.then_some(out)
 }
 
@@ -332,18 +346,36 @@ mod tests {
 
     #[test]
     fn an_echo_is_redacted_however_it_is_spelled() {
-        let secrets = secrets(&[("a.org", "x-key", "cmd:echo 'ab+/cd=='")]).expect("read");
-        let mut headers = HeaderMap::new();
-        headers.append("x-echo", HeaderValue::from_static("1 ab+/cd== 2 ab+/cd=="));
-        headers.append("location", HeaderValue::from_static("https://b.org/?k=ab%2B%2Fcd%3D%3D"));
-        headers.append("refresh", HeaderValue::from_static("0; url=/?k=ab%2b%2fcd%3d%3d"));
-        headers.append("x-other", HeaderValue::from_static("ab+/cd="));
-        secrets.redact(&name("a.org"), 443, &mut headers);
+        let secrets = secrets(&[("a.org", "x-key", "cmd:echo 'ab+/c 1%%25=='")]).expect("read");
+        let spellings = [
+            "ab+/c 1%%25==",
+            "AB+/C 1%%25==",
+            "ab%2B%2Fc%201%25%2525%3D%3D",
+            "ab%2b%2fc+1%25%2525%3d%3d",
+            "ab%2B/c%201%25%2525==",
+            "%61b+/c 1%%25=%3D",
+        ];
         let mark = "[redacted by ringfence]";
-        assert_eq!(headers["x-echo"], format!("1 {mark} 2 {mark}"));
-        assert_eq!(headers["location"], format!("https://b.org/?k={mark}"));
-        assert_eq!(headers["refresh"], format!("0; url=/?k={mark}"));
-        assert_eq!(headers["x-other"], "ab+/cd=");
+        for spelling in spellings {
+            let mut headers = HeaderMap::new();
+            let twice = format!("1 {spelling}%3D {spelling}");
+            headers.append("location", HeaderValue::from_str(&twice).expect(spelling));
+            headers.append("x-other", HeaderValue::from_static("ab+/c 1%%25="));
+            secrets.redact(&name("a.org"), 443, &mut headers);
+            assert_eq!(headers["location"], format!("1 {mark}%3D {mark}"), "{spelling}");
+            assert_eq!(headers["x-other"], "ab+/c 1%%25=");
+        }
+    }
+
+    #[test]
+    fn a_header_that_is_called_like_the_secret_is_gone() {
+        let secrets = secrets(&[("a.org", "x-key", "cmd:echo Se-Cret")]).expect("read");
+        let mut headers = HeaderMap::new();
+        for header in ["x-se-cret-1", "x-se-cre"] {
+            headers.append(HeaderName::from_static(header), HeaderValue::from_static("1"));
+        }
+        secrets.redact(&name("a.org"), 443, &mut headers);
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-se-cre"]);
     }
 
     #[test]
