@@ -174,13 +174,17 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
 /// Waits for the agent's first words.
 fn greet(mut stream: &UnixStream) -> Result<(), String> {
     stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
-    match stream.read(&mut [0; GREETING]) {
-        Ok(1..) => Ok(()),
-        Ok(0) => Err("it ended".to_owned()),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            Err(format!("nothing was heard of it within {PATIENCE:?}"))
-        }
-        Err(error) => Err(error.to_string()),
+    loop {
+        return match stream.read(&mut [0; GREETING]) {
+            Ok(1..) => Ok(()),
+            Ok(0) => Err("it ended".to_owned()),
+            // A read with a time limit is interrupted by a stop, though nothing handles SIGCONT (signal(7)).
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(format!("nothing was heard of it within {PATIENCE:?}"))
+            }
+            Err(error) => Err(error.to_string()),
+        };
     }
 }
 

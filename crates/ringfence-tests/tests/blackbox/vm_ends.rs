@@ -1,11 +1,12 @@
 //! `--tier vm`: whoever of a session's processes is killed, nothing of it is left.
 
-use super::vm::{guests, guests_of_one, ringfence, start};
-use ringfence_tests::{PATIENCE, Place, Running};
+use super::vm::{cache, guests, guests_of_one, ringfence, start};
+use ringfence_tests::{PATIENCE, Place, Running, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 /// A process of a session's.
 struct Member {
@@ -114,5 +115,35 @@ fn a_clone_that_does_not_begin_is_replaced_once_before_anything_has_run() {
         assert_eq!(ran(), "ran\n");
         assert_eq!(place.left_behind(), [""; 0]);
         assert_eq!(directories(place), [""; 0]);
+    });
+}
+
+#[test]
+fn a_stop_while_a_guest_boots_does_no_harm() {
+    guests_of_one(|place| {
+        // No clone of it is there: it boots.
+        Running::start(ringfence(place, &["vm", "clean"])).finish().ends(0);
+        let mut running = start(place, &[], &["sh", "-c", "echo up; exit 3"]);
+        let boots = || family(running.pid()).iter().any(|one| one.words.contains(" -initrd "));
+        until("a guest boots", boots);
+        let state = || {
+            let status = fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap();
+            status.lines().find_map(|line| line.strip_prefix("State:\t")?.chars().next()).unwrap()
+        };
+        // In whatever it waits for, until the guest has said hello.
+        let saved = || {
+            let entries = fs::read_dir(cache(place.person).join("ringfence/vm")).unwrap().flatten();
+            let said =
+                |path: PathBuf| path.join("state").exists() || path.join("state.new").exists();
+            entries.map(|entry| entry.path()).any(said)
+        };
+        while !saved() && state() != 'Z' {
+            running.signal(Signal::STOP);
+            until("it is stopped, or has ended", || "TZ".contains(state()));
+            running.signal(Signal::CONT);
+            until("it goes on", || state() != 'T');
+        }
+        running.printed("up\n");
+        running.finish().ends(3);
     });
 }
