@@ -65,6 +65,9 @@ pub fn boot() -> Result<(), String> {
     for setting in ["dirty_expire_centisecs", "dirty_writeback_centisecs"] {
         let _ = fs::write(format!("/proc/sys/vm/{setting}"), "100");
     }
+    // What a kernel does again and again for machines that run for days: its statistics, and memory in one piece.
+    let _ = fs::write("/proc/sys/vm/stat_interval", "3600");
+    let _ = fs::write("/proc/sys/vm/compaction_proactiveness", "0");
     devices()?;
     fs::create_dir_all("/view").map_err(failed("mkdir(/view)"))?;
     let _ = ringfence_sys::netlink::loopback_up();

@@ -24,7 +24,7 @@ const UNFINISHED: &str = "new-";
 /// The file that is locked by who makes a template.
 const TURN: &str = "making";
 /// Changes with the layout of what is saved and with how a guest is started.
-const LAYOUT: u32 = 8;
+const LAYOUT: u32 = 9;
 /// The unit in which memory is saved.
 const PAGE: usize = 4096;
 /// What is looked at at once.
