@@ -8,7 +8,7 @@
 use super::layer::{Same, attributes, same, through};
 use super::steps::{Act, Step};
 use crate::error::{Result, SessionError};
-use crate::snapshot::beneath::{self, Found, shown, split};
+use crate::snapshot::beneath::{self, Found, Placed, shown, split};
 use crate::snapshot::entry::Stamp;
 use crate::snapshot::fault;
 use rustix::fd::{AsFd, OwnedFd};
@@ -254,7 +254,10 @@ impl Apply<'_> {
         let done = self.within("rename", path, |parent, name| {
             beneath::put_in_place(parent, temporary, name, replace, before)
         })?;
-        if done { Ok(()) } else { Err(self.changed(path)) }
+        match done {
+            Placed::Done(_) => Ok(()),
+            Placed::Changed => Err(self.changed(path)),
+        }
     }
 
     fn directory(&mut self, path: &[u8]) -> Result<()> {

@@ -125,10 +125,18 @@ pub(crate) fn untouched(seen: Option<Stamp>, found: &Found) -> bool {
     seen.is_some_and(|seen| found.stamp.stands_for(&seen, file))
 }
 
+/// What became of what was to be put in its place.
+pub(crate) enum Placed {
+    /// It is there. What was there before has no name any more; its size.
+    Done(Option<(OwnedFd, u64)>),
+    /// It is not: something else is there by now.
+    Changed,
+}
+
 /// Moves what was made under a temporary name to its name; with `replace` something is there.
 ///
 /// What it replaces is taken aside by an exchange, and looked at before it is removed: when it is
-/// not what was `seen` any more, or cannot be looked at, it is put back, and the answer is false. (A
+/// not what was `seen` any more, or cannot be looked at, it is put back. (A
 /// plain rename over a file would also make ext4 start to write at once.)
 pub(crate) fn put_in_place(
     parent: &OwnedFd,
@@ -136,23 +144,30 @@ pub(crate) fn put_in_place(
     name: &[u8],
     replace: bool,
     seen: Option<Stamp>,
-) -> Result<bool, Errno> {
+) -> Result<Placed, Errno> {
     let rename = |flags| rustix::fs::renameat_with(parent, temporary, parent, name, flags);
     let swap = || rename(RenameFlags::EXCHANGE);
     let swapped = if replace { swap() } else { Err(Errno::NOENT) };
     match swapped {
-        Ok(()) if stat(parent, temporary).is_ok_and(|found| untouched(seen, &found)) => {
+        Ok(()) => {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let aside = rustix::fs::openat(parent, temporary, flags, Mode::empty());
+            let found = aside.and_then(|aside| Ok((stat(&aside, b"")?, aside)));
+            let Some((found, aside)) = found.ok().filter(|(found, _)| untouched(seen, found))
+            else {
+                return swap().map(|()| Placed::Changed);
+            };
             fault::point("exchanged");
-            rustix::fs::unlinkat(parent, temporary, AtFlags::empty()).map(|()| true)
+            rustix::fs::unlinkat(parent, temporary, AtFlags::empty())?;
+            Ok(Placed::Done(Some((aside, found.stamp.size))))
         }
-        Ok(()) => swap().map(|()| false),
         Err(error) => {
             // Nothing is there, or this file system cannot exchange.
             let over = replace && error != Errno::NOENT;
             let flags = if over { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
             match rename(flags) {
-                Err(Errno::EXIST) => Ok(false),
-                result => result.map(|()| true),
+                Err(Errno::EXIST) => Ok(Placed::Changed),
+                result => result.map(|()| Placed::Done(None)),
             }
         }
     }

@@ -32,6 +32,7 @@ mod record;
 mod retain;
 mod revert;
 mod scan;
+pub(crate) mod spent;
 
 pub use bounds::Most;
 pub use compare::{Change, Select, What};
@@ -341,6 +342,7 @@ impl Store {
                 plain: self.options.session.is_some(),
                 kept: Vec::new(),
                 opened: Vec::new(),
+                spent: spent::Spent::on(&self.root),
             };
             apply.run(&changes)?;
             kept.append(&mut apply.kept);

@@ -4,13 +4,14 @@
 //! again finishes what was interrupted. Nothing is ever written in place (a hard link may lead
 //! out of the workspace), and nothing is removed that is not in the store by then.
 
-use super::beneath::{self, shown, split};
+use super::beneath::{self, Placed, shown, split};
 use super::compare::{Change, What};
 use super::content;
 use super::database::Database;
 use super::entry::{Entry, Kind, Stamp};
 use super::fault;
 use super::scan::Scan;
+use super::spent::Spent;
 use crate::error::{Result, SessionError};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
@@ -37,6 +38,8 @@ pub(super) struct Apply<'a> {
     pub plain: bool,
     /// Directories that were opened up for us, with the mode to give back.
     pub opened: Vec<(OwnedFd, u32)>,
+    /// What was replaced.
+    pub spent: Spent,
 }
 
 impl Apply<'_> {
@@ -260,8 +263,15 @@ impl Apply<'_> {
         let done = self.within("rename", path, |parent, name| {
             beneath::put_in_place(parent, temporary, name, replace, seen)
         })?;
-        let shown = || self.path.join(shown(path));
-        if done { Ok(()) } else { Err(SessionError::Changed(shown())) }
+        match done {
+            Placed::Done(replaced) => {
+                if let Some((file, size)) = replaced {
+                    self.spent.take(file, size);
+                }
+                Ok(())
+            }
+            Placed::Changed => Err(SessionError::Changed(self.path.join(shown(path)))),
+        }
     }
 
     /// Makes a path another name of the first one.
