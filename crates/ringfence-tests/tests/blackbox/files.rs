@@ -339,3 +339,49 @@ fn a_tool_is_run_once_beside_those_that_are_installed_which_stay_as_they_are() {
         }
     });
 }
+
+/// Package managers of several languages keep a project's dependencies in the home. Programs outside run
+/// them: not even the profiles of those package managers let them be changed.
+#[test]
+fn dependencies_that_are_kept_in_the_home_are_readable_and_stay_as_they_are() {
+    const KEPT: [(&str, &str); 9] = [
+        (".cache/node/corepack/v1/pnpm/9.1.0/bin/pnpm.cjs", "pnpm"),
+        (".cache/node-gyp/20.0.0/include/node.h", "npm"),
+        (".cache/pypoetry/virtualenvs/shop/bin/lint", "pip"),
+        (".local/share/virtualenvs/shop/bin/lint", "pip"),
+        (".local/share/gem/ruby/3.1.0/bin/lint", "default"),
+        (".gem/ruby/3.1.0/bin/lint", "default"),
+        (".yarn/berry/cache/lint.zip", "default"),
+        (".cache/deno/npm/lint/lint.js", "default"),
+        (".cache/ms-playwright/chromium-1/chrome", "npm"),
+    ];
+    everywhere(|place| {
+        for (name, profile) in KEPT {
+            let file = place.file(format!("home/{name}"), "the host's\n");
+            for options in [&[][..], &["-p", profile, "--network", "none"]] {
+                assert_eq!(place.sh(options, &format!("cat ~/{name}")).well(), "the host's");
+                refused(place, options, &format!("echo x >> ~/{name}"));
+                refused(place, options, &format!("echo x > ~/{name}.new"));
+            }
+            assert_eq!(fs::read_to_string(&file).unwrap(), "the host's\n");
+        }
+        // What is missing of Corepack's is fetched all the same, for the run.
+        let once = "mkdir -p ~/.cache/node/corepack/v1/pnpm/8.0.0 && echo fetched";
+        assert_eq!(place.sh(&[], once).well(), "fetched");
+        assert!(!place.at("home/.cache/node/corepack/v1/pnpm/8.0.0").exists());
+    });
+}
+
+/// Gradle cannot be used without locks in its caches: without its profile it has some of its own.
+#[test]
+fn caches_that_their_program_locks_are_the_sandboxs_own() {
+    everywhere(|place| {
+        let lock = place.file("home/.gradle/caches/8.0/fileHashes/fileHashes.lock", "the host's");
+        let locks = "cd && mkdir -p .gradle/caches/8.0/fileHashes && \
+                     echo x > .gradle/caches/8.0/fileHashes/fileHashes.lock && echo locked";
+        assert_eq!(place.sh(&[], locks).well(), "locked");
+        assert_eq!(fs::read_to_string(&lock).unwrap(), "the host's");
+        assert_eq!(place.sh(&["-p", "gradle", "--network", "none"], locks).well(), "locked");
+        assert_eq!(fs::read_to_string(&lock).unwrap(), "x\n");
+    });
+}
