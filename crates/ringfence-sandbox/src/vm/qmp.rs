@@ -108,9 +108,7 @@ impl Qmp {
             "driver": "virtserialport", "id": "port", "nr": 1, "name": "ringfence", "chardev": name,
         });
         self.ask("device_add", port, None)?;
-        let on = |name: &str| json!({ "capability": name, "state": true });
-        let list = json!({ "capabilities": [on("x-ignore-shared"), on("events")] });
-        self.ask("migrate-set-capabilities", list, None)
+        self.ask("migrate-set-capabilities", capabilities(&["x-ignore-shared", "events"]), None)
     }
 
     /// Asks a clone for its state to be restored, from a descriptor. Nobody waits for the answers.
@@ -119,8 +117,7 @@ impl Qmp {
     /// QEMU is gone.
     pub fn restore(&mut self, state: BorrowedFd<'_>) -> Result<(), String> {
         self.ask("qmp_capabilities", json!({}), None)?;
-        let list = json!({ "capabilities": [{ "capability": "x-ignore-shared", "state": true }] });
-        self.ask("migrate-set-capabilities", list, None)?;
+        self.ask("migrate-set-capabilities", capabilities(&["x-ignore-shared"]), None)?;
         self.ask("getfd", json!({ "fdname": "state" }), Some(state))?;
         self.ask("migrate-incoming", json!({ "uri": "fd:state" }), None)
     }
@@ -182,6 +179,12 @@ impl Qmp {
         }
         Err("QEMU did not move the machine's state in time".to_owned())
     }
+}
+
+/// What `migrate-set-capabilities` is told to switch on.
+fn capabilities(names: &[&str]) -> Value {
+    let on = |name| json!({ "capability": name, "state": true });
+    json!({ "capabilities": names.iter().map(on).collect::<Vec<_>>() })
 }
 
 #[cfg(test)]
