@@ -91,7 +91,7 @@ impl<'a> Fields<'a> {
     pub fn name(&mut self) -> Option<&'a [u8]> {
         let name = self.text()?;
         let odd = name.is_empty() || name == b"." || name == b".." || name.contains(&b'/');
-        (!odd && name.len() <= 255).then_some(name)
+        (!odd).then_some(name)
     }
 }
 

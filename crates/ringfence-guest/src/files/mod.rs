@@ -392,9 +392,11 @@ fn wanted<T>(field: Option<T>) -> Result<T> {
     field.ok_or(Errno::INVAL)
 }
 
-/// The same as a name.
+/// The same as a name, which is no longer than Linux lets one be: the guest's kernel leaves that to us.
 fn name<'a>(fields: &mut Fields<'a>) -> Result<&'a [u8]> {
-    wanted(fields.name())
+    const LONGEST: usize = 255;
+    let name = wanted(fields.name())?;
+    if name.len() > LONGEST { Err(Errno::NAMETOOLONG) } else { Ok(name) }
 }
 
 #[cfg(test)]

@@ -110,3 +110,21 @@ fn extended_attributes_that_are_a_users_own_are_the_hosts() {
         assert!(rustix::fs::getxattr("/etc/passwd", "user.inside", &mut value[..]).is_err());
     });
 }
+
+#[test]
+fn a_name_that_is_too_long_is_refused_as_one() {
+    guests_of_one(|place| {
+        let (longest, longer) = ("x".repeat(255), "x".repeat(256));
+        let script = format!(
+            "echo kept >{longest} && cat {longest}; for what in 'mkdir {longer}' 'cat {longer}' \
+             'mv {longest} {longer}'; do $what; done; true"
+        );
+        let ended = sh(place, &[], &script);
+        ended.ends(0);
+        assert_eq!(ended.text(), "kept");
+        let said: Vec<&str> = ended.err.lines().collect();
+        assert_eq!(said.len(), 3, "{}", ended.err);
+        assert!(said.iter().all(|line| line.ends_with("File name too long")), "{}", ended.err);
+        assert_eq!(std::fs::read_to_string(place.project(&longest)).unwrap(), "kept\n");
+    });
+}
