@@ -1,5 +1,6 @@
 //! The first bytes of a client: TLS, HTTP, or something else; and which host they name.
 
+pub(crate) mod answer;
 mod hello;
 mod http;
 
@@ -43,6 +44,28 @@ pub fn first(bytes: &[u8]) -> First {
         [] => First::More,
         [hello::HANDSHAKE, ..] => hello::read(bytes),
         _ => hello::other(bytes).unwrap_or_else(|| http::read(bytes)),
+    }
+}
+
+/// Where a complete ClientHello's records end; nothing where they hold more than that one message.
+pub(crate) fn end_of_hello(bytes: &[u8]) -> Option<usize> {
+    hello::end(bytes)
+}
+
+/// What a client says to a server that wants another ClientHello. Before that there can be what it had sent too early.
+pub(crate) fn next_hello(mut bytes: &[u8]) -> First {
+    loop {
+        match bytes {
+            [hello::HANDSHAKE, ..] => return hello::read(bytes),
+            [hello::CHANGE | hello::DATA, _, _, high, low, rest @ ..] => {
+                match rest.get(usize::from(*high) << 8 | usize::from(*low)..) {
+                    Some(rest) => bytes = rest,
+                    None => return First::More,
+                }
+            }
+            [] | [hello::CHANGE | hello::DATA, ..] => return First::More,
+            _ => return First::Other,
+        }
     }
 }
 

@@ -296,6 +296,7 @@ fn judge(shared: &Shared, subject: &Subject, bytes: &[u8]) -> Verdict {
     match fits(shared, subject, &first) {
         Err(text) => Verdict::Refuse(text),
         Ok(()) if matches!(first, First::Http { .. }) && by_name(subject) => Verdict::Requests,
+        Ok(()) if matches!(first, First::Tls { .. }) => Verdict::Hello,
         Ok(()) => Verdict::Pass,
     }
 }

@@ -1,6 +1,6 @@
 //! Bytes in both directions: small amounts through a shared buffer, large ones as a [`stream`].
 
-use crate::first::First;
+use crate::first::{self, First, answer};
 use crate::leaving::Leaving;
 use crate::requests::Requests;
 use crate::stream;
@@ -61,6 +61,8 @@ pub(crate) enum Verdict {
     Pass,
     /// They are a request: it is looked at, and so is each one that follows.
     Requests,
+    /// They are a TLS client's hello: it passes, and is looked at again if the server wants another one.
+    Hello,
     /// They pass, and will be judged again with what follows.
     PassAndWatch,
     /// They are held until more of them is there.
@@ -85,7 +87,7 @@ pub(crate) struct Gate<'a> {
     pub head: JudgeHead<'a>,
 }
 
-/// What a server says first: whether it changes the protocol that it was asked to change.
+/// What a server says first, for whoever waits for it.
 #[derive(Debug, Default)]
 struct Word(Mutex<Heard>);
 
@@ -97,29 +99,31 @@ struct Heard {
 }
 
 impl Word {
-    /// As long as `HTTP/1.1 101`.
-    const LENGTH: usize = 12;
-
     /// Bytes of the server's.
     fn hear(&self, bytes: &[u8]) {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let more = bytes.len().min(Word::LENGTH - heard.said.len());
+        let more = bytes.len().min(answer::ENOUGH - heard.said.len());
         heard.said.extend_from_slice(&bytes[..more]);
         if let Some(waker) = heard.waits.take() {
             waker.wake();
         }
     }
 
-    /// Whether the protocol changes, once that is said.
-    fn changes(&self, context: &Context<'_>) -> Poll<bool> {
+    /// What it comes to, once that is said.
+    fn says(&self, what: Says, context: &Context<'_>) -> Poll<bool> {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if heard.said.len() < Word::LENGTH {
-            heard.waits = Some(context.waker().clone());
-            return Poll::Pending;
+        match what(&heard.said) {
+            Some(said) => Poll::Ready(said),
+            None => {
+                heard.waits = Some(context.waker().clone());
+                Poll::Pending
+            }
         }
-        Poll::Ready(heard.said.starts_with(b"HTTP/1.") && heard.said.ends_with(b" 101"))
     }
 }
+
+/// What a server's first bytes mean, once there are enough of them ([`answer`]).
+type Says = fn(&[u8]) -> Option<bool>;
 
 /// Relays until both directions have ended, or one side failed: then both are reset.
 pub(crate) async fn both(
@@ -198,6 +202,10 @@ async fn upward(
                 let heard = (half, word);
                 return requests(client, server, gate.head, (first, unsent), count, heard).await;
             }
+            Verdict::Hello => {
+                let heard = (half, word);
+                return hellos(client, server, gate.head, first, count, heard).await;
+            }
             Verdict::Refuse(text) => return Err(Broken::Refused(text)),
             Verdict::Hold => {}
             Verdict::PassAndWatch => {
@@ -223,6 +231,60 @@ async fn upward(
 /// Passes the end of one direction on. When it is the second one, closing the connections says it.
 async fn end(mut to: WriteHalf<'_>, half: &AtomicBool) -> io::Result<()> {
     if half.swap(true, Relaxed) { Ok(()) } else { to.shutdown().await }
+}
+
+/// Relays what a TLS client says, of which `held` is there and has not passed. A server may want another hello
+/// (RFC 8446 §4.1.4), and look for its name in that one.
+async fn hellos(
+    mut client: ReadHalf<'_>,
+    mut server: WriteHalf<'_>,
+    head: JudgeHead<'_>,
+    mut held: Vec<u8>,
+    count: &AtomicU64,
+    (half, word): (&AtomicBool, &Word),
+) -> Result<(), Broken> {
+    let refused = |why: &str| Broken::Refused(why.to_owned());
+    let end_of_hello = first::end_of_hello(&held);
+    let end_of_hello = end_of_hello.ok_or_else(|| refused("more in the records of its hello"))?;
+    let mut later = held.split_off(end_of_hello);
+    server.write_all(&held).await?;
+    count.fetch_add(held.len() as u64, Relaxed);
+    drop(held);
+    let mut ended = false;
+    let mut again = loop {
+        match next(&mut client, &mut later, Some((word, answer::again))).await? {
+            Next::Word(again) => break again,
+            Next::More(0) => {
+                ended = true;
+                break true;
+            }
+            Next::More(_) if later.len() > first::MOST => {
+                return Err(refused("much before the server has answered its hello"));
+            }
+            Next::More(_) => {}
+        }
+    };
+    while again {
+        match first::next_hello(&later) {
+            First::More if later.len() > first::MOST => {
+                return Err(refused("much before another hello, which the server wants"));
+            }
+            First::More if !ended => ended = more(&mut client, &mut later).await? == 0,
+            // It stays a part of one, or is none.
+            First::More | First::Other => again = false,
+            hello => {
+                head(&hello).map_err(Broken::Refused)?;
+                again = false;
+            }
+        }
+    }
+    server.write_all(&later).await?;
+    count.fetch_add(later.len() as u64, Relaxed);
+    drop(later);
+    if ended {
+        return Ok(end(server, half).await?);
+    }
+    pump(client, server, count, (half, None)).await
 }
 
 /// Relays a client's requests, each looked at.
@@ -257,7 +319,8 @@ async fn requests(
         if requests.free() {
             return pump(client, server, count, (half, None)).await;
         }
-        match next(&mut client, &mut unsent, asked.map(|_| word)).await? {
+        match next(&mut client, &mut unsent, asked.map(|_| (word, answer::changes as Says))).await?
+        {
             Next::Word(changes) => {
                 requests.answered(changes, head, &mut out).map_err(Broken::Refused)?;
             }
@@ -282,14 +345,14 @@ enum Next {
 async fn next(
     client: &mut ReadHalf<'_>,
     to: &mut Vec<u8>,
-    word: Option<&Word>,
+    word: Option<(&Word, Says)>,
 ) -> io::Result<Next> {
     let mut more = std::pin::pin!(more(client, to));
     std::future::poll_fn(move |context| {
-        if let Some(word) = word
-            && let Poll::Ready(changes) = word.changes(context)
+        if let Some((word, what)) = word
+            && let Poll::Ready(said) = word.says(what, context)
         {
-            return Poll::Ready(Ok(Next::Word(changes)));
+            return Poll::Ready(Ok(Next::Word(said)));
         }
         more.as_mut().poll(context).map_ok(Next::More)
     })
@@ -344,7 +407,7 @@ async fn pump(
             if bytes.is_empty() {
                 return Ok((0, Vec::new()));
             }
-            if let Some(word) = word.filter(|_| count.load(Relaxed) < Word::LENGTH as u64) {
+            if let Some(word) = word.filter(|_| count.load(Relaxed) < answer::ENOUGH as u64) {
                 word.hear(bytes);
             }
             let written = match to.try_write(bytes) {

@@ -5,6 +5,9 @@ use ringfence_policy::Host;
 
 /// The type of a record that holds handshake messages.
 pub(super) const HANDSHAKE: u8 = 22;
+/// That of a change of cipher, which has no meaning in TLS 1.3, and of data.
+pub(super) const CHANGE: u8 = 20;
+pub(super) const DATA: u8 = 23;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
@@ -83,6 +86,23 @@ fn complete(message: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
             Ok(rest.get(..length).map(<[u8]>::to_vec))
         }
         _ => Ok(None),
+    }
+}
+
+/// Where the records of a complete message end; nothing where they hold more than that.
+pub(super) fn end(bytes: &[u8]) -> Option<usize> {
+    let (mut content, mut at) = (Vec::new(), 0);
+    loop {
+        let [_, _, _, high, low, rest @ ..] = bytes.get(at..)? else { return None };
+        let length = usize::from(*high) << 8 | usize::from(*low);
+        content.extend_from_slice(rest.get(..length)?);
+        at += 5 + length;
+        if let [_, a, b, c, ref body @ ..] = content[..] {
+            let wanted = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+            if body.len() >= wanted {
+                return (body.len() == wanted).then_some(at);
+            }
+        }
     }
 }
 

@@ -106,3 +106,82 @@ a = c.getresponse(); print(*a.headers.get_all('X-Echo'), a.read())"
         assert_eq!(ended.ends(0).text(), format!("{mark} {mark} {mark} b'served'"));
     });
 }
+
+/// A record of TLS.
+fn record(from: &mut impl Read) -> std::io::Result<Vec<u8>> {
+    let mut head = [0; 5];
+    from.read_exact(&mut head)?;
+    let mut body = vec![0; usize::from(head[3]) << 8 | usize::from(head[4])];
+    from.read_exact(&mut body)?;
+    Ok([&head[..], &body].concat())
+}
+
+/// A server may want another hello, and takes the name in that one for the one that is meant.
+#[test]
+fn a_second_hello_names_no_other_host() {
+    /// The random number by which a server says so.
+    const AGAIN: &str = "cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c";
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let (send, heard) = channel();
+        let send = std::sync::Mutex::new(send);
+        let port = server(move |client| {
+            let mut all = record(client)?;
+            let random: String = all[11..43].iter().map(|byte| format!("{byte:02x}")).collect();
+            // What the test's client puts there says what it is to be answered.
+            let random = if random.starts_with("aa") { AGAIN.to_owned() } else { "07".repeat(32) };
+            let random = (0..32).map(|at| u8::from_str_radix(&random[2 * at..][..2], 16).unwrap());
+            let random: Vec<u8> = random.collect();
+            client.write_all(
+                &[&[22, 3, 3, 0, 40, 2, 0, 0, 36, 3, 3][..], &random, &[0; 2]].concat(),
+            )?;
+            let _ = client.read_to_end(&mut all);
+            let _ = send.lock().unwrap().send(all);
+            Ok(())
+        });
+        let through = format!("http://127.0.0.1:{}", proxy(port));
+        // A hello's first record, and its random number; then what follows.
+        let script = "
+import errno, socket, ssl, sys
+def hello(name):
+    out = ssl.MemoryBIO()
+    tls = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname=name)
+    try: tls.do_handshake()
+    except ssl.SSLWantReadError: return out.read()
+first = bytearray(hello('site.test')); first[11:43] = bytes.fromhex(sys.argv[1]) * 32
+change, early = bytes.fromhex('140303000101'), bytes.fromhex('170303000161')
+other = {'same': hello('site.test'), 'other': hello('other.test'), 'none': b''}[sys.argv[2]]
+before = sys.argv[3] == 'before'
+follows = (early if before else b'') + change + other
+with socket.create_connection(('site.test', 443), 60) as s:
+    s.sendall(first)
+    if not before: assert len(s.recv(45, socket.MSG_WAITALL)) == 45
+    try:
+        s.sendall(follows); s.shutdown(socket.SHUT_WR); s.recv(99, socket.MSG_WAITALL)
+        print('passed', len(first + follows))
+    except OSError as error:
+        assert error.errno in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN), error
+        print('reset', len(first))";
+        for (answer, second, when, passes) in [
+            ("aa", "same", "after", true),
+            ("aa", "other", "after", false),
+            ("aa", "same", "before", true),
+            ("aa", "other", "before", false),
+            ("aa", "none", "before", true),
+            // Who wants no other hello takes none.
+            ("bb", "other", "after", true),
+        ] {
+            let mut command = place.ringfence_run();
+            command.env("HTTPS_PROXY", &through).args(["-n", "site.test", "--"]);
+            command.args(["python3", "-c", script, answer, second, when]);
+            let ended = Running::start(command).finish();
+            let text = ended.ends(0).text();
+            let (seen, count) = text.split_once(' ').unwrap();
+            let case = format!("{answer} {second} {when}: {}", ended.err);
+            assert_eq!(seen, if passes { "passed" } else { "reset" }, "{case}");
+            assert_eq!(heard.recv().unwrap().len().to_string(), count, "{case}");
+        }
+    });
+}
