@@ -30,6 +30,8 @@ pub(crate) fn resolve(
         deny: hosts(merged, Key::DenyHost)?,
         ..Network::default()
     };
+    // Who names hosts on the command line was told, or did not need to be.
+    let told = merged.of_key(Key::AllowHost).any(|entry| entry.is_option());
     for entry in merged.of_key(Key::Registries) {
         let source = merged.source(entry);
         let mut hosts = crate::registry::hosts(&source.text, context)
@@ -41,7 +43,7 @@ pub(crate) fn resolve(
         {
             hosts = found;
         }
-        if hosts.is_empty() {
+        if hosts.is_empty() && !told {
             policy.warnings.push(format!(
                 "{}'s settings name no registry: allow the one it uses with --allow-host",
                 source.text

@@ -225,6 +225,16 @@ fn the_caches_of_package_managers_are_made_and_kept() {
 }
 
 #[test]
+fn a_registry_that_is_named_on_the_command_line_is_not_asked_for_again() {
+    everybody(Tier::Namespace, |place| {
+        let sentence = "cargo's settings name no registry";
+        place.sh(&["-p", "cargo"], ":").ends(0).says(sentence);
+        let told = place.sh(&["-p", "cargo", "-n", "localhost:1"], ":").quiet();
+        assert_eq!(told, "");
+    });
+}
+
+#[test]
 fn an_integration_is_removed_byte_for_byte() {
     everybody(Tier::Namespace, |place| {
         let shim = place.file("home/.local/bin/cat", "#!/bin/sh\n# mine\n");
