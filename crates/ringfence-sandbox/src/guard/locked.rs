@@ -2,13 +2,36 @@
 //! git needs no listing of the directories that it goes through. Or unwritable, so that it stays.
 
 use super::{Directory, Work};
+use ringfence_policy::shown;
 use ringfence_sys as sys;
 use std::fs;
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use sys::Errno;
 
 const ENTER_AND_LIST: u32 = 0o500;
 const ALL: u32 = 0o700;
+
+/// Opens a directory for a look at names in it, without following links. Where the run took away the rights
+/// that this needs, of it or of directories on the way, they are given back until [`lock_again`].
+pub(super) fn open(work: &mut Work<'_>, path: &Path) -> Result<Directory, Errno> {
+    let opened = Directory::open(path);
+    if matches!(opened, Err(Errno::EACCES)) {
+        let trees = &work.guarding.trees;
+        let inside = |path: &&Path| trees.iter().any(|tree| path.starts_with(&tree.tree));
+        let mut way: Vec<&Path> = path.ancestors().take_while(inside).collect();
+        way.reverse();
+        way.into_iter().for_each(|directory| unlock(work, directory));
+        return Directory::open(path);
+    }
+    let directory = opened?;
+    let enters = |data: fs::Metadata| data.mode() & 0o100 != 0;
+    if !directory.at("").symlink_metadata().is_ok_and(enters) {
+        unlock(work, path);
+    }
+    Ok(directory)
+}
 
 /// Gives the owner back the right to list and enter a directory that the run changed, until
 /// [`lock_again`]. What it cannot change stays as it is.
@@ -25,19 +48,26 @@ fn grant(work: &mut Work<'_>, path: &Path, rights: u32) -> bool {
     let Some((place, data)) = place(path) else { return false };
     let mode = data.permissions().mode() & 0o7777;
     // Who changed it is asked last: that may read what was noted of earlier runs.
-    let granted =
-        mode & rights != rights && work.suspect(path, &data) && set(&place, mode | rights);
-    if granted {
-        work.unlocked.push((path.to_owned(), mode));
+    if mode & rights == rights || !work.suspect(path, &data) {
+        return false;
     }
-    granted
+    let granted = set(&place, mode | rights);
+    match &granted {
+        Ok(()) => work.unlocked.push((path.to_owned(), mode)),
+        Err(error) => work.said.push(format!(
+            "{} was closed inside (mode {mode:04o}) and cannot be opened for a look: {error}; what is in it was \
+             not judged: look before you use anything there",
+            shown::path(path)
+        )),
+    }
+    granted.is_ok()
 }
 
 /// Gives them the modes that they had, the last first: a directory may be in another.
 pub(super) fn lock_again(work: &mut Work<'_>) {
     for (path, mode) in std::mem::take(&mut work.unlocked).into_iter().rev() {
         if let Some((place, _)) = place(&path) {
-            set(&place, mode);
+            let _ = set(&place, mode);
         }
     }
 }
@@ -51,6 +81,6 @@ fn place(path: &Path) -> Option<(Directory, fs::Metadata)> {
     (data.is_dir() && data.uid() == sys::identity::user()).then_some((place, data))
 }
 
-fn set(place: &Directory, mode: u32) -> bool {
-    fs::set_permissions(place.at(""), fs::Permissions::from_mode(mode)).is_ok()
+fn set(place: &Directory, mode: u32) -> io::Result<()> {
+    fs::set_permissions(place.at(""), fs::Permissions::from_mode(mode))
 }

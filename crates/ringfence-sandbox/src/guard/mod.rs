@@ -226,6 +226,9 @@ impl Guarding {
     }
 
     fn pass(&self, work: &mut Work<'_>) {
+        for tree in &self.trees {
+            locked::unlock(work, &tree.tree);
+        }
         for (step, saved) in &self.steps {
             let parent = step.path.parent().unwrap_or(Path::new("/"));
             if step.found != Found::Absent || !self.untouched(parent) {

@@ -18,12 +18,10 @@ use ringfence_start::quiet::{
     A_DIRECTORY, ENTRIES, ENTRIES_PER_MILLISECOND, IN_REPOSITORY, PARTS_OF_A_REPOSITORY,
     is_part_of_a_repository,
 };
-use ringfence_sys::Errno;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
@@ -98,17 +96,8 @@ fn left_aside(work: &mut Work<'_>, directory: &Directory, path: &Path, name: &Os
 /// A directory, reached without links, and what it is; one that the run locked is opened all the
 /// same.
 fn open(work: &mut Work<'_>, path: &Path) -> Option<(Directory, fs::Metadata)> {
-    let directory = Directory::open(path).or_else(|errno| {
-        if errno == Errno::EACCES {
-            locked::unlock(work, path);
-        }
-        Directory::open(path)
-    });
-    let directory = directory.ok()?;
+    let directory = locked::open(work, path).ok()?;
     let data = directory.at("").symlink_metadata().ok()?;
-    if data.mode() & 0o100 == 0 {
-        locked::unlock(work, path);
-    }
     Some((directory, data))
 }
 
@@ -227,7 +216,7 @@ fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, g
     if judged || tree.lifted.iter().any(|lifted| shown.starts_with(lifted)) {
         return;
     }
-    let Some((inner, name)) = open_parent(path, relative) else {
+    let Some((inner, name)) = open_parent(work, path, relative) else {
         return link_on_the_way(work, path, relative);
     };
     let at = inner.at(name);
@@ -288,12 +277,16 @@ fn suspect_within(work: &mut Work<'_>, at: &Path, shown: &Path, data: &fs::Metad
 }
 
 /// The directory that holds the last component, reached without links.
-fn open_parent<'a>(path: &Path, relative: &'a Path) -> Option<(Directory, &'a OsStr)> {
+fn open_parent<'a>(
+    work: &mut Work<'_>,
+    path: &Path,
+    relative: &'a Path,
+) -> Option<(Directory, &'a OsStr)> {
     let name = relative.file_name()?;
     let parent: PathBuf = match relative.parent() {
         Some(parent) if parent.as_os_str().is_empty() => path.to_owned(),
         Some(parent) => path.join(parent),
         None => return None,
     };
-    Directory::open(&parent).ok().map(|directory| (directory, name))
+    locked::open(work, &parent).ok().map(|directory| (directory, name))
 }

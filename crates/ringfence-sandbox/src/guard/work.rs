@@ -67,11 +67,19 @@ impl Work<'_> {
         let (Some(parent), Some(name)) = (step.path.parent(), step.path.file_name()) else {
             return;
         };
-        let directory = match Directory::open(parent) {
+        let directory = match locked::open(self, parent) {
             Ok(directory) => directory,
             Err(Errno::ELOOP | Errno::ENOTDIR) => return self.link_on_the_way(step),
             // Deleted with all it held: nothing is left that could be trusted.
-            Err(_) => return,
+            Err(Errno::ENOENT) => return,
+            // Closed to its user before the run, which had no part in it, or told when it could not be opened.
+            Err(Errno::EACCES) if *saved == Saved::Nothing => return,
+            Err(errno) => {
+                let (path, parent) = (shown::path(&step.path), shown::path(parent));
+                return self.said.push(format!(
+                    "{path} is protected and cannot be looked at ({parent}: {errno}): look before you use it"
+                ));
+            }
         };
         let at = directory.at(name);
         let now = Saved::of(&at).unwrap_or(Saved::Unknown);
@@ -276,7 +284,7 @@ impl Work<'_> {
     /// another sandbox in the same tree may have put a link in the way since.
     pub fn take_link(&mut self, path: &Path, what: &str) {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
-        let Ok(directory) = Directory::open(parent) else { return };
+        let Ok(directory) = locked::open(self, parent) else { return };
         let at = directory.at(name);
         let Ok(data) = at.symlink_metadata() else { return };
         if data.is_symlink() && self.suspect(path, &data) {
