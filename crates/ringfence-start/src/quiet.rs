@@ -14,9 +14,12 @@ use crate::listing::{ENDING, Known, next};
 use crate::stamp::{AT_FDCWD, EMPTY_PATH, Looked, look};
 use crate::{Errno, flags};
 
-/// In a tree's list: the first component of a protected name. At the top it is judged by itself.
+/// In a tree's list: a protected name. At the top it is judged by itself.
 pub const NAME: u8 = b'=';
-/// In a tree's list: the same, and names below it are looked for at the top as well.
+/// In a tree's list: the first component of protected names. At the top they are judged by themselves, and it is
+/// walked like other directories.
+pub const WAY: u8 = b'/';
+/// In a tree's list: such a component, and names below it are looked for at the top as well.
 pub const ANYWHERE: u8 = b'!';
 /// In a tree's list: a repository, in which names are looked for below [`IN_REPOSITORY`].
 pub const REPOSITORY: u8 = b'g';
@@ -160,7 +163,11 @@ impl Run<'_> {
             let Some(left) = budget.checked_sub(1) else { return false };
             *budget = left;
             parts += usize::from(is_part_of_a_repository(name));
-            match self.judge(name, list) {
+            let judged = match self.judge(name, list) {
+                Some(WAY) if top => Some(0),
+                judged => judged,
+            };
+            match judged {
                 Some(0) if kind == UNKNOWN => quiet = false,
                 // One that the budget does not reach is not walked: what is before it in the queue takes as much.
                 Some(0) if kind == DIRECTORY && *budget >= (*waiting + 1) * A_DIRECTORY => {

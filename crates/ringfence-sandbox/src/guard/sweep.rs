@@ -69,7 +69,11 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
             }
             if let Some(candidates) = names.get(name.as_os_str()) {
                 below(work, tree, &directory, &path, &name, candidates, top);
-            } else if kind.is_directory(|| path.join(&name)) {
+                if is_judged_whole(candidates, &name) || tree.lifted.contains(&path.join(&name)) {
+                    continue;
+                }
+            }
+            if kind.is_directory(|| path.join(&name)) {
                 queue.push_back((path.join(name), by_run));
             }
         }
@@ -79,6 +83,12 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
             repository(work, tree, &path, git);
         }
     }
+}
+
+/// Whether all that is in a directory is judged with its name: there is nothing to walk. One that only begins
+/// a longer name is a directory like others.
+fn is_judged_whole(candidates: &[(&Path, Guarded)], name: &OsStr) -> bool {
+    name == ".git" || candidates.iter().any(|(relative, _)| relative.as_os_str() == name)
 }
 
 /// What was taken from a protected name, by a launcher that was killed before it had it in the quarantine.

@@ -73,5 +73,9 @@ fn tree(tree: &GuardedTree) -> Option<Vec<u8>> {
 }
 
 fn mark(name: &str, first: &[u8]) -> u8 {
-    if name.as_bytes()[first.len()..].contains(&b'*') { quiet::ANYWHERE } else { quiet::NAME }
+    match &name.as_bytes()[first.len()..] {
+        [] => quiet::NAME,
+        rest if rest.contains(&b'*') => quiet::ANYWHERE,
+        _ => quiet::WAY,
+    }
 }
