@@ -77,6 +77,9 @@ pub const NAMES: &[Entry] = &[
         GitConfig,
         "git runs programs its configuration names",
     ),
+    // Without a commondir it would be a repository by itself.
+    deep(".git/worktrees/*/hooks", GitHooks, "git runs hooks"),
+    deep(".git/worktrees/*/config", GitConfig, "git runs programs its configuration names"),
     deep(".gitmodules", GitConfig, "git fetches and updates what it says"),
     // Hooks that the repository itself holds, once somebody has installed them.
     deep(".husky", Plain, "git runs its files as hooks"),
