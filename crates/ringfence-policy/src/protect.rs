@@ -297,16 +297,16 @@ pub const GIT_DEEPEST: usize = 8;
 
 /// Whether a `.git` that is a file (`gitdir: TARGET`) or a symbolic link to TARGET may appear in
 /// a writable tree: TARGET, as an absolute path, is a submodule's or a worktree's directory in a
-/// repository, where the list guards its configuration. A submodule's name may have slashes.
+/// repository, where the list guards its configuration. A submodule's name may have slashes. A repository in
+/// another's `.git` is none that anybody looks for.
 pub fn git_link_allowed(target: &std::path::Path) -> bool {
     let names: Vec<_> = target.components().map(|component| component.as_os_str()).collect();
-    names.windows(2).enumerate().any(|(index, pair)| {
-        let rest = &names[index + 2..];
-        let innards = |name: &&std::ffi::OsStr| GIT_INNARDS.iter().any(|innards| *name == *innards);
-        let depth = (1..=GIT_DEEPEST).contains(&rest.len());
-        let modules = pair[1] == "modules" && depth && !rest.iter().any(innards);
-        pair[0] == ".git" && (modules || pair[1] == "worktrees" && rest.len() == 1)
-    })
+    let git = names.iter().position(|name| *name == ".git");
+    let Some([_, place, rest @ ..]) = git.map(|git| &names[git..]) else { return false };
+    let innards = |name: &&std::ffi::OsStr| GIT_INNARDS.iter().any(|innards| *name == *innards);
+    let depth = (1..=GIT_DEEPEST).contains(&rest.len());
+    let modules = *place == "modules" && depth && !rest.iter().any(innards);
+    modules || *place == "worktrees" && rest.len() == 1
 }
 
 /// Whether a `commondir` file at an absolute path may appear with this content: it leads from
@@ -376,6 +376,8 @@ mod tests {
             "/w/.git/evil/x",
             "/w/.git/modules/a/objects/b",
             "/w/.git/worktrees/x/y",
+            "/w/.git/foo/.git/modules/m",
+            "/w/.git/foo/.git/worktrees/x",
         ] {
             assert!(!git_link_allowed(Path::new(bad)), "{bad}");
         }
