@@ -25,9 +25,6 @@ pub const ANYWHERE: u8 = b'!';
 pub const REPOSITORY: u8 = b'g';
 /// Where a repository has further ones: names with a pattern are only below these.
 pub const IN_REPOSITORY: [&str; 2] = ["worktrees", "modules"];
-/// How many names make git take a directory for a repository ([`is_part_of_a_repository`]).
-pub const PARTS_OF_A_REPOSITORY: usize = 3;
-
 /// Entries looked at in any case, and for each millisecond of the run.
 pub const ENTRIES: usize = 200;
 /// See [`ENTRIES`].
@@ -162,7 +159,7 @@ impl Run<'_> {
         let whole = each(directory, |name, kind| {
             let Some(left) = budget.checked_sub(1) else { return false };
             *budget = left;
-            parts += usize::from(is_part_of_a_repository(name));
+            parts |= part_of_a_repository(name);
             let judged = match self.judge(name, list) {
                 Some(WAY) if top => Some(0),
                 judged => judged,
@@ -181,8 +178,7 @@ impl Run<'_> {
             }
             quiet
         });
-        let bare = parts == PARTS_OF_A_REPOSITORY;
-        (whole.is_some() && quiet && !bare).then_some(())
+        (whole.is_some() && quiet && !is_repository(parts)).then_some(())
     }
 
     /// What a name is to a tree's list: one of its marks, or nothing (0).
@@ -206,9 +202,25 @@ impl Run<'_> {
     }
 }
 
-/// Whether a name is one of those that make git take a directory for a repository.
-pub fn is_part_of_a_repository(name: &[u8]) -> bool {
-    equal(name, b"HEAD") || equal(name, b"objects") || equal(name, b"refs")
+const HEAD: u8 = 1;
+const OBJECTS: u8 = 2;
+const REFS: u8 = 4;
+const COMMON: u8 = 8;
+
+/// Which of the names it is, a bit each, that make git take a directory for a repository; 0 for others.
+pub fn part_of_a_repository(name: &[u8]) -> u8 {
+    match name.first() {
+        Some(b'H') if equal(name, b"HEAD") => HEAD,
+        Some(b'o') if equal(name, b"objects") => OBJECTS,
+        Some(b'r') if equal(name, b"refs") => REFS,
+        Some(b'c') if equal(name, b"commondir") => COMMON,
+        _ => 0,
+    }
+}
+
+/// Whether git takes a directory with these parts for a repository: the rest may be where `commondir` says.
+pub fn is_repository(parts: u8) -> bool {
+    parts & HEAD != 0 && (parts & COMMON != 0 || parts & (OBJECTS | REFS) == OBJECTS | REFS)
 }
 
 /// Adds a directory in the one whose path stands in the queue.

@@ -15,8 +15,8 @@ use crate::planner::glob;
 use ringfence_policy::Guarded;
 use ringfence_policy::protect::{GIT_DEEPEST, GIT_INNARDS};
 use ringfence_start::quiet::{
-    A_DIRECTORY, ENTRIES, ENTRIES_PER_MILLISECOND, IN_REPOSITORY, PARTS_OF_A_REPOSITORY,
-    is_part_of_a_repository,
+    A_DIRECTORY, ENTRIES, ENTRIES_PER_MILLISECOND, IN_REPOSITORY, is_repository,
+    part_of_a_repository,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
@@ -52,14 +52,14 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
         // In small pieces: libc would read a thousand names of which a few are looked at.
         let Ok(entries) = ringfence_sys::directory::Names::of(&directory.at("")) else { continue };
         let top = path == tree.tree;
-        let mut bare = 0;
+        let mut parts = 0;
         for (name, kind) in entries {
             if !by_run {
                 // One directory may be larger than all that is left.
                 let Some(left) = budget.checked_sub(1) else { break };
                 budget = left;
             }
-            bare += usize::from(is_part_of_a_repository(name.as_bytes()));
+            parts |= part_of_a_repository(name.as_bytes());
             if quarantine::is_aside(name.as_bytes()) {
                 left_aside(work, &directory, &path, &name);
             }
@@ -77,10 +77,13 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
                 queue.push_back((path.join(name), by_run));
             }
         }
-        if bare == PARTS_OF_A_REPOSITORY {
-            // A bare repository: git takes hooks and configuration from the directory itself.
+        if is_repository(parts) {
+            // A bare repository: git takes hooks and configuration from the directory itself, or, as a worktree's,
+            // from the one that it is in.
             let git = names.get(OsStr::new(".git")).map(Vec::as_slice).unwrap_or_default();
-            repository(work, tree, &path, git);
+            let worktrees = path.parent().filter(|parent| parent.ends_with("worktrees"));
+            let own = worktrees.and_then(Path::parent).filter(|own| own.starts_with(&tree.tree));
+            own.into_iter().chain([path.as_path()]).for_each(|at| repository(work, tree, at, git));
         }
     }
 }
@@ -182,6 +185,9 @@ fn repository(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Pat
     links_in(work, path);
     for (name, guarded) in git {
         let Ok(name) = name.strip_prefix(".git") else { continue };
+        // A worktree's leads to the repository that it is in.
+        let common = name == Path::new("commondir");
+        let guarded = if common { &Guarded::GitCommon } else { guarded };
         for found in expand(path, &name.to_string_lossy()) {
             if let Ok(relative) = found.strip_prefix(path) {
                 look(work, tree, path, relative, *guarded);
