@@ -168,17 +168,12 @@ impl Creations {
             || self.trees.iter().any(|tree| {
                 let Ok(relative) = path.strip_prefix(&tree.tree) else { return false };
                 let parts = names(relative);
-                let like = |pattern: &[u8], name: &[u8]| {
-                    let text = |bytes| std::str::from_utf8(bytes).ok();
-                    pattern == name
-                        || matches!((text(pattern), text(name)), (Some(p), Some(n)) if glob(p, n))
-                };
                 let top = tree.absent.iter().map(|(name, kind)| (name, kind, 1));
                 let nested = tree.nested.iter().map(|(name, kind)| (name, kind, parts.len()));
                 top.chain(nested).any(|(name, kind, starts)| {
                     let pattern = names(Path::new(name.as_ref()));
                     (0..starts).any(|start| {
-                        forbids(&pattern, parts.get(start..).unwrap_or_default(), *kind, how, &like)
+                        forbids(&pattern, parts.get(start..).unwrap_or_default(), *kind, how, &glob)
                     })
                 })
             })

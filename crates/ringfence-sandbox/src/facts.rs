@@ -82,10 +82,8 @@ fn wanted_of(names: Vec<OsString>, wanted: &[&str]) -> BTreeSet<OsString> {
     let (patterns, plain): (Vec<&str>, Vec<&str>) =
         wanted.iter().partition(|name| name.contains(['*', '?']));
     let plain: HashSet<&OsStr> = plain.into_iter().map(OsStr::new).collect();
-    let matches = |name: &OsString| {
-        let text = name.to_str();
-        patterns.iter().any(|pattern| text.is_some_and(|text| glob(pattern, text)))
-    };
+    let matches =
+        |name: &OsString| patterns.iter().any(|pattern| glob(pattern.as_bytes(), name.as_bytes()));
     names.into_iter().filter(|name| plain.contains(name.as_os_str()) || matches(name)).collect()
 }
 

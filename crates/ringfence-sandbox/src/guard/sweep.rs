@@ -63,7 +63,8 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
             if quarantine::is_aside(name.as_bytes()) {
                 left_aside(work, &directory, &path, &name);
             }
-            let wild: Vec<_> = wild.iter().filter(|(pattern, _)| matches(pattern, &name)).collect();
+            let matches = |pattern: &OsStr| glob(pattern.as_bytes(), name.as_bytes());
+            let wild: Vec<_> = wild.iter().filter(|(pattern, _)| matches(pattern)).collect();
             for (_, guarded) in wild {
                 look(work, tree, &path, Path::new(&name), *guarded);
             }
@@ -112,10 +113,6 @@ fn open(work: &mut Work<'_>, path: &Path) -> Option<(Directory, fs::Metadata)> {
     let directory = locked::open(work, path).ok()?;
     let data = directory.at("").symlink_metadata().ok()?;
     Some((directory, data))
-}
-
-fn matches(pattern: &OsStr, name: &OsStr) -> bool {
-    pattern.to_str().zip(name.to_str()).is_some_and(|(pattern, name)| glob(pattern, name))
 }
 
 /// A directory holds the first component of protected names. At the top of a tree only those with a

@@ -32,7 +32,7 @@ const DEEPEST: usize = 8;
 /// A protected name that was not there: the directory that was, and the way from it.
 struct Absent {
     base: PathBuf,
-    way: Vec<String>,
+    way: Vec<OsString>,
     hooks: bool,
 }
 
@@ -80,9 +80,9 @@ impl Guarding {
     /// The names that can be told by themselves.
     fn absent(&self) -> Vec<Absent> {
         let told = |guarded| matches!(guarded, Guarded::Plain | Guarded::GitHooks);
-        let way = |path: &Path| -> Option<Vec<String>> {
+        let way = |path: &Path| -> Option<Vec<OsString>> {
             let names = path.components().map(|one| match one {
-                Component::Normal(name) => name.to_str().map(str::to_owned),
+                Component::Normal(name) => Some(name.to_owned()),
                 _ => None,
             });
             names.collect::<Option<Vec<_>>>().filter(|way| !way.is_empty())
@@ -142,11 +142,12 @@ impl Absent {
     }
 }
 
-fn matches(wanted: &str, name: &OsStr) -> bool {
-    if !wanted.contains(['*', '?']) {
-        return name == wanted;
-    }
-    name.to_str().is_some_and(|name| glob(wanted, name))
+fn matches(wanted: &OsStr, name: &OsStr) -> bool {
+    name == wanted || (is_pattern(wanted) && glob(wanted.as_bytes(), name.as_bytes()))
+}
+
+fn is_pattern(name: &OsStr) -> bool {
+    name.as_bytes().iter().any(|byte| matches!(byte, b'*' | b'?'))
 }
 
 impl Vigil<'_> {
@@ -226,7 +227,7 @@ impl Vigil<'_> {
             let next = |absent: &Absent| {
                 let relative = path.strip_prefix(&absent.base).ok()?;
                 let name = absent.way.get(relative.components().count())?;
-                let plain = !name.contains(['*', '?']);
+                let plain = !is_pattern(name);
                 let wanted = plain && absent.standing(path) == Standing::OnTheWay;
                 // Most are not there, and one call tells.
                 (wanted && directory.at(name).symlink_metadata().is_ok()).then(|| path.join(name))
@@ -275,7 +276,7 @@ mod tests {
     fn a_name_and_what_is_in_it_is_protected_and_its_neighbours_are_free() {
         let absent = |way: &[&str], hooks| Absent {
             base: PathBuf::from("/p"),
-            way: way.iter().map(|name| (*name).to_owned()).collect(),
+            way: way.iter().map(OsString::from).collect(),
             hooks,
         };
         let of = |absent: &Absent, path: &str| absent.standing(Path::new(path));

@@ -5,6 +5,7 @@ use crate::facts::{Kind, PathFacts};
 use ringfence_policy::protect::{GIT_DEEPEST, GIT_INNARDS};
 use ringfence_policy::{Access, Source, denied};
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A granted tree or file.
@@ -228,9 +229,8 @@ pub(crate) fn expand(paths: &dyn PathFacts, anchor: &Path, pattern: &str) -> Vec
             let matching = |directory: &PathBuf| {
                 let names = paths.list(directory);
                 let directory = directory.clone();
-                let names = names
-                    .into_iter()
-                    .filter(|name| name.to_str().is_some_and(|name| glob(component, name)));
+                let names =
+                    names.into_iter().filter(|name| glob(component.as_bytes(), name.as_bytes()));
                 names.map(|name| directory.join(name)).collect::<Vec<_>>()
             };
             found.iter().flat_map(matching).collect()
@@ -257,9 +257,8 @@ fn repositories(paths: &dyn PathFacts, directory: &Path, depth: usize) -> Vec<Pa
     all
 }
 
-/// Whether a name matches a pattern of `*` and `?`.
-pub(crate) fn glob(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+/// Whether a name matches a pattern of `*` and `?`. Bytes: a name need not be text.
+pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {

@@ -332,7 +332,7 @@ impl<'a> Top<'a> {
     /// Names that match a pattern, as far as the listing is short.
     fn matching(&self, pattern: &str) -> Vec<OsString> {
         let listing = self.listing.iter().flatten();
-        let matching = listing.filter(|name| name.to_str().is_some_and(|name| glob(pattern, name)));
+        let matching = listing.filter(|name| glob(pattern.as_bytes(), name.as_bytes()));
         matching.cloned().collect()
     }
 

@@ -56,6 +56,7 @@ mod profiles;
 mod programs;
 mod protected;
 mod protected_below;
+mod protected_hidden;
 mod protected_races;
 mod publish;
 mod quarantine;
