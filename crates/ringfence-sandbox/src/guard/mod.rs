@@ -222,7 +222,14 @@ impl Guarding {
 
     fn work(&self, quarantine: Quarantine) -> Work<'_> {
         let past = OnceCell::new();
-        Work { guarding: self, quarantine, past, unlocked: Vec::new(), said: Said::default() }
+        Work {
+            guarding: self,
+            quarantine,
+            past,
+            unlocked: Vec::new(),
+            said: Said::default(),
+            budget: 0,
+        }
     }
 
     fn pass(&self, work: &mut Work<'_>) {

@@ -39,13 +39,13 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
     }
     let elapsed = work.guarding.started.elapsed().as_millis();
     let milliseconds = usize::try_from(elapsed).unwrap_or(usize::MAX);
-    let mut budget = milliseconds.saturating_mul(ENTRIES_PER_MILLISECOND).saturating_add(ENTRIES);
+    work.budget = milliseconds.saturating_mul(ENTRIES_PER_MILLISECOND).saturating_add(ENTRIES);
     // Whether the directory that a directory is in was changed by the run.
     let mut queue = VecDeque::from([(tree.tree.clone(), true)]);
     while let Some((path, by_run)) = queue.pop_front() {
         if !by_run {
-            let Some(left) = budget.checked_sub(A_DIRECTORY) else { continue };
-            budget = left;
+            let Some(left) = work.budget.checked_sub(A_DIRECTORY) else { continue };
+            work.budget = left;
         }
         let Some((directory, data)) = open(work, &path) else { continue };
         let by_run = changed(&data) >= work.guarding.since;
@@ -56,8 +56,8 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
         for (name, kind) in entries {
             if !by_run {
                 // One directory may be larger than all that is left.
-                let Some(left) = budget.checked_sub(1) else { break };
-                budget = left;
+                let Some(left) = work.budget.checked_sub(1) else { break };
+                work.budget = left;
             }
             parts |= part_of_a_repository(name.as_bytes());
             if quarantine::is_aside(name.as_bytes()) {
@@ -277,16 +277,36 @@ fn link_on_the_way(work: &mut Work<'_>, path: &Path, relative: &Path) {
     }
 }
 
-/// Whether a path, or for a directory anything directly in it, was changed inside.
+/// Whether a path was changed inside, or for a directory anything in it: what is further down as far as the
+/// budget goes.
 fn suspect_within(work: &mut Work<'_>, at: &Path, shown: &Path, data: &fs::Metadata) -> bool {
     if work.suspect(shown, data) {
         return true;
     }
-    let entries = data.is_dir().then(|| fs::read_dir(at).ok()).flatten();
-    entries.into_iter().flatten().flatten().any(|entry| {
-        let data = entry.path().symlink_metadata();
-        data.is_ok_and(|data| work.suspect(&shown.join(entry.file_name()), &data))
-    })
+    let mut queue = VecDeque::new();
+    if data.is_dir() {
+        queue.push_back((at.to_owned(), shown.to_owned()));
+    }
+    let mut direct = true;
+    while let Some((at, shown)) = queue.pop_front() {
+        for entry in fs::read_dir(&at).into_iter().flatten().flatten() {
+            if !direct {
+                let Some(left) = work.budget.checked_sub(1) else { return false };
+                work.budget = left;
+            }
+            let Ok(data) = entry.path().symlink_metadata() else { continue };
+            let shown = shown.join(entry.file_name());
+            if work.suspect(&shown, &data) {
+                return true;
+            }
+            if let Some(left) = work.budget.checked_sub(A_DIRECTORY).filter(|_| data.is_dir()) {
+                work.budget = left;
+                queue.push_back((entry.path(), shown));
+            }
+        }
+        direct = false;
+    }
+    false
 }
 
 /// The directory that holds the last component, reached without links.

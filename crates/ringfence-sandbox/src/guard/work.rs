@@ -30,6 +30,8 @@ pub(super) struct Work<'a> {
     /// Directories that were made enterable for a look, and their modes.
     pub unlocked: Vec<(PathBuf, u32)>,
     pub said: Said,
+    /// Entries that the look at a tree may yet go through, of what the run did not change.
+    pub budget: usize,
 }
 
 /// A directory opened without following links, through which names in it are reached.

@@ -111,6 +111,24 @@ fn directories_that_begin_a_protected_name_are_looked_into() {
     });
 }
 
+/// In one that was there, below the top: a file is changed in its place, which no directory tells.
+#[test]
+fn what_is_changed_far_down_in_a_protected_directory_is_seen() {
+    everywhere(|place| {
+        let names =
+            ["sub/.idea/runConfigurations/a.xml", "sub/.husky/_/h", "sub/.yarn/plugins/@y/z/p.cjs"];
+        for name in names {
+            place.file(format!("home/project/{name}"), "host's");
+        }
+        place.clock_moves_on();
+        assert_eq!(place.sh(&[], "cat sub/.idea/runConfigurations/a.xml").quiet(), "host's");
+        let change = format!("for name in {}; do echo x > $name; done", names.join(" "));
+        let outcome = place.sh(&[], &change);
+        outcome.ends(0).says("sub/.idea was").says("sub/.husky was").says("sub/.yarn/plugins was");
+        assert!(!names.iter().any(|name| place.project(name).exists()));
+    });
+}
+
 /// A `.git` file may lead to a worktree's directory, which is then no repository by itself; and to none in the
 /// `.git` of another.
 #[test]
