@@ -218,7 +218,7 @@ impl Machine {
 
 /// Whether plans use a call. None of these touches memory but what its arguments point to.
 fn known(call: u32) -> bool {
-    const ALL: [Sysno; 38] = [
+    const ALL: [Sysno; 39] = [
         Sysno::bind,
         Sysno::chdir,
         Sysno::close,
@@ -239,6 +239,7 @@ fn known(call: u32) -> bool {
         Sysno::mount_setattr,
         Sysno::move_mount,
         Sysno::open_tree,
+        Sysno::open_tree_attr,
         Sysno::openat,
         Sysno::openat2,
         Sysno::pivot_root,

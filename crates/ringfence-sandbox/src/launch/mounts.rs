@@ -13,6 +13,8 @@ pub(super) mod attribute {
     pub const NO_EXEC: u64 = 0x8;
 }
 pub(super) const EEXIST: u8 = 17;
+const EPERM: u8 = 1;
+const ENOSYS: u8 = 38;
 pub(super) const O_CLOEXEC: u32 = 0o2_000_000;
 const AT_SYMLINK_NOFOLLOW: u32 = 0x100;
 const AT_EMPTY_PATH: u32 = 0x1000;
@@ -84,21 +86,32 @@ pub(super) fn copy_tree(
     if recursive {
         flags |= AT_RECURSIVE;
     }
-    let path = script.path(path);
-    let tree = script.open(Sysno::open_tree, &[Arg::Register(directory), path, flags.into()]);
-    if attributes != 0 {
-        set_attributes(script, tree, attributes, recursive);
+    let arguments = [Arg::Register(directory), script.path(path), flags.into()];
+    if attributes == 0 {
+        return script.open(Sysno::open_tree, &arguments);
     }
+    // Both in one call where the kernel has it (Linux 6.15), and a container's filter lets it pass.
+    let [attr, size] = setting(script, attributes);
+    let tree = script.register();
+    let [directory, path, flags] = arguments;
+    let both = script.call(Sysno::open_tree_attr, &[directory, path, flags, attr, size]);
+    (both.result, both.tolerated, both.then) = (tree, [ENOSYS, EPERM], 2);
+    script.call(Sysno::open_tree, &arguments).result = tree;
+    set_attributes(script, tree, attributes, recursive);
     tree
+}
+
+/// A `struct mount_attr` that adds attributes, and its size.
+fn setting(script: &mut Script, attributes: u64) -> [Arg; 2] {
+    let words: Vec<u8> = [attributes, 0, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    [Arg::Data(script.constant(&words)), words.len().into()]
 }
 
 /// Adds attributes to a mount, with `recursive` to all below it (`mount_setattr(2)`, Linux 5.12).
 pub(super) fn set_attributes(script: &mut Script, mount: u8, attributes: u64, recursive: bool) {
-    let words: Vec<u8> = [attributes, 0, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let attr = Arg::Data(script.constant(&words));
+    let [attr, size] = setting(script, attributes);
     let flags = AT_EMPTY_PATH | if recursive { AT_RECURSIVE } else { 0 };
     let empty = script.text(c"");
-    let size = words.len().into();
     script.call(Sysno::mount_setattr, &[Arg::Register(mount), empty, flags.into(), attr, size]);
 }
 

@@ -39,6 +39,8 @@ struct Building<'a> {
     made: PathBuf,
     /// Masks of files and of directories that are mounted already: others are copies of them.
     masks: [Option<u8>; 2],
+    /// The directory of the last mask, left open for the next one.
+    masked: Option<(PathBuf, u8)>,
     /// Private directories made on the side of a host root.
     aside: u32,
     /// Directories shown by their parts.
@@ -112,6 +114,7 @@ impl<'a> Building<'a> {
             bound: Vec::new(),
             made: PathBuf::from("/"),
             masks: [None; 2],
+            masked: None,
             aside: 0,
             shelf: Shelf::new(rest),
             covers: Covers::new(rest),
@@ -121,6 +124,10 @@ impl<'a> Building<'a> {
 
     fn step(&mut self, step: &MountStep) {
         let path = step.path.as_path();
+        // What is mounted meanwhile may be mounted over it.
+        if !matches!(step.op, MountOp::Mask { .. }) {
+            self.leave_masked();
+        }
         match &step.op {
             // A library is a name in a skeleton.
             MountOp::Root { .. } | MountOp::HostRoot | MountOp::Library => {}
@@ -361,12 +368,38 @@ impl<'a> Building<'a> {
             Some(mask) => copy_tree(self.script, mask, Path::new(""), false, 0),
             None => self.first_mask(directory),
         };
-        let target = self.open_itself(path, link);
-        attach(self.script, tree, target, Path::new(""));
-        self.script.close(target);
+        let inner = path.parent().filter(|parent| !link && parent.parent().is_some());
+        match (inner, path.file_name()) {
+            (Some(parent), Some(name)) => {
+                let directory = self.directory_of_masks(parent);
+                attach(self.script, tree, directory, Path::new(name));
+            }
+            _ => {
+                let target = self.open_itself(path, link);
+                attach(self.script, tree, target, Path::new(""));
+                self.script.close(target);
+            }
+        }
         match known {
             Some(_) => self.script.close(tree),
             None => self.masks[usize::from(directory)] = Some(tree),
+        }
+    }
+
+    /// A directory in which masks are mounted on names, which are not followed: often that of the one before.
+    fn directory_of_masks(&mut self, path: &Path) -> u8 {
+        if let Some((_, directory)) = self.masked.as_ref().filter(|(last, _)| last == path) {
+            return *directory;
+        }
+        self.leave_masked();
+        let directory = self.open_in_view(path);
+        self.masked = Some((path.to_owned(), directory));
+        directory
+    }
+
+    fn leave_masked(&mut self) {
+        if let Some((_, directory)) = self.masked.take() {
+            self.script.close(directory);
         }
     }
 
@@ -426,6 +459,7 @@ impl<'a> Building<'a> {
     }
 
     fn finish(mut self) {
+        self.leave_masked();
         self.shelf.put_away(self.script);
         self.covers.seal(self.script);
         let script = self.script;
@@ -447,15 +481,13 @@ impl<'a> Building<'a> {
     }
 }
 
-/// Makes the mount behind `root` the root directory, and lets go of the former one: afterwards
-/// nothing of the host's tree can be named that was not put into the new one.
+/// Makes the mount behind `root` the root directory. The former one is stacked on it, and let go of right before
+/// the command executes ([`ringfence_start::beside`]): from then on nothing of the host's tree can be named that was
+/// not put into the new one.
 fn change_root(script: &mut Script, root: u8) {
-    const MNT_DETACH: u32 = 2;
     let (dot, slash) = (script.text(c"."), script.text(c"/"));
     script.call(Sysno::fchdir, &[Arg::Register(root)]);
-    // pivot_root(".", "."), see pivot_root(2) NOTES: the old root is stacked on the new one
-    // at the same place, and the unmount takes the one on top.
+    // pivot_root(".", "."), see pivot_root(2) NOTES.
     script.call(Sysno::pivot_root, &[dot, dot]);
-    script.call(Sysno::umount2, &[dot, MNT_DETACH.into()]);
     script.call(Sysno::chdir, &[slash]);
 }
