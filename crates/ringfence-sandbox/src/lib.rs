@@ -29,6 +29,7 @@ pub mod trace;
 pub mod vm;
 
 mod cgroup;
+mod cover;
 mod creations;
 mod descendants;
 mod guard;

@@ -1,6 +1,7 @@
 //! The launcher's watch over a running sandbox: signals in both directions, stops, the
 //! timeout, and the end.
 
+mod covers;
 mod duties;
 mod messages;
 mod record;
@@ -10,6 +11,7 @@ mod time;
 pub(crate) use duties::Duties;
 pub(crate) use messages::Heard;
 
+use self::covers::Covers;
 use self::stops::Stops;
 use crate::ask::{self, Lot, Questions};
 use crate::creations::Creations;
@@ -95,6 +97,8 @@ struct Watch<'a, 'g> {
     creations: Option<Creations>,
     /// Protected names that are made.
     vigil: Option<Vigil<'g>>,
+    /// Mounts on names of the host's.
+    covers: Covers,
     /// Where `exec` knocks, until the warden has it.
     door: Option<OwnedFd>,
     /// Where the command knocks for snapshots, until the keeper serves it.
@@ -144,6 +148,7 @@ pub(crate) fn until_end<'g>(
         executions: Executions::default(),
         creations: Creations::of(duties.plan),
         vigil: None,
+        covers: Covers::default(),
         early: Vec::new(),
         door: None,
         gateway: None,
@@ -196,6 +201,7 @@ pub(crate) fn until_end<'g>(
         let noted = watched.len();
         if gathering.is_none() {
             watched.extend(watch.vigil.as_ref().map(Vigil::descriptor));
+            watched.extend(watch.covers.descriptor());
         }
         let seen = watched.len();
         watched.extend(watch.questions.as_ref().and_then(Questions::descriptor));
@@ -215,6 +221,8 @@ pub(crate) fn until_end<'g>(
         if vigil.is_some_and(|vigil| Instant::now() >= vigil) {
             watch.vigil = (watch.duties.vigil)();
             vigil = None;
+            watch.covers.due();
+            watch.begin_covers();
         }
         if idle.is_some_and(|idle| Instant::now() >= idle) {
             // The command is one that runs for a while: what is needed of ourselves until its
@@ -255,10 +263,9 @@ pub(crate) fn until_end<'g>(
             let gone = watch.executions.ended();
             watch.tell_gone(&gone);
         }
-        if ready[noted..seen].contains(&true)
-            && let Some(vigil) = &mut watch.vigil
-        {
-            vigil.serve();
+        if ready[noted..seen].contains(&true) {
+            watch.vigil.iter_mut().for_each(Vigil::serve);
+            watch.serve_covers();
             gathering = Some(Instant::now() + GATHER);
         }
         if ready[seen..asked].contains(&true) {
@@ -389,6 +396,7 @@ impl Watch<'_, '_> {
             keeper.close();
         }
         self.outcome.restored = self.vigil.take().map(Vigil::said).unwrap_or_default();
+        self.outcome.restored.extend(self.covers.said());
         self.outcome.restored.extend((self.duties.enforce)());
         self.outcome.restored.extend(self.creations.iter().flat_map(Creations::said));
     }

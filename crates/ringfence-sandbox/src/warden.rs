@@ -2,13 +2,16 @@
 //! of the process tier. It reaps, passes signals on, reports stops to the launcher, and ends
 //! everything when the launcher is gone. It starts further commands, for `exec`.
 
+use crate::cover::{self, What};
 use crate::descendants;
 use crate::guard::{Guarding, WILL};
 use crate::live::{self, Service, Spawner};
 use crate::plan::Tier;
 use ringfence_sys as sys;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use sys::Errno;
 use sys::image::{Stops, Wanted};
@@ -18,6 +21,9 @@ use sys::signal::{Arrived, SignalSet};
 const SIGCHLD: i32 = 17;
 const SIGCONT: i32 = 18;
 const SIGKILL: i32 = 9;
+
+/// Bytes of the launcher's longest message: a path with what it is about.
+const LONGEST: usize = 4096 + 16;
 
 /// What it watches over.
 pub(crate) struct Warden<'a> {
@@ -138,8 +144,11 @@ impl Watch<'_> {
 
     /// Takes one message of the launcher's.
     fn message(&mut self, service: &mut Service) {
-        let mut message = [0; 32];
+        let mut message = [0; LONGEST];
         match sys::socket::receive_with(self.control.as_fd(), &mut message, false) {
+            Ok((length @ 2.., _)) if message[0] == cover::AGAIN => {
+                self.cover(message[1], &message[2..length]);
+            }
             Ok((1.., descriptors)) if message[0] == live::LISTEN => {
                 if let Some(listener) = descriptors.into_iter().next() {
                     service.listen(listener);
@@ -152,6 +161,16 @@ impl Watch<'_> {
             // Its end of the socket is closed.
             _ => self.orphaned(),
         }
+    }
+
+    /// Makes a mount of the view again, and answers.
+    fn cover(&self, what: u8, path: &[u8]) {
+        let path = Path::new(OsStr::from_bytes(path));
+        let made =
+            What::of(what).ok_or(Errno::EINVAL).and_then(|what| cover::again::make(what, path));
+        let errno = made.err().map_or(0, Errno::into_raw);
+        let answer = [&[cover::DONE][..], &errno.to_ne_bytes()].concat();
+        let _ = sys::fd::send(self.control.as_fd(), &answer);
     }
 
     fn reap(&mut self, service: &mut Service) {

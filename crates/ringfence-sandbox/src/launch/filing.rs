@@ -3,6 +3,7 @@
 use super::brief::{Brief, brief};
 use super::compile::Filed;
 use super::{Order, cache};
+use crate::cover::Cover;
 use crate::guard::{Guarding, Saved};
 use crate::inputs::Inputs;
 use crate::plan::{LimitStep, MountOp, Plan, Tier};
@@ -17,6 +18,8 @@ pub(super) struct Kept {
     pub plan: Plan,
     /// What was saved of guarded paths.
     pub saved: Vec<Saved>,
+    /// The mounts that depend on names of the host's.
+    pub covers: Vec<Cover>,
 }
 
 /// An image larger than this is not worth keeping.
@@ -78,7 +81,8 @@ pub(super) fn filing<'a>(
     if let Some(landlock) = lean.landlock.as_mut().filter(|_| plan.tier == Tier::Namespace) {
         landlock.files.clear();
     }
-    let extra = serde_json::to_vec(&Kept { plan: lean, saved }).ok()?;
+    let covers = crate::cover::covers(&plan.mounts);
+    let extra = serde_json::to_vec(&Kept { plan: lean, saved, covers }).ok()?;
     let words = &order.argv;
     let announce = plan.announcement();
     Some(Filing { key, path, inputs, words, notes, announce, brief, extra })

@@ -127,6 +127,7 @@ pub fn resume(
     let duties = supervise::Duties {
         started: &|| started(plan),
         vigil: &|| guarding.vigil(&order.session_name()),
+        covers: &|| kept.covers.clone(),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         will: guarding.will(),
         metadata: crate::metadata::of(plan, private.as_ref()),

@@ -85,8 +85,9 @@ impl Order {
         session_name(self.session)
     }
 
-    fn announced(&self) -> bool {
-        self.announce || self.keeper.is_some()
+    /// A launcher that watches over a view has to know when it is whole.
+    fn announced(&self, plan: &Plan) -> bool {
+        self.announce || self.keeper.is_some() || plan.tier == Tier::Namespace
     }
 }
 
@@ -176,7 +177,7 @@ fn run_under_our_umask(
     };
     let mut extras = Extras {
         environment,
-        announced: order.announced(),
+        announced: order.announced(plan),
         groups: groups.v1_wanted(),
         captured: false,
         skeletons,
@@ -250,6 +251,7 @@ fn run_under_our_umask(
     let duties = supervise::Duties {
         started: &started_and_stored,
         vigil: &|| guarding.vigil(&order.session_name()),
+        covers: &|| crate::cover::covers(&plan.mounts),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         will: guarding.will(),
         metadata: crate::metadata::of(plan, private.as_ref()),

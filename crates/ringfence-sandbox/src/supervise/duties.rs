@@ -1,5 +1,6 @@
 //! What the supervising launcher was given to do.
 
+use crate::cover::Cover;
 use crate::error::LaunchError;
 use crate::guard::Vigil;
 use crate::live::Keeper;
@@ -18,6 +19,8 @@ pub(crate) struct Duties<'a> {
     pub started: &'a dyn Fn(),
     /// Watches for protected names while the command runs.
     pub vigil: &'a dyn Fn() -> Option<Vigil<'a>>,
+    /// The mounts that depend on names of the host's.
+    pub covers: &'a dyn Fn() -> Vec<Cover>,
     /// Puts protected paths right; a sentence for each.
     pub enforce: &'a dyn Fn() -> Vec<String>,
     /// Left to the warden, in case that we are killed.

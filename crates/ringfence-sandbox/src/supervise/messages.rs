@@ -1,6 +1,7 @@
 //! What the child says on the control socket, and what the launcher does about it.
 
 use super::{SIGKILL, Watch};
+use crate::cover;
 use crate::dbus::Bus;
 use crate::error::LaunchError;
 use crate::executions::Listener;
@@ -89,6 +90,7 @@ impl Watch<'_, '_> {
                     let _ = sys::socket::send_with(self.child.control.as_fd(), will, &[*file]);
                 }
                 (self.duties.started)();
+                self.begin_covers();
             }
             live::STARTED => {
                 let pid = self.on_host(pid, message, 5);
@@ -96,6 +98,7 @@ impl Watch<'_, '_> {
                 self.tell_early();
             }
             live::ENDED => self.finished(message),
+            cover::DONE => self.covered(message),
             b'W' => {
                 self.put_right();
                 self.put_right = true;

@@ -8,6 +8,7 @@ mod changes;
 mod clients;
 mod clients_http;
 mod copies;
+mod covers;
 mod datagram_floods;
 mod datagrams;
 mod dbus;

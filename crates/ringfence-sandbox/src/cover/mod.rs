@@ -1,0 +1,149 @@
+//! Mounts that hide or hold a name in a tree of the host's, kept in place while the sandbox lives.
+//!
+//! A mount on a name lasts as long as that name does. Where somebody outside removes what it stands on, or renames
+//! something over it (editors save so, as does `git config`), the kernel takes the mount away in every namespace
+//! (`detach_mounts`, Linux 3.18), and what is there now lies open. So the launcher watches the directories on the
+//! way ([`watch`]), looks which mounts are gone, and has the warden make them again ([`again`]).
+//!
+//! Between the change outside and that there are some milliseconds. What was changed in them is found at the end,
+//! where it is protected; what was read in them has been read (SECURITY.md).
+
+pub(crate) mod again;
+pub(crate) mod watch;
+
+use crate::plan::{MountOp, MountStep};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The launcher has the warden make one again: a byte of [`What`] and the path follow.
+pub(crate) const AGAIN: u8 = b'M';
+
+/// The warden's answer: 0, or the error that it met, in four bytes.
+pub(crate) const DONE: u8 = b'm';
+
+/// What a mount does to a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum What {
+    /// Nobody reads what is there.
+    Hides,
+    /// Nobody changes what is there, nor moves it away.
+    Protects,
+    /// Nobody moves it away.
+    Holds,
+}
+
+impl What {
+    /// As a message has it.
+    pub fn letter(self) -> u8 {
+        match self {
+            What::Hides => b'h',
+            What::Protects => b'p',
+            What::Holds => b'o',
+        }
+    }
+
+    /// From a message.
+    pub fn of(letter: u8) -> Option<What> {
+        [What::Hides, What::Protects, What::Holds].into_iter().find(|what| what.letter() == letter)
+    }
+}
+
+/// A mount on a name in a tree of the host's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Cover {
+    /// The name, the same inside and outside.
+    pub path: PathBuf,
+    /// What it is for.
+    pub what: What,
+    /// The tree that it is in.
+    pub tree: PathBuf,
+}
+
+/// The mounts of a view that depend on a name of the host's.
+pub(crate) fn covers(steps: &[MountStep]) -> Vec<Cover> {
+    let what = |op: &MountOp| match op {
+        MountOp::Mask { .. } | MountOp::MaskLink => Some(What::Hides),
+        // Shown read-only in a tree that is not.
+        MountOp::Protect | MountOp::Bind { read_only: true, .. } => Some(What::Protects),
+        MountOp::Pin | MountOp::PinLink => Some(What::Holds),
+        _ => None,
+    };
+    let cover = |step: &MountStep| {
+        let tree = tree(steps, &step.path)?;
+        Some(Cover { path: step.path.clone(), what: what(&step.op)?, tree: tree.to_owned() })
+    };
+    steps.iter().filter_map(cover).collect()
+}
+
+/// The tree of the host's that a path lies in; none where something of the sandbox's own is nearer.
+fn tree<'a>(steps: &'a [MountStep], path: &Path) -> Option<&'a Path> {
+    let above = |step: &&MountStep| path != step.path && path.starts_with(&step.path);
+    let shows = |op: &MountOp| {
+        !matches!(
+            op,
+            MountOp::Mask { .. }
+                | MountOp::MaskLink
+                | MountOp::Protect
+                | MountOp::Pin
+                | MountOp::PinLink
+                | MountOp::Symlink { .. }
+        )
+    };
+    let nearest = steps
+        .iter()
+        .filter(above)
+        .filter(|step| shows(&step.op))
+        .max_by_key(|step| step.path.as_os_str().len())?;
+    let hosts = matches!(nearest.op, MountOp::Bind { directory: true, .. } | MountOp::HostRoot);
+    hosts.then_some(nearest.path.as_path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planner::built_in;
+
+    fn step(path: &str, op: MountOp) -> MountStep {
+        MountStep { path: PathBuf::from(path), op, rule: built_in("a test") }
+    }
+
+    fn bind(directory: bool, read_only: bool) -> MountOp {
+        MountOp::Bind { directory, read_only, devices: false }
+    }
+
+    #[test]
+    fn what_stands_on_a_name_of_the_hosts_is_a_cover_and_nothing_else_is() {
+        let steps = [
+            step("/", MountOp::Root { size: None }),
+            step("/dev/null", bind(false, false)),
+            step("/etc", bind(true, true)),
+            step("/etc/shadow", MountOp::Mask { directory: false }),
+            step("/home/u", MountOp::Private { mode: 0o700 }),
+            step("/home/u/.gitconfig", bind(false, true)),
+            step("/home/u/w", bind(true, false)),
+            step("/home/u/w/.env", MountOp::MaskLink),
+            step("/home/u/w/.git", MountOp::Pin),
+            step("/home/u/w/.git/config", MountOp::Protect),
+            step("/home/u/w/vendor", bind(true, true)),
+            step("/proc", MountOp::Proc),
+            step("/proc/kcore", MountOp::Mask { directory: false }),
+        ];
+        let found: Vec<_> = covers(&steps)
+            .into_iter()
+            .map(|cover| (cover.path.display().to_string(), cover.what, cover.tree))
+            .collect();
+        let work = || PathBuf::from("/home/u/w");
+        let wanted = [
+            ("/etc/shadow".to_owned(), What::Hides, PathBuf::from("/etc")),
+            ("/home/u/w/.env".to_owned(), What::Hides, work()),
+            ("/home/u/w/.git".to_owned(), What::Holds, work()),
+            ("/home/u/w/.git/config".to_owned(), What::Protects, work()),
+            ("/home/u/w/vendor".to_owned(), What::Protects, work()),
+        ];
+        assert_eq!(found, wanted);
+        for what in [What::Hides, What::Protects, What::Holds] {
+            assert_eq!(What::of(what.letter()), Some(what));
+        }
+        assert_eq!(What::of(b'x'), None);
+    }
+}

@@ -1,0 +1,148 @@
+//! The launcher's part: which mounts are gone.
+
+use super::Cover;
+use ringfence_sys as sys;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CString, OsString};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Directories watched at most.
+const MOST: usize = 512;
+
+/// Watches over the mounts of one sandbox.
+pub(crate) struct Watch {
+    covers: Vec<Cover>,
+    /// The process whose view it is.
+    warden: i32,
+    names: sys::inotify::Names,
+    watched: HashMap<i32, PathBuf>,
+}
+
+impl Watch {
+    /// Watches from now on; nothing where there is nothing to watch, or nothing can be watched.
+    pub fn begin(covers: Vec<Cover>, warden: i32) -> Option<Watch> {
+        if covers.is_empty() {
+            return None;
+        }
+        let names = sys::inotify::Names::new().ok()?;
+        let mut watch = Watch { covers, warden, names, watched: HashMap::new() };
+        for at in 0..watch.covers.len() {
+            watch.look_at(at);
+        }
+        Some(watch)
+    }
+
+    /// Readable when names were made.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.names.descriptor()
+    }
+
+    /// Those that are gone, of all.
+    pub fn gone(&self) -> Vec<Cover> {
+        self.gone_of(&self.covers)
+    }
+
+    /// Those that are gone, of those to which something happened.
+    pub fn serve(&mut self) -> Vec<Cover> {
+        let told = self.names.take();
+        let made: HashSet<PathBuf> = told
+            .into_iter()
+            .filter_map(|named| Some(self.watched.get(&named.directory)?.join(named.name)))
+            .collect();
+        let concerned = |cover: &Cover| cover.path.ancestors().any(|path| made.contains(path));
+        let concerned: Vec<usize> =
+            (0..self.covers.len()).filter(|&at| concerned(&self.covers[at])).collect();
+        if concerned.is_empty() {
+            return Vec::new();
+        }
+        concerned.iter().for_each(|&at| self.look_at(at));
+        let concerned: Vec<Cover> = concerned.iter().map(|&at| self.covers[at].clone()).collect();
+        self.gone_of(&concerned)
+    }
+
+    /// Watches the directories on the way to a name, from the tree's top on.
+    fn look_at(&mut self, at: usize) {
+        let cover = &self.covers[at];
+        let way: Vec<PathBuf> = cover
+            .path
+            .ancestors()
+            .skip(1)
+            .take_while(|path| path.starts_with(&cover.tree))
+            .map(Path::to_path_buf)
+            .collect();
+        for directory in way.into_iter().rev() {
+            if self.watched.len() >= MOST {
+                return;
+            }
+            const PATH_DIRECTORY: i32 = 0o10_000_000 | ringfence_start::flags::DIRECTORY as i32;
+            const HERE: i32 = -100;
+            let Ok(path) = CString::new(directory.as_os_str().as_bytes()) else { return };
+            let Ok(open) = sys::fd::open_without_links(HERE, &path, PATH_DIRECTORY) else { return };
+            // One that may not be read tells nothing; what is further down may.
+            if let Ok(number) = self.names.watch(open.as_fd()) {
+                self.watched.insert(number, directory);
+            }
+        }
+    }
+
+    fn gone_of(&self, covers: &[Cover]) -> Vec<Cover> {
+        let file = format!("/proc/{}/mountinfo", self.warden);
+        let mounted = std::fs::read(file).map(|text| mount_points(&text));
+        // Where that cannot be read, the warden looks.
+        let gone = |cover: &&Cover| {
+            mounted.as_ref().map_or(true, |mounted| !mounted.contains(&cover.path))
+                && cover.path.symlink_metadata().is_ok()
+        };
+        covers.iter().filter(gone).cloned().collect()
+    }
+}
+
+/// The mount points of a `mountinfo` (proc_pid_mountinfo(5)): the fifth field of each line.
+fn mount_points(text: &[u8]) -> HashSet<PathBuf> {
+    let lines = text.split(|&byte| byte == b'\n');
+    let fifth = lines.filter_map(|line| line.split(|&byte| byte == b' ').nth(4));
+    fifth.map(|field| PathBuf::from(OsString::from_vec(unescaped(field)))).collect()
+}
+
+/// Spaces, tabs, line ends and backslashes are octal numbers.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.first_chunk::<3>().filter(|_| first == b'\\');
+        let number = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match number {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
+/// What the warden is told to make again.
+pub(crate) fn message(cover: &Cover) -> Vec<u8> {
+    [&[super::AGAIN, cover.what.letter()], cover.path.as_os_str().as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_points_are_read_as_the_kernel_writes_them() {
+        let text = b"36 35 98:0 /m /a\\040b\\134c rw - ext4 /dev/root rw\n37 35 0:5 / /x rw - tmpfs t rw\n";
+        let wanted = [PathBuf::from("/a b\\c"), PathBuf::from("/x")];
+        assert_eq!(mount_points(text), HashSet::from(wanted));
+        assert_eq!(unescaped(b"a\\04"), b"a\\04");
+    }
+}

@@ -1,0 +1,136 @@
+//! Somebody outside replaces what is denied or protected while the command runs: the kernel takes the mounts on it
+//! away, and they are made again.
+
+use ringfence_tests::{Place, Running, Tier, everybody};
+use std::fs;
+
+/// Waits inside until the host has done its part.
+const WAIT: &str = "echo ready; until [ -e go ]; do :; done;";
+
+/// Reads each until that is refused, not for ever.
+const CLOSES: &str = "closes() { n=0; while cat \"$1\" >/dev/null 2>&1; do n=$((n+1)); \
+     [ $n -lt 20000 ] || { echo \"$1 is open\"; exit 4; }; done; };";
+
+/// Puts a file in the place of another one as editors do.
+fn replace(place: &Place, name: &str, text: &str) {
+    let new = place.file(format!("{name}.new"), text);
+    fs::rename(new, place.at(name)).expect("replaced");
+}
+
+fn content(place: &Place, name: &str) -> String {
+    fs::read_to_string(place.at(name)).expect("readable outside")
+}
+
+fn project(place: &Place) -> String {
+    place.project("p");
+    for (name, text) in [("p/.env", "old"), ("p/free", "old"), ("p/k/t", "old"), ("given/t", "old")]
+    {
+        place.file(name, text);
+    }
+    place.at("given").display().to_string()
+}
+
+fn runs(place: &Place, given: &str, script: &str) -> Running {
+    let token = format!("{given}/t");
+    let workspace = place.at("p").display().to_string();
+    let options =
+        ["-w", &workspace, "--workdir", &workspace, "--deny", ".env", "--deny", "k", "-r", given];
+    let options = [&options[..], &["--deny", &token]].concat();
+    place.start(&options, &["sh", "-c", script])
+}
+
+#[test]
+fn what_is_denied_is_denied_again_when_it_is_replaced_outside() {
+    everybody(Tier::Namespace, |place| {
+        let given = project(place);
+        let script = format!(
+            "cat .env k/t {given}/t 2>/dev/null && exit 3; {WAIT} {CLOSES} closes .env; closes k/t; \
+             closes {given}/t; cat free; cat .env k/t {given}/t; [ $? = 1 ] && echo closed"
+        );
+        // The first one makes the plan that the second one uses.
+        for replaced in [false, true] {
+            let mut running = runs(place, &given, &script);
+            running.printed("ready");
+            if replaced {
+                replace(place, "p/.env", "new");
+                replace(place, "p/free", "new");
+                replace(place, "given/t", "new");
+                fs::rename(place.at("p/k"), place.at("p/k.old")).expect("renamed");
+                place.file("p/k/t", "new");
+            }
+            place.file("p/go", "");
+            let finished = running.finish();
+            finished.ends(0).prints("closed");
+            if replaced {
+                finished.prints("new").says("p/.env was replaced outside");
+            }
+            fs::remove_file(place.at("p/go")).expect("removed");
+        }
+        // For who is outside nothing is different.
+        for name in ["p/.env", "p/k/t", "given/t"] {
+            assert_eq!(content(place, name), "new", "{name}");
+        }
+    });
+}
+
+#[test]
+fn what_is_denied_is_closed_however_often_and_in_whatever_way_it_is_replaced() {
+    everybody(Tier::Namespace, |place| {
+        let given = project(place);
+        let script = format!(
+            "{CLOSES} for n in 1 2 3 4 5 6; do echo ready $n; until [ -e go$n ]; do :; done; \
+             closes .env; closes k/t; done; echo closed"
+        );
+        let mut running = runs(place, &given, &script);
+        place.file("elsewhere/t", "new");
+        for number in 1..=6 {
+            running.printed(&format!("ready {number}"));
+            match number {
+                // Removed and made.
+                1 => fs::remove_file(place.at("p/.env")).map(|()| drop(place.file("p/.env", "a"))),
+                2 => fs::remove_dir_all(place.at("p/k")).map(|()| drop(place.file("p/k/t", "b"))),
+                // Of another kind.
+                3 => fs::remove_file(place.at("p/.env")).map(|()| drop(place.directory("p/.env"))),
+                4 => fs::remove_dir_all(place.at("p/k")).map(|()| drop(place.file("p/k", "c"))),
+                // By links out of what is denied.
+                5 => fs::remove_file(place.at("p/k"))
+                    .map(|()| drop(place.link("p/k", place.at("elsewhere")))),
+                _ => {
+                    fs::remove_dir(place.at("p/.env")).map(|()| drop(place.link("p/.env", "free")))
+                }
+            }
+            .expect("replaced");
+            place.file(format!("p/go{number}"), "");
+        }
+        running.finish().ends(0).prints("closed");
+    });
+}
+
+#[test]
+fn what_is_protected_is_protected_again_when_it_is_replaced_outside() {
+    everybody(Tier::Namespace, |place| {
+        project(place);
+        place.file("p/.envrc", "use old\n");
+        place.file("p/.git/config", "[core]\n");
+        let workspace = place.at("p").display().to_string();
+        let script = format!(
+            "(echo x >> .envrc) 2>/dev/null && exit 3; {WAIT} \
+             held() {{ n=0; until grep -q \" $PWD/$1 \" /proc/self/mountinfo; do n=$((n+1)); \
+             [ $n -lt 3000 ] || {{ echo \"$1 is open\"; exit 4; }}; done; }}; \
+             held .envrc; held .git/config; cat .envrc; echo x >> .envrc; echo x >> .git/config; \
+             mv .git/config away; echo mine > own && echo done"
+        );
+        let mut running =
+            place.start(&["-w", &workspace, "--workdir", &workspace], &["sh", "-c", &script]);
+        running.printed("ready");
+        replace(place, "p/.envrc", "use new\n");
+        replace(place, "p/.git/config", "[user]\n");
+        place.file("p/go", "");
+        let finished = running.finish();
+        finished.ends(0).prints("use new").prints("done").says("Read-only file system");
+        finished.says("p/.git/config was replaced outside");
+        assert_eq!(content(place, "p/.envrc"), "use new\n");
+        assert_eq!(content(place, "p/.git/config"), "[user]\n");
+        assert_eq!(content(place, "p/own"), "mine\n");
+    });
+}
