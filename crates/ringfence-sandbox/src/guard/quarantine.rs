@@ -141,7 +141,7 @@ pub(super) enum Away {
 /// What a name begins with that stands, for a moment, where something is taken away.
 const ASIDE: &str = ".ringfence-aside-";
 
-/// Whether a name is one that only [`aside`] gives: what has it was left by a launcher that was killed.
+/// Whether a name is one that only [`rename_aside`] gives: what has it was left by a launcher that was killed.
 pub(super) fn is_aside(name: &[u8]) -> bool {
     let random = name.strip_prefix(ASIDE.as_bytes());
     random.is_some_and(|random| random.len() == 16 && random.iter().all(u8::is_ascii_hexdigit))
@@ -159,10 +159,8 @@ fn aside(
     if path.symlink_metadata()?.is_dir() {
         return Err(why);
     }
-    let random = ringfence_sys::identity::random;
-    let name = OsString::from(format!("{ASIDE}{:08x}{:08x}", random(), random()));
+    let name = rename_aside(path)?;
     let aside = path.with_file_name(&name);
-    fs::rename(path, &aside)?;
     let kept = target.and_then(|target| {
         match fs::read_link(&aside) {
             Ok(link) => std::os::unix::fs::symlink(link, &target).map(|()| Away::Kept(target)),
@@ -185,6 +183,16 @@ fn aside(
             Err(error)
         }
     }
+}
+
+/// Gives a path another name beside, which nobody can guess.
+///
+/// # Errors
+/// It has its name still.
+pub(super) fn rename_aside(path: &Path) -> io::Result<OsString> {
+    let random = ringfence_sys::identity::random;
+    let name = OsString::from(format!("{ASIDE}{:08x}{:08x}", random(), random()));
+    fs::rename(path, path.with_file_name(&name)).map(|()| name)
 }
 
 fn is_too_much(why: &io::Error) -> bool {

@@ -306,9 +306,17 @@ impl Work<'_> {
                 )
             }
             Ok(None) => format!("{shown} was {what} inside and is protected: removed"),
-            Err(error) => format!(
-                "{shown} was {what} inside and is protected, but CANNOT BE REMOVED: {error}"
-            ),
+            // Under another name nothing obeys it, and a later run tells of it.
+            Err(error) => match quarantine::rename_aside(at) {
+                Ok(aside) => format!(
+                    "{shown} was {what} inside and is protected: it can be neither kept nor removed whole ({error}), and \
+                     is called {} now; remove it",
+                    shown::path(&path.with_file_name(aside))
+                ),
+                Err(_) => format!(
+                    "{shown} was {what} inside and is protected, but CANNOT BE REMOVED: {error}"
+                ),
+            },
         });
     }
 

@@ -212,6 +212,30 @@ fn protected_names_are_gone_at_once_where_nothing_can_be_kept() {
     });
 }
 
+/// A directory on another file system is removed, for which one with thousands of levels takes too many descriptors: it
+/// has another name then, which nothing obeys.
+#[test]
+fn what_is_too_deep_to_be_removed_does_not_keep_its_name() {
+    everywhere(|place| {
+        let state = Elsewhere::new();
+        let at = state.0.path().display();
+        let run = |script: &str| {
+            place.shell(&format!("ulimit -n 512; XDG_STATE_HOME={at} $RF -- sh -c '{script}'"))
+        };
+        run("mkdir -p sub/.vscode && echo x > sub/.vscode/tasks.json")
+            .ends(0)
+            .says("protected: removed");
+        let deep =
+            "mkdir -p sub/.idea/$(printf \"d/%.0s\" $(seq 1500)) && echo x > sub/.idea/a.xml";
+        run(deep).ends(0).says("sub/.idea was created").says("removed whole (");
+        assert!(!place.project("sub/.idea").exists());
+        let aside = place.shell("ls -A sub").text();
+        assert!(aside.starts_with(".ringfence-aside-") && aside.lines().count() == 1, "{aside}");
+        run("mkdir e; echo x > e/.envrc").ends(0).says(&aside).says("and stays there");
+        place.shell("rm -r sub e").ends(0);
+    });
+}
+
 /// A state directory on a file system of its own.
 struct Elsewhere(tempfile::TempDir);
 
