@@ -6,8 +6,9 @@ use ringfence_sys as sys;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{CString, OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// What a path is, its last link not followed.
@@ -36,6 +37,24 @@ pub trait PathFacts {
     fn text(&self, path: &Path) -> Option<String>;
     /// The Unix sockets among the first `most` entries of a directory.
     fn sockets(&self, path: &Path, most: usize) -> Vec<PathBuf>;
+    /// The directory of the user's own that keeps it from being known whether something is at a path: whoever
+    /// runs as the user can open it again.
+    fn closed(&self, path: &Path) -> Option<PathBuf>;
+    /// Whether a path is a directory of the user's own whose names cannot be read.
+    fn unlisted(&self, path: &Path) -> bool;
+}
+
+/// Whether a failed look means that nothing is at the path; after any other one it is not known what is.
+pub(crate) fn nothing(error: &io::Error) -> bool {
+    let known =
+        [sys::Errno::ENOENT, sys::Errno::ENOTDIR, sys::Errno::ELOOP, sys::Errno::ENAMETOOLONG];
+    // Without a number it is a name that no file has.
+    error.raw_os_error().is_none_or(|number| known.iter().any(|known| known.into_raw() == number))
+}
+
+/// Whether something is a directory of the user's own, its last link not followed.
+fn is_own(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|data| data.is_dir() && data.uid() == user())
 }
 
 /// The real file system.
@@ -75,6 +94,17 @@ impl PathFacts for HostPaths {
             |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_socket());
         entries.filter(socket).map(|entry| entry.path()).collect()
     }
+
+    fn closed(&self, path: &Path) -> Option<PathBuf> {
+        path.symlink_metadata().err().filter(|error| !nothing(error))?;
+        let above = path.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok())?;
+        // Nobody inside can open what is somebody else's.
+        is_own(above).then(|| above.to_owned())
+    }
+
+    fn unlisted(&self, path: &Path) -> bool {
+        path.read_dir().is_err_and(|error| !nothing(&error)) && is_own(path)
+    }
 }
 
 /// Those of the names that are wanted.
@@ -112,6 +142,14 @@ impl PathFacts for FakePaths {
 
     fn sockets(&self, _: &Path, _: usize) -> Vec<PathBuf> {
         Vec::new()
+    }
+
+    fn closed(&self, _: &Path) -> Option<PathBuf> {
+        None
+    }
+
+    fn unlisted(&self, _: &Path) -> bool {
+        false
     }
 }
 

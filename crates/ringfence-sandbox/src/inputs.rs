@@ -4,7 +4,7 @@
 //! Stamps are taken before the look, so that a change in between makes the stamp a wrong one,
 //! never a wrong plan that passes for right.
 
-use crate::facts::{HostPaths, Kind, PathFacts};
+use crate::facts::{self, HostPaths, Kind, PathFacts};
 use ringfence_policy::{FileView, HostFiles, Resolver};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,6 +20,8 @@ use std::time::SystemTime;
 pub enum Found {
     /// Nothing.
     Absent,
+    /// What cannot be looked at.
+    Hidden,
     /// Something that is no symbolic link.
     Plain,
     /// A symbolic link with this text.
@@ -213,7 +215,7 @@ impl Inputs {
     fn same(&self, path: &Path) {
         match identity(path) {
             Some((identity, _)) => self.add(path, Found::Same(identity)),
-            None => self.add(path, Found::Absent),
+            None => self.add(path, unseen(path)),
         }
     }
 
@@ -234,7 +236,7 @@ impl Inputs {
         match paths.get(path.as_os_str()) {
             Some(known) if weak(known) >= weak(&found) => {
                 // What was absent and is there now, or the reverse: it changed meanwhile.
-                let there = |found: &Found| *found != Found::Absent;
+                let there = |found: &Found| !matches!(found, Found::Absent | Found::Hidden);
                 if there(known) != there(&found) {
                     self.fleeting("a file that changes at this moment");
                 }
@@ -302,7 +304,8 @@ impl FileView for Inputs {
         match &result {
             Ok(None) => self.add(path, Found::Plain),
             Ok(Some(target)) => self.add(path, Found::Link(target.clone())),
-            Err(_) => self.add(path, Found::Absent),
+            Err(error) if facts::nothing(error) => self.add(path, Found::Absent),
+            Err(_) => self.add(path, Found::Hidden),
         }
         result
     }
@@ -330,7 +333,7 @@ impl PathFacts for Inputs {
     fn kind(&self, path: &Path) -> Kind {
         let kind = HostPaths.kind(path);
         let found = match &kind {
-            Kind::Absent => Found::Absent,
+            Kind::Absent => unseen(path),
             Kind::File => Found::File,
             Kind::Directory => Found::Directory,
             Kind::Symlink(target) => Found::Link(target.clone()),
@@ -371,6 +374,20 @@ impl PathFacts for Inputs {
         self.content(path);
         HostPaths.sockets(path, most)
     }
+
+    fn closed(&self, path: &Path) -> Option<PathBuf> {
+        HostPaths.closed(path)
+    }
+
+    fn unlisted(&self, path: &Path) -> bool {
+        HostPaths.unlisted(path)
+    }
+}
+
+/// What is to be said of a path at which nothing was seen.
+fn unseen(path: &Path) -> Found {
+    let hidden = path.symlink_metadata().is_err_and(|error| !facts::nothing(&error));
+    if hidden { Found::Hidden } else { Found::Absent }
 }
 
 /// A name or value as bytes for an image: none where it holds a zero byte.

@@ -248,6 +248,8 @@ pub mod stamp_kind {
     /// This very directory, unchanged; or one that still has more names than are looked through
     /// ([`crate::listing::MOST`]).
     pub const CROWDED: u32 = 12;
+    /// What is at the path cannot be looked at.
+    pub const HIDDEN: u32 = 13;
 }
 
 /// A checksum, eight bytes at a time: against torn and rotten files, not against forgers (the

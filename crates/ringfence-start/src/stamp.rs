@@ -198,7 +198,7 @@ fn holds(image: &Image, stamp: &Stamp, caller: &Caller, command: usize) -> Optio
     let (name_bytes, text_bytes) = unsafe { (string(name), string(text)) };
     let mut looked = Looked::new();
     Some(match stamp.kind {
-        stamp_kind::ABSENT | stamp_kind::PLAIN | stamp_kind::LINK => {
+        stamp_kind::ABSENT | stamp_kind::HIDDEN | stamp_kind::PLAIN | stamp_kind::LINK => {
             let mut room = MaybeUninit::<[u8; 4096]>::uninit();
             let first = room.as_mut_ptr().cast::<u8>();
             // SAFETY: the path is a string, the room is writable for so many bytes.
@@ -210,7 +210,11 @@ fn holds(image: &Image, stamp: &Stamp, caller: &Caller, command: usize) -> Optio
                 }
                 // It is there, and no link.
                 Err(Errno::EINVAL) => stamp.kind == stamp_kind::PLAIN,
-                Err(_) => stamp.kind == stamp_kind::ABSENT,
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ENAMETOOLONG) => {
+                    stamp.kind == stamp_kind::ABSENT
+                }
+                // In a directory that was closed since, something may be.
+                Err(_) => stamp.kind == stamp_kind::HIDDEN,
             }
         }
         stamp_kind::DIRECTORY => {

@@ -100,6 +100,7 @@ fn stamp(script: &mut Script, path: &Path, found: Found) -> Stamp {
     let mut stamp = Stamp { name, ..Stamp::default() };
     stamp.kind = match found {
         Found::Absent => stamp_kind::ABSENT,
+        Found::Hidden => stamp_kind::HIDDEN,
         Found::Plain => stamp_kind::PLAIN,
         Found::Directory => stamp_kind::DIRECTORY,
         Found::File => stamp_kind::FILE,

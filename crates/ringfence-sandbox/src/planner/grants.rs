@@ -221,13 +221,24 @@ impl Grants {
 /// The existing paths that a pattern names below an anchor. Each `*` costs one directory listing,
 /// and `**`, which only the built-in names have, one for each directory that may be a repository's.
 pub(crate) fn expand(paths: &dyn PathFacts, anchor: &Path, pattern: &str) -> Vec<PathBuf> {
+    expanded(paths, anchor, pattern, &mut Vec::new())
+}
+
+/// The same; directories of the user's own whose names cannot be read are added to `unlisted`.
+pub(super) fn expanded(
+    paths: &dyn PathFacts,
+    anchor: &Path,
+    pattern: &str,
+    unlisted: &mut Vec<PathBuf>,
+) -> Vec<PathBuf> {
     let mut found = vec![anchor.to_owned()];
     for component in pattern.split('/') {
         found = if component == "**" {
-            found.iter().flat_map(|directory| repositories(paths, directory, 1)).collect()
+            let below = |directory: &PathBuf| repositories(paths, directory, 1, unlisted);
+            found.iter().flat_map(below).collect()
         } else if component.contains(['*', '?']) {
             let matching = |directory: &PathBuf| {
-                let names = paths.list(directory);
+                let names = listed(paths, directory, unlisted);
                 let directory = directory.clone();
                 let names =
                     names.into_iter().filter(|name| glob(component.as_bytes(), name.as_bytes()));
@@ -238,19 +249,44 @@ pub(crate) fn expand(paths: &dyn PathFacts, anchor: &Path, pattern: &str) -> Vec
             found.iter().map(|directory| directory.join(component)).collect()
         };
     }
-    found.retain(|path| paths.kind(path) != Kind::Absent);
+    found.retain(|path| {
+        let there = paths.kind(path) != Kind::Absent;
+        unlisted.extend(paths.closed(path).filter(|_| !there));
+        there
+    });
     found
 }
 
+/// The names in a directory, which is added to `unlisted` when they cannot be read.
+fn listed(
+    paths: &dyn PathFacts,
+    directory: &Path,
+    unlisted: &mut Vec<PathBuf>,
+) -> Vec<std::ffi::OsString> {
+    let names = paths.list(directory);
+    if names.is_empty() {
+        if paths.unlisted(directory) {
+            unlisted.push(directory.to_owned());
+        }
+        unlisted.extend(paths.closed(directory));
+    }
+    names
+}
+
 /// Directories below one that may be repositories', which `**` in the built-in names stands for.
-fn repositories(paths: &dyn PathFacts, directory: &Path, depth: usize) -> Vec<PathBuf> {
+fn repositories(
+    paths: &dyn PathFacts,
+    directory: &Path,
+    depth: usize,
+    unlisted: &mut Vec<PathBuf>,
+) -> Vec<PathBuf> {
     let innards = |name: &std::ffi::OsString| GIT_INNARDS.iter().any(|innards| name == innards);
-    let names = paths.list(directory).into_iter().filter(|name| !innards(name));
+    let names = listed(paths, directory, unlisted).into_iter().filter(|name| !innards(name));
     let below = names.map(|name| directory.join(name));
     let mut all = Vec::new();
     for path in below.filter(|path| paths.kind(path) == Kind::Directory) {
         if depth < GIT_DEEPEST {
-            all.extend(repositories(paths, &path, depth + 1));
+            all.extend(repositories(paths, &path, depth + 1, unlisted));
         }
         all.push(path);
     }

@@ -5,7 +5,7 @@
 //! on the host, and the process tier has no mounts: these are recorded before the run and put
 //! right after it, when nothing of the sandbox lives any more.
 
-use super::grants::{Grants, expand, glob};
+use super::grants::{Grants, expanded, glob};
 use super::{PlanError, Planning};
 use crate::facts::{Kind, PathFacts};
 use crate::plan::{Apart, Found, GuardStep, GuardedTree, Tier};
@@ -59,14 +59,24 @@ pub(super) fn guards(
     tier: Tier,
 ) -> Result<Guards, PlanError> {
     let git_settings = planning.policy.git_settings;
-    let mut wanted = Wanted { planning, grants, rules: BTreeMap::new() };
+    let (rules, closed) = (BTreeMap::new(), Vec::new());
+    let mut wanted = Wanted { planning, grants, rules, closed };
     wanted.named_paths(tier)?;
     let trees = wanted.known_names();
     wanted.led_to();
+    if let Some((directory, rule)) = wanted.closed.first() {
+        return Err(unknowable(directory, rule));
+    }
     let wanted = wanted.rules;
     let mut guards = Guards { trees, ..Guards::default() };
     for (path, (tree, guarded, rule)) in wanted {
-        let found = match planning.paths.kind(&path) {
+        let kind = planning.paths.kind(&path);
+        if kind == Kind::Absent
+            && let Some(directory) = planning.paths.closed(&path)
+        {
+            return Err(unknowable(&directory, &rule));
+        }
+        let found = match kind {
             Kind::Absent if guarded == Guarded::ExistingOnly => continue,
             Kind::Absent => Found::Absent,
             Kind::Symlink(_) => Found::Symlink,
@@ -87,6 +97,17 @@ pub(super) fn guards(
     Ok(guards)
 }
 
+/// What cannot be looked at is not held, and could be opened again from inside: an earlier run may have closed the
+/// directory for just that.
+fn unknowable(directory: &Path, rule: &Source) -> PlanError {
+    let directory = ringfence_policy::shown::path(directory);
+    let why = format!(
+        "{directory} is closed to yourself, so that what is in it cannot be known, and a program inside could \
+         open it; chmod u+rwx {directory} (a run may have closed it)"
+    );
+    PlanError::unenforceable(rule, why)
+}
+
 /// Protected path → its writable tree, how a new one is judged, and the rule.
 type Rules = BTreeMap<PathBuf, (PathBuf, Guarded, Source)>;
 
@@ -94,6 +115,9 @@ struct Wanted<'a, 'b> {
     planning: &'a Planning<'b>,
     grants: &'a Grants,
     rules: Rules,
+    /// Directories of the user's own in writable trees that cannot be looked into, with the rules about what is in
+    /// them.
+    closed: Vec<(PathBuf, Source)>,
 }
 
 impl Wanted<'_, '_> {
@@ -137,6 +161,23 @@ impl Wanted<'_, '_> {
         }
     }
 
+    /// What a pattern names below an anchor.
+    fn expand(&mut self, anchor: &Path, pattern: &str, rule: &Source) -> Vec<PathBuf> {
+        let mut unlisted = Vec::new();
+        let found = expanded(self.planning.paths, anchor, pattern, &mut unlisted);
+        for directory in unlisted {
+            self.close(directory, rule);
+        }
+        found
+    }
+
+    /// Notes a directory that cannot be looked into.
+    fn close(&mut self, directory: PathBuf, rule: &Source) {
+        if self.tree(&directory).is_some() {
+            self.closed.push((directory, rule.clone()));
+        }
+    }
+
     /// Something in a tree that a protected name leads to; who grants exactly it lifts that.
     fn add_led_to(&mut self, tree: &Path, path: PathBuf, guarded: Guarded, rule: &Source) {
         let granted = self.planning.policy.paths.iter().any(|rule| {
@@ -161,9 +202,13 @@ impl Wanted<'_, '_> {
                     return Err(PlanError::unenforceable(&rule.source, why));
                 }
                 (Access::Protect, Some(pattern)) => {
-                    for path in expand(self.planning.paths, &rule.path, pattern) {
+                    for path in self.expand(&rule.path, pattern, &rule.source) {
                         self.add(path, rule.guarded, &rule.source);
                     }
+                }
+                // What it names is covered (`grants`).
+                (Access::Deny, Some(pattern)) => {
+                    self.expand(&rule.path, pattern, &rule.source);
                 }
                 // What a mount covers needs nothing else; Landlock, told to go without, covers
                 // nothing inside a writable tree.
@@ -194,6 +239,9 @@ impl Wanted<'_, '_> {
         firsts.sort_unstable();
         firsts.dedup();
         let mut top = Top::of(self.planning.paths, &tree, &firsts);
+        if let Some(closed) = self.planning.paths.closed(&tree.join(".git")) {
+            self.close(closed, &built_in_name(".git"));
+        }
         let mut absent = Vec::with_capacity(policy.protected_names.len());
         for name in &policy.protected_names {
             let first = first(&name.name);
@@ -213,7 +261,7 @@ impl Wanted<'_, '_> {
             }
             let rule = built_in_name(&name.name);
             if name.name.contains(['*', '?']) {
-                for path in expand(self.planning.paths, &tree, &name.name) {
+                for path in self.expand(&tree, &name.name, &rule) {
                     self.add(path, name.guarded, &rule);
                 }
             } else {
@@ -246,6 +294,9 @@ impl Wanted<'_, '_> {
             let links = match self.planning.paths.kind(&path) {
                 Kind::Symlink(_) => vec![path],
                 Kind::Directory if guarded == Guarded::GitHooks || holds_hooks(&path) => {
+                    if self.planning.paths.unlisted(&path) {
+                        self.close(path.clone(), &rule);
+                    }
                     let names = self.planning.paths.list(&path);
                     let hooks =
                         names.into_iter().filter(|name| !name.as_bytes().ends_with(b".sample"));

@@ -7,6 +7,7 @@ mod brief;
 mod changes;
 mod clients;
 mod clients_http;
+mod closed;
 mod copies;
 mod covers;
 mod datagram_floods;
