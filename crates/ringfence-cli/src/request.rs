@@ -102,18 +102,25 @@ pub fn policy(request: &Request) -> Result<Policy, Fault> {
 pub fn policy_from(request: &Request, inputs: &Inputs) -> Result<Policy, Fault> {
     let mut request = request.clone();
     let mut warning = None;
+    request.deciding = trust::accepted(inputs);
     if request.profiles.is_empty() {
         let directory = request.workdir.clone().unwrap_or_else(|| PathBuf::from("."));
-        match trust::find(&directory, inputs) {
+        match trust::find(&directory, inputs)? {
             Found::None => {}
             // The text that was hashed, not the file again: it may have changed since.
             Found::Trusted(file, text) => {
+                request.deciding.extend(std::path::absolute(&file));
                 request.inline.push((format!("file {}", file.display()), text));
             }
             Found::Untrusted(file) => {
                 let file = file.display();
                 warning =
                     Some(format!("{file} is not trusted and not used: ringfence trust {file}"));
+            }
+            Found::Gone(file) => {
+                let file = file.display();
+                warning =
+                    Some(format!("{file}, which you trusted, is gone: its rules are not in force"));
             }
         }
     }

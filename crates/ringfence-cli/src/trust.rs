@@ -28,11 +28,24 @@ fn list() -> Result<PathBuf, Fault> {
 
 /// The line that stands for a file as it is.
 fn line(path: &Path, content: &[u8]) -> Result<String, Fault> {
-    let real = path
-        .canonicalize()
+    let place = place(path)
         .map_err(|error| Fault::usage(format!("cannot read {}: {error}", path.display())))?;
-    // `Debug` escapes newlines and bytes that are no text.
-    Ok(format!("{} {:?}", blake3::hash(content).to_hex(), real.as_os_str()))
+    Ok(format!("{} {}", blake3::hash(content).to_hex(), written(&place)))
+}
+
+/// Where a file stands. A link at its name is not followed: what is accepted at one place is not accepted wherever a
+/// link leads to there, which a program inside can make.
+fn place(path: &Path) -> std::io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(ErrorKind::InvalidInput.into());
+    };
+    Ok(parent.canonicalize()?.join(name))
+}
+
+/// A path as the list has it: `Debug` escapes newlines and bytes that are no text.
+fn written(place: &Path) -> String {
+    format!("{:?}", place.as_os_str())
 }
 
 /// Accepts a file as it is now.
@@ -65,10 +78,30 @@ pub enum Found {
     Trusted(PathBuf, String),
     /// It is not.
     Untrusted(PathBuf),
+    /// There is none any more, where one was accepted.
+    Gone(PathBuf),
+}
+
+/// The files that were accepted, by names that are text.
+pub fn accepted(inputs: &Inputs) -> Vec<PathBuf> {
+    let Ok(list) = list() else { return Vec::new() };
+    inputs.content(&list);
+    let text = fs::read_to_string(list).unwrap_or_default();
+    let path = |line: &str| {
+        let path = line.split_once(' ')?.1.strip_prefix('"')?.strip_suffix('"')?;
+        (!path.contains('\\')).then(|| PathBuf::from(path))
+    };
+    let mut all: Vec<PathBuf> = text.lines().filter_map(path).collect();
+    all.sort();
+    all.dedup();
+    all
 }
 
 /// Looks for a policy file in a directory.
-pub fn find(directory: &Path, inputs: &Inputs) -> Found {
+///
+/// # Errors
+/// One that was accepted cannot be read: its rules would not hold.
+pub fn find(directory: &Path, inputs: &Inputs) -> Result<Found, Fault> {
     let path = directory.join(PROJECT_FILE);
     // A compiled plan holds as long as both are as they are now.
     match std::path::absolute(&path) {
@@ -78,19 +111,31 @@ pub fn find(directory: &Path, inputs: &Inputs) -> Found {
     if let Ok(list) = list() {
         inputs.content(&list);
     }
+    let known = |is: &dyn Fn(&str) -> bool| {
+        let list = list().ok().and_then(|list| fs::read_to_string(list).ok());
+        list.is_some_and(|list| list.lines().any(is))
+    };
+    let known_place = || {
+        let place = place(&path).map(|place| written(&place));
+        place.is_ok_and(|place| {
+            known(&|line| line.split_once(' ').is_some_and(|(_, other)| other == place))
+        })
+    };
     // A pipe of that name is there for whoever opens it to wait: it is no policy, and is not waited for.
     let text = match HostFiles.text(&path, MOST) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::InvalidData => return Found::Untrusted(path),
-        Err(_) => return Found::None,
+        Err(error) if error.kind() == ErrorKind::InvalidData => return Ok(Found::Untrusted(path)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok(if known_place() { Found::Gone(path) } else { Found::None });
+        }
+        Err(error) if known_place() => {
+            return Err(Fault::usage(format!(
+                "{}, which you trusted, cannot be read: {error}; make it readable, or remove it to run without its rules",
+                path.display()
+            )));
+        }
+        Err(_) => return Ok(Found::None),
     };
-    let accepted = (|| {
-        let line = line(&path, text.as_bytes()).ok()?;
-        let list = fs::read_to_string(list().ok()?).ok()?;
-        Some(list.lines().any(|known| known == line))
-    })();
-    match accepted {
-        Some(true) => Found::Trusted(path, text),
-        _ => Found::Untrusted(path),
-    }
+    let accepted = line(&path, text.as_bytes()).is_ok_and(|line| known(&|other| other == line));
+    Ok(if accepted { Found::Trusted(path, text) } else { Found::Untrusted(path) })
 }

@@ -427,7 +427,11 @@ impl Chain<'_, '_> {
         }
         self.stack.pop();
         self.done.push(identity);
-        self.out.push(found.profile);
+        let file = match found.place {
+            Place::File(path) => Some(path),
+            Place::BuiltIn => None,
+        };
+        self.out.push(Profile { file, ..found.profile });
         Ok(())
     }
 }

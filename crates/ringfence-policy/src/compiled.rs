@@ -43,7 +43,7 @@ pub(crate) fn encode(profile: &Profile) -> String {
 #[allow(dead_code)] // Not used by the build script, which shares this file.
 pub(crate) fn decode(text: &'static str, origin: Text) -> Profile {
     let values = text.split_terminator(RECORD).filter_map(record).collect();
-    Profile { origin, values, configurations: Vec::new() }
+    Profile { origin, values, ..Profile::default() }
 }
 
 fn record(record: &'static str) -> Option<(Key, Value)> {

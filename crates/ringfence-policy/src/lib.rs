@@ -32,7 +32,7 @@ mod limits;
 pub mod merge;
 mod moved;
 mod network;
-mod own;
+pub mod own;
 pub mod path;
 pub mod policy;
 pub mod port;

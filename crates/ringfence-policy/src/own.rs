@@ -7,7 +7,9 @@
 //! sessions, beside which are the sockets of those that run, and a read-only mount does not stop
 //! connecting to one.
 
-use crate::policy::Access;
+use crate::files::Resolver;
+use crate::policy::{Access, PathRule, Policy, Source};
+use crate::rules::plain;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -50,4 +52,32 @@ pub(crate) fn directories(home: &Path, env: &dyn Fn(&str) -> Option<OsString>) -
     let reason = "profiles decide what a sandbox may do";
     all.push(Own { path: PathBuf::from("/etc/ringfence"), access: Access::Protect, reason });
     all
+}
+
+/// The source of the rules about them.
+pub fn source() -> Source {
+    built_in("ringfence's own")
+}
+
+fn built_in(text: &str) -> Source {
+    Source { origin: "built in".to_owned(), key: String::new(), text: text.to_owned() }
+}
+
+/// Protects files that this run's policy, or that of a later one, is read from: by their names, and where links
+/// there lead.
+pub(crate) fn protect(files: Vec<PathBuf>, resolver: &mut Resolver<'_>, policy: &mut Policy) {
+    for file in files.into_iter().filter(|file| file.is_absolute()) {
+        let real = resolver.real(&file).ok().filter(|real| real.exists).map(|real| real.path);
+        for path in real.into_iter().filter(|real| *real != file).chain([file.clone()]) {
+            let known = |rule: &PathRule| rule.access == Access::Protect && rule.path == path;
+            let written = crate::guard::writable(policy).any(|tree| path.starts_with(tree));
+            if written && !policy.paths.iter().any(known) {
+                let source = built_in("policy is not written from inside");
+                let reason = Some("it decides what a sandbox may do".to_owned());
+                policy
+                    .paths
+                    .push(PathRule { reason, ..plain(Access::Protect, path, true, source) });
+            }
+        }
+    }
 }

@@ -8,6 +8,7 @@ use crate::key::{KEYS, Key, KeyInfo, Shape, TABLES};
 use crate::suggest::nearest;
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -37,6 +38,8 @@ pub struct Profile {
     pub values: Vec<(Key, Value)>,
     /// Variations of it, by name: what each sets in place of or beside the profile's own.
     pub configurations: Vec<(Text, Vec<(Key, Value)>)>,
+    /// The file that it was read from, where a catalogue found it in one.
+    pub file: Option<PathBuf>,
 }
 
 /// The table of a profile's configurations.

@@ -22,6 +22,8 @@ pub struct Request {
     /// Profiles whose text is at hand already, after those: what they are called in messages,
     /// and the text. For a project's own file, so that what was found to be trusted is what counts.
     pub inline: Vec<(String, String)>,
+    /// Files that decide about runs here or elsewhere, beside the profiles that are read: they are protected.
+    pub deciding: Vec<PathBuf>,
     /// Features, after the profiles.
     pub features: Vec<String>,
     /// Options, in order.
@@ -60,6 +62,8 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     let names = names(request, &catalog, &workdir);
     let profiles = catalog.chain(&names, &request.inline, &request.features)?;
     let dangers = said(&profiles);
+    let mut deciding = request.deciding.clone();
+    deciding.extend(profiles.iter().filter_map(|profile| profile.file.clone()));
     let mut policy = Policy {
         profiles: profiles.iter().map(|profile| profile.origin.to_string()).collect(),
         home_dir: home.clone(),
@@ -78,6 +82,7 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     }
     let bases = Bases { home: &context.home, workdir: &workdir, env: context.env };
     rules::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
+    crate::own::protect(deciding, &mut resolver, &mut policy);
     policy.network = network::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     policy.dbus = crate::dbus::resolve(&merged, &mut policy.warnings)?;
     policy.environment = environment::resolve(&merged, context, &policy.network)?;

@@ -309,16 +309,7 @@ impl Rules<'_, '_> {
         for (own, real) in std::mem::take(&mut self.own) {
             let rule = |path: PathBuf| PathRule {
                 reason: Some(own.reason.to_owned()),
-                ..plain(
-                    own.access,
-                    path,
-                    true,
-                    Source {
-                        origin: "built in".to_owned(),
-                        key: String::new(),
-                        text: "ringfence's own".to_owned(),
-                    },
-                )
+                ..plain(own.access, path, true, own::source())
             };
             for (link, _) in &real.links {
                 if self.granted(link) == Some(Access::Write) {

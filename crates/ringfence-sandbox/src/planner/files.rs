@@ -5,7 +5,7 @@ use super::grants::Grants;
 use super::{PlanError, Planning, built_in};
 use crate::facts::Kind;
 use crate::plan::{FileRule, Landlock, Rights, Tier};
-use ringfence_policy::{Home, Layer, NetworkMode, Source, Transport};
+use ringfence_policy::{Access, Home, Layer, NetworkMode, Source, Transport, own};
 use std::path::{Path, PathBuf};
 
 /// What each version adds, and the layer that stands for it.
@@ -109,6 +109,7 @@ const DEVICES: [&str; 6] =
 
 fn process_rules(planning: &mut Planning<'_>, grants: &Grants) -> Result<Vec<FileRule>, PlanError> {
     let mut rules = Vec::new();
+    own_directories(planning, grants)?;
     for (path, grant) in &grants.trees {
         let holes: Vec<_> = grants
             .denials
@@ -141,6 +142,26 @@ fn process_rules(planning: &mut Planning<'_>, grants: &Grants) -> Result<Vec<Fil
     }
     rules.push(rule("/proc", Rights::Read, built_in("programs read their own processes")));
     Ok(rules)
+}
+
+/// What is put right after the run is in force during it: profiles, with hooks that run outside, for each ringfence
+/// that is started meanwhile.
+fn own_directories(planning: &mut Planning<'_>, grants: &Grants) -> Result<(), PlanError> {
+    let policy = planning.policy;
+    for rule in &policy.paths {
+        if rule.access != Access::Protect || rule.source != own::source() {
+            continue;
+        }
+        if let Some((tree, _)) = grants.covering(&rule.path).filter(|(_, grant)| grant.write) {
+            let what = format!(
+                "Landlock grants whole trees, so that ringfence's own {} cannot be protected inside the writable {}",
+                rule.path.display(),
+                tree.display()
+            );
+            planning.missing(Layer::Deny, what, "use the namespace tier")?;
+        }
+    }
+    Ok(())
 }
 
 /// Grants a tree but for holes in it: every sibling on the way to them. One directory listing

@@ -14,6 +14,7 @@ mod datagram_floods;
 mod datagrams;
 mod dbus;
 mod dbus_connections;
+mod deciding;
 mod denied_links;
 mod environment;
 mod exec;
