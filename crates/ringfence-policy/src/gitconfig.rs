@@ -5,7 +5,7 @@
 
 use crate::path::normal;
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,17 @@ pub fn executes_in(text: &str, directory: &Path, tree: &Path) -> Option<String> 
 }
 
 fn within(worktree: &str, directory: &Path, tree: &Path) -> bool {
-    normal(&directory.join(worktree)).starts_with(tree)
+    // For git a value ends there.
+    !worktree.contains('\0') && followed(&directory.join(worktree)).starts_with(followed(tree))
+}
+
+/// A path as the kernel follows it, links included; of what does not exist, by its text.
+fn followed(path: &Path) -> PathBuf {
+    let real = |above: &Path| {
+        let rest = path.strip_prefix(above).ok()?;
+        Some(normal(&above.canonicalize().ok()?.join(rest)))
+    };
+    path.ancestors().find_map(real).unwrap_or_else(|| normal(path))
 }
 
 fn first(text: &str, worktree_allowed: impl Fn(&str) -> bool) -> Option<String> {

@@ -89,6 +89,7 @@ pub(crate) fn resolve(
     rules.finish(policy)?;
     workspace::resolve(resolver, policy);
     guard::resolve(policy, &may_appear, &moved);
+    workspace::hooks_of_all(resolver, policy, &moved);
     Ok(())
 }
 

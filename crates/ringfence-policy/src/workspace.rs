@@ -2,7 +2,8 @@
 
 use crate::files::Resolver;
 use crate::gitconfig;
-use crate::policy::{Access, Guarded, PathRule, Policy, Source};
+use crate::moved::Moved;
+use crate::policy::{Access, Guarded, PathRule, Policy, ProtectedName, Source};
 use crate::protect::{HOME, NAMES};
 use std::path::{Path, PathBuf};
 
@@ -151,15 +152,61 @@ fn guard_repository(policy: &mut Policy, directory: &Path) {
 /// Protects the hooks directory that the repository's configuration names, when it is not the
 /// usual one.
 fn hooks_path(resolver: &mut Resolver<'_>, policy: &mut Policy, git: &Path, workdir: &Path) {
-    let Ok(text) = resolver.files().text(&git.join("config"), MOST_CONFIG) else { return };
-    let Some(hooks) = gitconfig::last_value(&text, "core", "hookspath") else { return };
-    if hooks.is_empty() || hooks.starts_with('~') {
-        return;
-    }
+    let Some(hooks) = hooks_of(resolver, &git.join("config"), &policy.home_dir) else { return };
     let path = crate::path::normal(&workdir.join(hooks));
-    let reason = Some("git runs its files as hooks, core.hooksPath says so".to_owned());
+    let reason = Some(HOOKS_PATH.to_owned());
     let source = crate::guard::built_in();
     policy.paths.push(rule(Access::Protect, path, Guarded::Plain, reason, &source));
+}
+
+const HOOKS_PATH: &str = "git runs its files as hooks, core.hooksPath says so";
+
+/// The hooks directory that a configuration names.
+fn hooks_of(resolver: &mut Resolver<'_>, file: &Path, home: &Path) -> Option<PathBuf> {
+    let text = resolver.files().text(file, MOST_CONFIG).ok()?;
+    let hooks = gitconfig::last_value(&text, "core", "hookspath")?;
+    match hooks.strip_prefix("~/") {
+        Some(below) => Some(home.join(below)),
+        None => (!hooks.is_empty() && !hooks.starts_with('~')).then(|| PathBuf::from(hooks)),
+    }
+}
+
+/// Protects the hooks directory that the user's or the system's git configuration names: an absolute one where it is,
+/// a relative one in each repository, the writable trees first of all. One whose name does not begin with a dot is
+/// looked for at their top only: further down `hooks` is an ordinary name.
+pub(crate) fn hooks_of_all(resolver: &mut Resolver<'_>, policy: &mut Policy, moved: &Moved) {
+    if crate::guard::writable(policy).next().is_none() {
+        return;
+    }
+    let usual = policy.home_dir.join(".config/git/config");
+    let files = [
+        PathBuf::from("/etc/gitconfig"),
+        moved.path(".config/git/config").unwrap_or(usual),
+        policy.home_dir.join(".gitconfig"),
+    ];
+    for file in files {
+        let Some(hooks) = hooks_of(resolver, &file, &policy.home_dir) else { continue };
+        let reason = HOOKS_PATH.to_owned();
+        if hooks.is_absolute() {
+            let source = crate::guard::built_in();
+            let path = crate::path::normal(&hooks);
+            policy.paths.push(rule(Access::Protect, path, Guarded::Plain, Some(reason), &source));
+            continue;
+        }
+        let hooks = crate::path::normal(&Path::new("/").join(hooks));
+        let name = hooks.to_str().and_then(|name| name.strip_prefix('/')).unwrap_or_default();
+        let known = policy.protected_names.iter().any(|known| known.name == name);
+        if !name.is_empty() && !known && !name.contains(['*', '?']) {
+            let (name, nested) = (name.to_owned().into(), name.starts_with('.'));
+            let guarded = Guarded::GitHooks;
+            policy.protected_names.push(ProtectedName {
+                name,
+                guarded,
+                reason: reason.into(),
+                nested,
+            });
+        }
+    }
 }
 
 fn rule(

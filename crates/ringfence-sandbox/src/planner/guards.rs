@@ -9,7 +9,7 @@ use super::grants::{Grants, expanded, glob};
 use super::{PlanError, Planning};
 use crate::facts::{Kind, PathFacts};
 use crate::plan::{Apart, Found, GuardStep, GuardedTree, Tier};
-use ringfence_policy::gitconfig::{parse, runs};
+use ringfence_policy::gitconfig::{Setting, parse, runs};
 use ringfence_policy::guard::built_in;
 use ringfence_policy::path::normal;
 use ringfence_policy::{Access, Guarded, PathRule, Source};
@@ -316,37 +316,69 @@ impl Wanted<'_, '_> {
         }
     }
 
-    /// Files in the tree that the repository's configuration names: further configuration, hooks,
-    /// programs. Whoever writes them decides what git runs.
+    /// Files in the tree that the repository's configuration names, and what that includes: further configuration,
+    /// hooks, programs and what these are told to run. Whoever writes them decides what git runs.
     fn configured(&mut self, tree: &Path) {
         let directory = tree.join(".git");
-        let text = self.planning.paths.text(&directory.join("config"));
-        let settings = text.and_then(|text| parse(&text).ok()).unwrap_or_default();
-        for setting in settings {
-            let Some(value) = &setting.value else { continue };
-            let included = matches!(setting.section.as_str(), "include" | "includeif");
-            let hooks = setting.section == "core" && setting.name == "hookspath";
-            let word = value.trim_start_matches('!').split_whitespace().next().unwrap_or_default();
-            // A remote in the tree, for one, is named by a path as well, and is not run.
-            let ran = word.contains('/') && runs(&setting);
-            if !(included || hooks || ran) {
-                continue;
-            }
-            let base = if included { &directory } else { tree };
-            let path = normal(&base.join(word));
-            let guarded = if included {
-                Guarded::GitConfig
-            } else if hooks {
-                Guarded::GitHooks
-            } else {
-                Guarded::ExistingOnly
-            };
-            if !path.starts_with(directory.join("objects")) {
-                self.add_led_to(tree, path, guarded, &built_in_name(&setting.key()));
+        let mut files = vec![directory.join("config")];
+        let mut at = 0;
+        while let Some(file) = files.get(at).cloned() {
+            at += 1;
+            let text = self.planning.paths.text(&file);
+            for setting in text.and_then(|text| parse(&text).ok()).unwrap_or_default() {
+                let rule = built_in_name(&setting.key());
+                let base = file.parent().unwrap_or(tree);
+                for (path, guarded) in self.named_by(&setting, base, tree) {
+                    if guarded == Guarded::GitConfig
+                        && files.len() < MOST_INCLUDED
+                        && !files.contains(&path)
+                    {
+                        files.push(path.clone());
+                    }
+                    if !path.starts_with(directory.join("objects")) {
+                        self.add_led_to(tree, path, guarded, &rule);
+                    }
+                }
             }
         }
     }
+
+    /// The files that a setting of a file in `base` names, and how each is guarded.
+    fn named_by(&self, setting: &Setting, base: &Path, tree: &Path) -> Vec<(PathBuf, Guarded)> {
+        let Some(value) = &setting.value else { return Vec::new() };
+        let home = &self.planning.policy.home_dir;
+        let at = |base: &Path, text: &str| match text.strip_prefix("~/") {
+            Some(below) => normal(&home.join(below)),
+            None => normal(&base.join(text)),
+        };
+        if matches!(setting.section.as_str(), "include" | "includeif") {
+            return vec![(at(base, value), Guarded::GitConfig)];
+        }
+        if setting.section == "core" && setting.name == "hookspath" {
+            return vec![(at(tree, value), Guarded::GitHooks)];
+        }
+        // A remote in the tree, for one, is named by a path as well, and is not run; nor is what an alias without
+        // a mark says.
+        if !runs(setting) || setting.section == "alias" && !value.starts_with('!') {
+            return Vec::new();
+        }
+        let words = value.split(|c: char| c.is_whitespace() || "!'\"`;&|()<>$={}".contains(c));
+        let paths =
+            words.filter(|word| !word.is_empty()).take(MOST_WORDS).map(|word| at(tree, word));
+        // What a directory is named for is not known.
+        let is_file = |path: &PathBuf| {
+            path.starts_with(tree)
+                && matches!(self.planning.paths.kind(path), Kind::File | Kind::Symlink(_))
+        };
+        paths.filter(is_file).map(|path| (path, Guarded::ExistingOnly)).collect()
+    }
 }
+
+/// Files of configuration that are followed, of one repository.
+const MOST_INCLUDED: usize = 32;
+
+/// Words that are looked at, of one setting.
+const MOST_WORDS: usize = 64;
 
 /// Directories of hooks that are no repository's own.
 fn holds_hooks(path: &Path) -> bool {

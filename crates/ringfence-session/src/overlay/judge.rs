@@ -11,6 +11,7 @@ use ringfence_policy::gitconfig::executes_in;
 use ringfence_policy::path::normal;
 use ringfence_policy::protect::git_link_allowed;
 use rustix::fd::{AsFd, OwnedFd};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -26,10 +27,13 @@ pub(super) fn judge(
     temporary: &[u8],
     changes: &mut [Change],
 ) -> Result<()> {
+    let repositories = repositories(tree, changes);
     for change in changes.iter_mut() {
         if split(&change.path).1 == temporary {
             change.trouble = Some(Trouble::Left("the name is used by the commit".to_owned()));
         } else if let Some(rule) = protected(record, tree, upper, change)? {
+            change.trouble = Some(Trouble::Left(rule));
+        } else if let Some(rule) = of_repository(record, tree, upper, &repositories, change)? {
             change.trouble = Some(Trouble::Left(rule));
         }
     }
@@ -53,6 +57,63 @@ pub(super) fn judge(
         }
     }
     Ok(())
+}
+
+/// Directories that a commit would make repositories to git, whatever their names are: git runs what the configuration
+/// in them says for whoever looks at it there.
+fn repositories(tree: &Tree, changes: &[Change]) -> BTreeSet<Vec<u8>> {
+    const PARTS: [&[u8]; 4] = [b"HEAD", b"commondir", b"objects", b"refs"];
+    let known: BTreeMap<&[u8], bool> = changes
+        .iter()
+        .map(|change| (change.path.as_slice(), change.what != What::Deleted))
+        .collect();
+    let there = |directory: &[u8], name: &[u8]| {
+        let path =
+            if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() };
+        let on_host = || tree.root().join(shown(&path)).symlink_metadata().is_ok();
+        known.get(path.as_slice()).copied().unwrap_or_else(on_host)
+    };
+    let parts = changes.iter().map(|change| split(&change.path));
+    let parts = parts.filter(|(_, name)| PARTS.contains(name)).map(|(directory, _)| directory);
+    let is_repository = |directory: &&[u8]| {
+        let common = || there(directory, b"commondir");
+        let whole = || there(directory, b"objects") && there(directory, b"refs");
+        there(directory, b"HEAD") && (common() || whole())
+    };
+    parts.filter(is_repository).map(<[u8]>::to_vec).collect()
+}
+
+/// The rule that protects a path in such a directory: what the list says of `.git`.
+fn of_repository(
+    record: &Record,
+    tree: &Tree,
+    upper: &OwnedFd,
+    repositories: &BTreeSet<Vec<u8>>,
+    change: &Change,
+) -> Result<Option<String>> {
+    let path = tree.root().join(shown(&change.path));
+    let item = Item { path: &path, tree: tree.root(), upper, change };
+    for directory in repositories {
+        let base = tree.root().join(shown(directory));
+        let Some(rest) = below(&path, &base) else { continue };
+        let parts: Vec<&[u8]> = rest.iter().map(OsStrExt::as_bytes).collect();
+        for names in record.names.iter().filter(|names| names.tree == tree.path) {
+            for (name, guarded) in names.top.iter().chain(&names.nested) {
+                let Some(name) = name.strip_prefix(".git/") else { continue };
+                let pattern: Vec<&[u8]> = name.split('/').map(str::as_bytes).collect();
+                let fits = parts.len() >= pattern.len()
+                    && parts.iter().zip(&pattern).all(|(part, pattern)| glob(pattern, part));
+                let inner: PathBuf = rest.iter().skip(pattern.len()).collect();
+                if fits && !item.harmless(guarded, &inner, false)? {
+                    let directory = base.display();
+                    return Ok(Some(format!(
+                        "{name} of {directory}, a repository to git, is protected"
+                    )));
+                }
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The rule that protects a path.

@@ -26,6 +26,7 @@ mod filtered;
 mod fork;
 mod fork_killed;
 mod gateway;
+mod git_followed;
 mod git_settings;
 mod hostile;
 mod information;
