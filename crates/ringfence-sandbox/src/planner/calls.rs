@@ -179,6 +179,10 @@ const BY_NUMBER: [(&str, u8); 7] = [
     ("prlimit64", 0),
 ];
 
+/// The number of the warden, in the namespace tier's own PID namespace: without descriptors it could not put right
+/// what a killed launcher leaves.
+const WARDEN: u32 = 1;
+
 /// Calls whose first argument says whether their number is a process's (this value), or a group's or
 /// a user's: there 0 means all processes that the user has, outside too.
 const OF_ONE_PROCESS: [(&str, u32); 2] = [("setpriority", 0), ("ioprio_set", 1)];
@@ -284,6 +288,10 @@ pub(super) fn rules(
         for (call, group) in OF_OWN_GROUP {
             let test = [(0, Test::Equals(group)), (1, Test::Equals(0))];
             add(call, Verdict::Refuse, &test, "changes processes outside, of the launcher's group");
+        }
+        for (call, number) in BY_NUMBER {
+            let test = [(number, Test::Equals(WARDEN))];
+            add(call, Verdict::Refuse, &test, "changes the warden, which puts right what is left");
         }
         // Where Landlock does not keep it inside. Programs need it: timeout(1) ends by it what its command started.
         if !signals_inside {

@@ -129,3 +129,22 @@ fn the_command_cannot_gain_privileges() {
         }
     });
 }
+
+#[test]
+fn the_process_that_puts_right_what_is_left_is_not_changed_by_number() {
+    everybody(Tier::Namespace, |place| {
+        for (program, change) in [
+            ("prlimit", "prlimit --nofile=0:0 --pid"),
+            ("renice", "renice -n 5 -p"),
+            ("chrt", "chrt -i -p 0"),
+            ("taskset", "taskset -p 1"),
+        ] {
+            if !place.has(program, "--version") {
+                continue;
+            }
+            let own = change.replace("=0:0", "=64:64");
+            let run = place.sh(&[], &format!("({change} 1) >&2; echo $?; ({own} $$) >&2; echo $?"));
+            assert_eq!(run.text(), "1\n0", "{program}: {}", run.err);
+        }
+    });
+}
