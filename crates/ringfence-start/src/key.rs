@@ -147,7 +147,8 @@ pub fn write(key: &mut Text<'_>, caller: &Caller) -> Option<()> {
         // SAFETY: as above.
         let text = unsafe { string(*entry) };
         key.push(before(text, crate::bytes::position(text, b'=').unwrap_or(text.len())));
-        key.push(b"\n");
+        // The one byte that no name holds.
+        key.push(b"=");
         // SAFETY: as above.
         entry = unsafe { entry.add(1) };
     }

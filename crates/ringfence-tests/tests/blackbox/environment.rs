@@ -157,3 +157,23 @@ fn variables_of_the_loader_do_not_reach_ringfence_itself() {
         assert!(seen.iter().any(|entry| entry == "RINGFENCE=1"));
     });
 }
+
+#[test]
+fn names_with_an_end_of_line_in_them_are_told_apart() {
+    everywhere(|place| {
+        let run = |variables: [(&str, &str); 2]| {
+            let mut command = place.ringfence_run();
+            command.envs(variables).args(["--", "env", "-0"]);
+            let run = Running::start(command).finish();
+            run.ends(0).text()
+        };
+        // In one order, with the same ends of lines; each has a token of its own by its name.
+        for _ in 0..3 {
+            place.clock_moves_on();
+            let first = run([("X\nY_TOKEN", "three"), ("Z", "four")]);
+            assert!(first.contains("four") && !first.contains("three"), "{first}");
+        }
+        let second = run([("X", "one"), ("Y_TOKEN\nZ", "two")]);
+        assert!(second.contains("one") && !second.contains("two"), "{second}");
+    });
+}
