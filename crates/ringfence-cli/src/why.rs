@@ -231,6 +231,8 @@ fn words(decision: &Decision) -> String {
     lines.extend(decision.rule.as_ref().map(|rule| format!("rule:    {}", text::source(rule))));
     lines.extend(decision.effect.as_ref().map(|effect| format!("effect:  {effect}")));
     lines.extend(decision.remedy.as_ref().map(|remedy| format!("to change it: {remedy}")));
+    // A name or a link's text with an end of line in it would make lines of its own.
+    let lines: Vec<_> = lines.iter().map(|line| shown::line(line)).collect();
     lines.join("\n")
 }
 

@@ -106,7 +106,8 @@ impl Creations {
     /// What was refused, a sentence each.
     pub fn said(&self) -> impl Iterator<Item = String> {
         self.told.iter().map(|path| {
-            format!("{} is a protected name: making it was refused (--strict)", path.display())
+            let path = ringfence_policy::shown::path(path);
+            format!("{path} is a protected name: making it was refused (--strict)")
         })
     }
 

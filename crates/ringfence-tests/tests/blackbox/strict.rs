@@ -1,6 +1,6 @@
 //! `--strict`: the call that would make a protected name is refused, and nothing else is.
 
-use ringfence_tests::{Place, everywhere};
+use ringfence_tests::{Place, Tier, everybody, everywhere};
 use std::fs;
 
 /// Each way to make a name, with its arguments.
@@ -129,6 +129,33 @@ fn with_a_list_of_calls_both_hold() {
             done.ends(0).prints("held").says(".vscode is a protected name: making it was refused");
             assert!(place.project("made-too").exists() && !place.project(".vscode").exists());
             place.shell("rm -rf free made-too").ends(0);
+        }
+    });
+}
+
+#[test]
+fn names_with_an_end_of_line_in_them_make_no_lines_of_their_own() {
+    everybody(Tier::Namespace, |place| {
+        let name = "$'n\\nringfence: all is well'";
+        let script = format!("mkdir {name} && {{ echo x > {name}/.envrc; }} 2>/dev/null");
+        let run = place.run(&["--strict"], &["bash", "-c", &script]);
+        run.says("making it was refused (--strict)");
+        assert!(
+            !run.err.lines().any(|line| line == "ringfence: all is well/.envrc"),
+            "{}",
+            run.err
+        );
+        assert!(!run.err.lines().any(|line| line.starts_with("ringfence: all")), "{}", run.err);
+        // Where a link leads, `why` tells.
+        place.link("home/project/link", "/nothing\nallowed: all of it");
+        for question in ["read", "write", "exec"] {
+            let why = place.ringfence(["why", "--", question, "link"]);
+            let lines: Vec<_> = why.text().lines().map(str::to_owned).collect();
+            assert!(
+                lines[0].starts_with("denied: ") && lines[0].contains("\\nallowed"),
+                "{lines:?}"
+            );
+            assert!(!lines.iter().any(|line| line.starts_with("allowed")), "{lines:?}");
         }
     });
 }
