@@ -146,7 +146,7 @@ pub(crate) fn remove_private(path: &Path) {
     let Some(directory) = own_directory(parent) else { return };
     // By the descriptor: who may write beside the parent could put a link in its place meanwhile.
     let place = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-    let _ = fs::remove_dir_all(place.join(name));
+    remove_all(&place.join(name));
     remove_dead(&place);
     // Only the last one out succeeds.
     let _ = fs::remove_dir(parent);
@@ -169,8 +169,16 @@ fn remove_dead(parent: &Path) {
             ringfence_sys::signal::kill(pid, 0) == Err(ringfence_sys::Errno::ESRCH)
         });
         if dead {
-            let _ = fs::remove_dir_all(entry.path());
+            remove_all(&entry.path());
         }
+    }
+}
+
+/// Removes a directory with what is in it, directories too that the command closed to its own user.
+fn remove_all(path: &Path) {
+    if fs::remove_dir_all(path).is_err() {
+        crate::guard::unlock(path, 0);
+        let _ = fs::remove_dir_all(path);
     }
 }
 

@@ -20,6 +20,7 @@ use past::Begun;
 pub use past::written;
 pub(crate) use past::{WILL, noted_by_image};
 use quarantine::Quarantine;
+pub(crate) use quarantine::unlock;
 use ringfence_policy::shown;
 use ringfence_sys as sys;
 use said::Said;

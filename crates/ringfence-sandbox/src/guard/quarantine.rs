@@ -323,7 +323,7 @@ fn remove(path: &Path) -> io::Result<()> {
 ///
 /// Another sandbox in the same tree may put a link in a directory's place at any moment, so each is
 /// opened first, and what is done, is done by the descriptor.
-fn unlock(path: &Path, depth: usize) {
+pub(crate) fn unlock(path: &Path, depth: usize) {
     let carefully = (flags::DIRECTORY | flags::NO_FOLLOW) as i32 | ringfence_sys::fd::PATH_ONLY;
     let place = fs::OpenOptions::new().read(true).custom_flags(carefully).open(path);
     let Some(place) = place.ok().filter(|_| depth <= 256) else { return };

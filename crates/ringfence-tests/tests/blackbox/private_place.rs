@@ -142,3 +142,14 @@ fn a_link_on_the_way_to_it_keeps_nothing_from_being_written() {
         assert_eq!(all_below(&place.at("real")), BTreeSet::new());
     });
 }
+
+#[test]
+fn what_the_command_closed_in_its_private_directories_is_removed_with_them() {
+    everybody(Tier::Process, |place| {
+        let act = "mkdir -p $TMPDIR/a/b/c ~/q/w && touch $TMPDIR/a/b/c/file ~/q/w/file && \
+                   chmod 0 $TMPDIR/a/b && chmod 0500 ~/q && chmod 0 $TMPDIR && echo done";
+        assert_eq!(place.sh(&[], act).well(), "done");
+        let left: Vec<_> = fs::read_dir(place.at("tmp")).unwrap().flatten().collect();
+        assert!(left.is_empty(), "{left:?}");
+    });
+}
