@@ -2,7 +2,7 @@
 
 use super::Cover;
 use ringfence_sys as sys;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -28,9 +28,7 @@ impl Watch {
         }
         let names = sys::inotify::Names::new().ok()?;
         let mut watch = Watch { covers, warden, names, watched: HashMap::new() };
-        for at in 0..watch.covers.len() {
-            watch.look_at(at);
-        }
+        watch.look_at(&Vec::from_iter(0..watch.covers.len()));
         Some(watch)
     }
 
@@ -57,29 +55,30 @@ impl Watch {
         if concerned.is_empty() {
             return Vec::new();
         }
-        concerned.iter().for_each(|&at| self.look_at(at));
+        self.look_at(&concerned);
         let concerned: Vec<Cover> = concerned.iter().map(|&at| self.covers[at].clone()).collect();
         self.gone_of(&concerned)
     }
 
-    /// Watches the directories on the way to a name, from the tree's top on.
-    fn look_at(&mut self, at: usize) {
-        let cover = &self.covers[at];
-        let way: Vec<PathBuf> = cover
-            .path
-            .ancestors()
-            .skip(1)
-            .take_while(|path| path.starts_with(&cover.tree))
-            .map(Path::to_path_buf)
-            .collect();
-        for directory in way.into_iter().rev() {
+    /// Watches the directories on the way to names, from each tree's top on.
+    fn look_at(&mut self, covers: &[usize]) {
+        const PATH_DIRECTORY: i32 = 0o10_000_000 | ringfence_start::flags::DIRECTORY as i32;
+        const HERE: i32 = -100;
+        let way = |&at: &usize| {
+            let Cover { path, tree, .. } = &self.covers[at];
+            let above = path.ancestors().skip(1);
+            above.take_while(move |path| path.starts_with(tree)).map(Path::to_path_buf)
+        };
+        // Many are in one directory.
+        let directories: BTreeSet<PathBuf> = covers.iter().flat_map(way).collect();
+        for directory in directories {
             if self.watched.len() >= MOST {
                 return;
             }
-            const PATH_DIRECTORY: i32 = 0o10_000_000 | ringfence_start::flags::DIRECTORY as i32;
-            const HERE: i32 = -100;
-            let Ok(path) = CString::new(directory.as_os_str().as_bytes()) else { return };
-            let Ok(open) = sys::fd::open_without_links(HERE, &path, PATH_DIRECTORY) else { return };
+            let Ok(path) = CString::new(directory.as_os_str().as_bytes()) else { continue };
+            let Ok(open) = sys::fd::open_without_links(HERE, &path, PATH_DIRECTORY) else {
+                continue;
+            };
             // One that may not be read tells nothing; what is further down may.
             if let Ok(number) = self.names.watch(open.as_fd()) {
                 self.watched.insert(number, directory);
