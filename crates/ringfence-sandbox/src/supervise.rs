@@ -179,6 +179,7 @@ pub(crate) fn until_end<'g>(
             .chain(vigil)
             .chain(gathering)
             .chain(begins)
+            .chain(watch.covers.next())
             .min();
         let wait = next.map_or(-1, |next| {
             let left = next.saturating_duration_since(Instant::now());
@@ -223,6 +224,9 @@ pub(crate) fn until_end<'g>(
             vigil = None;
             watch.covers.due();
             watch.begin_covers();
+        }
+        if watch.covers.next().is_some_and(|next| Instant::now() >= next) {
+            watch.look_at_covers();
         }
         if idle.is_some_and(|idle| Instant::now() >= idle) {
             // The command is one that runs for a while: what is needed of ourselves until its

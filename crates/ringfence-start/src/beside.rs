@@ -414,11 +414,12 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
         if process_tier {
             let _ = sys!(prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0);
         }
-        if let Err(failed) = (*this).machine.run(image.confine(), early, all) {
-            return Some(Refused::Confine(failed));
-        }
+        // Before any path is followed that can have a link and `..` in it, as the directory to start in may by now.
         if !process_tier && !has_left_host() {
             wait_while(&(*this).stage, |now| now < APART);
+        }
+        if let Err(failed) = (*this).machine.run(image.confine(), early, all) {
+            return Some(Refused::Confine(failed));
         }
         Some(crate::spawn::execute(&(*this).machine, command, (*this).path))
     }
@@ -433,12 +434,23 @@ fn leave_host() -> Result<()> {
 }
 
 /// Whether that is done, as far as any path can tell: the parent of the root is the root, and nothing above it.
-/// Not known before Linux 5.8, which does not tell mounts apart.
+/// Not known before Linux 5.8, which does not tell mounts apart. Who does it has begun, or is about to.
 fn has_left_host() -> bool {
+    /// Some hundred microseconds.
+    const TRIES: usize = 64;
     let (mut root, mut above) = (Looked::new(), Looked::new());
-    let root = look(&mut root, AT_FDCWD as i32, c"/".as_ptr().cast(), 0);
-    let above = look(&mut above, AT_FDCWD as i32, c"/..".as_ptr().cast(), 0);
-    matches!((root, above), (Ok(root), Ok(above)) if root.mount().is_some() && root.mount() == above.mount())
+    let Ok(root) = look(&mut root, AT_FDCWD as i32, c"/".as_ptr().cast(), 0) else { return false };
+    let Some(root) = root.mount() else { return false };
+    let mut tries = 0;
+    while tries < TRIES {
+        match look(&mut above, AT_FDCWD as i32, c"/..".as_ptr().cast(), 0) {
+            Ok(above) if above.mount() == Some(root) => return true,
+            Ok(_) => core::hint::spin_loop(),
+            Err(_) => return false,
+        }
+        tries += 1;
+    }
+    false
 }
 
 /// Makes a network namespace for the caller, brings its loopback up, and returns a descriptor of it.

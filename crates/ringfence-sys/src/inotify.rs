@@ -59,26 +59,62 @@ impl Names {
 
     /// Takes the new names that there are, some at a time, without waiting.
     pub fn take(&self) -> Vec<Named> {
+        let mut told = Told::default();
+        self.read(&mut told);
+        told.names
+    }
+
+    /// Takes all that is told, without waiting: at most as much as the kernel keeps.
+    pub fn take_all(&self) -> Told {
+        /// 16,384 events (`max_queued_events`) of 32 bytes, and more of short ones.
+        const READS: usize = 128;
+        let mut told = Told::default();
+        for _ in 0..READS {
+            if !self.read(&mut told) {
+                break;
+            }
+        }
+        told
+    }
+
+    /// One look; false where there was nothing.
+    fn read(&self, told: &mut Told) -> bool {
         /// `struct inotify_event` without its name: watch, mask, cookie, length.
         const HEAD: usize = 16;
         let mut room = [0u8; 8192];
         // SAFETY: the pointer and size describe `room`.
         let read = unsafe { sys!(read, self.0.as_raw_fd(), room.as_mut_ptr(), room.len()) };
         let mut rest = &room[..read.unwrap_or(0)];
-        let mut all = Vec::new();
+        let any = !rest.is_empty();
         while let Some((head, after)) = rest.split_first_chunk::<HEAD>() {
             let word = |at: usize| [head[at], head[at + 1], head[at + 2], head[at + 3]];
+            let directory = i32::from_ne_bytes(word(0));
+            let events = u32::from_ne_bytes(word(4));
             let length = u32::from_ne_bytes(word(12)) as usize;
             let Some((name, after)) = after.split_at_checked(length) else { break };
             let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-            if !name.is_empty() {
-                let name = OsStr::from_bytes(name).to_owned();
-                all.push(Named { directory: i32::from_ne_bytes(word(0)), name });
+            if events & libc::IN_Q_OVERFLOW != 0 {
+                told.lost = true;
+            } else if events & libc::IN_IGNORED != 0 {
+                told.gone.push(directory);
+            } else if !name.is_empty() {
+                told.names.push(Named { directory, name: OsStr::from_bytes(name).to_owned() });
             }
             rest = after;
         }
-        all
+        any
     }
+}
+
+/// What watched directories told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// New names.
+    pub names: Vec<Named>,
+    /// The numbers of directories that are not watched any more: they were removed.
+    pub gone: Vec<i32>,
+    /// There was more than the kernel keeps.
+    pub lost: bool,
 }
 
 #[cfg(test)]
@@ -100,5 +136,7 @@ mod tests {
         let told: Vec<OsString> = names.take().into_iter().map(|named| named.name).collect();
         assert_eq!(told, ["a", "b"]);
         std::fs::remove_dir(&place).expect("removed");
+        let told = names.take_all();
+        assert_eq!(told, Told { gone: vec![number], ..Told::default() });
     }
 }

@@ -60,15 +60,21 @@ pub fn nothing(directory: bool) -> Result<OwnedFd> {
     const NAME: &CStr = c"nothing";
     // SAFETY: the name is a string, the rest are numbers.
     unsafe { sys!(mknodat, made.as_raw_fd(), NAME.as_ptr(), libc::S_IFREG, 0) }?;
-    // Only what is attached can be copied (before Linux 6.15): on the root, which nobody's paths go through.
+    let place = libc::O_PATH | libc::O_NOFOLLOW;
+    let file = crate::fd::open_at(made.as_raw_fd(), NAME, place, 0)?;
+    match copy(file.as_fd(), CLOSED) {
+        // Only what is attached can be copied (before Linux 6.15): over the root, where for that moment `..` leads
+        // to it, which nobody may search.
+        Err(crate::Errno::EINVAL) => {}
+        copied => return copied,
+    }
     let root = crate::fd::open_at(libc::AT_FDCWD, c"/", libc::O_PATH, 0)?;
     attach(made.as_fd(), root.as_fd())?;
-    let file = crate::fd::open_at(made.as_raw_fd(), NAME, libc::O_PATH | libc::O_NOFOLLOW, 0)
-        .and_then(|file| copy(file.as_fd(), CLOSED));
-    let through = format!("/proc/self/fd/{}\0", made.as_raw_fd());
+    let copied = copy(file.as_fd(), CLOSED);
+    // A path that ends in a mount point means what is on top of it here (umount2(2)).
     // SAFETY: the path is a string.
-    unsafe { sys!(umount2, through.as_ptr(), libc::MNT_DETACH) }?;
-    file
+    unsafe { sys!(umount2, c"/".as_ptr(), libc::MNT_DETACH) }?;
+    copied
 }
 
 /// A copy of what is mounted at a place, with all below it, attached nowhere yet, with attributes added.

@@ -7,6 +7,7 @@ use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use sys::Errno;
 
 /// Directories watched at most.
 const MOST: usize = 512;
@@ -16,25 +17,33 @@ pub(crate) struct Watch {
     covers: Vec<Cover>,
     /// The process whose view it is.
     warden: i32,
-    names: sys::inotify::Names,
+    names: Option<sys::inotify::Names>,
     watched: HashMap<i32, PathBuf>,
+    /// Something is not watched: there are too many directories, or somebody has taken what the user may have.
+    blind: bool,
 }
 
 impl Watch {
-    /// Watches from now on; nothing where there is nothing to watch, or nothing can be watched.
+    /// Watches from now on; nothing where there is nothing to watch.
     pub fn begin(covers: Vec<Cover>, warden: i32) -> Option<Watch> {
         if covers.is_empty() {
             return None;
         }
-        let names = sys::inotify::Names::new().ok()?;
-        let mut watch = Watch { covers, warden, names, watched: HashMap::new() };
+        let names = sys::inotify::Names::new().ok();
+        let blind = names.is_none();
+        let mut watch = Watch { covers, warden, names, watched: HashMap::new(), blind };
         watch.look_at(&Vec::from_iter(0..watch.covers.len()));
         Some(watch)
     }
 
     /// Readable when names were made.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.names.descriptor()
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.names.as_ref().map(sys::inotify::Names::descriptor)
+    }
+
+    /// Whether all of them are to be looked at from time to time.
+    pub fn is_blind(&self) -> bool {
+        self.blind
     }
 
     /// Those that are gone, of all.
@@ -44,14 +53,18 @@ impl Watch {
 
     /// Those that are gone, of those to which something happened.
     pub fn serve(&mut self) -> Vec<Cover> {
-        let told = self.names.take();
+        let told = self.names.as_ref().map(sys::inotify::Names::take_all).unwrap_or_default();
         let made: HashSet<PathBuf> = told
+            .names
             .into_iter()
             .filter_map(|named| Some(self.watched.get(&named.directory)?.join(named.name)))
             .collect();
+        for number in &told.gone {
+            self.watched.remove(number);
+        }
         let concerned = |cover: &Cover| cover.path.ancestors().any(|path| made.contains(path));
         let concerned: Vec<usize> =
-            (0..self.covers.len()).filter(|&at| concerned(&self.covers[at])).collect();
+            (0..self.covers.len()).filter(|&at| told.lost || concerned(&self.covers[at])).collect();
         if concerned.is_empty() {
             return Vec::new();
         }
@@ -64,6 +77,7 @@ impl Watch {
     fn look_at(&mut self, covers: &[usize]) {
         const PATH_DIRECTORY: i32 = 0o10_000_000 | ringfence_start::flags::DIRECTORY as i32;
         const HERE: i32 = -100;
+        let Some(names) = &self.names else { return };
         let way = |&at: &usize| {
             let Cover { path, tree, .. } = &self.covers[at];
             let above = path.ancestors().skip(1);
@@ -72,16 +86,23 @@ impl Watch {
         // Many are in one directory.
         let directories: BTreeSet<PathBuf> = covers.iter().flat_map(way).collect();
         for directory in directories {
-            if self.watched.len() >= MOST {
-                return;
-            }
             let Ok(path) = CString::new(directory.as_os_str().as_bytes()) else { continue };
-            let Ok(open) = sys::fd::open_without_links(HERE, &path, PATH_DIRECTORY) else {
-                continue;
+            let open = match sys::fd::open_without_links(HERE, &path, PATH_DIRECTORY) {
+                Ok(open) => open,
+                // The directory above it tells when it is there.
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => continue,
+                Err(_) => {
+                    self.blind = true;
+                    continue;
+                }
             };
-            // One that may not be read tells nothing; what is further down may.
-            if let Ok(number) = self.names.watch(open.as_fd()) {
-                self.watched.insert(number, directory);
+            match names.watch(open.as_fd()) {
+                Ok(number) => drop(self.watched.insert(number, directory)),
+                Err(_) => self.blind = true,
+            }
+            if self.watched.len() > MOST {
+                self.blind = true;
+                return;
             }
         }
     }

@@ -6,12 +6,23 @@ use crate::cover::watch::{self, Watch as Names};
 use crate::plan::Tier;
 use ringfence_policy::shown;
 use ringfence_sys as sys;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Sentences at most.
 const SAID: usize = 64;
+
+/// So many words to the warden wait for its answer at most: a simple one has to become one that reads, and a full
+/// socket would hold us up.
+const AT_ONCE: usize = 16;
+
+/// So often it may fail for one name.
+const TRIES: usize = 8;
+
+/// Where something cannot be watched, all is looked at so often.
+const BLIND: Duration = Duration::from_millis(100);
 
 /// What is known of them.
 #[derive(Default)]
@@ -19,10 +30,16 @@ pub(super) struct Covers {
     /// The command runs for long enough.
     due: bool,
     names: Option<Names>,
-    /// What the warden was told to make again, and has not answered yet.
-    asked: VecDeque<PathBuf>,
+    /// When all are looked at next.
+    look: Option<Instant>,
+    /// What the warden is to make again.
+    wanted: VecDeque<Cover>,
+    /// What it was told to, and has not answered yet.
+    asked: VecDeque<Cover>,
     /// What it has made again.
     made: BTreeSet<PathBuf>,
+    /// What it could not make.
+    failed: BTreeMap<PathBuf, usize>,
 }
 
 impl Covers {
@@ -32,7 +49,12 @@ impl Covers {
     }
 
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.names.as_ref().map(Names::descriptor)
+        self.names.as_ref().and_then(Names::descriptor)
+    }
+
+    /// When there is something to do by itself.
+    pub fn next(&self) -> Option<Instant> {
+        self.look
     }
 
     /// A sentence for each that was made again.
@@ -51,47 +73,78 @@ impl Watch<'_, '_> {
         let begun = self.covers.names.is_some();
         if self.covers.due && self.executes && !begun && self.child.tier == Tier::Namespace {
             self.covers.names = Names::begin((self.duties.covers)(), self.child.pid);
-            let gone = self.covers.names.as_ref().map(Names::gone);
-            self.cover_again(gone.unwrap_or_default());
+            self.look_at_covers();
         }
+    }
+
+    /// Looks at all of them.
+    pub(super) fn look_at_covers(&mut self) {
+        let Some(names) = &self.covers.names else { return };
+        self.covers.look = names.is_blind().then(|| Instant::now() + BLIND);
+        let gone = names.gone();
+        self.cover_again(gone);
     }
 
     /// Looks at what happened to them.
     pub(super) fn serve_covers(&mut self) {
-        let gone = self.covers.names.as_mut().map(Names::serve);
-        self.cover_again(gone.unwrap_or_default());
+        let Some(names) = &mut self.covers.names else { return };
+        let gone = names.serve();
+        if names.is_blind() && self.covers.look.is_none() {
+            self.covers.look = Some(Instant::now() + BLIND);
+        }
+        self.cover_again(gone);
     }
 
     fn cover_again(&mut self, gone: Vec<Cover>) {
-        if gone.is_empty() {
-            return;
-        }
         for cover in gone {
+            let Covers { wanted, asked, .. } = &self.covers;
+            if !wanted.iter().chain(asked).any(|known| known.path == cover.path) {
+                self.covers.wanted.push_back(cover);
+            }
+        }
+        self.ask_for_covers();
+    }
+
+    fn ask_for_covers(&mut self) {
+        while self.covers.asked.len() < AT_ONCE
+            && let Some(cover) = self.covers.wanted.pop_front()
+        {
+            // A simple warden reads nothing, it waits for signals.
+            self.send(sys::image::SERVICE);
             let told = sys::fd::send(self.child.control.as_fd(), &watch::message(&cover));
             if told.is_err() {
-                self.send(SIGKILL);
+                // It ends.
+                return;
             }
-            self.covers.asked.push_back(cover.path);
+            self.covers.asked.push_back(cover);
         }
-        // A simple warden reads nothing, it waits for signals.
-        self.send(sys::image::SERVICE);
     }
 
     /// The warden's answer.
     pub(super) fn covered(&mut self, message: &[u8]) {
-        let Some(path) = self.covers.asked.pop_front() else { return };
+        let Some(cover) = self.covers.asked.pop_front() else { return };
         let errno = message.get(1..5).and_then(|bytes| bytes.try_into().ok());
         match errno.map(i32::from_ne_bytes) {
-            Some(0) => drop(self.covers.made.insert(path)),
+            Some(0) => {
+                self.covers.failed.remove(&cover.path);
+                self.covers.made.insert(cover.path);
+            }
             errno => {
-                // Open to who is inside, and not to be closed: nothing may go on there.
-                let why = sys::describe(sys::Errno::new(errno.unwrap_or_default()));
-                let path = shown::path(&path);
-                self.outcome.limits_hit.push(format!(
-                    "{path} was replaced outside while the command ran, and its rule cannot be carried out again ({why}): ended"
-                ));
-                self.send(SIGKILL);
+                let tries = self.covers.failed.entry(cover.path.clone()).or_default();
+                *tries += 1;
+                if *tries < TRIES {
+                    self.covers.wanted.push_back(cover);
+                } else {
+                    // Open to who is inside, and not to be closed: nothing may go on there.
+                    let why = sys::describe(sys::Errno::new(errno.unwrap_or_default()));
+                    let path = shown::path(&cover.path);
+                    self.outcome.limits_hit.push(format!(
+                        "{path} was replaced outside while the command ran, and its rule cannot be carried out again ({why}): ended"
+                    ));
+                    self.send(SIGKILL);
+                }
             }
         }
+        self.ask_for_covers();
     }
 }

@@ -147,3 +147,32 @@ fn root_starts_in_a_directory_of_somebody_else() {
         }
     });
 }
+
+/// The host's tree is mounted over the root until the warden has let go of it: a `..` in a link that somebody puts
+/// in the way of the directory to start in would lead there.
+#[test]
+fn no_path_is_followed_before_the_hosts_tree_is_gone() {
+    everybody(Tier::Namespace, |place| {
+        if !followed(place) {
+            return;
+        }
+        // Once the long way, once by the plan that this made.
+        for way in ["cold", "hot"] {
+            let line = "strace -f -ttt -qq -o ../calls -e trace=umount2,chdir,execve \
+                        -e inject=umount2:delay_enter=400000 $RF -- /bin/true; echo $?";
+            let ended = place.shell(line);
+            assert_eq!(ended.text(), "0", "{way}: {}", ended.err);
+            let calls = fs::read_to_string(place.at("home/calls")).expect("traced");
+            let when = |call: &str| -> f64 {
+                let line = calls.lines().rfind(|line| line.contains(call));
+                let time = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+                time.unwrap_or_else(|| panic!("{way}: no {call} in {calls}"))
+            };
+            // The last ones are those of the process that becomes the command.
+            let gone = when("umount2(");
+            for call in ["chdir(", "execve("] {
+                assert!(when(call) >= gone + 0.39, "{way}: {call} in {calls}");
+            }
+        }
+    });
+}

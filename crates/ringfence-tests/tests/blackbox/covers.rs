@@ -134,3 +134,41 @@ fn what_is_protected_is_protected_again_when_it_is_replaced_outside() {
         assert_eq!(content(place, "p/own"), "mine\n");
     });
 }
+
+#[test]
+fn names_that_are_made_all_the_time_hide_no_replacement() {
+    everybody(Tier::Namespace, |place| {
+        let given = project(place);
+        let script = format!(
+            "touch a; (while :; do mv a b; mv b a; done) & {WAIT} {CLOSES} closes .env; echo closed"
+        );
+        let mut running = runs(place, &given, &script);
+        running.printed("ready");
+        replace(place, "p/.env", "new");
+        place.file("p/go", "");
+        running.finish().ends(0).prints("closed").says("p/.env was replaced outside");
+    });
+}
+
+#[test]
+fn hundreds_of_names_that_are_replaced_at_once_are_all_denied_again() {
+    everybody(Tier::Namespace, |place| {
+        project(place);
+        for number in 0..300 {
+            place.file(format!("p/d/{number}"), "old");
+            place.file(format!("p/e/{number}"), "new");
+        }
+        let workspace = place.at("p").display().to_string();
+        let script = format!(
+            "{WAIT} {CLOSES} for name in d/*; do closes $name; done; cat d.old/1 e/1; echo closed"
+        );
+        let options =
+            ["-w", &workspace, "--workdir", &workspace, "--deny", "d/*", "--timeout", "60s"];
+        let mut running = place.start(&options, &["sh", "-c", &script]);
+        running.printed("ready");
+        fs::rename(place.at("p/d"), place.at("p/d.old")).expect("renamed");
+        fs::rename(place.at("p/e"), place.at("p/d")).expect("renamed");
+        place.file("p/go", "");
+        running.finish().ends(0).prints("closed");
+    });
+}

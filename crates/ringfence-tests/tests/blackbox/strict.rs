@@ -149,7 +149,7 @@ fn names_with_an_end_of_line_in_them_make_no_lines_of_their_own() {
         // Where a link leads, `why` tells.
         place.link("home/project/link", "/nothing\nallowed: all of it");
         for question in ["read", "write", "exec"] {
-            let why = place.ringfence(["why", "--", question, "link"]);
+            let why = place.ringfence(["why", "--", question, "./link"]);
             let lines: Vec<_> = why.text().lines().map(str::to_owned).collect();
             assert!(
                 lines[0].starts_with("denied: ") && lines[0].contains("\\nallowed"),
