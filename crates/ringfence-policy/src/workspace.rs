@@ -187,6 +187,10 @@ pub(crate) fn hooks_of_all(resolver: &mut Resolver<'_>, policy: &mut Policy, mov
     for file in files {
         let Some(hooks) = hooks_of(resolver, &file, &policy.home_dir) else { continue };
         let reason = HOOKS_PATH.to_owned();
+        // The usual way to have none is /dev/null.
+        if hooks.starts_with("/dev") {
+            continue;
+        }
         if hooks.is_absolute() {
             let source = crate::guard::built_in();
             let path = crate::path::normal(&hooks);

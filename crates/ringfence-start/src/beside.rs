@@ -11,10 +11,6 @@
 //!              └── places ── network ── rights, filter ───────── confined: execve
 //! ```
 //!
-//! The unmount of the host's tree waits for every processor (`synchronize_rcu_expedited`), long after nobody can
-//! reach the tree: 64 µs at rest, 800 where the others are busy. So the warden says go before it, and who executes
-//! only sees to it that the tree is gone.
-//!
 //! Where a view is put together of hundreds of files (`--libs exact`), it makes the places for them too: names in
 //! the view's own file system, on which the warden mounts then.
 
@@ -24,7 +20,6 @@ use crate::image::{Header, Image, PROCESS_TIER, register};
 use crate::later::Later;
 use crate::machine::Machine;
 use crate::spawn::{Command, Refused};
-use crate::stamp::{AT_FDCWD, Looked, look};
 use crate::{Errno, Result};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -40,10 +35,8 @@ const BEYOND_NETWORK: u32 = 2;
 
 /// [`Beside::stage`]: the registers are there with which places are to be made.
 const PLACES: u32 = 1;
-/// [`Beside::stage`]: all is built, but the host's tree is still mounted over the root.
+/// [`Beside::stage`]: all is built.
 const GO: u32 = 2;
-/// [`Beside::stage`]: it is not any more.
-const APART: u32 = 3;
 
 /// [`Beside::places`]: all are made.
 const MADE: u32 = 1;
@@ -66,7 +59,7 @@ pub struct Beside {
     network: AtomicI32,
     /// [`BEGUN`], [`BEYOND_NETWORK`]; the kernel clears it when the command executes, or at the end.
     running: AtomicU32,
-    /// [`PLACES`], [`GO`], [`APART`].
+    /// [`PLACES`], [`GO`].
     stage: AtomicU32,
     /// [`MADE`] when the places are made, or more by the error number.
     places: AtomicU32,
@@ -222,8 +215,7 @@ impl Beside {
         }
     }
 
-    /// Has it execute the command, and waits until it does; returns its PID. With a view, lets go of the host's
-    /// tree meanwhile, which is mounted over the root.
+    /// Has it execute the command, and waits until it does; returns its PID.
     ///
     /// # Errors
     /// What failed; no process is left then.
@@ -243,14 +235,6 @@ impl Beside {
             (*this).path = path;
             (*this).stage.store(GO, Ordering::Release);
             wake(&(*this).stage);
-            if Beside::has_view(this)
-                && let Err(errno) = leave_host()
-            {
-                Beside::abandon(this);
-                return Err(Refused::Host(errno));
-            }
-            (*this).stage.store(APART, Ordering::Release);
-            wake(&(*this).stage);
             wait_beside(&(*this).running, (*this).pid, |now| now != 0);
             if (*this).failed.load(Ordering::Acquire) == 0 {
                 return Ok((*this).pid);
@@ -258,16 +242,6 @@ impl Beside {
             collect((*this).pid);
             Err((*this).refused.assume_init_read())
         }
-    }
-
-    /// Whether the namespace tier's view was built.
-    ///
-    /// # Safety
-    /// As for [`Beside::start`].
-    unsafe fn has_view(this: *const Beside) -> bool {
-        // SAFETY: written before it was started.
-        unsafe { (*this).machine.image }
-            .is_some_and(|image| image.header().flags & PROCESS_TIER == 0)
     }
 
     /// Ends it, where it has begun.
@@ -414,43 +388,11 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
         if process_tier {
             let _ = sys!(prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0);
         }
-        // Before any path is followed that can have a link and `..` in it, as the directory to start in may by now.
-        if !process_tier && !has_left_host() {
-            wait_while(&(*this).stage, |now| now < APART);
-        }
         if let Err(failed) = (*this).machine.run(image.confine(), early, all) {
             return Some(Refused::Confine(failed));
         }
         Some(crate::spawn::execute(&(*this).machine, command, (*this).path))
     }
-}
-
-/// Unmounts what `pivot_root(".", ".")` stacked on the root (pivot_root(2) NOTES). A path that ends in a mount
-/// point means what is on top of it here (umount2(2)).
-fn leave_host() -> Result<()> {
-    const MNT_DETACH: usize = 2;
-    // SAFETY: the path ends with a zero byte.
-    unsafe { sys!(umount2, c"/".as_ptr(), MNT_DETACH) }.map(drop)
-}
-
-/// Whether that is done, as far as any path can tell: the parent of the root is the root, and nothing above it.
-/// Not known before Linux 5.8, which does not tell mounts apart. Who does it has begun, or is about to.
-fn has_left_host() -> bool {
-    /// Some hundred microseconds.
-    const TRIES: usize = 64;
-    let (mut root, mut above) = (Looked::new(), Looked::new());
-    let Ok(root) = look(&mut root, AT_FDCWD as i32, c"/".as_ptr().cast(), 0) else { return false };
-    let Some(root) = root.mount() else { return false };
-    let mut tries = 0;
-    while tries < TRIES {
-        match look(&mut above, AT_FDCWD as i32, c"/..".as_ptr().cast(), 0) {
-            Ok(above) if above.mount() == Some(root) => return true,
-            Ok(_) => core::hint::spin_loop(),
-            Err(_) => return false,
-        }
-        tries += 1;
-    }
-    false
 }
 
 /// Makes a network namespace for the caller, brings its loopback up, and returns a descriptor of it.

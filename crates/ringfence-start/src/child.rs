@@ -28,8 +28,6 @@ pub mod said {
     pub const EXECUTE: u8 = b'x';
     /// No process could be made for the command.
     pub const CLONE: u8 = b'f';
-    /// The host's tree could not be let go of.
-    pub const HOST: u8 = b'h';
 }
 
 const PR_SET_PDEATHSIG: usize = 1;
@@ -148,7 +146,6 @@ fn say(control: i32, refused: Refused) {
         Refused::Confine(failed) => report(control, said::CONFINE, failed),
         Refused::Execute(errno) => report(control, said::EXECUTE, at(errno)),
         Refused::Clone(errno) => report(control, said::CLONE, at(errno)),
-        Refused::Host(errno) => report(control, said::HOST, at(errno)),
     }
 }
 

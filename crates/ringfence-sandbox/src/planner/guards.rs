@@ -363,8 +363,14 @@ impl Wanted<'_, '_> {
             return Vec::new();
         }
         let words = value.split(|c: char| c.is_whitespace() || "!'\"`;&|()<>$={}".contains(c));
-        let paths =
-            words.filter(|word| !word.is_empty()).take(MOST_WORDS).map(|word| at(tree, word));
+        // A plain word is looked for in PATH, and not in the tree, but where a program is told to read it.
+        let mut read = false;
+        let named = words.filter(|word| !word.is_empty()).take(MOST_WORDS).filter(|word| {
+            let named = read || word.contains('/');
+            read |= READERS.contains(&word.rsplit('/').next().unwrap_or_default());
+            named
+        });
+        let paths = named.map(|word| at(tree, word));
         // What a directory is named for is not known.
         let is_file = |path: &PathBuf| {
             path.starts_with(tree)
@@ -376,6 +382,12 @@ impl Wanted<'_, '_> {
 
 /// Files of configuration that are followed, of one repository.
 const MOST_INCLUDED: usize = 32;
+
+/// Programs that execute a file that they are named.
+const READERS: [&str; 17] = [
+    ".", "source", "sh", "bash", "dash", "zsh", "ksh", "fish", "python", "python3", "node", "deno",
+    "bun", "perl", "ruby", "php", "lua",
+];
 
 /// Words that are looked at, of one setting.
 const MOST_WORDS: usize = 64;

@@ -97,8 +97,8 @@ impl Watch<'_, '_> {
 
     fn cover_again(&mut self, gone: Vec<Cover>) {
         for cover in gone {
-            let Covers { wanted, asked, .. } = &self.covers;
-            if !wanted.iter().chain(asked).any(|known| known.path == cover.path) {
+            // One that was asked for may be replaced again since it was made.
+            if !self.covers.wanted.iter().any(|known| known.path == cover.path) {
                 self.covers.wanted.push_back(cover);
             }
         }
@@ -111,12 +111,12 @@ impl Watch<'_, '_> {
         {
             // A simple warden reads nothing, it waits for signals.
             self.send(sys::image::SERVICE);
-            let told = sys::fd::send(self.child.control.as_fd(), &watch::message(&cover));
-            if told.is_err() {
+            match sys::fd::send(self.child.control.as_fd(), &watch::message(&cover)) {
+                Ok(_) => self.covers.asked.push_back(cover),
                 // It ends.
-                return;
+                Err(sys::Errno::EPIPE | sys::Errno::ECONNRESET) => return,
+                Err(_) => return self.send(SIGKILL),
             }
-            self.covers.asked.push_back(cover);
         }
     }
 

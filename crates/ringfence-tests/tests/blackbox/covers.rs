@@ -172,3 +172,20 @@ fn hundreds_of_names_that_are_replaced_at_once_are_all_denied_again() {
         running.finish().ends(0).prints("closed");
     });
 }
+
+#[test]
+fn what_is_replaced_again_while_it_is_being_covered_is_covered_again() {
+    everybody(Tier::Namespace, |place| {
+        let given = project(place);
+        let script = format!(
+            "{WAIT} {CLOSES} m=0; while [ $m -lt 40 ]; do closes .env; m=$((m+1)); done; echo closed"
+        );
+        let mut running = runs(place, &given, &script);
+        running.printed("ready");
+        for number in 0..200 {
+            replace(place, "p/.env", &format!("new {number}"));
+        }
+        place.file("p/go", "");
+        running.finish().ends(0).prints("closed");
+    });
+}
