@@ -135,6 +135,8 @@ mod tests {
         std::fs::remove_file(place.join("b")).expect("removed");
         let told: Vec<OsString> = names.take().into_iter().map(|named| named.name).collect();
         assert_eq!(told, ["a", "b"]);
+        // What is open is not gone.
+        drop(open);
         std::fs::remove_dir(&place).expect("removed");
         let told = names.take_all();
         assert_eq!(told, Told { gone: vec![number], ..Told::default() });

@@ -391,7 +391,8 @@ fn nothing_inside_reaches_a_session() {
             let inside = place.sh(&options, &format!("python3 connect.py {socket}"));
             assert_ne!(inside.code, 0, "{options:?}");
             // The process tier cannot hide a directory in a writable tree: it refuses to start.
-            let shown = inside.err.contains("Error") || inside.err.contains("cannot be denied");
+            let shown = ["Error", "cannot be denied", "cannot be protected"];
+            let shown = shown.iter().any(|text| inside.err.contains(text));
             assert!(shown, "{options:?}: {}", inside.err);
             // Nor its own, nor anything of any session.
             let own = format!("{state}/$RINGFENCE_SESSION/control.sock");
