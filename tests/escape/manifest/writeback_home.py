@@ -38,10 +38,11 @@ def remove(path: str) -> None:
 
 
 def config(name: str, what: str, *paths: str, text: str = "evil") -> Attack:
-    """The user granted ~/.config for writing; what is started from there stays protected."""
+    """The user granted ~/.config for writing; what is started from there stays protected. The process tier, which
+    cannot hold ringfence's own in it, has to be told to go on."""
     script = "; ".join(f"{{P}} plant {{home}}/.config/{path} {text}" for path in paths)
     return Attack(f"writeback/granted-config-{name}", what, script, TAKEN,
-                  flags=("-w", "{home}/.config"), source=ROW15,
+                  flags=("-w", "{home}/.config", "--allow-degraded", "deny"), source=ROW15,
                   may_succeed=("namespace", "process"))
 
 
