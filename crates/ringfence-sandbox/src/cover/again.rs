@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use sys::Errno;
+use sys::fd::CWD;
 use sys::mount::{self, attribute};
 
 /// Makes it, where its name is there and has none.
@@ -32,7 +33,7 @@ fn cover(what: What, path: &Path) -> sys::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::EINVAL);
     };
-    let Some(parent) = open(HERE, parent)? else { return Ok(()) };
+    let Some(parent) = open(CWD, parent)? else { return Ok(()) };
     // Again, if what is there was exchanged while it was covered.
     for _ in 0..TRIES {
         let Some(there) = open(parent.as_raw_fd(), Path::new(name))? else { return Ok(()) };
@@ -57,9 +58,6 @@ fn cover(what: What, path: &Path) -> sys::Result<()> {
 
 /// So often what is there may be another one by then.
 const TRIES: usize = 64;
-
-/// `AT_FDCWD`.
-const HERE: i32 = -100;
 
 /// What is at a path, a link itself; none where nothing is.
 fn open(directory: i32, path: &Path) -> sys::Result<Option<OwnedFd>> {

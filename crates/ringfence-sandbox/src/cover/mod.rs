@@ -5,8 +5,8 @@
 //! (`detach_mounts`, Linux 3.18), and what is there now lies open. So the launcher watches the directories on the
 //! way ([`watch`]), looks which mounts are gone, and has the warden make them again ([`again`]).
 //!
-//! Between the change outside and that there are some milliseconds. What was changed in them is found at the end,
-//! where it is protected; what was read in them has been read (SECURITY.md).
+//! Between the change outside and that there are some milliseconds, in which what is there can be read, or written
+//! (SECURITY.md).
 
 pub(crate) mod again;
 pub(crate) mod watch;

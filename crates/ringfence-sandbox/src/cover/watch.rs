@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use sys::Errno;
+use sys::fd::CWD;
 
 /// Directories watched at most.
 const MOST: usize = 512;
@@ -48,7 +49,7 @@ impl Watch {
 
     /// Those that are gone, of all.
     pub fn gone(&self) -> Vec<Cover> {
-        self.gone_of(&self.covers)
+        self.gone_of(self.covers.iter())
     }
 
     /// Those that are gone, of those to which something happened.
@@ -69,14 +70,12 @@ impl Watch {
             return Vec::new();
         }
         self.look_at(&concerned);
-        let concerned: Vec<Cover> = concerned.iter().map(|&at| self.covers[at].clone()).collect();
-        self.gone_of(&concerned)
+        self.gone_of(concerned.iter().map(|&at| &self.covers[at]))
     }
 
     /// Watches the directories on the way to names, from each tree's top on.
     fn look_at(&mut self, covers: &[usize]) {
         const PATH_DIRECTORY: i32 = 0o10_000_000 | ringfence_start::flags::DIRECTORY as i32;
-        const HERE: i32 = -100;
         let Some(names) = &self.names else { return };
         let way = |&at: &usize| {
             let Cover { path, tree, .. } = &self.covers[at];
@@ -87,7 +86,7 @@ impl Watch {
         let directories: BTreeSet<PathBuf> = covers.iter().flat_map(way).collect();
         for directory in directories {
             let Ok(path) = CString::new(directory.as_os_str().as_bytes()) else { continue };
-            let open = match sys::fd::open_without_links(HERE, &path, PATH_DIRECTORY) {
+            let open = match sys::fd::open_without_links(CWD, &path, PATH_DIRECTORY) {
                 Ok(open) => open,
                 // The directory above it tells when it is there.
                 Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => continue,
@@ -107,7 +106,7 @@ impl Watch {
         }
     }
 
-    fn gone_of(&self, covers: &[Cover]) -> Vec<Cover> {
+    fn gone_of<'a>(&self, covers: impl Iterator<Item = &'a Cover>) -> Vec<Cover> {
         let file = format!("/proc/{}/mountinfo", self.warden);
         let mounted = std::fs::read(file).map(|text| mount_points(&text));
         // Where that cannot be read, the warden looks.
@@ -115,7 +114,7 @@ impl Watch {
             mounted.as_ref().map_or(true, |mounted| !mounted.contains(&cover.path))
                 && cover.path.symlink_metadata().is_ok()
         };
-        covers.iter().filter(gone).cloned().collect()
+        covers.filter(gone).cloned().collect()
     }
 }
 

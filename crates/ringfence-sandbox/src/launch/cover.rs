@@ -7,11 +7,11 @@
 //! else, so that the process that becomes the command makes the places in them while the rest is built
 //! (`ringfence_start::beside`).
 
-use super::mounts::attribute::{NO_DEVICES, NO_SUID, READ_ONLY};
 use super::mounts::{attach, copy_tree, make_directory, relative, set_attributes};
 use super::script::{Part, Script};
 use crate::plan::{MountOp, MountStep};
 use ringfence_start::image::special;
+use ringfence_sys::mount::attribute::{NO_DEVICES, NO_SUID, READ_ONLY};
 use std::path::{Path, PathBuf};
 
 /// One of them.

@@ -5,13 +5,6 @@ use ringfence_start::Sysno;
 use std::ffi::CStr;
 use std::path::Path;
 
-/// Attributes of a mount (`MOUNT_ATTR_*`).
-pub(super) mod attribute {
-    pub const READ_ONLY: u64 = 0x1;
-    pub const NO_SUID: u64 = 0x2;
-    pub const NO_DEVICES: u64 = 0x4;
-    pub const NO_EXEC: u64 = 0x8;
-}
 pub(super) const EEXIST: u8 = 17;
 const EPERM: u8 = 1;
 const ENOSYS: u8 = 38;

@@ -5,11 +5,11 @@
 //! alone: each changed file is whole in the layer, and renaming a directory that is on the host is
 //! `EXDEV`, for which `mv` and its kin copy.
 
-use super::mounts::attribute::{NO_DEVICES, NO_SUID};
 use super::mounts::{attach, copy_tree, make_directory, new_file_system_with, remove};
 use super::script::{Arg, NO_DIRECTORY, Script};
 use ringfence_start::Sysno;
 use ringfence_start::image::special;
+use ringfence_sys::mount::attribute::{NO_DEVICES, NO_SUID};
 use ringfence_sys::{Errno, describe};
 use std::path::Path;
 

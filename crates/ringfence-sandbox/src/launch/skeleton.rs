@@ -8,7 +8,6 @@
 //! file with two attributes, which name the file beneath the directory that the overlay shows: the kernel
 //! follows them neither out of it nor over a link or a mount.
 
-use super::mounts::attribute::{NO_DEVICES, NO_SUID, READ_ONLY};
 use super::script::{Arg, CWD, Script};
 use crate::error::LaunchError;
 use crate::inputs::Inputs;
@@ -17,6 +16,7 @@ use crate::state;
 use ringfence_start::image::special;
 use ringfence_start::{Sysno, flags};
 use ringfence_sys as sys;
+use ringfence_sys::mount::attribute::{NO_DEVICES, NO_SUID, READ_ONLY};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File, Metadata, Permissions};

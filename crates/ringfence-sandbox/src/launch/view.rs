@@ -5,7 +5,6 @@
 use super::compile::assistance;
 use super::cover::Covers;
 use super::failure::{KEEP_APART, OPEN};
-use super::mounts::attribute::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 use super::mounts::{
     EEXIST, O_CLOEXEC, attach, copy_tree, make_directory, make_file, new_file_system, relative,
     remove, set_attributes,
@@ -18,6 +17,7 @@ use crate::plan::{MountOp, MountStep};
 use ringfence_net::inspect::Content;
 use ringfence_start::image::special;
 use ringfence_start::{Sysno, flags};
+use ringfence_sys::mount::attribute::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 
