@@ -11,6 +11,7 @@ mod message;
 mod server;
 mod snapshots;
 mod stdio;
+mod text;
 mod tools;
 mod within;
 mod wrap;

@@ -3,17 +3,21 @@
 use crate::Config;
 use crate::snapshots::Snapshots;
 use crate::stdio;
+use crate::text::shortened;
 use crate::tools::{self, Answer};
 use crate::within::{APART, Sandbox};
 use ringfence_session::ledger::{Event, Verdict};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities,
+    ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt};
+use rustix::fd::AsFd;
+use rustix::pipe::PipeFlags;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What the client's model is told about the server.
 const INSTRUCTIONS: &str = "\
@@ -21,6 +25,9 @@ Commands and files in a ringfence sandbox. What is not granted is not there (No 
 (Permission denied, Read-only file system, Operation not permitted), or not connected. Ask `why` \
 which rule decides; `request_access` says what the user must type to allow it. No tool changes the \
 policy. Make a snapshot before a risky change; `snapshot_revert` takes it back.";
+
+/// How often a client is told that a call goes on: clients that wait for a sign give up after a minute.
+const EACH: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
 struct Server(Arc<State>);
@@ -55,7 +62,7 @@ impl ServerHandler for Server {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(tool) = tools::ALL.iter().find(|tool| tool.name == request.name) else {
             let known: Vec<&str> = tools::ALL.iter().map(|tool| tool.name).collect();
@@ -65,9 +72,13 @@ impl ServerHandler for Server {
         };
         let state = Arc::clone(&self.0);
         let arguments = request.arguments.unwrap_or_default();
+        // Closed when nobody waits for the answer any more.
+        let pipe = rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+        let (cancelled, waiting) =
+            pipe.map_err(|error| ErrorData::internal_error(format!("pipe2: {error}"), None))?;
         let call = move || {
-            let (began, text) = (Instant::now(), tools::shortened(&arguments));
-            let answer = tool.call(&state, &arguments);
+            let (began, text) = (Instant::now(), shortened(&arguments));
+            let answer = tool.call(&state, &arguments, cancelled.as_fd());
             state.sandbox.record(&Event::ToolCall {
                 server: String::new(),
                 tool: tool.name.to_owned(),
@@ -78,13 +89,39 @@ impl ServerHandler for Server {
             });
             answer
         };
-        let answer = tokio::task::spawn_blocking(call).await;
+        let mut answer = tokio::task::spawn_blocking(call);
+        let answer = tokio::select! {
+            answer = &mut answer => answer,
+            () = going_on(&context) => {
+                drop(waiting);
+                answer.await
+            }
+        };
         let answer: Answer = answer.unwrap_or_else(|error| Err(error.to_string()));
         Ok(match answer {
             Ok(value) => CallToolResult::structured(value),
             Err(text) => CallToolResult::structured_error(serde_json::json!({ "error": text })),
         }
         .into())
+    }
+}
+
+/// Tells a client that wants to hear of it that a call goes on, as long as it does; returns when it is cancelled.
+async fn going_on(context: &RequestContext<RoleServer>) {
+    let (token, began) = (context.meta.get_progress_token(), Instant::now());
+    let mut ticks = tokio::time::interval(EACH);
+    // The first one is at once.
+    ticks.tick().await;
+    loop {
+        tokio::select! {
+            () = context.ct.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        if let Some(token) = &token {
+            let told = ProgressNotificationParam::new(token.clone(), began.elapsed().as_secs_f64());
+            // A client that is gone is told of by the end of the connection.
+            let _ = context.peer.notify_progress(told.with_message("seconds")).await;
+        }
     }
 }
 

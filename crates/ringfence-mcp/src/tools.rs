@@ -1,10 +1,12 @@
 //! The tools: what each takes, does, and answers.
 
 use crate::server::State;
+use crate::text::{LONGEST, fitting};
 use crate::within::Ran;
 use rmcp::model::{JsonObject, ToolAnnotations};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -99,7 +101,7 @@ pub(crate) const ALL: [Tool; 17] = [
         arguments: &[("name", Kind::Text, "A name for it")],
         required: 0,
         read_only: false,
-        act: |state, given| snapshots(state, json!({"do": "create", "name": given.maybe("name")})),
+        act: |state, given| snapshots(state, json!({"do": "create", "name": given.maybe("name")?})),
     },
     Tool {
         name: "snapshot_list",
@@ -116,7 +118,7 @@ pub(crate) const ALL: [Tool; 17] = [
         required: 1,
         read_only: true,
         act: |state, given| {
-            let (snapshot, path) = (given.text("snapshot")?, given.maybe("path"));
+            let (snapshot, path) = (given.text("snapshot")?, given.maybe("path")?);
             snapshots(state, json!({"do": "show", "snapshot": snapshot, "path": path}))
         },
     },
@@ -194,10 +196,7 @@ pub(crate) const ALL: [Tool; 17] = [
         arguments: &[("denied", Kind::Text, "`yes`: only what was refused")],
         required: 0,
         read_only: true,
-        act: |state, given| match given.maybe("denied").as_deref() {
-            Some("yes") => told(state, "logs", &["--json", "--denied"]),
-            _ => told(state, "logs", &["--json"]),
-        },
+        act: session_log,
     },
 ];
 
@@ -228,29 +227,48 @@ impl Tool {
         ToolAnnotations::new().read_only(self.read_only)
     }
 
-    pub fn call(&self, state: &State, arguments: &JsonObject) -> Answer {
+    /// Does it; when `cancelled` can be read, or its other end is closed, nobody waits for a command any more.
+    pub fn call(&self, state: &State, arguments: &JsonObject, cancelled: BorrowedFd<'_>) -> Answer {
         let known = |name: &String| self.arguments.iter().any(|(known, ..)| known == name);
         if let Some(name) = arguments.keys().find(|name| !known(name)) {
             return Err(format!("{} has no argument {name}", self.name));
         }
-        (self.act)(state, &Given(arguments))
+        let answer = (self.act)(state, &Given { arguments, cancelled })?;
+        match answer.to_string().len() {
+            length if length > LONGEST => {
+                Err(format!("the answer is too long ({length} bytes): ask for less of it"))
+            }
+            _ => Ok(answer),
+        }
     }
 }
 
 /// The arguments of a call.
-pub(crate) struct Given<'a>(&'a JsonObject);
+pub(crate) struct Given<'a> {
+    arguments: &'a JsonObject,
+    cancelled: BorrowedFd<'a>,
+}
 
 impl Given<'_> {
-    fn maybe(&self, name: &str) -> Option<String> {
-        self.0.get(name).and_then(Value::as_str).map(ToOwned::to_owned)
+    /// Some clients write what is left out as null.
+    fn value(&self, name: &str) -> Option<&Value> {
+        self.arguments.get(name).filter(|value| !value.is_null())
+    }
+
+    fn maybe(&self, name: &str) -> Result<Option<String>, String> {
+        let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
+        let text = self
+            .value(name)
+            .map(|value| text(value).ok_or_else(|| format!("the argument {name} is no string")));
+        text.transpose()
     }
 
     fn text(&self, name: &str) -> Result<String, String> {
-        self.maybe(name).ok_or_else(|| format!("the argument {name} is missing, or no string"))
+        self.maybe(name)?.ok_or_else(|| format!("the argument {name} is missing"))
     }
 
     pub fn words(&self, name: &str) -> Result<Vec<OsString>, String> {
-        let Some(value) = self.0.get(name) else { return Ok(Vec::new()) };
+        let Some(value) = self.value(name) else { return Ok(Vec::new()) };
         let bad = || format!("the argument {name} is no list of strings");
         let words = value.as_array().ok_or_else(bad)?;
         words.iter().map(|word| word.as_str().map(OsString::from).ok_or_else(bad)).collect()
@@ -264,8 +282,12 @@ impl Given<'_> {
     }
 
     fn number(&self, name: &str) -> Result<Option<u64>, String> {
-        let Some(value) = self.0.get(name) else { return Ok(None) };
-        value.as_u64().map(Some).ok_or_else(|| format!("the argument {name} is no number"))
+        let Some(value) = self.value(name) else { return Ok(None) };
+        // 2.0 is an integer to JSON Schema; beyond 2^53 not each one is a float.
+        let whole = |float: &f64| float.fract() == 0.0 && (0.0..9e15).contains(float);
+        let number =
+            value.as_u64().or_else(|| value.as_f64().filter(whole).map(|float| float as u64));
+        number.map(Some).ok_or_else(|| format!("the argument {name} is no number from 0 on"))
     }
 
     fn command(&self) -> Result<(Vec<OsString>, Vec<u8>, Duration), String> {
@@ -277,23 +299,9 @@ impl Given<'_> {
         if !(1..=LONGEST_WAIT).contains(&seconds) {
             return Err(format!("timeout_seconds must be from 1 to {LONGEST_WAIT}"));
         }
-        let stdin = self.maybe("stdin").unwrap_or_default().into_bytes();
+        let stdin = self.maybe("stdin")?.unwrap_or_default().into_bytes();
         Ok((argv, stdin, Duration::from_secs(seconds)))
     }
-}
-
-/// The arguments of a call, for the record: long texts are cut.
-pub(crate) fn shortened(arguments: &JsonObject) -> String {
-    let short = |value: &Value| match value.as_str() {
-        Some(text) if text.len() > 1024 => {
-            let cut: String = text.chars().take(1024).collect();
-            Value::from(format!("{cut}… ({} bytes)", text.len()))
-        }
-        _ => value.clone(),
-    };
-    let all: JsonObject =
-        arguments.iter().map(|(name, value)| (name.clone(), short(value))).collect();
-    Value::from(all).to_string()
 }
 
 fn snapshots(state: &State, request: Value) -> Answer {
@@ -301,30 +309,37 @@ fn snapshots(state: &State, request: Value) -> Answer {
 }
 
 fn outcome(ran: &Ran) -> Value {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let ((stdout, out), (stderr, err)) = (fitting(&ran.stdout), fitting(&ran.stderr));
+    let cut = (ran.stdout.len() - out + ran.stderr.len() - err) as u64;
     json!({
-        "exit_code": ran.code, "stdout": text(&ran.stdout), "stderr": text(&ran.stderr),
-        "bytes_left_out": ran.left_out,
+        "exit_code": ran.code, "stdout": stdout, "stderr": stderr, "bytes_left_out": ran.left_out + cut,
     })
 }
 
 fn exec(state: &State, given: &Given<'_>) -> Answer {
     let (argv, stdin, timeout) = given.command()?;
-    let workdir = given.maybe("workdir");
-    state.sandbox.exec(workdir.as_deref(), timeout, &argv, stdin).map(|ran| outcome(&ran))
+    let workdir = given.maybe("workdir")?;
+    let ran = state.sandbox.exec(workdir.as_deref(), timeout, &argv, stdin, given.cancelled);
+    ran.map(|ran| outcome(&ran))
 }
 
 fn run(state: &State, given: &Given<'_>) -> Answer {
     let (argv, stdin, timeout) = given.command()?;
     let timeout = format!("--timeout={}s", timeout.as_secs()).into();
-    state.sandbox.fresh(&[timeout], &argv, stdin).map(|ran| outcome(&ran))
+    state.sandbox.fresh(&[timeout], &argv, stdin, given.cancelled).map(|ran| outcome(&ran))
 }
 
 /// Runs a program of the sandbox on a path; its words are the error.
-fn on_path(state: &State, argv: &[&OsStr], input: Vec<u8>) -> Result<Ran, String> {
+fn on_path(
+    state: &State,
+    given: &Given<'_>,
+    argv: &[&OsStr],
+    input: Vec<u8>,
+) -> Result<Ran, String> {
     let argv: Vec<OsString> = argv.iter().map(|word| (*word).to_owned()).collect();
-    let ran = state.sandbox.exec(None, Duration::from_secs(60), &argv, input)?;
-    if ran.code == 0 {
+    let ran = state.sandbox.exec(None, Duration::from_secs(60), &argv, input, given.cancelled)?;
+    // Of programs that one pipes to the other, the last one's code is known, and the words of all.
+    if ran.code == 0 && ran.stderr.is_empty() {
         return Ok(ran);
     }
     let said = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
@@ -343,7 +358,9 @@ fn read_file(state: &State, given: &Given<'_>) -> Answer {
     let (offset, most) = (given.number("offset")?.unwrap_or(0), 1 << 20);
     let length = given.number("length")?.unwrap_or(most).min(most);
     let script = "exec < \"$1\" && tail -c +\"$2\" | head -c \"$3\"";
-    let (from, length) = ((offset + 1).to_string(), length.to_string());
+    // The kernel knows no files that are longer.
+    let from = offset.min(i64::MAX as u64 - 1) + 1;
+    let (from, length) = (from.to_string(), length.to_string());
     let argv: [&OsStr; 7] = [
         "sh".as_ref(),
         "-c".as_ref(),
@@ -353,11 +370,10 @@ fn read_file(state: &State, given: &Given<'_>) -> Answer {
         from.as_ref(),
         length.as_ref(),
     ];
-    let ran = on_path(state, &argv, Vec::new())?;
-    let text = String::from_utf8(ran.stdout);
-    let whole = text.is_ok();
-    let text = text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-    Ok(json!({"path": path.to_string_lossy(), "text": text, "utf8": whole}))
+    let ran = on_path(state, given, &argv, Vec::new())?;
+    let (text, bytes) = fitting(&ran.stdout);
+    let whole = std::str::from_utf8(&ran.stdout[..bytes]).is_ok();
+    Ok(json!({"path": path.to_string_lossy(), "text": text, "bytes": bytes, "utf8": whole}))
 }
 
 fn write_file(state: &State, given: &Given<'_>) -> Answer {
@@ -367,7 +383,7 @@ fn write_file(state: &State, given: &Given<'_>) -> Answer {
     let argv: [&OsStr; 6] =
         ["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref(), &path, parent];
     let bytes = text.len();
-    on_path(state, &argv, text.into_bytes())?;
+    on_path(state, given, &argv, text.into_bytes())?;
     Ok(json!({"path": path.to_string_lossy(), "bytes": bytes}))
 }
 
@@ -386,7 +402,7 @@ fn list_directory(state: &State, given: &Given<'_>) -> Answer {
         "-printf".as_ref(),
         form.as_ref(),
     ];
-    let ran = on_path(state, &argv, Vec::new())?;
+    let ran = on_path(state, given, &argv, Vec::new())?;
     let mut entries: Vec<(String, Value)> = Vec::new();
     for line in ran.stdout.split(|&byte| byte == 0).filter(|line| !line.is_empty()) {
         let line = String::from_utf8_lossy(line).into_owned();
@@ -425,7 +441,7 @@ fn json_of(ran: &Ran) -> Answer {
 fn request_access(state: &State, given: &Given<'_>) -> Answer {
     let found = decision(state, given)?;
     let allowed = found["allowed"].as_bool().unwrap_or(false);
-    let reason = given.maybe("reason").unwrap_or_default();
+    let reason = given.maybe("reason")?.unwrap_or_default();
     let say = if allowed {
         "It is allowed already.".to_owned()
     } else {
@@ -442,10 +458,35 @@ fn told(state: &State, verb: &str, options: &[&str]) -> Answer {
     if ran.code != 0 {
         return Err(String::from_utf8_lossy(&ran.stderr).trim().to_owned());
     }
+    if ran.left_out > 0 {
+        return Err(format!("what is on record is too long for a tool: ringfence {verb} tells it"));
+    }
     if let Ok(value) = json_of(&ran) {
         return Ok(value);
     }
     let lines = ran.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     let rows: Result<Vec<Value>, _> = lines.map(serde_json::from_slice).collect();
     rows.map(|rows| json!({ "rows": rows })).map_err(|error| error.to_string())
+}
+
+/// The newest events that there is room for.
+fn session_log(state: &State, given: &Given<'_>) -> Answer {
+    let options: &[&str] = match given.maybe("denied")?.as_deref() {
+        Some("yes") => &["--json", "--denied"],
+        None | Some("no") => &["--json"],
+        Some(_) => return Err("the argument denied is neither `yes` nor `no`".to_owned()),
+    };
+    let mut log = told(state, "logs", options)?;
+    let Some(events) = log.get_mut("events").and_then(Value::as_array_mut) else { return Ok(log) };
+    let mut room = LONGEST / 2;
+    let fits = |event: &&Value| {
+        let left = room.checked_sub(event.to_string().len() + 1);
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    let kept = events.iter().rev().take_while(fits).count();
+    let older = events.len() - kept;
+    events.drain(..older);
+    log["older_events_left_out"] = older.into();
+    Ok(log)
 }

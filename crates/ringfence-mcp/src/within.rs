@@ -10,7 +10,7 @@ use ringfence_sys as sys;
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
@@ -18,6 +18,14 @@ use std::time::Duration;
 
 /// As many bytes of each stream are kept; the rest is read and counted.
 const MOST: usize = 1 << 20;
+
+/// As many of what ringfence itself says of a session.
+const MOST_TOLD: usize = 64 << 20;
+
+/// A command that was cancelled is asked to end (SIGTERM), and killed (SIGKILL) so many milliseconds later.
+const PATIENCE: i32 = 2000;
+const TERM: i32 = 15;
+const KILL: i32 = 9;
 
 /// What a server does that has no session.
 pub(crate) const APART: &str = "each command runs in a sandbox of its own, of which nothing but files stays: there is \
@@ -150,12 +158,13 @@ impl Sandbox {
         timeout: Duration,
         argv: &[OsString],
         input: Vec<u8>,
+        cancelled: BorrowedFd<'_>,
     ) -> Result<Ran, String> {
         let Some(directory) = &self.directory else {
             let mut options: Vec<OsString> =
                 vec![format!("--timeout={}s", timeout.as_secs()).into()];
             options.extend(workdir.map(|directory| format!("--workdir={directory}").into()));
-            return self.fresh(&options, argv, input);
+            return self.fresh(&options, argv, input, cancelled);
         };
         let socket = directory.join(live::SOCKET);
         let held = directory.join(live::SUSPENDED).exists();
@@ -166,7 +175,7 @@ impl Sandbox {
             command.arg("exec").arg(format!("--timeout={}s", timeout.as_secs()));
             command.args(workdir.map(|directory| format!("--workdir={directory}")));
             command.arg(&self.name).arg("--").args(argv);
-            return finish(command, input);
+            return finish(command, input, MOST, cancelled);
         };
         let text = |text: &OsStr| {
             let text = CString::new(text.as_encoded_bytes());
@@ -177,7 +186,7 @@ impl Sandbox {
             argv: argv.iter().map(|word| text(word)).collect::<Result<_, _>>()?,
             ..Request::default()
         };
-        Ok(match captured::run(&connection, &request, &input, MOST, timeout) {
+        Ok(match captured::run(&connection, &request, &input, MOST, timeout, cancelled) {
             Ok(done) => {
                 let mut stderr = done.stderr;
                 if let Some(why) = done.lost {
@@ -204,12 +213,13 @@ impl Sandbox {
         options: &[OsString],
         argv: &[OsString],
         input: Vec<u8>,
+        cancelled: BorrowedFd<'_>,
     ) -> Result<Ran, String> {
         let mut command = self.ringfence("run");
         // Where there is no room for one, each would say so.
         command.args(self.is_apart().then_some("--no-record"));
         command.args(options).arg("--").args(argv);
-        finish(command, input)
+        finish(command, input, MOST, cancelled)
     }
 
     /// Asks ringfence for a decision of the same policy. Who is told may find out no more by it than by trying inside.
@@ -219,7 +229,7 @@ impl Sandbox {
     pub fn why(&self, words: &[&OsStr]) -> Result<Ran, String> {
         let mut command = self.ringfence("why");
         command.args(["--inside", "--json", "--"]).args(words);
-        finish(command, Vec::new())
+        said(command, MOST)
     }
 
     /// The plan of the same policy and further options, as JSON.
@@ -230,7 +240,7 @@ impl Sandbox {
         let planned = |command: Command| {
             let mut command = command;
             command.args(options).arg("--json").arg("--").args(argv);
-            finish(command, Vec::new())
+            said(command, MOST)
         };
         let ran = planned(self.ringfence("plan"))?;
         if ran.code == 0 || !self.is_machine() {
@@ -256,7 +266,7 @@ impl Sandbox {
     pub fn told(&self, verb: &str, options: &[&str]) -> Result<Ran, String> {
         let mut command = Command::new(&self.config.program);
         command.arg(verb).arg(&self.name).args(options);
-        finish(command, Vec::new())
+        said(command, MOST_TOLD)
     }
 
     fn ringfence(&self, verb: &str) -> Command {
@@ -285,8 +295,20 @@ fn without_tier(options: &[OsString]) -> Vec<OsString> {
     kept
 }
 
-/// Runs a command to its end. What it left in the background may hold its streams open, and is not waited for.
-fn finish(mut command: Command, input: Vec<u8>) -> Result<Ran, String> {
+/// What one of ringfence's own commands says: it ends by itself.
+fn said(command: Command, most: usize) -> Result<Ran, String> {
+    let (never, _open) = sys::fd::pipe().map_err(|error| format!("ringfence: pipe2: {error}"))?;
+    finish(command, Vec::new(), most, never.as_fd())
+}
+
+/// Runs a command to its end, or until nobody waits for it any more. What it left in the background may hold its streams
+/// open, and is not waited for.
+fn finish(
+    mut command: Command,
+    input: Vec<u8>,
+    most: usize,
+    cancelled: BorrowedFd<'_>,
+) -> Result<Ran, String> {
     let failed = |call: &str, error: &dyn Display| format!("ringfence: {call}: {error}");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| failed("execve", &error))?;
@@ -303,8 +325,11 @@ fn finish(mut command: Command, input: Vec<u8>) -> Result<Ran, String> {
                 sys::pipe::write(stdin.as_fd(), ended.as_fd(), input)
             });
         });
-        let err = scope.spawn(move || stderr.map(|pipe| keep(&pipe, ended)).unwrap_or_default());
-        let out = stdout.map(|pipe| keep(&pipe, ended)).unwrap_or_default();
+        scope.spawn(move || end_when(cancelled, ended.as_fd()));
+        let keep = move |pipe| keep(&pipe, ended, most);
+        let err =
+            scope.spawn(move || stderr.map(|pipe| keep(OwnedFd::from(pipe))).unwrap_or_default());
+        let out = stdout.map(|pipe| keep(OwnedFd::from(pipe))).unwrap_or_default();
         (out, err.join().unwrap_or_default())
     });
     let status = child.wait().map_err(|error| failed("wait", &error))?;
@@ -314,12 +339,26 @@ fn finish(mut command: Command, input: Vec<u8>) -> Result<Ran, String> {
     Ok(Ran { code, stdout: out.0, stderr: err.0, left_out: out.1 + err.1 })
 }
 
+/// Waits for the end of a process, and brings it about when nobody waits for it any more.
+fn end_when(cancelled: BorrowedFd<'_>, process: BorrowedFd<'_>) {
+    let ready = sys::fd::poll_readable(&[cancelled, process], -1).unwrap_or_default();
+    if ready != [true, false] {
+        return;
+    }
+    let send = |signal| sys::signal::send(process, signal);
+    let ended = send(TERM).and_then(|()| sys::fd::poll_readable(&[process], PATIENCE));
+    if ended.is_ok_and(|ended| ended == [false]) {
+        // It may have ended by now: then there is nobody to send it to.
+        let _ = send(KILL);
+    }
+}
+
 /// The first bytes of a stream, and how many more there were.
-fn keep(stream: &impl AsFd, ended: &OwnedFd) -> (Vec<u8>, u64) {
+fn keep(stream: &OwnedFd, ended: &OwnedFd, most: usize) -> (Vec<u8>, u64) {
     let (mut kept, mut more) = (Vec::new(), 0);
     // What could be read is the answer.
     let _ = sys::pipe::read(stream.as_fd(), ended.as_fd(), |bytes| {
-        let room = bytes.len().min(MOST - kept.len());
+        let room = bytes.len().min(most - kept.len());
         kept.extend_from_slice(&bytes[..room]);
         more += (bytes.len() - room) as u64;
         Ok(())

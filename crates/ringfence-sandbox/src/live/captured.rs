@@ -4,7 +4,7 @@
 use super::client::{Failure, Limit, failed, lend, next_reply};
 use super::protocol::{Reply, Request};
 use ringfence_sys as sys;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use sys::Errno;
 use sys::fd::Watched;
@@ -59,7 +59,8 @@ impl Output {
 }
 
 /// Runs a command in the session behind a connection, to its end: what it left in the background may hold its
-/// streams open, and is not waited for. Of each output `most` bytes are kept.
+/// streams open, and is not waited for. Of each output `most` bytes are kept. When `cancelled` can be read, or its other
+/// end is closed, nobody waits any more: whoever drops the connection then ends the command.
 ///
 /// # Errors
 /// [`Failure`]: the session cannot be asked, or there are no pipes.
@@ -69,6 +70,7 @@ pub fn run(
     mut input: &[u8],
     most: usize,
     timeout: Duration,
+    cancelled: BorrowedFd<'_>,
 ) -> Result<Captured, Failure> {
     let pipe = || sys::fd::pipe().map_err(|errno| failed("pipe2", errno));
     let ((stdin, feed), (out, stdout), (err, stderr)) = (pipe()?, pipe()?, pipe()?);
@@ -85,12 +87,16 @@ pub fn run(
             watch(outputs[0].pipe.as_ref(), connection, true),
             watch(outputs[1].pipe.as_ref(), connection, true),
             watch(feed.as_ref(), connection, false),
+            Watched { fd: cancelled, read: true, write: false },
         ];
         let ready = sys::fd::poll(&watched, time.wait()).map_err(|errno| failed("ppoll", errno))?;
         match if ready[0].read { end(connection) } else { Ok(None) } {
             Ok(Some(code)) => break (code, None),
             Ok(None) => {}
             Err((code, why)) => break (code, Some(why)),
+        }
+        if ready[4].read {
+            break (125, Some("the call was cancelled".to_owned()));
         }
         time.look(connection.as_fd());
         for (output, ready) in outputs.iter_mut().zip(&ready[1..3]) {

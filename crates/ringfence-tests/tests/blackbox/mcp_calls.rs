@@ -42,7 +42,7 @@ fn a_call_tells_how_its_command_ended() {
         let messages = [
             HELLO.to_owned(),
             call(2, "exec", &format!(r#"{{"command":["wc","-c"],"stdin":"{input}"}}"#)),
-            call(3, "exec", &shell("head -c 3000000 /dev/zero; head -c 100 /dev/zero >&2")),
+            call(3, "exec", &shell("head -c 3000000 /dev/zero | tr '\\\\0' x; echo told >&2")),
             call(4, "exec", &shell("kill -KILL $$")),
             call(5, "exec", r#"{"command":["no-such-program"]}"#),
             call(6, "exec", endless),
@@ -95,5 +95,127 @@ fn an_earlier_session_of_the_same_name_is_not_taken_for_the_servers() {
         run.ends(0).prints("in 42").says("each command runs in a sandbox of its own");
         let logs = place.ringfence(["logs", "latest", "--kind", "tool_call"]);
         assert_eq!(logs.ends(0).text(), "", "rows of ours in the other's record");
+    });
+}
+
+/// What is no string, no list and no number is not taken for something that was left out.
+#[test]
+fn arguments_of_another_kind_are_refused() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/project/file", "text");
+        let calls = [
+            (
+                "exec",
+                r#"{"command":["pwd"],"workdir":["/tmp"]}"#,
+                "the argument workdir is no string",
+            ),
+            ("exec", r#"{"command":["cat"],"stdin":5}"#, "the argument stdin is no string"),
+            ("snapshot_create", r#"{"name":5}"#, "the argument name is no string"),
+            ("session_log", r#"{"denied":"true"}"#, "the argument denied is neither"),
+            (
+                "exec",
+                r#"{"command":["true"],"timeout_seconds":1.5}"#,
+                "timeout_seconds is no number",
+            ),
+            ("read_file", r#"{"path":"."}"#, "Is a directory"),
+            // The controls.
+            (
+                "exec",
+                r#"{"command":["pwd"],"workdir":"/tmp","stdin":null,"timeout_seconds":5.0}"#,
+                "/tmp",
+            ),
+            ("read_file", r#"{"path":"file","offset":2}"#, "\"text\":\"xt\""),
+            ("read_file", r#"{"path":"file","offset":4}"#, "\"text\":\"\""),
+            // Not every file system can have so large a file; none has it start anew.
+            ("read_file", r#"{"path":"file","offset":18446744073709551615}"#, ""),
+            ("snapshot_list", "{}", "\"snapshots\":[]"),
+        ];
+        let messages = calls.iter().zip(2..).map(|((tool, given, _), id)| call(id, tool, given));
+        let messages: Vec<String> = std::iter::once(HELLO.to_owned()).chain(messages).collect();
+        let run = talk(place, &["mcp"], messages.concat());
+        let said = run.ends(0).text();
+        for ((tool, given, wanted), id) in calls.iter().zip(2..) {
+            let mark = format!("\"id\":{id},");
+            let answer = said.lines().find(|line| line.contains(&mark)).unwrap_or_default();
+            assert!(answer.contains(wanted), "{tool} {given}: {answer}");
+        }
+        assert!(!said.contains("\"text\":\"text\""), "{said}");
+    });
+}
+
+/// Clients end a connection on which one message is longer than 10 MiB. A control character takes twelve bytes of it.
+#[test]
+fn an_answer_is_as_long_as_clients_take() {
+    everybody(Tier::Namespace, |place| {
+        let both =
+            r#"{"command":["sh","-c","head -c 2000000 /dev/zero; head -c 2000000 /dev/zero >&2"]}"#;
+        let zeros = r#"{"command":["sh","-c","head -c 1000000 /dev/zero > zeros"]}"#;
+        let messages = [
+            HELLO.to_owned(),
+            call(2, "exec", both),
+            call(3, "exec", zeros),
+            call(4, "read_file", r#"{"path":"zeros"}"#),
+        ];
+        let run = talk(place, &["mcp"], messages.concat());
+        let said = run.ends(0).text();
+        assert!(said.lines().all(|line| line.len() < 10 << 20));
+        // So many zeros as there is room for, and how many there are.
+        let kept = (5 << 18) / 6;
+        run.prints(&format!("\"bytes_left_out\":{}", 2 * (2_000_000 - kept)));
+        run.prints(&format!("\"bytes\":{kept},"));
+    });
+}
+
+/// Cancels two calls, waits until nothing of them is left, and hears of a third one that it goes on.
+const IMPATIENT: &str = r#"
+import json, os, subprocess, sys
+server = subprocess.Popen([sys.argv[1], "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def send(**message):
+    server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    server.stdin.flush()
+def begin(number, tool, *command):
+    meta = {"progressToken": f"t{number}"}
+    given = {"name": tool, "arguments": {"command": command}, "_meta": meta}
+    send(id=number, method="tools/call", params=given)
+hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+send(id=1, method="initialize", params=hello)
+server.stdout.readline()
+send(method="notifications/initialized")
+for number, tool in [(2, "exec"), (3, "run")]:
+    os.mkfifo(f"pipe{number}")
+    # Whoever reads the other end hears when the last one that could write is gone.
+    begin(number, tool, "sh", "-c", f"exec > pipe{number}; echo on; sleep 1000 & wait")
+    with open(f"pipe{number}") as pipe:
+        assert pipe.readline() == "on\n"
+        send(method="notifications/cancelled", params={"requestId": number, "reason": "test"})
+        assert pipe.read() == ""
+begin(4, "exec", "sh", "-c", "read line < pipe2; echo $line")
+heard = []
+while True:
+    message = json.loads(server.stdout.readline())
+    if message.get("id") == 4:
+        break
+    if message.get("method") == "notifications/progress" and message["params"]["progressToken"] == "t4":
+        if not heard:
+            with open("pipe2", "w") as pipe:
+                pipe.write("heard\n")
+        heard.append(message["params"]["progress"])
+assert heard and message["result"]["structuredContent"]["stdout"] == "heard\n", message
+server.stdin.close()
+assert server.wait() == 0
+print("held")
+"#;
+
+#[test]
+fn what_is_cancelled_ends_and_what_goes_on_is_told_of() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.file("home/project/client.py", IMPATIENT);
+        let mut command = place.command("python3");
+        command.arg("client.py").arg(binary());
+        Running::start(command).finish().ends(0).prints("held");
+        assert_eq!(place.left_behind(), [""; 0]);
     });
 }
