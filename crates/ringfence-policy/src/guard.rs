@@ -145,7 +145,7 @@ pub fn named<'n>(
     let parts: Vec<&OsStr> = below.iter().collect();
     for start in 0..parts.len() {
         for name in names.iter().filter(|name| name.nested || start == 0) {
-            let Some(length) = matched(&name.name, &parts[start..]) else { continue };
+            let Standing::Within(length) = standing(&name.name, &parts[start..]) else { continue };
             let end = start + length;
             let mut guarded = tree.to_path_buf();
             guarded.extend(&parts[..end]);
@@ -155,32 +155,75 @@ pub fn named<'n>(
     None
 }
 
-/// How many components a name takes at the start of these, if it matches them.
-fn matched(name: &str, parts: &[&OsStr]) -> Option<usize> {
-    let names: Vec<&str> = name.split('/').collect();
-    matched_from(&names, parts, 0)
+/// How a path stands to a protected name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has nothing to do with it.
+    Apart,
+    /// It is a directory on the way to it.
+    OnTheWay,
+    /// It is it, or lies below: so many of its components are the name's.
+    Within(usize),
 }
 
-fn matched_from(names: &[&str], parts: &[&OsStr], count: usize) -> Option<usize> {
-    let Some((first, rest)) = names.split_first() else { return Some(count) };
-    let part = parts.get(count)?;
+/// How a path stands to a name that is looked for at its beginning.
+pub fn standing(name: &str, parts: &[&OsStr]) -> Standing {
+    let names: Vec<&str> = name.split('/').collect();
+    standing_from(&names, parts, 0)
+}
+
+fn standing_from(names: &[&str], parts: &[&OsStr], count: usize) -> Standing {
+    let Some((first, rest)) = names.split_first() else { return Standing::Within(count) };
+    let Some(part) = parts.get(count) else { return Standing::OnTheWay };
     if *first == "**" {
         // One directory or several.
         if GIT_INNARDS.iter().any(|innards| **part == **innards) {
-            return None;
+            return Standing::Apart;
         }
-        return matched_from(rest, parts, count + 1)
-            .or_else(|| matched_from(names, parts, count + 1));
+        let near = standing_from(rest, parts, count + 1);
+        if matches!(near, Standing::Within(_)) {
+            return near;
+        }
+        return match standing_from(names, parts, count + 1) {
+            Standing::Apart => near,
+            far => far,
+        };
     }
     let same = match first.contains('*') {
         true => glob::name(first.as_bytes(), part.as_bytes()),
         false => first.as_bytes() == part.as_bytes(),
     };
-    if same { matched_from(rest, parts, count + 1) } else { None }
+    if same { standing_from(rest, parts, count + 1) } else { Standing::Apart }
 }
 
 /// How something that its content decides about is judged.
 pub(crate) fn judged(text: &OsStr) -> Guarded {
     let skills = Path::new(text).file_name().is_some_and(|name| name == "skills");
     if skills { Guarded::Skills } else { Guarded::Settings }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_apart_from_a_name_on_the_way_to_it_or_within_it() {
+        let standing =
+            |name, path: &str| standing(name, &Path::new(path).iter().collect::<Vec<_>>());
+        for (name, path, is) in [
+            (".claude/settings.json", ".claude", Standing::OnTheWay),
+            (".claude/settings.json", ".claude/settings.json", Standing::Within(2)),
+            (".claude/settings.json", ".claude/other", Standing::Apart),
+            (".vscode", ".vscode/tasks.json", Standing::Within(1)),
+            ("*.bazelrc", "a.bazelrc", Standing::Within(1)),
+            (".git/modules/**/hooks", ".git/modules", Standing::OnTheWay),
+            (".git/modules/**/hooks", ".git/modules/libs", Standing::OnTheWay),
+            (".git/modules/**/hooks", ".git/modules/a/hooks/x", Standing::Within(4)),
+            (".git/modules/**/hooks", ".git/modules/libs/a/hooks/x", Standing::Within(5)),
+            (".git/modules/**/config", ".git/modules/a/refs/heads/config", Standing::Apart),
+            (".git/modules/**/config", ".git/modules/refs", Standing::Apart),
+        ] {
+            assert_eq!(standing(name, path), is, "{name} {path}");
+        }
+    }
 }

@@ -23,7 +23,7 @@ pub enum SessionError {
     /// The disk, a quota, or the store's own limit is used up.
     #[error(
         "no space is left for {}; nothing was lost: free some (`ringfence snapshot delete`, \
-         `ringfence snapshot compact`), then do the same again",
+         `ringfence snapshot compact`, `ringfence gc --all` for records of sessions), then do the same again",
         .0.display()
     )]
     Full(PathBuf),

@@ -6,6 +6,7 @@
 pub mod cli;
 pub mod error;
 pub mod gateway;
+mod judged;
 pub mod ledger;
 pub mod live;
 pub mod outside;

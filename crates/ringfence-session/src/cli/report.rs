@@ -224,7 +224,8 @@ fn hosts(out: &mut String, events: &[Row]) {
         "<h2>Network by host</h2><table><tr><th>Host<th class=n>Connections<th class=n>Denied\
          <th class=n>Sent<th class=n>Received",
     );
-    for (name, host) in hosts {
+    let more = hosts.len().saturating_sub(MOST);
+    for (name, host) in hosts.into_iter().take(MOST) {
         let _ = write!(
             out,
             "<tr><td><code>{}</code><td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}",
@@ -236,6 +237,9 @@ fn hosts(out: &mut String, events: &[Row]) {
         );
     }
     out.push_str("</table>");
+    if more > 0 {
+        let _ = write!(out, "<p>and {more} more hosts: ringfence logs</p>");
+    }
 }
 
 fn rows(out: &mut String, title: &str, rows: &[&Row], open: bool) {

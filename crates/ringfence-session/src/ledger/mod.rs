@@ -118,7 +118,8 @@ impl Ledger {
         let head = head.encode();
         journal::append(&file, &path, &head).map_err(|why| match why {
             SessionError::Full(path) => SessionError::usage(format!(
-                "no space is left for {}, so that nothing of this session can be on record: free some",
+                "no space is left for {}, so that nothing of this session can be on record: free some \
+                 (`ringfence gc --all` removes records of earlier ones)",
                 path.display()
             )),
             why => why,

@@ -269,7 +269,7 @@ impl Overlay {
         let mut changes = layer.changes;
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         layer::moved(upper, lower, &mut changes);
-        judge::judge(&self.record, tree, upper, &self.temporary(), &mut changes)?;
+        judge::judge(&self.record, tree, (upper, lower), &self.temporary(), &mut changes)?;
         Ok(changes)
     }
 

@@ -67,6 +67,13 @@ pub(crate) struct Found {
     pub mount: bool,
 }
 
+impl Found {
+    /// The bytes that are there to be read: holes are passed over.
+    pub fn on_disk(&self) -> u64 {
+        self.stamp.size.min(self.blocks.saturating_mul(512))
+    }
+}
+
 /// One `statx`; an empty name asks for the descriptor itself.
 pub(crate) fn stat(directory: impl AsFd, name: &[u8]) -> Result<Found, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
@@ -87,6 +94,47 @@ pub(crate) fn stat(directory: impl AsFd, name: &[u8]) -> Result<Found, Errno> {
     let mount = found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
     let file_type = FileType::from_raw_mode(mode);
     Ok(Found { stamp, file_type, blocks: found.stx_blocks, mount })
+}
+
+/// Bytes of names that the kernel is asked for at once.
+const ROOM: usize = 64 << 10;
+
+/// The names in a directory, one behind the other.
+#[derive(Default)]
+pub(crate) struct Names {
+    bytes: Vec<u8>,
+    /// Where each of them is, in the order of the names.
+    places: Vec<(usize, usize)>,
+}
+
+impl Names {
+    pub fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.places.iter().map(|&(from, to)| &self.bytes[from..to])
+    }
+}
+
+/// All names but `.` and `..`, sorted.
+pub(crate) fn names(directory: &OwnedFd) -> Result<Names, Errno> {
+    let mut names = Names::default();
+    // A call for some thousand names.
+    let mut room = Vec::with_capacity(ROOM);
+    let mut entries = rustix::fs::RawDir::new(directory, room.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            let from = names.bytes.len();
+            names.bytes.extend_from_slice(name);
+            names.places.push((from, names.bytes.len()));
+        }
+    }
+    let Names { bytes, places } = &mut names;
+    places.sort_unstable_by(|one, other| bytes[one.0..one.1].cmp(&bytes[other.0..other.1]));
+    Ok(names)
 }
 
 /// Now, by the clock that stamps files.

@@ -1,7 +1,6 @@
 //! How much a snapshot may take that nobody asked for.
 
-use super::beneath::{self, join};
-use super::scan::names;
+use super::beneath::{self, join, names};
 use crate::error::{Result, SessionError};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
@@ -42,7 +41,7 @@ pub(super) fn check(root: &OwnedFd, most: &Most) -> Result<()> {
                 FileType::Directory if !found.mount => pending.push(join(&path, name)),
                 FileType::RegularFile => {
                     files += 1;
-                    bytes = bytes.saturating_add(found.stamp.size);
+                    bytes = bytes.saturating_add(found.on_disk());
                 }
                 _ => {}
             }

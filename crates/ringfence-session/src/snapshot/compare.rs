@@ -6,6 +6,7 @@ use super::database::Database;
 use super::entry::{Entry, Hash, Kind};
 use super::scan::Scan;
 use crate::error::Result;
+use ringfence_policy::protect::GIT_INNARDS;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::os::unix::ffi::OsStrExt;
@@ -125,12 +126,27 @@ fn excepted(except: &Path, path: &Path) -> bool {
     false
 }
 
-/// Whether the first components of a path match those of a pattern.
+/// Whether the first components of a path match those of a pattern, in which `**` is one directory or several, none of
+/// those in which no repository is looked for.
 fn begins(path: &[u8], pattern: &[u8]) -> bool {
     let (mut path, mut pattern) = (Some(path), (!pattern.is_empty()).then_some(pattern));
     while let Some(wanted) = pattern {
         let Some(there) = path else { return false };
         let ((wanted, more), (there, below)) = (split(wanted), split(there));
+        if wanted == b"**" {
+            if GIT_INNARDS.iter().any(|innards| innards.as_bytes() == there) {
+                return false;
+            }
+            let here = match (more, below) {
+                (Some(more), Some(below)) => begins(below, more),
+                (more, _) => more.is_none(),
+            };
+            if here {
+                return true;
+            }
+            path = below;
+            continue;
+        }
         if wanted != there && !matches(wanted, there) {
             return false;
         }
@@ -306,6 +322,8 @@ mod tests {
             ("**/.git/hooks", "sub/.git/hooks/x"),
             ("*.workspace", "a.workspace"),
             ("**/*.workspace", "b/a.workspace/x"),
+            (".git/modules/**/hooks", ".git/modules/a/hooks/x"),
+            ("**/.git/modules/**/hooks", "sub/.git/modules/libs/a/b/hooks"),
             ("what[*]", "what[*]"),
         ] {
             assert!(!takes(except, path), "{except} {path}");
@@ -344,6 +362,8 @@ mod tests {
             (".git/hooks", ".git/hook"),
             (".git/hooks", ".git"),
             ("**/.git/hooks", "hooks"),
+            (".git/modules/**/hooks", ".git/modules/hooks"),
+            (".git/modules/**/config", ".git/modules/a/refs/heads/config"),
             ("*.workspace", "b/a.workspace"),
         ] {
             assert!(takes(except, path), "{except} {path}");

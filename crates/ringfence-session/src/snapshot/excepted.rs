@@ -5,9 +5,13 @@
 
 use super::compare::{Change, Select};
 use super::database::Database;
+use super::entry::{Entry, Kind};
 use super::record::{Origin, Snapshot};
+use super::{beneath, content};
 use crate::error::Result;
+use crate::judged::{self, Item, Judge, Names, Source};
 use rusqlite::{OptionalExtension, params};
+use rustix::fd::{AsFd, OwnedFd};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -51,13 +55,13 @@ impl Database {
 }
 
 /// A selection without what is held back, but for what it names itself.
-pub(super) fn without(select: &Select, held: Vec<PathBuf>) -> Select {
-    let named = |path: &PathBuf| {
-        let held = Select { only: Vec::new(), except: vec![path.clone()] };
+pub(super) fn without(select: &Select, held: &[PathBuf]) -> Select {
+    let named = |path: &&PathBuf| {
+        let held = Select { only: Vec::new(), except: vec![PathBuf::from(path)] };
         select.only.iter().any(|only| held.excepts(only))
     };
     let mut except = select.except.clone();
-    except.extend(held.into_iter().filter(|path| !named(path)));
+    except.extend(held.iter().filter(|path| !named(path)).cloned());
     Select { only: select.only.clone(), except }
 }
 
@@ -73,6 +77,67 @@ pub(super) fn hold_back(changes: &mut Vec<Change>, select: &Select) -> Vec<Strin
         takes
     });
     held
+}
+
+/// Takes the changes out by which something would be run that the names alone do not tell of (a repository that is
+/// called something else, a link to where a name is looked for), and says so of each. What `named` has stays: the
+/// user's word, outside.
+pub(super) fn judge(
+    database: &Database,
+    (path, root): (&Path, &OwnedFd),
+    except: &[PathBuf],
+    named: Option<&[PathBuf]>,
+    changes: &mut Vec<Change>,
+) -> Result<Vec<String>> {
+    let kind = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.kind);
+    let mut items = Vec::with_capacity(changes.len());
+    for Change { path, old, new, .. } in &*changes {
+        // It goes back from the newer state to the older one.
+        items.push(Item { path: path.as_os_str().as_bytes(), kind: kind(old), was: kind(new) });
+    }
+    let (names, source) = (Names::excepted(except), Stored { database, changes });
+    let host = root.as_fd();
+    let judge = Judge { root: path, host, names: &names, items: &items, source: &source };
+    let mut all = vec![None; items.len()];
+    judge.judge(&mut all)?;
+    let (mut all, mut said) = (all.into_iter(), Vec::new());
+    changes.retain(|change| {
+        let Some(held) = all.next().flatten() else { return true };
+        let protected = &change.path.as_os_str().as_bytes()[..held.protected];
+        let is_named = |named: &[PathBuf]| {
+            named.iter().any(|path| path.starts_with(beneath::shown(protected)))
+        };
+        let stays = named.is_some_and(is_named);
+        if !stays {
+            let remedy = if named.is_some() { "; name it to have it reverted" } else { "" };
+            said.push(format!("{}: {}{remedy}", change.path.display(), held.why));
+        }
+        stays
+    });
+    Ok(said)
+}
+
+/// What a snapshot has, by the number of the change.
+struct Stored<'a> {
+    database: &'a Database,
+    changes: &'a [Change],
+}
+
+impl Stored<'_> {
+    fn bytes(&self, number: usize, kind: Kind) -> Result<Option<Vec<u8>>> {
+        let entry = self.changes[number].old.as_ref().filter(|entry| entry.kind == kind);
+        entry.map_or(Ok(None), |entry| content::whole(self.database, entry, judged::MOST))
+    }
+}
+
+impl Source for Stored<'_> {
+    fn text(&self, number: usize) -> Result<Option<Vec<u8>>> {
+        self.bytes(number, Kind::File)
+    }
+
+    fn target(&self, number: usize) -> Result<Option<Vec<u8>>> {
+        self.bytes(number, Kind::Symlink)
+    }
 }
 
 fn sentence(path: &Path) -> String {

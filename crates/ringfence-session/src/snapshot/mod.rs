@@ -273,11 +273,11 @@ impl Store {
 
     fn revert_locked(&mut self, to: &Snapshot, select: &Select) -> Result<Reverted> {
         let writing = Writing::begin();
-        let narrowed = match self.options.session {
-            None => excepted::without(select, self.database.excepted(to)?),
-            Some(_) => select.clone(),
+        let except = match self.options.session {
+            None => self.database.excepted(to)?,
+            Some(_) => self.options.except.clone(),
         };
-        let reverted = self.revert_all(to, select, &narrowed);
+        let reverted = self.revert_all(to, select, &except);
         writing.ends_in(&self.workspace);
         reverted
     }
@@ -294,10 +294,12 @@ impl Store {
         &mut self,
         to: &Snapshot,
         select: &Select,
-        narrowed: &Select,
+        except: &[PathBuf],
     ) -> Result<Reverted> {
         let temporary = format!(".ringfence-revert-{:08x}", beneath::now() as u32).into_bytes();
         let (automatic, bytes) = (self.options.automatic, self.options.automatic_bytes);
+        let outside = self.options.session.is_none();
+        let narrowed = if outside { excepted::without(select, except) } else { select.clone() };
         let found = self.transaction(|store| {
             store.database.added = 0;
             let scan = store.scan(true, to.leave())?;
@@ -307,7 +309,13 @@ impl Store {
                 c.what == What::Deleted && c.old.as_ref().is_some_and(|e| e.kind == Kind::Socket)
             };
             let mut changes: Vec<Change> = changes.into_iter().filter(|c| !gone(c)).collect();
-            let held = excepted::hold_back(&mut changes, narrowed);
+            let mut held = excepted::hold_back(&mut changes, &narrowed);
+            held.extend(revert::leave_alone(&mut changes));
+            if !except.is_empty() {
+                let tree = (&*store.workspace, &store.root);
+                let named = outside.then_some(&select.only[..]);
+                held.extend(excepted::judge(&store.database, tree, except, named, &mut changes)?);
+            }
             if changes.is_empty() {
                 return Ok((scan, changes, None, held));
             }

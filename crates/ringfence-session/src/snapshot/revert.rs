@@ -46,16 +46,8 @@ impl Apply<'_> {
     /// Does it.
     pub fn run(&mut self, changes: &[Change]) -> Result<()> {
         let bytes = |change: &Change| change.path.as_os_str().as_bytes().to_vec();
-        let (mut apply, mut untouched) = (Vec::new(), HashSet::new());
-        for change in changes {
-            let both = [&change.old, &change.new];
-            if both.into_iter().flatten().any(|entry| entry.kind.untouchable()) {
-                self.kept.push(format!("{}: could not be read", change.path.display()));
-                untouched.insert(change.path.clone());
-            } else {
-                apply.push((bytes(change), change));
-            }
-        }
+        let apply: Vec<(Vec<u8>, &Change)> =
+            changes.iter().map(|change| (bytes(change), change)).collect();
         for (path, change) in apply.iter().rev() {
             let gone = match change.what {
                 What::Added => true,
@@ -339,6 +331,23 @@ impl Apply<'_> {
         let mode = Mode::from_raw_mode(entry.mode & kept);
         rustix::fs::fchmod(&file, mode).map_err(self.failed("fchmod", path))
     }
+}
+
+/// Takes out what can be neither removed nor replaced, with what was in it, and says so of each.
+pub(super) fn leave_alone(changes: &mut Vec<Change>) -> Vec<String> {
+    let mut left = Vec::new();
+    let mut top = None;
+    changes.retain(|change| {
+        // Parents come before what is in them.
+        let within = top.as_ref().is_some_and(|top| change.path.starts_with(top));
+        let alone = [&change.old, &change.new].into_iter().flatten().any(|e| e.kind.untouchable());
+        if alone && !within {
+            left.push(format!("{}: could not be read", change.path.display()));
+            top = Some(change.path.clone());
+        }
+        !(alone || within)
+    });
+    left
 }
 
 /// All hard links below a stored tree: the other names, with what they point to.

@@ -23,9 +23,6 @@ const TRIES: usize = 3;
 /// Directories nested deeper are not looked into: only somebody who means harm makes them.
 const DEEPEST: usize = 512;
 
-/// Bytes of names that the kernel is asked for at once.
-const ROOM: usize = 64 << 10;
-
 /// A `.gitignore` beyond this ignores nothing.
 const LONGEST_RULES: u64 = 1 << 20;
 
@@ -137,7 +134,7 @@ impl Scanner<'_> {
             }
             Err(error) => return Err(SessionError::call("open", self.path, error)),
         };
-        let names = match names(&directory) {
+        let names = match beneath::names(&directory) {
             Ok(names) => names,
             Err(_) if !path.is_empty() => {
                 self.unreadable(path);
@@ -166,7 +163,16 @@ impl Scanner<'_> {
                 continue;
             }
             let began = beneath::now();
-            let Ok(found) = beneath::stat(&directory, name) else { continue };
+            let found = match beneath::stat(&directory, name) {
+                Ok(found) => found,
+                Err(Errno::NOENT) => continue,
+                // A directory can be listed though it may not be entered. What is in it is not gone.
+                Err(_) if !path.is_empty() => {
+                    self.unreadable(path);
+                    return Ok(None);
+                }
+                Err(error) => return Err(SessionError::call("statx", self.path, error)),
+            };
             let is_directory = found.file_type == FileType::Directory;
             // The rules themselves are always kept: comparing needs them.
             let ruled = !matches!(self.leave, Leave::Nothing) && name != b".gitignore";
@@ -326,7 +332,7 @@ impl Scanner<'_> {
             let attributes = content::attributes(&file).unwrap_or_default();
             let again = file.try_clone().map_err(|e| SessionError::call("dup", self.path, e))?;
             let size = found.stamp.size;
-            self.taken = self.taken.saturating_add(size);
+            self.taken = self.taken.saturating_add(found.on_disk());
             let over = |most: &Most| self.taken > most.bytes || self.scan.read >= most.files;
             if let Some(most) = self.most.filter(over) {
                 return Err(too_much(&most));
@@ -429,44 +435,6 @@ impl Scanner<'_> {
 
 fn inside(above: &[u8], path: &[u8]) -> bool {
     above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.first() == Some(&b'/'))
-}
-
-/// The names in a directory, one behind the other.
-#[derive(Default)]
-pub(super) struct Names {
-    bytes: Vec<u8>,
-    /// Where each of them is, in the order of the names.
-    places: Vec<(usize, usize)>,
-}
-
-impl Names {
-    pub fn count(&self) -> usize {
-        self.places.len()
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.places.iter().map(|&(from, to)| &self.bytes[from..to])
-    }
-}
-
-/// All names but `.` and `..`, sorted.
-pub(super) fn names(directory: &OwnedFd) -> std::result::Result<Names, Errno> {
-    let mut names = Names::default();
-    // A call for some thousand names.
-    let mut room = Vec::with_capacity(ROOM);
-    let mut entries = rustix::fs::RawDir::new(directory, room.spare_capacity_mut());
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            let from = names.bytes.len();
-            names.bytes.extend_from_slice(name);
-            names.places.push((from, names.bytes.len()));
-        }
-    }
-    let Names { bytes, places } = &mut names;
-    places.sort_unstable_by(|one, other| bytes[one.0..one.1].cmp(&bytes[other.0..other.1]));
-    Ok(names)
 }
 
 /// Names of one inode point to the first of them.

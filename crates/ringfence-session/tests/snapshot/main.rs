@@ -3,6 +3,7 @@
 
 mod attack;
 mod forty;
+mod judged;
 mod killed;
 mod property;
 mod raced;

@@ -3,7 +3,7 @@
 use crate::state::state;
 use crate::store::{Place, create, named};
 use ringfence_session::SessionError;
-use ringfence_session::snapshot::{Ignored, New, Options, Select, Store, What};
+use ringfence_session::snapshot::{Ignored, Most, New, Options, Select, Store, What};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -443,4 +443,30 @@ fn attributes_come_back_and_go() {
     assert_eq!(changed(&place, "base"), wanted);
     store.revert(&base, &Select::default()).unwrap();
     assert_eq!((get("with"), get("without")), (Some(b"old".to_vec()), None));
+}
+
+/// Holes are not read, and take no room.
+#[test]
+fn what_a_snapshot_may_take_at_most_is_counted_without_holes() {
+    let place = Place::new();
+    let image = std::fs::File::create(place.work().join("image")).unwrap();
+    image.set_len(1 << 40).unwrap();
+    image.write_all_at(b"data", 1 << 39).unwrap();
+    let most = Some(Most { names: 100, files: 100, bytes: 1 << 20 });
+    let directory = Some(place.top.path().join("store"));
+    let open = || {
+        Store::open(
+            &place.work(),
+            Options { directory: directory.clone(), most, ..Options::default() },
+        )
+        .unwrap()
+    };
+    let made = open().create(&New::default()).unwrap();
+    assert_eq!(made.snapshot.bytes, 1 << 40);
+    // The control, when nothing is known, and when it is new.
+    place.write("dense", noise(2 << 20));
+    let refused = open().create(&New::default()).unwrap_err().to_string();
+    assert!(refused.contains("no snapshot has"), "{refused}");
+    std::fs::remove_dir_all(place.top.path().join("store")).unwrap();
+    assert!(open().create(&New::default()).is_err());
 }

@@ -1,6 +1,7 @@
 //! What a run changed is on record, by content, and can be taken back.
 
-use ringfence_tests::{Place, Tier, everybody, everywhere};
+use ringfence_tests::{Person, Place, Tier, everybody, everywhere};
+use rustix::fs::FallocateFlags;
 use serde_json::Value;
 use std::fs;
 
@@ -156,11 +157,11 @@ fn a_profile_has_the_state_before_each_run_kept() {
 #[test]
 fn a_large_tree_is_not_kept_by_itself() {
     everybody(Tier::Process, |place| {
-        // One file of 300 MiB that takes no room.
-        let grow = |length| {
+        // One file with room for 300 MiB, and nothing in it.
+        let grow = |length: u64| {
             let file = fs::File::options().create(true).append(true).open(place.project("large"));
             // Closed again: one that somebody has open for writing is read each time.
-            file.unwrap().set_len(length).unwrap();
+            rustix::fs::fallocate(file.unwrap(), FallocateFlags::empty(), 0, length).unwrap();
         };
         grow(300 << 20);
         place.person.owns(&place.project("large"));
@@ -180,5 +181,39 @@ fn a_large_tree_is_not_kept_by_itself() {
         grow(301 << 20);
         place.sh(&auto, "true").ends(0).says("the state before this run is not kept");
         assert_eq!(snapshots(place).len(), 2);
+    });
+}
+
+/// A program closes a directory, which takes it one call.
+#[test]
+fn a_directory_that_is_closed_holds_no_revert_up_and_what_is_in_it_is_not_taken_for_gone() {
+    everybody(Tier::Namespace, |place| {
+        let text = |name: &str| fs::read_to_string(place.project(name)).unwrap();
+        place.file("home/project/d/kept", "old");
+        place.file("home/project/f", "old");
+        place.ringfence(["snapshot", "create", "--name", "base"]).well();
+        place.run(&[], &["sh", "-c", "printf new > f; printf new > d/kept; chmod 0 d"]).quiet();
+        let done = place.ringfence(["snapshot", "revert", "base"]);
+        done.ends(0);
+        assert_eq!(text("f"), "old", "{}", done.err);
+        place.shell("chmod 700 d").ends(0);
+        if place.person == Person::Ordinary {
+            done.says("left as it is: d: could not be read").prints("1 path reverted");
+            assert_eq!(text("d/kept"), "new");
+        } else {
+            // The control: root reads all.
+            assert_eq!(text("d/kept"), "old");
+        }
+        // Its names can be read, and no more.
+        place.shell("chmod 400 d").ends(0);
+        let made = place.ringfence(["snapshot", "create", "--name", "listed"]);
+        made.ends(0);
+        if place.person == Person::Ordinary {
+            made.says("d cannot be read: it is not in the snapshot");
+        }
+        place.shell("chmod 700 d; printf newer > f").ends(0);
+        place.ringfence(["snapshot", "revert", "listed"]).ends(0);
+        assert_eq!(text("f"), "old");
+        assert!(place.project("d/kept").exists());
     });
 }

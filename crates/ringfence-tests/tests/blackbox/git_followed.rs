@@ -126,3 +126,81 @@ fn a_repository_by_another_name_is_not_committed_with_what_git_would_run() {
         }
     });
 }
+
+/// What makes a directory a repository to git, and what git would run there.
+const PARTS: &str = "mkdir -p store/objects store/refs; echo 'ref: refs/heads/m' > store/HEAD";
+const RUNS: &str = "mkdir -p store/hooks; echo x > store/hooks/post-checkout; \
+                    printf '[core]\n\tfsmonitor = ./x\n' > store/config";
+
+#[test]
+fn a_repository_by_another_name_is_not_committed_in_steps() {
+    everybody(Tier::Namespace, |place| {
+        for (first, second) in [(PARTS, RUNS), (RUNS, PARTS)] {
+            for step in [first, second] {
+                place.run(&["--overlay=commit"], &["sh", "-c", step]);
+            }
+            let there = |name: &str| place.project("store").join(name).exists();
+            let runs = there("config") || there("hooks/post-checkout");
+            assert!(!(there("HEAD") && runs), "{second}");
+            // The control: the first step came, and the second one but for what is judged.
+            assert!(there(if first == PARTS { "HEAD" } else { "config" }));
+            assert!(there(if first == PARTS { "hooks" } else { "objects" }));
+            fs::remove_dir_all(place.project("store")).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_link_to_where_a_protected_name_is_looked_for_is_not_committed() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/project/.git/HEAD", "ref: refs/heads/main\n");
+        let script = "mkdir evil sub; echo '{}' > evil/settings.json; ln -s evil .claude; ln -s evil plain; \
+                      ln -s ../evil sub/.claude; ln -s ../evil .git/modules; ln -s evil .venv";
+        let run = place.run(&["--overlay=commit"], &["sh", "-c", script]);
+        run.says("it leads to where .claude/settings.json, a protected name, is looked for");
+        for (name, comes) in [
+            (".claude", false),
+            ("sub/.claude", false),
+            (".git/modules", false),
+            // The controls.
+            ("plain", true),
+            (".venv", true),
+            ("evil/settings.json", true),
+        ] {
+            let there = place.project(name).symlink_metadata().is_ok();
+            assert_eq!(there, comes, "{name}: {}{}", run.text(), run.err);
+        }
+    });
+}
+
+/// The command could not have kept it: its snapshot has it still, and is reverted to when nothing judges it any more.
+#[test]
+fn what_git_would_run_does_not_come_back_from_a_commands_snapshot() {
+    everybody(Tier::Namespace, |place| {
+        let program = ringfence_tests::binary().to_str().unwrap();
+        let script = format!(
+            "{PARTS}; {RUNS}; mkdir sub; echo 'gitdir: ../store' > sub/.git; echo kept > plain; \
+             ln -s store .claude; {program} snapshot create; rm -r store sub plain .claude"
+        );
+        place.run(&["--gateway", "-r", program], &["sh", "-c", &script]).ends(0);
+        let done = place.ringfence(["snapshot", "revert", "1"]);
+        done.ends(0)
+            .says("store/config: config of ")
+            .says("sub/.git: .git leads to a repository that is not protected; name it")
+            .says(".claude: it leads to where .claude/");
+        let there = |name: &str| place.project(name).symlink_metadata().is_ok();
+        for (name, comes) in [
+            ("store/config", false),
+            ("store/hooks/post-checkout", false),
+            ("sub/.git", false),
+            (".claude", false),
+            // The controls.
+            ("store/HEAD", true),
+            ("plain", true),
+        ] {
+            assert_eq!(there(name), comes, "{name}: {}{}", done.text(), done.err);
+        }
+        place.ringfence(["snapshot", "revert", "1", "--", "sub/.git"]).ends(0);
+        assert!(there("sub/.git"), "the user's own word");
+    });
+}

@@ -1,0 +1,222 @@
+//! What is put into a tree for a program while none runs there (a commit, a revert), judged before it is: nothing that a
+//! program of the host runs or trusts by itself. What a run makes is judged at its end, by the same list.
+
+mod names;
+mod repository;
+
+pub(crate) use names::Names;
+
+use crate::error::Result;
+use crate::snapshot::beneath::{self, shown, split};
+use crate::snapshot::entry::Kind;
+use ringfence_policy::Guarded;
+use ringfence_policy::gitconfig::executes_in;
+use ringfence_policy::guard::Standing;
+use ringfence_policy::path::normal;
+use ringfence_policy::protect::{git_common_allowed, git_link_allowed};
+use rustix::fd::BorrowedFd;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The largest file whose text is judged; git's are small.
+pub(crate) const MOST: u64 = 1 << 20;
+
+/// One path that is to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item<'a> {
+    /// Relative to the tree.
+    pub path: &'a [u8],
+    /// What will be there; `None`: nothing.
+    pub kind: Option<Kind>,
+    /// What is there now.
+    pub was: Option<Kind>,
+}
+
+/// Reads what is to be written, by its number.
+pub(crate) trait Source {
+    /// The bytes of a file, up to [`MOST`].
+    fn text(&self, number: usize) -> Result<Option<Vec<u8>>>;
+    /// Where a link leads.
+    fn target(&self, number: usize) -> Result<Option<Vec<u8>>>;
+}
+
+/// Something that is not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Why, as the end of a sentence.
+    pub why: String,
+    /// How many bytes of the path are what is protected; the rest lies below it.
+    pub protected: usize,
+}
+
+impl Held {
+    /// The path itself.
+    pub fn itself(path: &[u8], why: String) -> Held {
+        Held { why, protected: path.len() }
+    }
+}
+
+/// A tree, and what is to be written to it.
+pub(crate) struct Judge<'a> {
+    /// Its path.
+    pub root: &'a Path,
+    /// It, opened.
+    pub host: BorrowedFd<'a>,
+    /// What is looked for.
+    pub names: &'a Names,
+    /// All that is to be written, parents before what is in them.
+    pub items: &'a [Item<'a>],
+    /// What it is.
+    pub source: &'a dyn Source,
+}
+
+impl Judge<'_> {
+    /// Says of each item that is not held yet whether it is.
+    pub fn judge(&self, held: &mut [Option<Held>]) -> Result<()> {
+        for (number, held) in held.iter_mut().enumerate().filter(|(_, held)| held.is_none()) {
+            *held = self.by_name(number)?;
+        }
+        repository::judge(self, held)?;
+        self.around(held);
+        Ok(())
+    }
+
+    /// By the names on the list.
+    fn by_name(&self, number: usize) -> Result<Option<Held>> {
+        let item = &self.items[number];
+        let path = Path::new(OsStr::from_bytes(item.path));
+        let parts: Vec<&OsStr> = path.iter().collect();
+        let git = parts.last().is_some_and(|last| *last == ".git");
+        let link = item.kind == Some(Kind::Symlink);
+        for (start, name, standing) in self.names.met(&parts) {
+            match standing {
+                Standing::Within(length) => {
+                    let rest: PathBuf = parts[start + length..].iter().collect();
+                    if !self.harmless(number, name.guarded, &rest)? {
+                        let protected = length_of(&parts[..start + length]);
+                        let why = format!("{} is a protected name", name.name);
+                        return Ok(Some(Held { why, protected }));
+                    }
+                }
+                // A program of the host would follow it to something that has another name here.
+                Standing::OnTheWay if link && !git && name.guarded != Guarded::ExistingOnly => {
+                    let why =
+                        format!("it leads to where {}, a protected name, is looked for", name.name);
+                    return Ok(Some(Held::itself(item.path, why)));
+                }
+                _ => {}
+            }
+        }
+        // A `.git` that is no directory leads git to a repository elsewhere.
+        if git && !self.names.is_empty() && item.kind.is_some_and(|kind| kind != Kind::Directory) {
+            let target = match item.kind {
+                Some(Kind::Symlink) => self.source.target(number)?,
+                _ => self
+                    .source
+                    .text(number)?
+                    .and_then(|text| Some(text.strip_prefix(b"gitdir:")?.trim_ascii().to_vec())),
+            };
+            let target = target.map(|target| PathBuf::from(OsStr::from_bytes(&target)));
+            let full = self.root.join(path);
+            let base = full.parent().unwrap_or(&full);
+            if !target.is_some_and(|target| git_link_allowed(&normal(&base.join(target)))) {
+                let why = ".git leads to a repository that is not protected".to_owned();
+                return Ok(Some(Held::itself(item.path, why)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether an item executes nothing; `rest` is what of its path lies below what is guarded so.
+    pub(crate) fn harmless(&self, number: usize, guarded: Guarded, rest: &Path) -> Result<bool> {
+        let item = &self.items[number];
+        let itself = rest.as_os_str().is_empty();
+        let text = || match item.kind == Some(Kind::File) && itself {
+            true => self.source.text(number),
+            false => Ok(None),
+        };
+        match (guarded, item.kind) {
+            (Guarded::GitConfig, None) => Ok(true),
+            (Guarded::GitConfig | Guarded::GitCommon, _) => {
+                let text = text()?;
+                Ok(text.is_some_and(|text| self.says_nothing(guarded, item.path, &text)))
+            }
+            _ => Ok(harmless(guarded, item.path, item.kind, itself)),
+        }
+    }
+
+    /// Whether git runs nothing for what a file says.
+    fn says_nothing(&self, guarded: Guarded, path: &[u8], text: &[u8]) -> bool {
+        let path = self.root.join(shown(path));
+        if guarded == Guarded::GitCommon {
+            return git_common_allowed(&path, text);
+        }
+        let directory = path.parent().unwrap_or(&path);
+        let top = path.ancestors().find(|at| at.ends_with(".git"));
+        let tree = top.and_then(Path::parent).unwrap_or(self.root);
+        std::str::from_utf8(text).is_ok_and(|text| executes_in(text, directory, tree).is_none())
+    }
+
+    /// What holds something that stays must stay, and nothing is put into what is not made.
+    fn around(&self, held: &mut [Option<Held>]) {
+        let kept: BTreeSet<&[u8]> = self
+            .items
+            .iter()
+            .zip(held.iter())
+            .filter_map(|(item, held)| held.as_ref().map(|_| item.path))
+            .collect();
+        for (item, held) in self.items.iter().zip(held).filter(|(_, held)| held.is_none()) {
+            let goes = item.was == Some(Kind::Directory) && item.kind != Some(Kind::Directory);
+            let first = [item.path, b"/"].concat();
+            let within = kept.range(&first[..]..).next().filter(|path| path.starts_with(&first));
+            let why = match within {
+                Some(path) if goes => Some(format!("{} in it stays", shown(path).display())),
+                _ => above(item.path)
+                    .find(|above| kept.contains(above))
+                    .map(|above| format!("{} is not made", shown(above).display())),
+            };
+            *held = why.map(|why| Held::itself(item.path, why));
+        }
+    }
+}
+
+/// Whether what is there executes nothing, whatever it says.
+fn harmless(guarded: Guarded, path: &[u8], kind: Option<Kind>, itself: bool) -> bool {
+    match guarded {
+        // Only what exists is protected; a new one is the program's own business.
+        Guarded::ExistingOnly => true,
+        Guarded::GitHooks if itself => kind == Some(Kind::Directory),
+        Guarded::GitHooks => path.ends_with(b".sample"),
+        _ => false,
+    }
+}
+
+/// The bytes of a small file in an open tree.
+pub(crate) fn small(tree: BorrowedFd<'_>, path: &[u8]) -> Option<Vec<u8>> {
+    let (parent, name) = split(path);
+    let parent = beneath::open_directory(tree, parent).ok()?;
+    whole(beneath::open_file(&parent, name).ok()?)
+}
+
+/// The bytes of an open file, if it is small.
+pub(crate) fn whole(file: OwnedFd) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = std::fs::File::from(file).take(MOST + 1).read_to_end(&mut bytes);
+    (read.is_ok() && bytes.len() as u64 <= MOST).then_some(bytes)
+}
+
+/// The directories above a path, the nearest first, the tree's own last.
+fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::successors((!path.is_empty()).then(|| split(path).0), |path| {
+        (!path.is_empty()).then(|| split(path).0)
+    })
+}
+
+/// The bytes of these components as a path.
+fn length_of(parts: &[&OsStr]) -> usize {
+    parts.iter().map(|part| part.len() + 1).sum::<usize>().saturating_sub(1)
+}

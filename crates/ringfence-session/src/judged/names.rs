@@ -1,0 +1,101 @@
+//! The protected names of a tree.
+
+use ringfence_policy::Guarded;
+use ringfence_policy::guard::{Standing, standing};
+use ringfence_policy::protect::NAMES;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    /// As the list has it.
+    pub name: String,
+    /// How what is there is judged.
+    pub guarded: Guarded,
+    /// It counts in any directory, not at the top alone.
+    nested: bool,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    all: Vec<Name>,
+    /// Those that begin so, by their first component.
+    by_first: HashMap<OsString, Vec<usize>>,
+    /// Those that begin with a wildcard.
+    wild: Vec<usize>,
+    /// What is protected in a repository, by what git's own directory is called.
+    pub git: Vec<(String, Guarded)>,
+}
+
+impl Names {
+    /// Those at the top of a tree, and those in any directory.
+    pub fn new(
+        top: impl Iterator<Item = (String, Guarded)>,
+        nested: impl Iterator<Item = (String, Guarded)>,
+    ) -> Names {
+        let mut names = Names::default();
+        let name = |nested| move |(name, guarded)| Name { name, guarded, nested };
+        for name in nested.map(name(true)).chain(top.map(name(false))) {
+            names.add(name);
+        }
+        names
+    }
+
+    /// Those that stand in what a session is not to change ([`crate::snapshot::Select::except`]).
+    pub fn excepted(except: &[PathBuf]) -> Names {
+        let guarded = |name: &str| {
+            let known = NAMES.iter().find(|entry| entry.name == name);
+            known.map_or(Guarded::Plain, |entry| entry.guarded)
+        };
+        let mut names = Names::default();
+        for except in except.iter().filter_map(|path| path.to_str()) {
+            let (name, nested) = match except.strip_prefix("**/") {
+                Some(name) => (name, true),
+                None => (except, false),
+            };
+            names.add(Name { name: name.to_owned(), guarded: guarded(name), nested });
+        }
+        names
+    }
+
+    fn add(&mut self, name: Name) {
+        let number = self.all.len();
+        match Path::new(&name.name).iter().next() {
+            Some(first) if first.to_string_lossy().contains(['*', '?']) => self.wild.push(number),
+            Some(first) => self.by_first.entry(first.to_owned()).or_default().push(number),
+            None => return,
+        }
+        if let Some(inner) = name.name.strip_prefix(".git/")
+            && !self.git.iter().any(|(known, _)| known == inner)
+        {
+            self.git.push((inner.to_owned(), name.guarded));
+        }
+        self.all.push(name);
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The names that a path is, lies below or is on the way to, and at which of its components they begin.
+    pub fn met<'a>(
+        &'a self,
+        parts: &'a [&'a OsStr],
+    ) -> impl Iterator<Item = (usize, &'a Name, Standing)> {
+        (0..parts.len()).flat_map(move |start| {
+            let first = self.by_first.get(parts[start]).into_iter().flatten();
+            first.chain(&self.wild).filter_map(move |&number| {
+                let name = &self.all[number];
+                let standing = match name.nested || start == 0 {
+                    true => standing(&name.name, &parts[start..]),
+                    false => Standing::Apart,
+                };
+                (standing != Standing::Apart).then_some((start, name, standing))
+            })
+        })
+    }
+}
