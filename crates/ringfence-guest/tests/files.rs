@@ -9,25 +9,44 @@ use std::path::Path;
 use tempfile::TempDir;
 
 const LOOKUP: u32 = 1;
+const FORGET: u32 = 2;
 const READLINK: u32 = 5;
 const SYMLINK: u32 = 6;
 const MKNOD: u32 = 8;
+const MKDIR: u32 = 9;
 const UNLINK: u32 = 10;
 const RENAME: u32 = 12;
+const LINK: u32 = 13;
 const OPEN: u32 = 14;
 const READ: u32 = 15;
 const WRITE: u32 = 16;
 const GETATTR: u32 = 3;
 const SETATTR: u32 = 4;
+const RELEASE: u32 = 18;
 const SETXATTR: u32 = 21;
 const REMOVEXATTR: u32 = 24;
+const OPENDIR: u32 = 27;
+const READDIR: u32 = 28;
 const CREATE: u32 = 35;
+const READDIRPLUS: u32 = 44;
 const ENOENT: i32 = 2;
 const EPERM: i32 = 1;
+const ENOTDIR: i32 = 20;
 const EINVAL: i32 = 22;
 const ENOSYS: i32 = 38;
 const EOPNOTSUPP: i32 = 95;
 const ESTALE: i32 = 116;
+
+/// A request as the kernel makes it.
+fn request(opcode: u32, node: u64, body: &[u8]) -> Vec<u8> {
+    let mut bytes = (40 + body.len() as u32).to_le_bytes().to_vec();
+    bytes.extend(opcode.to_le_bytes());
+    bytes.extend(7_u64.to_le_bytes());
+    bytes.extend(node.to_le_bytes());
+    bytes.extend([0; 16]);
+    bytes.extend(body);
+    bytes
+}
 
 struct Guest {
     files: Files,
@@ -49,13 +68,7 @@ impl Guest {
 
     /// A request's answer: its error, its body.
     fn ask(&mut self, opcode: u32, node: u64, body: &[u8]) -> Result<Vec<u8>, i32> {
-        let mut bytes = (40 + body.len() as u32).to_le_bytes().to_vec();
-        bytes.extend(opcode.to_le_bytes());
-        bytes.extend(7_u64.to_le_bytes());
-        bytes.extend(node.to_le_bytes());
-        bytes.extend([0; 16]);
-        bytes.extend(body);
-        let reply = self.files.answer(&bytes).unwrap();
+        let reply = self.files.answer(&request(opcode, node, body)).unwrap();
         assert_eq!(u32::from_le_bytes(reply[..4].try_into().unwrap()) as usize, reply.len());
         assert_eq!(reply[8..16], 7_u64.to_le_bytes());
         match i32::from_le_bytes(reply[4..8].try_into().unwrap()) {
@@ -81,6 +94,77 @@ impl Guest {
         body.extend([0; 20]);
         self.ask(READ, 1, &body)
     }
+
+    fn open_directory(&mut self, node: u64) -> Result<u64, i32> {
+        let body = self.ask(OPENDIR, node, &[0; 8])?;
+        Ok(u64::from_le_bytes(body[..8].try_into().unwrap()))
+    }
+
+    /// One reply of a directory's entries: their names, and the place behind each.
+    fn list(&mut self, opcode: u32, handle: u64, from: u64, size: u32) -> Listed {
+        let mut body = [handle.to_le_bytes(), from.to_le_bytes()].concat();
+        body.extend(size.to_le_bytes());
+        body.extend([0; 20]);
+        let bytes = self.ask(opcode, 1, &body)?;
+        assert!(bytes.len() <= size as usize, "{}", bytes.len());
+        let before = if opcode == READDIRPLUS { 128 } else { 0 };
+        let (mut at, mut entries) = (0, Vec::new());
+        while at < bytes.len() {
+            let entry = &bytes[at + before..];
+            let place = u64::from_le_bytes(entry[8..16].try_into().unwrap());
+            let length = u32::from_le_bytes(entry[16..20].try_into().unwrap()) as usize;
+            entries.push((String::from_utf8(entry[24..24 + length].to_vec()).unwrap(), place));
+            at += before + (24 + length).next_multiple_of(8);
+        }
+        assert_eq!(at, bytes.len());
+        Ok(entries)
+    }
+}
+
+/// Names, and the places behind them.
+type Listed = Result<Vec<(String, u64)>, i32>;
+
+#[test]
+fn a_directory_is_read_to_its_end_from_wherever_it_is_asked_for() {
+    let mut guest = Guest::new();
+    let mut names: Vec<String> = (0..3000).map(|number| format!("{number}")).collect();
+    names.extend((0..300).map(|number| format!("{number:0255}")));
+    for name in &names {
+        fs::write(guest.tree(name), "").unwrap();
+    }
+    names.extend([".", "..", "file"].map(str::to_owned));
+    names.sort();
+    for (opcode, size) in [(READDIR, 4096), (READDIRPLUS, 4096), (READDIRPLUS, u32::MAX)] {
+        let handle = guest.open_directory(1).unwrap();
+        // To the end; and from the middle of each reply, as a program that took half of it.
+        let (mut from, mut all) = (0, Vec::new());
+        loop {
+            let listed = guest.list(opcode, handle, from, size).unwrap();
+            let Some(half) = listed.get(listed.len() / 2) else { break };
+            from = half.1;
+            all.extend(listed.into_iter().map(|(name, _)| name));
+            all.sort();
+            all.dedup();
+        }
+        assert!(all == names, "{} of {}", all.len(), names.len());
+        // And from the beginning, with what came since.
+        fs::write(guest.tree("new"), "").unwrap();
+        let (mut from, mut all) = (0, Vec::new());
+        while let [.., (_, last)] = &guest.list(opcode, handle, from, size).unwrap().clone()[..] {
+            let listed = guest.list(opcode, handle, from, size).unwrap();
+            all.extend(listed.into_iter().map(|(name, _)| name));
+            from = *last;
+        }
+        assert!(all.contains(&"new".to_owned()) && all.len() == names.len() + 1, "{}", all.len());
+        fs::remove_file(guest.tree("new")).unwrap();
+    }
+    // Places that there are not, and less room than one name takes.
+    let handle = guest.open_directory(1).unwrap();
+    assert_eq!(guest.list(READDIR, handle, u64::MAX, 4096), Err(EINVAL));
+    assert_eq!(guest.list(READDIRPLUS, handle, 0, 1000), Err(EINVAL));
+    assert!(guest.list(READDIRPLUS, handle, 0, 4096).unwrap().len() > 10);
+    let file = guest.node("file").unwrap();
+    assert_eq!(guest.open_directory(file), Err(ENOTDIR));
 }
 
 #[test]
@@ -163,10 +247,111 @@ fn a_file_without_a_name_is_still_the_one_that_is_open() {
     guest.ask(UNLINK, 1, b"file\0").unwrap();
     assert_eq!(guest.read(handle).unwrap(), b"inside");
     assert!(guest.ask(GETATTR, node, &[0; 16]).is_ok());
+    // It can be opened once more (`/proc/self/fd/N`), shortened, and nothing else is meant by that.
+    fs::write(guest.tree("other"), "other").unwrap();
+    let again = guest.open(node, 2).unwrap();
+    let mut shorter = 8_u32.to_le_bytes().to_vec();
+    shorter.extend([0; 12]);
+    shorter.extend(2_u64.to_le_bytes());
+    shorter.extend([0; 64]);
+    guest.ask(SETATTR, node, &shorter).unwrap();
+    assert_eq!(guest.read(again).unwrap(), b"in");
+    for handle in [handle, again] {
+        guest.ask(RELEASE, node, &[handle.to_le_bytes(), [0; 8], [0; 8]].concat()).unwrap();
+    }
     assert_eq!(guest.open(node, 0), Err(ENOENT));
+    assert_eq!(guest.ask(SETATTR, node, &shorter), Err(ENOENT));
+    assert_eq!(fs::read(guest.tree("other")).unwrap(), b"other");
     // A new file of that name is another one.
     fs::write(guest.tree("file"), "new").unwrap();
     assert_ne!(guest.node("file").unwrap(), node);
+}
+
+/// The guest's kernel holds a file's content and attributes by node.
+#[test]
+fn the_names_of_one_file_are_one_node() {
+    const LINKS: usize = 40 + 64;
+    let mut guest = Guest::new();
+    let first = guest.node("file").unwrap();
+    let linked = guest.ask(LINK, 1, &[&first.to_le_bytes()[..], b"second\0"].concat()).unwrap();
+    assert_eq!(u64::from_le_bytes(linked[..8].try_into().unwrap()), first);
+    assert_eq!(linked[LINKS..LINKS + 4], 2_u32.to_le_bytes());
+    // One that the host makes is found.
+    fs::hard_link(guest.tree("file"), guest.tree("third")).unwrap();
+    assert_eq!(guest.node("third"), Ok(first));
+    // Whichever is removed or moved, inside or by the host, the others lead to it.
+    let content = |guest: &mut Guest, node| {
+        let handle = guest.open(node, 0).unwrap();
+        let bytes = guest.read(handle).unwrap();
+        guest.ask(RELEASE, node, &[handle.to_le_bytes(), [0; 8], [0; 8]].concat()).unwrap();
+        bytes
+    };
+    guest.ask(UNLINK, 1, b"third\0").unwrap();
+    assert_eq!(content(&mut guest, first), b"inside");
+    let moved = [&1_u64.to_le_bytes()[..], b"file\0moved\0"].concat();
+    guest.ask(RENAME, 1, &moved).unwrap();
+    assert_eq!(guest.node("file"), Err(ENOENT));
+    assert_eq!((guest.node("second"), guest.node("moved")), (Ok(first), Ok(first)));
+    fs::remove_file(guest.tree("moved")).unwrap();
+    assert_eq!(guest.node("second"), Ok(first));
+    assert_eq!(content(&mut guest, first), b"inside");
+    // Another file by one of the names is another one, and so are two that only look alike.
+    fs::write(guest.tree("moved"), "new").unwrap();
+    let moved = guest.node("moved").unwrap();
+    assert_ne!(moved, first);
+    assert_eq!(content(&mut guest, moved), b"new");
+    assert_eq!(content(&mut guest, first), b"inside");
+    // The last name is the end of it, and all that was known of it goes when the guest forgets it.
+    guest.ask(UNLINK, 1, b"second\0").unwrap();
+    assert_eq!(guest.open(first, 0), Err(ENOENT));
+    assert!(guest.files.answer(&request(FORGET, first, &u64::MAX.to_le_bytes())).is_none());
+    assert_eq!(guest.open(first, 0), Err(ESTALE));
+}
+
+/// A file's number may be given to another one by the time at which a name of that is looked up.
+#[test]
+fn a_node_whose_name_is_gone_is_no_other_files() {
+    let mut guest = Guest::new();
+    fs::hard_link(guest.tree("file"), guest.root.path().join("kept")).unwrap();
+    let first = guest.node("file").unwrap();
+    // The same number, by another name than the one that the node has.
+    fs::rename(guest.tree("file"), guest.tree("other")).unwrap();
+    fs::write(guest.tree("file"), "new").unwrap();
+    let other = guest.node("other").unwrap();
+    assert_ne!(other, first);
+    let handle = guest.open(other, 0).unwrap();
+    assert_eq!(guest.read(handle).unwrap(), b"inside");
+}
+
+/// A path of more than `PATH_MAX` bytes, which programs reach directory by directory.
+#[test]
+fn what_is_deeper_than_a_path_can_be_long_is_served() {
+    let mut guest = Guest::new();
+    let name = [&[b'd'; 250][..], b"\0"].concat();
+    let mut node = 1;
+    for _ in 0..40 {
+        let body = guest.ask(MKDIR, node, &[&0o755_u64.to_le_bytes()[..], &name].concat()).unwrap();
+        node = u64::from_le_bytes(body[..8].try_into().unwrap());
+    }
+    let create = [&[2, 0, 0, 0, 0o200, 1, 0, 0][..], &[0; 8], b"file\0"].concat();
+    let body = guest.ask(CREATE, node, &create).unwrap();
+    let file = u64::from_le_bytes(body[..8].try_into().unwrap());
+    let handle = guest.open(file, 1).unwrap();
+    let mut write = [handle.to_le_bytes(), [0; 8]].concat();
+    write.extend(4_u32.to_le_bytes());
+    write.extend([0; 20]);
+    write.extend(b"deep");
+    guest.ask(WRITE, file, &write).unwrap();
+    let handle = guest.open(file, 0).unwrap();
+    assert_eq!(guest.read(handle).unwrap(), b"deep");
+    let handle = guest.open_directory(node).unwrap();
+    assert_eq!(guest.list(READDIR, handle, 0, 4096).unwrap().len(), 3);
+    // Nor are links followed there.
+    guest.ask(SYMLINK, node, b"link\0/etc\0").unwrap();
+    let body = guest.ask(LOOKUP, node, b"link\0").unwrap();
+    let link = u64::from_le_bytes(body[..8].try_into().unwrap());
+    assert_eq!(guest.ask(LOOKUP, link, b"passwd\0"), Err(ENOTDIR));
+    assert_eq!(guest.open(link, 0), Err(EOPNOTSUPP));
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 pub mod abi;
 mod attributes;
+mod directories;
 mod nodes;
 mod own;
 mod serve;
@@ -14,7 +15,8 @@ mod serve;
 pub use own::rehearse;
 
 use abi::{Body, Fields, Opcode, Request};
-use nodes::{Nodes, ROOT};
+use directories::Directory;
+use nodes::{Identity, Nodes, ROOT};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -33,13 +35,12 @@ const MEMORY_OF_A_NODE: u64 = 1024;
 /// The most open files and directories.
 const MOST_OPEN: usize = 64 * 1024;
 
-/// The most entries of directories being read that are remembered; what of a directory is not is read again.
-const MOST_REMEMBERED: usize = 1 << 18;
-
 /// `PROC_SUPER_MAGIC`, `SYSFS_MAGIC`, `DEVPTS_SUPER_MAGIC`, `MQUEUE_MAGIC`: what is in them is about this process.
 const ABOUT_US: [i64; 4] = [0x9fa0, 0x6265_6572, 0x1cd1, 0x1980_0202];
 /// What of the host's is not the guest's.
 const MACHINE_ID: &[u8] = b"etc/machine-id";
+/// Its name, which is never taken for another one of the file's.
+const MACHINE_ID_NAME: &[u8] = b"machine-id";
 /// Directories in the root that a guest has of its own.
 const OWN: [&[u8]; 3] = [b"proc", b"dev", b"sys"];
 
@@ -48,14 +49,7 @@ type Result<T> = std::result::Result<T, Errno>;
 /// An open file or directory of the guest's.
 enum Handle {
     File { file: OwnedFd, node: u64 },
-    Directory(Option<Vec<Entry>>),
-}
-
-/// An entry of a directory that is being read.
-struct Entry {
-    name: Vec<u8>,
-    inode: u64,
-    kind: u32,
+    Directory(Directory),
 }
 
 /// What is known of a mount.
@@ -73,8 +67,6 @@ pub struct Files {
     /// The most of these.
     most_open: usize,
     next_handle: u64,
-    /// Entries of directories in `handles`.
-    remembered: usize,
     mounts: HashMap<u64, Mount>,
     /// Numbers for devices, which make inode numbers unique across mounts.
     devices: HashMap<(u32, u32), u64>,
@@ -106,7 +98,6 @@ impl Files {
             // The other half is the rest of this process's: connections, commands, and each look at a file.
             most_open: MOST_OPEN.min(open_files() / 2),
             next_handle: 1,
-            remembered: 0,
             mounts: HashMap::new(),
             devices: HashMap::new(),
             whole: root == std::path::Path::new("/"),
@@ -177,8 +168,9 @@ impl Files {
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let name = OsStr::from_bytes(&path);
         match rustix::fs::openat2(&self.root, name, flags, Mode::empty(), how) {
-            // With --strict there is no such call. No name is one that leads up, so that step by step is the same.
-            Err(Errno::NOSYS) => {
+            // With --strict there is no such call, and a path may be longer than one that a call takes (PATH_MAX), since
+            // programs go from directory to directory. No name is one that leads up, so that step by step is the same.
+            Err(Errno::NOSYS | Errno::NAMETOOLONG) => {
                 let mut found = rustix::fs::openat(&self.root, ".", flags, Mode::empty())?;
                 for name in path.split(|&byte| byte == b'/') {
                     found =
@@ -246,23 +238,6 @@ impl Files {
         Ok(number)
     }
 
-    /// Closes something open.
-    fn release(&mut self, handle: u64) {
-        if let Some(Handle::Directory(Some(entries))) = self.handles.remove(&handle) {
-            self.remembered -= entries.len();
-        }
-    }
-
-    /// Remembers what is in a directory that is being read, where there is room for that.
-    fn remember(&mut self, handle: u64, entries: Vec<Entry>) {
-        if let Some(Handle::Directory(known)) = self.handles.get_mut(&handle)
-            && self.remembered + entries.len() <= MOST_REMEMBERED
-        {
-            self.remembered += entries.len();
-            *known = Some(entries);
-        }
-    }
-
     fn file(&self, handle: u64) -> Result<&OwnedFd> {
         match self.handles.get(&handle) {
             Some(Handle::File { file, .. }) => Ok(file),
@@ -311,9 +286,19 @@ impl Files {
 
     /// `struct fuse_entry_out` of a name, for which the guest gets a node.
     fn entry(&mut self, body: &mut Body, parent: u64, name: &[u8], found: &Statx) -> Result<u64> {
-        let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
-        let identity = (device, found.stx_ino);
-        let node = self.nodes.look_up(parent, name, identity).ok_or(Errno::NFILE)?;
+        let identity = identity(found);
+        let shared = shared(found).filter(|_| name != MACHINE_ID_NAME);
+        if let Some(mount) = shared
+            && let Some(other) = self.nodes.other_name(parent, name, (mount, identity))
+        {
+            // The host may have removed that one, and given its number to another file.
+            let same = self.named(other).and_then(|fd| stat(&fd));
+            if !same.is_ok_and(|same| (same.stx_mnt_id, self::identity(&same)) == (mount, identity))
+            {
+                self.nodes.unshare(other);
+            }
+        }
+        let node = self.nodes.look_up(parent, name, identity, shared).ok_or(Errno::NFILE)?;
         let believed = self.believed(node, found);
         body.long(node).long(0).long(believed).long(believed).word(0).word(0);
         self.attributes(body, node, found);
@@ -328,6 +313,13 @@ impl Files {
     fn believed(&mut self, node: u64, found: &Statx) -> u64 {
         let read_only = self.mount(node, found).is_ok_and(|mount| mount.read_only);
         if read_only { BELIEVED_READ_ONLY } else { BELIEVED }
+    }
+
+    /// A file has got one more name: both are to be one node.
+    fn linked(&mut self, node: u64, found: &Statx) {
+        if let Some(mount) = shared(found).filter(|_| !self.is_machine_id(node, found)) {
+            self.nodes.share(node, mount);
+        }
     }
 
     /// Looks a name up. That it is not in a directory which cannot be changed is worth remembering:
@@ -387,6 +379,20 @@ fn stat_at(directory: &impl AsFd, name: &[u8]) -> Result<Statx> {
     rustix::fs::statx(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW, wanted)
 }
 
+/// Which file it is.
+fn identity(found: &Statx) -> Identity {
+    let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
+    (device, found.stx_ino)
+}
+
+/// The mount by which a file is seen that has several names; where kernels have no numbers for mounts (before
+/// Linux 5.8), each name is for itself.
+fn shared(found: &Statx) -> Option<u64> {
+    let directory = FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory;
+    let several = !directory && found.stx_nlink > 1;
+    Some(found.stx_mnt_id).filter(|&mount| several && mount != 0)
+}
+
 /// The next field, or the answer to a request that has none.
 fn wanted<T>(field: Option<T>) -> Result<T> {
     field.ok_or(Errno::INVAL)
@@ -397,49 +403,4 @@ fn name<'a>(fields: &mut Fields<'a>) -> Result<&'a [u8]> {
     const LONGEST: usize = 255;
     let name = wanted(fields.name())?;
     if name.len() > LONGEST { Err(Errno::NAMETOOLONG) } else { Ok(name) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn request(opcode: u32, node: u64, words: &[u64]) -> Vec<u8> {
-        let mut body = Body::default();
-        body.word(40 + 8 * words.len() as u32).word(opcode).long(7).long(node).zeroes(16);
-        for &word in words {
-            body.long(word);
-        }
-        body.0
-    }
-
-    #[test]
-    fn what_is_remembered_of_directories_is_bounded_and_they_are_read_to_the_end_all_the_same() {
-        const NAMES: u64 = 1000;
-        let (open, list, release) = (27, 28, 29);
-        let tree = tempfile::TempDir::new().expect("a directory");
-        for number in 0..NAMES {
-            std::fs::write(tree.path().join(number.to_string()), "").expect("written");
-        }
-        let mut files = Files::new(tree.path(), 1 << 30).expect("served");
-        let count = MOST_REMEMBERED as u64 / NAMES + 10;
-        for handle in 1..=count {
-            files.answer(&request(open, ROOT, &[0])).expect("opened");
-            // Handle, offset, size.
-            let begin = files.answer(&request(list, ROOT, &[handle, 0, 4096, 0, 0]));
-            assert!(begin.expect("listed").len() > 1000);
-            assert!(files.remembered <= MOST_REMEMBERED);
-        }
-        // The last entry but one, of the first directory and of the last: with "." and "..".
-        let end = |files: &mut Files, handle| {
-            files
-                .answer(&request(list, ROOT, &[handle, NAMES + 1, 4096, 0, 0]))
-                .map(|reply| reply.len())
-        };
-        assert_eq!(end(&mut files, 1), end(&mut files, count));
-        assert!(end(&mut files, 1) > Some(16));
-        for handle in 1..=count {
-            files.answer(&request(release, ROOT, &[handle, 0, 0]));
-        }
-        assert_eq!(files.remembered, 0);
-    }
 }

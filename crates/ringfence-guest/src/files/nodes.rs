@@ -2,6 +2,9 @@
 //!
 //! A node is where it was found, not a descriptor: a thousand files cost no descriptor, and what
 //! the host renames meanwhile is not there any more, as for any other program that has its name.
+//!
+//! The names of one file (hard links) are one node, or the guest's kernel would hold its content and its attributes once for
+//! each. They are used one at a time: that by which the file was found last.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,39 +14,64 @@ pub const ROOT: u64 = 1;
 /// The deepest path.
 const DEEPEST: usize = 2048;
 
+/// Which file a name was when it was looked up: device and inode.
+pub type Identity = (u64, u64);
 /// The identity of what is no file of the host's.
-const NOBODYS: (u64, u64) = (u64::MAX, u64::MAX);
+const NOBODYS: Identity = (u64::MAX, u64::MAX);
+
+/// A name in a directory's node.
+type Name = (u64, Rc<[u8]>);
 
 /// What the guest knows of one inode.
 #[derive(Clone, Debug)]
 struct Node {
-    parent: u64,
-    name: Rc<[u8]>,
-    /// Which file it was when it was looked up: device and inode.
-    identity: (u64, u64),
+    /// Where it is.
+    name: Name,
+    identity: Identity,
+    /// Where it may have several names: few files do.
+    several: Option<Box<Several>>,
     /// How often the kernel was given it, and has not forgotten it.
     lookups: u64,
     /// It has no name any more.
     gone: bool,
 }
 
+/// What is known of a file that may have several names.
+#[derive(Clone, Debug, Default)]
+struct Several {
+    /// The mount by which they are seen, as long as a new one may be taken for the same file's.
+    mount: Option<u64>,
+    /// Those that the node has besides its own.
+    others: Vec<Name>,
+}
+
+impl Node {
+    fn others(&mut self) -> &mut Vec<Name> {
+        &mut self.several.get_or_insert_default().others
+    }
+}
+
 /// All nodes.
 #[derive(Debug)]
 pub struct Nodes {
     nodes: HashMap<u64, Node>,
-    names: HashMap<(u64, Rc<[u8]>), u64>,
+    names: HashMap<Name, u64>,
+    /// Files that may have several names, by mount: rules may differ between two places at which a file is seen.
+    files: HashMap<(u64, Identity), u64>,
     next: u64,
-    /// The most nodes at once.
+    /// The most names at once, of nodes that have one and of those that had.
     most: usize,
+    /// Names besides each node's own.
+    others: usize,
 }
 
 impl Nodes {
     /// Only the root, and these names in it, which every guest knows from the start; never more than `most`.
     pub fn new<const N: usize>(known: [&[u8]; N], most: usize) -> Nodes {
-        let (nodes, names) = (HashMap::new(), HashMap::new());
-        let mut nodes = Nodes { nodes, names, next: ROOT + 1, most };
+        let (nodes, names, files) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut nodes = Nodes { nodes, names, files, next: ROOT + 1, most, others: 0 };
         for name in known {
-            nodes.look_up(ROOT, name, NOBODYS);
+            nodes.look_up(ROOT, name, NOBODYS, None);
         }
         nodes
     }
@@ -60,8 +88,8 @@ impl Nodes {
         let mut names: Vec<&[u8]> = Vec::new();
         while id != ROOT {
             let node = self.nodes.get(&id).filter(|node| !node.gone)?;
-            names.push(&node.name);
-            id = node.parent;
+            names.push(&node.name.1);
+            id = node.name.0;
             if names.len() > DEEPEST {
                 return None;
             }
@@ -75,28 +103,78 @@ impl Nodes {
         id == ROOT || self.nodes.contains_key(&id)
     }
 
-    /// Gives the guest the node of a name once more. `None`: there are too many.
-    pub fn look_up(&mut self, parent: u64, name: &[u8], identity: (u64, u64)) -> Option<u64> {
+    /// The node that a file has by another name than this one.
+    pub fn other_name(&self, parent: u64, name: &[u8], file: (u64, Identity)) -> Option<u64> {
+        let id = *self.files.get(&file)?;
+        (self.names.get(&(parent, Rc::from(name))) != Some(&id)).then_some(id)
+    }
+
+    /// A file may have several names from now on: those that are seen by this mount are one node.
+    pub fn share(&mut self, id: u64, mount: u64) {
+        let Some(node) = self.nodes.get_mut(&id).filter(|node| !node.gone) else { return };
+        let several = node.several.get_or_insert_default();
+        if several.mount.is_none() {
+            several.mount = Some(mount);
+            self.files.entry((mount, node.identity)).or_insert(id);
+        }
+    }
+
+    /// A node's names are no longer taken for the same file's as others.
+    pub fn unshare(&mut self, id: u64) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        if let Some(mount) = node.several.as_mut().and_then(|several| several.mount.take()) {
+            let file = (mount, node.identity);
+            if self.files.get(&file) == Some(&id) {
+                self.files.remove(&file);
+            }
+        }
+    }
+
+    /// Gives the guest the node of a name once more; where the file has a node by another name that is seen by
+    /// the same mount (`shared`), that. `None`: there are too many.
+    pub fn look_up(
+        &mut self,
+        parent: u64,
+        name: &[u8],
+        identity: Identity,
+        shared: Option<u64>,
+    ) -> Option<u64> {
         let key = (parent, Rc::from(name));
-        if let Some(&id) = self.names.get(&key)
-            && let Some(node) = self.nodes.get_mut(&id)
-        {
-            if node.identity == identity {
+        if let Some(&id) = self.names.get(&key) {
+            if let Some(node) = self.nodes.get_mut(&id).filter(|node| node.identity == identity) {
                 node.lookups = node.lookups.saturating_add(1);
+                if let Some(several) = &mut node.several
+                    && let Some(other) = several.others.iter_mut().find(|other| **other == key)
+                {
+                    std::mem::swap(other, &mut node.name);
+                }
                 return Some(id);
             }
             // Another file has taken the name.
-            node.gone = true;
+            self.remove(parent, name);
         }
-        if self.nodes.len() >= self.most {
+        if self.nodes.len() + self.others >= self.most {
             return None;
+        }
+        let same = shared.and_then(|mount| self.files.get(&(mount, identity)).copied());
+        if let Some((id, node)) = same.and_then(|id| Some((id, self.nodes.get_mut(&id)?))) {
+            node.lookups = node.lookups.saturating_add(1);
+            // Held once, however long.
+            let before = std::mem::replace(&mut node.name, key.clone());
+            node.others().push(before);
+            self.others += 1;
+            self.names.insert(key, id);
+            return Some(id);
         }
         let id = self.next;
         self.next += 1;
-        // Held once, however long.
-        let name = Rc::clone(&key.1);
+        let name = key.clone();
         self.names.insert(key, id);
-        self.nodes.insert(id, Node { parent, name, identity, lookups: 1, gone: false });
+        let node = Node { name, identity, several: None, lookups: 1, gone: false };
+        self.nodes.insert(id, node);
+        if let Some(mount) = shared {
+            self.share(id, mount);
+        }
         Some(id)
     }
 
@@ -104,22 +182,38 @@ impl Nodes {
     pub fn forget(&mut self, id: u64, lookups: u64) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.lookups = node.lookups.saturating_sub(lookups);
-        if node.lookups == 0
-            && let Some(node) = self.nodes.remove(&id)
-        {
-            let key = (node.parent, node.name);
-            if self.names.get(&key) == Some(&id) {
-                self.names.remove(&key);
+        if node.lookups > 0 {
+            return;
+        }
+        self.unshare(id);
+        let Some(node) = self.nodes.remove(&id) else { return };
+        let others = node.several.map(|several| several.others).unwrap_or_default();
+        self.others -= others.len();
+        for name in others.into_iter().chain([node.name]) {
+            if self.names.get(&name) == Some(&id) {
+                self.names.remove(&name);
             }
         }
     }
 
     /// A name was removed.
     pub fn remove(&mut self, parent: u64, name: &[u8]) {
-        if let Some(id) = self.names.remove(&(parent, Rc::from(name)))
-            && let Some(node) = self.nodes.get_mut(&id)
-        {
+        let key = (parent, Rc::from(name));
+        let Some(id) = self.names.remove(&key) else { return };
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let mut none = Vec::new();
+        let others = node.several.as_mut().map_or(&mut none, |several| &mut several.others);
+        let before = others.len();
+        if node.name != key {
+            others.retain(|other| *other != key);
+        } else if let Some(other) = others.pop() {
+            node.name = other;
+        } else {
             node.gone = true;
+        }
+        self.others -= before - others.len();
+        if node.gone {
+            self.unshare(id);
         }
     }
 
@@ -130,7 +224,7 @@ impl Nodes {
         }
         self.remove(to.0, to.1);
         if let Some(id) = self.names.remove(&(from.0, Rc::from(from.1))) {
-            self.put(id, to);
+            self.put(id, from, to);
         }
     }
 
@@ -138,19 +232,29 @@ impl Nodes {
     pub fn exchange(&mut self, one: (u64, &[u8]), other: (u64, &[u8])) {
         let first = self.names.remove(&(one.0, Rc::from(one.1)));
         let second = self.names.remove(&(other.0, Rc::from(other.1)));
+        // Two names of one file stay what they are.
+        if first.is_some() && first == second {
+            let keys = [one, other].map(|(parent, name)| (parent, Rc::from(name)));
+            self.names.extend(keys.into_iter().zip(first.into_iter().chain(second)));
+            return;
+        }
         if let Some(id) = first {
-            self.put(id, other);
+            self.put(id, one, other);
         }
         if let Some(id) = second {
-            self.put(id, one);
+            self.put(id, other, one);
         }
     }
 
-    fn put(&mut self, id: u64, at: (u64, &[u8])) {
-        if let Some(node) = self.nodes.get_mut(&id) {
-            node.parent = at.0;
-            node.name = Rc::from(at.1);
-            self.names.insert((at.0, Rc::clone(&node.name)), id);
+    /// A node has the one name in place of the other.
+    fn put(&mut self, id: u64, from: (u64, &[u8]), to: (u64, &[u8])) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let key: Name = (to.0, Rc::from(to.1));
+        let old = |name: &&mut Name| name.0 == from.0 && *name.1 == *from.1;
+        let others = node.several.iter_mut().flat_map(|several| &mut several.others);
+        if let Some(name) = others.chain([&mut node.name]).find(old) {
+            *name = key.clone();
         }
+        self.names.insert(key, id);
     }
 }

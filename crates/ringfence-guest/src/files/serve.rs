@@ -1,7 +1,7 @@
 //! What each request does.
 
 use super::abi::{Body, Fields, INIT_FLAGS, MAJOR, MINOR, Opcode, set};
-use super::{Entry, Files, Handle, ROOT, Result, name, own, stat, stat_at, wanted};
+use super::{Files, Handle, ROOT, Result, name, own, stat, stat_at, wanted};
 use crate::wire::MOST_DATA;
 use rustix::fs::{
     Access, AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Timespec,
@@ -25,8 +25,6 @@ const WRITE_CACHE: u32 = 1;
 const KEEP_CACHE: u32 = 2;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
-/// What of a directory's entries fits at most into one reply.
-const MOST_LISTED: usize = 128 * 1024;
 
 fn os(name: &[u8]) -> &OsStr {
     OsStr::from_bytes(name)
@@ -108,18 +106,23 @@ impl Files {
                 self.rename(node, old, to, new, RenameFlags::from_bits_retain(flags))?;
             }
             Opcode::Link => {
-                let from = self.named(wanted(f.long())?)?;
+                let file = wanted(f.long())?;
+                let from = self.named(file)?;
                 let (name, directory) = (name(&mut f)?, self.parent(node)?);
                 // By its name in /proc: a descriptor as such may be linked only with a capability.
                 let path = Files::through(&from);
                 let cwd = rustix::fs::CWD;
                 rustix::fs::linkat(cwd, &path, &directory, os(name), AtFlags::SYMLINK_FOLLOW)?;
+                self.linked(file, &stat(&from)?);
                 return self.found(&directory, node, name);
             }
             Opcode::Open => {
                 let flags = wanted(f.word())?;
-                let named = self.named(node)?;
-                let mut file = reopen(&named, flags)?;
+                let mut file = match self.named(node) {
+                    Ok(named) => reopen(&named, flags)?,
+                    // Without a name, it has another one while it is open (`/proc/self/fd/N`).
+                    Err(errno) => reopen(self.any_handle(node).ok_or(errno)?, flags)?,
+                };
                 self.written |= writes(flags);
                 let found = stat(&file)?;
                 if self.is_machine_id(node, &found) {
@@ -169,7 +172,7 @@ impl Files {
             }
             Opcode::Release | Opcode::ReleaseDirectory => {
                 let handle = wanted(f.long())?;
-                self.release(handle);
+                self.handles.remove(&handle);
             }
             // What is written is the host's at once: the kernel need not ask again.
             Opcode::Flush => return Err(Errno::NOSYS),
@@ -187,11 +190,7 @@ impl Files {
                 let named = self.named(node)?;
                 rustix::fs::fsync(rustix::fs::open(Files::through(&named), flags, Mode::empty())?)?;
             }
-            Opcode::OpenDirectory => {
-                let handle = self.keep(Handle::Directory(None))?;
-                // FOPEN_CACHE_DIR is not asked for: others change directories too.
-                body.long(handle).word(0).word(0);
-            }
+            Opcode::OpenDirectory => return self.open_directory(node),
             Opcode::ReadDirectory | Opcode::ReadDirectoryPlus => {
                 return self.list(node, &mut f, opcode == Opcode::ReadDirectoryPlus);
             }
@@ -232,10 +231,7 @@ impl Files {
             Opcode::GetAttribute => return self.attribute(node, &mut f),
             Opcode::ListAttributes => return self.list_attributes(node, &mut f),
             Opcode::RemoveAttribute => self.remove_attribute(node, &mut f)?,
-            Opcode::Destroy => {
-                self.handles.clear();
-                self.remembered = 0;
-            }
+            Opcode::Destroy => self.handles.clear(),
             Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt => {}
         }
         Ok(body)
@@ -281,8 +277,9 @@ impl Files {
             match file {
                 Some(file) if valid & set::HANDLE != 0 => rustix::fs::ftruncate(file, size)?,
                 _ => {
-                    let named = self.named(node)?;
-                    let file = reopen(&named, OFlags::WRONLY.bits())?;
+                    let file =
+                        rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+                    let file = reopen(&file, OFlags::WRONLY.bits())?;
                     rustix::fs::ftruncate(&file, size)?;
                 }
             }
@@ -361,53 +358,6 @@ impl Files {
         body.long(handle).word(0).word(0);
         Ok(body)
     }
-
-    fn list(&mut self, node: u64, f: &mut Fields<'_>, plus: bool) -> Result<Body> {
-        let (handle, offset) = (wanted(f.long())?, wanted(f.long())?);
-        let size = (wanted(f.word())? as usize).min(MOST_LISTED);
-        let named = self.named(node)?;
-        let known = match self.handles.get_mut(&handle) {
-            Some(Handle::Directory(known)) => known.take(),
-            _ => return Err(Errno::BADF),
-        };
-        self.remembered -= known.as_ref().map_or(0, Vec::len);
-        let entries = match known {
-            Some(entries) if offset > 0 => entries,
-            // From the beginning, or again from it (rewinddir(3)).
-            _ if self.opaque(node, &stat(&named)?)? => Vec::new(),
-            _ => read_directory(&named)?,
-        };
-        let mut body = Body::default();
-        let from = usize::try_from(offset).unwrap_or(usize::MAX);
-        for (at, entry) in entries.iter().enumerate().skip(from) {
-            let length = (24 + entry.name.len()).next_multiple_of(8) + if plus { 128 } else { 0 };
-            if body.0.len() + length > size {
-                break;
-            }
-            let dots = entry.name == b"." || entry.name == b"..";
-            if plus {
-                let own = own::node(node, &entry.name).filter(|_| self.whole);
-                let unseen = dots || own.is_some();
-                let found = if unseen { Err(Errno::NOENT) } else { stat_at(&named, &entry.name) };
-                match found {
-                    Ok(found) => {
-                        self.entry(&mut body, node, &entry.name, &found)?;
-                    }
-                    // Without a node: the guest asks when it wants to know.
-                    Err(_) => {
-                        body.zeroes(128);
-                    }
-                }
-            }
-            body.long(entry.inode.max(1)).long(at as u64 + 1);
-            body.word(entry.name.len() as u32).word(entry.kind);
-            body.0.extend(&entry.name);
-            let odd = body.0.len() % 8;
-            body.zeroes(if odd == 0 { 0 } else { 8 - odd });
-        }
-        self.remember(handle, entries);
-        Ok(body)
-    }
 }
 
 fn writes(flags: u32) -> bool {
@@ -448,26 +398,4 @@ fn reopen(named: &OwnedFd, flags: u32) -> Result<OwnedFd> {
     }
     let flags = OFlags::from_bits_retain(flags & OPEN_FLAGS) | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open(Files::through(named), flags, Mode::empty())
-}
-
-fn read_directory(named: &OwnedFd) -> Result<Vec<Entry>> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(Files::through(named), flags, Mode::empty())?;
-    let mut entries = Vec::new();
-    for entry in rustix::fs::Dir::read_from(&directory)? {
-        let entry = entry?;
-        let kind = match entry.file_type() {
-            FileType::Fifo => 1,
-            FileType::CharacterDevice => 2,
-            FileType::Directory => 4,
-            FileType::BlockDevice => 6,
-            FileType::RegularFile => 8,
-            FileType::Symlink => 10,
-            FileType::Socket => 12,
-            FileType::Unknown => 0,
-        };
-        let name = entry.file_name().to_bytes().to_vec();
-        entries.push(Entry { name, inode: entry.ino(), kind });
-    }
-    Ok(entries)
 }

@@ -128,3 +128,61 @@ fn a_name_that_is_too_long_is_refused_as_one() {
         assert_eq!(std::fs::read_to_string(place.project(&longest)).unwrap(), "kept\n");
     });
 }
+
+/// Lock files by link(2) look at the number of names (open(2), "NFS"); shells give the input of a long here-document as a
+/// file without a name.
+#[test]
+fn a_files_names_and_what_is_open_without_one_are_one_file() {
+    guests_of_one(|place| {
+        place.file(
+            "home/project/program.py",
+            "import os, tempfile\n\
+             def put(name, text):\n    \
+                 with open(name, 'r+') as file:\n        file.write(text)\n\
+             open('one', 'w').write('1' * 9)\n\
+             os.link('one', 'two')\n\
+             print(os.stat('one').st_nlink, os.path.samefile('one', 'two'), open('two').read())\n\
+             put('one', '2')\n\
+             print(open('two').read())\n\
+             put('two', '33')\n\
+             print(open('one').read())\n\
+             os.unlink('one')\n\
+             print(os.stat('two').st_nlink, open('two').read())\n\
+             file = tempfile.TemporaryFile(dir='.')\n\
+             file.write(b'nameless')\n\
+             file.flush()\n\
+             name = f'/proc/self/fd/{file.fileno()}'\n\
+             print(open(name).read())\n\
+             os.truncate(name, 4)\n\
+             print(open(name).read())\n\
+             for level in range(20):\n    \
+                 os.mkdir('d' * 250)\n    \
+                 os.chdir('d' * 250)\n\
+             open('deep', 'w').write('deep')\n\
+             print(os.listdir('.'), open('deep').read())\n",
+        );
+        let script = format!(
+            "python3 program.py && cat /dev/stdin <<END | wc -c\n{}\nEND",
+            "x".repeat(100_000)
+        );
+        let said = start(place, &[], &["bash", "-c", &script]).finish().quiet();
+        let lines: Vec<&str> = said.lines().collect();
+        let expected = [
+            "2 True 111111111",
+            "211111111",
+            "331111111",
+            "1 331111111",
+            "nameless",
+            "name",
+            "['deep'] deep",
+            "100001",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(std::fs::read(place.project("two")).unwrap(), b"331111111");
+        assert!(!place.project("one").exists());
+        // Nothing else is left, and the deep directories go as they came.
+        let deep = place.project("d".repeat(250));
+        std::fs::remove_dir_all(deep).unwrap();
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
