@@ -126,7 +126,7 @@ impl Layers {
         match self.settle() {
             Ok(()) => code,
             Err(error) => {
-                eprintln!("ringfence: {error}");
+                eprintln!("ringfence: {}", policy::shown::message(&error.to_string()));
                 eprintln!(
                     "ringfence: the changes are kept: ringfence overlay diff|commit|discard {}",
                     self.id

@@ -1,10 +1,11 @@
 //! The protected names of a tree.
 
-use ringfence_policy::Guarded;
 use ringfence_policy::guard::{Standing, standing};
 use ringfence_policy::protect::NAMES;
+use ringfence_policy::{Guarded, glob};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// One of them.
@@ -24,8 +25,8 @@ pub(crate) struct Names {
     all: Vec<Name>,
     /// Those that begin so, by their first component.
     by_first: HashMap<OsString, Vec<usize>>,
-    /// Those that begin with a wildcard.
-    wild: Vec<usize>,
+    /// Those that begin with a wildcard, with their first component.
+    wild: Vec<(OsString, usize)>,
     /// What is protected in a repository, by what git's own directory is called.
     pub git: Vec<(String, Guarded)>,
 }
@@ -64,7 +65,9 @@ impl Names {
     fn add(&mut self, name: Name) {
         let number = self.all.len();
         match Path::new(&name.name).iter().next() {
-            Some(first) if first.to_string_lossy().contains(['*', '?']) => self.wild.push(number),
+            Some(first) if first.as_bytes().contains(&b'*') => {
+                self.wild.push((first.to_owned(), number));
+            }
             Some(first) => self.by_first.entry(first.to_owned()).or_default().push(number),
             None => return,
         }
@@ -88,7 +91,9 @@ impl Names {
     ) -> impl Iterator<Item = (usize, &'a Name, Standing)> {
         (0..parts.len()).flat_map(move |start| {
             let first = self.by_first.get(parts[start]).into_iter().flatten();
-            first.chain(&self.wild).filter_map(move |&number| {
+            let part = parts[start].as_bytes();
+            let wild = self.wild.iter().filter(|(first, _)| glob::name(first.as_bytes(), part));
+            first.chain(wild.map(|(_, number)| number)).filter_map(move |&number| {
                 let name = &self.all[number];
                 let standing = match name.nested || start == 0 {
                     true => standing(&name.name, &parts[start..]),
