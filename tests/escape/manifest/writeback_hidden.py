@@ -18,6 +18,12 @@ SUBMODULE = (plant.file("{ws}/.git/modules/libs/sub/hooks/x.sample"),
              plant.file("{ws}/.git/modules/libs/sub/config"),
              plant.file("{ws}/.git/modules/libs/sub/HEAD", "ref: refs/heads/x\n"), plant.aged)
 
+# Kept apart while the command runs, and committed at its end by who started it.
+APART = {"flags": ("--overlay=commit",), "not_in": {"process": "there is no overlay"}}
+BARE = ("mkdir -p made/hooks; printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n"
+        "\\tworktree = .\\n\\tfsmonitor = \"touch {marker};:\"\\n' > made/config; ")
+PARTS = "mkdir -p made; cp -r .git/HEAD .git/objects .git/refs made/; "
+
 ATTACKS = (
     created("unlistable-repository", "hides a repository in a directory that can be entered, not listed",
             "git init -q made/in; git -C made/in config core.fsmonitor {marker_command}; "
@@ -94,4 +100,13 @@ ATTACKS = (
             "{P} plant made/z/z/z/file x", setup=(marker_command,),
             source=FOUND + "the look after the run had a budget",
             checks=(git_runs_nothing("{ws}/made/z/z/z"),)),
+    created("overlay-in-steps", "makes a repository by another name of what an earlier session left",
+            PARTS + "{P} plant made/file x", sessions=(Session(BARE, APART["flags"]),), **APART,
+            source=FOUND + "a commit judged what came with it", checks=(git_runs_nothing("{ws}/made"),)),
+    created("overlay-in-steps-back", "makes what an earlier session left run something",
+            BARE + "{P} plant made/file x", sessions=(Session(PARTS, APART["flags"]),), **APART,
+            source=FOUND + "a commit judged what came with it", checks=(git_runs_nothing("{ws}/made"),)),
+    created("overlay-link", "has a directory of settings be a link to one that it writes",
+            "mkdir made; echo '[build]' > made/config.toml; ln -s made .cargo; {P} plant made/file x", **APART,
+            source=FOUND + "a commit judged the names themselves", checks=(absent("{ws}/.cargo/config.toml"),)),
 )
