@@ -37,6 +37,11 @@ pub(crate) fn resolve(policy: &mut Policy, may_appear: &[PathBuf], moved: &Moved
     }
     home(policy, &trees, may_appear);
     elsewhere(policy, &trees, may_appear, moved);
+    // A grant lifts what is protected by the list, not what a rule protects: that beats any grant.
+    let Policy { paths, unprotected, .. } = policy;
+    unprotected.retain(|path| {
+        !paths.iter().any(|rule| rule.access == Access::Protect && rule.path == *path)
+    });
 }
 
 /// Protects what is looked for in a base directory that was moved away from the home.

@@ -218,7 +218,7 @@ pub const KEYS: [KeyInfo; 54] = {
             "state",
             Grants,
             "Read and written, and made for the user alone when missing: a directory, or with \
-            `={}` a file that holds `{}`.",
+            `={}` a file that holds `{}`, with `=` an empty one.",
         ),
         row(Deny, FS, "deny", Adds, "Neither seen nor touched, whatever else grants it."),
         row(Protect, FS, "protect", Adds, "Never written, inside a writable tree too."),

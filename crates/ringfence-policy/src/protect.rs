@@ -210,6 +210,9 @@ pub const NAMES: &[Entry] = &[
     deep(".claude/skills", Plain, "Claude Code follows them, scripts included"),
     deep(".claude/plugins", Plain, "Claude Code runs them"),
     deep(".claude/launch.json", Plain, "Claude Code starts the servers it names"),
+    deep(".claude/workflows", Plain, "Claude Code runs them"),
+    deep(".claude/routines", Plain, "Claude Code follows them at their time"),
+    deep(".claude/scheduled_tasks.json", Plain, "Claude Code follows it at its time"),
     deep(".amazonq", Plain, "Amazon Q runs its hooks and starts the servers it names"),
     deep(".augment", Plain, "Auggie runs its hooks and follows its permissions"),
     deep(".codebuddy", Plain, "CodeBuddy runs its hooks and starts the servers it names"),
@@ -287,6 +290,11 @@ pub const JUDGED: &[(&str, Guarded, &str)] = &[
     (".copilot/config.json", Guarded::Settings, "Copilot trusts the folders it names"),
     (".copilot/settings.json", Guarded::Settings, "Copilot runs its hooks"),
     (".codex/skills", Guarded::Skills, "Codex follows them, scripts included"),
+    (
+        ".local/share/opencode/auth.json",
+        Guarded::Settings,
+        "opencode takes settings from the servers it names",
+    ),
 ];
 
 /// Directories of a repository in which no other repository is looked for.

@@ -247,8 +247,10 @@ impl Rules<'_, '_> {
 
     /// State of a program's own: written, and made when it is missing.
     fn state(&mut self, entry: &Entry, policy: &mut Policy) -> Result<(), PolicyError> {
-        let (path, text) = match entry.text.as_bytes().strip_suffix(b"={}") {
-            Some(path) => (OsStr::from_bytes(path), Some("{}\n".to_owned())),
+        let ends = |end: &str| entry.text.as_bytes().strip_suffix(end.as_bytes());
+        let file = ends("={}").map(|path| (path, "{}\n")).or_else(|| Some((ends("=")?, "")));
+        let (path, text) = match file {
+            Some((path, text)) => (OsStr::from_bytes(path), Some(text.to_owned())),
             None => (entry.text.as_ref(), None),
         };
         let source = || self.merged.source(entry);

@@ -66,9 +66,15 @@ const WORDS: [&str; 54] = [
     "url",
 ];
 
-/// Parts that the agent fetches and throws away by itself.
-const CACHES: [&str; 4] =
-    ["cachedGrowthBookFeatures", "cachedStatsigGates", "cachedDynamicConfigs", "tipsHistory"];
+/// At the top: parts that the agent fetches and throws away by itself, and the ends of the keys that the user
+/// has agreed to, of which only one that is in the environment counts.
+const FREE: [&str; 5] = [
+    "cachedGrowthBookFeatures",
+    "cachedStatsigGates",
+    "cachedDynamicConfigs",
+    "customApiKeyResponses",
+    "tipsHistory",
+];
 
 /// What is to be done with a file after a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,21 +94,36 @@ pub enum Judged {
 
 /// Judges settings that were `before` (nothing, when there was no file) and are `now`.
 pub fn judge(before: Option<&[u8]>, now: &[u8]) -> Judged {
-    let read = |bytes: &[u8]| serde_json::from_slice::<Map<String, Value>>(bytes).ok();
     let before = match before {
-        Some(bytes) if !bytes.trim_ascii().is_empty() => read(bytes),
+        Some(bytes) if !bytes.trim_ascii().is_empty() => read(bytes).map(|(_, before)| before),
         _ => Some(Map::new()),
     };
-    let (Some(before), Some(mut now)) = (before, read(now)) else { return Judged::Unreadable };
+    let (Some(before), Some((heading, mut now))) = (before, read(now)) else {
+        return Judged::Unreadable;
+    };
     let mut kept = Vec::new();
     object(&before, &mut now, "", &mut kept);
     if kept.is_empty() {
         return Judged::Harmless;
     }
     match serde_json::to_string_pretty(&now) {
-        Ok(text) => Judged::Merged { text: format!("{text}\n"), kept },
+        Ok(text) => Judged::Merged { text: format!("{heading}{text}\n"), kept },
         Err(_) => Judged::Unreadable,
     }
+}
+
+/// The comment above settings, and what they hold. Some agents write one (`// This file is managed …`), all of
+/// them leave out lines that begin so. Other comments are not taken for any: parsers differ on where they end,
+/// and on what ends a line.
+fn read(bytes: &[u8]) -> Option<(&str, Map<String, Value>)> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let comment = |line: &&str| line.starts_with("//");
+    let length = text.split_inclusive('\n').take_while(comment).map(str::len).sum();
+    let (heading, settings) = text.split_at_checked(length)?;
+    if heading.contains(['\r', '\u{2028}', '\u{2029}']) {
+        return None;
+    }
+    Some((heading, serde_json::from_str(settings).ok()?))
 }
 
 fn object(
@@ -112,8 +133,9 @@ fn object(
     kept: &mut Vec<String>,
 ) {
     let name = |key: &str| if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") };
+    let follows = |key: &String| names_a_master(now.get(key)) || names_a_master(before.get(key));
     let guarded: Vec<String> =
-        now.keys().chain(before.keys()).filter(|key| runs(key)).cloned().collect();
+        now.keys().chain(before.keys()).filter(|key| runs(key) || follows(key)).cloned().collect();
     for key in guarded {
         match (before.get(&key), now.get(&key)) {
             (Some(old), Some(new)) if old == new => {}
@@ -132,7 +154,7 @@ fn object(
     }
     let (none, empty) = (Value::Null, Map::new());
     for (key, new) in now.iter_mut() {
-        if runs(key) || at.is_empty() && CACHES.contains(&key.as_str()) {
+        if runs(key) || at.is_empty() && FREE.contains(&key.as_str()) {
             continue;
         }
         value(before.get(key).unwrap_or(&none), new, &name(key), kept, &empty);
@@ -180,6 +202,12 @@ fn holds_guarded(value: &Value) -> bool {
     }
 }
 
+/// Whether a value says that settings are to be fetched from the address that is its key: opencode's
+/// `{"https://…": {"type": "wellknown", …}}` in `auth.json`.
+fn names_a_master(value: Option<&Value>) -> bool {
+    value.is_some_and(|value| value["type"] == "wellknown")
+}
+
 /// Whether a value names nothing that could be run or trusted.
 fn names_nothing(value: &Value) -> bool {
     match value {
@@ -191,9 +219,12 @@ fn names_nothing(value: &Value) -> bool {
     }
 }
 
-/// Whether one of a key's words is in the list. Names that are paths are not keys of that kind.
+/// Whether one of a key's words is in the list. Names that are paths are not keys of that kind, and `refresh`
+/// by itself is a login's token (`awsAuthRefresh` is a command).
 fn runs(key: &str) -> bool {
-    !key.contains('/') && words(key).any(|word| WORDS.binary_search(&word.as_str()).is_ok())
+    key != "refresh"
+        && !key.contains('/')
+        && words(key).any(|word| WORDS.binary_search(&word.as_str()).is_ok())
 }
 
 /// The words of a name in camel case, or with `_`, `-` or `.` between them, in lower case.
@@ -269,6 +300,47 @@ mod tests {
     }
 
     #[test]
+    fn a_comment_above_is_one_and_no_other() {
+        let before = "// managed\n{\"a\": 1}";
+        let now = "// User settings\n// managed\n{\"a\": 2}\n";
+        assert_eq!(judge(Some(before.as_bytes()), now.as_bytes()), Judged::Harmless);
+        assert_eq!(judge(None, now.as_bytes()), Judged::Harmless);
+        let evil = "// managed\n{\"a\": 2, \"trustedFolders\": [\"/\"]}";
+        let Judged::Merged { text, kept } = judge(Some(before.as_bytes()), evil.as_bytes()) else {
+            panic!("not judged");
+        };
+        assert!(text.starts_with("// managed\n{") && !text.contains("trusted"), "{text}");
+        assert_eq!(kept, ["trustedFolders"]);
+        for bad in [
+            "// x\r{\"hooks\": {\"a\": \"b\"}}\n{}",
+            "// x\u{2028}{\"hooks\": {\"a\": \"b\"}}\n{}",
+            "/* x */ {}",
+            "{} // x",
+            "{\n// x\n}",
+        ] {
+            assert_eq!(judge(Some(b"{}"), bad.as_bytes()), Judged::Unreadable, "{bad}");
+        }
+    }
+
+    #[test]
+    fn logins_may_change_and_servers_that_settings_come_from_stay() {
+        let login = r#"{"anthropic": {"type": "oauth", "refresh": "a", "access": "b"}}"#;
+        let now = login.replace(r#""b""#, r#""c""#);
+        assert_eq!(judge(Some(login.as_bytes()), now.as_bytes()), Judged::Harmless);
+        let evil =
+            r#"{"https://evil.example": {"type": "wellknown", "key": "PATH", "token": "x"}}"#;
+        let (value, kept) = merged("{}", evil);
+        assert_eq!((value.to_string().as_str(), kept.len()), ("{}", 1));
+        let (value, _) = merged(evil, "{}");
+        assert!(value.to_string().contains("wellknown"), "{value}");
+        let (value, _) = merged(
+            r#"{"x": {"type": "api", "key": "k"}}"#,
+            &evil.replace("https://evil.example", "x"),
+        );
+        assert_eq!(value["x"]["type"], "api");
+    }
+
+    #[test]
     fn odd_spellings_do_not_help() {
         for now in [
             r#"{"mcp\u0053ervers": {"x": {"command": "evil"}}}"#,
@@ -279,7 +351,7 @@ mod tests {
             let (value, _) = merged("{}", now);
             assert!(!value.to_string().contains("evil"), "{value}");
         }
-        for now in ["[]", "{", "\"x\"", "{\"a\": NaN}", "// x\n{}", ""] {
+        for now in ["[]", "{", "\"x\"", "{\"a\": NaN}", ""] {
             assert_eq!(judge(Some(b"{}"), now.as_bytes()), Judged::Unreadable, "{now}");
         }
         // Deeper than anybody nests settings: not followed, and not taken.

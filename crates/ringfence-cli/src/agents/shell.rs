@@ -5,7 +5,7 @@ use crate::error::Fault;
 use crate::options::{POLICY, parse};
 use crate::request;
 use ringfence_policy::decide::Request;
-use ringfence_policy::{HostFiles, Policy, Subject, decide};
+use ringfence_policy::{Decision, Host, HostFiles, Policy, Subject, decide};
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -26,6 +26,16 @@ const REFUSED: [&str; 6] = [
     "No such file or directory",
     "EACCES",
     "EROFS",
+];
+
+/// What programs say when a name does not resolve, which is how a network that is closed shows itself.
+const UNRESOLVED: [&str; 6] = [
+    "Could not resolve host",
+    "Name or service not known",
+    "Temporary failure in name resolution",
+    "failed to lookup address",
+    "ENOTFOUND",
+    "EAI_AGAIN",
 ];
 
 pub(super) fn shell(hook: &Hook, rest: &[OsString]) -> Result<u8, Fault> {
@@ -72,16 +82,36 @@ fn explain(hook: &Hook, said: &[u8]) {
     let Ok(policy) = request::policy(&request::request(&parsed, None)) else { return };
     let text = String::from_utf8_lossy(said);
     let mut told = BTreeSet::new();
-    for line in text.lines().filter(|line| REFUSED.iter().any(|word| line.contains(word))) {
-        for word in line.split(|c: char| c.is_whitespace() || "'\"`‘’:;,()".contains(c)) {
+    for line in text.lines() {
+        let says = |words: &[&str]| words.iter().any(|word| line.contains(word));
+        let (paths, hosts) = (says(&REFUSED), says(&UNRESOLVED));
+        if !paths && !hosts {
+            continue;
+        }
+        // Of an address (`https://x.org/y`) the host is a word.
+        let ends = if hosts { "'\"`‘’:;,()[]=/" } else { "'\"`‘’:;,()" };
+        for word in line.split(|c: char| c.is_whitespace() || ends.contains(c)) {
+            let why = match hosts {
+                true => unreachable(&policy, word),
+                false => refused(&policy, word),
+            };
             if told.len() < MOST
-                && let Some(sentence) = refused(&policy, word)
+                && let Some(sentence) = why
                 && told.insert(sentence.clone())
             {
                 eprintln!("ringfence: {sentence}");
             }
         }
     }
+}
+
+/// Why a host is out of reach, if it is a host and is. Names without a dot are the words of the message, those
+/// with capitals its program's (`urllib3.connection.HTTPSConnection`).
+fn unreachable(policy: &Policy, word: &str) -> Option<String> {
+    let word = word.trim_end_matches('.');
+    let is_host = word.contains('.') && !word.contains(char::is_uppercase);
+    let host = is_host.then(|| Host::parse(word).ok()).flatten()?;
+    told(&decide(policy, &Request::Connect { host, port: 443 }))
 }
 
 /// Why a path is refused, if it is a path and is.
@@ -91,9 +121,16 @@ fn refused(policy: &Policy, word: &str) -> Option<String> {
     }
     let subject = || Subject::on_host(Path::new(word), &HostFiles);
     let decisions = [Request::Read(subject()), Request::Write(subject())];
-    let denied = decisions.iter().map(|request| decide(policy, request)).find(|d| !d.allowed)?;
-    let remedy = denied.remedy.map_or(String::new(), |remedy| {
+    decisions.iter().map(|request| decide(policy, request)).find_map(|decision| told(&decision))
+}
+
+/// A denial as a sentence; nothing for what is allowed.
+fn told(decision: &Decision) -> Option<String> {
+    if decision.allowed {
+        return None;
+    }
+    let remedy = decision.remedy.as_ref().map_or(String::new(), |remedy| {
         format!("; if it is needed, ask the user to allow it: {remedy}")
     });
-    Some(format!("the sandbox's policy: {}{remedy}", denied.explanation))
+    Some(format!("the sandbox's policy: {}{remedy}", decision.explanation))
 }

@@ -45,6 +45,9 @@ pub(crate) struct Guarding {
     /// All directories that were looked at for that.
     noted: BTreeSet<PathBuf>,
     trees: Vec<GuardedTree>,
+    /// The directory of the run, where it is a writable tree and not the home: agents keep snapshots of it in
+    /// repositories among their state (`core.worktree`), and git writes nothing there that the run could not.
+    project: Option<PathBuf>,
     /// Change times from here on belong to the run.
     since: i128,
     started: Instant,
@@ -75,6 +78,13 @@ fn changed(data: &fs::Metadata) -> i128 {
     i128::from(data.ctime()) * 1_000_000_000 + i128::from(data.ctime_nsec())
 }
 
+/// What [`Guarding::project`] is.
+fn project(plan: &Plan) -> Option<PathBuf> {
+    let writable = plan.guarded_trees.iter().any(|tree| tree.tree == plan.workdir);
+    let home = sys::identity::home().is_some_and(|home| home.starts_with(&plan.workdir));
+    (writable && !home).then(|| plan.workdir.clone())
+}
+
 /// What is at a path. Nothing is, where a link is on the way: what it leads to has a path of its own.
 fn keep(path: &Path) -> io::Result<Saved> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -99,6 +109,7 @@ impl Guarding {
             parents: BTreeMap::new(),
             noted: BTreeSet::new(),
             trees: plan.guarded_trees.clone(),
+            project: project(plan),
             since,
             started: Instant::now(),
             taken: Cell::default(),
@@ -186,6 +197,7 @@ impl Guarding {
             noted: parents.keys().cloned().collect(),
             parents,
             trees: plan.guarded_trees.clone(),
+            project: project(plan),
             since,
             started: Instant::now().checked_sub(ago).unwrap_or_else(Instant::now),
             taken: Cell::default(),

@@ -257,7 +257,8 @@ fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, g
         _ if !suspect_within(work, &at, &shown, &data) => {}
         _ => {
             let now = Saved::of(&at).unwrap_or(Saved::Unknown);
-            match harmless(guarded, &shown, &now, &Saved::Nothing) {
+            let project = work.guarding.project.as_deref();
+            match harmless(guarded, &shown, &now, &Saved::Nothing, project) {
                 true => work.alone(&inner, name, &shown, &now),
                 false => work.take_away(&at, &shown, "created or changed"),
             }

@@ -16,7 +16,7 @@ use crate::plan::Found;
 use crate::planner::glob;
 use ringfence_policy::{Guarded, shown};
 use ringfence_sys as sys;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -28,6 +28,9 @@ const MOST: usize = 512;
 const WAITING: usize = 256;
 /// Directories further down are not looked into here.
 const DEEPEST: usize = 8;
+/// What is told one by one of what was made in the same protected directory: a repository that is cloned
+/// there, or a package that is unpacked, is one matter for who reads it.
+const EACH: usize = 3;
 
 /// A protected name that was not there: the directory that was, and the way from it.
 struct Absent {
@@ -46,6 +49,8 @@ pub(crate) struct Vigil<'a> {
     copies: Copies,
     /// What is out of the way until the end: where it was, its name beside that, and where it is to go.
     waiting: Vec<(PathBuf, OsString, PathBuf)>,
+    /// How many were taken from each protected name so far, and where the first one is kept.
+    taken: BTreeMap<PathBuf, (usize, PathBuf)>,
     said: Said,
 }
 
@@ -65,6 +70,7 @@ impl Guarding {
             absent,
             copies: Copies::default(),
             waiting: Vec::new(),
+            taken: BTreeMap::new(),
             said: Said::default(),
         };
         let mut bases: Vec<PathBuf> =
@@ -124,6 +130,12 @@ enum Standing {
 }
 
 impl Absent {
+    /// The protected name itself.
+    fn name(&self, path: &Path) -> Option<PathBuf> {
+        let relative = path.strip_prefix(&self.base).ok()?;
+        Some(self.base.join(relative.iter().take(self.way.len()).collect::<PathBuf>()))
+    }
+
     fn standing(&self, path: &Path) -> Standing {
         let Ok(relative) = path.strip_prefix(&self.base) else { return Standing::Free };
         let mut components = relative.components().map(Component::as_os_str);
@@ -191,6 +203,15 @@ impl Vigil<'_> {
             ));
         }
         self.guarding.room.set(quarantine.room());
+        for (name, (count, kept)) in self.taken.iter().filter(|(_, (count, _))| *count > EACH) {
+            let beside = kept.parent().unwrap_or(kept);
+            self.said.push(format!(
+                "{}: {} more of what was created in it inside was moved to {} as well",
+                shown::path(name),
+                count - EACH,
+                shown::path(beside)
+            ));
+        }
         self.said.all()
     }
 
@@ -240,6 +261,15 @@ impl Vigil<'_> {
         true
     }
 
+    /// Counts what was taken from a protected name; how many that makes.
+    fn another(&mut self, path: &Path, kept: PathBuf) -> usize {
+        let is = |absent: &&Absent| absent.standing(path) == Standing::Protected;
+        let name = self.absent.iter().find(is).and_then(|absent| absent.name(path));
+        let (count, _) = self.taken.entry(name.unwrap_or(path.to_owned())).or_insert((0, kept));
+        *count += 1;
+        *count
+    }
+
     fn take(&mut self, path: &Path) {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
         let Ok(directory) = Directory::open(parent) else { return };
@@ -252,7 +282,11 @@ impl Vigil<'_> {
         self.guarding.taken.set(quarantine.taken());
         let what = match away {
             Ok(Away::Kept(kept)) => {
-                format!("moved to {} while the command ran", shown::path(&kept))
+                let told = format!("moved to {} while the command ran", shown::path(&kept));
+                if self.another(path, kept) > EACH {
+                    return;
+                }
+                told
             }
             Ok(Away::Waits(aside, target)) => {
                 if self.waiting.len() < WAITING {

@@ -89,7 +89,8 @@ impl Work<'_> {
         if same && step.guarded != Guarded::GitSettings {
             return;
         }
-        if same || harmless(step.guarded, &step.path, &now, saved) {
+        let project = self.guarding.project.as_deref();
+        if same || harmless(step.guarded, &step.path, &now, saved, project) {
             return self.alone(&directory, name, &step.path, &now);
         }
         if step.guarded == Guarded::Settings && self.settings(&directory, step, saved, &now) {
@@ -376,16 +377,25 @@ pub(super) fn expand(directory: &Path, name: &str) -> Vec<PathBuf> {
     crate::planner::expand(&crate::facts::HostPaths, directory, name)
 }
 
-/// Whether a created or changed git file holds nothing that is executed.
-pub(super) fn harmless(guarded: Guarded, path: &Path, now: &Saved, before: &Saved) -> bool {
+/// Whether a created or changed git file holds nothing that is executed. `project` may be the worktree of
+/// repositories elsewhere.
+pub(super) fn harmless(
+    guarded: Guarded,
+    path: &Path,
+    now: &Saved,
+    before: &Saved,
+    project: Option<&Path>,
+) -> bool {
     // A submodule's `core.worktree` leads out of `.git`, to the repository it is in.
     let directory = path.parent().unwrap_or(path);
     let tree = path.ancestors().find(|at| at.ends_with(".git")).and_then(Path::parent);
     let tree = tree.unwrap_or(directory);
     match (guarded, now, before) {
         (Guarded::GitConfig, Saved::File { bytes, .. }, Saved::Nothing) => {
-            std::str::from_utf8(bytes)
-                .is_ok_and(|text| executes_in(text, directory, tree).is_none())
+            let trees = [Some(tree), project];
+            std::str::from_utf8(bytes).is_ok_and(|text| {
+                trees.iter().flatten().any(|tree| executes_in(text, directory, tree).is_none())
+            })
         }
         (
             Guarded::GitSettings,

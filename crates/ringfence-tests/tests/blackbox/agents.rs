@@ -128,6 +128,17 @@ fn a_command_of_the_agent_runs_inside_and_hears_why_it_was_refused() {
                 .replace("--claude", &format!("--claude -- --read={secret}")),
         );
         run.ends(0).prints("a secret");
+        // A host that no rule allows looks like one that does not exist; granted, nothing is said of it.
+        let message = "curl: (6) Could not resolve host: example.org";
+        for (options, told) in [("", true), (" -- -n example.org", false)] {
+            let shell = format!(
+                "{binary} hooks shell --claude{} -- \"echo '{message}' >&2; exit 6\"",
+                if options.is_empty() { " --" } else { options }
+            );
+            let run = place.shell(&shell);
+            run.ends(6).says(message);
+            assert_eq!(run.err.contains("allow it: --allow-host example.org"), told, "{}", run.err);
+        }
         // No question, no command.
         let nothing = place.shell(&format!("echo garbage | {binary} hooks answer --claude"));
         nothing.ends(0).prints("\"permissionDecision\":\"deny\"");

@@ -280,12 +280,22 @@ fn what_an_agent_follows_everywhere_is_not_planted() {
             ("codex", ".codex/config.toml"),
             ("codex", ".codex/AGENTS.md"),
             ("codex", ".codex/skills/evil/SKILL.md"),
+            ("codex", ".codex/packages/app-server-daemon/current/bin/codex"),
+            ("codex", ".codex/app-server-control/app-server-control.sock"),
+            ("codex", ".codex/plugins/evil/hooks.json"),
+            ("claude", ".claude/workflows/evil.js"),
+            ("claude", ".claude/scheduled_tasks.json"),
+            ("claude", ".claude/jobs/evil/state.json"),
+            ("claude", ".claude/shell-snapshots/snapshot-bash-1.sh"),
             ("gemini", ".gemini/.env"),
             ("gemini", ".gemini/GEMINI.md"),
             ("gemini", ".gemini/extensions/evil/x"),
+            ("gemini", ".gemini/bin/evil"),
             ("cursor-agent", ".cursor/mcp.json"),
             ("copilot", ".copilot/mcp-config.json"),
             ("copilot", ".copilot/hooks/evil.json"),
+            ("copilot", ".copilot/pkg/linux-x64/9.9.9/app.js"),
+            ("copilot", ".copilot/installed-plugins/evil/plugin.json"),
             ("aider", ".aider/oauth-keys.env"),
         ];
         for (name, path) in cases {
@@ -317,6 +327,109 @@ fn judged_settings_of_other_agents() {
             let key = harmless.split('"').nth(1).unwrap_or_default();
             assert!(text.contains(key), "{name}: {text}");
         }
+    });
+}
+
+/// Copilot writes its file so, and outside runs the newest version of itself that it finds in `pkg`.
+#[test]
+fn settings_below_a_comment_are_judged() {
+    everywhere(|place| {
+        let write = |body: &str| {
+            let script = format!("printf '// managed\\n%s\\n' '{body}' > ~/.copilot/config.json");
+            let run = agent(place, "copilot", &script);
+            let text = fs::read_to_string(place.at("home/.copilot/config.json")).expect("kept");
+            (run, text)
+        };
+        let (run, text) = write(r#"{"firstLaunchAt": "now"}"#);
+        assert_eq!(
+            (run.err.as_str(), text.as_str()),
+            ("", "// managed\n{\"firstLaunchAt\": \"now\"}\n")
+        );
+        let (run, text) = write(r#"{"firstLaunchAt": "then", "trustedFolders": ["/evil"]}"#);
+        run.says("trustedFolders");
+        assert!(text.starts_with("// managed\n{") && text.contains("then"), "{text}");
+        assert!(!text.contains("evil"), "{text}");
+    });
+}
+
+/// opencode takes its settings, plugins and servers too, from where such an entry says.
+#[test]
+fn a_login_is_kept_and_no_server_of_settings() {
+    everywhere(|place| {
+        let file = ".local/share/opencode/auth.json";
+        let login = r#"{"anthropic":{"type":"oauth","refresh":"r1","access":"a1","expires":1}}"#;
+        let write = |body: &str| agent(place, "opencode", &format!("echo '{body}' > ~/{file}"));
+        assert_eq!(write(login).err, "");
+        assert_eq!(write(&login.replace("r1", "r2")).err, "");
+        let evil = r#","https://evil.example":{"type":"wellknown","key":"X","token":"t"}}"#;
+        write(&login.replace("}}", &format!("}}{evil}"))).says("auth.json");
+        let text = fs::read_to_string(place.at("home").join(file)).expect("kept");
+        assert!(text.contains("r1") && !text.contains("evil"), "{text}");
+    });
+}
+
+/// opencode ends where it cannot make this file.
+#[test]
+fn a_file_that_an_agent_cannot_do_without_is_made_empty() {
+    everywhere(|place| {
+        let settings = place.file("home/.config/opencode/opencode.json", "{}");
+        let file = place.at("home/.config/opencode/.gitignore");
+        let script = "cat ~/.config/opencode/opencode.json; test -f ~/.config/opencode/.gitignore; \
+                      echo evil > ~/.config/opencode/opencode.json";
+        let run = agent(place, "opencode", script);
+        assert_ne!(run.code, 0);
+        run.prints("{}");
+        assert_eq!(fs::read_to_string(&file).expect("made"), "");
+        assert_eq!(fs::read_to_string(&settings).expect("there"), "{}");
+    });
+}
+
+/// Agents keep snapshots of the project in a repository among their state.
+#[test]
+fn a_repository_of_an_agents_own_may_have_the_project_as_worktree() {
+    everywhere(|place| {
+        let make = |worktree: &str, more: &str| {
+            let script = format!(
+                "export GIT_DIR=~/.local/share/opencode/snapshot/x GIT_WORK_TREE={worktree}; \
+                 rm -rf \"$GIT_DIR\"; mkdir -p \"$GIT_DIR\"; git init -q && git config core.fsmonitor false {more}"
+            );
+            let run = agent(place, "opencode", &script);
+            let config = place.at("home/.local/share/opencode/snapshot/x/config");
+            (run.err.clone(), config.exists())
+        };
+        assert_eq!(make("$PWD", ""), (String::new(), true));
+        for (worktree, more) in [("$PWD/..", ""), ("$PWD", "&& git config core.sshCommand evil")] {
+            let (err, there) = make(worktree, more);
+            assert!(!there && err.contains("config"), "{worktree} {more}: {err}");
+        }
+    });
+}
+
+/// A grant of exactly its name lifts a protection of the list, and none that a rule asks for.
+#[test]
+fn what_a_rule_protects_is_protected_whoever_grants_it() {
+    everywhere(|place| {
+        let tasks = place.file("home/project/.vscode/tasks.json", "mine");
+        let write = ["sh", "-c", "echo theirs > .vscode/tasks.json; cat .vscode/tasks.json"];
+        let run = place.run(&["-w", ".vscode", "--protect", ".vscode"], &write);
+        assert_eq!(fs::read_to_string(&tasks).expect("there"), "mine", "{}", run.err);
+        // The control.
+        place.run(&["-w", ".vscode"], &write).ends(0).prints("theirs");
+        assert_eq!(fs::read_to_string(&tasks).expect("there"), "theirs\n");
+    });
+}
+
+/// Whoever clones a repository into a protected directory hears of it in a few words.
+#[test]
+fn many_files_of_one_protected_name_are_told_in_one_sentence() {
+    everybody(Tier::Namespace, |place| {
+        let script = "for n in $(seq 40); do mkdir -p ~/.claude/plugins/a; \
+                      echo x > ~/.claude/plugins/a/$n; done; \
+                      until ! ls ~/.claude/plugins/a/* >/dev/null 2>&1; do sleep 0.01; done";
+        let run = agent(place, "claude", script);
+        assert!(run.err.lines().count() <= 8, "{}", run.err);
+        run.says("more of what was created in it inside was moved to");
+        assert!(!place.at("home/.claude/plugins").exists());
     });
 }
 
