@@ -295,7 +295,7 @@ fn judge(shared: &Shared, subject: &Subject, bytes: &[u8]) -> Verdict {
     }
     match fits(shared, subject, &first) {
         Err(text) => Verdict::Refuse(text),
-        Ok(()) if matches!(first, First::Http { .. }) && by_name(subject) => Verdict::Requests,
+        Ok(()) if matches!(first, First::Http { .. }) => Verdict::Requests,
         Ok(()) if matches!(first, First::Tls { .. }) => Verdict::Hello,
         Ok(()) => Verdict::Pass,
     }
@@ -328,6 +328,8 @@ fn fits(shared: &Shared, subject: &Subject, first: &First) -> Result<(), String>
                 subject.host
             ))
         }
+        // A server may find such a name in it.
+        (_, First::Broken(what)) => Err(format!("the client of {} sent {what}", subject.host)),
         _ => Ok(()),
     }
 }

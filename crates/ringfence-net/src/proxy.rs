@@ -5,6 +5,7 @@ use crate::decision::Way;
 use crate::first::{self, First};
 use crate::flow::{self, Refusal};
 use crate::gateway::{Shared, Subject};
+use crate::held::Held;
 use crate::inspect;
 use crate::who;
 use ringfence_policy::Host;
@@ -158,8 +159,16 @@ async fn request<S: AsyncRead + AsyncWrite + Unpin>(client: &mut S) -> io::Resul
     if head[0] == SOCKS5 {
         return socks(client).await;
     }
+    if !head[0].is_ascii_graphic() && !matches!(head[0], b'\r' | b'\n') {
+        // SOCKS4, or TLS with the proxy itself: it would wait for an answer, and we for the end of a head.
+        return Ok(Asked::HttpWrong("this proxy speaks HTTP and SOCKS5, both without TLS"));
+    }
     let mut buffer = [0; 4096];
+    let mut held = Held::default();
     loop {
+        if let Err(why) = held.set(head.len()) {
+            return Ok(Asked::HttpWrong(why));
+        }
         if let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
             return Ok(http(&head, end + 4));
         }

@@ -1,6 +1,7 @@
 //! Bytes in both directions: small amounts through a shared buffer, large ones as a [`stream`].
 
 use crate::first::{self, First, answer};
+use crate::held::Held;
 use crate::leaving::Leaving;
 use crate::requests::Requests;
 use crate::stream;
@@ -49,6 +50,12 @@ pub(crate) enum Broken {
     Io(#[expect(dead_code, reason = "for debugging output")] io::Error),
 }
 
+impl Broken {
+    fn refused(why: &str) -> Broken {
+        Broken::Refused(why.to_owned())
+    }
+}
+
 impl From<io::Error> for Broken {
     fn from(error: io::Error) -> Broken {
         Broken::Io(error)
@@ -94,6 +101,8 @@ struct Word(Mutex<Heard>);
 #[derive(Debug, Default)]
 struct Heard {
     said: Vec<u8>,
+    /// It says no more.
+    ended: bool,
     /// Who waits for it.
     waits: Option<Waker>,
 }
@@ -109,11 +118,21 @@ impl Word {
         }
     }
 
-    /// What it comes to, once that is said.
+    /// The server has ended.
+    fn end(&self) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.ended = true;
+        if let Some(waker) = heard.waits.take() {
+            waker.wake();
+        }
+    }
+
+    /// What it comes to, once that is said; one that has ended without it wants nothing.
     fn says(&self, what: Says, context: &Context<'_>) -> Poll<bool> {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match what(&heard.said) {
             Some(said) => Poll::Ready(said),
+            None if heard.ended => Poll::Ready(false),
             None => {
                 heard.waits = Some(context.waker().clone());
                 Poll::Pending
@@ -194,15 +213,19 @@ async fn upward(
 ) -> Result<(), Broken> {
     let mut first = gate.early;
     let mut passed = 0;
+    let mut held = Held::default();
     loop {
+        held.set(first.len()).map_err(Broken::refused)?;
         match (gate.judge)(&first) {
             Verdict::Pass => break,
             Verdict::Requests => {
+                drop(held);
                 let unsent = first.split_off(passed);
                 let heard = (half, word);
                 return requests(client, server, gate.head, (first, unsent), count, heard).await;
             }
             Verdict::Hello => {
+                drop(held);
                 let heard = (half, word);
                 return hellos(client, server, gate.head, first, count, heard).await;
             }
@@ -224,7 +247,7 @@ async fn upward(
     }
     server.write_all(&first[passed..]).await?;
     count.fetch_add((first.len() - passed) as u64, Relaxed);
-    drop(first);
+    drop((first, held));
     pump(client, server, count, (half, None)).await
 }
 
@@ -243,23 +266,25 @@ async fn hellos(
     count: &AtomicU64,
     (half, word): (&AtomicBool, &Word),
 ) -> Result<(), Broken> {
-    let refused = |why: &str| Broken::Refused(why.to_owned());
     let end_of_hello = first::end_of_hello(&held);
-    let end_of_hello = end_of_hello.ok_or_else(|| refused("more in the records of its hello"))?;
+    let end_of_hello =
+        end_of_hello.ok_or_else(|| Broken::refused("more in the records of its hello"))?;
     let mut later = held.split_off(end_of_hello);
     server.write_all(&held).await?;
     count.fetch_add(held.len() as u64, Relaxed);
     drop(held);
-    let mut ended = false;
+    let (mut ended, mut kept) = (false, Held::default());
     let mut again = loop {
+        kept.set(later.len()).map_err(Broken::refused)?;
+        if later.len() > first::MOST {
+            // What a client sends before it is answered (RFC 8446 §2.3) has no measure but its server's: the rest waits.
+            break std::future::poll_fn(|context| word.says(answer::again, context)).await;
+        }
         match next(&mut client, &mut later, Some((word, answer::again))).await? {
             Next::Word(again) => break again,
             Next::More(0) => {
                 ended = true;
                 break true;
-            }
-            Next::More(_) if later.len() > first::MOST => {
-                return Err(refused("much before the server has answered its hello"));
             }
             Next::More(_) => {}
         }
@@ -267,7 +292,7 @@ async fn hellos(
     while again {
         match first::next_hello(&later) {
             First::More if later.len() > first::MOST => {
-                return Err(refused("much before another hello, which the server wants"));
+                return Err(Broken::refused("much before another hello, which the server wants"));
             }
             First::More if !ended => ended = more(&mut client, &mut later).await? == 0,
             // It stays a part of one, or is none.
@@ -280,7 +305,7 @@ async fn hellos(
     }
     server.write_all(&later).await?;
     count.fetch_add(later.len() as u64, Relaxed);
-    drop(later);
+    drop((later, kept));
     if ended {
         return Ok(end(server, half).await?);
     }
@@ -301,8 +326,10 @@ async fn requests(
     // What passed already is a part of a method: it only has to be known.
     requests.feed(&passed, head, &mut out).map_err(Broken::Refused)?;
     let mut skip = passed.len();
+    let mut held = Held::default();
     loop {
         requests.feed(&unsent, head, &mut out).map_err(Broken::Refused)?;
+        held.set(requests.held()).map_err(Broken::refused)?;
         let asked = requests.asked();
         // Which of a server's answers is to which request is not looked at; its first word is to the first.
         if asked.is_some_and(|heads| heads > 1) {
@@ -418,6 +445,9 @@ async fn pump(
         })
         .await?;
         if count_read == 0 {
+            if let Some(word) = word {
+                word.end();
+            }
             break;
         }
         count.fetch_add(count_read as u64, Relaxed);

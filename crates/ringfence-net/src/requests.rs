@@ -151,6 +151,16 @@ impl Requests {
         Ok(())
     }
 
+    /// How many bytes of the client's are held.
+    pub fn held(&self) -> usize {
+        match &self.state {
+            State::Head(held) | State::Size(held) | State::Trailer(held) | State::Asked(held) => {
+                held.len()
+            }
+            State::Body(_) | State::Chunk(_) | State::ChunkEnd(_) | State::Free => 0,
+        }
+    }
+
     /// Whether the client is in a head, or before one.
     pub fn between(&self) -> bool {
         matches!(self.state, State::Head(_))

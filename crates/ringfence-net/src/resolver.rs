@@ -5,9 +5,9 @@
 
 use crate::dns::encode;
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, ErrorKind::NotFound, ErrorKind::PermissionDenied};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -57,7 +57,7 @@ impl Resolver {
                 return Ok(addresses.clone());
             }
         }
-        let text = std::fs::read_to_string(&self.hosts).unwrap_or_default();
+        let text = read(&self.hosts)?;
         let of_file = in_hosts(&text, name);
         let (addresses, seconds) =
             if of_file.is_empty() { self.ask(name).await? } else { (of_file, SHORTEST) };
@@ -71,17 +71,13 @@ impl Resolver {
     }
 
     async fn ask(&self, name: &str) -> Result<(Vec<IpAddr>, u64), String> {
-        let text = std::fs::read_to_string(&self.configuration).unwrap_or_default();
+        let text = read(&self.configuration)?;
         let configuration = Configuration::of(&text);
         let mut failure = "no name server answers".to_owned();
         for full in configuration.spellings(name) {
-            let four = lookup(&configuration, &full, TYPE_A);
-            let six = lookup(&configuration, &full, TYPE_AAAA);
-            // The second question waits in the socket while the first answer is read.
-            let (four, six) = both(four, six).await;
-            match (four, six) {
-                (Err(reason), Err(_)) => failure = reason,
-                (four, six) => {
+            match lookup(&configuration, &full).await {
+                [Err(reason), Err(_)] => failure = reason,
+                [four, six] => {
                     let (mut addresses, first) = four.unwrap_or((Vec::new(), LONGEST));
                     let (more, second) = six.unwrap_or((Vec::new(), LONGEST));
                     addresses.extend(more);
@@ -96,31 +92,16 @@ impl Resolver {
     }
 }
 
-/// Waits for both.
-async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
-    let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
-    let (mut first, mut second) = (None, None);
-    std::future::poll_fn(move |context| {
-        use std::task::Poll;
-        if first.is_none()
-            && let Poll::Ready(value) = a.as_mut().poll(context)
-        {
-            first = Some(value);
+/// The text of a file; of one that is not there for this user, nothing, as the C library takes it. What cannot be read for
+/// another reason may say what must not be passed over.
+fn read(path: &Path) -> Result<String, String> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if matches!(error.kind(), NotFound | PermissionDenied) => Ok(String::new()),
+        Err(error) => {
+            Err(format!("{} cannot be read: {}", path.display(), crate::flow::io_text(&error)))
         }
-        if second.is_none()
-            && let Poll::Ready(value) = b.as_mut().poll(context)
-        {
-            second = Some(value);
-        }
-        match (first.take(), second.take()) {
-            (Some(a), Some(b)) => Poll::Ready((a, b)),
-            (a, b) => {
-                (first, second) = (a, b);
-                Poll::Pending
-            }
-        }
-    })
-    .await
+    }
 }
 
 /// The addresses that a hosts file gives a name.
@@ -182,63 +163,94 @@ impl Configuration {
     }
 }
 
-async fn lookup(
-    configuration: &Configuration,
-    name: &str,
+/// Addresses, and for how many seconds; or why there are none.
+type Found = Result<(Vec<IpAddr>, u64), String>;
+
+/// What is asked of a server, and what it said.
+struct Question {
     kind: u16,
-) -> Result<(Vec<IpAddr>, u64), String> {
-    let mut failure = "no name server answers".to_owned();
-    for server in configuration.servers.iter().cycle().take(configuration.servers.len() * ROUNDS) {
-        let query = query(name, kind);
-        match tokio::time::timeout(PATIENCE, exchange(*server, &query)).await {
-            Ok(Ok(answer)) => match read_answer(&query, &answer, kind) {
-                Some(Answer::Records(addresses, seconds)) => return Ok((addresses, seconds)),
-                Some(Answer::NoSuchName) => return Err("the name does not exist".to_owned()),
-                _ => failure = format!("the name server {} gave no answer", server.ip()),
-            },
-            Ok(Err(error)) => {
-                failure =
-                    format!("the name server {}: {}", server.ip(), crate::flow::io_text(&error));
-            }
-            Err(_) => failure = format!("the name server {} does not answer", server.ip()),
-        }
-    }
-    Err(failure)
+    query: Vec<u8>,
+    answer: Option<Vec<u8>>,
 }
 
-/// Asks over UDP, and over TCP when the answer did not fit.
-async fn exchange(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
+/// The addresses of both families. While it is asked for them, a connection has no other descriptor than its client's:
+/// so one socket is for both questions, and it stays within its two.
+async fn lookup(configuration: &Configuration, name: &str) -> [Found; 2] {
+    let kinds = [TYPE_A, TYPE_AAAA];
+    let mut found = kinds.map(|_| Found::Err("no name server answers".to_owned()));
+    let mut known = [false; 2];
+    for server in configuration.servers.iter().cycle().take(configuration.servers.len() * ROUNDS) {
+        let mut asked: Vec<Question> = std::iter::zip(kinds, known)
+            .filter(|(_, known)| !known)
+            .map(|(kind, _)| Question { kind, query: query(name, kind), answer: None })
+            .collect();
+        if asked.is_empty() {
+            break;
+        }
+        let failure = match tokio::time::timeout(PATIENCE, exchange(*server, &mut asked)).await {
+            Ok(Ok(())) => format!("the name server {} gave no answer", server.ip()),
+            Ok(Err(error)) => {
+                format!("the name server {}: {}", server.ip(), crate::flow::io_text(&error))
+            }
+            Err(_) => format!("the name server {} does not answer", server.ip()),
+        };
+        for Question { kind, query, answer } in asked {
+            let at = usize::from(kind != TYPE_A);
+            let answer = answer.and_then(|answer| read_answer(&query, &answer, kind));
+            (found[at], known[at]) = match answer {
+                Some(Answer::Records(addresses, seconds)) => (Ok((addresses, seconds)), true),
+                Some(Answer::NoSuchName) => (Err("the name does not exist".to_owned()), true),
+                _ => (Err(failure.clone()), false),
+            };
+        }
+    }
+    found
+}
+
+/// Asks over UDP, and over TCP where an answer did not fit. What was answered before an error is there.
+async fn exchange(server: SocketAddr, asked: &mut [Question]) -> io::Result<()> {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    // A socket of its own for each question: its port is as hard to guess as the number.
+    // A socket of its own for each name: its port is as hard to guess as the number.
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(server).await?;
-    socket.send(query).await?;
-    let mut answer = vec![0; 4096];
-    loop {
-        let count = socket.recv(&mut answer).await?;
-        let head = &answer[..count];
-        if count < 12
-            || head[..2] != query[..2]
-            || head[2] & 0x80 == 0
-            || !same_question(query, head)
-        {
-            continue;
-        }
-        if head[2] & 2 == 0 {
-            answer.truncate(count);
-            return Ok(answer);
-        }
-        break;
+    for question in &*asked {
+        socket.send(&question.query).await?;
     }
+    let mut buffer = vec![0; 4096];
+    while asked.iter().any(|question| question.answer.is_none()) {
+        let count = socket.recv(&mut buffer).await?;
+        let said = &buffer[..count];
+        let of_it =
+            |question: &&mut Question| question.answer.is_none() && answers(said, &question.query);
+        if let Some(question) = asked.iter_mut().find(of_it) {
+            question.answer = Some(said.to_vec());
+        }
+    }
+    drop(socket);
+    for question in asked {
+        // A part of an answer is none.
+        if question.answer.take_if(|said| said[2] & 2 != 0).is_some() {
+            question.answer = Some(over_tcp(server, &question.query).await?);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a message is an answer to this query.
+fn answers(said: &[u8], query: &[u8]) -> bool {
+    said.len() >= 12 && said[..2] == query[..2] && said[2] & 0x80 != 0 && same_question(query, said)
+}
+
+async fn over_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(server).await?;
     let mut framed = (query.len() as u16).to_be_bytes().to_vec();
     framed.extend_from_slice(query);
     stream.write_all(&framed).await?;
     let length = stream.read_u16().await?;
-    answer.resize(usize::from(length), 0);
+    let mut answer = vec![0; usize::from(length)];
     stream.read_exact(&mut answer).await?;
     Ok(answer)
 }
@@ -362,6 +374,70 @@ mod tests {
                 read_answer(&query, &answer[..length], TYPE_A),
                 Some(Answer::Records(..))
             ));
+        }
+    }
+
+    /// An answer to a query: one address, and whether it is cut short.
+    fn says(query: &[u8], short: bool) -> Vec<u8> {
+        let mut answer = query.to_vec();
+        answer[2] |= if short { 0x82 } else { 0x80 };
+        answer[7] = u8::from(!short);
+        if !short {
+            let six = query[query.len() - 3] == TYPE_AAAA as u8;
+            let data: &[u8] = if six { &[0x20; 16] } else { &[192, 0, 2, 1] };
+            answer.extend([0xC0, 12, 0, query[query.len() - 3], 0, 1, 0, 0, 0, 30, 0]);
+            answer.push(data.len() as u8);
+            answer.extend(data);
+        }
+        answer
+    }
+
+    #[test]
+    fn both_families_are_asked_for_over_one_socket() {
+        use std::io::{Read, Write};
+        let server = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+        let at = server.local_addr().expect("an address");
+        let long = std::net::TcpListener::bind(at).expect("bound");
+        let served = std::thread::spawn(move || {
+            let mut asked = Vec::new();
+            for _ in 0..2 {
+                let mut query = vec![0; 512];
+                let (count, from) = server.recv_from(&mut query).expect("asked");
+                query.truncate(count);
+                asked.push((query, from));
+            }
+            let [(four, one), (six, other)] = &asked[..] else { panic!("two") };
+            // In another order, after what is no answer, and one that has to be asked for anew.
+            for said in [four.clone(), says(six, false), says(four, true)] {
+                server.send_to(&said, one).expect("sent");
+            }
+            let (mut stream, _) = long.accept().expect("asked again");
+            let mut query = vec![0; 2 + four.len()];
+            stream.read_exact(&mut query).expect("read");
+            assert_eq!(&query[2..], four);
+            let answer = says(four, false);
+            let length = (answer.len() as u16).to_be_bytes();
+            stream.write_all(&[&length[..], &answer].concat()).expect("sent");
+            (*one, *other)
+        });
+        let configuration = Configuration { servers: vec![at], search: Vec::new() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let found = runtime.expect("a runtime").block_on(lookup(&configuration, "a.org"));
+        let addresses = found.map(|found| found.expect("found").0);
+        assert_eq!(addresses, [vec![IpAddr::from([192, 0, 2, 1])], vec![[0x20; 16].into()]]);
+        let (one, other) = served.join().expect("served");
+        assert_eq!(one, other, "one socket");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_passed_over() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let (here, nowhere) = (std::env::temp_dir(), PathBuf::from("/nowhere"));
+        for (hosts, configuration) in [(here.clone(), nowhere.clone()), (nowhere, here)] {
+            let resolver = Resolver::of(hosts, configuration);
+            let error = runtime.block_on(resolver.resolve("a.invalid")).expect_err("unread");
+            assert!(error.ends_with("cannot be read: Is a directory"), "{error}");
         }
     }
 

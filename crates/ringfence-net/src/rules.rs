@@ -133,13 +133,14 @@ pub fn denied(policy: &Policy, host: &Host, port: u16) -> bool {
 }
 
 /// Whether some rule may speak of a name that only shows on the wire, of a connection to this port that was allowed by
-/// its address.
+/// its address. What else it is called by there leads to no other address.
 pub fn by_what_is_said(policy: &Policy, port: u16) -> bool {
     let network = &policy.network;
     let denied = network.deny.iter().map(|rule| &rule.host);
     let looked_at = network.http.iter().map(|rule| &rule.host);
     let injected = network.inject.iter().map(|rule| &rule.host);
-    denied.chain(looked_at).chain(injected).any(|rule| rule.ports.contains(port))
+    let names = |rule: &HostRule| !matches!(rule.target, Target::Net(_));
+    denied.chain(looked_at).chain(injected).any(|rule| names(rule) && rule.ports.contains(port))
 }
 
 /// Whether every name is allowed on this port, none denied, and none looked at more closely: then

@@ -46,10 +46,12 @@ impl Url {
 /// A path with its dot segments and doubled slashes taken out and its needless escapes undone.
 ///
 /// `None` for what servers understand differently: an escaped slash, backslash, dot segment
-/// hidden twice, NUL or other control character, or a broken escape. Such a request matches no
+/// hidden twice, NUL or other control character, a character in more bytes than it takes
+/// (RFC 3629 §10), or a broken escape. Such a request matches no
 /// rule that names a path, only those for all of a host (`HOST/*`).
 pub fn normal_path(path: &str) -> Option<String> {
     let mut decoded = String::with_capacity(path.len());
+    let mut before = 0;
     let mut rest = path.bytes();
     while let Some(byte) = rest.next() {
         match byte {
@@ -61,7 +63,11 @@ pub fn normal_path(path: &str) -> Option<String> {
                     return None;
                 }
                 let value = u8::from_str_radix(digits, 16).ok()?;
+                let long = matches!((before, value), (0xe0, 0x80..0xa0) | (0xf0, 0x80..0x90));
+                before = value;
                 match value {
+                    0xc0 | 0xc1 => return None,
+                    _ if long => return None,
                     b'/' | b'\\' | b'%' | 0..0x20 | 0x7f => return None,
                     b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
                         decoded.push(char::from(value));
@@ -73,9 +79,14 @@ pub fn normal_path(path: &str) -> Option<String> {
                 }
             }
             b'\\' | 0..0x21 | 0x7f.. => return None,
-            byte => decoded.push(char::from(byte)),
+            byte => {
+                before = 0;
+                decoded.push(char::from(byte));
+            }
         }
     }
+    // `..;x` is `..` to some servers, and may be when it is undone once more.
+    const HIDDEN: [&str; 4] = ["..;", ".;", "..%3B", ".%3B"];
     let mut parts: Vec<&str> = Vec::new();
     for part in decoded.split('/') {
         match part {
@@ -83,8 +94,7 @@ pub fn normal_path(path: &str) -> Option<String> {
             ".." => {
                 parts.pop();
             }
-            // `..;x` is `..` to some servers.
-            part if part.starts_with("..;") || part.starts_with(".;") => return None,
+            part if HIDDEN.iter().any(|dots| part.starts_with(dots)) => return None,
             part => parts.push(part),
         }
     }
@@ -234,12 +244,26 @@ mod tests {
             ("/a/b/..", "/a/"),
             ("/a%20b", "/a%20b"),
             ("/%c3%a9", "/%C3%A9"),
+            ("/%e2%82%ac%e0x%90;a", "/%E2%82%AC%E0x%90;a"),
         ];
         for (written, normal) in cases {
             assert_eq!(normal_path(written).as_deref(), Some(normal), "{written}");
         }
         for wrong in [
-            "/a%2fb", "/a%5Cb", "/%252e", "/%", "/%zz", "/%+1", "/a\\b", "/%00", "/..;/a", "/é",
+            "/a%2fb",
+            "/a%5Cb",
+            "/%252e",
+            "/%",
+            "/%zz",
+            "/%+1",
+            "/a\\b",
+            "/%00",
+            "/..;/a",
+            "/%2e%2e%3b/a",
+            "/%c0%ae%c0%ae/a",
+            "/%e0%80%af",
+            "/%F0%80%80%AE",
+            "/é",
             "/a b",
         ] {
             assert_eq!(normal_path(wrong), None, "{wrong}");

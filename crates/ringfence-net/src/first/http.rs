@@ -50,7 +50,7 @@ pub(super) fn read(bytes: &[u8]) -> First {
             false => First::Other,
         };
     };
-    match head(&bytes[line_end + 1..]) {
+    match head(&bytes[line_end + 1..], bytes[..line_end].ends_with(b"\r")) {
         Ok(Some(host)) => judge(line, target, host),
         Ok(None) if bytes.len() < HEAD => First::More,
         Ok(None) => First::Broken("a request whose head has no end"),
@@ -133,11 +133,15 @@ fn target(line: &[u8]) -> Option<&[u8]> {
     good.then_some(target)
 }
 
-/// The values of all `Host` fields of a complete head.
-fn head(mut rest: &[u8]) -> Result<Option<Vec<&[u8]>>, &'static str> {
+/// The values of all `Host` fields of a complete head. Its lines end as the first one does: to a server that knows one end
+/// alone, others are a part of a line, and a body's beginning may be one of the head.
+fn head(mut rest: &[u8], whole: bool) -> Result<Option<Vec<&[u8]>>, &'static str> {
     let mut hosts = Vec::new();
     loop {
         let Some(end) = rest.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
+        if rest[..end].ends_with(b"\r") != whole {
+            return Err("a head whose lines end in different ways");
+        }
         let line = trim(&rest[..end]);
         rest = &rest[end + 1..];
         if line.is_empty() {
@@ -243,6 +247,9 @@ mod tests {
             "GET / HTTP/1.1\r\nX: y\r\n Host: a.org\r\nHost: b.org\r\n\r\n",
             "GET http://b.org/ HTTP/1.1\r\nHost: a.org\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a.org, b.org\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a.org\n\r\n",
+            "POST / HTTP/1.1\r\nHost: a.org\r\nContent-Length: 9\n\nHost: b.org\r\n\r\n",
+            "GET / HTTP/1.1\nHost: a.org\r\n\n",
             "GET / HTTP/1.1\r\nHost: a.org\0\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a.org\rHost: b.org\r\n\r\n",
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",

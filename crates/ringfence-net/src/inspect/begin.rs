@@ -135,14 +135,8 @@ async fn hear(client: &mut TcpStream, mut early: Vec<u8>) -> std::io::Result<(Fi
 fn fits(subject: &Subject, first: &First) -> Result<Host, String> {
     let host = &subject.host;
     let named = match first {
-        // Behind an encrypted name anything may be meant: no rule about every name helps here,
-        // where this one host is looked at.
-        First::Tls { hidden: true, .. } => {
-            return Err(format!(
-                "the TLS client of {host} uses Encrypted Client Hello, and its requests are to \
-                 be looked at; switch it off"
-            ));
-        }
+        // A hidden name is no matter: TLS ends here, for the one that shows, and nobody looks for another (RFC 9849
+        // §6.1.6). Browsers send what looks like one to every host.
         First::Tls { name, .. } | First::Http { host: name } => name,
         First::Broken(what) => return Err(format!("the client of {host} sent {what}")),
         First::More | First::Word | First::Other => {

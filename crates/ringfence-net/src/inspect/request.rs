@@ -38,6 +38,8 @@ pub(super) fn plain_name(name: &HeaderName) -> String {
 const OTHER_METHOD: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
 /// Headers by which some servers take another path.
 const OTHER_PATH: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-override-url"];
+/// Headers by which some servers take another host, or are told of it.
+const OTHER_HOST: [&str; 4] = ["forwarded", "x-forwarded-host", "x-host", "x-http-host-override"];
 /// Headers that concern one connection, not the request (RFC 9110 §7.6.1).
 const OF_THE_CONNECTION: [&str; 7] = [
     "connection",
@@ -115,6 +117,7 @@ pub(super) fn judge(policy: &Policy, place: &Place, parts: &mut Parts) -> Result
         decision: None,
     })?;
     clean(&mut parts.headers);
+    remove(&mut parts.headers, &[&OTHER_HOST]);
     parts.headers.remove(header::EXPECT);
     let place = Place { host: named.unwrap_or_else(|| place.host.clone()), ..place.clone() };
     if let Ok(host) = HeaderValue::try_from(place.authority()) {
@@ -199,15 +202,19 @@ fn overridden(
 pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
     const NOT_AFTER: [&str; 7] =
         ["host", "content-length", "trailer", "expect", "authorization", "cookie", "content-type"];
+    let lists = [&NOT_AFTER[..], &OTHER_METHOD, &OTHER_PATH, &OTHER_HOST, &OF_THE_CONNECTION];
+    remove(trailers, &lists);
+}
+
+/// Takes out what has one of these names, in any spelling that a server may take for it.
+fn remove(headers: &mut HeaderMap, lists: &[&[&str]]) {
     let wrong = |name: &HeaderName| {
         let plain = plain_name(name);
-        [&NOT_AFTER[..], &OTHER_METHOD, &OTHER_PATH, &OF_THE_CONNECTION]
-            .iter()
-            .any(|list| list.contains(&plain.as_str()))
+        lists.iter().any(|list| list.contains(&plain.as_str()))
     };
-    let names: Vec<HeaderName> = trailers.keys().filter(|name| wrong(name)).cloned().collect();
+    let names: Vec<HeaderName> = headers.keys().filter(|name| wrong(name)).cloned().collect();
     names.iter().for_each(|name| {
-        trailers.remove(name);
+        headers.remove(name);
     });
 }
 
@@ -367,6 +374,12 @@ mod tests {
     #[test]
     fn no_other_host_is_asked_for() {
         let policy = rules(&["* a.org/*"]);
+        let mut sent = vec![HOST, ("x_forwarded_host", "b.org"), ("x-forwarded-for", "192.0.2.1")];
+        sent.extend(OTHER_HOST.map(|name| (name, "b.org")));
+        let parts = ask(&policy, "GET", "/", &sent).expect("it is for a.org");
+        let mut names: Vec<_> = parts.headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["host", "x-forwarded-for"]);
         let good =
             [("A.ORG", "/"), ("a.org.", "/"), ("a.org:443", "/"), ("a.org", "https://a.org/")];
         for (host, uri) in good {

@@ -215,6 +215,10 @@ impl Link {
             self.changed.store(true, Relaxed);
             return Ok(Passed::Switched(response.into_parts().0, program, server));
         }
+        if response.headers().contains_key(header::TRANSFER_ENCODING) {
+            // A length beside it is none (RFC 9112 §6.3), and the body would be cut there.
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+        }
         request::clean(response.headers_mut());
         let (mut parts, body) = response.into_parts();
         parts.version = Version::HTTP_11;
@@ -275,9 +279,15 @@ impl Link {
             if unsent.is_some() {
                 ending.gives(&[]);
             }
+            let error = error.into_error();
+            if let Some(why) = self.refused.get().filter(|_| error.is_user()) {
+                // Its body came to an end here: the program's own doing, and nothing of the server's.
+                let refused = Refused { why: why.clone(), decision: None };
+                return Err((StatusCode::BAD_REQUEST, refused));
+            }
             match unsent.filter(|_| again) {
                 Some(unsent) => request = unsent,
-                None => return Err(failed(reason(&error.into_error()))),
+                None => return Err(failed(reason(&error))),
             }
             let mut upstream = self.upstream.lock().await;
             self.reconnect(&mut upstream).await.map_err(absent)?;

@@ -3,8 +3,9 @@
 
 use crate::clients::server;
 use crate::network_told::proxy;
-use ringfence_tests::{Place, Running, everywhere};
+use ringfence_tests::{Place, Running, Tier, everybody, everywhere};
 use std::io::{Read, Write};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 
 fn python(place: &Place) -> bool {
@@ -23,7 +24,7 @@ fn head(from: &mut impl Read) -> String {
 /// Answers one request, and says what it was.
 fn hearing() -> (u16, Receiver<String>) {
     let (send, heard) = channel();
-    let send = std::sync::Mutex::new(send);
+    let send = Mutex::new(send);
     let port = server(move |client| {
         let said = head(client);
         client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nserved")?;
@@ -66,6 +67,68 @@ except ConnectionResetError: print('reset')"
                 if passes { ("b'served'", said) } else { ("reset", String::new()) };
             assert_eq!(ended.ends(0).text(), seen, "{first}");
             assert_eq!(heard.recv().unwrap(), arrived, "{first}");
+        }
+    });
+}
+
+/// A server that is granted by its address is also reached for a name that is denied: by a later request, or by one that
+/// it reads in its own way.
+#[test]
+fn a_granted_address_is_asked_for_no_denied_name() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let (send, heard) = channel();
+        let send = Mutex::new(send);
+        let port = server(move |client| {
+            loop {
+                let said = head(client);
+                let _ = send.lock().unwrap().send(said.clone());
+                if said.is_empty() {
+                    return Ok(());
+                }
+                client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nserved")?;
+            }
+        });
+        let (granted, denied) = (format!("localhost:{port}"), format!("denied.test:{port}"));
+        let elsewhere = "denied.test:1";
+        let good = "GET /1 HTTP/1.1\r\nHost: good.test\r\n\r\n";
+        let evil = "GET /2 HTTP/1.1\r\nHost: denied.test\r\n\r\n";
+        for (said, rest) in [
+            (good, evil),
+            ("GET /2 HTTP/1.1\r\nHost: good.test\r\nHost: denied.test\r\n\r\n", ""),
+            ("GET http://denied.test/2 HTTP/1.1\r\nHost: good.test\r\n\r\n", ""),
+            ("GET /2 HTTP/1.1\r\nX: y\r\n Host: z\r\nHost: denied.test\r\n\r\n", ""),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ""),
+        ] {
+            let script = format!(
+                "import socket
+s = socket.create_connection(('127.0.0.1', {port}), 20)
+for said in {said:?}, {rest:?}:
+    try:
+        if said: s.sendall(said.encode()); print(s.recv(44)[-6:], end=' ')
+    except OSError: print('reset', end=' '); break"
+            );
+            for (deny, passes) in [(denied.as_str(), false), (elsewhere, true)] {
+                // One control for those that are refused at once.
+                if passes && said.contains("\r\n Host") {
+                    continue;
+                }
+                let options = ["-n", granted.as_str(), "--deny-host", deny];
+                let ended = place.run(&options, &["python3", "-c", &script]);
+                let seen = ended.ends(0).text();
+                let arrived: Vec<String> =
+                    heard.iter().take_while(|head| !head.is_empty()).collect();
+                let first = if rest.is_empty() { vec![] } else { vec![good.to_owned()] };
+                let refused = if rest.is_empty() { "reset" } else { "b'served' reset" };
+                if passes {
+                    assert!(seen.starts_with("b'served'") && !seen.contains("reset"), "{said}");
+                    assert_eq!(arrived.concat(), format!("{said}{rest}"));
+                } else {
+                    assert_eq!((seen.trim(), arrived), (refused, first), "{said}");
+                }
+            }
         }
     });
 }
@@ -126,7 +189,7 @@ fn a_second_hello_names_no_other_host() {
             return;
         }
         let (send, heard) = channel();
-        let send = std::sync::Mutex::new(send);
+        let send = Mutex::new(send);
         let port = server(move |client| {
             let mut all = record(client)?;
             let random: String = all[11..43].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -183,5 +246,114 @@ with socket.create_connection(('site.test', 443), 60) as s:
             assert_eq!(seen, if passes { "passed" } else { "reset" }, "{case}");
             assert_eq!(heard.recv().unwrap().len().to_string(), count, "{case}");
         }
+    });
+}
+
+/// What is sent before a server has answered a hello has no measure but the server's own.
+#[test]
+fn much_may_be_said_before_a_hello_is_answered() {
+    const EARLY: usize = 5 * (16_000 + 5);
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        // The second connection says that all of the first one's has been sent.
+        let (send, heard) = channel();
+        let (go, sent) = channel();
+        let (send, go, sent) = (Mutex::new(send), Mutex::new(go), Mutex::new(sent));
+        let port = server(move |client| {
+            let mut all = record(client)?;
+            if all[0] == 23 {
+                let _ = go.lock().unwrap().send(());
+                return client.write_all(b"sent");
+            }
+            let _ = sent.lock().unwrap().recv();
+            client.write_all(&[&[22, 3, 3, 0, 40, 2, 0, 0, 36, 3, 3][..], &[7; 34]].concat())?;
+            let _ = client.read_to_end(&mut all);
+            let _ = send.lock().unwrap().send(all.len());
+            Ok(())
+        });
+        let through = format!("http://127.0.0.1:{}", proxy(port));
+        let script = format!(
+            "import socket, ssl
+out = ssl.MemoryBIO()
+tls = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname='site.test')
+try: tls.do_handshake()
+except ssl.SSLWantReadError: hello = out.read()
+early = 5 * (bytes.fromhex('1703033e80') + bytes(16000)); assert len(early) == {EARLY}
+with socket.socket() as s:
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    s.settimeout(60); s.connect(('site.test', 443)); s.sendall(hello + early)
+    with socket.create_connection(('localhost', {port}), 60) as other:
+        other.sendall(bytes.fromhex('170303000161')); assert other.recv(4) == b'sent'
+    try: answer = s.recv(45, socket.MSG_WAITALL); s.shutdown(socket.SHUT_WR)
+    except ConnectionResetError: answer = b''
+    print(len(answer), len(hello + early))"
+        );
+        let mut command = place.ringfence_run();
+        let granted = format!("localhost:{port}");
+        command.env("HTTPS_PROXY", &through).args(["-n", "site.test", "-n", &granted, "--"]);
+        command.args(["python3", "-c", &script]);
+        let ended = Running::start(command).finish();
+        let text = ended.ends(0).text();
+        let arrived = heard.recv().unwrap();
+        assert_eq!(text, format!("45 {arrived}"));
+        assert!(arrived > EARLY);
+    });
+}
+
+/// A program that speaks something else to the proxy than the proxy does is told at once: it would wait for an answer.
+#[test]
+fn what_the_proxy_does_not_speak_is_answered() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let script = "import socket
+for said in bytes.fromhex('0401005001020304') + b'x' + bytes(1), bytes.fromhex('16030100050100000100'):
+    s = socket.create_connection(('127.0.0.1', 1022), 60); s.sendall(said)
+    print(s.makefile('rb').read().decode().splitlines()[-1])";
+        let ended = place.run(&["-n", "site.test"], &["python3", "-c", script]);
+        let told = "ringfence: this proxy speaks HTTP and SOCKS5, both without TLS";
+        assert_eq!(ended.ends(0).text(), format!("{told}\n{told}"));
+    });
+}
+
+/// What is held until it is clear what a connection is has a measure for all of them: it is the launcher's memory.
+#[test]
+fn beginnings_without_an_end_are_held_to_a_measure() {
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        let port = server(move |client| {
+            let said = head(client);
+            if said.is_empty() {
+                return Ok(());
+            }
+            client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nserved")
+        });
+        let script = format!(
+            "import socket
+def connect(): return socket.create_connection(('127.0.0.1', {port}), 60)
+def reset(s, said):
+    try: s.sendall(said); return False
+    except OSError: return True
+hello = bytes.fromhex('1603013e80') + bytes.fromhex('01ffffff') + bytes(15996)
+hello += 2 * (bytes.fromhex('1603013e80') + bytes(16000)) + bytes.fromhex('1603013e80') + bytes(12000)
+many = [connect() for _ in range(300)]
+for s in many: reset(s, hello)
+s = connect(); s.sendall(b'GET / HTTP/1.1\\r\\nHost: site.test\\r\\n\\r\\n'); print(s.recv(99)[-6:], end=' ')
+for s in many: s.setblocking(False)
+def over(s):
+    try: s.recv(1); return True
+    except BlockingIOError: return False
+    except OSError: return True
+count = sum(map(over, many)); print(0 < count < 200, count)"
+        );
+        let (granted, denied) = (format!("localhost:{port}"), format!("denied.test:{port}"));
+        let options = ["-n", granted.as_str(), "--deny-host", denied.as_str()];
+        let ended = place.run(&options, &["python3", "-c", &script]);
+        assert!(ended.ends(0).text().starts_with("b'served' True "), "{}", ended.text());
     });
 }

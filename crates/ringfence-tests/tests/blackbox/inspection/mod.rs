@@ -2,6 +2,7 @@
 
 pub mod clients;
 mod models;
+mod odd;
 mod rules;
 pub mod server;
 

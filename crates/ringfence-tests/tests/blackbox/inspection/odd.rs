@@ -1,0 +1,97 @@
+//! Odd programs and odd servers, where requests are looked at.
+
+use super::{Server, host, rule, run};
+use crate::clients::server;
+use ringfence_tests::everywhere;
+use std::io::{Read, Write};
+
+/// What went wrong is the program's own doing, and it is told so: with 502 it would try again.
+#[test]
+fn a_body_that_breaks_off_in_its_chunks_is_a_bad_request() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let server = Server::plain();
+        let post = rule(&server, "POST", "/*");
+        for (chunks, status, why) in [
+            ("1;a=b\\r\\nx\\r\\n0\\r\\n\\r\\n", "200", "body 1 78"),
+            ("1\\r\\nx\\r\\nzz\\r\\n", "400", "a chunk whose size is none"),
+            ("2\\r\\nabcd\\r\\n", "400", "a chunk that is not as long as it says"),
+        ] {
+            let script = format!(
+                "import socket
+s = socket.create_connection(('localhost', {}), 60)
+s.sendall(b'POST /x HTTP/1.1\\r\\nHost: localhost:{}\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n{chunks}')
+a = b''
+while b'\\n' not in a.partition(b'\\r\\n\\r\\n')[2][-1:]: a += s.recv(999) or exit(1)
+print(a.decode())",
+                server.port, server.port
+            );
+            let seen = run(place, &server, &["--http", &post], &["python3", "-c", &script]).well();
+            assert!(seen.starts_with(&format!("HTTP/1.1 {status} ")), "{chunks}: {seen}");
+            assert!(seen.trim_end().ends_with(why), "{chunks}: {seen}");
+        }
+    });
+}
+
+/// Chunks beside a length: the length is none (RFC 9112 §6.3).
+#[test]
+fn an_answer_with_a_length_and_chunks_is_whole() {
+    everywhere(|place| {
+        let port = server(move |client| {
+            let mut request = [0; 4096];
+            let _ = client.read(&mut request)?;
+            client.write_all(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n\
+                  6\r\nserved\r\n0\r\n\r\n",
+            )
+        });
+        let get = format!("GET localhost:{port}/*");
+        let ask = format!("curl -sS http://localhost:{port}/");
+        for options in [["--http", get.as_str()], ["-n", &get[4..get.len() - 2]]] {
+            assert_eq!(place.run(&options, &["bash", "-c", &ask]).well(), "served", "{options:?}");
+        }
+    });
+}
+
+/// Browsers send what looks like a hidden name (ECH) to every host; TLS ends at ringfence, for the name that shows.
+#[test]
+fn a_hidden_name_is_no_matter_where_tls_ends_here() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let server = Server::secure();
+        let (get, granted) = (rule(&server, "GET", "/*"), host(&server));
+        let script = format!(
+            "import socket, ssl
+def hello(name):
+    out = ssl.MemoryBIO()
+    context = ssl.create_default_context(); context.set_alpn_protocols(['http/1.1'])
+    tls = context.wrap_bio(ssl.MemoryBIO(), out, server_hostname=name)
+    try: tls.do_handshake()
+    except ssl.SSLWantReadError: hello = bytearray(out.read())
+    ech = bytes([0xfe, 0x0d, 0, 186, 0, 0, 1, 0, 1, 7, 0, 32]) + bytes(32) + bytes([0, 144]) + bytes(144)
+    # After the random number: the session, the suites, the methods; then the extensions.
+    at = 5 + 4 + 34; at += 1 + hello[at]; at += 2 + int.from_bytes(hello[at:at + 2], 'big'); at += 1 + hello[at]
+    for length, place in ((2, 3), (3, 6), (2, at)):
+        more = int.from_bytes(hello[place:place + length], 'big') + len(ech)
+        hello[place:place + length] = more.to_bytes(length, 'big')
+    return hello + ech
+for name in 'localhost', 'other.test':
+    s = socket.create_connection(('localhost', {}), 60); s.sendall(hello(name))
+    try: print(s.recv(6)[::5], end=' ')
+    except ConnectionResetError: print('reset', end=' ')",
+            server.port
+        );
+        // A handshake's record, with the server's hello in it.
+        for (options, seen) in [
+            (["--http", get.as_str()], "b'\\x16\\x02' reset"),
+            (["-n", granted.as_str()], "b'\\x16\\x02' b'\\x16\\x02'"),
+        ] {
+            let ended = run(place, &server, &options, &["python3", "-c", &script]);
+            assert_eq!(ended.well().trim(), seen, "{options:?}: {}", ended.err);
+        }
+    });
+}
