@@ -97,7 +97,7 @@ fn view(plan: &Plan, path: &Path, real: &Path, lines: &mut Vec<String>) -> bool 
             }
             MountOp::Root { .. } | MountOp::Cover | MountOp::Skeleton | MountOp::Symlink { .. } => {
             }
-            MountOp::Private { .. } => {
+            MountOp::Private { .. } | MountOp::Emptied => {
                 lines.push(format!("{} is the sandbox's own: {source}", step.path.display()));
                 return exact;
             }

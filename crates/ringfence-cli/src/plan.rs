@@ -190,6 +190,7 @@ fn mount(step: &MountStep) -> String {
         MountOp::Overlay { .. } => format!("overlay  {path}"),
         MountOp::Pin | MountOp::PinLink => format!("pin      {path}"),
         MountOp::Protect => format!("protect  {path}"),
+        MountOp::Emptied => format!("empty    {path}"),
         MountOp::Mask { .. } | MountOp::MaskLink => format!("mask     {path}"),
         MountOp::Data { .. } => format!("trust    {path}"),
         MountOp::Gateway => format!("gateway  {path}"),

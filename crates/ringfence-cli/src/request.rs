@@ -207,7 +207,7 @@ fn with_inputs<T>(
 /// Those of `f`; a current directory that is gone.
 pub fn with_catalog<T>(f: impl FnOnce(&Catalog<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
     with_context(|context| {
-        f(&Catalog::new(context.files, &context.home, &context.cwd, context.env))
+        f(&Catalog::new(context.files, &context.home, &context.cwd, context.env, context.uid))
     })
 }
 

@@ -79,6 +79,7 @@ pub struct Catalog<'a> {
     home: &'a Path,
     workdir: &'a Path,
     env: &'a dyn Fn(&str) -> Option<OsString>,
+    uid: u32,
     user: PathBuf,
     /// Directories that hold `profiles/` and `features/`, the user's before the system's, as
     /// far as they exist.
@@ -96,12 +97,13 @@ struct Found {
 impl<'a> Catalog<'a> {
     /// A catalogue of the user's directory (`$XDG_CONFIG_HOME/ringfence` or
     /// `~/.config/ringfence`), the system's (`/etc/ringfence`), and what is built in.
-    /// Names that are files are relative to `workdir`; `env` is the caller's environment.
+    /// Names that are files are relative to `workdir`; `env` is the caller's environment, `uid` the caller.
     pub fn new(
         files: &'a dyn FileView,
         home: &'a Path,
         workdir: &'a Path,
         env: &'a dyn Fn(&str) -> Option<OsString>,
+        uid: u32,
     ) -> Catalog<'a> {
         let xdg = env("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let user = xdg.unwrap_or_else(|| home.join(".config")).join("ringfence");
@@ -109,7 +111,7 @@ impl<'a> Catalog<'a> {
         // Asking once for each directory saves asking for each name in it.
         let there = |root: &PathBuf| files.link(root).is_ok();
         let roots = roots.into_iter().filter(there).collect();
-        Catalog { files, home, workdir, env, user, roots }
+        Catalog { files, home, workdir, env, uid, user, roots }
     }
 
     /// The directory for the user's own, whether it exists or not.
@@ -320,12 +322,33 @@ impl<'a> Catalog<'a> {
 
     fn read(&self, path: &Path, required: bool) -> Result<Option<String>, PolicyError> {
         match self.files.text(path, MOST_BYTES) {
-            Ok(text) => Ok(Some(text)),
+            Ok(text) => self.own(path, required).map(|()| Some(text)),
             Err(error) if !required && absent(error.kind()) => Ok(None),
             Err(error) => {
                 let reason = error.to_string();
                 Err(PolicyError::Unreadable { path: path.to_owned(), reason })
             }
+        }
+    }
+
+    /// What was found by its name counts only as the caller's own word, or root's: root with another user's HOME
+    /// (`sudo` that keeps it) would run that one's hooks. `named` is a path that the caller wrote.
+    fn own(&self, path: &Path, named: bool) -> Result<(), PolicyError> {
+        let foreign = |at: &&Path| {
+            let owner = self.files.owner(at);
+            owner.is_some_and(|owner| owner != 0 && owner != self.uid)
+        };
+        // The file, `profiles`, `ringfence`.
+        match path.ancestors().take(3).find(foreign).filter(|_| !named) {
+            Some(at) => {
+                let reason = format!(
+                    "{} belongs to another user, whose profiles are not yours; give HOME and XDG_CONFIG_HOME \
+                     your own values (sudo -H), or chown it",
+                    at.display()
+                );
+                Err(PolicyError::Unreadable { path: path.to_owned(), reason })
+            }
+            None => Ok(()),
         }
     }
 

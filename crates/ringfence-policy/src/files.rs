@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 /// What resolving a policy may ask about files. Tests answer from a map.
@@ -31,6 +31,17 @@ pub trait FileView {
 
     /// Whether a path, no link followed at its end, is a Unix socket.
     fn socket(&self, path: &Path) -> bool;
+
+    /// Whose a file or directory is, its links followed; none where that is not known.
+    fn owner(&self, _: &Path) -> Option<u32> {
+        None
+    }
+
+    /// The names in a directory of what holds something and is closed to those who neither own it nor are in
+    /// its group.
+    fn closed_in(&self, _: &Path) -> Vec<OsString> {
+        Vec::new()
+    }
 }
 
 /// The real files.
@@ -73,6 +84,23 @@ impl FileView for HostFiles {
 
     fn socket(&self, path: &Path) -> bool {
         path.symlink_metadata().is_ok_and(|data| data.file_type().is_socket())
+    }
+
+    fn owner(&self, path: &Path) -> Option<u32> {
+        path.metadata().ok().map(|data| data.uid())
+    }
+
+    fn closed_in(&self, directory: &Path) -> Vec<OsString> {
+        let closed = |entry: &std::fs::DirEntry| {
+            entry.metadata().is_ok_and(|data| match data.file_type() {
+                kind if kind.is_dir() => data.mode() & 0o5 == 0,
+                kind => kind.is_file() && data.mode() & 0o4 == 0 && data.len() > 0,
+            })
+        };
+        let entries = directory.read_dir().into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries.filter(closed).map(|entry| entry.file_name()).collect();
+        names.sort_unstable();
+        names
     }
 }
 

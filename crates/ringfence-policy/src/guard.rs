@@ -1,8 +1,9 @@
 //! Which built-in protections hold in the writable trees of a policy.
 
+use crate::files::Resolver;
 use crate::glob;
 use crate::moved::Moved;
-use crate::policy::{Access, Guarded, PathRule, Policy, ProtectedName, Source};
+use crate::policy::{Access, Guarded, Made, PathRule, Policy, ProtectedName, Source};
 use crate::protect::{GIT_INNARDS, HOME, JUDGED, NAMES};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -56,7 +57,7 @@ fn elsewhere(policy: &mut Policy, trees: &[PathBuf], may_appear: &[PathBuf], mov
             continue;
         }
         let granted = trees.contains(&path) || may_appear.contains(&path);
-        if granted && !matches!(guarded, Guarded::Settings | Guarded::Skills) {
+        if granted && !judged_always(guarded) {
             policy.unprotected.insert(path);
         } else {
             protect(policy, path, guarded, reason);
@@ -79,7 +80,9 @@ fn home(policy: &mut Policy, trees: &[PathBuf], may_appear: &[PathBuf]) {
         for (name, guarded, reason) in JUDGED {
             // Granted by exactly its name it is judged as well: other keys may change.
             let path = policy.home_dir.join(name);
-            if path.starts_with(tree) {
+            if !judged_always(*guarded) && trees.contains(&path) {
+                policy.unprotected.insert(path);
+            } else if path.starts_with(tree) {
                 protect(policy, path, *guarded, reason);
             }
         }
@@ -111,21 +114,48 @@ fn home(policy: &mut Policy, trees: &[PathBuf], may_appear: &[PathBuf]) {
     }
 }
 
+/// Whether who grants exactly the path has it judged as well.
+fn judged_always(guarded: Guarded) -> bool {
+    matches!(guarded, Guarded::Settings | Guarded::Skills)
+}
+
+/// Has what profiles call private made in writable trees: only on what is there can an empty one be mounted.
+pub(crate) fn make_private(policy: &mut Policy, resolver: &mut Resolver<'_>) {
+    let trees: Vec<PathBuf> = writable(policy).map(Path::to_path_buf).collect();
+    let mut wanted = Vec::new();
+    for rule in policy.paths.iter().filter(|rule| rule.guarded == Guarded::Private) {
+        let below = |tree: &PathBuf| rule.path != *tree && rule.path.starts_with(tree);
+        let written =
+            rule.source != built_in() && rule.pattern.is_none() && trees.iter().any(below);
+        if written && rule.path.starts_with(&policy.home_dir) && !resolver.exists(&rule.path) {
+            wanted.push(Made { path: rule.path.clone(), text: None });
+        }
+    }
+    policy.made.extend(wanted);
+}
+
 fn protect(policy: &mut Policy, path: PathBuf, guarded: Guarded, reason: &str) {
     let known = |rule: &PathRule| rule.access == Access::Protect && rule.path == path;
     if policy.paths.iter().any(known) {
         return;
     }
-    policy.paths.push(PathRule {
+    let reason = Some(reason.to_owned());
+    let rule = plain(Access::Protect, path, true, built_in());
+    policy.paths.push(PathRule { guarded, reason, ..rule });
+}
+
+/// A rule about one path, with nothing said beside.
+pub(crate) fn plain(access: Access, path: PathBuf, optional: bool, source: Source) -> PathRule {
+    PathRule {
+        access,
         link: false,
-        access: Access::Protect,
         path,
         pattern: None,
-        optional: true,
-        guarded,
-        reason: Some(reason.to_owned()),
-        source: built_in(),
-    });
+        optional,
+        guarded: Guarded::Plain,
+        reason: None,
+        source,
+    }
 }
 
 /// The source of what the built-in list protects.

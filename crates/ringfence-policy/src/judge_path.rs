@@ -100,6 +100,10 @@ fn one(policy: &Policy, path: &Path, missing: bool, act: Act) -> Verdict {
             }
             (None, _) => not_writable(policy, path, missing, read),
         },
+        Act::Read | Act::Exec if emptied(policy, path) => {
+            let explanation = format!("{shown} is in a directory that is empty inside");
+            Verdict::new(true, "private", explanation)
+        }
         Act::Read | Act::Exec => match write.or(read) {
             Some(rule) => {
                 let can =
@@ -115,6 +119,13 @@ fn one(policy: &Policy, path: &Path, missing: bool, act: Act) -> Verdict {
 fn best<'p>(policy: &'p Policy, access: Access, path: &Path) -> Option<&'p PathRule> {
     let rules = policy.paths.iter().filter(|rule| rule.access == access && covers(rule, path));
     rules.max_by_key(|rule| rule.path.as_os_str().len())
+}
+
+/// Whether a path lies where the command has an empty directory of its own.
+fn emptied(policy: &Policy, path: &Path) -> bool {
+    let private = best(policy, Access::Protect, path);
+    let private = private.is_some_and(|rule| rule.guarded == Guarded::Private);
+    private && policy.tier != TierChoice::Process && best(policy, Access::Write, path).is_some()
 }
 
 /// Whether a rule denies a path, the very one that is meant: no link of it is followed.
@@ -197,6 +208,8 @@ fn new_ones(verdict: Verdict, guarded: Guarded) -> Verdict {
         Guarded::Settings => Verdict { allowed: true, remedy: None, ..verdict }
             .effect("keys that run or trust something keep the value they had before the run"),
         Guarded::Skills => verdict.effect("a new one does not survive the run"),
+        Guarded::Private => Verdict { allowed: true, remedy: None, ..verdict }
+            .effect("what is written there does not survive the run"),
     }
 }
 

@@ -29,6 +29,7 @@ pub enum Key {
     Protect,
     Strict,
     Judged,
+    Private,
     GitSettings,
     Mode,
     AllowHost,
@@ -138,7 +139,7 @@ const fn choice(
 }
 
 /// All keys, in the order of [`Key`], which is also the order in which files are written.
-pub const KEYS: [KeyInfo; 54] = {
+pub const KEYS: [KeyInfo; 55] = {
     use Key::*;
     use Shape::*;
     const FS: &str = "filesystem";
@@ -236,6 +237,14 @@ pub const KEYS: [KeyInfo; 54] = {
             Adds,
             "Judged by content after the run: in settings (JSON), what runs or trusts something \
             keeps its value; in `skills`, the agent's own go without a word.",
+        ),
+        row(
+            Private,
+            FS,
+            "private",
+            Adds,
+            "Directories in a writable tree in whose place the command has empty ones, in memory; \
+            the process tier puts back what was there.",
         ),
         row(
             GitSettings,

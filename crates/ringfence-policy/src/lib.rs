@@ -48,6 +48,7 @@ mod service;
 pub mod settings;
 pub mod shown;
 pub mod size;
+mod started;
 pub mod suggest;
 mod wildcard;
 mod workspace;

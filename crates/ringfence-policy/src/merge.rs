@@ -198,7 +198,7 @@ impl Key {
             Key::Read => "--read",
             Key::Write | Key::State => "--write",
             Key::Deny => "--deny",
-            Key::Protect | Key::Judged => "--protect",
+            Key::Protect | Key::Judged | Key::Private => "--protect",
             Key::Strict => "--strict",
             Key::GitSettings | Key::Trace => "--feature",
             Key::Mode => "--network",

@@ -2,6 +2,7 @@
 
 use crate::error::{Planted, PolicyError};
 use crate::files::{Real, Resolver, planted};
+use crate::guard::plain;
 use crate::host::HostRule;
 use crate::http::SecretSource;
 use crate::key::Key;
@@ -12,7 +13,6 @@ use crate::policy::{
     Transport,
 };
 use crate::resolve::{Context, choice, pick};
-use crate::rules::plain;
 use crate::service::Elsewhere;
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};

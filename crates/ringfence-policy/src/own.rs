@@ -8,8 +8,8 @@
 //! connecting to one.
 
 use crate::files::Resolver;
+use crate::guard::plain;
 use crate::policy::{Access, PathRule, Policy, Source};
-use crate::rules::plain;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

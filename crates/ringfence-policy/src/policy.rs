@@ -68,6 +68,9 @@ pub enum Guarded {
     /// A directory of an agent's skills: the agent's own (`.system`), which it makes anew at each
     /// start, goes without a word; others do not survive.
     Skills,
+    /// A directory of what a program keeps for its own session, and others of its kind would run: it has an
+    /// empty one in memory in its place. The process tier puts back what was there.
+    Private,
 }
 
 /// One rule about a path.

@@ -85,6 +85,7 @@ pub const NAMES: &[Entry] = &[
     deep(".husky", Plain, "git runs its files as hooks"),
     deep(".githooks", Plain, "git runs its files as hooks where core.hooksPath says so"),
     deep(".pre-commit-config.yaml", Plain, "the installed git hook runs its local entries"),
+    deep(".pre-commit-config.yml", Plain, "the installed git hook (prek's) runs its local entries"),
     deep("lefthook.yml", Plain, "the installed git hooks run its commands"),
     deep("lefthook.yaml", Plain, "the installed git hooks run its commands"),
     deep("lefthook.toml", Plain, "the installed git hooks run its commands"),
@@ -103,6 +104,13 @@ pub const NAMES: &[Entry] = &[
     deep(".overcommit.yml", Plain, "the installed git hooks run its commands"),
     deep("prek.toml", Plain, "the installed git hook runs its local entries"),
     deep("hk.pkl", Plain, "the installed git hooks run its commands"),
+    deep("hk.local.pkl", Plain, "the installed git hooks run its commands"),
+    deep(".config/hk.pkl", Plain, "the installed git hooks run its commands"),
+    deep(".config/hk.local.pkl", Plain, "the installed git hooks run its commands"),
+    deep(".lazygit.yml", Plain, "lazygit runs the pagers and commands it names"),
+    deep(".git/lazygit.yml", Plain, "lazygit runs the pagers and commands it names"),
+    deep(".reviewboardrc", Plain, "rbt executes it"),
+    deep(".p4config", Plain, "p4 runs the programs its variables name, P4PORT too"),
     deep("captainhook.json", Plain, "the installed git hooks run its commands"),
     // Other version control.
     deep(".hg/hgrc", Plain, "Mercurial runs hooks and extensions it names"),
@@ -128,6 +136,12 @@ pub const NAMES: &[Entry] = &[
     deep("*.sublime-project", Plain, "Sublime Text starts the language servers it names"),
     deep(".vim/coc-settings.json", Plain, "coc.nvim starts the language servers it names"),
     deep(".merlin", Plain, "merlin runs the preprocessors it names"),
+    deep("hie.yaml", Plain, "Haskell's language server runs the programs it names"),
+    deep("buildServer.json", Plain, "SourceKit-LSP starts the build server it names"),
+    deep("rust-analyzer.toml", Plain, "rust-analyzer runs the commands it names"),
+    deep(".lsp/config.edn", Plain, "clojure-lsp runs the commands it names"),
+    deep("omnisharp.json", Plain, "OmniSharp loads the analyzers it names"),
+    deep(".factorypath", Plain, "Eclipse and editors for Java load the processors it names"),
     deep(".exrc", Plain, "vi runs it where `exrc` is set"),
     deep(".vimrc", Plain, "vim runs it where `exrc` is set"),
     deep(".gvimrc", Plain, "gvim runs it where `exrc` is set"),
@@ -144,6 +158,7 @@ pub const NAMES: &[Entry] = &[
     deep(".octaverc", Plain, "Octave runs it at start"),
     deep(".perldb", Plain, "Perl's debugger runs it"),
     deep(".pryrc", Plain, "pry runs it at start"),
+    deep(".byebugrc", Plain, "byebug runs it at start"),
     deep(".irbrc", Plain, "irb runs it at start"),
     deep(".ghci", Plain, "GHCi runs it at start"),
     deep(".iex.exs", Plain, "iex runs it at start"),
@@ -151,6 +166,7 @@ pub const NAMES: &[Entry] = &[
     deep(".pdbrc", Plain, "Python's debugger runs it"),
     // Entering the directory is enough.
     deep(".envrc", Plain, "direnv sources it in the user's shell"),
+    deep(".envrc.local", Plain, "an allowed .envrc sources it, without asking again"),
     deep(".direnv", Plain, "direnv sources what it caches there, without asking"),
     deep(".mise.toml", Plain, "mise runs its hooks on entering the directory"),
     deep("mise.toml", Plain, "mise runs its hooks on entering the directory"),
@@ -273,7 +289,7 @@ pub const NAMES: &[Entry] = &[
     top(".ssh", Plain, "ssh trusts its keys and runs commands it names"),
 ];
 
-/// Below the home as well: what is judged by its content, whoever grants it.
+/// Below the home as well: what is judged by its content, whoever grants it, and what is of one session.
 pub const JUDGED: &[(&str, Guarded, &str)] = &[
     (
         ".claude.json",
@@ -295,6 +311,11 @@ pub const JUDGED: &[(&str, Guarded, &str)] = &[
         Guarded::Settings,
         "opencode takes settings from the servers it names",
     ),
+    (".claude/shell-snapshots", Guarded::Private, "Claude Code sources them before each command"),
+    (".claude/session-env", Guarded::Private, "Claude Code sources what is in it before commands"),
+    (".claude/ide", Guarded::Private, "Claude Code connects to the editors it names"),
+    (".codex/shell_snapshots", Guarded::Private, "Codex sources them before each command"),
+    (".codex/tmp", Guarded::Private, "Codex finds programs there"),
 ];
 
 /// Directories of a repository in which no other repository is looked for.

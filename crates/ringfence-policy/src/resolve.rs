@@ -58,7 +58,7 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     let mut resolver = Resolver::new(context.files);
     let home = real_or_normal(&mut resolver, &context.home);
     let workdir = workdir(request, context, &mut resolver)?;
-    let catalog = Catalog::new(context.files, &home, &context.cwd, context.env);
+    let catalog = Catalog::new(context.files, &home, &context.cwd, context.env, context.uid);
     let names = names(request, &catalog, &workdir);
     let profiles = catalog.chain(&names, &request.inline, &request.features)?;
     let dangers = said(&profiles);
@@ -86,6 +86,11 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     policy.network = network::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     policy.dbus = crate::dbus::resolve(&merged, &mut policy.warnings)?;
     policy.environment = environment::resolve(&merged, context, &policy.network)?;
+    if let Some(command) = &request.command {
+        let set = policy.environment.set.get("PATH").map(|(value, _)| OsString::from(value));
+        let search = set.or_else(|| (context.env)("PATH"));
+        crate::started::protect(command, search.as_deref(), &mut resolver, &mut policy);
+    }
     policy.limits = limits::resolve(&merged)?;
     Ok(policy)
 }

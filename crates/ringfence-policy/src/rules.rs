@@ -2,6 +2,7 @@
 
 use crate::error::{Planted, PolicyError};
 use crate::files::{Real, Resolver, planted, stands_in};
+use crate::guard::plain;
 use crate::key::Key;
 use crate::merge::{Entry, Merged};
 use crate::moved::Moved;
@@ -89,6 +90,7 @@ pub(crate) fn resolve(
     rules.finish(policy)?;
     workspace::resolve(resolver, policy);
     guard::resolve(policy, &may_appear, &moved);
+    guard::make_private(policy, resolver);
     workspace::hooks_of_all(resolver, policy, &moved);
     Ok(())
 }
@@ -102,6 +104,7 @@ impl Rules<'_, '_> {
             Key::Deny => self.refuse(entry, Access::Deny, Guarded::Plain),
             Key::Protect => self.refuse(entry, Access::Protect, Guarded::Plain),
             Key::Judged => self.refuse(entry, Access::Protect, guard::judged(&entry.text)),
+            Key::Private => self.refuse(entry, Access::Protect, Guarded::Private),
             _ => Ok(()),
         }
     }
@@ -393,6 +396,11 @@ impl Rules<'_, '_> {
 
     /// What file modes hide from ordinary users is hidden from root by rule.
     fn root_only(&mut self) {
+        let source = || Source {
+            origin: "built in".to_owned(),
+            key: String::new(),
+            text: "only root may read it".to_owned(),
+        };
         for (text, reason) in secrets::ROOT_ONLY {
             let (path, pattern) = match text.find('*').and_then(|at| text[..at].rfind('/')) {
                 Some(slash) => (&text[..slash], Some(text[slash + 1..].to_owned())),
@@ -402,19 +410,23 @@ impl Rules<'_, '_> {
                 // Not there, and no program inside can make it.
                 continue;
             }
-            let source = Source {
-                origin: "built in".to_owned(),
-                key: String::new(),
-                text: "only root may read it".to_owned(),
-            };
             self.refuse_both(
                 Access::Deny,
                 Path::new(path),
                 pattern,
-                source,
+                source(),
                 Some((*reason).to_owned()),
                 Guarded::Plain,
             );
+        }
+        // What no list has; a rule about exactly that is the user's word.
+        for name in self.resolver.files().closed_in(Path::new("/etc")) {
+            let path = Path::new("/etc").join(name);
+            let mut known = self.grants.iter().chain(&self.others);
+            if !known.any(|known| known.rule.path == path) {
+                let reason = Some("others cannot read it".to_owned());
+                self.refuse_both(Access::Deny, &path, None, source(), reason, Guarded::Plain);
+            }
         }
     }
 
@@ -475,19 +487,5 @@ impl Rules<'_, '_> {
                 && planted(&grant.links, &grant.rule.path, trees).is_none()
                 && wanted.path.starts_with(&grant.rule.path)
         })
-    }
-}
-
-/// A rule about one path, with nothing said beside.
-pub(crate) fn plain(access: Access, path: PathBuf, optional: bool, source: Source) -> PathRule {
-    PathRule {
-        access,
-        link: false,
-        path,
-        pattern: None,
-        optional,
-        guarded: Guarded::Plain,
-        reason: None,
-        source,
     }
 }

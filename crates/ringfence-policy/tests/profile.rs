@@ -271,7 +271,7 @@ fn files_hide_built_in_ones_of_their_name() {
             .file("/home/u/.config/ringfence/profiles/claude.toml", "description = \"mine\"")
             .file("/etc/ringfence/profiles/site.toml", "description = \"ours\"")
     });
-    let catalog = Catalog::new(&host.files, &host.home, &host.cwd, &|_| None);
+    let catalog = Catalog::new(&host.files, &host.home, &host.cwd, &|_| None, 1000);
     let list = catalog.list(Kind::Profile);
     let found = |name: &str| list.iter().find(|listed| listed.name == name).unwrap();
     assert_eq!(found("claude").description, "mine");
@@ -285,7 +285,7 @@ fn files_hide_built_in_ones_of_their_name() {
         Path::new("/home/u/.config/ringfence/profiles")
     );
     let env = |name: &str| (name == "XDG_CONFIG_HOME").then(|| "/cfg".into());
-    let moved = Catalog::new(&host.files, &host.home, &host.cwd, &env);
+    let moved = Catalog::new(&host.files, &host.home, &host.cwd, &env, 1000);
     assert_eq!(moved.user_directory(Kind::Feature), Path::new("/cfg/ringfence/features"));
     assert!(moved.list(Kind::Profile).iter().all(|listed| listed.description != "mine"));
 }

@@ -161,7 +161,7 @@ fn the_users_own_preset_counts_when_it_names_the_command() {
             "programs = [\"tool\"]\nextends = [\"default\"]",
         )
     });
-    let catalog = Catalog::new(&host.files, &host.home, &host.cwd, &|_| None);
+    let catalog = Catalog::new(&host.files, &host.home, &host.cwd, &|_| None, 1000);
     assert_eq!(catalog.preset("tool").as_deref(), Some("tool"));
     assert_eq!(catalog.preset("other"), None);
     assert_eq!(catalog.preset("../tool"), None);

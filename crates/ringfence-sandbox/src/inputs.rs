@@ -333,6 +333,16 @@ impl FileView for Inputs {
         self.content(path);
         HostFiles.socket(path)
     }
+
+    fn owner(&self, path: &Path) -> Option<u32> {
+        self.content(path);
+        HostFiles.owner(path)
+    }
+
+    fn closed_in(&self, directory: &Path) -> Vec<OsString> {
+        self.content(directory);
+        HostFiles.closed_in(directory)
+    }
 }
 
 impl PathFacts for Inputs {

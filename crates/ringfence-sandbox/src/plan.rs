@@ -126,6 +126,8 @@ pub enum MountOp {
     PinLink,
     /// Bound onto itself read-only.
     Protect,
+    /// Covered by a directory in memory, empty and writable.
+    Emptied,
     /// Covered by something empty that nobody can open.
     Mask {
         /// Covered by a directory.

@@ -9,7 +9,7 @@
 use crate::Errno;
 use crate::bytes::{Text, equal};
 use crate::call::{close, exit, sys};
-use crate::inherited::{LEFT_ALONE, mask, streams_are_open};
+use crate::inherited::{LEFT_ALONE, mask, streams_are_usable};
 use crate::key::Caller;
 use crate::stamp::AT_FDCWD;
 
@@ -106,7 +106,7 @@ fn write_request(request: &mut Text<'_>, caller: &Caller, command: usize) {
 /// As for [`Caller::at`].
 pub(crate) unsafe fn ask(caller: &Caller, room: &mut [u8]) -> Option<i32> {
     let command = command(caller)?;
-    if !streams_are_open() || a_stream_is_a_terminal() {
+    if !streams_are_usable() || a_stream_is_a_terminal() {
         return None;
     }
     let connection = connect(caller, caller.argument(2)?)?;

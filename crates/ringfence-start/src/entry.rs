@@ -20,7 +20,7 @@ use crate::bytes::{Text, equal, from};
 use crate::call::{close, sys};
 use crate::child::{self, Start};
 use crate::image::{ANNOUNCED, BRIEF, Image, PROCESS_TIER, Span};
-use crate::inherited::{LEFT_ALONE, mask, streams_are_open, umask};
+use crate::inherited::{LEFT_ALONE, mask, streams_are_usable, umask};
 use crate::key::{Caller, MOST};
 use crate::machine::Machine;
 use crate::runs::Begun;
@@ -232,7 +232,7 @@ extern "C" fn early(stack: *const usize) {
 unsafe fn hot(caller: &Caller) -> Option<Role> {
     let command = caller.command()?;
     let trace = trace(caller);
-    if !streams_are_open() {
+    if !streams_are_usable() {
         return None;
     }
     // SAFETY: nothing else runs; each of the buffers is used here only.

@@ -7,15 +7,18 @@ use crate::stamp::{EMPTY_PATH, Looked, Stat, look};
 pub(crate) const LEFT_ALONE: u64 =
     1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 8 | 1 << 18 | 1 << 20 | 1 << 21;
 
-/// Whether the descriptors 0, 1 and 2 are open.
-pub(crate) fn streams_are_open() -> bool {
-    const F_GETFD: usize = 1;
+/// Whether the descriptors 0, 1 and 2 are open, and none is a directory: by one all that is in it could be listed
+/// and have its modes changed, whatever is granted. `main` has the words for it.
+pub(crate) fn streams_are_usable() -> bool {
     let mut fd = 0;
-    // SAFETY: takes numbers.
-    while fd < 3 && unsafe { sys!(fcntl, fd, F_GETFD) }.is_ok() {
-        fd += 1;
+    while fd < 3 {
+        let mut looked = Looked::new();
+        match look(&mut looked, fd, c"".as_ptr().cast(), EMPTY_PATH) {
+            Ok(stat) if !stat.is_directory() => fd += 1,
+            _ => return false,
+        }
     }
-    fd == 3
+    true
 }
 
 /// Lets what the standard streams are be opened once more, as they are open: for reading, for writing. Programs

@@ -63,8 +63,10 @@ pub(crate) struct Cover {
 pub(crate) fn covers(steps: &[MountStep]) -> Vec<Cover> {
     let what = |op: &MountOp| match op {
         MountOp::Mask { .. } | MountOp::MaskLink => Some(What::Hides),
-        // Shown read-only in a tree that is not.
-        MountOp::Protect | MountOp::Bind { read_only: true, .. } => Some(What::Protects),
+        // Shown read-only in a tree that is not. What was empty is read-only as well, once its mount is gone.
+        MountOp::Protect
+        | MountOp::Emptied
+        | MountOp::Bind { read_only: true, devices: false, .. } => Some(What::Protects),
         MountOp::Pin | MountOp::PinLink => Some(What::Holds),
         _ => None,
     };

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Protected files are settings and hooks; what is larger than this in all is something else.
+/// Protected files are settings and hooks, most of them; of what is larger than this in all only stamps are kept.
 const LARGEST: u64 = 16 << 20;
 const MOST_ENTRIES: usize = 4096;
 const DEEPEST: usize = 16;
@@ -26,6 +26,13 @@ pub(crate) enum Saved {
     },
     Link(PathBuf),
     Directory(#[serde(with = "pairs")] BTreeMap<OsString, Saved>),
+    /// A file too large to be kept, a program: that it changed is seen, and what it was cannot be put back. The change
+    /// time is the kernel's alone to set.
+    Stamped {
+        file: (u64, u64),
+        size: u64,
+        changed: (i64, i64),
+    },
     /// A socket, a FIFO, a device, or something too large: equal to nothing that was saved.
     Unknown,
 }
@@ -67,7 +74,7 @@ impl Saved {
     /// caller's to be sure of.
     ///
     /// # Errors
-    /// What cannot be read, or is too large.
+    /// What cannot be read, or has too many names.
     pub fn of(path: &Path) -> io::Result<Saved> {
         Reader { bytes: LARGEST, entries: MOST_ENTRIES }.read(path, 0)
     }
@@ -91,10 +98,16 @@ impl Saved {
                 file.set_permissions(fs::Permissions::from_mode(*mode & 0o7777))
             }
             Saved::Link(target) => std::os::unix::fs::symlink(target, path),
+            Saved::Stamped { .. } => {
+                Err(io::Error::other("it was too large to be kept; install it again"))
+            }
             Saved::Directory(entries) => {
                 fs::create_dir(path)?;
                 let (_open, through) = enter(path)?;
-                entries.iter().try_for_each(|(name, saved)| saved.restore(&through.join(name)))
+                // What cannot be put back is no reason to leave out the rest.
+                let restored =
+                    entries.iter().map(|(name, saved)| saved.restore(&through.join(name)));
+                restored.fold(Ok(()), Result::and)
             }
         }
     }
@@ -132,6 +145,13 @@ impl Reader {
         }
         if !data.is_file() {
             return Ok(Saved::Unknown);
+        }
+        if data.size() > self.bytes {
+            return Ok(Saved::Stamped {
+                file: (data.dev(), data.ino()),
+                size: data.size(),
+                changed: (data.ctime(), data.ctime_nsec()),
+            });
         }
         let mut bytes = Vec::new();
         let file = fs::OpenOptions::new().read(true).custom_flags(CAREFULLY).open(path)?;

@@ -257,7 +257,7 @@ impl Work<'_> {
                 text.map(|text| PathBuf::from(OsStr::from_bytes(text)))
             }
             Ok(Saved::Directory(_) | Saved::Nothing) => return,
-            Ok(Saved::Unknown) | Err(_) => None,
+            Ok(Saved::Unknown | Saved::Stamped { .. }) | Err(_) => None,
         };
         let parent = shown.parent().unwrap_or(Path::new("/"));
         let allowed = target.is_some_and(|target| {

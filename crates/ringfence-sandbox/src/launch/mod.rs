@@ -52,7 +52,7 @@ use failure::Explaining;
 use ringfence_sys as sys;
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -122,6 +122,25 @@ pub fn take_signals_again() {
     let _ = sys::signal::set_mask(sys::signal::SignalSet::EMPTY);
 }
 
+/// The standard stream that is a directory, if one is.
+pub(crate) fn lent_directory() -> Option<&'static str> {
+    let directory = |fd: BorrowedFd<'_>| {
+        let file = fd.try_clone_to_owned().map(std::fs::File::from);
+        file.and_then(|file| file.metadata()).is_ok_and(|data| data.is_dir())
+    };
+    let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let streams = [("input", input.as_fd()), ("output", output.as_fd()), ("error", error.as_fd())];
+    streams.into_iter().find(|(_, fd)| directory(*fd)).map(|(name, _)| name)
+}
+
+/// Why nothing runs with one.
+pub(crate) fn no_directory(stream: &str) -> String {
+    format!(
+        "standard {stream} is a directory: by it the command could list all that is in it, and change modes and \
+         times there, whatever is granted; redirect it elsewhere (to /dev/null), and grant the directory by -r or -w"
+    )
+}
+
 /// Runs a command under a plan and waits for its end. What the plan was derived from is kept
 /// with it, for the next start.
 ///
@@ -137,6 +156,9 @@ pub fn run(
     sys::fd::ensure_standard_streams().map_err(|errno| {
         LaunchError::call("open(/dev/null)", errno, "standard streams are closed and stay so")
     })?;
+    if let Some(stream) = lent_directory() {
+        return Err(LaunchError::Setup(no_directory(stream)));
+    }
     let umask = sys::process::set_umask(0o022);
     let launched = run_under_our_umask(plan, order, inputs, trace, started, umask);
     if matches!(launched, Err(LaunchError::NoSkeleton(_))) {

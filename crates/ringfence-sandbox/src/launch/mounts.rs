@@ -21,6 +21,13 @@ pub(super) fn relative(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
+/// Stops mounts made here from showing in any other namespace, and the reverse.
+pub(super) fn make_private(script: &mut Script) {
+    const MS_REC_PRIVATE: u32 = 0x4000 | 0x4_0000;
+    let (none, root) = (script.text(c"none"), script.text(c"/"));
+    script.call(Sysno::mount, &[none, root, 0_u32.into(), MS_REC_PRIVATE.into()]);
+}
+
 /// Makes a file system of its own, mounted nowhere yet.
 pub(super) fn new_file_system(
     script: &mut Script,

@@ -6,8 +6,8 @@ use super::compile::assistance;
 use super::cover::Covers;
 use super::failure::{KEEP_APART, OPEN};
 use super::mounts::{
-    EEXIST, O_CLOEXEC, attach, copy_tree, make_directory, make_file, new_file_system, relative,
-    remove, set_attributes,
+    EEXIST, O_CLOEXEC, attach, copy_tree, make_directory, make_file, make_private, new_file_system,
+    relative, remove, set_attributes,
 };
 use super::overlay;
 use super::script::{Arg, CWD, Part, Script};
@@ -31,6 +31,8 @@ struct Building<'a> {
     memory: u8,
     /// The root of the view: the same, or the host's tree on it.
     root: u8,
+    /// What each memory-backed file system may hold, as its option.
+    size: CString,
     /// The view is the host's tree.
     host: bool,
     /// Directories bound so far: what is below them exists already.
@@ -64,13 +66,6 @@ pub(super) fn write(script: &mut Script, steps: &[MountStep], skeletons: &Skelet
         building.step(step);
     }
     building.finish();
-}
-
-/// Stops mounts made here from showing in any other namespace, and the reverse.
-fn make_private(script: &mut Script) {
-    const MS_REC_PRIVATE: u32 = 0x4000 | 0x4_0000;
-    let (none, root) = (script.text(c"none"), script.text(c"/"));
-    script.call(Sysno::mount, &[none, root, 0_u32.into(), MS_REC_PRIVATE.into()]);
 }
 
 impl<'a> Building<'a> {
@@ -110,6 +105,7 @@ impl<'a> Building<'a> {
             script,
             memory,
             root,
+            size,
             host,
             bound: Vec::new(),
             made: PathBuf::from("/"),
@@ -172,7 +168,7 @@ impl<'a> Building<'a> {
                 self.make_target(path, true);
                 self.attach(tree, path);
             }
-            MountOp::Console { from } => self.bind(from, path, false, NO_SUID),
+            MountOp::Console { from } => self.bind(from, path, false, NO_SUID | READ_ONLY),
             MountOp::Cover => {
                 self.script.note("find", Some(path));
                 let place = self.open_in_view(path);
@@ -203,6 +199,11 @@ impl<'a> Building<'a> {
             MountOp::Pin => self.hold(path, false, 0),
             MountOp::PinLink => self.hold(path, true, 0),
             MountOp::Protect => self.hold(path, false, READ_ONLY),
+            MountOp::Emptied => {
+                let options = [(c"mode", Some(c"0700")), (c"size", Some(self.size.as_c_str()))];
+                let made = new_file_system(self.script, c"tmpfs", &options, NO_SUID | NO_DEVICES);
+                self.attach(made, path);
+            }
             MountOp::Mask { directory } => self.mask(path, *directory, false),
             MountOp::MaskLink => self.mask(path, false, true),
             MountOp::Data { content } => self.data(path, *content),

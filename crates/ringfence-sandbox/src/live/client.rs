@@ -106,6 +106,9 @@ pub fn asked() -> Option<OwnedFd> {
 /// [`Failure`]: the request is too long, or the session ended.
 pub fn ask(connection: &OwnedFd, request: &Request) -> Result<(), Failure> {
     sys::fd::ensure_standard_streams().map_err(|errno| failed("open(/dev/null)", errno))?;
+    if let Some(stream) = crate::launch::lent_directory() {
+        return Err((125, crate::launch::no_directory(stream)));
+    }
     let _ = sys::signal::set_mask(handled_signals());
     send(connection.as_fd(), request)
 }

@@ -26,6 +26,8 @@ pub(super) struct Held {
     /// The writable tree it lies in.
     pub tree: PathBuf,
     pub found: Found,
+    /// An empty directory in memory is in its place.
+    pub emptied: bool,
     pub rule: Source,
 }
 
@@ -42,7 +44,7 @@ impl Guards {
     /// to, and what would be put right is not committed instead. Mounts hold what they hold.
     pub fn apart(&mut self, end: ringfence_policy::Overlay) -> Apart {
         let mut guards = std::mem::take(&mut self.steps);
-        let held = self.held.iter().map(|held| GuardStep {
+        let held = self.held.iter().filter(|held| !held.emptied).map(|held| GuardStep {
             path: held.path.clone(),
             found: held.found,
             guarded: Guarded::Plain,
@@ -89,7 +91,8 @@ pub(super) fn guards(
         // What is judged by its content stays writable.
         let judged = matches!(guarded, Guarded::Settings | Guarded::GitSettings);
         if found != Found::Absent && tier == Tier::Namespace && !judged {
-            guards.held.push(Held { path, tree, found, rule });
+            let emptied = guarded == Guarded::Private && kind == Kind::Directory;
+            guards.held.push(Held { path, tree, found, emptied, rule });
         } else {
             guards.steps.push(GuardStep { path, found, guarded, rule });
         }

@@ -74,7 +74,7 @@ fn sort_key(path: &Path) -> Vec<u8> {
 
 fn order(op: &MountOp) -> u8 {
     match op {
-        MountOp::Pin | MountOp::PinLink | MountOp::Protect => 1,
+        MountOp::Pin | MountOp::PinLink | MountOp::Protect | MountOp::Emptied => 1,
         MountOp::Mask { .. } | MountOp::MaskLink => 2,
         MountOp::Data { .. } | MountOp::Gateway | MountOp::Bus => 3,
         _ => 0,
@@ -153,7 +153,9 @@ impl View<'_> {
         for name in DEVICES {
             let path = Path::new("/dev").join(name);
             if self.planning.paths.kind(&path) == Kind::File {
-                let op = MountOp::Bind { directory: false, read_only: false, devices: true };
+                // A device is opened for writing there all the same (`special_file` in the kernel's
+                // do_dentry_open): what is read-only is the node, whose mode root could change.
+                let op = MountOp::Bind { directory: false, read_only: true, devices: true };
                 self.add(path, op, why());
             }
         }
@@ -192,7 +194,10 @@ impl View<'_> {
             let op = if self.planning.policy.overlay.is_some() && grant.write && !devices {
                 MountOp::Overlay { directory: grant.directory, apart: PathBuf::new() }
             } else {
-                MountOp::Bind { directory: grant.directory, read_only: !grant.write, devices }
+                // A socket is connected to over a read-only mount as well.
+                let socket = self.planning.policy.network.sockets.iter().any(|s| s.path == *path);
+                let read_only = !grant.write || socket;
+                MountOp::Bind { directory: grant.directory, read_only, devices }
             };
             self.steps.push(MountStep { path: path.clone(), op, rule: grant.rule.clone() });
         }
@@ -248,7 +253,11 @@ impl View<'_> {
         let covered = |path: &Path| path.ancestors().skip(1).any(|above| whole.contains(above));
         for held in guards.held.iter().filter(|held| !covered(&held.path)) {
             self.pin(&held.path, &held.tree, &held.rule);
-            let op = if held.found == Found::Symlink { MountOp::PinLink } else { MountOp::Protect };
+            let op = match held.found {
+                _ if held.emptied => MountOp::Emptied,
+                Found::Symlink => MountOp::PinLink,
+                Found::Absent | Found::Present => MountOp::Protect,
+            };
             self.add(held.path.clone(), op, held.rule.clone());
         }
     }
@@ -278,7 +287,9 @@ impl View<'_> {
             }
         }
         // A directory that is protected or masked as a whole needs no pin besides.
-        let whole = |step: &MountStep| matches!(step.op, MountOp::Protect | MountOp::Mask { .. });
+        let whole = |step: &MountStep| {
+            matches!(step.op, MountOp::Protect | MountOp::Emptied | MountOp::Mask { .. })
+        };
         let whole: Vec<PathBuf> =
             self.steps.iter().filter(|step| whole(step)).map(|step| step.path.clone()).collect();
         self.steps.retain(|step| step.op != MountOp::Pin || !whole.contains(&step.path));

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod agents;
+mod agents_state;
 mod beside;
 mod brief;
 mod changes;
@@ -29,6 +30,7 @@ mod gateway;
 mod git_followed;
 mod git_settings;
 mod hostile;
+mod hosts_own;
 mod information;
 mod inspection;
 mod integration;

@@ -1,0 +1,134 @@
+//! What belongs to the host and is only lent: device nodes, sockets, directories behind a stream, root's own files,
+//! another user's profiles.
+
+use ringfence_tests::{Person, Place, Running, Tier, everybody, everywhere, people};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// Root inside owns the nodes of the host's devices.
+#[test]
+fn nodes_of_devices_are_not_changed() {
+    everybody(Tier::Namespace, |place| {
+        for device in ["full", "null", "zero", "random", "urandom", "tty"] {
+            let path = format!("/dev/{device}");
+            let before = fs::metadata(&path).unwrap();
+            let changed = place.sh(&[], &format!("chmod 0646 {path}"));
+            let touched = place.sh(&[], &format!("touch -d 2001-01-01 {path}"));
+            let now = fs::metadata(&path).unwrap();
+            // A failure here is no reason to leave the machine with it.
+            if now.mode() != before.mode() {
+                fs::set_permissions(&path, before.permissions()).unwrap();
+            }
+            changed.ends(1).says("Read-only file system");
+            touched.ends(1);
+            assert_eq!((now.mode(), now.mtime()), (before.mode(), before.mtime()), "{path}");
+        }
+        // The control: they are read and written.
+        let used = "echo gone > /dev/null && : >> /dev/null && head -c 3 /dev/zero | od -An -c && \
+                    head -c 1 /dev/urandom > /dev/null && ! echo x > /dev/full";
+        place.sh(&[], used).ends(0).prints("\\0");
+    });
+}
+
+/// A socket that is granted is connected to, and nothing else is done to it.
+#[test]
+fn a_granted_socket_keeps_its_mode() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let socket = place.text("outside/socket");
+        let listen = "import os,socket,sys\ns=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1])\n\
+                      os.chmod(sys.argv[1], 0o600); s.listen(); print('up', flush=True)\n\
+                      c,_=s.accept(); c.send(b'heard')";
+        let mut command = place.command("python3");
+        command.args(["-c", listen, &socket]);
+        let mut listener = Running::start(command);
+        listener.printed("up\n");
+        let run = place.sh(&["--allow-socket", &socket], &format!("chmod 777 {socket}"));
+        run.ends(1).says("Read-only file system");
+        assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o600);
+        let connect = format!(
+            "import socket\ns=socket.socket(socket.AF_UNIX); s.connect({socket:?}); print(s.recv(9))"
+        );
+        let run = place.run(&["--allow-socket", &socket], &["python3", "-c", &connect]);
+        run.ends(0).prints("b'heard'");
+        listener.finish();
+    });
+}
+
+/// By a directory's descriptor all that is in it can be listed, and get other modes and times.
+#[test]
+fn a_directory_is_no_stream() {
+    everywhere(|place| {
+        let outside = place.text("outside");
+        let secret = fs::metadata(place.at("outside/secret")).unwrap().mode();
+        for (redirected, stream) in [("<", "input"), ("0<", "input")] {
+            let script = format!(
+                "$RF -- sh -c 'ls -a /proc/self/fd/0/; chmod 777 /proc/self/fd/0/secret' {redirected} {outside}"
+            );
+            let run = place.shell(&script);
+            run.ends(125).says(&format!("standard {stream} is a directory"));
+            assert!(!run.text().contains("secret"));
+        }
+        // Output cannot be one by a redirection, but by a descriptor that is handed on.
+        place.shell(&format!("$RF -- true 3< {outside} >&3")).ends(125).says("standard output");
+        // A compiled plan does not change that.
+        for _ in 0..2 {
+            place.shell("$RF -- true < /dev/null").ends(0);
+        }
+        place.shell(&format!("$RF -- true < {outside}")).ends(125).says("is a directory");
+        assert_eq!(fs::metadata(place.at("outside/secret")).unwrap().mode(), secret);
+        place.shell(&format!("$RF -- cat < {outside}/secret")).ends(0).prints("a secret");
+    });
+}
+
+fn everywhere_as_root(test: impl Fn(&Place)) {
+    if people().contains(&Person::Root) {
+        Tier::here().into_iter().for_each(|tier| test(&Place::new(Person::Root, tier)));
+    }
+}
+
+/// A file of /etc that no list names.
+#[test]
+fn what_others_cannot_read_in_etc_root_does_not_inside() {
+    everywhere_as_root(|place| {
+        let file = |mode: u32| {
+            let file =
+                tempfile::Builder::new().prefix("ringfence-test-").tempfile_in("/etc").unwrap();
+            fs::write(file.path(), "a secret\n").unwrap();
+            fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
+            file
+        };
+        let (closed, open) = (file(0o600), file(0o644));
+        let cat =
+            |path: &Path, options: &[&str]| place.run(options, &["cat", path.to_str().unwrap()]);
+        let run = cat(closed.path(), &[]);
+        run.ends(1).says("Permission denied");
+        assert!(!run.text().contains("a secret"));
+        cat(open.path(), &[]).ends(0).prints("a secret");
+        // Granted by its name it is the user's word.
+        cat(closed.path(), &["-r", closed.path().to_str().unwrap()]).ends(0).prints("a secret");
+    });
+}
+
+/// `sudo` that keeps HOME: the profiles there are not root's, nor are the hooks in them.
+#[test]
+fn another_users_profiles_are_not_roots() {
+    everywhere_as_root(|place| {
+        let theirs = Place::new(Person::Ordinary, place.tier);
+        let ran = theirs.at("ran");
+        let profile =
+            format!("extends = [\"program\"]\n[hooks]\nbefore = [\"id -u > {}\"]\n", ran.display());
+        theirs.file("home/.config/ringfence/profiles/default.toml", profile);
+        let mut command = place.ringfence_run();
+        command.env("HOME", theirs.at("home")).args(["--", "true"]);
+        Running::start(command).finish().ends(125).says("belongs to another user");
+        assert!(!ran.exists());
+        // The control: it is the word of the one whose it is.
+        let run = theirs.run(&[], &["true"]);
+        run.ends(0);
+        assert_ne!(fs::read_to_string(&ran).unwrap(), "0\n");
+    });
+}
