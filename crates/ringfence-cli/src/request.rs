@@ -102,7 +102,7 @@ pub fn policy(request: &Request) -> Result<Policy, Fault> {
 pub fn policy_from(request: &Request, inputs: &Inputs) -> Result<Policy, Fault> {
     let mut request = request.clone();
     let mut warning = None;
-    request.deciding = trust::accepted(inputs);
+    request.elsewhere = trust::accepted(inputs);
     if request.profiles.is_empty() {
         let directory = request.workdir.clone().unwrap_or_else(|| PathBuf::from("."));
         match trust::find(&directory, inputs)? {

@@ -92,7 +92,8 @@ pub enum Found {
     Gone(PathBuf),
 }
 
-/// The files that were accepted, by names that are text.
+/// The files that were accepted, by names that are text: each where it was, links followed but for one at its name,
+/// which does not count (`place`).
 pub fn accepted(inputs: &Inputs) -> Vec<PathBuf> {
     let Ok(list) = list() else { return Vec::new() };
     inputs.content(&list);

@@ -63,21 +63,28 @@ fn built_in(text: &str) -> Source {
     Source { origin: "built in".to_owned(), key: String::new(), text: text.to_owned() }
 }
 
-/// Protects files that this run's policy, or that of a later one, is read from: by their names, and where links
-/// there lead.
-pub(crate) fn protect(files: Vec<PathBuf>, resolver: &mut Resolver<'_>, policy: &mut Policy) {
-    for file in files.into_iter().filter(|file| file.is_absolute()) {
+/// Protects files that this run's policy is read from, by their names and where links there lead, and those that
+/// later ones are read from, which are where their names say.
+pub(crate) fn protect(
+    deciding: Vec<PathBuf>,
+    elsewhere: &[PathBuf],
+    resolver: &mut Resolver<'_>,
+    policy: &mut Policy,
+) {
+    let mut files = elsewhere.to_vec();
+    for file in deciding {
         let real = resolver.real(&file).ok().filter(|real| real.exists).map(|real| real.path);
-        for path in real.into_iter().filter(|real| *real != file).chain([file.clone()]) {
-            let known = |rule: &PathRule| rule.access == Access::Protect && rule.path == path;
-            let written = crate::guard::writable(policy).any(|tree| path.starts_with(tree));
-            if written && !policy.paths.iter().any(known) {
-                let source = built_in("policy is not written from inside");
-                let reason = Some("it decides what a sandbox may do".to_owned());
-                policy
-                    .paths
-                    .push(PathRule { reason, ..plain(Access::Protect, path, true, source) });
-            }
+        files.extend(real.filter(|real| *real != file));
+        files.push(file);
+    }
+    for path in files.into_iter().filter(|path| path.is_absolute()) {
+        let known = |rule: &PathRule| rule.access == Access::Protect && rule.path == path;
+        let written = crate::guard::writable(policy).any(|tree| path.starts_with(tree));
+        if written && !policy.paths.iter().any(known) {
+            let source = built_in("policy is not written from inside");
+            let reason = Some("it decides what a sandbox may do".to_owned());
+            let rule = plain(Access::Protect, path, true, source);
+            policy.paths.push(PathRule { reason, ..rule });
         }
     }
 }

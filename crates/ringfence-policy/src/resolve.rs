@@ -22,8 +22,11 @@ pub struct Request {
     /// Profiles whose text is at hand already, after those: what they are called in messages,
     /// and the text. For a project's own file, so that what was found to be trusted is what counts.
     pub inline: Vec<(String, String)>,
-    /// Files that decide about runs here or elsewhere, beside the profiles that are read: they are protected.
+    /// Files that decide about this run, beside the profiles that are read: they are protected.
     pub deciding: Vec<PathBuf>,
+    /// Files that decide about runs elsewhere, where each really is: protected as well. They are not looked at, since
+    /// one may be on a server that does not answer.
+    pub elsewhere: Vec<PathBuf>,
     /// Features, after the profiles.
     pub features: Vec<String>,
     /// Options, in order.
@@ -82,7 +85,7 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     }
     let bases = Bases { home: &context.home, workdir: &workdir, env: context.env };
     rules::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
-    crate::own::protect(deciding, &mut resolver, &mut policy);
+    crate::own::protect(deciding, &request.elsewhere, &mut resolver, &mut policy);
     policy.network = network::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     policy.dbus = crate::dbus::resolve(&merged, &mut policy.warnings)?;
     policy.environment = environment::resolve(&merged, context, &policy.network)?;
