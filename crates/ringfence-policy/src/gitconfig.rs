@@ -188,6 +188,12 @@ pub fn runs(setting: &Setting) -> bool {
         ("protocol", "allow") => !matches!(value, "never" | "user"),
         ("http", "proxy" | "sslverify" | "sslcainfo" | "sslcapath" | "curloptresolve") => true,
         ("http", "cookiefile" | "savecookies" | "proxysslcainfo") => true,
+        // tig's keys can stand for commands, git-flow runs hooks of its own.
+        ("tig", _) => {
+            setting.subsection.as_deref() == Some("bind")
+                && value.contains(['!', '@', '?', '+', '<', '>'])
+        }
+        ("gitflow", "hooks") => true,
         ("lfs", "path" | "args" | "standalonetransferagent") => true,
         // `credential.helper`, `core.sshCommand`, `filter.*.process`, `gpg.*.program`, …
         (_, name) => PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending)),
@@ -207,6 +213,11 @@ fn boolean(value: &str) -> Option<bool> {
         "false" | "no" | "off" | "0" => Some(false),
         _ => None,
     }
+}
+
+/// White space to git (`sane_ctype` in ctype.c): a form feed is none.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
 struct Parser<'a> {
@@ -237,13 +248,13 @@ impl Parser<'_> {
     }
 
     fn skip_space_and_lines(&mut self) {
-        while self.peek().is_some_and(|byte| byte.is_ascii_whitespace()) {
+        while self.peek().is_some_and(is_space) {
             self.next();
         }
     }
 
     fn skip_space(&mut self) {
-        while self.peek().is_some_and(|byte| byte != b'\n' && byte.is_ascii_whitespace()) {
+        while self.peek().is_some_and(|byte| byte != b'\n' && is_space(byte)) {
             self.next();
         }
     }
@@ -252,19 +263,20 @@ impl Parser<'_> {
         while !matches!(self.next(), None | Some(b'\n')) {}
     }
 
-    /// `[name]`, `[name.sub]` or `[name "sub"]`.
+    /// `[name]`, `[name.sub]`, `[name "sub"]`, or `[name.sub "more"]`: of the whole key git takes what is before the
+    /// first dot for the section.
     fn section(&mut self) -> Option<(String, Option<String>)> {
         self.next();
-        let mut name = String::new();
+        let (mut name, mut quoted) = (String::new(), None);
         loop {
             match self.next()? {
                 b']' => break,
                 byte if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.') => {
                     name.push(char::from(byte.to_ascii_lowercase()));
                 }
-                byte if byte.is_ascii_whitespace() && byte != b'\n' => {
-                    let sub = self.subsection()?;
-                    return (!name.is_empty()).then_some((name, Some(sub)));
+                byte if is_space(byte) && byte != b'\n' => {
+                    quoted = Some(self.subsection()?);
+                    break;
                 }
                 _ => return None,
             }
@@ -272,9 +284,12 @@ impl Parser<'_> {
         if name.is_empty() {
             return None;
         }
-        Some(match name.split_once('.') {
-            Some((section, sub)) => (section.to_owned(), Some(sub.to_owned())),
-            None => (name, None),
+        Some(match (name.split_once('.'), quoted) {
+            (Some((section, sub)), None) => (section.to_owned(), Some(sub.to_owned())),
+            (Some((section, sub)), Some(more)) => {
+                (section.to_owned(), Some(format!("{sub}.{more}")))
+            }
+            (None, quoted) => (name, quoted),
         })
     }
 
@@ -334,7 +349,7 @@ impl Parser<'_> {
                 b'\n' => break,
                 _ if comment => {}
                 b'#' | b';' if !quoted => comment = true,
-                byte if byte.is_ascii_whitespace() && !quoted => out.push(byte),
+                byte if is_space(byte) && !quoted => out.push(byte),
                 b'"' => {
                     quoted = !quoted;
                     kept = out.len();

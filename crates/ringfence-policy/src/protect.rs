@@ -321,6 +321,10 @@ pub const JUDGED: &[(&str, Guarded, &str)] = &[
 /// Directories of a repository in which no other repository is looked for.
 pub const GIT_INNARDS: &[&str] = &["objects", "refs", "logs", "hooks", "info", "lfs", "rr-cache"];
 
+/// Directories at the top of a repository where git writes nothing by a name, over a link, that is not its own: hooks
+/// are judged by themselves. (`ringfence_start::quiet` has them as well.)
+pub const GIT_UNWRITTEN: &[&str] = &["objects", "refs", "hooks", "lfs"];
+
 /// Directories below `modules` further down than this are nobody's.
 pub const GIT_DEEPEST: usize = 8;
 
@@ -338,16 +342,37 @@ pub fn git_link_allowed(target: &std::path::Path) -> bool {
     modules || *place == "worktrees" && rest.len() == 1
 }
 
-/// Whether a `commondir` file at an absolute path may appear with this content: it leads from
-/// `.git/worktrees/NAME` to `.git`, or so in a submodule's directory.
-pub fn git_common_allowed(path: &std::path::Path, content: &[u8]) -> bool {
+/// Whether it may lead there because that is a worktree's directory in a bare repository, `REPOSITORY/worktrees/NAME`:
+/// in a guarded tree all repositories are looked at, whatever they are called, but for those in another's `.git`.
+pub fn git_bare_worktree(target: &std::path::Path, tree: &std::path::Path) -> bool {
+    let Ok(below) = target.strip_prefix(tree) else { return false };
+    let in_git = below.components().any(|component| component.as_os_str() == ".git");
+    let folder = target.parent().filter(|folder| folder.ends_with("worktrees"));
+    !in_git && folder.and_then(|folder| folder.parent()).is_some_and(|own| own.starts_with(tree))
+}
+
+/// The path that a `.git` file names, as git reads it (`read_gitfile_gently` in setup.c): behind one space, up to the
+/// ends of the line. A zero byte would end it for git and not for us.
+pub fn git_file_target(content: &[u8]) -> Option<&std::path::Path> {
+    one_path(content.strip_prefix(b"gitdir: ")?)
+}
+
+/// The path in a file that holds nothing else.
+fn one_path(content: &[u8]) -> Option<&std::path::Path> {
     use std::os::unix::ffi::OsStrExt;
-    let content = content.strip_suffix(b"\n").unwrap_or(content);
-    let content = std::path::Path::new(std::ffi::OsStr::from_bytes(content));
-    let parent = path.parent();
-    let worktrees = parent.and_then(std::path::Path::parent);
-    let own = worktrees.filter(|at| at.ends_with("worktrees")).and_then(std::path::Path::parent);
-    parent.zip(own).is_some_and(|(parent, own)| crate::path::normal(&parent.join(content)) == own)
+    let end = content.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r'))?;
+    let path = content.get(..=end)?;
+    (!path.contains(&0)).then(|| std::path::Path::new(std::ffi::OsStr::from_bytes(path)))
+}
+
+/// Where a `commondir` file at an absolute path leads, if it may appear with this content: from
+/// `.git/worktrees/NAME` to `.git`, or so in a submodule's directory. By its text: links on the way may lead elsewhere.
+pub fn git_common_allowed(path: &std::path::Path, content: &[u8]) -> Option<std::path::PathBuf> {
+    let parent = path.parent()?;
+    let own =
+        parent.parent().filter(|at| at.ends_with("worktrees")).and_then(std::path::Path::parent)?;
+    let target = parent.join(one_path(content)?);
+    (crate::path::normal(&target) == own).then_some(target)
 }
 
 #[cfg(test)]
@@ -413,15 +438,47 @@ mod tests {
     }
 
     #[test]
+    fn a_git_file_is_read_as_git_reads_it() {
+        for (content, target) in [
+            ("gitdir: ../x\n", Some("../x")),
+            ("gitdir: ../x \r\n\n", Some("../x ")),
+            ("gitdir:  x", Some(" x")),
+            ("gitdir:x", None),
+            ("gitdir: \n", None),
+            ("gitdir: ../.git/foo\0/../modules/x", None),
+        ] {
+            assert_eq!(git_file_target(content.as_bytes()), target.map(Path::new), "{content:?}");
+        }
+    }
+
+    #[test]
+    fn a_worktree_of_a_bare_repository_is_in_the_tree() {
+        for (target, good) in [
+            ("/w/.bare/worktrees/x", true),
+            ("/w/sub/repo.git/worktrees/x", true),
+            ("/w/worktrees/x", true),
+            ("/worktrees/x", false),
+            ("/v/.bare/worktrees/x", false),
+            ("/w/.bare", false),
+            ("/w/.bare/worktrees", false),
+            ("/w/.bare/worktrees/x/y", false),
+            ("/w/.git/evil/worktrees/x", false),
+        ] {
+            assert_eq!(git_bare_worktree(Path::new(target), Path::new("/w")), good, "{target}");
+        }
+    }
+
+    #[test]
     fn a_worktree_leads_to_the_repository_it_is_in() {
-        let at =
-            |path: &str, content: &str| git_common_allowed(Path::new(path), content.as_bytes());
+        let at = |path: &str, content: &str| {
+            git_common_allowed(Path::new(path), content.as_bytes()).is_some()
+        };
         assert!(at("/w/.git/worktrees/x/commondir", "../..\n"));
         assert!(at("/w/.git/worktrees/x/commondir", "/w/.git"));
         assert!(at("/w/.git/modules/a/worktrees/x/commondir", "../..\n"));
         for (path, content) in [
             ("/w/.git/worktrees/x/commondir", "../../../evil\n"),
-            ("/w/.git/worktrees/x/commondir", "../..\n\n"),
+            ("/w/.git/worktrees/x/commondir", "../../bar\0/.."),
             ("/w/.git/worktrees/x/commondir", ""),
             ("/w/.git/modules/a/commondir", "../..\n"),
             ("/w/.git/modules/a/commondir", "../../../evil"),

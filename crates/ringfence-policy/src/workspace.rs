@@ -65,9 +65,17 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, policy: &mut Policy) {
             Ok(text) => {
                 let trees: Vec<PathBuf> =
                     crate::guard::writable(policy).map(Path::to_path_buf).collect();
-                match worktree(resolver, &workdir, &text, &trees, &policy.home_dir) {
-                    Some(common) => grant_common(policy, &common, &source),
-                    None => return,
+                let Some(private) = git_directory(resolver, &workdir, &text) else { return };
+                let common = common_directory(&private);
+                if trees.iter().any(|tree| private.starts_with(tree)) {
+                    if is_repository(resolver, &common) {
+                        guard_repository(policy, &common);
+                    }
+                    common
+                } else if is_worktree(resolver, &workdir, &private, &trees, &policy.home_dir) {
+                    grant_common(policy, &common, &source)
+                } else {
+                    return;
                 }
             }
             Err(_) => dot_git,
@@ -81,39 +89,50 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, policy: &mut Policy) {
     hooks_path(resolver, policy, &directory, &workdir);
 }
 
-/// The common directory of the repository that a linked worktree belongs to, when the
-/// repository says so as well.
+/// The directory that a `.git` file with this text leads to.
+fn git_directory(resolver: &mut Resolver<'_>, workdir: &Path, text: &str) -> Option<PathBuf> {
+    let target = crate::protect::git_file_target(text.as_bytes())?;
+    let real = resolver.real(&workdir.join(target)).ok().filter(|real| real.exists)?;
+    Some(real.path)
+}
+
+/// The directory of the repository whose worktree keeps what is its own in this one, `REPOSITORY/worktrees/NAME`;
+/// this one itself where it has another name.
+fn common_directory(private: &Path) -> PathBuf {
+    let folder = private.parent().filter(|parent| parent.ends_with("worktrees"));
+    folder.and_then(Path::parent).unwrap_or(private).to_path_buf()
+}
+
+fn is_repository(resolver: &mut Resolver<'_>, directory: &Path) -> bool {
+    ["HEAD", "objects", "refs"].iter().all(|name| resolver.exists(&directory.join(name)))
+}
+
+/// Whether a directory outside of every writable tree is that of a linked worktree, and the repository says so as well.
 ///
-/// The `.git` file can be written by a program in a sandbox, so that alone it proves nothing:
-/// the directory it names must stand outside of every writable tree, be `REPOSITORY/worktrees/NAME`,
-/// and name this very file in its `gitdir`.
-fn worktree(
+/// The `.git` file can be written by a program in a sandbox, so that alone it proves nothing: the directory must be
+/// `REPOSITORY/worktrees/NAME`, and name this very file in its `gitdir`.
+fn is_worktree(
     resolver: &mut Resolver<'_>,
     workdir: &Path,
-    text: &str,
+    private: &Path,
     trees: &[PathBuf],
     home: &Path,
-) -> Option<PathBuf> {
-    let target = text.strip_prefix("gitdir:")?.trim_matches(['\n', '\r', ' ', '\t']);
-    let real = resolver.real(&workdir.join(target)).ok().filter(|real| real.exists)?;
-    let private = real.path;
-    let folder =
-        private.parent().filter(|parent| parent.file_name().is_some_and(|n| n == "worktrees"))?;
-    let common = folder.parent()?.to_path_buf();
-    if trees.iter().any(|tree| private.starts_with(tree)) {
-        return None;
-    }
+) -> bool {
+    let common = common_directory(private);
     // A repository that holds its worktrees, or the home, would make them all writable.
-    if trees.iter().any(|tree| tree.starts_with(&common)) || home.starts_with(&common) {
-        return None;
+    if common == private
+        || trees.iter().any(|tree| tree.starts_with(&common))
+        || home.starts_with(&common)
+    {
+        return false;
     }
-    let back = resolver.files().text(&private.join("gitdir"), MOST_GITFILE).ok()?;
+    let Ok(back) = resolver.files().text(&private.join("gitdir"), MOST_GITFILE) else {
+        return false;
+    };
     let back = private.join(back.trim_end_matches(['\n', '\r']));
-    let back = resolver.real(&back).ok()?;
-    let own = resolver.real(&workdir.join(".git")).ok()?;
-    let repository =
-        ["HEAD", "objects", "refs"].iter().all(|name| resolver.exists(&common.join(name)));
-    (back.path == own.path && repository).then_some(common)
+    let (back, own) = (resolver.real(&back), resolver.real(&workdir.join(".git")));
+    let mutual = back.ok().zip(own.ok()).is_some_and(|(back, own)| back.path == own.path);
+    mutual && is_repository(resolver, &common)
 }
 
 /// Grants a repository's directory for writing, what git runs from it protected.
@@ -165,6 +184,10 @@ const HOOKS_PATH: &str = "git runs its files as hooks, core.hooksPath says so";
 fn hooks_of(resolver: &mut Resolver<'_>, file: &Path, home: &Path) -> Option<PathBuf> {
     let text = resolver.files().text(file, MOST_CONFIG).ok()?;
     let hooks = gitconfig::last_value(&text, "core", "hookspath")?;
+    // The usual way to have none is /dev/null.
+    if hooks.starts_with("/dev/") {
+        return None;
+    }
     match hooks.strip_prefix("~/") {
         Some(below) => Some(home.join(below)),
         None => (!hooks.is_empty() && !hooks.starts_with('~')).then(|| PathBuf::from(hooks)),
@@ -187,10 +210,6 @@ pub(crate) fn hooks_of_all(resolver: &mut Resolver<'_>, policy: &mut Policy, mov
     for file in files {
         let Some(hooks) = hooks_of(resolver, &file, &policy.home_dir) else { continue };
         let reason = HOOKS_PATH.to_owned();
-        // The usual way to have none is /dev/null.
-        if hooks.starts_with("/dev") {
-            continue;
-        }
         if hooks.is_absolute() {
             let source = crate::guard::built_in();
             let path = crate::path::normal(&hooks);

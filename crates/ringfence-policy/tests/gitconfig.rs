@@ -41,6 +41,25 @@ fn ours(text: &str) -> Option<Settings> {
     Some(settings.into_iter().map(|setting| (setting.key(), setting.value)).collect())
 }
 
+/// Git takes what is before the first dot for the section, and what is before the last one is the name's.
+#[test]
+fn a_key_is_judged_as_git_takes_it_apart() {
+    for text in [
+        "[remote.up \"stream\"]\nuploadpack = cmd\n",
+        "[lfs.customtransfer \"x\"]\npath = cmd\n",
+        "[tig \"bind\"]\ngeneric = q !cmd\n",
+        "[gitflow \"path\"]\nhooks = x\n",
+    ] {
+        assert!(executes(text).is_some(), "{text}");
+    }
+    let (directory, tree) = (Path::new("/w/.git/modules/x"), Path::new("/w"));
+    let worktree =
+        |value: &str| executes_in(&format!("[core]\nworktree = {value}\n"), directory, tree);
+    assert_eq!(worktree("../../../x"), None);
+    // A relative name to git, since it begins with a form feed.
+    assert!(worktree("\u{c}/w/x/../../../../../../../../elsewhere").is_some());
+}
+
 #[test]
 fn the_syntax_is_gits() {
     let texts = [
@@ -49,6 +68,9 @@ fn the_syntax_is_gits() {
         "[core] a = 1 ; b\n[x \"Y z\"] k=v # c",
         "[x \"a\\\"b\\\\c\"]\nk = \"q # not a comment\" # a comment",
         "[x.Sub]\nk = a\\\n  b\n",
+        "[x.Sub \"Q.r\"]\nk = v\n[a.b.c]\nk = w\n",
+        "[a]\nk = \u{c}v\u{c}\n",
+        "[a]\u{c}k = v\n",
         "[a]\nk = \"a b\"  c   \n k2 =\n k3 = \\t\\n\\\\\\\"\n",
         "\u{feff}[a]\nk=v\r\nl=w\\\r\nx\r\n",
         "[a]k=v\n[b]\n[a]\nk=w",

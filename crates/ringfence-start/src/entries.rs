@@ -7,6 +7,8 @@ use core::mem::MaybeUninit;
 
 /// `d_type` of a directory (`DT_DIR`, getdents64(2)).
 pub const DIRECTORY: u8 = 4;
+/// `d_type` of a symbolic link (`DT_LNK`).
+pub const LINK: u8 = 10;
 /// `d_type` where the file system does not say (`DT_UNKNOWN`).
 pub const UNKNOWN: u8 = 0;
 

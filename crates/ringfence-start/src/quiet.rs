@@ -8,7 +8,7 @@
 
 use crate::bytes::{Text, equal, from, position};
 use crate::call::sys;
-use crate::entries::{DIRECTORY, UNKNOWN, each, ends_with};
+use crate::entries::{DIRECTORY, LINK, UNKNOWN, each, ends_with};
 use crate::image::{Image, Span};
 use crate::listing::{ENDING, Known, next};
 use crate::stamp::{AT_FDCWD, EMPTY_PATH, Looked, look};
@@ -105,60 +105,80 @@ impl Run<'_> {
         Some(())
     }
 
-    /// Walks a tree, nearest directories first.
+    /// Looks through a tree, and the repository at its top.
     fn tree(&self, tree: u32, list: u32, room: &mut [u8; ROOM]) -> Option<()> {
         let list = List { at: list, known: Known::of(self.image, list)? };
         // SAFETY: strings in the data end within it.
         let top = unsafe { crate::bytes::string(self.image.pointer(tree.into(), 1)?.cast_const()) };
-        let mut budget = self.milliseconds.checked_mul(ENTRIES_PER_MILLISECOND)?;
-        budget = budget.checked_add(ENTRIES)?;
-        let mut queue = Text::new(room);
-        queue.push(top);
-        queue.push(b"\0");
-        let (mut walked, mut waiting) = (0, 0);
+        let mut repository = false;
+        self.walk(top, b"\0", room, |walk, directory, place| {
+            self.directory(walk, directory, &list, place, &mut repository)
+        })?;
+        if repository {
+            self.walk(top, b"/.git\0", room, |walk, directory, place| {
+                self.innards(walk, directory, place)
+            })?;
+        }
+        Some(())
+    }
+
+    /// Walks through directories below a path, nearest first, for as long as there is a budget.
+    fn walk(
+        &self,
+        top: &[u8],
+        rest: &[u8],
+        room: &mut [u8; ROOM],
+        mut visit: impl FnMut(&mut Walk<'_>, usize, (usize, usize)) -> Option<()>,
+    ) -> Option<()> {
+        let budget = self.milliseconds.checked_mul(ENTRIES_PER_MILLISECOND)?;
+        let budget = budget.checked_add(ENTRIES)?;
+        let mut walk = Walk { queue: Text::new(room), waiting: 0, budget };
+        walk.queue.push(top);
+        walk.queue.push(rest);
+        let mut walked = 0;
         loop {
-            if walked >= queue.get()?.len() {
+            if walked >= walk.queue.get()?.len() {
                 return Some(());
             }
-            let length = position(from(queue.get()?, walked), 0)?;
+            let length = position(from(walk.queue.get()?, walked), 0)?;
             let here = walked;
             walked += length + 1;
             if here > 0 {
-                waiting -= 1;
-                let Some(left) = budget.checked_sub(A_DIRECTORY) else { continue };
-                budget = left;
+                walk.waiting -= 1;
+                let Some(left) = walk.budget.checked_sub(A_DIRECTORY) else { continue };
+                walk.budget = left;
             }
-            let directory = open(from(queue.get()?, here).as_ptr())?;
-            let place = (here, length);
-            let found =
-                self.directory(directory, &list, &mut queue, place, &mut budget, &mut waiting);
+            let directory = open(from(walk.queue.get()?, here).as_ptr())?;
+            let found = visit(&mut walk, directory, (here, length));
             // SAFETY: ours.
             let _ = unsafe { sys!(close, directory) };
             found?;
         }
     }
 
-    /// Looks at a directory's names; adds directories in it to the queue.
-    fn directory(
-        &self,
-        directory: usize,
-        list: &List,
-        queue: &mut Text<'_>,
-        (here, length): (usize, usize),
-        budget: &mut usize,
-        waiting: &mut usize,
-    ) -> Option<()> {
+    /// Whether no run changed a directory, and its owner can list it.
+    fn is_unchanged(&self, directory: usize) -> Option<()> {
         let mut looked = Looked::new();
         let stat = look(&mut looked, directory as i32, c"".as_ptr().cast(), EMPTY_PATH).ok()?;
         let unchanged = stat.identity()[4] < self.since;
-        if !unchanged || stat.mode & ENTER_AND_LIST != ENTER_AND_LIST {
-            return None;
-        }
-        let top = here == 0;
+        (unchanged && stat.mode & ENTER_AND_LIST == ENTER_AND_LIST).then_some(())
+    }
+
+    /// Looks at a directory's names; adds directories in it to the queue, and says whether it is a repository's.
+    fn directory(
+        &self,
+        walk: &mut Walk<'_>,
+        directory: usize,
+        list: &List,
+        place: (usize, usize),
+        repository: &mut bool,
+    ) -> Option<()> {
+        self.is_unchanged(directory)?;
+        let top = place.0 == 0;
         let (mut quiet, mut parts) = (true, 0);
         let whole = each(directory, |name, kind| {
-            let Some(left) = budget.checked_sub(1) else { return false };
-            *budget = left;
+            let Some(left) = walk.budget.checked_sub(1) else { return false };
+            walk.budget = left;
             parts |= part_of_a_repository(name);
             let judged = match self.judge(name, list) {
                 Some(WAY) if top => Some(0),
@@ -166,19 +186,39 @@ impl Run<'_> {
             };
             match judged {
                 Some(0) if kind == UNKNOWN => quiet = false,
-                // One that the budget does not reach is not walked: what is before it in the queue takes as much.
-                Some(0) if kind == DIRECTORY && *budget >= (*waiting + 1) * A_DIRECTORY => {
-                    *waiting += 1;
-                    queue_up(queue, (here, length), name);
-                }
+                Some(0) if kind == DIRECTORY => walk.queue_up(place, name),
                 Some(0) => {}
                 Some(NAME) if top => {}
-                Some(REPOSITORY) if top => quiet = holds_no_repositories(directory),
+                Some(REPOSITORY) if top && kind == DIRECTORY => *repository = true,
                 _ => quiet = false,
             }
             quiet
         });
         (whole.is_some() && quiet && !is_repository(parts)).then_some(())
+    }
+
+    /// Looks at a directory in a repository, where no link may be, nor a further repository.
+    fn innards(&self, walk: &mut Walk<'_>, directory: usize, place: (usize, usize)) -> Option<()> {
+        self.is_unchanged(directory)?;
+        let top = place.0 == 0;
+        let (mut quiet, mut parts) = (true, 0);
+        let whole = each(directory, |name, kind| {
+            let Some(left) = walk.budget.checked_sub(1) else { return false };
+            walk.budget = left;
+            parts |= part_of_a_repository(name);
+            let further = equal(name, b"worktrees") || equal(name, b"modules");
+            // `ringfence_policy::protect::GIT_UNWRITTEN`.
+            let unwritten = equal(name, b"objects")
+                || equal(name, b"refs")
+                || equal(name, b"hooks")
+                || equal(name, b"lfs");
+            quiet = kind != UNKNOWN && kind != LINK && !(top && further);
+            if kind == DIRECTORY && !(top && unwritten) {
+                walk.queue_up(place, name);
+            }
+            quiet
+        });
+        (whole.is_some() && quiet && (top || !is_repository(parts))).then_some(())
     }
 
     /// What a name is to a tree's list: one of its marks, or nothing (0).
@@ -223,18 +263,32 @@ pub fn is_repository(parts: u8) -> bool {
     parts & HEAD != 0 && (parts & COMMON != 0 || parts & (OBJECTS | REFS) == OBJECTS | REFS)
 }
 
-/// Adds a directory in the one whose path stands in the queue.
-fn queue_up(queue: &mut Text<'_>, (here, length): (usize, usize), name: &[u8]) {
-    let mut at = here;
-    while at < here + length {
-        let Some(byte) = queue.get().and_then(|all| all.get(at)).copied() else { break };
-        queue.push(&[byte]);
-        at += 1;
+/// Directories that are still to be looked at.
+struct Walk<'a> {
+    queue: Text<'a>,
+    waiting: usize,
+    budget: usize,
+}
+
+impl Walk<'_> {
+    /// Adds a directory in the one whose path stands in the queue. One that the budget does not reach is not walked:
+    /// what is before it in the queue takes as much.
+    fn queue_up(&mut self, (here, length): (usize, usize), name: &[u8]) {
+        if self.budget < (self.waiting + 1) * A_DIRECTORY {
+            return;
+        }
+        self.waiting += 1;
+        let mut at = here;
+        while at < here + length {
+            let Some(byte) = self.queue.get().and_then(|all| all.get(at)).copied() else { break };
+            self.queue.push(&[byte]);
+            at += 1;
+        }
+        self.queue.push(b"/");
+        self.queue.push(name);
+        // Without room the queue is no text any more, and the walk ends as one that found something.
+        self.queue.push(b"\0");
     }
-    queue.push(b"/");
-    queue.push(name);
-    // Without room the queue is no text any more, and the walk ends as one that found something.
-    queue.push(b"\0");
 }
 
 /// Opens a directory; no component of the path may be a link.
@@ -243,13 +297,4 @@ fn open(path: *const u8) -> Option<usize> {
     let how = [(flags::DIRECTORY | 0o2_000_000) as u64, 0, RESOLVE_NO_LINKS];
     // SAFETY: the path ends with a zero byte, `how` is a whole struct open_how.
     unsafe { sys!(openat2, AT_FDCWD, path, how.as_ptr(), 24) }.ok()
-}
-
-/// Whether the repository in a directory has no further ones: none of the places where they are exists.
-fn holds_no_repositories(directory: usize) -> bool {
-    let absent = |path: *const u8| {
-        let mut looked = Looked::new();
-        look(&mut looked, directory as i32, path, 0).err() == Some(Errno::ENOENT)
-    };
-    absent(c".git/worktrees".as_ptr().cast()) && absent(c".git/modules".as_ptr().cast())
 }

@@ -7,18 +7,23 @@ use crate::{Errno, Result};
 
 /// Bytes of a note: start, end, a hash of the place, eight each.
 pub const NOTE: usize = 24;
-/// Longer, the file loses its older half: some eight thousand runs.
-pub const LONGEST: u64 = (NOTE as u64) << 13;
+/// Longer, the file loses its older half: some five thousand runs.
+pub const LONGEST: u64 = (NOTE as u64) << 15;
 /// The end of a run that goes on. Builds that did not know it read that nothing was changed then.
 pub const OPEN: i64 = i64::MIN;
+/// In place of an end: a directory that a tree of the run is in. Builds that did not know it read that nothing was
+/// changed then.
+pub const ABOVE_A_TREE: i64 = i64::MIN + 1;
 /// At most so many places are noted here.
 pub const MOST_PLACES: usize = 256;
-/// Bytes of a place: [`TREE`] or [`GRANTED`] and its hash.
+/// Bytes of a place: [`TREE`], [`GRANTED`] or [`ABOVE`], and its hash.
 pub const PLACE: usize = 9;
 /// A tree that the run can write to.
 pub const TREE: u8 = b'+';
 /// A place in one that was granted by its name: noted with the start's minus.
 pub const GRANTED: u8 = b'-';
+/// A directory that a tree is in: noted with [`ABOVE_A_TREE`]. They come last.
+pub const ABOVE: u8 = b'^';
 
 /// A run that goes on, noted.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +32,7 @@ pub struct Begun {
     pub file: i32,
     /// Where its notes are.
     pub at: u64,
-    /// How many they are.
+    /// How many of them have an end.
     pub count: u64,
 }
 
@@ -64,14 +69,19 @@ fn note(file: i32, start: i64, places: &[u8]) -> Result<Begun> {
     let _ = share(file, start.unsigned_abs());
     let mut room = core::mem::MaybeUninit::<[[u64; 3]; MOST_PLACES]>::uninit();
     let first = room.as_mut_ptr().cast::<[u64; 3]>();
-    let mut at = 0;
+    let (mut at, mut ending) = (0, 0);
     while at < count {
         let place = crate::bytes::from(places, at * PLACE);
         let hash = crate::bytes::from(place, 1).first_chunk::<8>().ok_or(Errno::EINVAL)?;
         let begins = if place.first() == Some(&GRANTED) { -start } else { start };
+        let above = place.first() == Some(&ABOVE);
+        let ends = if above { ABOVE_A_TREE } else { OPEN };
         // SAFETY: there is room for so many.
-        unsafe { first.add(at).write([begins as u64, OPEN as u64, u64::from_ne_bytes(*hash)]) };
+        unsafe { first.add(at).write([begins as u64, ends as u64, u64::from_ne_bytes(*hash)]) };
         at += 1;
+        if !above {
+            ending = at;
+        }
     }
     // One call, so that runs that begin at once do not mix.
     // SAFETY: so many bytes were written above.
@@ -84,7 +94,7 @@ fn note(file: i32, start: i64, places: &[u8]) -> Result<Begun> {
     // What is completed in its place must not be appended.
     // SAFETY: takes numbers.
     unsafe { sys!(fcntl, file, F_SETFL, 0) }?;
-    Ok(Begun { file, at: end - written as u64, count: count as u64 })
+    Ok(Begun { file, at: end - written as u64, count: ending as u64 })
 }
 
 /// Takes a shared lock on one byte, without waiting, which ends when nobody has the file open any more

@@ -20,6 +20,11 @@ impl Kind {
             kind => kind == libc::DT_DIR,
         }
     }
+
+    /// Whether it may be a symbolic link: where the file system does not say, it may.
+    pub fn may_be_link(self) -> bool {
+        matches!(self.0, libc::DT_LNK | libc::DT_UNKNOWN)
+    }
 }
 
 /// Bytes read at once: some hundred names.

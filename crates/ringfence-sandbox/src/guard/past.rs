@@ -14,13 +14,17 @@
 //! then, or until the machine went down. What was granted by name is the user's wish: a note of such a place,
 //! which has the run's start with a minus, says that what lies there is none of that run's.
 //!
+//! What one run prepares in its tree, another one whose tree has that in it can move elsewhere. So directories that a
+//! tree is in are noted as well: what changed in a tree counts wherever it may have been moved since.
+//!
 //! What ringfence itself puts into a tree for a program, when none runs (a commit, a revert, a copy), is
 //! noted like a run ([`written`]).
 
 use super::Guarding;
 use crate::plan::GuardedTree;
-use ringfence_start::runs::{self, LONGEST, NOTE, OPEN};
+use ringfence_start::runs::{self, ABOVE_A_TREE, LONGEST, NOTE, OPEN};
 use ringfence_sys as sys;
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -38,15 +42,27 @@ pub(crate) const WILL: u8 = b'V';
 pub(super) struct Past(Vec<u8>);
 
 impl Past {
-    /// Whether a path could be changed from inside at a time.
-    pub fn holds(&self, path: &Path, time: i128) -> bool {
+    /// Whether a path could be changed from inside at a time. `trees` are those of the run that goes on: what lies in
+    /// one of them can have come from each.
+    pub fn holds(&self, path: &Path, trees: &[&Path], time: i128) -> bool {
         let Ok(time) = i64::try_from(time) else { return false };
-        let trees: Vec<u64> = path.ancestors().map(hash).collect();
+        let path: Vec<u64> = path.ancestors().map(hash).collect();
+        let own: Vec<u64> = trees.iter().copied().map(hash).collect();
+        let trees: Vec<u64> = trees.iter().flat_map(|tree| tree.ancestors()).map(hash).collect();
         let notes = || self.0.as_chunks::<NOTE>().0.iter().map(parse);
-        let here = |tree| trees.contains(&tree);
+        let here = |place| path.contains(&place) || trees.contains(&place);
+        // A run could move it here from a tree within its own, then or later.
+        let moved = |start| {
+            let above = |&(of, mark, _): &(i64, i64, u64)| of == start && mark == ABOVE_A_TREE;
+            notes().filter(above).map(|note| note.2).filter(|place| here(*place)).any(|place| {
+                let later = |(start, end, tree)| start >= 0 && end >= time && tree == place;
+                own.contains(&place) || notes().any(later)
+            })
+        };
         notes().any(|(start, end, tree)| {
-            let changed = start >= 0 && (start..=end).contains(&time) && here(tree);
-            changed && !notes().any(|(granted, _, place)| granted == -start && here(place))
+            let changed = start >= 0 && (start..=end).contains(&time);
+            let granted = || notes().any(|(of, _, place)| of == -start && path.contains(&place));
+            changed && (here(tree) || moved(start)) && !granted()
         })
     }
 
@@ -69,14 +85,6 @@ fn parse(note: &[u8; NOTE]) -> (i64, i64, u64) {
 
 fn nanoseconds(time: i128) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
-}
-
-fn write(start: i128, end: i64, tree: &Path) -> [u8; NOTE] {
-    let mut note = [0; NOTE];
-    note[..8].copy_from_slice(&nanoseconds(start).to_ne_bytes());
-    note[8..16].copy_from_slice(&end.to_ne_bytes());
-    note[16..].copy_from_slice(&hash(tree).to_ne_bytes());
-    note
 }
 
 /// Of this build: one that has another hash takes notes of its own.
@@ -137,7 +145,7 @@ pub(crate) struct Begun {
 /// Notes a run that begins. One that cannot be noted is no reason to fail: its own changes will be
 /// judged.
 pub(super) fn begin(trees: &[GuardedTree], start: i128) -> Option<Begun> {
-    let trees: Vec<Noted<'_>> = noted(trees).collect();
+    let trees = noted(trees);
     let path = file().filter(|_| !trees.is_empty())?;
     begin_in(&path, &trees, start).ok()
 }
@@ -149,13 +157,32 @@ enum Noted<'a> {
     Tree(&'a Path),
     /// A place in it that was granted by its name.
     Granted(&'a Path),
+    /// A directory that a tree is in.
+    Above(&'a Path),
 }
 
-fn noted(trees: &[GuardedTree]) -> impl Iterator<Item = Noted<'_>> {
-    trees.iter().flat_map(|tree| {
-        let granted = tree.lifted.iter().map(|place| Noted::Granted(place));
-        [Noted::Tree(&tree.tree)].into_iter().chain(granted)
-    })
+impl Noted<'_> {
+    /// The note, with an end if it takes one.
+    fn note(self, start: i64, end: i64) -> [u8; NOTE] {
+        let (start, end, place) = match self {
+            Noted::Tree(tree) => (start, end, tree),
+            Noted::Granted(place) => (-start, end, place),
+            Noted::Above(place) => (start, ABOVE_A_TREE, place),
+        };
+        let mut note = [0; NOTE];
+        note[..8].copy_from_slice(&start.to_ne_bytes());
+        note[8..16].copy_from_slice(&end.to_ne_bytes());
+        note[16..].copy_from_slice(&hash(place).to_ne_bytes());
+        note
+    }
+}
+
+/// All that is noted of a run. What has an end comes first.
+fn noted(trees: &[GuardedTree]) -> Vec<Noted<'_>> {
+    let granted = trees.iter().flat_map(|tree| &tree.lifted).map(|place| Noted::Granted(place));
+    let above: BTreeSet<_> = trees.iter().flat_map(|tree| tree.tree.ancestors().skip(1)).collect();
+    let own = trees.iter().map(|tree| Noted::Tree(&tree.tree));
+    own.chain(granted).chain(above.into_iter().map(Noted::Above)).collect()
 }
 
 fn begin_in(path: &Path, trees: &[Noted<'_>], start: i128) -> std::io::Result<Begun> {
@@ -176,6 +203,7 @@ fn places(trees: &[Noted<'_>]) -> Vec<u8> {
         let (mark, path) = match noted {
             Noted::Tree(tree) => (runs::TREE, tree),
             Noted::Granted(place) => (runs::GRANTED, place),
+            Noted::Above(place) => (runs::ABOVE, place),
         };
         [&[mark][..], &hash(path).to_ne_bytes()].concat()
     };
@@ -185,7 +213,7 @@ fn places(trees: &[Noted<'_>]) -> Vec<u8> {
 /// Where runs are noted, and what is noted of one with these trees, for a start that does it by itself; none
 /// where it cannot, nothing where there is nothing to note.
 pub(crate) fn noted_by_image(trees: &[GuardedTree]) -> Option<Vec<u8>> {
-    let trees: Vec<Noted<'_>> = noted(trees).collect();
+    let trees = noted(trees);
     if trees.is_empty() {
         return Some(Vec::new());
     }
@@ -213,11 +241,8 @@ fn open(path: &Path) -> std::io::Result<File> {
 
 /// Adds notes, whole.
 fn append(file: &mut File, start: i128, end: i64, trees: &[Noted<'_>]) -> std::io::Result<()> {
-    let note = |noted: &Noted<'_>| match noted {
-        Noted::Tree(tree) => write(start, end, tree),
-        Noted::Granted(place) => write(-start, end, place),
-    };
-    let notes: Vec<u8> = trees.iter().flat_map(note).collect();
+    let notes: Vec<u8> =
+        trees.iter().flat_map(|noted| noted.note(nanoseconds(start), end)).collect();
     // One call, so that runs that begin at once do not mix.
     file.write_all(&notes)
 }
@@ -261,14 +286,15 @@ pub(super) fn end(begun: Option<&Begun>, trees: &[GuardedTree], start: i128) {
     if begun.is_some_and(Begun::end) {
         return;
     }
-    note(&noted(trees).collect::<Vec<_>>(), start);
+    note(&noted(trees), start);
 }
 
 /// Notes that files of programs were put into a tree since a moment ([`time_mark`]).
 ///
 /// [`time_mark`]: ringfence_sys::file::time_mark
 pub fn written(tree: &Path, since: i128) {
-    note(&[Noted::Tree(tree)], since);
+    let above = tree.ancestors().skip(1).map(Noted::Above);
+    note(&[Noted::Tree(tree)].into_iter().chain(above).collect::<Vec<_>>(), since);
 }
 
 /// Notes what began at a moment and has ended now.
@@ -319,33 +345,72 @@ fn shorten(path: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
+    fn write(start: i64, end: i64, tree: &str) -> [u8; NOTE] {
+        Noted::Tree(Path::new(tree)).note(start, end)
+    }
+
     #[test]
     fn a_path_is_judged_by_the_runs_that_could_write_it() {
-        let mut notes = write(50, 90, Path::new("/w/other")).to_vec();
-        notes.extend(write(5, 9, Path::new("/w/a b\nc")));
+        let mut notes = write(50, 90, "/w/other").to_vec();
+        notes.extend(write(5, 9, "/w/a b\nc"));
         // Cut off: not read.
-        notes.extend(&write(0, i64::MAX, Path::new("/"))[..NOTE - 1]);
+        notes.extend(&write(0, i64::MAX, "/")[..NOTE - 1]);
         let past = Past(notes);
         let inside = Path::new("/w/a b\nc/x/.git/config");
-        assert!(past.holds(inside, 5) && past.holds(inside, 9));
-        assert!(past.holds(Path::new("/w/other"), 50));
-        assert!(!past.holds(inside, 4) && !past.holds(inside, 10) && !past.holds(inside, 60));
-        assert!(!past.holds(Path::new("/w/a b\ncd/.git/config"), 7));
-        assert!(!past.holds(inside, i128::MAX) && !Past::default().holds(inside, 5));
+        assert!(past.holds(inside, &[], 5) && past.holds(inside, &[], 9));
+        assert!(past.holds(Path::new("/w/other"), &[], 50));
+        assert!(
+            !past.holds(inside, &[], 4)
+                && !past.holds(inside, &[], 10)
+                && !past.holds(inside, &[], 60)
+        );
+        assert!(!past.holds(Path::new("/w/a b\ncd/.git/config"), &[], 7));
+        assert!(!past.holds(inside, &[], i128::MAX) && !Past::default().holds(inside, &[], 5));
     }
 
     #[test]
     fn what_was_granted_by_name_is_none_of_that_runs() {
-        let mut notes = write(50, 90, Path::new("/w")).to_vec();
-        notes.extend(write(-50, 90, Path::new("/w/sub/.vscode")));
+        let mut notes = write(50, 90, "/w").to_vec();
+        notes.extend(Noted::Granted(Path::new("/w/sub/.vscode")).note(50, 90));
         let past = Past(notes.clone());
-        assert!(past.holds(Path::new("/w/sub/.git/config"), 60));
-        assert!(past.holds(Path::new("/w/sub"), 60));
-        assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), 60));
-        assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), 10));
+        assert!(past.holds(Path::new("/w/sub/.git/config"), &[], 60));
+        assert!(past.holds(Path::new("/w/sub"), &[], 60));
+        assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 60));
+        assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 10));
         // Another run, of the same time, had no such grant.
-        notes.extend(write(40, 70, Path::new("/w")));
-        assert!(Past(notes).holds(Path::new("/w/sub/.vscode/tasks.json"), 60));
+        notes.extend(write(40, 70, "/w"));
+        assert!(Past(notes).holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 60));
+    }
+
+    #[test]
+    fn what_a_run_prepared_in_a_smaller_tree_counts_where_another_can_move_it() {
+        let run = |start, end, trees: &[&str]| -> Vec<u8> {
+            let all = trees.iter().map(|tree| GuardedTree {
+                tree: PathBuf::from(tree),
+                absent: Vec::new(),
+                nested: Vec::new(),
+                lifted: Vec::new(),
+            });
+            let all: Vec<GuardedTree> = all.collect();
+            noted(&all).into_iter().flat_map(|noted| noted.note(start, end)).collect()
+        };
+        let moved = Path::new("/w/y/.git/config");
+        let prepared = run(10, 20, &["/w/sub"]);
+        // Nothing could move it so far.
+        assert!(!Past(prepared.clone()).holds(moved, &[], 15));
+        let past = Past([prepared.clone(), run(30, 40, &["/w"])].concat());
+        assert!(past.holds(moved, &[], 15) && past.holds(moved, &[], 35));
+        assert!(!past.holds(moved, &[], 25) && !past.holds(Path::new("/v/.git"), &[], 15));
+        // A run that was over before it was written did not.
+        let early = Past([run(1, 9, &["/w"]), prepared.clone()].concat());
+        assert!(!early.holds(moved, &[], 15));
+        // Two moves, and the second run's tree is where the first put it.
+        let twice = [prepared.clone(), run(30, 40, &["/w"]), run(50, 60, &["/w/y"])].concat();
+        assert!(Past(twice).holds(moved, &[Path::new("/w/y")], 15));
+        // From one tree of a run into another of its trees.
+        let beside = Path::new("/v/.git/config");
+        assert!(!Past(prepared.clone()).holds(beside, &[Path::new("/v")], 15));
+        assert!(Past(prepared).holds(beside, &[Path::new("/v"), Path::new("/w/sub")], 15));
     }
 
     /// A run is noted while it goes on, until it was completed or nobody has its note open.
@@ -354,29 +419,30 @@ mod tests {
         let place = std::env::temp_dir().join(format!("ringfence-past-{}", std::process::id()));
         let path = place.join("state/runs");
         let (tree, inside) = (Path::new("/w"), Path::new("/w/x"));
-        let trees = [tree, Path::new("/v")].map(Noted::Tree);
+        let [own, other, above] = [tree, Path::new("/v"), Path::new("/")];
+        let trees = [Noted::Tree(own), Noted::Tree(other), Noted::Above(above)];
         let begin = || begin_in(&path, &trees, sys::file::time_mark());
         let now = sys::file::time_mark;
         let before = now() - 1;
         let (completed, killed) = (begin().expect("a note"), begin().expect("another"));
         let first = now();
-        assert!(!read_from(&path).expect("notes").holds(inside, before));
+        assert!(!read_from(&path).expect("notes").holds(inside, &[], before));
         let later = now() + 1_000_000_000;
-        assert!(read_from(&path).expect("notes").holds(inside, later), "both go on");
+        assert!(read_from(&path).expect("notes").holds(inside, &[], later), "both go on");
         // As the warden does it.
         let left = killed.file().try_clone().map(OwnedFd::from).expect("a descriptor");
         let left = Begun::left(left, &killed.place()).expect("left");
         drop(killed);
         assert!(completed.end());
-        assert!(read_from(&path).expect("notes").holds(inside, later), "the warden has it");
+        assert!(read_from(&path).expect("notes").holds(inside, &[], later), "the warden has it");
         drop(left);
         let past = read_from(&path).expect("notes");
         let closed = now();
-        assert!(past.holds(inside, first) && past.holds(Path::new("/v/x"), first));
-        assert!(!past.holds(inside, later) && !past.holds(inside, before));
+        assert!(past.holds(inside, &[], first) && past.holds(Path::new("/v/x"), &[], first));
+        assert!(!past.holds(inside, &[], later) && !past.holds(inside, &[], before));
         // That is written down: it ended before now, whoever asks later.
         let again = read_from(&path).expect("notes");
-        assert!(again.holds(inside, first) && !again.holds(inside, closed + 1));
+        assert!(again.holds(inside, &[], first) && !again.holds(inside, &[], closed + 1));
         // One that has got another file is noted anew.
         let begun = begin().expect("a note");
         fs::remove_file(&path).expect("a file of ours");

@@ -13,13 +13,12 @@ use crate::guard::saved::Saved;
 use crate::plan::GuardedTree;
 use crate::planner::glob;
 use ringfence_policy::Guarded;
-use ringfence_policy::protect::{GIT_DEEPEST, GIT_INNARDS};
+use ringfence_policy::protect::GIT_UNWRITTEN;
 use ringfence_start::quiet::{
-    A_DIRECTORY, ENTRIES, ENTRIES_PER_MILLISECOND, IN_REPOSITORY, is_repository,
-    part_of_a_repository,
+    A_DIRECTORY, ENTRIES, ENTRIES_PER_MILLISECOND, is_repository, part_of_a_repository,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -37,9 +36,7 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
             names.entry(first).or_default().push((name, *guarded));
         }
     }
-    let elapsed = work.guarding.started.elapsed().as_millis();
-    let milliseconds = usize::try_from(elapsed).unwrap_or(usize::MAX);
-    work.budget = milliseconds.saturating_mul(ENTRIES_PER_MILLISECOND).saturating_add(ENTRIES);
+    work.budget = budget(work);
     // Whether the directory that a directory is in was changed by the run.
     let mut queue = VecDeque::from([(tree.tree.clone(), true)]);
     while let Some((path, by_run)) = queue.pop_front() {
@@ -149,7 +146,7 @@ fn below(
         locked::unlock(work, &shown);
     }
     if first == ".git" {
-        links_in(work, &shown);
+        innards(work, tree, &shown, candidates);
     }
     // Directories on the way to names, and those that are such: the walk goes past them.
     let ways = candidates.iter().flat_map(|(relative, _)| relative.ancestors());
@@ -179,7 +176,16 @@ fn below(
 
 /// A repository in a directory that is not called `.git`: what is protected in one that is.
 fn repository(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Path, Guarded)]) {
-    links_in(work, path);
+    innards(work, tree, path, git);
+    names_in_repository(work, tree, path, git);
+}
+
+fn names_in_repository(
+    work: &mut Work<'_>,
+    tree: &GuardedTree,
+    path: &Path,
+    git: &[(&Path, Guarded)],
+) {
     for (name, guarded) in git {
         let Ok(name) = name.strip_prefix(".git") else { continue };
         // A worktree's leads to the repository that it is in.
@@ -193,31 +199,52 @@ fn repository(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Pat
     }
 }
 
-/// Below a repository's worktrees and modules.
-fn links_in(work: &mut Work<'_>, repository: &Path) {
-    for (inner, depth) in IN_REPOSITORY.into_iter().zip([1, GIT_DEEPEST]) {
-        repositories(work, &repository.join(inner), depth);
+/// All that is in a repository but what git writes by its own names only. Links that the run made are taken away: no
+/// git makes any, and one outside would write messages and names of branches, which the program chose, to where they
+/// lead. What the run closed is opened for it. Repositories of submodules and worktrees have what this one has, whatever
+/// they are called. The budget is one of its own: a repository must not hide what is beside it.
+fn innards(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Path, Guarded)]) {
+    let whole = work.budget;
+    work.budget = budget(work);
+    let mut queue = VecDeque::from([(path.to_owned(), true)]);
+    while let Some((at, by_run)) = queue.pop_front() {
+        if !by_run {
+            let Some(left) = work.budget.checked_sub(A_DIRECTORY) else { continue };
+            work.budget = left;
+        }
+        let Some((directory, data)) = open(work, &at) else { continue };
+        let Ok(entries) = ringfence_sys::directory::Names::of(&directory.at("")) else { continue };
+        let by_run = changed(&data) >= work.guarding.since;
+        let (mut parts, mut inner) = (0, Vec::new());
+        for (name, kind) in entries {
+            if !by_run {
+                let Some(left) = work.budget.checked_sub(1) else { break };
+                work.budget = left;
+            }
+            parts |= part_of_a_repository(name.as_bytes());
+            let below = at.join(&name);
+            if kind.is_directory(|| below.clone()) {
+                inner.push(name);
+            } else if kind.may_be_link() {
+                work.take_link(&below, "created or changed");
+            }
+        }
+        if at == path {
+            // Further down it may be the name of a submodule.
+            inner.retain(|name: &OsString| GIT_UNWRITTEN.iter().all(|known| **name != **known));
+        } else if is_repository(parts) {
+            names_in_repository(work, tree, &at, git);
+        }
+        queue.extend(inner.into_iter().map(|name| (at.join(name), by_run)));
     }
+    work.budget = whole;
 }
 
-/// Below `.git/modules` and `.git/worktrees`: what the run locked is opened for a look, and links
-/// that it made, which no git makes there, are taken away.
-fn repositories(work: &mut Work<'_>, path: &Path, depth: usize) {
-    let Ok(data) = path.symlink_metadata() else { return };
-    if data.is_symlink() {
-        work.take_link(path, "created or changed");
-    }
-    if !data.is_dir() {
-        return;
-    }
-    locked::unlock(work, path);
-    let Some(deeper) = depth.checked_sub(1) else { return };
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        let directory = entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
-        if directory && !GIT_INNARDS.iter().any(|innards| entry.file_name() == *innards) {
-            repositories(work, &path.join(entry.file_name()), deeper);
-        }
-    }
+/// What a walk may look at beside what the run changed.
+fn budget(work: &Work<'_>) -> usize {
+    let elapsed = work.guarding.started.elapsed().as_millis();
+    let milliseconds = usize::try_from(elapsed).unwrap_or(usize::MAX);
+    milliseconds.saturating_mul(ENTRIES_PER_MILLISECOND).saturating_add(ENTRIES)
 }
 
 /// Judges one protected name below a directory.

@@ -6,7 +6,10 @@ use super::quarantine::Quarantine;
 use super::{Guarding, Said, Saved, changed, locked, quarantine};
 use crate::plan::{Found, GuardStep, GuardedTree};
 use ringfence_policy::gitconfig::{executes_in, executes_the_same};
-use ringfence_policy::protect::git_common_allowed;
+use ringfence_policy::path::normal;
+use ringfence_policy::protect::{
+    git_bare_worktree, git_common_allowed, git_file_target, git_link_allowed,
+};
 use ringfence_policy::settings::{self, Judged};
 use ringfence_policy::{Guarded, shown};
 use ringfence_sys as sys;
@@ -62,7 +65,9 @@ impl Work<'_> {
     /// there: what an earlier one left under a harmless name may have been moved here since.
     pub fn suspect(&self, path: &Path, data: &fs::Metadata) -> bool {
         let changed = changed(data);
-        changed >= self.guarding.since || self.past.get_or_init(past::read).holds(path, changed)
+        let past = || self.past.get_or_init(past::read);
+        let trees = || self.guarding.trees.iter().map(|tree| &*tree.tree).collect::<Vec<_>>();
+        changed >= self.guarding.since || past().holds(path, &trees(), changed)
     }
 
     pub fn step(&mut self, step: &GuardStep, saved: &Saved) {
@@ -86,12 +91,14 @@ impl Work<'_> {
         let at = directory.at(name);
         let now = Saved::of(&at).unwrap_or(Saved::Unknown);
         let same = now == *saved;
-        if same && step.guarded != Guarded::GitSettings {
-            return;
-        }
         let project = self.guarding.project.as_deref();
         if same || harmless(step.guarded, &step.path, &now, saved, project) {
-            return self.alone(&directory, name, &step.path, &now);
+            return match (&now, directory.enter(name)) {
+                (Saved::Directory(entries), Some(inner)) => {
+                    self.alone_in(&inner, &step.path, entries)
+                }
+                _ => self.alone(&directory, name, &step.path, &now),
+            };
         }
         if step.guarded == Guarded::Settings && self.settings(&directory, step, saved, &now) {
             return;
@@ -141,6 +148,22 @@ impl Work<'_> {
         let linked = data.is_file() && data.nlink() > 1 && self.suspect(path, &data);
         if linked && replace(directory, name, now).is_err() {
             self.take_away(&at, path, "created");
+        }
+    }
+
+    /// The same of all that a directory holds.
+    fn alone_in(
+        &mut self,
+        directory: &Directory,
+        path: &Path,
+        entries: &BTreeMap<OsString, Saved>,
+    ) {
+        for (name, entry) in entries {
+            let path = path.join(name);
+            match (entry, directory.enter(name)) {
+                (Saved::Directory(entries), Some(inner)) => self.alone_in(&inner, &path, entries),
+                _ => self.alone(directory, name, &path, entry),
+            }
         }
     }
 
@@ -248,22 +271,22 @@ impl Work<'_> {
     }
 
     /// A `.git` that is a file or a link leads git to a repository elsewhere: only to where the
-    /// list guards the configuration. A directory is judged by what is in it.
+    /// list guards the configuration, over no link, which another run could change. A directory is judged by what is
+    /// in it.
     pub fn git_link(&mut self, at: &Path, shown: &Path) {
         let target = match Saved::of(at) {
             Ok(Saved::Link(target)) => Some(target),
-            Ok(Saved::File { bytes, .. }) => {
-                let text = bytes.strip_prefix(b"gitdir:").map(<[u8]>::trim_ascii);
-                text.map(|text| PathBuf::from(OsStr::from_bytes(text)))
-            }
+            Ok(Saved::File { bytes, .. }) => git_file_target(&bytes).map(Path::to_owned),
             Ok(Saved::Directory(_) | Saved::Nothing) => return,
             Ok(Saved::Unknown | Saved::Stamped { .. }) | Err(_) => None,
         };
         let parent = shown.parent().unwrap_or(Path::new("/"));
         let allowed = target.is_some_and(|target| {
-            ringfence_policy::protect::git_link_allowed(&ringfence_policy::path::normal(
-                &parent.join(target),
-            ))
+            let path = parent.join(target);
+            let target = normal(&path);
+            let bare = |tree: &GuardedTree| git_bare_worktree(&target, &tree.tree);
+            let allowed = git_link_allowed(&target) || self.guarding.trees.iter().any(bare);
+            allowed && leads_straight(&path)
         });
         if !allowed {
             self.take_away(at, shown, "created");
@@ -377,6 +400,14 @@ pub(super) fn expand(directory: &Path, name: &str) -> Vec<PathBuf> {
     crate::planner::expand(&crate::facts::HostPaths, directory, name)
 }
 
+/// Whether a path leads where its text says, over no link: git follows what is there, and another run could change it.
+fn leads_straight(path: &Path) -> bool {
+    match fs::canonicalize(path) {
+        Ok(real) => real == normal(path),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
 /// Whether a created or changed git file holds nothing that is executed. `project` may be the worktree of
 /// repositories elsewhere.
 pub(super) fn harmless(
@@ -407,7 +438,7 @@ pub(super) fn harmless(
             both.is_some_and(|(before, now)| executes_the_same(before, now, directory, tree))
         }
         (Guarded::GitCommon, Saved::File { bytes, .. }, Saved::Nothing) => {
-            git_common_allowed(path, bytes)
+            git_common_allowed(path, bytes).is_some_and(|target| leads_straight(&target))
         }
         (Guarded::GitHooks, Saved::Directory(entries), Saved::Nothing) => {
             entries.keys().all(|name| name.as_bytes().ends_with(b".sample"))

@@ -13,14 +13,16 @@ use ringfence_policy::Guarded;
 use ringfence_policy::gitconfig::executes_in;
 use ringfence_policy::guard::Standing;
 use ringfence_policy::path::normal;
-use ringfence_policy::protect::{git_common_allowed, git_link_allowed};
+use ringfence_policy::protect::{
+    GIT_UNWRITTEN, git_common_allowed, git_file_target, git_link_allowed,
+};
 use rustix::fd::BorrowedFd;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The largest file whose text is judged; git's are small.
 pub(crate) const MOST: u64 = 1 << 20;
@@ -111,6 +113,10 @@ impl Judge<'_> {
                 _ => {}
             }
         }
+        let inner = parts.iter().rposition(|part| *part == ".git").map(|at| &parts[at + 1..]);
+        if link && inner.is_some_and(is_written_over) && !self.names.is_empty() {
+            return Ok(Some(Held::itself(item.path, WRITTEN_OVER.to_owned())));
+        }
         // A `.git` that is no directory leads git to a repository elsewhere.
         if git && !self.names.is_empty() && item.kind.is_some_and(|kind| kind != Kind::Directory) {
             let target = match item.kind {
@@ -118,12 +124,15 @@ impl Judge<'_> {
                 _ => self
                     .source
                     .text(number)?
-                    .and_then(|text| Some(text.strip_prefix(b"gitdir:")?.trim_ascii().to_vec())),
+                    .and_then(|text| Some(git_file_target(&text)?.as_os_str().as_bytes().to_vec())),
             };
-            let target = target.map(|target| PathBuf::from(OsStr::from_bytes(&target)));
             let full = self.root.join(path);
             let base = full.parent().unwrap_or(&full);
-            if !target.is_some_and(|target| git_link_allowed(&normal(&base.join(target)))) {
+            let target = target.map(|target| base.join(OsStr::from_bytes(&target)));
+            let allowed = |target: PathBuf| {
+                git_link_allowed(&normal(&target)) && self.leads_straight(&target)
+            };
+            if !target.is_some_and(allowed) {
                 let why = ".git leads to a repository that is not protected".to_owned();
                 return Ok(Some(Held::itself(item.path, why)));
             }
@@ -153,12 +162,34 @@ impl Judge<'_> {
     fn says_nothing(&self, guarded: Guarded, path: &[u8], text: &[u8]) -> bool {
         let path = self.root.join(shown(path));
         if guarded == Guarded::GitCommon {
-            return git_common_allowed(&path, text);
+            let target = git_common_allowed(&path, text);
+            return target.is_some_and(|target| self.leads_straight(&target));
         }
         let directory = path.parent().unwrap_or(&path);
         let top = path.ancestors().find(|at| at.ends_with(".git"));
         let tree = top.and_then(Path::parent).unwrap_or(self.root);
         std::str::from_utf8(text).is_ok_and(|text| executes_in(text, directory, tree).is_none())
+    }
+
+    /// Whether a path leads over no link in the tree, of those that are there or are to be written.
+    fn leads_straight(&self, path: &Path) -> bool {
+        let is_link = |at: &Path| {
+            let Ok(below) = at.strip_prefix(self.root) else { return false };
+            let below = below.as_os_str().as_bytes();
+            let written = self.items.iter().find(|item| item.path == below);
+            match written {
+                Some(item) => item.kind == Some(Kind::Symlink),
+                None => at.is_symlink(),
+            }
+        };
+        let mut at = PathBuf::new();
+        path.components().all(|component| {
+            match component {
+                Component::ParentDir => drop(at.pop()),
+                component => at.push(component),
+            }
+            !is_link(&at)
+        })
     }
 
     /// What holds something that stays must stay, and nothing is put into what is not made.
@@ -182,6 +213,14 @@ impl Judge<'_> {
             *held = why.map(|why| Held::itself(item.path, why));
         }
     }
+}
+
+/// Why no link is made in a repository.
+const WRITTEN_OVER: &str = "git would write to where it leads";
+
+/// Whether git writes by a name in a repository, over a link as well, what a program could have chosen.
+fn is_written_over(inner: &[&OsStr]) -> bool {
+    inner.first().is_some_and(|first| GIT_UNWRITTEN.iter().all(|known| **first != **known))
 }
 
 /// Whether what is there executes nothing, whatever it says.

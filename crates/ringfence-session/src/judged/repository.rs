@@ -4,7 +4,7 @@
 //! What makes one may come in several steps, each of which looks like nothing by itself. So each path is judged by what
 //! is in its directory when it is written, and what makes a directory a repository by what lies there already.
 
-use super::{Held, Item, Judge, above, harmless, length_of, small};
+use super::{Held, Item, Judge, WRITTEN_OVER, above, harmless, is_written_over, length_of, small};
 use crate::error::Result;
 use crate::snapshot::beneath::{self, join, names, shown, split};
 use crate::snapshot::entry::Kind;
@@ -123,6 +123,9 @@ impl<'a> Tree<'a> {
         for directory in above(item.path).filter(|above| repositories.contains_key(above)) {
             let rest = &item.path[if directory.is_empty() { 0 } else { directory.len() + 1 }..];
             let parts: Vec<&OsStr> = Path::new(OsStr::from_bytes(rest)).iter().collect();
+            if item.kind == Some(Kind::Symlink) && is_written_over(&parts) {
+                return Ok(Some(Held::itself(item.path, WRITTEN_OVER.to_owned())));
+            }
             for (name, guarded) in &self.judge.names.git {
                 let (protected, safe) = match standing(name, &parts) {
                     Standing::Apart => continue,

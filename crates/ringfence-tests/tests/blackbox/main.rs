@@ -29,6 +29,7 @@ mod fork_killed;
 mod gateway;
 mod git_followed;
 mod git_settings;
+mod git_writes;
 mod hostile;
 mod hosts_own;
 mod information;

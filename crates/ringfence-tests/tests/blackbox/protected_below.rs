@@ -84,6 +84,29 @@ fn what_was_prepared_beside_a_grant_or_kept_apart_is_judged_when_it_is_moved() {
     });
 }
 
+/// Prepared in a run that had a part of the project, moved by one that has all of it.
+#[test]
+fn what_a_run_prepared_in_a_smaller_tree_is_judged_where_a_later_one_moves_it() {
+    everywhere(|place| {
+        place.directory("home/project/sub");
+        place.directory("home/project/other");
+        let make = "mkdir g && printf '[core]\\n\\tfsmonitor = ./x\\n' > g/config";
+        place.sh(&["--workdir", "sub"], make).ends(0);
+        assert!(place.project("sub/g/config").exists(), "it is no repository yet");
+        place.clock_moves_on();
+        // The control: the user's own, made when no run went on, is moved like any directory.
+        place.shell(&format!("mkdir mine && cd mine && {make}")).ends(0);
+        place.clock_moves_on();
+        let moves = "for g in mine/g sub/g; do mkdir $g/objects $g/refs; echo 'ref: refs/heads/main' > $g/HEAD; done; \
+                     mkdir own && mv mine/g own/.git && mv sub/g other/.git";
+        let outcome = place.sh(&[], moves);
+        outcome.ends(0).says("other/.git/config was created or changed");
+        assert!(!place.project("other/.git/config").exists());
+        assert!(place.project("other/.git/HEAD").exists());
+        assert!(place.project("own/.git/config").exists(), "{}", outcome.err);
+    });
+}
+
 /// What earlier runs made harmlessly, and the user's own, is left alone by later ones.
 #[test]
 fn what_was_there_before_is_not_taken_for_the_programs() {

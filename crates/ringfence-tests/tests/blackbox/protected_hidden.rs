@@ -208,6 +208,44 @@ fn a_bare_repository_and_its_worktrees_work() {
     });
 }
 
+/// A project whose `.git` is a file that names a bare repository beside it, with a worktree for each branch.
+#[test]
+fn a_repository_that_a_git_file_leads_to_is_protected_as_git_and_gets_worktrees() {
+    everywhere(|place| {
+        if !place.has("git", "--version") {
+            return;
+        }
+        let commit = "-c user.name=a -c user.email=a@b commit -q --allow-empty -m one";
+        let prepare = format!(
+            "git init -q x && git -C x {commit} && git clone -q --bare x .bare && rm -rf x && \
+             echo 'gitdir: ./.bare' > .git && git worktree add -q main"
+        );
+        place.shell(&prepare).ends(0);
+        place.clock_moves_on();
+        let before = fs::read(place.project(".bare/config")).unwrap();
+        let work = format!(
+            "git worktree add -q feature && git -C feature {commit} && git -C main {commit}; \
+             echo ../x > .bare/hooks/pre-commit; printf '[core]\\n\\tfsmonitor = ./x\\n' >> .bare/config"
+        );
+        let outcome = place.sh(&[], &work);
+        assert!(!outcome.err.contains("feature"), "{}", outcome.err);
+        assert_eq!(fs::read(place.project(".bare/config")).unwrap(), before, "{}", outcome.err);
+        assert!(!place.project(".bare/hooks/pre-commit").exists(), "{}", outcome.err);
+        place.shell("git -C feature log --oneline | wc -l").ends(0).prints("2");
+        // From one of them, with all of them granted.
+        let work = "cd main && git worktree add -q ../other && git -C ../other log --oneline";
+        assert_eq!(place.sh(&[], work).quiet().lines().count(), 2);
+        place.shell("git -C other status -s").ends(0);
+        // One that leads over a link, or into another repository, is none.
+        let evil = "mkdir -p x/.git/r/objects x/.git/r/refs x/.git/r/worktrees/w; ln -s x/.git/r l; \
+                    mkdir a b; echo 'gitdir: ../l/worktrees/w' > a/.git; \
+                    echo 'gitdir: ../x/.git/r/worktrees/w' > b/.git";
+        let outcome = place.sh(&[], evil);
+        outcome.says("a/.git was created").says("b/.git was created");
+        assert!(!place.project("a/.git").exists() && !place.project("b/.git").exists());
+    });
+}
+
 /// `*` stands for any name, and a name is bytes.
 #[test]
 fn wildcards_find_names_that_are_no_text() {
