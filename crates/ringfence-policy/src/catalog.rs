@@ -338,8 +338,10 @@ impl<'a> Catalog<'a> {
             let owner = self.files.owner(at);
             owner.is_some_and(|owner| owner != 0 && owner != self.uid)
         };
-        // The file, `profiles`, `ringfence`.
-        match path.ancestors().take(3).find(foreign).filter(|_| !named) {
+        // The file, `profiles`, `ringfence`, of the user's directory: the system's is the administrator's, whatever
+        // number that one has in a user namespace.
+        let own = path.starts_with(&self.user) && !named;
+        match path.ancestors().take(3).find(foreign).filter(|_| own) {
             Some(at) => {
                 let reason = format!(
                     "{} belongs to another user, whose profiles are not yours; give HOME and XDG_CONFIG_HOME \

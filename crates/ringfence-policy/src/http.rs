@@ -63,10 +63,13 @@ pub fn normal_path(path: &str) -> Option<String> {
                     return None;
                 }
                 let value = u8::from_str_radix(digits, 16).ok()?;
-                let long = matches!((before, value), (0xe0, 0x80..0xa0) | (0xf0, 0x80..0x90));
+                let long = matches!(
+                    (before, value),
+                    (0xe0, 0x80..0xa0) | (0xed, 0xa0..0xc0) | (0xf0, 0x80..0x90)
+                );
                 before = value;
                 match value {
-                    0xc0 | 0xc1 => return None,
+                    0xc0 | 0xc1 | 0xf5.. => return None,
                     _ if long => return None,
                     b'/' | b'\\' | b'%' | 0..0x20 | 0x7f => return None,
                     b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {

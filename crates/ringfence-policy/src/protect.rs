@@ -321,25 +321,18 @@ pub const JUDGED: &[(&str, Guarded, &str)] = &[
 /// Directories of a repository in which no other repository is looked for.
 pub const GIT_INNARDS: &[&str] = &["objects", "refs", "logs", "hooks", "info", "lfs", "rr-cache"];
 
-/// Directories at the top of a repository where git writes nothing by a name, over a link, that is not its own: hooks
-/// are judged by themselves. (`ringfence_start::quiet` has them as well.)
-pub const GIT_UNWRITTEN: &[&str] = &["objects", "refs", "hooks", "lfs"];
-
 /// Directories below `modules` further down than this are nobody's.
 pub const GIT_DEEPEST: usize = 8;
 
 /// Whether a `.git` that is a file (`gitdir: TARGET`) or a symbolic link to TARGET may appear in
 /// a writable tree: TARGET, as an absolute path, is a submodule's or a worktree's directory in a
-/// repository, where the list guards its configuration. A submodule's name may have slashes. A repository in
+/// repository, where the list guards the configuration. A submodule may have any name, slashes too. A repository in
 /// another's `.git` is none that anybody looks for.
 pub fn git_link_allowed(target: &std::path::Path) -> bool {
     let names: Vec<_> = target.components().map(|component| component.as_os_str()).collect();
     let git = names.iter().position(|name| *name == ".git");
     let Some([_, place, rest @ ..]) = git.map(|git| &names[git..]) else { return false };
-    let innards = |name: &&std::ffi::OsStr| GIT_INNARDS.iter().any(|innards| *name == *innards);
-    let depth = (1..=GIT_DEEPEST).contains(&rest.len());
-    let modules = *place == "modules" && depth && !rest.iter().any(innards);
-    modules || *place == "worktrees" && rest.len() == 1
+    *place == "modules" && !rest.is_empty() || *place == "worktrees" && rest.len() == 1
 }
 
 /// Whether it may lead there because that is a worktree's directory in a bare repository, `REPOSITORY/worktrees/NAME`:
@@ -419,6 +412,7 @@ mod tests {
             "/w/.git/modules/libs/sub",
             "/w/.git/worktrees/x",
             "/w/.git/modules/a/modules/b",
+            "/w/.git/modules/docs/logs",
             "/w/.git/modules/a/worktrees/b",
         ] {
             assert!(git_link_allowed(Path::new(good)), "{good}");
@@ -428,7 +422,6 @@ mod tests {
             "/w/.git",
             "/w/.git/modules",
             "/w/.git/evil/x",
-            "/w/.git/modules/a/objects/b",
             "/w/.git/worktrees/x/y",
             "/w/.git/foo/.git/modules/m",
             "/w/.git/foo/.git/worktrees/x",

@@ -423,7 +423,8 @@ impl Rules<'_, '_> {
         for name in self.resolver.files().closed_in(Path::new("/etc")) {
             let path = Path::new("/etc").join(name);
             let mut known = self.grants.iter().chain(&self.others);
-            if !known.any(|known| known.rule.path == path) {
+            // Or about something in it.
+            if !known.any(|known| known.rule.path.starts_with(&path)) {
                 let reason = Some("others cannot read it".to_owned());
                 self.refuse_both(Access::Deny, &path, None, source(), reason, Guarded::Plain);
             }

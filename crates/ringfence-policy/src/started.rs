@@ -32,8 +32,8 @@ pub(crate) fn protect(
         path: rule.path.clone(),
         named: rule.source.origin.starts_with("option "),
     });
-    // Who names both the file and the tree means to run what is written there.
-    let counts = |tree: &Tree| tree.path != policy.workdir && !(by_path && tree.named);
+    // Who names the tree for this run means it to be written: an installer's, say.
+    let counts = |tree: &Tree| tree.path != policy.workdir && !tree.named;
     let trees: Vec<Tree> = trees.filter(counts).collect();
     if trees.is_empty() {
         return;

@@ -60,9 +60,9 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, policy: &mut Policy) {
     let dot_git = workdir.join(".git");
     let files = resolver.files();
     let directory = match files.link(&dot_git) {
-        // A link may lead anywhere; what it leads to is granted or not by itself.
         Ok(None) => match files.text(&dot_git, MOST_GITFILE) {
             Ok(text) => {
+                hold(policy, dot_git);
                 let trees: Vec<PathBuf> =
                     crate::guard::writable(policy).map(Path::to_path_buf).collect();
                 let Some(private) = git_directory(resolver, &workdir, &text) else { return };
@@ -80,13 +80,21 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, policy: &mut Policy) {
             }
             Err(_) => dot_git,
         },
-        Ok(Some(_)) => return,
+        // A link may lead anywhere; what it leads to is granted or not by itself.
+        Ok(Some(_)) => return hold(policy, dot_git),
         Err(_) => {
             bare(resolver, policy, &workdir);
             return;
         }
     };
     hooks_path(resolver, policy, &directory, &workdir);
+}
+
+/// Protects a `.git` that is a file or a link.
+fn hold(policy: &mut Policy, dot_git: PathBuf) {
+    let reason = Some("git takes the repository from where it leads".to_owned());
+    let source = crate::guard::built_in();
+    policy.paths.push(rule(Access::Protect, dot_git, Guarded::Plain, reason, &source));
 }
 
 /// The directory that a `.git` file with this text leads to.
@@ -185,7 +193,7 @@ fn hooks_of(resolver: &mut Resolver<'_>, file: &Path, home: &Path) -> Option<Pat
     let text = resolver.files().text(file, MOST_CONFIG).ok()?;
     let hooks = gitconfig::last_value(&text, "core", "hookspath")?;
     // The usual way to have none is /dev/null.
-    if hooks.starts_with("/dev/") {
+    if hooks == "/dev/null" {
         return None;
     }
     match hooks.strip_prefix("~/") {

@@ -201,19 +201,21 @@ impl Run<'_> {
     fn innards(&self, walk: &mut Walk<'_>, directory: usize, place: (usize, usize)) -> Option<()> {
         self.is_unchanged(directory)?;
         let top = place.0 == 0;
+        let path = walk.queue.get()?.get(place.0..place.0 + place.1)?;
+        let objects = ends_with(path, b"/.git/objects");
         let (mut quiet, mut parts) = (true, 0);
         let whole = each(directory, |name, kind| {
             let Some(left) = walk.budget.checked_sub(1) else { return false };
             walk.budget = left;
             parts |= part_of_a_repository(name);
             let further = equal(name, b"worktrees") || equal(name, b"modules");
-            // `ringfence_policy::protect::GIT_UNWRITTEN`.
-            let unwritten = equal(name, b"objects")
-                || equal(name, b"refs")
-                || equal(name, b"hooks")
-                || equal(name, b"lfs");
+            // Hooks are judged by themselves, objects have directories of their own.
+            let passed_over = match objects {
+                true => !equal(name, b"info") && !equal(name, b"pack"),
+                false => top && equal(name, b"hooks"),
+            };
             quiet = kind != UNKNOWN && kind != LINK && !(top && further);
-            if kind == DIRECTORY && !(top && unwritten) {
+            if kind == DIRECTORY && !passed_over {
                 walk.queue_up(place, name);
             }
             quiet

@@ -242,6 +242,7 @@ impl Guarding {
             unlocked: Vec::new(),
             said: Said::default(),
             budget: 0,
+            innards: 0,
         }
     }
 
@@ -256,11 +257,11 @@ impl Guarding {
             }
         }
         for tree in &self.trees {
+            let leads_to = work.repository(&tree.tree);
             if !self.untouched(&tree.tree) {
-                work.repository(&tree.tree);
                 work.absent_names(tree);
             }
-            sweep::sweep(work, tree);
+            sweep::sweep(work, tree, leads_to.as_deref());
         }
         locked::lock_again(work);
     }

@@ -43,20 +43,35 @@ pub(super) struct Past(Vec<u8>);
 
 impl Past {
     /// Whether a path could be changed from inside at a time. `trees` are those of the run that goes on: what lies in
-    /// one of them can have come from each.
-    pub fn holds(&self, path: &Path, trees: &[&Path], time: i128) -> bool {
+    /// one of them can have come from each. `ctime` is when something was changed last: what is moved is changed by that
+    /// (on Linux's own file systems), so that what nobody moved is left alone.
+    pub fn holds(
+        &self,
+        path: &Path,
+        trees: &[&Path],
+        time: i128,
+        ctime: &dyn Fn(&Path) -> Option<i128>,
+    ) -> bool {
         let Ok(time) = i64::try_from(time) else { return false };
-        let path: Vec<u64> = path.ancestors().map(hash).collect();
-        let own: Vec<u64> = trees.iter().copied().map(hash).collect();
+        let (whole, path) = (path, path.ancestors().map(hash).collect::<Vec<u64>>());
         let trees: Vec<u64> = trees.iter().flat_map(|tree| tree.ancestors()).map(hash).collect();
         let notes = || self.0.as_chunks::<NOTE>().0.iter().map(parse);
         let here = |place| path.contains(&place) || trees.contains(&place);
+        // Something on the way to it, below the tree of the run that could move it, was changed since that began, and so
+        // was the directory that it is in.
+        let since = |start, place| {
+            let changed = |at: &Path| ctime(at).is_none_or(|time| time >= i128::from(start));
+            let mut below = whole.ancestors().take_while(|above| hash(above) != place);
+            below.any(|at| changed(at) && at.parent().is_none_or(changed))
+        };
         // A run could move it here from a tree within its own, then or later.
         let moved = |start| {
             let above = |&(of, mark, _): &(i64, i64, u64)| of == start && mark == ABOVE_A_TREE;
             notes().filter(above).map(|note| note.2).filter(|place| here(*place)).any(|place| {
-                let later = |(start, end, tree)| start >= 0 && end >= time && tree == place;
-                own.contains(&place) || notes().any(later)
+                let later = |(start, end, tree)| {
+                    start >= 0 && end >= time && tree == place && since(start, place)
+                };
+                notes().any(later)
             })
         };
         notes().any(|(start, end, tree)| {
@@ -345,6 +360,11 @@ fn shorten(path: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
+    /// All was changed lately.
+    fn lately(_: &Path) -> Option<i128> {
+        Some(i128::MAX)
+    }
+
     fn write(start: i64, end: i64, tree: &str) -> [u8; NOTE] {
         Noted::Tree(Path::new(tree)).note(start, end)
     }
@@ -357,15 +377,18 @@ mod tests {
         notes.extend(&write(0, i64::MAX, "/")[..NOTE - 1]);
         let past = Past(notes);
         let inside = Path::new("/w/a b\nc/x/.git/config");
-        assert!(past.holds(inside, &[], 5) && past.holds(inside, &[], 9));
-        assert!(past.holds(Path::new("/w/other"), &[], 50));
+        assert!(past.holds(inside, &[], 5, &lately) && past.holds(inside, &[], 9, &lately));
+        assert!(past.holds(Path::new("/w/other"), &[], 50, &lately));
         assert!(
-            !past.holds(inside, &[], 4)
-                && !past.holds(inside, &[], 10)
-                && !past.holds(inside, &[], 60)
+            !past.holds(inside, &[], 4, &lately)
+                && !past.holds(inside, &[], 10, &lately)
+                && !past.holds(inside, &[], 60, &lately)
         );
-        assert!(!past.holds(Path::new("/w/a b\ncd/.git/config"), &[], 7));
-        assert!(!past.holds(inside, &[], i128::MAX) && !Past::default().holds(inside, &[], 5));
+        assert!(!past.holds(Path::new("/w/a b\ncd/.git/config"), &[], 7, &lately));
+        assert!(
+            !past.holds(inside, &[], i128::MAX, &lately)
+                && !Past::default().holds(inside, &[], 5, &lately)
+        );
     }
 
     #[test]
@@ -373,13 +396,13 @@ mod tests {
         let mut notes = write(50, 90, "/w").to_vec();
         notes.extend(Noted::Granted(Path::new("/w/sub/.vscode")).note(50, 90));
         let past = Past(notes.clone());
-        assert!(past.holds(Path::new("/w/sub/.git/config"), &[], 60));
-        assert!(past.holds(Path::new("/w/sub"), &[], 60));
-        assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 60));
-        assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 10));
+        assert!(past.holds(Path::new("/w/sub/.git/config"), &[], 60, &lately));
+        assert!(past.holds(Path::new("/w/sub"), &[], 60, &lately));
+        assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 60, &lately));
+        assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 10, &lately));
         // Another run, of the same time, had no such grant.
         notes.extend(write(40, 70, "/w"));
-        assert!(Past(notes).holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 60));
+        assert!(Past(notes).holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 60, &lately));
     }
 
     #[test]
@@ -397,20 +420,33 @@ mod tests {
         let moved = Path::new("/w/y/.git/config");
         let prepared = run(10, 20, &["/w/sub"]);
         // Nothing could move it so far.
-        assert!(!Past(prepared.clone()).holds(moved, &[], 15));
+        assert!(!Past(prepared.clone()).holds(moved, &[], 15, &lately));
         let past = Past([prepared.clone(), run(30, 40, &["/w"])].concat());
-        assert!(past.holds(moved, &[], 15) && past.holds(moved, &[], 35));
-        assert!(!past.holds(moved, &[], 25) && !past.holds(Path::new("/v/.git"), &[], 15));
+        assert!(past.holds(moved, &[], 15, &lately) && past.holds(moved, &[], 35, &lately));
+        assert!(
+            !past.holds(moved, &[], 25, &lately)
+                && !past.holds(Path::new("/v/.git"), &[], 15, &lately)
+        );
+        // Nor by a run that began when it was where it is.
+        assert!(!past.holds(moved, &[], 15, &|_| Some(29)));
+        let only = |names: &'static [&str]| {
+            move |at: &Path| Some(29 + i128::from(names.iter().any(|name| at.ends_with(name))))
+        };
+        assert!(past.holds(moved, &[], 15, &only(&["w", "y"])));
+        assert!(past.holds(moved, &[], 15, &only(&["y", ".git"])));
+        // What was only put beside it, or above.
+        assert!(!past.holds(moved, &[], 15, &only(&["w"])));
+        assert!(!past.holds(moved, &[], 15, &only(&["y"])));
         // A run that was over before it was written did not.
         let early = Past([run(1, 9, &["/w"]), prepared.clone()].concat());
-        assert!(!early.holds(moved, &[], 15));
+        assert!(!early.holds(moved, &[], 15, &lately));
         // Two moves, and the second run's tree is where the first put it.
         let twice = [prepared.clone(), run(30, 40, &["/w"]), run(50, 60, &["/w/y"])].concat();
-        assert!(Past(twice).holds(moved, &[Path::new("/w/y")], 15));
+        assert!(Past(twice).holds(moved, &[Path::new("/w/y")], 15, &lately));
         // From one tree of a run into another of its trees.
         let beside = Path::new("/v/.git/config");
-        assert!(!Past(prepared.clone()).holds(beside, &[Path::new("/v")], 15));
-        assert!(Past(prepared).holds(beside, &[Path::new("/v"), Path::new("/w/sub")], 15));
+        assert!(!Past(prepared.clone()).holds(beside, &[Path::new("/v")], 15, &lately));
+        assert!(Past(prepared).holds(beside, &[Path::new("/v"), Path::new("/w/sub")], 15, &lately));
     }
 
     /// A run is noted while it goes on, until it was completed or nobody has its note open.
@@ -426,23 +462,34 @@ mod tests {
         let before = now() - 1;
         let (completed, killed) = (begin().expect("a note"), begin().expect("another"));
         let first = now();
-        assert!(!read_from(&path).expect("notes").holds(inside, &[], before));
+        assert!(!read_from(&path).expect("notes").holds(inside, &[], before, &lately));
         let later = now() + 1_000_000_000;
-        assert!(read_from(&path).expect("notes").holds(inside, &[], later), "both go on");
+        assert!(read_from(&path).expect("notes").holds(inside, &[], later, &lately), "both go on");
         // As the warden does it.
         let left = killed.file().try_clone().map(OwnedFd::from).expect("a descriptor");
         let left = Begun::left(left, &killed.place()).expect("left");
         drop(killed);
         assert!(completed.end());
-        assert!(read_from(&path).expect("notes").holds(inside, &[], later), "the warden has it");
+        assert!(
+            read_from(&path).expect("notes").holds(inside, &[], later, &lately),
+            "the warden has it"
+        );
         drop(left);
         let past = read_from(&path).expect("notes");
         let closed = now();
-        assert!(past.holds(inside, &[], first) && past.holds(Path::new("/v/x"), &[], first));
-        assert!(!past.holds(inside, &[], later) && !past.holds(inside, &[], before));
+        assert!(
+            past.holds(inside, &[], first, &lately)
+                && past.holds(Path::new("/v/x"), &[], first, &lately)
+        );
+        assert!(
+            !past.holds(inside, &[], later, &lately) && !past.holds(inside, &[], before, &lately)
+        );
         // That is written down: it ended before now, whoever asks later.
         let again = read_from(&path).expect("notes");
-        assert!(again.holds(inside, &[], first) && !again.holds(inside, &[], closed + 1));
+        assert!(
+            again.holds(inside, &[], first, &lately)
+                && !again.holds(inside, &[], closed + 1, &lately)
+        );
         // One that has got another file is noted anew.
         let begun = begin().expect("a note");
         fs::remove_file(&path).expect("a file of ours");

@@ -79,6 +79,34 @@ impl Saved {
         Reader { bytes: LARGEST, entries: MOST_ENTRIES }.read(path, 0)
     }
 
+    /// Whether it holds something of which only a stamp was kept.
+    pub fn is_partly_stamped(&self) -> bool {
+        match self {
+            Saved::Stamped { .. } => true,
+            Saved::Directory(entries) => entries.values().any(Saved::is_partly_stamped),
+            _ => false,
+        }
+    }
+
+    /// Whether a path is this now, whatever else was read or stamped beside it.
+    pub fn is_at(&self, path: &Path) -> bool {
+        match self {
+            Saved::Stamped { .. } => {
+                path.symlink_metadata().is_ok_and(|data| Saved::stamp(&data) == *self)
+            }
+            Saved::Directory(_) => false,
+            _ => Saved::of(path).is_ok_and(|now| now == *self),
+        }
+    }
+
+    fn stamp(data: &fs::Metadata) -> Saved {
+        Saved::Stamped {
+            file: (data.dev(), data.ino()),
+            size: data.size(),
+            changed: (data.ctime(), data.ctime_nsec()),
+        }
+    }
+
     /// Puts it where nothing is now.
     ///
     /// # Errors
@@ -147,11 +175,7 @@ impl Reader {
             return Ok(Saved::Unknown);
         }
         if data.size() > self.bytes {
-            return Ok(Saved::Stamped {
-                file: (data.dev(), data.ino()),
-                size: data.size(),
-                changed: (data.ctime(), data.ctime_nsec()),
-            });
+            return Ok(Saved::stamp(&data));
         }
         let mut bytes = Vec::new();
         let file = fs::OpenOptions::new().read(true).custom_flags(CAREFULLY).open(path)?;

@@ -13,17 +13,17 @@ use crate::guard::saved::Saved;
 use crate::plan::GuardedTree;
 use crate::planner::glob;
 use ringfence_policy::Guarded;
-use ringfence_policy::protect::GIT_UNWRITTEN;
 use ringfence_start::quiet::{
     A_DIRECTORY, ENTRIES, ENTRIES_PER_MILLISECOND, is_repository, part_of_a_repository,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
+/// `leads_to` is where a `.git` at the top that is no directory leads.
+pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&Path>) {
     // First component → what may follow it.
     let mut names: BTreeMap<&OsStr, Vec<(&Path, Guarded)>> = BTreeMap::new();
     let mut wild: Vec<(&OsStr, Guarded)> = Vec::new();
@@ -37,6 +37,10 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree) {
         }
     }
     work.budget = budget(work);
+    work.innards = work.budget;
+    if let Some(target) = leads_to {
+        led_to(work, target, names.get(OsStr::new(".git")).map(Vec::as_slice).unwrap_or_default());
+    }
     // Whether the directory that a directory is in was changed by the run.
     let mut queue = VecDeque::from([(tree.tree.clone(), true)]);
     while let Some((path, by_run)) = queue.pop_front() {
@@ -130,7 +134,8 @@ fn below(
     }
     if first == ".git" && !data.is_dir() {
         if !top && work.suspect(&shown, &data) {
-            work.git_link(&at, &shown);
+            let target = work.git_link(&at, &shown);
+            target.into_iter().for_each(|target| led_to(work, &target, candidates));
         }
         return;
     }
@@ -180,6 +185,18 @@ fn repository(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Pat
     names_in_repository(work, tree, path, git);
 }
 
+/// The directory that a `.git` file leads to, and the one of the repository, where that is a worktree's: the walk may not
+/// come by there.
+fn led_to(work: &mut Work<'_>, target: &Path, git: &[(&Path, Guarded)]) {
+    let guarding = work.guarding;
+    let inside = |tree: &&GuardedTree| target.starts_with(&tree.tree);
+    let Some(tree) = guarding.trees.iter().find(inside) else { return };
+    let folder = target.parent().filter(|folder| folder.ends_with("worktrees"));
+    for at in folder.and_then(Path::parent).into_iter().chain([target]) {
+        names_in_repository(work, tree, at, git);
+    }
+}
+
 fn names_in_repository(
     work: &mut Work<'_>,
     tree: &GuardedTree,
@@ -199,13 +216,12 @@ fn names_in_repository(
     }
 }
 
-/// All that is in a repository but what git writes by its own names only. Links that the run made are taken away: no
-/// git makes any, and one outside would write messages and names of branches, which the program chose, to where they
-/// lead. What the run closed is opened for it. Repositories of submodules and worktrees have what this one has, whatever
-/// they are called. The budget is one of its own: a repository must not hide what is beside it.
+/// All that is in a repository but its objects' own directories. Links that the run made are taken away: no git makes
+/// any, and one outside would write messages and names of branches, which the program chose, to where they lead, or
+/// tidy up there. What the run closed is opened for it. Repositories of submodules and worktrees have what this one has,
+/// whatever they are called. The budget is one of its own for all of them: a repository must not hide what is beside it.
 fn innards(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Path, Guarded)]) {
-    let whole = work.budget;
-    work.budget = budget(work);
+    std::mem::swap(&mut work.budget, &mut work.innards);
     let mut queue = VecDeque::from([(path.to_owned(), true)]);
     while let Some((at, by_run)) = queue.pop_front() {
         if !by_run {
@@ -229,15 +245,18 @@ fn innards(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Path, 
                 work.take_link(&below, "created or changed");
             }
         }
+        // Further down these may be names of submodules.
         if at == path {
-            // Further down it may be the name of a submodule.
-            inner.retain(|name: &OsString| GIT_UNWRITTEN.iter().all(|known| **name != **known));
+            // Judged by themselves.
+            inner.retain(|name| name != "hooks");
+        } else if at == path.join("objects") {
+            inner.retain(|name| name == "info" || name == "pack");
         } else if is_repository(parts) {
             names_in_repository(work, tree, &at, git);
         }
         queue.extend(inner.into_iter().map(|name| (at.join(name), by_run)));
     }
-    work.budget = whole;
+    std::mem::swap(&mut work.budget, &mut work.innards);
 }
 
 /// What a walk may look at beside what the run changed.

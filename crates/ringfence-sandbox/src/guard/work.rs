@@ -14,7 +14,7 @@ use ringfence_policy::settings::{self, Judged};
 use ringfence_policy::{Guarded, shown};
 use ringfence_sys as sys;
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io;
@@ -35,6 +35,8 @@ pub(super) struct Work<'a> {
     pub said: Said,
     /// Entries that the look at a tree may yet go through, of what the run did not change.
     pub budget: usize,
+    /// The same within repositories.
+    pub innards: usize,
 }
 
 /// A directory opened without following links, through which names in it are reached.
@@ -65,9 +67,10 @@ impl Work<'_> {
     /// there: what an earlier one left under a harmless name may have been moved here since.
     pub fn suspect(&self, path: &Path, data: &fs::Metadata) -> bool {
         let changed = changed(data);
+        let ctime = |at: &Path| at.symlink_metadata().ok().map(|data| self::changed(&data));
         let past = || self.past.get_or_init(past::read);
         let trees = || self.guarding.trees.iter().map(|tree| &*tree.tree).collect::<Vec<_>>();
-        changed >= self.guarding.since || past().holds(path, &trees(), changed)
+        changed >= self.guarding.since || past().holds(path, &trees(), changed, &ctime)
     }
 
     pub fn step(&mut self, step: &GuardStep, saved: &Saved) {
@@ -120,22 +123,56 @@ impl Work<'_> {
             }
             return;
         }
+        match (saved, &now, directory.enter(name)) {
+            (Saved::Directory(before), Saved::Directory(entries), Some(inner))
+                if saved.is_partly_stamped() =>
+            {
+                self.put_back_in(&inner, &step.path, before, entries);
+            }
+            _ => self.put_back(&at, &step.path, saved, &now),
+        }
+    }
+
+    /// Takes away what is there, and puts back what was.
+    fn put_back(&mut self, at: &Path, path: &Path, saved: &Saved, now: &Saved) {
         let what = if *saved == Saved::Nothing { "created" } else { "changed" };
-        if now != Saved::Nothing {
-            self.take_away(&at, &step.path, what);
+        if *now != Saved::Nothing {
+            self.take_away(at, path, what);
         }
         if *saved != Saved::Nothing {
-            match saved.restore(&at) {
-                Ok(()) if now == Saved::Nothing => {
-                    self.said.push(format!(
-                        "{} was removed inside and is protected: restored",
-                        shown::path(&step.path)
-                    ));
+            let shown = shown::path(path);
+            self.said.push(match saved.restore(at) {
+                Ok(()) if *now == Saved::Nothing => {
+                    format!("{shown} was removed inside and is protected: restored")
                 }
-                Ok(()) => self.said.push(format!("{} was restored", shown::path(&step.path))),
-                Err(error) => {
-                    self.said.push(format!("cannot restore {}: {error}", shown::path(&step.path)))
+                Ok(()) => format!("{shown} was restored"),
+                Err(error) => format!("cannot restore {shown}: {error}"),
+            });
+        }
+    }
+
+    /// The same for each name in a directory that holds what was too large to be kept: that must not be moved for
+    /// something beside it.
+    fn put_back_in(
+        &mut self,
+        directory: &Directory,
+        path: &Path,
+        before: &BTreeMap<OsString, Saved>,
+        now: &BTreeMap<OsString, Saved>,
+    ) {
+        let names: BTreeSet<&OsString> = before.keys().chain(now.keys()).collect();
+        for name in names {
+            let (at, path) = (directory.at(name), path.join(name));
+            let of = |map: &BTreeMap<OsString, Saved>| map.get(name).cloned();
+            let (before, now) = (of(before), of(now));
+            let (before, now) = (before.unwrap_or(Saved::Nothing), now.unwrap_or(Saved::Nothing));
+            match (&before, &now, directory.enter(name)) {
+                // Each by itself: what of a directory is read, and what only stamped, depends on what is beside it.
+                _ if before == now || before.is_at(&at) => {}
+                (Saved::Directory(before), Saved::Directory(now), Some(inner)) => {
+                    self.put_back_in(&inner, &path, before, now);
                 }
+                _ => self.put_back(&at, &path, &before, &now),
             }
         }
     }
@@ -259,38 +296,38 @@ impl Work<'_> {
         }
     }
 
-    /// A `.git` at the top of a tree that is no directory (any more).
-    pub fn repository(&mut self, tree: &Path) {
+    /// A `.git` at the top of a tree that is no directory (any more): where it leads, if it may.
+    pub fn repository(&mut self, tree: &Path) -> Option<PathBuf> {
         let path = tree.join(".git");
-        if let Ok(data) = path.symlink_metadata()
-            && !data.is_dir()
-            && self.suspect(&path, &data)
-        {
-            self.git_link(&path, &path);
-        }
+        // One that was there is protected by its name.
+        let held = self.guarding.steps.iter().any(|(step, _)| step.path == path);
+        let data = path.symlink_metadata().ok()?;
+        let judged = !data.is_dir() && !held && self.suspect(&path, &data);
+        judged.then(|| self.git_link(&path, &path)).flatten()
     }
 
     /// A `.git` that is a file or a link leads git to a repository elsewhere: only to where the
-    /// list guards the configuration, over no link, which another run could change. A directory is judged by what is
-    /// in it.
-    pub fn git_link(&mut self, at: &Path, shown: &Path) {
+    /// list guards the configuration, over no link, which another run could change. Returns where it may lead. A
+    /// directory is judged by what is in it.
+    pub fn git_link(&mut self, at: &Path, shown: &Path) -> Option<PathBuf> {
         let target = match Saved::of(at) {
             Ok(Saved::Link(target)) => Some(target),
             Ok(Saved::File { bytes, .. }) => git_file_target(&bytes).map(Path::to_owned),
-            Ok(Saved::Directory(_) | Saved::Nothing) => return,
+            Ok(Saved::Directory(_) | Saved::Nothing) => return None,
             Ok(Saved::Unknown | Saved::Stamped { .. }) | Err(_) => None,
         };
         let parent = shown.parent().unwrap_or(Path::new("/"));
-        let allowed = target.is_some_and(|target| {
+        let allowed = target.and_then(|target| {
             let path = parent.join(target);
             let target = normal(&path);
             let bare = |tree: &GuardedTree| git_bare_worktree(&target, &tree.tree);
             let allowed = git_link_allowed(&target) || self.guarding.trees.iter().any(bare);
-            allowed && leads_straight(&path)
+            (allowed && leads_straight(&path)).then_some(target)
         });
-        if !allowed {
-            self.take_away(at, shown, "created");
+        if allowed.is_none() {
+            self.take_away(at, shown, "created or changed");
         }
+        allowed
     }
 
     /// A component on the way to a guarded path is a link, which a host program would follow.

@@ -280,9 +280,13 @@ fn repositories(
     depth: usize,
     unlisted: &mut Vec<PathBuf>,
 ) -> Vec<PathBuf> {
-    let innards = |name: &std::ffi::OsString| GIT_INNARDS.iter().any(|innards| name == innards);
-    let names = listed(paths, directory, unlisted).into_iter().filter(|name| !innards(name));
-    let below = names.map(|name| directory.join(name));
+    let names = listed(paths, directory, unlisted);
+    // Elsewhere they are names of submodules.
+    let part = |part: &str| names.iter().any(|name| name == part);
+    let repository = part("HEAD") && part("objects") && part("refs");
+    let innards =
+        |name: &&std::ffi::OsString| repository && GIT_INNARDS.iter().any(|known| *name == *known);
+    let below = names.iter().filter(|name| !innards(name)).map(|name| directory.join(name));
     let mut all = Vec::new();
     for path in below.filter(|path| paths.kind(path) == Kind::Directory) {
         if depth < GIT_DEEPEST {

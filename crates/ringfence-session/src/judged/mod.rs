@@ -13,9 +13,7 @@ use ringfence_policy::Guarded;
 use ringfence_policy::gitconfig::executes_in;
 use ringfence_policy::guard::Standing;
 use ringfence_policy::path::normal;
-use ringfence_policy::protect::{
-    GIT_UNWRITTEN, git_common_allowed, git_file_target, git_link_allowed,
-};
+use ringfence_policy::protect::{git_common_allowed, git_file_target, git_link_allowed};
 use rustix::fd::BorrowedFd;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -218,9 +216,9 @@ impl Judge<'_> {
 /// Why no link is made in a repository.
 const WRITTEN_OVER: &str = "git would write to where it leads";
 
-/// Whether git writes by a name in a repository, over a link as well, what a program could have chosen.
+/// Whether git writes by a name in a repository, over a link as well. Hooks are judged by themselves.
 fn is_written_over(inner: &[&OsStr]) -> bool {
-    inner.first().is_some_and(|first| GIT_UNWRITTEN.iter().all(|known| **first != **known))
+    inner.first().is_some_and(|first| *first != "hooks")
 }
 
 /// Whether what is there executes nothing, whatever it says.

@@ -71,7 +71,9 @@ fn a_program_from_the_path_does_not_replace_itself() {
         place.directory("home/tools/bin");
         let link = place.link("home/tools/bin/tool", "../some/tool");
         let tools = place.text("home/tools");
-        let run = by_name(place, "home/tools/bin", &["-w", &tools], "tool");
+        let profile = "extends = [\"default\"]\n[filesystem]\nwrite = [\"~/tools\"]\n";
+        place.file("home/.config/ringfence/profiles/tools.toml", profile);
+        let run = by_name(place, "home/tools/bin", &["-p", "tools"], "tool");
         run.ends(4);
         if place.tier == Tier::Namespace {
             run.says("Read-only file system").says("Device or resource busy");
@@ -79,8 +81,8 @@ fn a_program_from_the_path_does_not_replace_itself() {
         assert_eq!(text(&tool), text_of);
         assert_eq!(fs::read_link(link).unwrap(), Path::new("../some/tool"));
         assert_eq!(text(place.at("home/tools/own")), "kept\n");
-        // Who names the program and the tree means to have it written.
-        let run = place.run(&["-w", &tools], &[tool.to_str().unwrap()]);
+        // Who names the tree for a run means to have it written.
+        let run = by_name(place, "home/tools/bin", &["-w", &tools], "tool");
         run.ends(4).prints("replaced the program");
         assert_eq!(text(&tool), "planted\n");
     });
@@ -95,6 +97,16 @@ fn a_large_program_is_not_exchanged_in_the_process_tier() {
         let run = place.sh(&["-p", "codex"], "true");
         run.ends(0);
         assert_eq!(large.metadata().unwrap().len(), 17 << 20, "the control");
+        // What is made and changed beside it is no reason to move it.
+        let small = place.file("home/.codex/packages/a/small", "honest\n");
+        place.clock_moves_on();
+        let beside = "cd ~/.codex/packages; echo x > junk; echo x > a/junk; echo x > a/small; \
+                      head -c 16777215 /dev/zero > 0";
+        place.sh(&["-p", "codex"], beside).ends(0).says("junk was created inside");
+        assert_eq!(large.metadata().unwrap().len(), 17 << 20);
+        assert_eq!(text(&small), "honest\n");
+        let names = fs::read_dir(large.parent().unwrap()).unwrap().count();
+        assert_eq!(names, 2, "the program and its directory");
         place.sh(&["-p", "codex"], script).ends(0).says("too large to be kept");
         assert!(!large.exists());
     });

@@ -35,6 +35,11 @@ fn git_outside_writes_over_no_link_that_a_run_left() {
             "logs/refs/heads/deep/er",
             "info/refs",
             "rebase-merge/done",
+            "refs/heads/x",
+            "lfs/tmp",
+            "objects/ab",
+            "objects/info/alternates",
+            "objects/pack/pack-1.keep",
             "worktrees/w/COMMIT_EDITMSG",
             "modules/info/logs/HEAD",
         ] {
@@ -123,6 +128,83 @@ fn a_git_file_leads_git_only_where_its_text_says() {
             assert!(!obeyed.exists(), "{way}: {}", outcome.err);
             place.shell("rm -rf .git s l m; mv kept .git").ends(0);
         }
+    });
+}
+
+/// What the user makes beside a run is none of its doing, and a later run with a larger tree knows that.
+#[test]
+fn what_the_user_made_beside_a_run_stays_in_a_run_above() {
+    everywhere(|place| {
+        place.directory("home/project/a");
+        let beside = "coproc RUN { $RF --workdir a -- sh -c 'echo ready; cat > kept'; }; read -ru ${RUN[0]} ready; \
+                      mkdir -p b/.vscode b/.git/hooks; echo true > b/.envrc; echo true > b/.git/hooks/pre-commit; \
+                      echo '{}' > b/.vscode/tasks.json; exec {RUN[1]}>&-; wait; test -e a/kept";
+        place.shell(beside).ends(0);
+        place.clock_moves_on();
+        assert_eq!(place.sh(&[], "echo x > b/file").quiet(), "");
+        for name in [".envrc", ".git/hooks/pre-commit", ".vscode/tasks.json"] {
+            assert!(place.project(format!("b/{name}")).exists(), "{name}");
+        }
+    });
+}
+
+/// The file is the user's: it stays what it was, and so does the worktree.
+#[test]
+fn the_git_file_of_a_worktree_leads_where_it_led() {
+    everywhere(|place| {
+        if !prepared(place) {
+            return;
+        }
+        place.shell("git worktree add -q tree").ends(0);
+        place.clock_moves_on();
+        let before = fs::read_to_string(place.project("tree/.git")).unwrap();
+        for act in [
+            "echo 'gitdir: evil' > .git",
+            "printf 'gitdir: %s/.git/worktrees/other\\n' $PWD > .git",
+            "rm -f .git",
+            "echo 'gitdir: evil' > new; mv -f new .git",
+        ] {
+            let make = format!(
+                "mkdir -p evil/objects evil/refs; echo 'ref: refs/heads/main' > evil/HEAD; {act}; echo made > control"
+            );
+            let outcome = place.sh(&["--workdir", "tree"], &make);
+            let now = fs::read_to_string(place.project("tree/.git")).unwrap_or_default();
+            assert_eq!(now, before, "{act}: {}", outcome.err);
+            assert!(place.project("tree/control").exists(), "{act}: {}", outcome.err);
+            fs::remove_file(place.project("tree/control")).unwrap();
+        }
+        place.shell("git -C tree status -s").ends(0);
+    });
+}
+
+/// A bare repository that is too far down for the walk is looked at for the file that leads there.
+#[test]
+fn a_repository_out_of_the_walks_reach_is_judged_for_the_file_that_leads_there() {
+    everywhere(|place| {
+        if !prepared(place) {
+            return;
+        }
+        let far = "far/".repeat(3);
+        // More than a short run's walk gets through, and there before it.
+        let many = "for i in $(seq 40); do mkdir -p a/$i/b/c; for j in $(seq 30); do : > a/$i/f$j; done; done";
+        let there = format!("{many}; mkdir -p a/40/b/c/{far}bare/worktrees");
+        place.shell(&there).ends(0);
+        let bare = format!("a/40/b/c/{far}bare");
+        place.shell(&format!("cp -r .git/objects .git/refs .git/HEAD {bare}")).ends(0);
+        let make = |config: &str| {
+            format!(
+                "mkdir {bare}/worktrees/w s; cp .git/HEAD {bare}/worktrees/w/; echo ../.. > {bare}/worktrees/w/commondir; \
+                 echo $PWD/s/.git > {bare}/worktrees/w/gitdir; echo \"gitdir: $PWD/{bare}/worktrees/w\" > s/.git; {config}"
+            )
+        };
+        place.clock_moves_on();
+        let evil =
+            format!("printf '[core]\\n\\tfsmonitor = touch obeyed; false\\n' > {bare}/config");
+        let outcome = place.sh(&[], &make(&evil));
+        place.shell("cd s && git status").ends(0);
+        assert!(!place.project("s/obeyed").exists(), "{}", outcome.err);
+        assert!(!place.project(format!("{bare}/config")).exists(), "{}", outcome.err);
+        assert!(place.project("s/.git").exists(), "{}", outcome.err);
     });
 }
 
