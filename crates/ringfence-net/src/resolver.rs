@@ -232,7 +232,7 @@ async fn exchange(server: SocketAddr, asked: &mut [Question]) -> io::Result<()> 
     drop(socket);
     for question in asked {
         // A part of an answer is none.
-        if question.answer.take_if(|said| said[2] & 2 != 0).is_some() {
+        if question.answer.take_if(|said| is_cut_short(said)).is_some() {
             question.answer = Some(over_tcp(server, &question.query).await?);
         }
     }
@@ -242,6 +242,11 @@ async fn exchange(server: SocketAddr, asked: &mut [Question]) -> io::Result<()> 
 /// Whether a message is an answer to this query.
 fn answers(said: &[u8], query: &[u8]) -> bool {
     said.len() >= 12 && said[..2] == query[..2] && said[2] & 0x80 != 0 && same_question(query, said)
+}
+
+/// Whether a message is only a part, by its TC bit (RFC 1035, section 4.1.1).
+fn is_cut_short(message: &[u8]) -> bool {
+    message[2] & 2 != 0
 }
 
 async fn over_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
@@ -281,9 +286,13 @@ enum Answer {
     Failure,
 }
 
-/// Reads an answer; nothing when it is broken or belongs to another question.
+/// Reads an answer; nothing when it is broken, cut short or belongs to another question.
 fn read_answer(query: &[u8], answer: &[u8], kind: u16) -> Option<Answer> {
     if answer.len() < 12 || answer[..2] != query[..2] || !same_question(query, answer) {
+        return None;
+    }
+    // RFC 2181, section 9. One is left where the other question's answer did not come in time, or not over TCP.
+    if is_cut_short(answer) {
         return None;
     }
     match answer[3] & 15 {
@@ -427,6 +436,29 @@ mod tests {
         assert_eq!(addresses, [vec![IpAddr::from([192, 0, 2, 1])], vec![[0x20; 16].into()]]);
         let (one, other) = served.join().expect("served");
         assert_eq!(one, other, "one socket");
+    }
+
+    /// What does not come over TCP either is not taken for a name without addresses, of neither family.
+    #[test]
+    fn a_part_of_an_answer_is_none() {
+        let server = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+        let at = server.local_addr().expect("an address");
+        // Nobody listens there over TCP.
+        let served = std::thread::spawn(move || {
+            for _ in 0..2 * ROUNDS {
+                let mut query = vec![0; 512];
+                let (count, from) = server.recv_from(&mut query).expect("asked");
+                server.send_to(&says(&query[..count], true), from).expect("sent");
+            }
+        });
+        let configuration = Configuration { servers: vec![at], search: Vec::new() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let found = runtime.expect("a runtime").block_on(lookup(&configuration, "a.org"));
+        for found in found {
+            let error = found.expect_err("a part");
+            assert!(error.starts_with("the name server 127.0.0.1: "), "{error}");
+        }
+        served.join().expect("served");
     }
 
     #[test]

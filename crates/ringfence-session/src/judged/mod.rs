@@ -1,5 +1,6 @@
-//! What is put into a tree for a program while none runs there (a commit, a revert), judged before it is: nothing that a
-//! program of the host runs or trusts by itself. What a run makes is judged at its end, by the same list.
+//! What is put into a tree for a program from outside (a commit, a revert), judged before it is: nothing that a program of
+//! the host runs or trusts by itself. What a run makes is judged at its end, by the same list. A session's gateway reverts
+//! during its run, which may change what is there after the look: then it is the sweep at the end of the run that holds.
 
 mod names;
 mod repository;
@@ -13,9 +14,11 @@ use ringfence_policy::Guarded;
 use ringfence_policy::gitconfig::executes_in;
 use ringfence_policy::guard::Standing;
 use ringfence_policy::path::normal;
-use ringfence_policy::protect::{git_common_allowed, git_file_target, git_link_allowed};
+use ringfence_policy::protect::{
+    git_bare_worktree, git_common_allowed, git_file_target, git_link_allowed,
+};
 use rustix::fd::BorrowedFd;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -72,9 +75,22 @@ pub(crate) struct Judge<'a> {
     pub items: &'a [Item<'a>],
     /// What it is.
     pub source: &'a dyn Source,
+    /// The numbers of the items, by their paths.
+    known: HashMap<&'a [u8], usize>,
 }
 
-impl Judge<'_> {
+impl<'a> Judge<'a> {
+    /// One of these; the fields say what is what.
+    pub fn new(
+        (root, host): (&'a Path, BorrowedFd<'a>),
+        names: &'a Names,
+        items: &'a [Item<'a>],
+        source: &'a dyn Source,
+    ) -> Judge<'a> {
+        let known = items.iter().enumerate().map(|(number, item)| (item.path, number)).collect();
+        Judge { root, host, names, items, source, known }
+    }
+
     /// Says of each item that is not held yet whether it is.
     pub fn judge(&self, held: &mut [Option<Held>]) -> Result<()> {
         for (number, held) in held.iter_mut().enumerate().filter(|(_, held)| held.is_none()) {
@@ -128,7 +144,9 @@ impl Judge<'_> {
             let base = full.parent().unwrap_or(&full);
             let target = target.map(|target| base.join(OsStr::from_bytes(&target)));
             let allowed = |target: PathBuf| {
-                git_link_allowed(&normal(&target)) && self.leads_straight(&target)
+                let plain = normal(&target);
+                let allowed = git_link_allowed(&plain) || git_bare_worktree(&plain, self.root);
+                allowed && self.leads_straight(&target)
             };
             if !target.is_some_and(allowed) {
                 let why = ".git leads to a repository that is not protected".to_owned();
@@ -174,9 +192,8 @@ impl Judge<'_> {
         let is_link = |at: &Path| {
             let Ok(below) = at.strip_prefix(self.root) else { return false };
             let below = below.as_os_str().as_bytes();
-            let written = self.items.iter().find(|item| item.path == below);
-            match written {
-                Some(item) => item.kind == Some(Kind::Symlink),
+            match self.known.get(below) {
+                Some(&number) => self.items[number].kind == Some(Kind::Symlink),
                 None => at.is_symlink(),
             }
         };

@@ -32,9 +32,7 @@ pub(super) fn judge(judge: &Judge<'_>, held: &mut [Option<Held>]) -> Result<()> 
     if judge.names.git.is_empty() {
         return Ok(());
     }
-    let known: HashMap<&[u8], usize> =
-        judge.items.iter().enumerate().map(|(number, item)| (item.path, number)).collect();
-    let tree = Tree { judge, known };
+    let tree = Tree { judge };
     let repositories = tree.repositories();
     for (number, held) in held.iter_mut().enumerate().filter(|(_, held)| held.is_none()) {
         *held = tree.in_one(&repositories, number)?;
@@ -60,7 +58,6 @@ pub(super) fn judge(judge: &Judge<'_>, held: &mut [Option<Held>]) -> Result<()> 
 
 struct Tree<'a> {
     judge: &'a Judge<'a>,
-    known: HashMap<&'a [u8], usize>,
 }
 
 impl<'a> Tree<'a> {
@@ -101,7 +98,7 @@ impl<'a> Tree<'a> {
     }
 
     fn there(&self, path: &[u8]) -> bool {
-        match self.known.get(path) {
+        match self.judge.known.get(path) {
             Some(&number) => self.judge.items[number].kind.is_some(),
             None => self.on_host(path).is_some(),
         }
@@ -149,7 +146,8 @@ impl<'a> Tree<'a> {
 
     /// What lies in a directory of the host, stays there, and would be run, were it a repository.
     fn runs(&self, directory: &[u8], held: &[Option<Held>]) -> Option<Vec<u8>> {
-        let stays = |path: &[u8]| self.known.get(path).is_none_or(|&number| held[number].is_some());
+        let stays =
+            |path: &[u8]| self.judge.known.get(path).is_none_or(|&number| held[number].is_some());
         for (name, guarded) in &self.judge.names.git {
             let guarded = as_other(*guarded, name);
             let parts: Vec<&[u8]> = name.split('/').map(str::as_bytes).collect();

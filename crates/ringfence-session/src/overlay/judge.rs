@@ -30,7 +30,7 @@ pub(super) fn judge(
         all.flat_map(|names| of(&names.nested)),
     );
     let host = lower.as_fd();
-    let judge = Judge { root: tree.root(), host, names: &names, items: &items, source: &layer };
+    let judge = Judge::new((tree.root(), host), &names, &items, &layer);
     let mut held = Vec::with_capacity(items.len());
     for (number, change) in changes.iter().enumerate() {
         let why = match &change.trouble {

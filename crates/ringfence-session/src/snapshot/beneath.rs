@@ -68,6 +68,12 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// A name that is listed, and of which the kernel tells nothing.
+    pub fn untold(device: u64) -> Found {
+        let stamp = Stamp { device, ..Stamp::default() };
+        Found { stamp, file_type: FileType::Unknown, blocks: 0, mount: false }
+    }
+
     /// The bytes that are there to be read: holes are passed over.
     pub fn on_disk(&self) -> u64 {
         self.stamp.size.min(self.blocks.saturating_mul(512))

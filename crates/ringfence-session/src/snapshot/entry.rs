@@ -160,7 +160,7 @@ pub(super) fn read_tree(bytes: &[u8]) -> Option<Vec<Entry>> {
 /// What the kernel says of an inode; as long as it is the same, so are the bytes.
 ///
 /// The change time cannot be set from outside the kernel, so that `touch -d` hides nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Stamp {
     pub device: u64,
     pub inode: u64,

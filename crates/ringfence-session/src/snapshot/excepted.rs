@@ -97,7 +97,7 @@ pub(super) fn judge(
     }
     let (names, source) = (Names::excepted(except), Stored { database, changes });
     let host = root.as_fd();
-    let judge = Judge { root: path, host, names: &names, items: &items, source: &source };
+    let judge = Judge::new((path, host), &names, &items, &source);
     let mut all = vec![None; items.len()];
     judge.judge(&mut all)?;
     let (mut all, mut said) = (all.into_iter(), Vec::new());

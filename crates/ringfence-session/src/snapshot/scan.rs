@@ -166,6 +166,9 @@ impl Scanner<'_> {
             let found = match beneath::stat(&directory, name) {
                 Ok(found) => found,
                 Err(Errno::NOENT) => continue,
+                // One that is not told of is no matter of the others: a file system of another user's that is mounted
+                // there, or one whose server is gone.
+                Err(_) if beneath::stat(&directory, b".").is_ok() => Found::untold(device),
                 // A directory can be listed though it may not be entered. What is in it is not gone.
                 Err(_) if !path.is_empty() => {
                     self.unreadable(path);
@@ -173,7 +176,8 @@ impl Scanner<'_> {
                 }
                 Err(error) => return Err(SessionError::call("statx", self.path, error)),
             };
-            let is_directory = found.file_type == FileType::Directory;
+            // What is not told of may be one, and is left alone either way.
+            let is_directory = matches!(found.file_type, FileType::Directory | FileType::Unknown);
             // The rules themselves are always kept: comparing needs them.
             let ruled = !matches!(self.leave, Leave::Nothing) && name != b".gitignore";
             if ruled && self.rules.ignore(&join(path, name), is_directory) {
@@ -278,6 +282,9 @@ impl Scanner<'_> {
         };
         let settled = stamp.changed.saturating_add(TICK) < began;
         let mut seen = Seen { entry, stamp, settled };
+        if found.file_type == FileType::Unknown && !foreign {
+            return Ok(Some(self.closed(path, seen)));
+        }
         match kind {
             Kind::File => return self.file(directory, path, seen, *found),
             Kind::Directory => {

@@ -83,6 +83,10 @@ fn a_repository_by_another_name_does_not_come_back_with_what_git_would_run() {
         place.write("good/.git", "gitdir: ../.git/modules/good");
         place.write("one/HEAD", "ref: refs/heads/m\n");
         place.write("one/commondir", "../evil");
+        place.write("tree/.git", "gitdir: ../fine/worktrees/tree");
+        place.write("out/.git", "gitdir: ../../elsewhere/worktrees/out");
+        symlink("fine", place.work().join("way")).unwrap();
+        place.write("over/.git", "gitdir: ../way/worktrees/over");
         let theirs = sessions(place);
         empty(place);
         let done = store.revert(&theirs, &Select::default()).unwrap();
@@ -91,11 +95,15 @@ fn a_repository_by_another_name_does_not_come_back_with_what_git_would_run() {
             ("evil/hooks/post-checkout", false),
             ("sub/.git", false),
             ("one/commondir", false),
+            ("out/.git", false),
+            ("over/.git", false),
             // The controls: what runs nothing.
             ("evil/HEAD", true),
             ("fine/config", true),
             ("fine/hooks/post-checkout.sample", true),
             ("good/.git", true),
+            ("tree/.git", true),
+            ("way", true),
             ("outside.git", true),
         ] {
             assert_eq!(there(place, name), comes, "{name}: {:?}", done.kept);

@@ -217,3 +217,35 @@ fn a_directory_that_is_closed_holds_no_revert_up_and_what_is_in_it_is_not_taken_
         assert!(place.project("d/kept").exists());
     });
 }
+
+/// Two file systems of FUSE: another user's (`EACCES`), and one whose server is gone (`ENOTCONN`).
+const UNTOLD: &str = "mkdir mnt d/mnt; (exec 3<>/dev/fuse) || exit 77; exec 3<>/dev/fuse 4<>/dev/fuse; \
+    mount -i -t fuse -o fd=3,rootmode=40000,user_id=4242,group_id=4242 x mnt || exit 77; \
+    mount -i -t fuse -o fd=4,rootmode=40000,user_id=0,group_id=0 x d/mnt || exit 77; exec 4>&-; ";
+
+#[test]
+fn a_name_that_cannot_be_looked_at_is_left_alone_by_itself() {
+    everybody(Tier::Namespace, |place| {
+        // Only root mounts them everywhere.
+        if place.person != Person::Root || !place.has("unshare", "--version") {
+            return;
+        }
+        place.file("home/project/f", "old");
+        place.file("home/project/d/f", "old");
+        let ringfence = ringfence_tests::binary().display().to_string();
+        let script = format!(
+            "{UNTOLD} stat mnt d/mnt; {ringfence} snapshot create && printf new > f && rm d/f && \
+             {ringfence} snapshot revert 1 && {ringfence} run --snapshot -- true"
+        );
+        let done = place.shell(&format!("unshare -m sh -c '{script}'"));
+        if done.code == 77 {
+            return ringfence_tests::left_out("names that tell nothing", "no FUSE is mounted here");
+        }
+        done.ends(0).says("Permission denied").says("Transport endpoint is not connected");
+        done.says("mnt cannot be read: it is not in the snapshot").prints("2 paths reverted");
+        done.says("d/mnt cannot be read: it is not in the snapshot");
+        for name in ["f", "d/f"] {
+            assert_eq!(fs::read_to_string(place.project(name)).unwrap(), "old");
+        }
+    });
+}

@@ -143,19 +143,49 @@ fn arguments_of_another_kind_are_refused() {
     });
 }
 
+/// A shell without its locale says so each time, and does what it was told.
+#[test]
+fn what_a_shell_says_besides_is_no_failure_of_a_file_tool() {
+    everybody(Tier::Namespace, |place| {
+        let shell = "#!/bin/sh\necho warning >&2\nexec /bin/sh \"$@\"\n";
+        let shell = place.script("bin/sh", shell);
+        place.file("home/project/file", "written");
+        let path = format!("PATH={}:/usr/bin:/bin", shell.parent().unwrap().display());
+        let messages = [
+            HELLO.to_owned(),
+            call(2, "write_file", r#"{"path":"made","text":"written"}"#),
+            call(3, "read_file", r#"{"path":"file","offset":1,"length":3}"#),
+            call(4, "read_file", r#"{"path":"bin"}"#),
+            call(5, "read_file", r#"{"path":"none"}"#),
+        ];
+        let run = talk(place, &["mcp", "-e", &path], messages.concat());
+        let said = run.ends(0).text();
+        assert_eq!(std::fs::read_to_string(place.project("made")).unwrap(), "written");
+        for (id, part) in [
+            (2, "\"bytes\":7"),
+            (3, "\"text\":\"rit\""),
+            // The controls: it is the one that is asked, and what fails is told.
+            (4, "bin: Is a directory"),
+            (5, "warning"),
+        ] {
+            let mark = format!("\"id\":{id},");
+            let answer = said.lines().find(|line| line.contains(&mark)).unwrap_or_default();
+            assert!(answer.contains(part), "{part}: {answer}");
+            assert_eq!(answer.contains("\"isError\":true"), id > 3, "{answer}");
+        }
+    });
+}
+
 /// Clients end a connection on which one message is longer than 10 MiB. A control character takes twelve bytes of it.
 #[test]
 fn an_answer_is_as_long_as_clients_take() {
     everybody(Tier::Namespace, |place| {
         let both =
             r#"{"command":["sh","-c","head -c 2000000 /dev/zero; head -c 2000000 /dev/zero >&2"]}"#;
-        let zeros = r#"{"command":["sh","-c","head -c 1000000 /dev/zero > zeros"]}"#;
-        let messages = [
-            HELLO.to_owned(),
-            call(2, "exec", both),
-            call(3, "exec", zeros),
-            call(4, "read_file", r#"{"path":"zeros"}"#),
-        ];
+        // Calls go on beside each other: none waits for a file that another one makes.
+        place.file("home/project/zeros", [0; 1_000_000]);
+        let messages =
+            [HELLO.to_owned(), call(2, "exec", both), call(3, "read_file", r#"{"path":"zeros"}"#)];
         let run = talk(place, &["mcp"], messages.concat());
         let said = run.ends(0).text();
         assert!(said.lines().all(|line| line.len() < 10 << 20));
