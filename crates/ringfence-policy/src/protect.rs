@@ -340,8 +340,12 @@ pub fn git_link_allowed(target: &std::path::Path) -> bool {
 pub fn git_bare_worktree(target: &std::path::Path, tree: &std::path::Path) -> bool {
     let Ok(below) = target.strip_prefix(tree) else { return false };
     let in_git = below.components().any(|component| component.as_os_str() == ".git");
-    let folder = target.parent().filter(|folder| folder.ends_with("worktrees"));
-    !in_git && folder.and_then(|folder| folder.parent()).is_some_and(|own| own.starts_with(tree))
+    !in_git && git_of_worktree(target).is_some_and(|own| own.starts_with(tree))
+}
+
+/// The directory of the repository whose worktree keeps what is its own in this one, `REPOSITORY/worktrees/NAME`.
+pub fn git_of_worktree(private: &std::path::Path) -> Option<&std::path::Path> {
+    private.parent().filter(|folder| folder.ends_with("worktrees"))?.parent()
 }
 
 /// The path that a `.git` file names, as git reads it (`read_gitfile_gently` in setup.c): behind one space, up to the
@@ -362,8 +366,7 @@ fn one_path(content: &[u8]) -> Option<&std::path::Path> {
 /// `.git/worktrees/NAME` to `.git`, or so in a submodule's directory. By its text: links on the way may lead elsewhere.
 pub fn git_common_allowed(path: &std::path::Path, content: &[u8]) -> Option<std::path::PathBuf> {
     let parent = path.parent()?;
-    let own =
-        parent.parent().filter(|at| at.ends_with("worktrees")).and_then(std::path::Path::parent)?;
+    let own = git_of_worktree(parent)?;
     let target = parent.join(one_path(content)?);
     (crate::path::normal(&target) == own).then_some(target)
 }

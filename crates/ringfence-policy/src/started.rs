@@ -11,13 +11,6 @@ use crate::policy::{Access, PathRule, Policy};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// A writable tree beside the workspace.
-struct Tree {
-    path: PathBuf,
-    /// The user named it for this run.
-    named: bool,
-}
-
 /// Protects the command that a request names: the file, the links that lead to it, and the directory or package
 /// that it is a part of. `search` is the `PATH` in which a name without a slash is looked for.
 pub(crate) fn protect(
@@ -27,14 +20,13 @@ pub(crate) fn protect(
     policy: &mut Policy,
 ) {
     let by_path = command.as_encoded_bytes().contains(&b'/');
-    let rules = policy.paths.iter().filter(|rule| rule.access == Access::Write);
-    let trees = rules.map(|rule| Tree {
-        path: rule.path.clone(),
-        named: rule.source.origin.starts_with("option "),
-    });
-    // Who names the tree for this run means it to be written: an installer's, say.
-    let counts = |tree: &Tree| tree.path != policy.workdir && !tree.named;
-    let trees: Vec<Tree> = trees.filter(counts).collect();
+    // Beside the workspace. Who names the tree for this run means it to be written: an installer's, say.
+    let counts = |rule: &&PathRule| {
+        let named = rule.source.origin.starts_with("option ");
+        rule.access == Access::Write && rule.path != policy.workdir && !named
+    };
+    let trees: Vec<PathBuf> =
+        policy.paths.iter().filter(counts).map(|rule| rule.path.clone()).collect();
     if trees.is_empty() {
         return;
     }
@@ -56,7 +48,7 @@ pub(crate) fn protect(
         found.push(real.path);
     }
     for path in found {
-        let within = |tree: &Tree| path.starts_with(&tree.path) && path != tree.path;
+        let within = |tree: &PathBuf| path.starts_with(tree) && path != *tree;
         let known = |rule: &PathRule| {
             matches!(rule.access, Access::Protect | Access::Write) && rule.path == path
         };

@@ -104,11 +104,9 @@ fn git_directory(resolver: &mut Resolver<'_>, workdir: &Path, text: &str) -> Opt
     Some(real.path)
 }
 
-/// The directory of the repository whose worktree keeps what is its own in this one, `REPOSITORY/worktrees/NAME`;
-/// this one itself where it has another name.
+/// The directory of the repository that this one is a worktree's of, or is itself.
 fn common_directory(private: &Path) -> PathBuf {
-    let folder = private.parent().filter(|parent| parent.ends_with("worktrees"));
-    folder.and_then(Path::parent).unwrap_or(private).to_path_buf()
+    crate::protect::git_of_worktree(private).unwrap_or(private).to_path_buf()
 }
 
 fn is_repository(resolver: &mut Resolver<'_>, directory: &Path) -> bool {

@@ -13,6 +13,7 @@ use crate::guard::saved::Saved;
 use crate::plan::GuardedTree;
 use crate::planner::glob;
 use ringfence_policy::Guarded;
+use ringfence_policy::protect::git_of_worktree;
 use ringfence_start::quiet::{
     A_DIRECTORY, ENTRIES, ENTRIES_PER_MILLISECOND, is_repository, part_of_a_repository,
 };
@@ -83,8 +84,7 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&P
             // A bare repository: git takes hooks and configuration from the directory itself, or, as a worktree's,
             // from the one that it is in.
             let git = names.get(OsStr::new(".git")).map(Vec::as_slice).unwrap_or_default();
-            let worktrees = path.parent().filter(|parent| parent.ends_with("worktrees"));
-            let own = worktrees.and_then(Path::parent).filter(|own| own.starts_with(&tree.tree));
+            let own = git_of_worktree(&path).filter(|own| own.starts_with(&tree.tree));
             own.into_iter().chain([path.as_path()]).for_each(|at| repository(work, tree, at, git));
         }
     }
@@ -191,8 +191,7 @@ fn led_to(work: &mut Work<'_>, target: &Path, git: &[(&Path, Guarded)]) {
     let guarding = work.guarding;
     let inside = |tree: &&GuardedTree| target.starts_with(&tree.tree);
     let Some(tree) = guarding.trees.iter().find(inside) else { return };
-    let folder = target.parent().filter(|folder| folder.ends_with("worktrees"));
-    for at in folder.and_then(Path::parent).into_iter().chain([target]) {
+    for at in git_of_worktree(target).into_iter().chain([target]) {
         names_in_repository(work, tree, at, git);
     }
 }
