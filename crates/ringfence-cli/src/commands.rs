@@ -174,9 +174,9 @@ pub const COMMANDS: [Command; 36] = [
     ),
     command(
         "cp",
-        "SESSION:PATH PATH | PATH SESSION:PATH",
+        "[--with-protected] SESSION:PATH PATH | PATH SESSION:PATH",
         "Copy files out of a session that runs, or into it",
-        &PLAIN,
+        &crate::copy::OPTIONS,
         crate::copy::cp,
     ),
     command(
@@ -252,8 +252,7 @@ pub const COMMANDS: [Command; 36] = [
         )
     },
     command("version", "", "Print the version", &PLAIN, |_| {
-        println!("ringfence {}", env!("CARGO_PKG_VERSION"));
-        Ok(0)
+        generate::line(format_args!("ringfence {}", env!("CARGO_PKG_VERSION")))
     }),
 ];
 

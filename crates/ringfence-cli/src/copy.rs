@@ -8,7 +8,7 @@
 
 use crate::error::Fault;
 use crate::help;
-use crate::options::{PLAIN, parse};
+use crate::options::{Spec, flag, parse};
 use crate::unpack::{Fresh, Place};
 use ringfence_session::live;
 use ringfence_session::outside::{self, Source};
@@ -22,6 +22,12 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 const USAGE: &str = "ringfence cp SESSION:PATH PATH, or ringfence cp PATH SESSION:PATH";
+
+/// Its options.
+pub const OPTIONS: [Spec; 2] = [
+    flag("with-protected", None, "Copy what programs outside run or trust by themselves, too"),
+    flag("help", Some('h'), "Print help"),
+];
 
 /// A place inside a session.
 struct Inside {
@@ -57,13 +63,13 @@ impl Inside {
 /// # Errors
 /// There is no such session or file, or it cannot be read or written.
 pub fn cp(arguments: Vec<OsString>) -> Result<u8, Fault> {
-    let parsed = parse(&PLAIN, arguments, true)?;
+    let parsed = parse(&OPTIONS, arguments, true)?;
     if let Some(done) = help::asked("cp", &parsed) {
         return done;
     }
     let [from, to] = &parsed.rest[..] else { return Err(Fault::usage(USAGE)) };
     match (Inside::of(from), Inside::of(to)) {
-        (Some(from), None) => out(&from, Path::new(to)),
+        (Some(from), None) => out(&from, Path::new(to), parsed.has("with-protected")),
         (None, Some(to)) => into(Path::new(from), &to),
         _ => Err(Fault::usage(format!("one of the two is in a session: {USAGE}"))),
     }
@@ -84,7 +90,7 @@ fn last(path: &Path) -> Result<&OsStr, Fault> {
     path.file_name().ok_or_else(none)
 }
 
-fn out(from: &Inside, to: &Path) -> Result<u8, Fault> {
+fn out(from: &Inside, to: &Path, whole: bool) -> Result<u8, Fault> {
     let name = from.name();
     // A directory, a file, or nothing that can be copied.
     let mut kind = from.script(
@@ -100,7 +106,7 @@ fn out(from: &Inside, to: &Path) -> Result<u8, Fault> {
     };
     match kind.stdout.first() {
         Some(b'f') => file_out(from, &name, &Place::of(&from.session, directory)?, called),
-        Some(b'd') => tree_out(from, &name, &Place::of(&from.session, directory)?, called),
+        Some(b'd') => tree_out(from, &name, (&Place::of(&from.session, directory)?, called), whole),
         Some(b'o') => Err(Fault::usage(format!("{name} is neither a file nor a directory"))),
         Some(_) => Err(Fault::usage(format!("{name} does not exist there"))),
         None => Err(Fault::usage(format!("{name} was not copied"))),
@@ -145,13 +151,22 @@ fn noted(target: &Path, began: i128) {
     }
 }
 
-fn tree_out(from: &Inside, name: &str, place: &Place, called: &OsStr) -> Result<u8, Fault> {
+/// With `whole` the user has said that he wants what programs run or trust by themselves, too.
+fn tree_out(
+    from: &Inside,
+    name: &str,
+    (place, called): (&Place, &OsStr),
+    whole: bool,
+) -> Result<u8, Fault> {
     let fresh = Fresh::make()?;
     let mut pack = from.script("exec tar -C \"$1\" -cf - .", OsStr::new(""))?;
     let mut pack = pack.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(Fault::of)?;
     let unpacked = fresh.unpack(pack.stdout.take().map_or_else(Stdio::null, Stdio::from));
     let packed = pack.wait().map_err(Fault::of)?;
     let (unpacked, began) = (unpacked?, time_mark());
+    if !whole {
+        fresh.judge(place, called)?;
+    }
     let settled = fresh.settle(place, called);
     noted(&place.path.join(called), began);
     settled?;

@@ -122,6 +122,14 @@ pub fn schema(arguments: Vec<OsString>) -> Result<u8, Fault> {
     print(&text)
 }
 
+/// Writes a line to standard output, as [`print`] does: `println!` panics when nobody reads.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn line(text: std::fmt::Arguments<'_>) -> Result<u8, Fault> {
+    print(format!("{text}\n").as_bytes())
+}
+
 /// Writes to standard output; a reader that stopped reading is no failure.
 ///
 /// # Errors

@@ -2,41 +2,44 @@
 
 use crate::commands::{COMMANDS, Command};
 use crate::error::Fault;
+use crate::generate::print;
 use crate::options::Spec;
+use std::fmt::Write;
 
 /// `ringfence --help`
 ///
 /// # Errors
-/// None.
+/// Standard output cannot be written.
 pub fn overview() -> Result<u8, Fault> {
-    println!("ringfence runs any command inside a boundary that its user can prove.\n");
-    println!("Usage: ringfence COMMAND [OPTIONS] [ARGUMENTS]\n\nCommands:");
+    let mut text = "ringfence runs any command inside a boundary that its user can prove.\n\n\
+                    Usage: ringfence COMMAND [OPTIONS] [ARGUMENTS]\n\nCommands:\n"
+        .to_owned();
     for command in &COMMANDS {
-        println!("  {:<12} {}", command.name, command.about);
+        let _ = writeln!(text, "  {:<12} {}", command.name, command.about);
     }
-    println!("\nringfence COMMAND --help prints a command's options. Examples:\n");
-    println!(
-        "  ringfence run -- make test            this directory writable, secrets hidden, no network"
+    text.push_str(
+        "\nringfence COMMAND --help prints a command's options. Examples:\n\
+         \n  ringfence run -- make test            this directory writable, secrets hidden, no network\
+         \n  ringfence why -- write ~/.bashrc      which rule decides, and how to change it\
+         \n  ringfence plan -- make test           every mount, rule and limit of that run\n",
     );
-    println!("  ringfence why -- write ~/.bashrc      which rule decides, and how to change it");
-    println!("  ringfence plan -- make test           every mount, rule and limit of that run");
-    Ok(0)
+    print(text.as_bytes())
 }
 
 /// `ringfence COMMAND --help`
 ///
 /// # Errors
-/// None.
+/// Standard output cannot be written.
 pub fn command(name: &str) -> Result<u8, Fault> {
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
         return overview();
     };
-    println!("{}\n\nUsage: ringfence {} {}\n", command.about, command.name, command.usage);
-    println!("Options:");
-    for spec in command.options {
-        println!("  {:<34} {}", left(spec), spec.help);
+    let Command { name, about, usage, options, .. } = command;
+    let mut text = format!("{about}\n\nUsage: ringfence {name} {usage}\n\nOptions:\n");
+    for spec in *options {
+        let _ = writeln!(text, "  {:<34} {}", left(spec), spec.help);
     }
-    Ok(0)
+    print(text.as_bytes())
 }
 
 fn left(spec: &Spec) -> String {
@@ -55,7 +58,7 @@ fn left(spec: &Spec) -> String {
 /// Whether the words ask for help; then it is printed.
 ///
 /// # Errors
-/// None.
+/// Standard output cannot be written.
 pub fn asked(command_name: &str, parsed: &crate::options::Parsed) -> Option<Result<u8, Fault>> {
     parsed.has("help").then(|| command(command_name))
 }

@@ -193,6 +193,11 @@ fn mount(step: &MountStep) -> String {
         MountOp::Emptied => format!("empty    {path}"),
         MountOp::Mask { .. } | MountOp::MaskLink => format!("mask     {path}"),
         MountOp::Data { .. } => format!("trust    {path}"),
+        MountOp::Besides(besides) => {
+            let names = besides.files.iter().map(|(name, _)| step.path.join(name));
+            let names: Vec<String> = names.map(|name| name.display().to_string()).collect();
+            format!("settings {}", names.join(", "))
+        }
         MountOp::Gateway => format!("gateway  {path}"),
         MountOp::Bus => format!("bus      {path}"),
     }

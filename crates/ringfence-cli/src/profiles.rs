@@ -127,7 +127,7 @@ fn check(names: &[&str]) -> Result<u8, Fault> {
     for name in names {
         let request = Request { profiles: vec![(*name).to_owned()], ..Request::default() };
         with_context(|context| resolve(&request, context).map_err(Fault::of))?;
-        println!("{name}: valid");
+        crate::generate::line(format_args!("{name}: valid"))?;
     }
     Ok(0)
 }
@@ -221,6 +221,5 @@ pub fn trust(arguments: Vec<OsString>) -> Result<u8, Fault> {
         return Err(Fault::usage("name one file: ringfence trust FILE"));
     };
     trust::accept(&PathBuf::from(file))?;
-    println!("trusted as it is now: {}", file.display());
-    Ok(0)
+    crate::generate::line(format_args!("trusted as it is now: {}", file.display()))
 }

@@ -6,16 +6,19 @@
 //! opened without following links.
 
 use crate::error::Fault;
-use ringfence_session::{live, outside};
+use ringfence_session::{arriving, live, outside};
 use ringfence_sys::{self as sys, Errno};
 use std::ffi::{CString, OsStr};
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+
+/// As many things that are left out are named.
+const TOLD: usize = 20;
 
 /// What a mode may carry over.
 const MODE: u32 = 0o777;
@@ -51,6 +54,37 @@ impl Fresh {
         tar.args(["--warning=no-timestamp", "--no-same-owner", "--no-same-permissions"]);
         tar.args(["-xf", "-", "-C"]).arg(&self.0).stdin(archive);
         tar.status().map_err(|error| Fault::usage(format!("tar: {error}")))
+    }
+
+    /// Takes away what a program of the host would run or trust by itself at its place, and says so.
+    ///
+    /// # Errors
+    /// It cannot be judged, or not be taken away: then nothing may be copied.
+    pub fn judge(&self, to: &Place, name: &OsStr) -> Result<(), Fault> {
+        let home = sys::identity::home().unwrap_or_default();
+        let homes = ringfence_policy::homes(sys::identity::user(), &home);
+        let held = arriving::judge(&self.0, (&to.path, to.open.as_fd()), name, &homes);
+        let held = held.map_err(|error| Fault::usage(error.to_string()))?;
+        for (path, _) in &held {
+            let path = self.0.join(path);
+            let gone = match path.symlink_metadata() {
+                Ok(data) if data.is_dir() => fs::remove_dir_all(&path),
+                _ => fs::remove_file(&path),
+            };
+            gone.map_err(|error| Fault::usage(format!("{}: {error}", shown(&path))))?;
+        }
+        for (path, why) in held.iter().take(TOLD) {
+            eprintln!("ringfence: not copied: {}: {why}", shown(path));
+        }
+        if let more @ 1.. = held.len().saturating_sub(TOLD) {
+            eprintln!("ringfence: not copied: {more} more of the kind");
+        }
+        if !held.is_empty() {
+            eprintln!(
+                "ringfence: programs outside run or trust these by themselves; --with-protected copies them as well"
+            );
+        }
+        Ok(())
     }
 
     /// Moves what is there to its place.

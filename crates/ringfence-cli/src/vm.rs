@@ -1,6 +1,7 @@
 //! The vm tier: `ringfence vm`, machines for `run`, and the programs at both ends of a guest's stream.
 
 use crate::error::Fault;
+use crate::generate::line;
 use crate::help;
 use crate::options::{PLAIN, Parsed, parse};
 use ringfence_guest::bridge::{self, End, Settings};
@@ -160,7 +161,8 @@ pub fn vm(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let words: Vec<_> = parsed.rest.iter().map(|word| word.to_string_lossy()).collect();
     match words.iter().map(AsRef::as_ref).collect::<Vec<&str>>()[..] {
         ["setup"] => {
-            vm::setup::run(&home(), &mut |line| println!("{line}")).map_err(Fault::usage)?;
+            vm::setup::run(&home(), &mut |text| drop(line(format_args!("{text}"))))
+                .map_err(Fault::usage)?;
             status()
         }
         ["status"] => status(),
@@ -174,10 +176,10 @@ pub fn vm(arguments: Vec<OsString>) -> Result<u8, Fault> {
 
 fn status() -> Result<u8, Fault> {
     let assets = Assets::find(&home()).map_err(Fault::usage)?;
-    println!("qemu          {}", assets.qemu.display());
-    println!("guest kernel  {} ({})", assets.kernel.release, assets.kernel.image.display());
+    line(format_args!("qemu          {}", assets.qemu.display()))?;
+    let kernel = &assets.kernel;
+    line(format_args!("guest kernel  {} ({})", kernel.release, kernel.image.display()))?;
     let (accelerator, why) = vm::accel::find();
     let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-    println!("executed by   {}{why}", accelerator.name());
-    Ok(0)
+    line(format_args!("executed by   {}{why}", accelerator.name()))
 }

@@ -241,7 +241,7 @@ impl View {
                  session",
             ));
         };
-        println!();
+        crate::generate::print(b"\n")?;
         Change::of(profile, &open.place)?.make(false)?;
         self.key(b's');
         Ok(())

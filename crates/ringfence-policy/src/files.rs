@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -28,6 +28,16 @@ pub trait FileView {
     /// # Errors
     /// Those of reading a file; `InvalidData` when it is too large, no regular file or no UTF-8.
     fn text(&self, path: &Path, most: u64) -> io::Result<String>;
+
+    /// The first `most` bytes of a regular file, whatever they are.
+    ///
+    /// # Errors
+    /// Those of reading a file.
+    fn beginning(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = self.text(path, most)?.into_bytes();
+        bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+        Ok(bytes)
+    }
 
     /// Whether a path, no link followed at its end, is a Unix socket.
     fn socket(&self, path: &Path) -> bool;
@@ -66,13 +76,8 @@ impl FileView for HostFiles {
     }
 
     fn text(&self, path: &Path, most: u64) -> io::Result<String> {
-        // A FIFO in a place that a sandboxed program can write must not hold up the launch.
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(ErrorKind::InvalidData, "it is no regular file"));
-        }
         let mut text = String::new();
-        file.take(most + 1).read_to_string(&mut text)?;
+        regular(path)?.take(most + 1).read_to_string(&mut text)?;
         if text.len() as u64 > most {
             return Err(io::Error::new(
                 ErrorKind::InvalidData,
@@ -80,6 +85,12 @@ impl FileView for HostFiles {
             ));
         }
         Ok(text)
+    }
+
+    fn beginning(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        regular(path)?.take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn socket(&self, path: &Path) -> bool {
@@ -101,6 +112,16 @@ impl FileView for HostFiles {
         let mut names: Vec<_> = entries.filter(closed).map(|entry| entry.file_name()).collect();
         names.sort_unstable();
         names
+    }
+}
+
+/// A regular file, open for reading.
+fn regular(path: &Path) -> io::Result<File> {
+    // A FIFO in a place that a sandboxed program can write must not hold up the launch.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(ErrorKind::InvalidData, "it is no regular file")),
     }
 }
 

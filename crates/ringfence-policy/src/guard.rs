@@ -36,7 +36,16 @@ pub(crate) fn resolve(policy: &mut Policy, may_appear: &[PathBuf], moved: &Moved
             }
         }
     }
-    home(policy, &trees, may_appear);
+    home(policy, &policy.home_dir.clone(), &trees, may_appear);
+    if let Some(account) = policy.account_home.clone() {
+        home(policy, &account, &trees, may_appear);
+    }
+    // Root names another's home, or something in it. A tree above all of them has the names.
+    let holds = |home: &&PathBuf| trees.iter().any(|tree| tree.starts_with(home));
+    let others: Vec<PathBuf> = policy.homes_of_others.iter().filter(holds).cloned().collect();
+    for other in others {
+        home(policy, &other, &trees, may_appear);
+    }
     elsewhere(policy, &trees, may_appear, moved);
     // A grant lifts what is protected by the list, not what a rule protects: that beats any grant.
     let Policy { paths, unprotected, .. } = policy;
@@ -65,21 +74,21 @@ fn elsewhere(policy: &mut Policy, trees: &[PathBuf], may_appear: &[PathBuf], mov
     }
 }
 
-/// Protects what is in the home directory, where that is writable: the home itself, a directory
+/// Protects what is in a home directory, where that is writable: the home itself, a directory
 /// above it, or one in it.
-fn home(policy: &mut Policy, trees: &[PathBuf], may_appear: &[PathBuf]) {
-    if policy.home_dir.parent().is_none() {
+fn home(policy: &mut Policy, directory: &Path, trees: &[PathBuf], may_appear: &[PathBuf]) {
+    if directory.parent().is_none() {
         // Somebody without a home has none of this, and the root's `bin` is the system's.
         return;
     }
     for tree in trees {
-        let inside = tree.strip_prefix(&policy.home_dir).ok();
-        if inside.is_none() && !policy.home_dir.starts_with(tree) {
+        let inside = tree.strip_prefix(directory).ok();
+        if inside.is_none() && !directory.starts_with(tree) {
             continue;
         }
         for (name, guarded, reason) in JUDGED {
             // Granted by exactly its name it is judged as well: other keys may change.
-            let path = policy.home_dir.join(name);
+            let path = directory.join(name);
             if !judged_always(*guarded) && trees.contains(&path) {
                 policy.unprotected.insert(path);
             } else if path.starts_with(tree) {
@@ -103,7 +112,7 @@ fn home(policy: &mut Policy, trees: &[PathBuf], may_appear: &[PathBuf]) {
                 }
             };
             if below {
-                let path = policy.home_dir.join(name);
+                let path = directory.join(name);
                 if trees.contains(&path) || may_appear.contains(&path) {
                     policy.unprotected.insert(path);
                 } else {

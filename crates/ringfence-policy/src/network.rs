@@ -30,8 +30,8 @@ pub(crate) fn resolve(
         deny: hosts(merged, Key::DenyHost)?,
         ..Network::default()
     };
-    // Who names hosts on the command line was told, or did not need to be.
-    let told = merged.of_key(Key::AllowHost).any(|entry| entry.is_option());
+    // Who names hosts, on the command line or in a profile, was told, or did not need to be.
+    let told = merged.of_key(Key::AllowHost).any(|entry| !entry.is_shipped());
     for entry in merged.of_key(Key::Registries) {
         let source = merged.source(entry);
         let mut hosts = crate::registry::hosts(&source.text, context)

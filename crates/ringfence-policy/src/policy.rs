@@ -408,6 +408,12 @@ pub struct Policy {
     pub home: Home,
     /// The caller's home directory on the host.
     pub home_dir: PathBuf,
+    /// The home of the caller's account, where `HOME` says another one: it is held as that is.
+    #[serde(skip)]
+    pub account_home: Option<PathBuf>,
+    /// The homes of others who log in, where the caller is root: none is a workspace by itself.
+    #[serde(skip)]
+    pub homes_of_others: Vec<PathBuf>,
     /// The directory the command starts in.
     pub workdir: PathBuf,
     /// The network part.

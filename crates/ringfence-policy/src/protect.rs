@@ -316,6 +316,12 @@ pub const JUDGED: &[(&str, Guarded, &str)] = &[
     (".claude/ide", Guarded::Private, "Claude Code connects to the editors it names"),
     (".codex/shell_snapshots", Guarded::Private, "Codex sources them before each command"),
     (".codex/tmp", Guarded::Private, "Codex finds programs there"),
+    (
+        ".gemini/history",
+        Guarded::Private,
+        "Gemini runs git in its repositories, and writes its files",
+    ),
+    (".qwen/history", Guarded::Private, "Qwen runs git in its repositories, and writes its files"),
 ];
 
 /// Directories of a repository in which no other repository is looked for.

@@ -63,6 +63,7 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     let workdir = workdir(request, context, &mut resolver)?;
     let catalog = Catalog::new(context.files, &home, &context.cwd, context.env, context.uid);
     let names = names(request, &catalog, &workdir);
+    let homes = crate::homes::of(context.uid, &home, &mut resolver);
     let profiles = catalog.chain(&names, &request.inline, &request.features)?;
     let dangers = said(&profiles);
     let mut deciding = request.deciding.clone();
@@ -70,6 +71,8 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     let mut policy = Policy {
         profiles: profiles.iter().map(|profile| profile.origin.to_string()).collect(),
         home_dir: home.clone(),
+        account_home: homes.own,
+        homes_of_others: homes.others,
         workdir,
         warnings: dangers,
         ..Policy::default()
@@ -89,10 +92,15 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     policy.network = network::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     policy.dbus = crate::dbus::resolve(&merged, &mut policy.warnings)?;
     policy.environment = environment::resolve(&merged, context, &policy.network)?;
-    if let Some(command) = &request.command {
+    // What a profile is for is protected whatever starts it: `-p codex -- sh -c codex`.
+    let known = merged.of_key(Key::Programs).map(|program| program.text.as_ref());
+    let mut commands: Vec<&OsStr> = request.command.as_deref().into_iter().chain(known).collect();
+    commands.sort_unstable();
+    commands.dedup();
+    if !commands.is_empty() {
         let set = policy.environment.set.get("PATH").map(|(value, _)| OsString::from(value));
         let search = set.or_else(|| (context.env)("PATH"));
-        crate::started::protect(command, search.as_deref(), &mut resolver, &mut policy);
+        crate::started::protect(&commands, search.as_deref(), &mut resolver, &mut policy);
     }
     policy.limits = limits::resolve(&merged)?;
     Ok(policy)
@@ -135,7 +143,7 @@ fn named(
         let path = normal(&policy.workdir.join(path));
         match resolver.real(&path) {
             Ok(real) if real.exists => {
-                if let Some(reason) = crate::workspace::no_workspace(&real.path, &policy.home_dir) {
+                if let Some(reason) = crate::workspace::no_argument(&real.path, policy) {
                     if !covered_anyhow(&real.path) {
                         let path = path.display();
                         policy.warnings.push(format!(

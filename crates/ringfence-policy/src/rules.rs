@@ -8,14 +8,16 @@ use crate::merge::{Entry, Merged};
 use crate::moved::Moved;
 use crate::own::{self, Own};
 use crate::path::{Anchored, Bases, PathError, anchor, is_relative};
-use crate::policy::{Access, Guarded, Made, PathRule, Policy, Source};
+use crate::policy::{Access, Guarded, Made, PathRule, Policy};
 use crate::resolve::Context;
 use crate::wildcard::Refused;
-use crate::{guard, secrets, wildcard, workspace};
+use crate::{guard, wildcard, workspace};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+mod refusals;
 
 /// A rule before it is known whether the links it followed can be trusted.
 struct Grant {
@@ -65,7 +67,14 @@ pub(crate) fn resolve(
         crowded: Vec::new(),
         own: Vec::new(),
     };
-    for own in own::directories(&context.home, context.env) {
+    let account = policy.account_home.clone();
+    let mut owned = own::directories(&context.home, context.env);
+    // A run with another `HOME` looks there.
+    let usual = account.iter().flat_map(|home| own::directories(home, &|_| None));
+    owned.extend(
+        usual.filter(|own| account.as_ref().is_some_and(|home| own.path.starts_with(home))),
+    );
+    for own in owned {
         let unknown = |_| Real { path: own.path.clone(), links: Vec::new(), exists: false };
         let real = rules.resolver.real(&own.path).unwrap_or_else(unknown);
         rules.own.push((own, real));
@@ -81,6 +90,9 @@ pub(crate) fn resolve(
         if let Some(text) = elsewhere {
             rules.entry(&entry.with_text(text), policy)?;
         }
+    }
+    if let Some(account) = &account {
+        rules.refuse_of_account(account);
     }
     rules.own(policy);
     if context.uid == 0 {
@@ -284,7 +296,7 @@ impl Rules<'_, '_> {
     fn no_workspace(&self, path: &Path, policy: &Policy) -> Option<String> {
         match self.within_own(path) {
             Some(_) => Some("what is there decides about sandboxes".to_owned()),
-            None => workspace::no_workspace(path, &policy.home_dir),
+            None => workspace::no_workspace(path, policy),
         }
     }
 
@@ -335,100 +347,6 @@ impl Rules<'_, '_> {
     fn granted(&self, path: &Path) -> Option<Access> {
         let around = self.grants.iter().filter(|grant| path.starts_with(&grant.rule.path));
         around.map(|grant| grant.rule.access).max()
-    }
-
-    /// A `deny` or `protect`: both where it stands and where that leads.
-    fn refuse(
-        &mut self,
-        entry: &Entry,
-        access: Access,
-        guarded: Guarded,
-    ) -> Result<(), PolicyError> {
-        if let Some(Anchored { path, pattern, .. }) = self.anchor(entry)? {
-            let source = self.merged.source(entry);
-            if let (Access::Deny, Some(pattern)) = (access, &pattern) {
-                self.refuse_led_to(&path, pattern, &source);
-            }
-            self.refuse_both(access, &path, pattern, source, None, guarded);
-        }
-        Ok(())
-    }
-
-    /// What the links lead to that the pattern of a `deny` names; but for what such a link itself or the
-    /// directory of the run is in: who makes one to there would have the next run denied all of it.
-    fn refuse_led_to(&mut self, anchor: &Path, pattern: &str, source: &Source) {
-        let Ok(anchor) = self.resolver.real(anchor) else { return };
-        for path in wildcard::denied(self.resolver.files(), &anchor.path, pattern) {
-            let Ok(Real { path, links, exists: true }) = self.resolver.real(&path) else {
-                continue;
-            };
-            let mut places = links.iter().map(|(place, _)| place.as_path());
-            let around = places.any(|place| place.starts_with(&path));
-            if !links.is_empty() && !around && !self.bases.workdir.starts_with(&path) {
-                let rule = plain(Access::Deny, path, true, source.clone());
-                self.others.push(Grant { rule, links, found: true });
-            }
-        }
-    }
-
-    fn refuse_both(
-        &mut self,
-        access: Access,
-        path: &Path,
-        pattern: Option<String>,
-        source: Source,
-        reason: Option<String>,
-        guarded: Guarded,
-    ) {
-        let real = self.resolver.real(path);
-        let rule = |path: PathBuf| PathRule {
-            guarded,
-            pattern: pattern.clone(),
-            reason: reason.clone(),
-            ..plain(access, path, true, source.clone())
-        };
-        // Where it cannot be known where a path leads, nothing below it is granted either.
-        if let Some(Real { path: real, links, .. }) = real.ok().filter(|real| real.path != path) {
-            self.others.push(Grant { rule: rule(real), links, found: false });
-        }
-        self.others.push(Grant { rule: rule(path.to_path_buf()), links: Vec::new(), found: false });
-    }
-
-    /// What file modes hide from ordinary users is hidden from root by rule.
-    fn root_only(&mut self) {
-        let source = || Source {
-            origin: "built in".to_owned(),
-            key: String::new(),
-            text: "only root may read it".to_owned(),
-        };
-        for (text, reason) in secrets::ROOT_ONLY {
-            let (path, pattern) = match text.find('*').and_then(|at| text[..at].rfind('/')) {
-                Some(slash) => (&text[..slash], Some(text[slash + 1..].to_owned())),
-                None => (*text, None),
-            };
-            if pattern.is_none() && self.resolver.files().link(Path::new(path)).is_err() {
-                // Not there, and no program inside can make it.
-                continue;
-            }
-            self.refuse_both(
-                Access::Deny,
-                Path::new(path),
-                pattern,
-                source(),
-                Some((*reason).to_owned()),
-                Guarded::Plain,
-            );
-        }
-        // What no list has; a rule about exactly that is the user's word.
-        for name in self.resolver.files().closed_in(Path::new("/etc")) {
-            let path = Path::new("/etc").join(name);
-            let mut known = self.grants.iter().chain(&self.others);
-            // Or about something in it.
-            if !known.any(|known| known.rule.path.starts_with(&path)) {
-                let reason = Some("others cannot read it".to_owned());
-                self.refuse_both(Access::Deny, &path, None, source(), reason, Guarded::Plain);
-            }
-        }
     }
 
     /// Checks the links of grants, and hands everything to the policy.

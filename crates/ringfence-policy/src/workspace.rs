@@ -5,6 +5,7 @@ use crate::gitconfig;
 use crate::moved::Moved;
 use crate::policy::{Access, Guarded, PathRule, Policy, ProtectedName, Source};
 use crate::protect::{HOME, NAMES};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A `.git` file or the file that points back to it is one short line.
@@ -23,28 +24,62 @@ const SYSTEM: [&str; 13] = [
 const SHARED: [&str; 8] =
     ["/tmp", "/var", "/var/tmp", "/opt", "/srv", "/mnt", "/media", "/var/lib"];
 
+/// Directories of the home that are hidden, and hold what their user works on: some names of the first component.
+/// Agents make worktrees below their own; `ringfence bench` works in the cache, on a real file system.
+const WORKED_ON: [&str; 4] = [".dotfiles", ".worktrees", ".local/src", ".cache/ringfence-bench"];
+const WORKTREES: [&str; 2] = ["worktrees", "worktree"];
+
 /// Why a profile's `.` does not make this directory writable, if it does not.
-pub(crate) fn no_workspace(workdir: &Path, home: &Path) -> Option<String> {
+pub(crate) fn no_workspace(workdir: &Path, policy: &Policy) -> Option<String> {
+    let mut inside = homes(policy).filter_map(|(home, _)| workdir.strip_prefix(home).ok());
+    no_argument(workdir, policy).or_else(|| inside.find_map(hidden))
+}
+
+/// All homes, and whose they are.
+fn homes(policy: &Policy) -> impl Iterator<Item = (&PathBuf, &'static str)> {
+    let own = [(&policy.home_dir, "your home directory")];
+    let account =
+        policy.account_home.iter().map(|home| (home, "the home directory of your account"));
+    let others = policy.homes_of_others.iter().map(|home| (home, "a user's home directory"));
+    own.into_iter().chain(account).chain(others)
+}
+
+/// Programs keep their settings, credentials and state in the home's hidden directories: no list of them is whole.
+fn hidden(inside: &Path) -> Option<String> {
+    let first = inside.iter().next()?;
+    let worked_on = WORKED_ON.iter().any(|name| inside.starts_with(name));
+    let mut above = inside.parent()?.iter();
+    let worktree = above.any(|part| WORKTREES.iter().any(|name| part == *name));
+    (first.as_bytes().starts_with(b".") && !worked_on && !worktree).then(|| {
+        format!("programs keep their settings, credentials and state in ~/{}", first.display())
+    })
+}
+
+/// Why a directory is not granted for being named as an argument, if it is not.
+pub(crate) fn no_argument(workdir: &Path, policy: &Policy) -> Option<String> {
     if workdir == Path::new("/") {
         return Some("it is the root of the file system".to_owned());
     }
-    if workdir == home {
-        return Some("it is your home directory".to_owned());
+    let homes = || homes(policy);
+    if let Some((_, whose)) = homes().find(|(home, _)| workdir == *home) {
+        return Some(format!("it is {whose}"));
     }
-    if home.starts_with(workdir) {
-        return Some("your home directory is in it".to_owned());
+    if let Some((_, whose)) = homes().find(|(home, _)| home.starts_with(workdir)) {
+        return Some(format!("{whose} is in it"));
     }
+    let below = |home: &Path| workdir.strip_prefix(home).ok().filter(|_| home != Path::new("/"));
     // A home may itself be in a system directory (/run/…, /usr/home): what is in it is the user's.
-    let in_home = workdir.strip_prefix(home).ok().filter(|_| home != Path::new("/"));
-    if in_home.is_none() && SYSTEM.iter().any(|system| workdir.starts_with(system)) {
+    let in_home: Vec<&Path> = homes().filter_map(|(home, _)| below(home)).collect();
+    if in_home.is_empty() && SYSTEM.iter().any(|system| workdir.starts_with(system)) {
         return Some("it belongs to the system".to_owned());
     }
     if SHARED.iter().any(|shared| workdir == Path::new(shared)) {
         return Some("many programs share it".to_owned());
     }
-    let inside = in_home?;
-    let listed = HOME.iter().copied().chain(NAMES.iter().map(|entry| (entry.name, entry.reason)));
-    let (_, reason) = listed.into_iter().find(|(name, _)| inside.starts_with(name))?;
+    let mut listed =
+        HOME.iter().copied().chain(NAMES.iter().map(|entry| (entry.name, entry.reason)));
+    let (_, reason) =
+        listed.find(|(name, _)| in_home.iter().any(|inside| inside.starts_with(name)))?;
     Some(format!("of what is there: {reason}"))
 }
 

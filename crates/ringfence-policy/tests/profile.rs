@@ -186,6 +186,8 @@ fn the_agents_and_toolchains_are_shipped() {
         "cursor-agent",
         "copilot",
         "amp",
+        "pi",
+        "qwen",
     ] {
         assert!(Builtin::profile(name).is_some(), "{name}");
         assert!(

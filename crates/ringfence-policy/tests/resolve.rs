@@ -56,6 +56,12 @@ fn a_home_or_system_directory_is_no_workspace_unless_one_says_so() {
         "/tmp",
         "/home/u/.config/nvim",
         "/home/u/.ssh",
+        "/home/u/.config",
+        "/home/u/.config/rclone",
+        "/home/u/.local/share",
+        "/home/u/.minikube/certs",
+        "/home/u/.claude",
+        "/home/u/.local/share/opencode/worktree",
     ] {
         let host = host().cwd(cwd);
         let policy = host.policy();
@@ -69,7 +75,13 @@ fn a_home_or_system_directory_is_no_workspace_unless_one_says_so() {
         let asked = host.option(Key::Write, ".").policy();
         assert!(granted(&asked, Access::Write, cwd), "{cwd}");
     }
-    for cwd in ["/tmp/x", "/srv/project", "/home/u/.dotfiles"] {
+    for cwd in [
+        "/tmp/x",
+        "/srv/project",
+        "/home/u/.dotfiles/nvim",
+        "/home/u/.local/share/opencode/worktree/a",
+        "/home/u/project/.config/x",
+    ] {
         assert!(granted(&host().cwd(cwd).policy(), Access::Write, cwd), "{cwd}");
     }
 }

@@ -10,8 +10,19 @@ use ringfence_policy::{Access, Key, NetworkMode, Profile, Request};
 use std::path::Path;
 
 /// The presets of agents, which open what the agent cannot do without.
-const AGENTS: [&str; 9] =
-    ["aider", "amp", "claude", "codex", "copilot", "cursor-agent", "gemini", "goose", "opencode"];
+const AGENTS: [&str; 11] = [
+    "aider",
+    "amp",
+    "claude",
+    "codex",
+    "copilot",
+    "cursor-agent",
+    "gemini",
+    "goose",
+    "opencode",
+    "pi",
+    "qwen",
+];
 
 fn load(builtin: &Builtin) -> Profile {
     builtin.load(builtin.name.into())

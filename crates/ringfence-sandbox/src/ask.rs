@@ -276,13 +276,7 @@ fn program(thread: u32) -> String {
 
 /// Whether a group of processes is one of a sandbox: its leader's namespace is further down.
 fn is_inside(group: i32) -> bool {
-    let depth = |process: &str| {
-        let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-        Some(line.split_whitespace().count())
-    };
-    match (depth("self"), depth(&group.to_string())) {
-        (Some(own), Some(other)) => other > own,
-        _ => false,
-    }
+    let own = sys::process::numbers(std::process::id()).len();
+    let other = sys::process::numbers(group.cast_unsigned()).len();
+    own > 0 && other > own
 }

@@ -329,6 +329,11 @@ impl FileView for Inputs {
         HostFiles.text(path, most)
     }
 
+    fn beginning(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+        self.content(path);
+        HostFiles.beginning(path, most)
+    }
+
     fn socket(&self, path: &Path) -> bool {
         self.content(path);
         HostFiles.socket(path)

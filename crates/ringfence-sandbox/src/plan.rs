@@ -1,16 +1,17 @@
 //! [`Plan`]: what the kernel will be told to do on this host, in order, each step with the
 //! policy rule it came from.
 //!
-//! A plan is pure data: [`crate::planner::plan`] makes it from a policy and the facts of the
-//! host, `ringfence plan` prints it, golden tests pin it, and [`crate::launch`] carries it
-//! out without deciding anything again.
+//! A plan is pure data: [`crate::planner::plan`] makes it from a policy and the facts of the host, `ringfence plan`
+//! prints it, golden tests pin it, and [`crate::launch`] carries it out without deciding anything again.
 
 mod apart;
+mod besides;
 mod bus;
 mod gateway;
 mod guarded;
 
 pub use apart::Apart;
+pub use besides::{Besides, Entry};
 pub use bus::{Bus, BusGrant};
 pub use gateway::{Gateway, GatewayTree};
 pub use guarded::{Found, GuardStep, GuardedTree};
@@ -116,6 +117,8 @@ pub enum MountOp {
         /// Which.
         content: Content,
     },
+    /// A directory of the host, read-only, with files of ringfence's own besides.
+    Besides(Besides),
     /// A Unix socket behind which the launcher keeps snapshots; see [`Gateway`].
     Gateway,
     /// A Unix socket behind which the launcher has the session bus; see [`Bus`].

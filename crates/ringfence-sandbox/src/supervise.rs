@@ -180,6 +180,7 @@ pub(crate) fn until_end<'g>(
             .chain(gathering)
             .chain(begins)
             .chain(watch.covers.next())
+            .chain(watch.vigil.as_ref().and_then(Vigil::next))
             .min();
         let wait = next.map_or(-1, |next| {
             let left = next.saturating_duration_since(Instant::now());
@@ -201,7 +202,7 @@ pub(crate) fn until_end<'g>(
         }
         let noted = watched.len();
         if gathering.is_none() {
-            watched.extend(watch.vigil.as_ref().map(Vigil::descriptor));
+            watched.extend(watch.vigil.as_ref().and_then(Vigil::descriptor));
             watched.extend(watch.covers.descriptor());
         }
         let seen = watched.len();
@@ -227,6 +228,11 @@ pub(crate) fn until_end<'g>(
         }
         if watch.covers.next().is_some_and(|next| Instant::now() >= next) {
             watch.look_at_covers();
+        }
+        if let Some(vigil) = &mut watch.vigil
+            && vigil.next().is_some_and(|next| Instant::now() >= next)
+        {
+            vigil.look();
         }
         if idle.is_some_and(|idle| Instant::now() >= idle) {
             // The command is one that runs for a while: what is needed of ourselves until its

@@ -3,6 +3,7 @@
 //! Nothing here is on the critical path of a sandbox, and nothing starts a thread or opens a
 //! file before it is asked to.
 
+pub mod arriving;
 pub mod cli;
 pub mod error;
 pub mod gateway;

@@ -16,7 +16,7 @@ use crate::call::{exit, send, sys};
 use crate::entry::Launched;
 use crate::image::{Image, RECORDED};
 use crate::key::Caller;
-use crate::quiet;
+use crate::quiet::{self, Ahead};
 use crate::spawn::MOST_PATH;
 
 /// So long, in nanoseconds: as long as a command is not watched for protected names by anybody.
@@ -107,10 +107,12 @@ impl Heard {
 pub(crate) struct Room {
     pub walk: [u8; quiet::ROOM],
     pub lines: [u8; account::MOST],
+    pub ahead: Ahead,
 }
 
 impl Room {
-    pub const NEW: Room = Room { walk: [0; quiet::ROOM], lines: [0; account::MOST] };
+    pub const NEW: Room =
+        Room { walk: [0; quiet::ROOM], lines: [0; account::MOST], ahead: Ahead::NONE };
 }
 
 /// Sleeps until the child has something to say: that its command executes, or that none will.
@@ -153,6 +155,7 @@ pub(crate) fn wait(
     let mut filing = Filing::NONE;
     listen(image, caller, launched, heard, room, &mut filing);
     filing.undo();
+    room.ahead.close();
 }
 
 fn listen(
@@ -186,6 +189,7 @@ fn listen(
                 {
                     return;
                 }
+                run(image, launched, 0).look_ahead(&mut room.ahead, &mut room.walk);
             }
             Some((passed::CALLS | passed::NETWORK | passed::GATEWAY | passed::BUS, _))
                 if heard.count < MOST_MESSAGES && heard.length == 0 =>
@@ -203,6 +207,11 @@ fn listen(
             _ => return,
         }
     }
+}
+
+/// The run, so many milliseconds after its start.
+fn run<'a>(image: &'a Image, launched: &'a Launched, milliseconds: usize) -> quiet::Run<'a> {
+    quiet::Run { image, notes: &launched.notes, since: launched.since, milliseconds }
 }
 
 /// What [`ready`] says.
@@ -383,10 +392,8 @@ impl Ended<'_> {
     /// Does what remains, and ends; returns when that is for `main`, which can do each of it again, to the answer
     /// that the warden waits for: what it said has only been looked at. Nothing else of the sandbox is left.
     fn end(self, milliseconds: u64, room: &mut Room) {
-        let Launched { notes, since, .. } = self.launched;
-        let milliseconds = milliseconds as usize;
-        let run = quiet::Run { image: self.image, notes, since: *since, milliseconds };
-        if !run.is_quiet(&mut room.walk) || !crate::private::remove(self.image, room) {
+        let run = run(self.image, self.launched, milliseconds as usize);
+        if !run.is_quiet(&room.ahead, &mut room.walk) || !crate::private::remove(self.image, room) {
             return;
         }
         if let Some(begun) = &self.launched.runs

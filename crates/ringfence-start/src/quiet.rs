@@ -7,7 +7,7 @@
 //! that hold none of the names they look for.
 
 use crate::bytes::{Text, equal, from, position};
-use crate::call::sys;
+use crate::call::{close, sys};
 use crate::entries::{DIRECTORY, LINK, UNKNOWN, each, ends_with};
 use crate::image::{Image, Span};
 use crate::listing::{ENDING, Known, next};
@@ -32,6 +32,12 @@ pub const ENTRIES_PER_MILLISECOND: usize = 40;
 /// A directory costs as much as this many entries.
 pub const A_DIRECTORY: usize = 20;
 
+/// Milliseconds for which the trees are looked through while the command runs: one that takes longer is
+/// looked after anew.
+const AHEAD: usize = 4;
+/// At most so many directories are held until it ends.
+const MOST_HELD: usize = 32;
+
 /// Bytes of the paths of directories that are still to be walked.
 pub const ROOM: usize = 32 << 10;
 
@@ -42,6 +48,48 @@ const ENTER_AND_LIST: u16 = 0o500;
 struct List {
     at: u32,
     known: Known,
+}
+
+/// What was found while the command ran: directories that held none of the names. As long as none of them has
+/// changed since, that is so.
+pub struct Ahead {
+    /// Open, so that it is they that are looked at again, and their change times.
+    held: [(i32, u64); MOST_HELD],
+    count: usize,
+    /// Whether they are all that there is to look at.
+    whole: bool,
+}
+
+impl Ahead {
+    /// Nothing looked at. All zeroes, so that a static one takes no place in the file.
+    pub const NONE: Ahead = Ahead { held: [(0, 0); MOST_HELD], count: 0, whole: false };
+
+    /// Keeps a directory that no run had changed at this time; without room it is closed.
+    fn keep(&mut self, directory: usize, changed: u64) -> Option<()> {
+        let Some(place) = self.held.get_mut(self.count) else {
+            close(directory as i32);
+            return None;
+        };
+        *place = (directory as i32, changed);
+        self.count += 1;
+        Some(())
+    }
+
+    /// Whether all of it holds still.
+    fn holds(&self, run: &Run<'_>) -> bool {
+        let held = self.held.get(..self.count).unwrap_or(&[]);
+        let same = |&(directory, changed): &(i32, u64)| {
+            run.is_unchanged(directory as usize) == Some(changed)
+        };
+        self.whole && run.milliseconds <= AHEAD && held.iter().all(same)
+    }
+
+    /// Lets go of it.
+    pub fn close(&mut self) {
+        let held = self.held.get(..self.count).unwrap_or(&[]);
+        held.iter().for_each(|&(directory, _)| close(directory));
+        (self.count, self.whole) = (0, false);
+    }
 }
 
 /// A run that has ended.
@@ -58,8 +106,16 @@ pub struct Run<'a> {
 
 impl Run<'_> {
     /// Whether there is certainly nothing to put right. `room` is written over.
-    pub fn is_quiet(&self, room: &mut [u8; ROOM]) -> bool {
-        self.untouched().is_some() && self.trees(room).is_some()
+    pub fn is_quiet(&self, ahead: &Ahead, room: &mut [u8; ROOM]) -> bool {
+        self.untouched().is_some() && (ahead.holds(self) || self.trees(&mut None, room).is_some())
+    }
+
+    /// Looks through the trees while the command runs, since a large directory takes long to list. `room` is
+    /// written over.
+    pub fn look_ahead(&self, ahead: &mut Ahead, room: &mut [u8; ROOM]) {
+        let run = Run { milliseconds: AHEAD, ..*self };
+        let whole = run.trees(&mut Some(ahead), room).is_some();
+        ahead.whole = whole;
     }
 
     /// Directories that hold protected names got no new ones.
@@ -85,14 +141,14 @@ impl Run<'_> {
         Some(())
     }
 
-    fn trees(&self, room: &mut [u8; ROOM]) -> Option<()> {
+    fn trees(&self, ahead: &mut Option<&mut Ahead>, room: &mut [u8; ROOM]) -> Option<()> {
         let Span { at, length } = self.image.header().trees;
         let end = at.checked_add(length)?;
         let mut at = at;
         while at < end {
             // The tree's path, and its list.
             let (_, _, list) = next(self.image, at)?;
-            self.tree(at, list, room)?;
+            self.tree((at, list), ahead, room)?;
             at = list;
             loop {
                 let (mark, _, after) = next(self.image, at)?;
@@ -106,16 +162,21 @@ impl Run<'_> {
     }
 
     /// Looks through a tree, and the repository at its top.
-    fn tree(&self, tree: u32, list: u32, room: &mut [u8; ROOM]) -> Option<()> {
+    fn tree(
+        &self,
+        (tree, list): (u32, u32),
+        ahead: &mut Option<&mut Ahead>,
+        room: &mut [u8; ROOM],
+    ) -> Option<()> {
         let list = List { at: list, known: Known::of(self.image, list)? };
         // SAFETY: strings in the data end within it.
         let top = unsafe { crate::bytes::string(self.image.pointer(tree.into(), 1)?.cast_const()) };
         let mut repository = false;
-        self.walk(top, b"\0", room, |walk, directory, place| {
+        self.walk((top, b"\0"), ahead, room, |walk, directory, place| {
             self.directory(walk, directory, &list, place, &mut repository)
         })?;
         if repository {
-            self.walk(top, b"/.git\0", room, |walk, directory, place| {
+            self.walk((top, b"/.git\0"), ahead, room, |walk, directory, place| {
                 self.innards(walk, directory, place)
             })?;
         }
@@ -125,10 +186,10 @@ impl Run<'_> {
     /// Walks through directories below a path, nearest first, for as long as there is a budget.
     fn walk(
         &self,
-        top: &[u8],
-        rest: &[u8],
+        (top, rest): (&[u8], &[u8]),
+        ahead: &mut Option<&mut Ahead>,
         room: &mut [u8; ROOM],
-        mut visit: impl FnMut(&mut Walk<'_>, usize, (usize, usize)) -> Option<()>,
+        mut visit: impl FnMut(&mut Walk<'_>, usize, (usize, usize)) -> Option<u64>,
     ) -> Option<()> {
         let budget = self.milliseconds.checked_mul(ENTRIES_PER_MILLISECOND)?;
         let budget = budget.checked_add(ENTRIES)?;
@@ -150,18 +211,20 @@ impl Run<'_> {
             }
             let directory = open(from(walk.queue.get()?, here).as_ptr())?;
             let found = visit(&mut walk, directory, (here, length));
-            // SAFETY: ours.
-            let _ = unsafe { sys!(close, directory) };
+            match (ahead.as_mut(), found) {
+                (Some(ahead), Some(changed)) => ahead.keep(directory, changed)?,
+                _ => close(directory as i32),
+            }
             found?;
         }
     }
 
-    /// Whether no run changed a directory, and its owner can list it.
-    fn is_unchanged(&self, directory: usize) -> Option<()> {
+    /// When a directory was changed that no run changed, and that its owner can list.
+    fn is_unchanged(&self, directory: usize) -> Option<u64> {
         let mut looked = Looked::new();
         let stat = look(&mut looked, directory as i32, c"".as_ptr().cast(), EMPTY_PATH).ok()?;
-        let unchanged = stat.identity()[4] < self.since;
-        (unchanged && stat.mode & ENTER_AND_LIST == ENTER_AND_LIST).then_some(())
+        let [.., changed] = stat.identity();
+        (changed < self.since && stat.mode & ENTER_AND_LIST == ENTER_AND_LIST).then_some(changed)
     }
 
     /// Looks at a directory's names; adds directories in it to the queue, and says whether it is a repository's.
@@ -172,8 +235,8 @@ impl Run<'_> {
         list: &List,
         place: (usize, usize),
         repository: &mut bool,
-    ) -> Option<()> {
-        self.is_unchanged(directory)?;
+    ) -> Option<u64> {
+        let changed = self.is_unchanged(directory)?;
         let top = place.0 == 0;
         let (mut quiet, mut parts) = (true, 0);
         let whole = each(directory, |name, kind| {
@@ -194,12 +257,12 @@ impl Run<'_> {
             }
             quiet
         });
-        (whole.is_some() && quiet && !is_repository(parts)).then_some(())
+        (whole.is_some() && quiet && !is_repository(parts)).then_some(changed)
     }
 
     /// Looks at a directory in a repository, where no link may be, nor a further repository.
-    fn innards(&self, walk: &mut Walk<'_>, directory: usize, place: (usize, usize)) -> Option<()> {
-        self.is_unchanged(directory)?;
+    fn innards(&self, walk: &mut Walk<'_>, directory: usize, place: (usize, usize)) -> Option<u64> {
+        let changed = self.is_unchanged(directory)?;
         let top = place.0 == 0;
         let path = walk.queue.get()?.get(place.0..place.0 + place.1)?;
         let objects = ends_with(path, b"/.git/objects");
@@ -220,7 +283,7 @@ impl Run<'_> {
             }
             quiet
         });
-        (whole.is_some() && quiet && (top || !is_repository(parts))).then_some(())
+        (whole.is_some() && quiet && (top || !is_repository(parts))).then_some(changed)
     }
 
     /// What a name is to a tree's list: one of its marks, or nothing (0).

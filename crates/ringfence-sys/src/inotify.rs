@@ -57,11 +57,11 @@ impl Names {
         watch(self.0.as_fd(), directory, events)
     }
 
-    /// Takes the new names that there are, some at a time, without waiting.
-    pub fn take(&self) -> Vec<Named> {
+    /// Takes what is told, some at a time, without waiting.
+    pub fn take(&self) -> Told {
         let mut told = Told::default();
         self.read(&mut told);
-        told.names
+        told
     }
 
     /// Takes all that is told, without waiting: at most as much as the kernel keeps.
@@ -129,11 +129,11 @@ mod tests {
         let open = std::fs::File::open(&place).expect("a directory");
         let number = names.watch(open.as_fd()).expect("watched");
         assert_eq!(names.watch(open.as_fd()), Ok(number));
-        assert_eq!(names.take(), []);
+        assert_eq!(names.take().names, []);
         std::fs::write(place.join("a"), "x").expect("a file");
         std::fs::rename(place.join("a"), place.join("b")).expect("renamed");
         std::fs::remove_file(place.join("b")).expect("removed");
-        let told: Vec<OsString> = names.take().into_iter().map(|named| named.name).collect();
+        let told: Vec<OsString> = names.take().names.into_iter().map(|named| named.name).collect();
         assert_eq!(told, ["a", "b"]);
         // What is open is not gone.
         drop(open);

@@ -50,6 +50,14 @@ pub fn group() -> i32 {
     unsafe { libc::getpgrp() }
 }
 
+/// The numbers of a process in each PID namespace that it is in, the caller's first (`NSpid` in
+/// proc_pid_status(5)); none when it is gone.
+pub fn numbers(pid: u32) -> Vec<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    line.unwrap_or_default().split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
 /// A process's group.
 ///
 /// # Errors

@@ -32,7 +32,7 @@ fn reply(hook: &Hook, asked: &Value) -> Result<Value, Fault> {
         // No shell command: not this hook's business.
         return Ok(json!({}));
     };
-    let prefix = hook.prefix()?;
+    let prefix = hook.prefix(within(hook, asked)?)?;
     if hook.agent == Agent::Codex {
         // Its hooks can refuse, but not in all versions change a command: it is told what to run.
         return Ok(if is_wrapped(&prefix, command) {
@@ -65,6 +65,35 @@ fn reply(hook: &Hook, asked: &Value) -> Result<Value, Fault> {
     })
 }
 
+/// Where the agent's user works. A tool's own input may say where the model wants its command to start, by one of many
+/// names, or by one that the hook is not told: that is for the shell to find out, and no policy.
+fn within(hook: &Hook, asked: &Value) -> Result<Vec<String>, Fault> {
+    // A session that runs has its directory.
+    if hook.session.is_some() {
+        return Ok(Vec::new());
+    }
+    let told: Vec<&str> = match hook.agent {
+        // Its `cwd` is where the command would start, and its hook runs elsewhere.
+        Agent::Cursor => {
+            let roots = asked.get("workspace_roots").and_then(Value::as_array);
+            let roots: Vec<&str> = roots.into_iter().flatten().filter_map(Value::as_str).collect();
+            if roots.is_empty() {
+                let text = "Cursor's hook did not say which folder is open: open one, its commands run there";
+                return Err(Fault::usage(text));
+            }
+            roots
+        }
+        // Who does not say runs its hook there.
+        _ => vec![asked.get("cwd").and_then(Value::as_str).unwrap_or(".")],
+    };
+    let real = |told: &str| {
+        let no = |why: String| Fault::usage(format!("the agent's directory {told}: {why}"));
+        let real = std::fs::canonicalize(told).map_err(|error| no(error.to_string()))?;
+        real.into_os_string().into_string().map_err(|_| no("its name is no text".to_owned()))
+    };
+    told.into_iter().map(real).collect()
+}
+
 /// The command is the prefix and one quoted word, and nothing else.
 fn is_wrapped(prefix: &str, command: &str) -> bool {
     let Some(word) = command.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(' ')) else {
@@ -93,13 +122,25 @@ mod tests {
     use super::*;
 
     fn hook(agent: Agent) -> Hook {
-        Hook { agent, session: None, allow: false, options: vec!["-n".into(), "x.org".into()] }
+        Hook {
+            agent,
+            session: None,
+            allow: false,
+            within: Vec::new(),
+            options: vec!["-n".into(), "x.org".into()],
+        }
+    }
+
+    /// What stands in front of a command, of which the agent's directory is not told.
+    fn prefix_of(agent: Agent) -> String {
+        let here = std::fs::canonicalize(".").expect("a directory");
+        hook(agent).prefix(vec![here.display().to_string()]).expect("a program")
     }
 
     #[test]
     fn commands_are_put_behind_the_sandbox() {
         let asked = json!({"tool_name": "Bash", "tool_input": {"command": "echo 'a b'", "x": 1}});
-        let prefix = hook(Agent::Claude).prefix().expect("a program");
+        let prefix = prefix_of(Agent::Claude);
         let wrapped = format!(r"{prefix} 'echo '\''a b'\'''");
         let answer = reply(&hook(Agent::Claude), &asked).expect("an answer");
         let updated = &answer["hookSpecificOutput"]["updatedInput"];
@@ -112,7 +153,7 @@ mod tests {
         assert_eq!(answer["hookSpecificOutput"]["permissionDecision"], "allow");
         assert_eq!(answer["hookSpecificOutput"]["updatedInput"]["command"], wrapped);
         let answer = reply(&hook(Agent::Gemini), &asked).expect("an answer");
-        let prefix = hook(Agent::Gemini).prefix().expect("a program");
+        let prefix = prefix_of(Agent::Gemini);
         let command = answer["hookSpecificOutput"]["tool_input"]["command"].as_str();
         assert!(command.is_some_and(|command| command.starts_with(&prefix)));
     }
@@ -122,13 +163,30 @@ mod tests {
         let asked = json!({"tool_input": {"command": "ringfence run --network host -- curl x"}});
         let answer = reply(&hook(Agent::Claude), &asked).expect("an answer");
         let command = answer["hookSpecificOutput"]["updatedInput"]["command"].as_str();
-        let prefix = hook(Agent::Claude).prefix().expect("a program");
+        let prefix = prefix_of(Agent::Claude);
         assert!(command.is_some_and(|command| command.starts_with(&prefix)));
     }
 
     #[test]
+    fn the_directory_that_a_model_asks_for_is_not_where_its_user_works() {
+        let mut asked = json!({"cwd": "/usr", "workspace_roots": ["/usr", "/etc"], "tool_input": {"command": "ls"}});
+        for key in ["workdir", "dir_path", "directory", "working_directory", "cwd"] {
+            asked["tool_input"][key] = "/tmp".into();
+        }
+        for (_, answer) in Agent::ALL.map(|(agent, _)| (agent, reply(&hook(agent), &asked))) {
+            let text = answer.expect("an answer").to_string();
+            assert!(text.contains("--within=/usr") && !text.contains("--within=/tmp"), "{text}");
+        }
+        // Cursor's hook runs elsewhere, and its `cwd` is the command's.
+        asked["workspace_roots"] = json!([]);
+        reply(&hook(Agent::Cursor), &asked).expect_err("no folder is open");
+        asked["cwd"] = "/nowhere at all".into();
+        reply(&hook(Agent::Claude), &asked).expect_err("no such directory");
+    }
+
+    #[test]
     fn codex_runs_just_what_it_was_told_to() {
-        let prefix = hook(Agent::Codex).prefix().expect("a program");
+        let prefix = prefix_of(Agent::Codex);
         assert!(is_wrapped(&prefix, &format!(r"{prefix} 'it'\''s'")));
         for odd in ["'a'; evil", "'a' 'b'", "a", "'a'$(evil)''", r"'a'\'", "'", "''evil''"] {
             assert!(!is_wrapped(&prefix, &format!("{prefix} {odd}")), "{odd}");

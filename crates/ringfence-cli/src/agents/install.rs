@@ -99,10 +99,10 @@ fn plugin(hook: &Hook) -> Result<String, Fault> {
         "// Shell commands run in a ringfence sandbox. Made by `ringfence hooks install --opencode`.
 import {{ spawnSync }} from \"node:child_process\";
 
-const ringfence = async () => ({{
+const ringfence = async (project) => ({{
   \"tool.execute.before\": async (input, output) => {{
     if (input.tool !== \"bash\") return;
-    const asked = JSON.stringify({{ tool_input: output.args }});
+    const asked = JSON.stringify({{ cwd: project?.directory, tool_input: output.args }});
     const done = spawnSync({program}, {words}, {{ input: asked, encoding: \"utf8\" }});
     if (done.status !== 0) throw new Error(\"ringfence: \" + (done.stderr || done.error));
     const answer = JSON.parse(done.stdout);

@@ -68,6 +68,9 @@ struct Hook {
     agent: Agent,
     session: Option<String>,
     allow: bool,
+    /// Where the agent's user works, which the hook told `hooks shell`; the directory that a model asks for is no
+    /// policy.
+    within: Vec<String>,
     /// Options of run.
     options: Vec<OsString>,
 }
@@ -78,6 +81,7 @@ impl Hook {
         let mut words = vec![format!("--{}", self.agent.name())];
         words.extend(self.session.iter().map(|session| format!("--session={session}")));
         words.extend(self.allow.then(|| "--allow".to_owned()));
+        words.extend(self.within.iter().map(|within| format!("--within={within}")));
         if !self.options.is_empty() {
             words.push("--".to_owned());
             let text = |option: &OsString| option.to_string_lossy().into_owned();
@@ -95,9 +99,8 @@ impl Hook {
     }
 
     /// What is put in front of a command of the agent's; the command is the one word after it.
-    fn prefix(&self) -> Result<String, Fault> {
-        let mut plain = self.clone();
-        plain.allow = false;
+    fn prefix(&self, within: Vec<String>) -> Result<String, Fault> {
+        let plain = Hook { allow: false, within, ..self.clone() };
         let command = plain.command("shell")?;
         Ok(if plain.options.is_empty() {
             format!("{command} -- --")
@@ -128,7 +131,7 @@ pub fn hooks(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let mut words = arguments.into_iter();
     let verb = words.next().map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default();
     if matches!(verb.as_str(), "" | "-h" | "--help" | "help") {
-        print!("{HELP}");
+        crate::generate::print(HELP.as_bytes())?;
         return Ok(if verb.is_empty() { 125 } else { 0 });
     }
     let (hook, rest) = parsed(words)?;
@@ -150,6 +153,7 @@ pub fn hooks(arguments: Vec<OsString>) -> Result<u8, Fault> {
 /// The hook that the words describe, and what stands after a second `--`.
 fn parsed(mut words: impl Iterator<Item = OsString>) -> Result<(Hook, Vec<OsString>), Fault> {
     let (mut agent, mut session, mut allow) = (None, None, false);
+    let mut within = Vec::new();
     let mut options: Vec<OsString> = Vec::new();
     let mut rest = Vec::new();
     while let Some(word) = words.next() {
@@ -165,6 +169,8 @@ fn parsed(mut words: impl Iterator<Item = OsString>) -> Result<(Hook, Vec<OsStri
             allow = true;
         } else if let Some(name) = text.strip_prefix("--session=") {
             session = Some(name.to_owned());
+        } else if let Some(directory) = text.strip_prefix("--within=") {
+            within.push(directory.to_owned());
         } else if text == "--session" {
             session = words.next().map(|word| word.to_string_lossy().into_owned());
         } else {
@@ -181,5 +187,5 @@ fn parsed(mut words: impl Iterator<Item = OsString>) -> Result<(Hook, Vec<OsStri
     if session.is_some() && !options.is_empty() {
         return Err(Fault::usage("a session that runs has its policy; --session takes no options"));
     }
-    Ok((Hook { agent, session, allow, options }, rest))
+    Ok((Hook { agent, session, allow, within, options }, rest))
 }

@@ -9,7 +9,7 @@ use ringfence_policy::{Decision, Host, HostFiles, Policy, Subject, decide};
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// As much of the end of standard error is searched for refusals.
@@ -42,13 +42,18 @@ pub(super) fn shell(hook: &Hook, rest: &[OsString]) -> Result<u8, Fault> {
     let [command] = rest else {
         return Err(Fault::usage("hooks shell takes one command; agents call it by their hook"));
     };
+    let asked = start(hook)?;
     let program = std::env::current_exe().map_err(Fault::of)?;
     let mut run = Command::new(program);
     match &hook.session {
         Some(session) => run.args(["exec", session]),
         None => run.arg("run").args(&hook.options),
     };
-    run.args(["--", "bash", "-c"]).arg(command).stderr(Stdio::piped());
+    run.args(["--", "bash", "-c"]);
+    if let Some(asked) = asked {
+        run.arg("cd -- \"$1\" && exec bash -c \"$2\"").arg("bash").arg(asked);
+    }
+    run.arg(command).stderr(Stdio::piped());
     let mut child = run.spawn().map_err(Fault::of)?;
     let said = child.stderr.take().map(pass_on).unwrap_or_default();
     let status = child.wait().map_err(Fault::of)?;
@@ -58,6 +63,18 @@ pub(super) fn shell(hook: &Hook, rest: &[OsString]) -> Result<u8, Fault> {
         explain(hook, &said);
     }
     Ok(u8::try_from(code).unwrap_or(125))
+}
+
+/// Goes to where the agent's user works, which makes that the directory of the run, and what the options say is
+/// relative to. Another one, which the model asked for, is where the command goes inside, if it is there.
+fn start(hook: &Hook) -> Result<Option<PathBuf>, Fault> {
+    let asked = std::env::current_dir().ok();
+    let around = |within: &&String| asked.as_ref().is_some_and(|asked| asked.starts_with(within));
+    let nearest = hook.within.iter().filter(around).max_by_key(|within| within.len());
+    let Some(within) = nearest.or(hook.within.first()) else { return Ok(None) };
+    std::env::set_current_dir(within)
+        .map_err(|error| Fault::usage(format!("the agent's directory {within}: {error}")))?;
+    Ok(asked.filter(|asked| asked != Path::new(within)))
 }
 
 /// Copies standard error, and keeps its end.

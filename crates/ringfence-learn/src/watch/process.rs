@@ -1,6 +1,7 @@
 //! Who made a call, and what the names in it stand for.
 
 use ringfence_sys::fd::CWD;
+use ringfence_sys::process::numbers;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -92,13 +93,6 @@ impl Processes {
     pub fn count(&self) -> u64 {
         self.count
     }
-}
-
-/// The numbers of a process in each PID namespace, ours first.
-fn numbers(thread: u32) -> Vec<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    line.unwrap_or_default().split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
 /// The absolute path that a thread names, without `.` and `..`.

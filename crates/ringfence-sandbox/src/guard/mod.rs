@@ -6,6 +6,8 @@
 //! following links: the tree was in the hands of the sandboxed program a moment ago.
 
 mod locked;
+mod notes;
+mod others;
 mod past;
 mod quarantine;
 mod said;
@@ -16,16 +18,17 @@ mod work;
 
 use crate::error::LaunchError;
 use crate::plan::{Found, GuardStep, GuardedTree, Plan};
-use past::Begun;
-pub use past::written;
-pub(crate) use past::{WILL, noted_by_image};
+use notes::Begun;
+pub use notes::written;
+pub(crate) use notes::{WILL, noted_by_image};
+use others::{Others, Word};
 use quarantine::Quarantine;
 pub(crate) use quarantine::unlock;
 use ringfence_policy::shown;
 use ringfence_sys as sys;
 use said::Said;
 pub(crate) use saved::Saved;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -33,7 +36,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use sys::Errno;
-pub(crate) use vigil::Vigil;
+pub(crate) use vigil::{BLIND, Vigil};
 use work::{Directory, Work, expand, harmless};
 
 /// What was there before the run.
@@ -59,6 +62,10 @@ pub(crate) struct Guarding {
     begun: Option<Begun>,
     /// Its end is noted.
     ended: Cell<bool>,
+    /// What it has told runs that begin later.
+    word: RefCell<Option<Word>>,
+    /// Whether some of what was saved is not what was found, but what another run that goes on found.
+    inherits: bool,
 }
 
 impl Drop for Guarding {
@@ -114,9 +121,12 @@ impl Guarding {
             started: Instant::now(),
             taken: Cell::default(),
             room: Cell::new(quarantine::ROOM),
-            begun: past::begin(&plan.guarded_trees, since),
+            begun: notes::begin(&plan.guarded_trees, since),
             ended: Cell::default(),
+            word: RefCell::default(),
+            inherits: false,
         };
+        let others = Others::read();
         for step in &plan.guards {
             let saved = match step.found {
                 Found::Absent => {
@@ -136,7 +146,39 @@ impl Guarding {
         for tree in &plan.guarded_trees {
             guarding.note(&tree.tree);
         }
+        guarding.inherit(&others);
+        // One that has begun meanwhile, after whose command we may have looked.
+        if let Some(others) = others.again() {
+            guarding.inherit(&others);
+        }
         Ok(guarding)
+    }
+
+    /// Keeps what was there before runs that go on, where they can have changed it: of the launcher. Inside, where
+    /// the warden of a namespace is, those files are the program's.
+    pub fn inherit_from_others(&mut self) {
+        self.inherit(&Others::read());
+    }
+
+    fn inherit(&mut self, others: &Others) {
+        for (step, saved) in &mut self.steps {
+            if let Some(before) = others.before(&step.path, saved).filter(|before| before != saved)
+            {
+                *saved = before;
+                self.inherits = true;
+            }
+        }
+    }
+
+    /// Tells runs that begin from now on what was there before this one: before its command executes, or just
+    /// after.
+    pub fn tell(&self) {
+        *self.word.borrow_mut() = others::tell(self.since, &self.steps, &self.trees);
+    }
+
+    /// Whether what was saved is another run's, and no later start's.
+    pub fn inherits(&self) -> bool {
+        self.inherits
     }
 
     fn note_parent(&mut self, path: &Path) {
@@ -204,6 +246,8 @@ impl Guarding {
             room: Cell::new(quarantine::ROOM),
             begun: None,
             ended: Cell::default(),
+            word: RefCell::default(),
+            inherits: false,
         })
     }
 
@@ -223,8 +267,10 @@ impl Guarding {
         self.pass(&mut work);
         self.taken.set(work.quarantine.taken());
         if session.is_some() {
-            past::end(self.begun.as_ref(), &self.trees, self.since);
+            notes::end(self.begun.as_ref(), &self.trees, self.since);
             self.ended.set(true);
+            // Nothing is left to be put back.
+            self.word.take();
         }
         work.said.all()
     }
@@ -252,7 +298,8 @@ impl Guarding {
         }
         for (step, saved) in &self.steps {
             let parent = step.path.parent().unwrap_or(Path::new("/"));
-            if step.found != Found::Absent || !self.untouched(parent) {
+            let absent = step.found == Found::Absent && *saved == Saved::Nothing;
+            if !absent || !self.untouched(parent) {
                 work.step(step, saved);
             }
         }

@@ -1,5 +1,6 @@
 //! Where things go that a sandboxed program put at a protected path.
 
+use super::Saved;
 use ringfence_start::flags;
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -70,6 +71,15 @@ impl Quarantine {
                 remove(aside).map(|()| Err(why))
             }
         }
+    }
+
+    /// Writes what was at a path before, and cannot be put back there; returns where.
+    ///
+    /// # Errors
+    /// It is nowhere.
+    pub fn keep_saved(&mut self, path: &Path, saved: &Saved) -> io::Result<PathBuf> {
+        let target = self.target(path)?;
+        saved.restore(&target).map(|()| target)
     }
 
     /// Whether anything is kept.

@@ -14,13 +14,14 @@ const LARGEST: u64 = 16 << 20;
 const MOST_ENTRIES: usize = 4096;
 const DEEPEST: usize = 16;
 /// `O_NOFOLLOW | O_NONBLOCK`: neither a link nor a FIFO put there may lead or stop us.
-const CAREFULLY: i32 = ringfence_start::flags::NO_FOLLOW as i32 | 0o4_000;
+pub(super) const CAREFULLY: i32 = ringfence_start::flags::NO_FOLLOW as i32 | 0o4_000;
 
 /// A file, a link, a directory with what is in it, or nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Saved {
     Nothing,
     File {
+        #[serde(with = "text")]
         bytes: Vec<u8>,
         mode: u32,
     },
@@ -35,6 +36,46 @@ pub(crate) enum Saved {
     },
     /// A socket, a FIFO, a device, or something too large: equal to nothing that was saved.
     Unknown,
+}
+
+/// Bytes as text, which most files are: a list of numbers takes four times as much.
+mod text {
+    use serde::de::{SeqAccess, Visitor};
+    use serde::{Deserializer, Serializer};
+    use std::fmt;
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_seq(bytes),
+        }
+    }
+
+    struct Bytes;
+
+    impl<'de> Visitor<'de> for Bytes {
+        type Value = Vec<u8>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("text or a list of bytes")
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<Vec<u8>, E> {
+            Ok(text.into())
+        }
+
+        fn visit_string<E>(self, text: String) -> Result<Vec<u8>, E> {
+            Ok(text.into_bytes())
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<u8>, A::Error> {
+            std::iter::from_fn(|| list.next_element().transpose()).collect()
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        deserializer.deserialize_any(Bytes)
+    }
 }
 
 /// A map as a list: JSON takes no names that may not be text for keys.
@@ -182,5 +223,19 @@ impl Reader {
         file.take(self.bytes + 1).read_to_end(&mut bytes)?;
         self.bytes = self.bytes.checked_sub(bytes.len() as u64).ok_or_else(too_large)?;
         Ok(Saved::File { bytes, mode: data.mode() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_saved_is_the_same_when_it_was_written_down() {
+        for bytes in [&b"text \"\n\0 \xc3\xa4"[..], b"", b"no text \xff\xfe"] {
+            let saved = Saved::File { bytes: bytes.into(), mode: 0o644 };
+            let written = serde_json::to_string(&saved).expect("JSON");
+            assert_eq!(serde_json::from_str::<Saved>(&written).expect("the same"), saved);
+        }
     }
 }

@@ -9,6 +9,9 @@
 //! followed here: a directory is opened without links, and a name in it is moved by one
 //! `rename(2)`. What that takes is what stood at the protected name. Where the quarantine is on another
 //! file system, it is a copy that is kept there (`Quarantine::move_away`).
+//!
+//! A user may have so many sets of watches (`fs.inotify.max_user_instances`, 128), and the command's are his: where it
+//! has them all, the names are looked for ten times a second.
 
 use super::quarantine::{Away, Copies};
 use super::{Directory, Guarding, Said};
@@ -21,6 +24,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
+use sys::Errno;
 
 /// Directories watched at most.
 const MOST: usize = 512;
@@ -28,6 +33,8 @@ const MOST: usize = 512;
 const WAITING: usize = 256;
 /// Directories further down are not looked into here.
 const DEEPEST: usize = 8;
+/// Between two looks, where the kernel tells nothing.
+pub(crate) const BLIND: Duration = Duration::from_millis(100);
 /// What is told one by one of what was made in the same protected directory: a repository that is cloned
 /// there, or a package that is unpacked, is one matter for who reads it.
 const EACH: usize = 3;
@@ -43,7 +50,10 @@ struct Absent {
 pub(crate) struct Vigil<'a> {
     guarding: &'a Guarding,
     session: String,
-    names: sys::inotify::Names,
+    /// None where all that the user may have are taken, by the command itself perhaps: it is looked again and again
+    /// then, since `seen`.
+    names: Option<sys::inotify::Names>,
+    seen: Instant,
     watched: HashMap<i32, PathBuf>,
     absent: Vec<Absent>,
     copies: Copies,
@@ -55,17 +65,17 @@ pub(crate) struct Vigil<'a> {
 }
 
 impl Guarding {
-    /// Watches from now on; nothing where no protected name can be made, or nothing can be watched.
+    /// Watches from now on; nothing where no protected name can be made.
     pub fn vigil(&self, session: &str) -> Option<Vigil<'_>> {
         let absent = self.absent();
         if absent.is_empty() {
             return None;
         }
-        let names = sys::inotify::Names::new().ok()?;
         let mut vigil = Vigil {
             guarding: self,
             session: session.to_owned(),
-            names,
+            names: sys::inotify::Names::new().ok(),
+            seen: Instant::now(),
             watched: HashMap::new(),
             absent,
             copies: Copies::default(),
@@ -73,13 +83,7 @@ impl Guarding {
             taken: BTreeMap::new(),
             said: Said::default(),
         };
-        let mut bases: Vec<PathBuf> =
-            vigil.absent.iter().map(|absent| absent.base.clone()).collect();
-        bases.sort();
-        bases.dedup();
-        for base in bases {
-            vigil.look_into(&base, 0);
-        }
+        vigil.look();
         Some(vigil)
     }
 
@@ -164,13 +168,34 @@ fn is_pattern(name: &OsStr) -> bool {
 
 impl Vigil<'_> {
     /// Readable when there is something to see.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.names.descriptor()
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.names.as_ref().map(sys::inotify::Names::descriptor)
+    }
+
+    /// When to look again, where nothing tells.
+    pub fn next(&self) -> Option<Instant> {
+        self.names.is_none().then(|| self.seen + BLIND)
+    }
+
+    /// Looks at all that is watched.
+    pub fn look(&mut self) {
+        self.seen = Instant::now();
+        let mut bases: Vec<PathBuf> =
+            self.absent.iter().map(|absent| absent.base.clone()).collect();
+        bases.sort();
+        bases.dedup();
+        for base in bases {
+            self.look_into(&base, 0);
+        }
     }
 
     /// Looks at what was told.
     pub fn serve(&mut self) {
-        for named in self.names.take() {
+        let told = self.names.as_ref().map(sys::inotify::Names::take).unwrap_or_default();
+        if told.lost {
+            self.look();
+        }
+        for named in told.names {
             if let Some(directory) = self.watched.get(&named.directory) {
                 let path = directory.join(&named.name);
                 self.look_at(&path, 0);
@@ -238,8 +263,13 @@ impl Vigil<'_> {
             return false;
         }
         let Ok(directory) = Directory::open(path) else { return false };
-        let Ok(number) = self.names.watch(directory.0.as_fd()) else { return false };
-        self.watched.insert(number, path.to_owned());
+        match self.names.as_ref().map(|names| names.watch(directory.0.as_fd())) {
+            Some(Ok(number)) => drop(self.watched.insert(number, path.to_owned())),
+            // No more can be had.
+            Some(Err(Errno::ENOSPC | Errno::ENOMEM)) => self.names = None,
+            Some(Err(_)) => return false,
+            None => {}
+        }
         let mut there: Vec<PathBuf> = if self.standing(path) == Standing::Protected {
             let entries = std::fs::read_dir(directory.at(".")).into_iter().flatten().flatten();
             entries.take(MOST).map(|entry| path.join(entry.file_name())).collect()

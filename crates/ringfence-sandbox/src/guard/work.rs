@@ -146,7 +146,13 @@ impl Work<'_> {
                     format!("{shown} was removed inside and is protected: restored")
                 }
                 Ok(()) => format!("{shown} was restored"),
-                Err(error) => format!("cannot restore {shown}: {error}"),
+                Err(error) => match self.quarantine.keep_saved(path, saved) {
+                    Ok(kept) => format!(
+                        "cannot restore {shown} whole ({error}): what was there is in {}",
+                        shown::path(&kept)
+                    ),
+                    Err(_) => format!("cannot restore {shown}: {error}"),
+                },
             });
         }
     }
@@ -459,7 +465,7 @@ pub(super) fn harmless(
     let tree = path.ancestors().find(|at| at.ends_with(".git")).and_then(Path::parent);
     let tree = tree.unwrap_or(directory);
     match (guarded, now, before) {
-        (Guarded::GitConfig, Saved::File { bytes, .. }, Saved::Nothing) => {
+        (Guarded::GitConfig | Guarded::GitSettings, Saved::File { bytes, .. }, Saved::Nothing) => {
             let trees = [Some(tree), project];
             std::str::from_utf8(bytes).is_ok_and(|text| {
                 trees.iter().flatten().any(|tree| executes_in(text, directory, tree).is_none())

@@ -63,6 +63,10 @@ pub(super) fn filing<'a>(
     if plan.overlaid().next().is_some() {
         return None;
     }
+    // What another run found says nothing of later ones.
+    if guarding.inherits() {
+        return None;
+    }
     let (saved, notes) = guarding.kept();
     for (step, saved) in plan.guards.iter().zip(&saved) {
         note_content(inputs, &step.path, saved);

@@ -120,6 +120,8 @@ pub fn resume(
         Some(begun) => guarding.begun(begun),
         None => guarding.begin(),
     }
+    guarding.inherit_from_others();
+    guarding.tell();
     let private = crate::state::private_path(plan, &super::session_name(launched.session));
     let began = Instant::now().checked_sub(since(launched.began)).unwrap_or_else(Instant::now);
     let (pid, tier, heard) = (launched.pid, plan.tier, heard());

@@ -247,6 +247,7 @@ fn run_under_our_umask(
     };
     trace.mark("cloned");
     drop(theirs);
+    guarding.tell();
     let network = Network::new(order.filter.clone());
     let store = |image: &Compiled| {
         if let Some(filing) = &filing {

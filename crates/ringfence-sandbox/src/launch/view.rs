@@ -2,7 +2,8 @@
 //! mount API of Linux 5.2 (`fsopen`, `open_tree`, `move_mount`, `mount_setattr`), descriptors
 //! instead of paths, a whole tree made read-only in one call.
 
-use super::compile::assistance;
+mod own;
+
 use super::cover::Covers;
 use super::failure::{KEEP_APART, OPEN};
 use super::mounts::{
@@ -14,8 +15,6 @@ use super::script::{Arg, CWD, Part, Script};
 use super::shelf::Shelf;
 use super::skeleton::{self, Skeletons};
 use crate::plan::{MountOp, MountStep};
-use ringfence_net::inspect::Content;
-use ringfence_start::image::special;
 use ringfence_start::{Sysno, flags};
 use ringfence_sys::mount::attribute::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 use std::ffi::{CStr, CString};
@@ -207,6 +206,7 @@ impl<'a> Building<'a> {
             MountOp::Mask { directory } => self.mask(path, *directory, false),
             MountOp::MaskLink => self.mask(path, false, true),
             MountOp::Data { content } => self.data(path, *content),
+            MountOp::Besides(besides) => self.besides(path, besides),
             MountOp::Gateway => self.gateway(path),
             MountOp::Bus => self.bus(path),
         }
@@ -414,49 +414,6 @@ impl<'a> Building<'a> {
         }
         let attributes = READ_ONLY | NO_SUID | NO_DEVICES | NO_EXEC;
         copy_tree(self.script, memory, name, false, attributes)
-    }
-
-    /// A file of the session's own, made on the side and bound read-only to its place.
-    fn data(&mut self, path: &Path, content: Content) {
-        const O_WRONLY_CLOEXEC: u32 = 0o1 | O_CLOEXEC;
-        self.script.note("put the session's certificates at", Some(path));
-        let name = Path::new(".data");
-        make_file(self.script, self.memory, name, 0o444);
-        let text = self.script.path(name);
-        let memory = Arg::Register(self.memory);
-        let file = self.script.open(Sysno::openat, &[memory, text, O_WRONLY_CLOEXEC.into()]);
-        let what = assistance::DATA + content as u64;
-        self.script.step(special::ASSIST, &[what.into(), Arg::Register(file)]);
-        self.script.close(file);
-        let attributes = READ_ONLY | NO_SUID | NO_DEVICES;
-        let tree = copy_tree(self.script, self.memory, name, false, attributes);
-        self.make_target(path, false);
-        let target = self.open_in_view(path);
-        attach(self.script, tree, target, Path::new(""));
-        self.script.close(target);
-        self.script.close(tree);
-        remove(self.script, self.memory, name, false);
-    }
-
-    /// A listening socket, whose listener goes to the launcher.
-    fn gateway(&mut self, path: &Path) {
-        self.make_parents(path);
-        self.script.note("make the gateway at", Some(path));
-        self.script.call(Sysno::fchdir, &[Arg::Register(self.root)]);
-        super::capture::local_listener(self.script, relative(path), crate::live::GATEWAY, &[]);
-    }
-
-    /// The session bus: a listening socket, and a file system without a name where its filter can
-    /// listen, so that the host has no name for that either.
-    fn bus(&mut self, path: &Path) {
-        self.make_parents(path);
-        self.script.note("make the session bus at", Some(path));
-        let attributes = NO_SUID | NO_DEVICES | NO_EXEC;
-        let options = [(c"mode", Some(c"0700"))];
-        let room = new_file_system(self.script, c"tmpfs", &options, attributes);
-        self.script.call(Sysno::fchdir, &[Arg::Register(self.root)]);
-        super::capture::local_listener(self.script, relative(path), crate::live::BUS, &[room]);
-        self.script.close(room);
     }
 
     fn finish(mut self) {

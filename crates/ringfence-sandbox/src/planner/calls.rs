@@ -298,6 +298,12 @@ pub(super) fn rules(
             let verdict = if notify { Verdict::Supervise } else { Verdict::Refuse };
             let reason = "signals processes outside, while the caller is in the launcher's group";
             add("kill", verdict, &[(0, Test::Equals(0))], reason);
+            if notify {
+                // `kill -- -$$` of a script that a shell started: it leads its group there.
+                let first = crate::own_group::FIRST.wrapping_neg().cast_unsigned();
+                let reason = "names the group that the command would lead without a sandbox";
+                add("kill", verdict, &[(0, Test::Equals(first))], reason);
+            }
         }
     }
     if tier == Tier::Process {

@@ -4,6 +4,7 @@
 //! system call filter, [`guards`] what is put right at the end, [`environment`] and [`limits`];
 //! [`gateway`] and [`bus`] the sockets behind which the launcher is.
 
+mod browsers;
 mod bus;
 pub mod calls;
 mod environment;

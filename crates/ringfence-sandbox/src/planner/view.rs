@@ -56,6 +56,7 @@ pub(super) fn steps(
     view.held(guards);
     view.masks();
     view.steps.extend(super::trust::mounts(planning.policy, grants, planning.paths));
+    view.steps.extend(super::browsers::mounts(planning, grants));
     view.steps.extend(super::gateway::mount(planning.policy));
     view.steps.extend(super::bus::mount(bus));
     // Parents before children; at one path, what is put there before what holds it.
@@ -76,7 +77,7 @@ fn order(op: &MountOp) -> u8 {
     match op {
         MountOp::Pin | MountOp::PinLink | MountOp::Protect | MountOp::Emptied => 1,
         MountOp::Mask { .. } | MountOp::MaskLink => 2,
-        MountOp::Data { .. } | MountOp::Gateway | MountOp::Bus => 3,
+        MountOp::Data { .. } | MountOp::Besides(_) | MountOp::Gateway | MountOp::Bus => 3,
         _ => 0,
     }
 }

@@ -3,13 +3,14 @@
 use super::{SIGKILL, Watch};
 use crate::cover::Cover;
 use crate::cover::watch::{self, Watch as Names};
+use crate::guard::BLIND;
 use crate::plan::Tier;
 use ringfence_policy::shown;
 use ringfence_sys as sys;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Sentences at most.
 const SAID: usize = 64;
@@ -20,9 +21,6 @@ const AT_ONCE: usize = 16;
 
 /// So often it may fail for one name.
 const TRIES: usize = 8;
-
-/// Where something cannot be watched, all is looked at so often.
-const BLIND: Duration = Duration::from_millis(100);
 
 /// What is known of them.
 #[derive(Default)]

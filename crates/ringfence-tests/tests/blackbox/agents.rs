@@ -102,6 +102,40 @@ fn settings_that_are_not_understood_are_left_alone() {
     });
 }
 
+/// What a model names for a command is where the command goes inside, and makes nothing visible or writable.
+#[test]
+fn the_directory_that_a_model_names_is_no_workspace() {
+    everybody(Tier::Namespace, |place| {
+        let binary = ringfence_tests::binary().display().to_string();
+        let private = place.file("home/other/private", "a secret");
+        let other = place.text("home/other");
+        let project = place.text("home/project");
+        place.directory("home/project/sub");
+        // The agent goes to the directory that its model named, and runs what the hook answered there.
+        let run = |named: &str, command: &str| {
+            let asked = serde_json::json!({"cwd": project, "tool_input": {"command": command, "workdir": named}});
+            fs::write(place.project("asked"), asked.to_string()).unwrap();
+            place.shell(&format!(
+                "{binary} hooks answer --opencode < asked > answer && \
+                 python3 -c 'import json; print(json.load(open(\"answer\"))[\"args\"][\"command\"])' > command && \
+                 command=$PWD/command && cd {named} && bash $command"
+            ))
+        };
+        let refused = run(&other, "cat private; echo planted > planted");
+        assert!(refused.code != 0 && !refused.text().contains("a secret"));
+        refused.says("No such file or directory").says("ask the user to allow it");
+        assert!(!place.at("home/other/planted").exists());
+        assert_eq!(fs::read_to_string(&private).unwrap(), "a secret");
+        // The controls: the project, and a directory in it, are the user's choice.
+        for (named, file) in [("", "made"), ("/sub", "sub/made")] {
+            let run = run(&format!("{project}{named}"), "pwd; echo made > made");
+            run.ends(0);
+            assert_eq!(run.text(), format!("{project}{named}"));
+            assert!(place.project(file).exists());
+        }
+    });
+}
+
 #[test]
 fn a_command_of_the_agent_runs_inside_and_hears_why_it_was_refused() {
     everybody(Tier::Namespace, |place| {

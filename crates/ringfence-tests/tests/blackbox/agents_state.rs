@@ -88,6 +88,64 @@ fn a_program_from_the_path_does_not_replace_itself() {
     });
 }
 
+/// What a profile is for is protected whatever starts it, and `why` says so: of a profile that names its program, and
+/// of a command that it is told.
+#[test]
+fn why_knows_the_program_that_a_run_starts() {
+    everywhere(|place| {
+        let honest = "#!/bin/sh\n";
+        let tool = program(place, "home/tools/bin/tool", honest);
+        let other = place.file("home/tools/other", honest);
+        let profile = "extends = [\"default\"]\n[filesystem]\nwrite = [\"~/tools\"]\n";
+        place.file("home/.config/ringfence/profiles/tree.toml", profile);
+        place.file(
+            "home/.config/ringfence/profiles/tool.toml",
+            format!("programs = [\"tool\"]\n{profile}"),
+        );
+        let search = format!("{}:/usr/bin:/bin", place.text("home/tools/bin"));
+        let asked = |options: &[&str], path: &Path| {
+            let mut command = place.command(ringfence_tests::binary());
+            command.arg("why").args(["--tier", place.tier_name()]).args(options);
+            command.env("PATH", &search).args(["--", "write"]).arg(path);
+            Running::start(command).finish()
+        };
+        let runs = |options: &[&str], words: &[&str]| {
+            let mut command = place.ringfence_run();
+            command.env("PATH", &search).args(options).arg("--").args(words);
+            Running::start(command).finish()
+        };
+        let plant = format!("echo planted > {}; true", tool.display());
+        for (options, words) in [
+            (&["-p", "tool"][..], &["sh", "-c", &plant][..]),
+            (&["-p", "tree", "--for", "tool"], &["tool"]),
+            (&["--for", "tool"], &["tool"]),
+        ] {
+            asked(options, &tool).ends(1).prints("the command is started from there");
+            asked(options, &other).ends(0);
+            let without_for: Vec<&str> = match options {
+                ["-p", profile, ..] => vec!["-p", profile],
+                _ => vec![],
+            };
+            let script =
+                if words == ["tool"] { format!("#!/bin/sh\n{plant}\n") } else { honest.into() };
+            fs::write(&tool, &script).unwrap();
+            runs(&without_for, words).ends(0);
+            assert_eq!(text(&tool), script, "{options:?}");
+        }
+        // The control: a profile that names no program, and another command.
+        asked(&["-p", "tree"], &tool).ends(0);
+        runs(&["-p", "tree"], &["sh", "-c", &plant]).ends(0);
+        assert_eq!(text(&tool), "planted\n");
+        // What it says to type is so.
+        let named = place.text("home/tools/bin");
+        asked(&["--for", "tool"], &tool).ends(1).prints(&format!("--write {named}"));
+        asked(&["--for", "tool", "-w", &named], &tool).ends(0);
+        fs::write(&tool, format!("#!/bin/sh\n{plant}\n")).unwrap();
+        runs(&["-w", &named], &["tool"]).ends(0);
+        assert_eq!(text(&tool), "planted\n");
+    });
+}
+
 /// A program too large to be remembered is seen to be another one, and taken away.
 #[test]
 fn a_large_program_is_not_exchanged_in_the_process_tier() {
@@ -113,7 +171,7 @@ fn a_large_program_is_not_exchanged_in_the_process_tier() {
 }
 
 /// A profile, a file of its state that is run outside, and one that is there for nothing else.
-const STATE: [(&str, &str, &str); 9] = [
+const STATE: [(&str, &str, &str); 11] = [
     ("opencode", ".local/share/opencode/bin/gopls", ".local/share/opencode/log"),
     ("copilot", ".copilot/pkg/linux-x64/1/index.js", ".copilot/log"),
     ("copilot", ".copilot/installed-plugins/x/hooks.json", ".copilot/log"),
@@ -121,6 +179,8 @@ const STATE: [(&str, &str, &str); 9] = [
     ("codex", ".codex/agents/x.toml", ".codex/log"),
     ("claude", ".claude/chrome/chrome-native-host", ".claude/log"),
     ("gemini", ".gemini/tmp/bin/rg", ".gemini/log"),
+    ("qwen", ".qwen/skills/x/SKILL.md", ".qwen/log"),
+    ("pi", ".pi/agent/extensions/x.ts", ".pi/agent/sessions/log"),
     ("goose", ".local/share/goose/scheduled_recipes/x.yaml", ".local/share/goose/log"),
     ("cursor-agent", ".cursor/hooks/x.sh", ".cursor/log"),
 ];

@@ -121,3 +121,40 @@ fn links_on_the_way_that_the_program_may_have_made_are_not_followed() {
         ends(place, running);
     });
 }
+
+/// What git outside, a shell or an editor would run is left out of a directory; the user's word brings it.
+#[test]
+fn a_directory_brings_nothing_that_programs_outside_run() {
+    everywhere(|place| {
+        let mut command = place.ringfence_run();
+        command.args(["--name", "one", "--", "sh", "-c"]);
+        command.arg(
+            "cd ${TMPDIR:-/tmp}; mkdir -p t/.git/hooks t/.git/objects t/.git/refs t/.husky t/sub; cd t; echo ref: refs/heads/main > .git/HEAD; \
+             printf '[core]\\n\\tfsmonitor = touch ran\\n' > .git/config; echo evil > .git/hooks/pre-commit; \
+             echo evil > .husky/pre-commit; echo evil > sub/.envrc; echo file > sub/file; ln -s elsewhere .claude; \
+             pwd; exec sleep 1000",
+        );
+        let mut running = Running::start(command);
+        let made = running.printed("t\n").so_far().trim_end().to_owned();
+        let from = format!("one:{made}");
+        let protected = [".git/config", ".git/hooks/pre-commit", ".husky", "sub/.envrc", ".claude"];
+        let is = |path: PathBuf| path.symlink_metadata().is_ok();
+        let to = place.directory("copies");
+        let copied = place.ringfence(["cp", &from, to.to_str().unwrap()]);
+        copied.ends(0).says("--with-protected copies them");
+        for name in protected {
+            copied.says(&format!("not copied: {name}: "));
+            assert!(!is(to.join("t").join(name)), "{name}");
+        }
+        // The rest came.
+        assert_eq!(fs::read_to_string(to.join("t/sub/file")).unwrap(), "file\n");
+        assert!(is(to.join("t/.git/HEAD")) && is(to.join("t/.git/hooks")));
+        // The controls: by an option all of it, and what was named itself.
+        let whole = place.directory("whole");
+        place.ringfence(["cp", "--with-protected", &from, whole.to_str().unwrap()]).quiet();
+        assert!(protected.iter().all(|name| is(whole.join("t").join(name))));
+        place.ringfence(["cp", &format!("{from}/.husky"), whole.to_str().unwrap()]).quiet();
+        assert!(is(whole.join(".husky/pre-commit")));
+        ends(place, running);
+    });
+}

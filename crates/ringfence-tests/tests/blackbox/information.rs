@@ -94,6 +94,8 @@ fn profiles_and_features_are_listed_shown_and_checked() {
             "cursor-agent",
             "copilot",
             "amp",
+            "pi",
+            "qwen",
         ] {
             assert!(
                 list.lines().any(|line| line.split_whitespace().next() == Some(name)),

@@ -66,13 +66,20 @@ fn signals_to_the_own_group_stay_inside() {
         let child = "sleep 1000 & trap '' USR1; kill -USR1 0; wait $!; test $? -gt 128 && exit 8";
         // In a group of their own.
         let apart = "setsid -w sh -c 'sleep 1000 & kill -KILL 0'; test $? = 137 && exit 9";
-        // In the launcher's, which there no domain of Landlock's tells from those inside.
-        let refused = "kill -KILL 0 2> said; grep -q 'not permitted' said && exit 10";
-        let scripts = match place.tier {
-            Tier::Process => &[(handled, 7), (child, 8), (apart, 9), ("kill -KILL 0", 137)][..],
-            Tier::Namespace => &[(apart, 9), (refused, 10)],
-        };
-        for &(script, code) in scripts {
+        let leader = "sleep 1000 & kill -s TERM -- -$$ 2> said; grep -q 'No such' said && exit 10";
+        let invalid =
+            "python3 -c 'import os; os.kill(0, 65)' 2> said; grep -q 'Invalid arg' said && exit 11";
+        let exit = "trap 'kill 0' EXIT; sleep 1000 & exit 3";
+        let scripts = [
+            (handled, 7),
+            (child, 8),
+            (apart, 9),
+            (leader, 10),
+            (invalid, 11),
+            (exit, 143),
+            ("sleep 1000 & kill -KILL 0", 137),
+        ];
+        for (script, code) in scripts {
             let mut outside = neighbour(place);
             let mut command = place.ringfence_run();
             command.args(["--", "sh", "-c", script]).process_group(outside.id().cast_signed());
@@ -80,6 +87,29 @@ fn signals_to_the_own_group_stay_inside() {
             Running::start(command).finish().ends(code);
             assert!(is_well(&mut outside), "{script}");
         }
+    });
+}
+
+/// A script that a shell starts as a job leads its group; inside it has its number and not its group.
+#[test]
+fn the_group_that_the_command_would_lead_is_signalled_inside() {
+    everybody(Tier::Namespace, |place| {
+        let mut command = place.ringfence_run();
+        let script = "mkfifo go; echo ready; read -r line < go; sleep 1000 & python3 -c 'import os; os.setsid(); os.kill(-2, 15)'; wait";
+        command.args(["--", "sh", "-c", script]).process_group(0);
+        let mut running = Running::start(command);
+        running.printed("ready\n");
+        let mut cat = place.command("cat");
+        cat.process_group(running.pid().cast_signed()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut outside = cat.spawn().expect("cat(1)");
+        std::fs::write(place.at("home/project/go"), "\n").expect("a reader");
+        running.finish().ends(143);
+        assert!(is_well(&mut outside));
+        // What leads a group of its own is the kernel's business.
+        let own = "setsid -w sh -c 'sleep 1000 & kill -s TERM -- -$$'; test $? = 143 && exit 9";
+        let mut command = place.ringfence_run();
+        command.args(["--", "sh", "-c", own]).process_group(0);
+        Running::start(command).finish().ends(9);
     });
 }
 

@@ -224,13 +224,30 @@ fn the_caches_of_package_managers_are_made_and_kept() {
     });
 }
 
+/// pip takes no cache that it cannot write, and finds out by access(2), which Landlock has no say in.
 #[test]
-fn a_registry_that_is_named_on_the_command_line_is_not_asked_for_again() {
+fn the_cache_of_pip_is_the_sandboxs_own_where_nothing_grants_the_hosts() {
+    everywhere(|place| {
+        let cached = place.file("home/.cache/pip/wheels/cached", "host\n");
+        let script = "mkdir -p ~/.cache/pip/wheels/a && echo x > ~/.cache/pip/wheels/cached && cat ~/.cache/pip/wheels/cached";
+        assert_eq!(place.sh(&[], script).well(), "x");
+        assert_eq!(std::fs::read_to_string(&cached).expect("the host's"), "host\n");
+        // The control: with its profile it is the host's.
+        assert_eq!(place.sh(&["-p", "pip", "--network", "none"], script).well(), "x");
+        assert_eq!(std::fs::read_to_string(&cached).expect("the host's"), "x\n");
+    });
+}
+
+#[test]
+fn a_registry_that_is_named_by_the_user_is_not_asked_for_again() {
     everybody(Tier::Namespace, |place| {
         let sentence = "cargo's settings name no registry";
         place.sh(&["-p", "cargo"], ":").ends(0).says(sentence);
         let told = place.sh(&["-p", "cargo", "-n", "localhost:1"], ":").quiet();
         assert_eq!(told, "");
+        let deps = "extends = [\"cargo\"]\n[network]\nallow = [\"localhost:1\"]\n";
+        place.file("home/.config/ringfence/profiles/deps.toml", deps);
+        assert_eq!(place.sh(&["-p", "deps"], ":").quiet(), "");
     });
 }
 

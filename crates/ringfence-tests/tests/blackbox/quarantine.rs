@@ -1,6 +1,6 @@
 //! What is taken from protected names while a command runs, where no rename leads to the quarantine.
 
-use ringfence_tests::{Finished, Person, Place, Running, everywhere, left_out};
+use ringfence_tests::{Finished, Person, Place, Running, Tier, everywhere, left_out};
 use rustix::process::Signal;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -255,4 +255,56 @@ impl Elsewhere {
         command.env("XDG_STATE_HOME", self.0.path()).args(["--", "sh", "-c", script]);
         Running::start(command).finish()
     }
+}
+
+/// A user has 128 sets of watches, and the command can take them all.
+#[test]
+fn protected_names_are_gone_soon_where_nothing_can_be_watched() {
+    everywhere(|place| {
+        let run = place.ringfence_run();
+        let words =
+            run.get_args().map(|word| word.to_str().expect("text")).collect::<Vec<_>>().join(" ");
+        let program = run.get_program().to_str().expect("text");
+        // In a namespace of its own, so that nobody else's are taken.
+        let script = "echo evil > .envrc; cat .envrc; while [ -e .envrc ]; do :; done; echo gone";
+        let inside = format!(
+            "echo 0 > /proc/sys/user/max_inotify_instances && exec {program} {words} --timeout 60s -- sh -c '{script}'"
+        );
+        let mut command = place.command("unshare");
+        command.args(["-Ur", "sh", "-c", &inside]);
+        let finished = Running::start(command).finish();
+        finished.ends(0).prints("evil\ngone").says(".envrc was created inside and is protected");
+        assert!(!place.project(".envrc").exists());
+    });
+}
+
+/// A project on a disk of its own, which only root can have, and which the command fills.
+#[test]
+fn what_cannot_be_put_back_is_kept() {
+    everywhere(|place| {
+        if place.person != Person::Root || place.tier != Tier::Process {
+            return;
+        }
+        let disk = place.directory("home/project/disk");
+        let at = disk.display();
+        let mounted = place.shell(&format!("mount -t tmpfs -o size=64k small {at}"));
+        if mounted.code != 0 {
+            return left_out("a full disk", mounted.err.trim());
+        }
+        // More than one page: it has no room where a page was given back.
+        let mine = "mine\n".repeat(4096);
+        place.file("home/project/disk/.husky/pre-commit", &mine);
+        let script = "echo evil > .husky/pre-commit; cat /dev/zero > fill; cat .husky/pre-commit";
+        let mut command = place.ringfence_run();
+        command.current_dir(&disk).args(["--", "sh", "-c", script]);
+        let finished = Running::start(command).finish();
+        let left = fs::read_to_string(disk.join(".husky/pre-commit"));
+        place.shell(&format!("umount {at}")).ends(0);
+        finished.ends(0).prints("evil").says("cannot restore").says("what was there is in ");
+        assert!(!left.is_ok_and(|left| left.contains("evil")));
+        let kept = finished.err.lines().find_map(|line| line.split_once("what was there is in "));
+        let (_, kept) = kept.expect("said");
+        let kept = fs::read_to_string(std::path::Path::new(kept).join("pre-commit"));
+        assert_eq!(kept.expect("kept"), mine);
+    });
 }

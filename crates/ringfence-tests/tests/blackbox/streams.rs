@@ -209,3 +209,21 @@ fn ids_groups_and_time_are_the_callers() {
         assert_eq!(place.sh(&[], "date +%Z; hostname; nproc").well(), outside);
     });
 }
+
+/// Whoever has read enough (`| head -1`) is no reason to panic.
+#[test]
+fn output_that_nobody_reads_ends_quietly() {
+    for words in [&["--help"][..], &["learn", "--help"], &["hooks", "--help"], &["version"]] {
+        let run = |out: std::process::Stdio| {
+            let mut command = std::process::Command::new(ringfence_tests::binary());
+            command.args(words).stdout(out).output().unwrap()
+        };
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let unread = run(writer.into());
+        let said = String::from_utf8_lossy(&unread.stderr);
+        assert!(unread.status.success() && said.is_empty(), "{words:?}: {said}");
+        // The control: read, it says something.
+        assert!(!run(std::process::Stdio::piped()).stdout.is_empty(), "{words:?}");
+    }
+}

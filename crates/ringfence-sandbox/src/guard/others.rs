@@ -1,0 +1,269 @@
+//! What was at protected paths before runs that go on: a run that begins beside one keeps that to put it back, not
+//! what the other one may have left there in the meantime.
+//!
+//! Each run that may have to put something back tells it to those that begin later, in a file of the user's own state
+//! (`before/`), which it has locked for as long as it lives: the kernel takes the lock back from one that was killed.
+//! Without that, what a run changed would become, by the end of another that began meanwhile, what was "there before":
+//! put back when the first one has taken it away.
+
+use super::notes;
+use super::saved::{CAREFULLY, Saved};
+use super::work::expand;
+use crate::plan::{GuardStep, GuardedTree};
+use ringfence_start::runs::share;
+use ringfence_sys as sys;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What runs tell is read up to here, all of it together: each start beside them has to.
+const LARGEST: u64 = 64 << 20;
+/// What is not finished after so long was left by one that was killed.
+const UNFINISHED: Duration = Duration::from_secs(60);
+
+/// What a run found.
+#[derive(Debug, Deserialize)]
+struct Told {
+    /// Change times from here on can be its own, in nanoseconds since 1970.
+    since: i128,
+    steps: Vec<(PathBuf, Saved)>,
+    trees: Vec<GuardedTree>,
+}
+
+/// The same, of the one that tells it.
+#[derive(Serialize)]
+struct Telling<'a> {
+    since: i128,
+    steps: Vec<(&'a Path, &'a Saved)>,
+    trees: &'a [GuardedTree],
+}
+
+/// What this run has told; gone with it.
+#[derive(Debug)]
+pub(super) struct Word {
+    path: PathBuf,
+    /// Locked.
+    _file: File,
+}
+
+impl Drop for Word {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn directory() -> Option<PathBuf> {
+    notes::state("before")
+}
+
+/// Tells runs that begin later what was there before this one. Where that cannot be written they take what they find.
+pub(super) fn tell(
+    since: i128,
+    steps: &[(GuardStep, Saved)],
+    trees: &[GuardedTree],
+) -> Option<Word> {
+    if steps.is_empty() && trees.is_empty() {
+        return None;
+    }
+    tell_in(&directory()?, since, steps, trees).ok()
+}
+
+fn tell_in(
+    directory: &Path,
+    since: i128,
+    steps: &[(GuardStep, Saved)],
+    trees: &[GuardedTree],
+) -> io::Result<Word> {
+    let steps = steps.iter().map(|(step, saved)| (&*step.path, saved)).collect();
+    let text = serde_json::to_vec(&Telling { since, steps, trees })?;
+    let name = format!("{since}-{}", std::process::id());
+    // Read by nobody before it is whole.
+    let (path, unfinished) = (directory.join(&name), directory.join(format!(".{name}")));
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    let mut file = options.open(&unfinished).or_else(|_| {
+        crate::state::make_directory(directory)?;
+        options.open(&unfinished)
+    })?;
+    let told = share(file.as_raw_fd(), 0)
+        .map_err(|errno| io::Error::from_raw_os_error(errno.into_raw()))
+        .and_then(|()| file.write_all(&text))
+        .and_then(|()| fs::rename(&unfinished, &path));
+    if told.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    told.map(|()| Word { path, _file: file })
+}
+
+/// What runs that go on have told, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    told: Vec<Told>,
+    /// All that was looked at.
+    names: BTreeSet<OsString>,
+}
+
+impl Others {
+    /// Reads it. What those left that were killed is removed.
+    pub fn read() -> Others {
+        directory().map(|directory| Others::read_from(&directory)).unwrap_or_default()
+    }
+
+    /// Reads it again, if there is more by now.
+    pub fn again(&self) -> Option<Others> {
+        let directory = directory()?;
+        (!names(&directory).is_subset(&self.names)).then(|| Others::read_from(&directory))
+    }
+
+    fn read_from(directory: &Path) -> Others {
+        let names = names(directory);
+        let mut room = LARGEST;
+        let paths = names.iter().map(|name| directory.join(name));
+        let mut told: Vec<Told> = paths.filter_map(|path| told(&path, &mut room)).collect();
+        told.sort_by_key(|told| told.since);
+        Others { told, names }
+    }
+
+    /// What was at a path before the first of them that can have changed it, where it has this now; nothing where
+    /// none can.
+    pub fn before(&self, path: &Path, now: &Saved) -> Option<Saved> {
+        self.told.iter().find_map(|told| told.before(path, now))
+    }
+}
+
+fn names(directory: &Path) -> BTreeSet<OsString> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).collect()
+}
+
+/// What one has told that goes on.
+fn told(path: &Path, room: &mut u64) -> Option<Told> {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.read(true).write(true).custom_flags(CAREFULLY).open(path).ok()?;
+    let data = file.metadata().ok()?;
+    if !data.is_file() || data.uid() != sys::identity::user() {
+        return None;
+    }
+    if !sys::lock::is_held(file.as_fd(), 0).unwrap_or(true) {
+        // Between its making and its lock somebody may look: what another one is about to finish stays.
+        let unfinished = path.file_name()?.as_encoded_bytes().starts_with(b".");
+        let young = || data.modified().ok()?.elapsed().ok().map(|age| age < UNFINISHED);
+        if !unfinished || young() == Some(false) {
+            let _ = fs::remove_file(path);
+        }
+        return None;
+    }
+    *room = room.checked_sub(data.len())?;
+    let mut text = Vec::new();
+    Read::by_ref(&mut file).take(data.len()).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+impl Told {
+    fn before(&self, path: &Path, now: &Saved) -> Option<Saved> {
+        let changed = |at: &Path| {
+            let data = at.symlink_metadata();
+            data.is_ok_and(|data| super::changed(&data) >= self.since)
+        };
+        if let Some((_, saved)) = self.steps.iter().find(|(known, _)| known == path) {
+            return Some(saved.clone());
+        }
+        self.trees.iter().find_map(|tree| {
+            let relative = path.strip_prefix(&tree.tree).ok()?;
+            if tree.lifted.iter().any(|lifted| path.starts_with(lifted)) {
+                return None;
+            }
+            // It was not there, and is none of the user's.
+            let absent = tree.absent.iter().any(|(name, _)| match name.contains(['*', '?']) {
+                true => expand(&tree.tree, name).iter().any(|at| at == path),
+                false => relative == Path::new(&**name),
+            });
+            if absent {
+                return Some(Saved::Nothing);
+            }
+            // In a repository below: that run judges it when it has ended.
+            let below = relative.components().skip(1).any(|part| part.as_os_str() == ".git");
+            below.then(|| without(path, now, &changed))
+        })
+    }
+}
+
+/// What is left of what is at a path without what was changed.
+fn without(path: &Path, now: &Saved, changed: &dyn Fn(&Path) -> bool) -> Saved {
+    match now {
+        Saved::Directory(entries) => {
+            let left = entries.iter().map(|(name, entry)| {
+                let at = path.join(name);
+                (name.clone(), without(&at, entry, changed))
+            });
+            Saved::Directory(left.filter(|(_, entry)| *entry != Saved::Nothing).collect())
+        }
+        _ if changed(path) => Saved::Nothing,
+        _ => now.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Found;
+    use ringfence_policy::Guarded;
+
+    #[test]
+    fn what_was_there_before_a_run_is_told_for_as_long_as_it_lives() {
+        let place = std::env::temp_dir().join(format!("ringfence-before-{}", std::process::id()));
+        let (told, tree) = (place.join("state/before"), place.join("w"));
+        fs::create_dir_all(tree.join("sub/.git")).expect("a directory");
+        fs::write(tree.join("sub/.git/config"), "x").expect("a file");
+        let file = |text: &str| Saved::File { bytes: text.into(), mode: 0o644 };
+        let step = |name: &str, saved: &Saved| {
+            let rule = crate::planner::built_in("a test");
+            let found = Found::Present;
+            (
+                GuardStep { path: tree.join(name), found, guarded: Guarded::Plain, rule },
+                saved.clone(),
+            )
+        };
+        let guarded = GuardedTree {
+            tree: tree.clone(),
+            absent: vec![(".envrc".into(), Guarded::Plain), (".husky".into(), Guarded::Plain)],
+            nested: Vec::new(),
+            lifted: vec![tree.join(".husky")],
+        };
+        let trees = [guarded];
+        let before = |name: &str| {
+            let path = tree.join(name);
+            let now = Saved::of(&path).expect("readable");
+            Others::read_from(&told).before(&path, &now)
+        };
+        assert_eq!(before("kept"), None);
+        let first = [step("kept", &file("one"))];
+        let since = i128::from(i64::MAX);
+        let early = tell_in(&told, 5, &first, &trees).expect("told");
+        let late =
+            tell_in(&told, since, &[step("kept", &file("two")), step("new", &file("two"))], &[]);
+        assert_eq!(before("kept"), Some(file("one")));
+        assert_eq!(before("new"), Some(file("two")));
+        assert_eq!(before(".envrc"), Some(Saved::Nothing));
+        assert_eq!((before("other"), before(".husky")), (None, None));
+        // Changed since the first began; and nothing that the late one did.
+        assert_eq!(before("sub/.git/config"), Some(Saved::Nothing));
+        drop(early);
+        assert_eq!(before("kept"), Some(file("two")));
+        assert_eq!((before("sub/.git/config"), before(".envrc")), (None, None));
+        // One that was killed says nothing any more.
+        let Word { path, _file } = &late.expect("told");
+        assert!(path.exists());
+        let copy = told.join("killed");
+        fs::copy(path, &copy).expect("a copy that nobody has locked");
+        assert_eq!(before("kept"), Some(file("two")));
+        assert!(!copy.exists() && path.exists());
+        fs::remove_dir_all(place).expect("a directory of ours");
+    }
+}

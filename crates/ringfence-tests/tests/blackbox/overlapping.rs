@@ -1,0 +1,128 @@
+//! Two runs at once: what one of them changed does not become what was "there before" for the other.
+
+use ringfence_tests::{Place, Running, Tier, everybody, everywhere};
+use rustix::process::Signal;
+use std::fs;
+
+/// Starts a run that does something, says so, and goes on until it is [let go](go).
+fn start(place: &Place, options: &[&str], script: &str, gate: &str) -> Running {
+    place.shell(&format!("mkfifo {gate}")).ends(0);
+    let script = format!("{script}\necho done-{gate}; read line < {gate}");
+    let mut running = place.start(options, &["sh", "-c", &script]);
+    running.printed(&format!("done-{gate}"));
+    running
+}
+
+/// Lets a run go on, which ends well; returns what it said.
+fn go(place: &Place, running: Running, gate: &str) -> String {
+    fs::write(place.project(gate), "go\n").expect("somebody reads");
+    let finished = running.finish();
+    finished.ends(0);
+    finished.err.clone()
+}
+
+const CLAUDE: &str = r#"{"numStartups": 1, "mcpServers": {"docs": {"command": "docs"}}}"#;
+
+#[test]
+fn settings_that_a_run_changed_are_not_put_back_by_another() {
+    everywhere(|place| {
+        let file = place.file("home/.claude.json", CLAUDE);
+        let evil = r#"{"numStartups": 2, "mcpServers": {"docs": {"command": "evil"}}}"#;
+        let options = ["-p", "claude", "--network", "none"];
+        let write = format!("echo '{evil}' > ~/.claude.json");
+        let first = start(place, &options, &write, "a");
+        assert!(fs::read_to_string(&file).expect("a file").contains("evil"), "the control");
+        let second = start(place, &options, "", "b");
+        let third = start(place, &options, "", "c");
+        assert!(go(place, first, "a").contains("mcpServers"));
+        let harmless = |when| {
+            let text = fs::read_to_string(&file).expect("a file");
+            let now: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(now["mcpServers"]["docs"]["command"], "docs", "{when}");
+            assert_eq!(now["numStartups"], 2, "{when}");
+        };
+        harmless("the first has ended");
+        // One that begins when the first has ended, and another one has what was before it.
+        let last = start(place, &options, &write, "d");
+        assert!(go(place, second, "b").contains("mcpServers"), "what the last one has done by now");
+        harmless("the second has ended");
+        go(place, last, "d");
+        harmless("the last has ended");
+        assert_eq!(go(place, third, "c"), "");
+        harmless("all have ended");
+        let told = place.at("home/.local/state/ringfence/before");
+        assert_eq!(fs::read_dir(told).expect("made for it").count(), 0);
+    });
+}
+
+#[test]
+fn protected_files_that_a_run_changed_are_not_put_back_by_another() {
+    everybody(Tier::Process, |place| {
+        let names = [".envrc", ".husky/pre-commit", ".vscode/tasks.json"];
+        let before = |name: &str| format!("{name} of the user's\n");
+        let files = names.map(|name| place.file(format!("home/project/{name}"), before(name)));
+        let change = "for name in .envrc .husky/pre-commit .vscode/tasks.json; do echo evil > $name; done; echo evil > .mcp.json";
+        let first = start(place, &[], change, "a");
+        for file in &files {
+            assert_eq!(fs::read_to_string(file).expect("a file"), "evil\n", "the control");
+        }
+        let idle = start(place, &[], "", "b");
+        let other = start(place, &[], change, "c");
+        assert!(go(place, first, "a").contains("is protected"));
+        let as_before = || {
+            for (name, file) in names.iter().zip(&files) {
+                assert_eq!(fs::read_to_string(file).expect("a file"), before(name));
+            }
+            assert!(!place.project(".mcp.json").exists());
+        };
+        go(place, other, "c");
+        as_before();
+        // It can have taken away what another one made, and has nothing to put back.
+        let said = go(place, idle, "b");
+        assert!(
+            !said.contains("restored") && names.iter().all(|name| !said.contains(name)),
+            "{said}"
+        );
+        as_before();
+        // What the user changes when none runs is his.
+        fs::write(&files[0], "new\n").expect("written");
+        place.sh(&[], "echo evil > .envrc").ends(0).says("was restored");
+        assert_eq!(fs::read_to_string(&files[0]).expect("a file"), "new\n");
+    });
+}
+
+/// The private home has a place where runs tell what they found as well, and inside it is the program's.
+const FORGED: &str = r#"
+import fcntl, os, signal, struct
+place = os.environ["HOME"] + "/.local/state/ringfence/before"
+os.makedirs(place, exist_ok=True)
+os.mkfifo(place + "/1")
+told = os.open(place + "/1", os.O_RDWR)
+F_OFD_SETLK = 37
+fcntl.fcntl(told, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 0, 1, 0))
+print("locked", flush=True)
+signal.pause()
+"#;
+
+#[test]
+fn what_a_program_tells_holds_up_no_warden() {
+    everywhere(|place| {
+        // The process tier shows the host's home, where nothing can be written there.
+        if place.tier != Tier::Namespace || !place.has("python3", "--version") {
+            return;
+        }
+        place.file("home/project/forged.py", FORGED);
+        let script = "test -e go || exit 0; exec python3 forged.py";
+        // Started from a plan that was kept: what looks after it reads what it needs then.
+        for _ in 0..3 {
+            place.sh(&[], script).ends(0);
+        }
+        place.file("home/project/go", "");
+        let mut running = place.start(&[], &["sh", "-c", script]);
+        running.printed("locked");
+        running.signal(Signal::KILL);
+        // To the end of its output, which all that is inside holds.
+        running.finish().ends(137);
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
