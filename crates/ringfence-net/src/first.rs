@@ -31,6 +31,12 @@ pub enum First {
         /// The host that it names.
         host: Option<Host>,
     },
+    /// The head of a request of another protocol that has HTTP's form (RTSP, SIP, ICAP, ICE), which some servers
+    /// take for HTTP's.
+    Like {
+        /// The host that it names.
+        host: Option<Host>,
+    },
     /// Neither.
     Other,
     /// Meant to be TLS or HTTP, and broken or ambiguous in a way that servers read differently.
@@ -88,7 +94,9 @@ pub fn fits(first: &First, name: &str, any: bool) -> Result<(), String> {
         First::Tls { name: None, .. } if !any => Err(format!(
             "the TLS client of {name} names no server (SNI), so that it cannot be checked"
         )),
-        First::Tls { name: Some(host), .. } | First::Http { host: Some(host) }
+        First::Tls { name: Some(host), .. }
+        | First::Http { host: Some(host) }
+        | First::Like { host: Some(host) }
             if *host != wanted =>
         {
             Err(format!("the client connected to {name} and then asked for {host}"))
@@ -111,6 +119,8 @@ mod tests {
             tls(host("a.org"), false),
             First::Http { host: host("A.org.") },
             First::Http { host: None },
+            First::Like { host: host("a.org") },
+            First::Like { host: None },
             First::Other,
         ];
         for good in good {
@@ -122,6 +132,7 @@ mod tests {
             tls(None, false),
             First::Http { host: host("b.org") },
             First::Http { host: host("192.0.2.1") },
+            First::Like { host: host("b.org") },
             First::Broken("rubbish"),
         ];
         for wrong in wrong {
@@ -133,8 +144,8 @@ mod tests {
     proptest! {
         /// Cutting the input shorter only ever gives `More` or the same answer.
         #[test]
-        fn answers_are_final(bytes in proptest::collection::vec(any::<u8>(), 0..200), lead in 0usize..8) {
-            let lead: &[u8] = [&b""[..], &[0x16, 3, 1, 0, 60, 1, 0, 0, 50], b"GET / HTTP/1.1\r\n", b"\r\nHEAD ", b"\r\n\0\r\nQU", b"PROXY T", &[0x15], &[0x80, 40, 1]][lead];
+        fn answers_are_final(bytes in proptest::collection::vec(any::<u8>(), 0..200), lead in 0usize..9) {
+            let lead: &[u8] = [&b""[..], &[0x16, 3, 1, 0, 60, 1, 0, 0, 50], b"GET / HTTP/1.1\r\n", b"\r\nHEAD ", b"\r\n\0\r\nQU", b"PROXY T", &[0x15], &[0x80, 40, 1], b"SETUP / RTSP/1.0\r\nHost: "][lead];
             let whole = [lead, &bytes].concat();
             let mut seen = First::More;
             for length in 0..=whole.len() {

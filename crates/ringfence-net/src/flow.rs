@@ -283,7 +283,7 @@ pub(crate) fn ended_as(refused: Option<String>, sent: u64, received: u64, begun:
 
 /// What is done with the client's first bytes.
 fn judge(shared: &Shared, subject: &Subject, bytes: &[u8]) -> Verdict {
-    if !by_name(subject) && !rules::by_what_is_said(&shared.policy(), subject.port) {
+    if !by_name(subject) && rules::by_what_is_said(&shared.policy(), subject.port).is_none() {
         // Nothing that it may say is of any account, and it may wait for an answer to half a line.
         return Verdict::Pass;
     }
@@ -295,7 +295,7 @@ fn judge(shared: &Shared, subject: &Subject, bytes: &[u8]) -> Verdict {
     }
     match fits(shared, subject, &first) {
         Err(text) => Verdict::Refuse(text),
-        Ok(()) if matches!(first, First::Http { .. }) => Verdict::Requests,
+        Ok(()) if matches!(first, First::Http { .. } | First::Like { .. }) => Verdict::Requests,
         Ok(()) if matches!(first, First::Tls { .. }) => Verdict::Hello,
         Ok(()) => Verdict::Pass,
     }
@@ -313,23 +313,36 @@ fn fits(shared: &Shared, subject: &Subject, first: &First) -> Result<(), String>
             first::fits(first, name, rules::every_name(&shared.policy(), subject.port))
         }
         // The address is what was granted; a name that is denied stays so.
-        (_, First::Tls { name: Some(host), .. } | First::Http { host: Some(host) })
-            if rules::denied(&shared.policy(), host, subject.port) =>
-        {
+        (
+            _,
+            First::Tls { name: Some(host), .. }
+            | First::Http { host: Some(host) }
+            | First::Like { host: Some(host) },
+        ) if rules::denied(&shared.policy(), host, subject.port) => {
             Err(format!("the client connected to {} and asked for {host}", subject.host))
         }
         // By its name its requests would be looked at.
-        (_, First::Tls { name: Some(host), .. } | First::Http { host: Some(host) })
-            if *host != subject.host && concerned(shared, host, subject.port) =>
-        {
-            Err(format!(
-                "the client connected to {} and asked for {host}, whose requests are looked at; \
+        (
+            _,
+            First::Tls { name: Some(host), .. }
+            | First::Http { host: Some(host) }
+            | First::Like { host: Some(host) },
+        ) if *host != subject.host && concerned(shared, host, subject.port) => Err(format!(
+            "the client connected to {} and asked for {host}, whose requests are looked at; \
                  connect to it by its name",
-                subject.host
+            subject.host
+        )),
+        // A server may find such a name in it.
+        (_, First::Broken(what)) => {
+            let policy = shared.policy();
+            let because = rules::by_what_is_said(&policy, subject.port);
+            let because = because.map(|rule| format!("; `{}` has it looked at", rule.text));
+            Err(format!(
+                "the client of {} sent {what}{}",
+                subject.host,
+                because.unwrap_or_default()
             ))
         }
-        // A server may find such a name in it.
-        (_, First::Broken(what)) => Err(format!("the client of {} sent {what}", subject.host)),
         _ => Ok(()),
     }
 }

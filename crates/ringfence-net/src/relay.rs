@@ -346,8 +346,8 @@ async fn requests(
         if requests.free() {
             return pump(client, server, count, (half, None)).await;
         }
-        match next(&mut client, &mut unsent, asked.map(|_| (word, answer::changes as Says))).await?
-        {
+        let what: Says = if requests.like() { answer::speaks_other } else { answer::changes };
+        match next(&mut client, &mut unsent, asked.map(|_| (word, what))).await? {
             Next::Word(changes) => {
                 requests.answered(changes, head, &mut out).map_err(Broken::Refused)?;
             }

@@ -5,7 +5,10 @@
 //! for a request that nobody looked at. And a connection is another protocol's only once the server has said so:
 //! one that does not know WebSockets answers, and takes what follows for requests.
 
+mod framing;
+
 use crate::first::{First, first};
+use framing::{end_of_head, framing};
 
 /// The most bytes of one head, of one line between chunks, and of what comes before a server has said
 /// whether it changes the protocol.
@@ -22,6 +25,8 @@ pub(crate) struct Requests {
     state: State,
     /// Heads that have passed.
     heads: u64,
+    /// The first one is of another protocol, that is like HTTP.
+    like: bool,
 }
 
 /// Where in it the client is.
@@ -39,9 +44,9 @@ enum State {
     ChunkEnd(usize),
     /// In the lines after the last chunk.
     Trailer(Vec<u8>),
-    /// After a request to change the protocol; what came since.
+    /// After a request to change the protocol, or one of another; what came since.
     Asked(Vec<u8>),
-    /// Another protocol by now (WebSocket).
+    /// Another protocol by now (WebSocket, RTSP).
     Free,
 }
 
@@ -67,6 +72,9 @@ impl Requests {
         out: &mut Vec<u8>,
     ) -> Result<(), String> {
         while !bytes.is_empty() {
+            if self.like && self.between() {
+                self.state = State::Asked(Vec::new());
+            }
             match &mut self.state {
                 State::Free => {
                     out.extend_from_slice(bytes);
@@ -138,13 +146,15 @@ impl Requests {
                     head.truncate(end);
                     let seen = first(head);
                     judge(&seen)?;
-                    if !matches!(seen, First::Http { .. }) {
+                    let like = matches!(seen, First::Like { .. });
+                    if !(matches!(seen, First::Http { .. }) || like && self.heads == 0) {
                         return Err("something else than a request after a request".to_owned());
                     }
-                    let next = framing(head)?;
-                    out.extend_from_slice(head);
+                    let (next, plain) = framing(head, like)?;
+                    out.extend_from_slice(plain.as_deref().unwrap_or(head));
                     self.state = next;
                     self.heads += 1;
+                    self.like = like;
                 }
             }
         }
@@ -166,10 +176,15 @@ impl Requests {
         matches!(self.state, State::Head(_))
     }
 
+    /// Whether it was another protocol from the beginning, if the server speaks that.
+    pub const fn like(&self) -> bool {
+        self.like
+    }
+
     /// How many heads have passed when the last one asked to change the protocol, and whether the server
     /// does is not known yet.
     pub fn asked(&self) -> Option<u64> {
-        matches!(self.state, State::Asked(_)).then_some(self.heads)
+        (matches!(self.state, State::Asked(_)) || self.like && self.between()).then_some(self.heads)
     }
 
     /// Whether all that comes may pass.
@@ -177,8 +192,8 @@ impl Requests {
         matches!(self.state, State::Free)
     }
 
-    /// The server has said whether it changes the protocol, for which it was asked: what came since
-    /// may pass, or is requests as before.
+    /// The server has said whether it changes the protocol, for which it was asked, or speaks the client's: what
+    /// came since may pass, or is requests as before.
     ///
     /// # Errors
     /// As [`Requests::feed`].
@@ -188,8 +203,17 @@ impl Requests {
         judge: &Judge<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), String> {
-        let State::Asked(held) = &mut self.state else { return Ok(()) };
-        let held = std::mem::take(held);
+        if self.like && !changed {
+            return Err(
+                "a request of another protocol to a server that does not speak it".to_owned()
+            );
+        }
+        let held = match &mut self.state {
+            State::Asked(held) => std::mem::take(held),
+            State::Head(_) if self.like => Vec::new(),
+            _ => return Ok(()),
+        };
+        self.like = false;
         self.state = if changed { State::Free } else { State::default() };
         self.feed(&held, judge, out)
     }
@@ -227,61 +251,6 @@ impl State {
     }
 }
 
-/// Where a head ends: after the first empty line.
-fn end_of_head(bytes: &[u8]) -> Option<usize> {
-    let mut lines = bytes.iter().enumerate().filter(|&(_, &byte)| byte == b'\n');
-    lines.find_map(|(at, _)| match bytes[at + 1..] {
-        [b'\n', ..] => Some(at + 2),
-        [b'\r', b'\n', ..] => Some(at + 3),
-        _ => None,
-    })
-}
-
-/// What follows a complete head, which has been found to be well-formed.
-fn framing(head: &[u8]) -> Result<State, String> {
-    if head.get(..8).is_some_and(|method| method.eq_ignore_ascii_case(b"CONNECT ")) {
-        // Granted is a server, not what lies behind it; and one that refuses goes on taking requests.
-        return Err("a CONNECT to a server that is no proxy".to_owned());
-    }
-    let (mut length, mut chunked, mut upgrade) = (None, false, None);
-    let mut lines = head.split(|&byte| byte == b'\n');
-    let older = lines.next().is_some_and(|line| line.trim_ascii_end().ends_with(b"HTTP/1.0"));
-    for line in lines {
-        let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
-        let value = String::from_utf8_lossy(line[colon + 1..].trim_ascii()).to_ascii_lowercase();
-        match line[..colon].to_ascii_lowercase().as_slice() {
-            b"content-length" => {
-                let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-                let number = if digits { value.parse::<u64>().ok() } else { None };
-                if number.is_none() || length.is_some_and(|other| Some(other) != number) {
-                    return Err("a request whose Content-Length is none, or two".to_owned());
-                }
-                length = number;
-            }
-            // HTTP/1.0 knows no chunks: its servers would take them for requests.
-            b"transfer-encoding" if value == "chunked" && !chunked && !older => chunked = true,
-            b"transfer-encoding" => {
-                return Err("a request in another encoding than chunks".to_owned());
-            }
-            b"upgrade" if upgrade.as_ref().is_some_and(|other| *other != value) => {
-                return Err("a request to change to one protocol or another".to_owned());
-            }
-            b"upgrade" => upgrade = Some(value),
-            _ => {}
-        }
-    }
-    match (length, chunked, upgrade.as_deref()) {
-        (Some(_), true, _) => Err("a request with both a length and chunks".to_owned()),
-        (None | Some(0), false, Some("websocket")) => Ok(State::Asked(Vec::new())),
-        (_, _, Some("websocket")) => Err("a request with a body to change the protocol".to_owned()),
-        // The next protocol would name hosts where they are not looked for.
-        (_, _, Some(other)) => Err(format!("a request to change the protocol to {other}")),
-        (_, true, None) => Ok(State::Size(Vec::new())),
-        (None | Some(0), false, None) => Ok(State::default()),
-        (Some(length), false, None) => Ok(State::Body(length)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,6 +284,58 @@ mod tests {
         for size in [1, 2, 3, 7, 50, 4096] {
             let passed = pass(GOOD.as_bytes(), size).expect("they pass");
             assert_eq!(String::from_utf8_lossy(&passed), GOOD, "{size}");
+        }
+    }
+
+    #[test]
+    fn what_offers_http_2_is_taken_out() {
+        let offers =
+            "GET / HTTP/1.1\r\nHost: a.org\r\nUpgrade: H2C\r\nHTTP2-Settings: AAMAAABk\r\n";
+        for (connection, left) in [
+            ("Connection: Upgrade, HTTP2-Settings\r\n", ""),
+            (
+                "connection: keep-alive,http2-settings, x,upgrade\r\n",
+                "connection: keep-alive, x\r\n",
+            ),
+        ] {
+            for size in [1, 7, 4096] {
+                let next = "POST / HTTP/1.1\r\nHost: b.org\r\n\r\n";
+                let (mut requests, out) =
+                    fed(format!("{offers}{connection}X: y\r\n\r\n").as_bytes(), size)
+                        .expect("it passes");
+                let seen = format!("GET / HTTP/1.1\r\nHost: a.org\r\n{left}X: y\r\n\r\n");
+                assert_eq!(String::from_utf8_lossy(&out), seen);
+                assert!(requests.feed(next.as_bytes(), &judge, &mut Vec::new()).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn another_protocol_passes_freely_once_its_server_speaks_it() {
+        let describe = "DESCRIBE rtsp://a.org/x RTSP/1.0\r\nCSeq: 1\r\nContent-Length: 2\r\n\r\nxx";
+        let after = "$\0\x01x$GET / HTTP/1.1\r\nHost: b.org\r\n\r\n";
+        for size in [1, 7, 4096] {
+            let (mut requests, mut out) = fed(describe.as_bytes(), size).expect("it passes");
+            assert_eq!((requests.asked(), requests.like()), (Some(1), true));
+            requests.feed(after.as_bytes(), &judge, &mut out).expect("held");
+            assert_eq!(String::from_utf8_lossy(&out), describe, "what follows is held");
+            assert_eq!(requests.held(), after.len());
+            requests.answered(true, &judge, &mut out).expect("it is spoken");
+            assert!(requests.free() && out == format!("{describe}{after}").as_bytes());
+            for later in ["", after] {
+                let (mut requests, mut out) =
+                    fed(format!("{describe}{later}").as_bytes(), size).expect("it passes");
+                assert!(requests.answered(false, &judge, &mut out).is_err(), "a server of HTTP");
+                assert_eq!(out, describe.as_bytes());
+            }
+        }
+        let body = "Encapsulated: req-hdr=0, null-body=9";
+        for bad in [
+            "DESCRIBE rtsp://b.org/x RTSP/1.0\r\n\r\n".to_owned(),
+            format!("REQMOD icap://a.org/x ICAP/1.0\r\nHost: a.org\r\n{body}\r\n\r\n"),
+            "GET / HTTP/1.1\r\nHost: a.org\r\n\r\nSETUP / RTSP/1.0\r\n\r\n".to_owned(),
+        ] {
+            assert!(pass(bad.as_bytes(), 4096).is_err(), "{bad}");
         }
     }
 
@@ -383,7 +404,7 @@ mod tests {
             "Transfer-Encoding: identity",
             "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
             "Transfer-Encoding: gzip, chunked",
-            "Upgrade: h2c",
+            "Upgrade: tls/1.0",
             "Upgrade: websocket, h2c",
             "Upgrade: h2c\r\nUpgrade: websocket",
             "Upgrade: websocket\r\nContent-Length: 5",

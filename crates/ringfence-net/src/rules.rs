@@ -4,7 +4,7 @@
 use ringfence_policy::decide::Request;
 use ringfence_policy::host::Target;
 use ringfence_policy::http::Url;
-use ringfence_policy::{Decision, Host, HostRule, NetworkMode, Policy, decide};
+use ringfence_policy::{Decision, Host, HostRule, NetworkMode, Policy, Source, decide};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// Whether an address is this host's own.
@@ -26,10 +26,10 @@ pub fn elsewhere(policy: &Policy, decision: Decision, own: Own) -> Decision {
         },
         _ => return decision,
     };
-    let Host::Address(address) = host else { return decision };
+    let Host::Address(address) = host else { return looked_at(policy, decision) };
     let filtered = decision.allowed && policy.network.mode == NetworkMode::Filtered;
     if !filtered || named(policy, &host, port) || !own(address) {
-        return decision;
+        return looked_at(policy, decision);
     }
     let place = SocketAddr::new(address, port);
     Decision {
@@ -133,14 +133,43 @@ pub fn denied(policy: &Policy, host: &Host, port: u16) -> bool {
 }
 
 /// Whether some rule may speak of a name that only shows on the wire, of a connection to this port that was allowed by
-/// its address. What else it is called by there leads to no other address.
-pub fn by_what_is_said(policy: &Policy, port: u16) -> bool {
+/// its address, and which. What else it is called by there leads to no other address.
+pub fn by_what_is_said(policy: &Policy, port: u16) -> Option<&Source> {
     let network = &policy.network;
-    let denied = network.deny.iter().map(|rule| &rule.host);
-    let looked_at = network.http.iter().map(|rule| &rule.host);
-    let injected = network.inject.iter().map(|rule| &rule.host);
+    let denied = network.deny.iter().map(|rule| (&rule.host, &rule.source));
+    let looked_at = network.http.iter().map(|rule| (&rule.host, &rule.source));
+    let injected = network.inject.iter().map(|rule| (&rule.host, &rule.source));
     let names = |rule: &HostRule| !matches!(rule.target, Target::Net(_));
-    denied.chain(looked_at).chain(injected).any(|rule| names(rule) && rule.ports.contains(port))
+    denied
+        .chain(looked_at)
+        .chain(injected)
+        .find(|(rule, _)| names(rule) && rule.ports.contains(port))
+        .map(|(_, source)| source)
+}
+
+/// What a grant of an address comes to where rules about names cover its port.
+fn looked_at(policy: &Policy, decision: Decision) -> Decision {
+    let Request::Connect { host, port } = &decision.request else { return decision };
+    let by_address = matches!(host, Host::Address(_)) || host.is_loopback();
+    if !by_address || !decision.allowed || policy.network.mode != NetworkMode::Filtered {
+        return decision;
+    }
+    let network = &policy.network;
+    let mut inspected = network.http.iter().map(|rule| &rule.host);
+    let mut injected = network.inject.iter().map(|rule| &rule.host);
+    if decision.effect.is_some()
+        || inspected.any(|rule| rule.matches(host, *port))
+        || injected.any(|rule| rule.matches(host, *port))
+    {
+        return decision;
+    }
+    let Some(rule) = by_what_is_said(policy, *port) else { return decision };
+    let effect = format!(
+        "`{}` speaks of names at this port, so that TLS and HTTP are looked at for them, and HTTP/2 without TLS is \
+         refused there",
+        rule.text
+    );
+    Decision { effect: Some(effect), ..decision }
 }
 
 /// Whether every name is allowed on this port, none denied, and none looked at more closely: then
@@ -157,7 +186,7 @@ pub fn every_name(policy: &Policy, port: u16) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use ringfence_policy::{NetworkRule, Source};
+    use ringfence_policy::NetworkRule;
 
     pub(crate) fn policy(allow: &[&str], deny: &[&str]) -> Policy {
         let rules = |list: &[&str]| {

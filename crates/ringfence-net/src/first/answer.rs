@@ -17,6 +17,19 @@ pub(crate) fn changes(said: &[u8]) -> Option<bool> {
     Some(line.starts_with(b"HTTP/1.") && line.ends_with(b" 101"))
 }
 
+/// Whether a server speaks another protocol with the form of HTTP, once that is said.
+pub(crate) fn speaks_other(said: &[u8]) -> Option<bool> {
+    let name = said.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    match *said.get(name..)? {
+        [] if name < 5 => None,
+        [b'/'] => None,
+        [b'/', digit, ..] => {
+            Some(name > 0 && digit.is_ascii_digit() && !said[..name].eq_ignore_ascii_case(b"http"))
+        }
+        _ => Some(false),
+    }
+}
+
 /// Whether a server wants another ClientHello, once that is said. One that says it in pieces is taken to want one.
 pub(crate) fn again(said: &[u8]) -> Option<bool> {
     match *said {
@@ -44,6 +57,25 @@ mod tests {
         assert_eq!(again(&hello([7; 32])), Some(false));
         assert_eq!(again(&[22, 3, 3, 0, 4, 2]), Some(true));
         assert_eq!(again(&[21]), Some(false));
+    }
+
+    #[test]
+    fn a_server_speaks_another_protocol_or_does_not() {
+        for (said, other) in [
+            ("", None),
+            ("RTSP", None),
+            ("RTSP/", None),
+            ("RTSP/1", Some(true)),
+            ("SIP/2.0 100 Trying", Some(true)),
+            ("HTTP/1.1 200 OK", Some(false)),
+            ("http/1.1 200 OK", Some(false)),
+            ("RTSPX", Some(false)),
+            ("RTSP 1", Some(false)),
+            ("/1", Some(false)),
+            ("<html>", Some(false)),
+        ] {
+            assert_eq!(speaks_other(said.as_bytes()), other, "{said}");
+        }
     }
 
     #[test]

@@ -44,13 +44,18 @@ pub(super) fn read(bytes: &[u8]) -> First {
     if beginning(bytes).is_some() && line_end > LINE {
         return First::Broken("a first line without an end");
     }
-    let Some(target) = target(line) else {
-        return match beginning(line).is_some() && loosely(line) {
-            true => First::Broken("a request line that servers read differently"),
-            false => First::Other,
-        };
+    let (target, like) = match (target(line), target_of_like(line)) {
+        (Some(target), _) => (target, false),
+        (None, Some(target)) => (target, true),
+        (None, None) => {
+            return match beginning(line).is_some() && loosely(line) {
+                true => First::Broken("a request line that servers read differently"),
+                false => First::Other,
+            };
+        }
     };
     match head(&bytes[line_end + 1..], bytes[..line_end].ends_with(b"\r")) {
+        Ok(Some(host)) if like => judge_like(target, &host),
         Ok(Some(host)) => judge(line, target, host),
         Ok(None) if bytes.len() < HEAD => First::More,
         Ok(None) => First::Broken("a request whose head has no end"),
@@ -82,14 +87,23 @@ fn blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r')
 }
 
+/// Whether a word begins so, in whatever case.
+fn starts(word: &[u8], with: &[u8]) -> bool {
+    word.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with))
+}
+
+/// Protocols whose requests have the form of HTTP's. There are servers of HTTP that take such a version too.
+const LIKE: [&[u8]; 4] = [b"RTSP/", b"SIP/", b"ICAP/", b"ICE/"];
+
 /// Whether a lenient server could take a line for a request's: one of its words is a version; or it is one of HTTP/0.9,
 /// which has none. That names a host where its second word is a URL, and servers exist that look for fields after it.
 fn loosely(line: &[u8]) -> bool {
-    let starts = |word: &[u8], with: &[u8]| {
-        word.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with))
+    let version = |word: &[u8]| {
+        let of = |name: &[u8]| {
+            starts(word, name) && word.get(name.len()).is_some_and(u8::is_ascii_digit)
+        };
+        of(b"http/") || LIKE.into_iter().any(of)
     };
-    let version =
-        |word: &[u8]| starts(word, b"http/") && word.get(5).is_some_and(u8::is_ascii_digit);
     let mut words = line.split(|&byte| blank(byte)).filter(|word| !word.is_empty());
     if words.clone().any(version) {
         return true;
@@ -120,16 +134,27 @@ fn trim(line: &[u8]) -> &[u8] {
 
 /// The target of a request line; nothing when the line is none that all servers read alike.
 fn target(line: &[u8]) -> Option<&[u8]> {
+    target_of(line, b"HTTP/", b'1')
+}
+
+/// The target of a request line of a protocol that is like HTTP.
+fn target_of_like(line: &[u8]) -> Option<&[u8]> {
+    LIKE.into_iter()
+        .find_map(|name| target_of(line, name, if name == b"SIP/" { b'2' } else { b'1' }))
+}
+
+/// The target of a request line with this major version.
+fn target_of<'a>(line: &'a [u8], protocol: &[u8], major: u8) -> Option<&'a [u8]> {
     let method = line.iter().position(|&byte| byte == b' ')?;
     let (name, rest) = (&line[..method], &line[method + 1..]);
-    let version = rest.windows(6).rposition(|part| part == b" HTTP/")?;
-    let (target, version) = (&rest[..version], &rest[version + 6..]);
+    let space = rest.iter().rposition(|&byte| byte == b' ')?;
+    let (target, version) = (&rest[..space], rest[space + 1..].strip_prefix(protocol)?);
     let controls = |&byte: &u8| byte <= b' ' || byte == 0x7f;
     let good = !name.is_empty()
         && name.iter().all(|&byte| token(byte))
         && !target.is_empty()
         && !target.iter().any(controls)
-        && matches!(version, [b'1', b'.', minor] if minor.is_ascii_digit());
+        && matches!(version, [first, b'.', minor] if *first == major && minor.is_ascii_digit());
     good.then_some(target)
 }
 
@@ -200,6 +225,26 @@ fn judge(line: &[u8], target: &[u8], hosts: Vec<&[u8]>) -> First {
         }
         (host, _) => First::Http { host },
     }
+}
+
+/// Which host a request of a protocol that is like HTTP names: in a target that is a URL, or in a field, as a server of
+/// HTTP would look for it there.
+fn judge_like(target: &[u8], hosts: &[&[u8]]) -> First {
+    let in_target = absolute(target).map(|rest| {
+        let end = rest.iter().position(|byte| b"/?#".contains(byte)).unwrap_or(rest.len());
+        &rest[..end]
+    });
+    let mut named = None;
+    for text in in_target.into_iter().chain(hosts.iter().copied()) {
+        match (authority(text), &named) {
+            (None, _) => return First::Broken("a request whose Host is none"),
+            (Some(host), Some(other)) if host != *other => {
+                return First::Broken("a request with one host in its target and another in Host");
+            }
+            (host, _) => named = host,
+        }
+    }
+    First::Like { host: named }
 }
 
 /// The host of `HOST[:PORT]`.
@@ -287,6 +332,10 @@ mod tests {
             "GET http://b.org/",
             "GET\tHTTPS://b.org/ ",
             "GET ws://b.org/",
+            "SETUP  / RTSP/1.0",
+            "SETUP\t/ rtsp/1.0",
+            "SOURCE /a b ICE/1.0",
+            "SETUP / RTSP/1.10",
         ] {
             let text = format!("{line}\r\n{rest}");
             assert!(matches!(read(text.as_bytes()), First::Broken(_)), "{line:?}");
@@ -306,6 +355,32 @@ mod tests {
         endless(format!("GET /{long} HTTP/1.1\r\n{rest}"));
         endless(format!("{long} / HTTP/1.1\r\n{rest}"));
         endless("\r\n".repeat(LINE));
+    }
+
+    /// Node's server takes the first of these for requests of its own.
+    #[test]
+    fn protocols_with_the_form_of_http_are_known_and_name_a_host() {
+        let like =
+            |name: Option<&str>| First::Like { host: name.and_then(|name| Host::parse(name).ok()) };
+        for (text, name) in [
+            ("SETUP / RTSP/1.0\r\nHost: b.org\r\n\r\n", Some("b.org")),
+            ("DESCRIBE rtsp://B.org:554/x RTSP/1.0\r\nCSeq: 2\r\n\r\n", Some("b.org")),
+            ("OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n", None),
+            ("SOURCE /x ICE/1.0\r\n\r\n", None),
+            ("OPTIONS icap://b.org/x ICAP/1.0\r\nHost: b.org\r\n\r\n", Some("b.org")),
+            ("INVITE sip:bob@b.org SIP/2.0\r\nVia: x\r\n\r\n", None),
+        ] {
+            assert_eq!(read(text.as_bytes()), like(name), "{text}");
+        }
+        for text in [
+            "SETUP rtsp://a.org/ RTSP/1.0\r\nHost: b.org\r\n\r\n",
+            "SETUP / RTSP/1.0\r\nHost: a.org\r\nHost: b.org\r\n\r\n",
+            "SETUP rtsp://user@a.org/ RTSP/1.0\r\n\r\n",
+            "SETUP / RTSP/1.0\r\nHost : a.org\r\n\r\n",
+        ] {
+            assert!(matches!(read(text.as_bytes()), First::Broken(_)), "{text:?}");
+        }
+        assert_eq!(read(b"SETUP / RTSP/1.0\r\nHost: b.org\r\n"), First::More);
     }
 
     #[test]

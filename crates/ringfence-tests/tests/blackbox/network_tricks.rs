@@ -27,9 +27,8 @@ fn hearing() -> (u16, Receiver<String>) {
     let send = Mutex::new(send);
     let port = server(move |client| {
         let said = head(client);
-        client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nserved")?;
         let _ = send.lock().unwrap().send(said);
-        Ok(())
+        client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nserved")
     });
     (port, heard)
 }
@@ -101,6 +100,7 @@ fn a_granted_address_is_asked_for_no_denied_name() {
             ("GET http://denied.test/2 HTTP/1.1\r\nHost: good.test\r\n\r\n", ""),
             ("GET /2 HTTP/1.1\r\nX: y\r\n Host: z\r\nHost: denied.test\r\n\r\n", ""),
             ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ""),
+            ("SETUP / RTSP/1.0\r\nHost: denied.test\r\n\r\n", ""),
         ] {
             let script = format!(
                 "import socket
@@ -128,6 +128,94 @@ for said in {said:?}, {rest:?}:
                 } else {
                     assert_eq!((seen.trim(), arrived), (refused, first), "{said}");
                 }
+            }
+        }
+    });
+}
+
+/// Several servers of HTTP take requests of protocols with its form for their own, with whatever host they name.
+#[test]
+fn a_protocol_with_the_form_of_http_is_spoken_with_servers_of_it_alone() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let (send, heard) = channel();
+        let send = Mutex::new(send);
+        let port = server(move |client| {
+            let mut all = head(client);
+            let own = if all.contains("good") { "RTSP/1.0" } else { "HTTP/1.1" };
+            let _ = client.write_all(format!("{own} 200 OK\r\n\r\n").as_bytes());
+            let _ = client.read_to_string(&mut all);
+            let _ = send.lock().unwrap().send(all);
+            Ok(())
+        });
+        let (granted, denied) = (format!("localhost:{port}"), format!("denied.test:{port}"));
+        let options = ["-n", &granted, "--deny-host", &denied];
+        let why = place.ringfence([
+            "why",
+            "-n",
+            &granted,
+            "--deny-host",
+            &denied,
+            "--",
+            "connect",
+            &granted,
+        ]);
+        why.ends(0).prints(&format!("`{denied}` speaks of names at this port"));
+        let evil = "GET /2 HTTP/1.1\r\nHost: denied.test\r\n\r\n";
+        for (url, arrives, whole) in [
+            ("rtsp://good.test/1", true, true),
+            ("rtsp://other.test/1", true, false),
+            ("rtsp://denied.test/1", false, false),
+        ] {
+            let said = format!("DESCRIBE {url} RTSP/1.0\r\nCSeq: 1\r\n\r\n");
+            let script = format!(
+                "import errno, socket
+s = socket.create_connection(('127.0.0.1', {port}), 60)
+try:
+    s.sendall({said:?}.encode() + {evil:?}.encode())
+    while not s.recv(99).endswith(b'\\r\\n\\r\\n'): pass
+    s.shutdown(socket.SHUT_WR)
+    while s.recv(99): pass
+    print('passed')
+except OSError as error:
+    assert error.errno in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN), error
+    print('reset')"
+            );
+            let ended = place.run(&options, &["python3", "-c", &script]);
+            let seen = if whole { "passed" } else { "reset" };
+            assert_eq!(ended.ends(0).text(), seen, "{url}: {}", ended.err);
+            let arrived = match (arrives, whole) {
+                (true, true) => format!("{said}{evil}"),
+                (true, false) => said,
+                _ => String::new(),
+            };
+            assert_eq!(heard.recv().unwrap(), arrived, "{url}");
+        }
+    });
+}
+
+/// Some clients offer to change to HTTP/2 in their first request, and go on without where that is not taken.
+#[test]
+fn an_offer_of_http_2_is_no_reason_to_refuse_a_request() {
+    everywhere(|place| {
+        let (port, heard) = hearing();
+        let (granted, denied) = (format!("localhost:{port}"), format!("denied.test:{port}"));
+        let url = format!("http://{granted}/x");
+        for (how, arrives) in [("--http2", true), ("--http2-prior-knowledge", false)] {
+            let argv = ["curl", "-sS", "-A", "test", "-m", "60", how, &url];
+            let ended = place.run(&["-m", "-n", &granted, "--deny-host", &denied], &argv);
+            if arrives {
+                assert_eq!(ended.ends(0).text(), "served");
+                let head = format!(
+                    "GET /x HTTP/1.1\r\nHost: {granted}\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n"
+                );
+                assert_eq!(heard.recv().unwrap(), head);
+            } else {
+                assert_ne!(ended.code, 0);
+                ended.says(&format!("HTTP/2 without TLS, in which the host cannot be checked; `{denied}` has it looked at"));
+                assert_eq!(heard.recv().unwrap(), "");
             }
         }
     });
