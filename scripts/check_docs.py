@@ -143,8 +143,10 @@ def sizes() -> None:
     for name in listed.stdout.splitlines():
         file = ROOT / name
         if file.suffix in (".rs", ".py", ".c", ".md", ".sh") and file.is_file():
-            count = len(file.read_text().splitlines())
-            check(count <= LONGEST, f"{name}: {count} lines, more than {LONGEST}")
+            lines = file.read_text().splitlines()
+            check(len(lines) <= LONGEST, f"{name}: {len(lines)} lines, more than {LONGEST}")
+            check(not any(line.startswith(("<" * 7, ">" * 7)) for line in lines),
+                  f"{name}: two versions of it were never made one")
 
 
 def main() -> int:

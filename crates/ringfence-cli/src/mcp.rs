@@ -23,7 +23,10 @@ pub fn mcp(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
 }
 
-fn serve(program: PathBuf, options: Vec<OsString>) -> Result<u8, Fault> {
+/// The session's own command.
+const KEEPS: &str = "cat";
+
+fn serve(program: PathBuf, mut options: Vec<OsString>) -> Result<u8, Fault> {
     ringfence_session::wrote::told_to(ringfence_sandbox::written);
     let parsed = parse(&POLICY, options.clone(), true)?;
     if parsed.has("help") {
@@ -36,6 +39,10 @@ fn serve(program: PathBuf, options: Vec<OsString>) -> Result<u8, Fault> {
         ));
     }
     check(&parsed)?;
+    // A model chooses what is run; no name or argument of that is to choose a policy.
+    if !parsed.has("for") {
+        options.push(format!("--for={KEEPS}").into());
+    }
     let cwd = std::env::current_dir().map_err(Fault::of)?;
     let workdir = parsed.last("workdir").map_or(cwd.clone(), |workdir| cwd.join(workdir));
     ringfence_mcp::serve(Config { program, options, workdir }).map_err(Fault::usage)?;

@@ -46,8 +46,13 @@ const fn many(
 }
 
 /// Options that say what a sandbox may do: `run`, `shell`, `plan`, `why`, `learn`.
-pub const POLICY: [Spec; 42] = [
+pub const POLICY: [Spec; 43] = [
     many("profile", Some('p'), "NAME|FILE", "Use this profile; several are merged left to right"),
+    one(
+        "for",
+        "COMMAND",
+        "Take the policy that a run of COMMAND has, whatever is run or asked about",
+    ),
     many("feature", None, "NAME|FILE", "Add this feature (ringfence feature list)"),
     many("read", Some('r'), "PATH", "Show PATH, readable and executable (?PATH: if it exists)"),
     many("write", Some('w'), "PATH", "Show PATH, writable (?PATH: if it exists)"),

@@ -47,8 +47,10 @@ fn key(option: &str) -> Option<Key> {
     })
 }
 
-/// What the user asks for.
+/// What the user asks for, for a command or for the one that `--for` names in its place.
 pub fn request(parsed: &Parsed, command: Option<&OsStr>) -> Request {
+    let instead = parsed.last("for");
+    let command = instead.or(command);
     let mut request = Request {
         workdir: parsed.last("workdir").map(PathBuf::from),
         command: command.map(ToOwned::to_owned),
@@ -73,7 +75,7 @@ pub fn request(parsed: &Parsed, command: Option<&OsStr>) -> Request {
             _ => {}
         }
     }
-    if command.is_some() && parsed.last("command").is_none() {
+    if command.is_some() && instead.is_none() && parsed.last("command").is_none() {
         request.arguments = parsed.rest.get(1..).unwrap_or_default().to_vec();
     }
     request

@@ -2,7 +2,7 @@
 
 use crate::error::Fault;
 use crate::generate::print;
-use crate::options::{POLICY, Spec, flag, one, parse};
+use crate::options::{POLICY, Spec, flag, parse};
 use crate::{help, request};
 use ringfence_net::rules;
 use ringfence_policy::decide::Request;
@@ -21,12 +21,10 @@ use std::path::{Path, PathBuf};
 
 const VERBS: [&str; 7] = ["read", "write", "exec", "connect", "http", "socket", "env"];
 
-/// The options: those of `run`, which command the run would be of, and who is told.
-pub const WHY: [Spec; POLICY.len() + 2] = {
+/// The options: those of `run`, and who is told.
+pub const WHY: [Spec; POLICY.len() + 1] = {
     let inside = "Tell no more than what is inside can find out: for answers that it gets";
-    let mut all = [flag("inside", None, inside); POLICY.len() + 2];
-    let run_of = "Ask about a run of COMMAND: with its profile, and where it is started from";
-    all[POLICY.len()] = one("for", "COMMAND", run_of);
+    let mut all = [flag("inside", None, inside); POLICY.len() + 1];
     let mut at = 0;
     while at < POLICY.len() {
         all[at] = POLICY[at];
@@ -44,9 +42,8 @@ pub fn why(arguments: Vec<OsString>) -> Result<u8, Fault> {
     if let Some(done) = help::asked("why", &parsed) {
         return done;
     }
-    let mut asked = request::request(&parsed, parsed.last("for"));
-    // The words are the question's, not the command's.
-    asked.arguments.clear();
+    // The words are the question's, not a command's.
+    let asked = request::request(&parsed, None);
     let policy = request::policy(&asked)?;
     let inside = parsed.has("inside");
     let question = question(&parsed.rest, &policy, inside)?;

@@ -16,7 +16,7 @@ use crate::publish::Published;
 use crate::redirect::Redirect;
 use crate::unix;
 use ringfence_policy::Publish;
-use ringfence_sys::listener::behalf;
+use ringfence_sys::listener::{Lock, behalf};
 use ringfence_sys::notify::{self, Notification};
 use ringfence_sys::{Errno, Sysno};
 use std::fs::{self, File};
@@ -47,11 +47,11 @@ pub enum Reach {
     /// Their own network namespace; a published socket is locked to its port.
     #[default]
     Own,
-    /// The same, but published sockets are not locked: the program may neither connect nor listen
-    /// but through here, and sockets that could leave the sandbox are refused.
+    /// The same, but the program may neither connect nor listen but through here.
     Confined {
-        /// Unix sockets of the host that are granted.
-        granted: Vec<PathBuf>,
+        /// Published sockets are not locked: sockets over which they could leave the sandbox are refused, but for these
+        /// Unix sockets of the host. None: they are.
+        granted: Option<Vec<PathBuf>>,
     },
     /// The host's network namespace, in which they may connect to nothing but the gateway.
     Redirected(Redirect),
@@ -190,8 +190,12 @@ impl Handler {
         let caller = Caller { listener, call };
         let answer = match (Sysno::new(call.call as usize), &self.reach) {
             (Some(Sysno::bind), Reach::Own) => self.published.bind(&caller),
-            (Some(Sysno::bind), Reach::Confined { .. }) => self.bind(&caller),
-            (Some(Sysno::connect), Reach::Confined { granted }) => self.connect(&caller, granted),
+            (Some(Sysno::bind), Reach::Confined { granted }) => {
+                self.bind(&caller, granted.is_none())
+            }
+            (Some(Sysno::connect), Reach::Confined { granted }) => {
+                self.connect(&caller, granted.as_deref())
+            }
             (Some(Sysno::listen), Reach::Confined { .. }) => listen(&caller),
             (Some(Sysno::bind), Reach::Redirected(redirect)) => redirect.bind(&caller),
             (Some(Sysno::connect), Reach::Redirected(redirect)) => redirect.connect(&caller),
@@ -218,7 +222,7 @@ impl Handler {
         sentence
     }
 
-    fn bind(&self, caller: &Caller<'_>) -> Answer {
+    fn bind(&self, caller: &Caller<'_>, locked: bool) -> Answer {
         let judged = || {
             let raw = caller.address()?;
             let copy = caller.socket()?;
@@ -226,13 +230,16 @@ impl Handler {
         };
         match judged() {
             Err(errno) => Answer::Done(Err(errno)),
+            // Whatever it is by now, Landlock refuses TCP ports.
+            Ok((_, (AF_UNIX, _), _)) if locked => Answer::GoOn,
             Ok((raw, (AF_UNIX, _), copy)) => Answer::Done(unix::bind(caller, &copy, &raw)),
             Ok((raw, (AF_INET | AF_INET6, SOCK_STREAM), copy)) => {
                 if !own(copy.as_fd()) {
                     return Answer::Done(Err(Errno::EINVAL));
                 }
+                let lock = if locked { Lock::Socket } else { Lock::Program };
                 self.published
-                    .put(caller, &raw, &copy, ringfence_sys::listener::Lock::Program)
+                    .put(caller, &raw, &copy, lock)
                     .unwrap_or_else(|| Answer::Done(behalf::bind(copy.as_fd(), &raw)))
             }
             // Whatever it is by now, Landlock refuses TCP ports and Unix sockets.
@@ -242,19 +249,21 @@ impl Handler {
         }
     }
 
-    fn connect(&self, caller: &Caller<'_>, granted: &[PathBuf]) -> Answer {
+    fn connect(&self, caller: &Caller<'_>, granted: Option<&[PathBuf]>) -> Answer {
         let judged = || {
             let raw = caller.address()?;
             let copy = caller.socket()?;
             let (family, _) = behalf::family_and_type(copy.as_fd())?;
             if family == AF_UNIX {
-                return Ok((unix::address(caller, &raw, granted)?, copy));
+                let Some(granted) = granted else { return Ok(None) };
+                return Ok(Some((unix::address(caller, &raw, granted)?, copy)));
             }
-            if own(copy.as_fd()) { Ok((To::from(raw), copy)) } else { Err(Errno::EACCES) }
+            if own(copy.as_fd()) { Ok(Some((To::from(raw), copy))) } else { Err(Errno::EACCES) }
         };
         match judged() {
             Err(errno) => Answer::Done(Err(errno)),
-            Ok((to, copy)) => connect(caller, copy, to, &self.waiting),
+            Ok(None) => Answer::GoOn,
+            Ok(Some((to, copy))) => connect(caller, copy, to, &self.waiting),
         }
     }
 }

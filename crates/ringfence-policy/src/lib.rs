@@ -40,6 +40,7 @@ pub mod port;
 pub mod profile;
 pub mod protect;
 mod protect_home;
+mod protect_names;
 pub mod registry;
 pub mod resolve;
 mod rules;

@@ -219,6 +219,7 @@ pub const HOME: &[(&str, &str)] = &[
     (".sqliterc", "sqlite3 runs it"),
     (".config/direnv", "direnv sources it"),
     (".direnvrc", "direnv sources it"),
+    (".globalrc", "editors' gtags loads the parsers it names"),
     (".local/share/direnv", "direnv sources the files that it allows"),
     (".local/state/mise/trusted-configs", "mise runs the hooks of the files it trusts there"),
     (".local/state/nvim/trust", "Neovim runs the files it trusts there"),

@@ -7,7 +7,7 @@ use crate::files::{FileView, Resolver};
 use crate::key::Key;
 use crate::merge::{Merged, Setting};
 use crate::path::{Bases, normal, quote};
-use crate::policy::{Access, Home, Layer, Overlay, Policy, Snapshot, Source, TierChoice};
+use crate::policy::{Access, Home, Layer, Overlay, PathRule, Policy, Snapshot, Source, TierChoice};
 use crate::profile::Profile;
 use crate::{environment, limits, network, rules};
 use std::ffi::{OsStr, OsString};
@@ -89,6 +89,11 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     let bases = Bases { home: &context.home, workdir: &workdir, env: context.env };
     rules::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     crate::own::protect(deciding, &request.elsewhere, &mut resolver, &mut policy);
+    if names.len() > 1 && request.profiles.is_empty() && is_written(request, &mut resolver, &policy)
+    {
+        let plain = Request { profiles: vec!["default".to_owned()], ..request.clone() };
+        return resolve(&plain, context);
+    }
     policy.network = network::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     policy.dbus = crate::dbus::resolve(&merged, &mut policy.warnings)?;
     policy.environment = environment::resolve(&merged, context, &policy.network)?;
@@ -120,6 +125,23 @@ pub fn names(request: &Request, catalog: &Catalog<'_>, workdir: &Path) -> Vec<St
     let program = command.filter(own).and_then(Path::file_name).and_then(OsStr::to_str);
     names.extend(program.and_then(|program| catalog.preset(program)));
     names
+}
+
+/// Whether the command lies in a tree that an option or a project's file makes writable: as in the workspace, its name
+/// says nothing about it.
+fn is_written(request: &Request, resolver: &mut Resolver<'_>, policy: &Policy) -> bool {
+    let Some(command) = request.command.as_deref().map(Path::new) else { return false };
+    if command.components().count() == 1 {
+        return false;
+    }
+    let path = normal(&policy.workdir.join(command));
+    let real = resolver.real(&path).map_or_else(|_| path.clone(), |real| real.path);
+    let covers = |rule: &PathRule| path.starts_with(&rule.path) || real.starts_with(&rule.path);
+    policy.paths.iter().any(|rule| {
+        let origin = &rule.source.origin;
+        let said = origin.starts_with("option ") || origin.starts_with("file ");
+        rule.access == Access::Write && said && covers(rule)
+    })
 }
 
 /// The files and directories that arguments name, as rules; the home and what many programs share

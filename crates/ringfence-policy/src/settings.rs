@@ -9,7 +9,7 @@
 use serde_json::{Map, Value};
 
 /// Words in the names of keys that make an agent run, trust, load or contact something.
-const WORDS: [&str; 54] = [
+const WORDS: [&str; 78] = [
     "accept",
     "accepted",
     "agent",
@@ -17,30 +17,49 @@ const WORDS: [&str; 54] = [
     "allow",
     "allowed",
     "allowlist",
+    "allows",
     "approval",
     "approvals",
     "approve",
     "approved",
     "autoapprove",
+    "blacklist",
+    "block",
+    "blocked",
+    "blocklist",
     "bypass",
     "cmd",
     "command",
     "commands",
     "dangerously",
+    "denied",
+    "denies",
+    "deny",
+    "denylist",
     "directories",
+    "disallow",
+    "disallowed",
     "endpoint",
+    "endpoints",
     "env",
     "environment",
     "exec",
     "executable",
+    "executables",
     "export",
+    "exports",
     "extension",
     "extensions",
     "helper",
+    "helpers",
     "hook",
     "hooks",
     "host",
+    "hosts",
     "include",
+    "includes",
+    "interpreter",
+    "loader",
     "marketplace",
     "marketplaces",
     "mcp",
@@ -50,10 +69,13 @@ const WORDS: [&str; 54] = [
     "plugin",
     "plugins",
     "program",
+    "programs",
+    "proxies",
     "proxy",
     "refresh",
     "sandbox",
     "script",
+    "scripts",
     "server",
     "servers",
     "shell",
@@ -64,6 +86,8 @@ const WORDS: [&str; 54] = [
     "trust",
     "trusted",
     "url",
+    "urls",
+    "whitelist",
 ];
 
 /// At the top: parts that the agent fetches and throws away by itself, and the ends of the keys that the user
@@ -227,22 +251,52 @@ fn runs(key: &str) -> bool {
         && words(key).any(|word| WORDS.binary_search(&word.as_str()).is_ok())
 }
 
-/// The words of a name in camel case, or with `_`, `-` or `.` between them, in lower case.
+/// The words of a name in camel case, or with `_`, `-` or `.` between them, in lower case. An acronym is one word, with
+/// its plural's `s`: `MCPServers`, `baseURLs`.
 fn words(name: &str) -> impl Iterator<Item = String> {
     let mut words = vec![String::new()];
-    let mut last_was_lower = false;
-    for c in name.chars() {
-        if !c.is_alphanumeric() || c.is_uppercase() && last_was_lower {
+    let mut last = Case::None;
+    let mut rest = name.chars().peekable();
+    while let Some(c) = rest.next() {
+        let case = Case::of(c);
+        let next = rest.peek().copied();
+        // The first letter of a word behind an acronym.
+        let ends_acronym = || {
+            let after: String = rest.clone().take(2).collect();
+            let plural = after.starts_with('s') && !after[1..].starts_with(char::is_lowercase);
+            last == Case::Upper && next.is_some_and(char::is_lowercase) && !plural
+        };
+        if case == Case::None || case == Case::Upper && (last == Case::Lower || ends_acronym()) {
             words.push(String::new());
         }
-        last_was_lower = c.is_lowercase() || c.is_numeric();
-        if c.is_alphanumeric()
+        last = case;
+        if case != Case::None
             && let Some(word) = words.last_mut()
         {
             word.extend(c.to_lowercase());
         }
     }
     words.into_iter()
+}
+
+/// What a character is in a name of several words.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Case {
+    /// Digits too.
+    Lower,
+    Upper,
+    /// What stands between words.
+    None,
+}
+
+impl Case {
+    fn of(c: char) -> Case {
+        match c {
+            c if c.is_uppercase() => Case::Upper,
+            c if c.is_alphanumeric() => Case::Lower,
+            _ => Case::None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -265,6 +319,31 @@ mod tests {
     #[test]
     fn the_words_are_in_order() {
         assert!(WORDS.is_sorted());
+    }
+
+    #[test]
+    fn names_are_taken_apart_as_people_read_them() {
+        for (name, expected) in [
+            ("mcpServers", "mcp servers"),
+            ("MCPServers", "mcp servers"),
+            ("HTTPProxy", "http proxy"),
+            ("baseURLs", "base urls"),
+            ("URLsAllowed", "urls allowed"),
+            ("denied_urls", "denied urls"),
+            ("x2Hooks", "x2 hooks"),
+            ("APIs", "apis"),
+            ("XSet", "x set"),
+            ("ÄÖServer", "äö server"),
+            ("", ""),
+        ] {
+            assert_eq!(words(name).collect::<Vec<_>>().join(" "), expected, "{name}");
+        }
+        for name in ["denied_urls", "MCPServers", "HTTPProxy", "baseURLs", "blockedHosts"] {
+            assert!(runs(name), "{name}");
+        }
+        for name in ["numStartups", "theme", "tipsHistory", "lastCost", "hasSeenIntro"] {
+            assert!(!runs(name), "{name}");
+        }
     }
 
     #[test]

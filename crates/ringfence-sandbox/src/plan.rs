@@ -9,12 +9,14 @@ mod besides;
 mod bus;
 mod gateway;
 mod guarded;
+mod landlock;
 
 pub use apart::Apart;
 pub use besides::{Besides, Entry};
 pub use bus::{Bus, BusGrant};
 pub use gateway::{Gateway, GatewayTree};
 pub use guarded::{Found, GuardStep, GuardedTree};
+pub use landlock::{FileRule, Landlock, PortRule, Rights};
 
 use ringfence_net::inspect::Content;
 use ringfence_policy::{Layer, NetworkMode, Publish, Source};
@@ -150,60 +152,6 @@ pub struct MountStep {
     pub op: MountOp,
     /// Why.
     pub rule: Source,
-}
-
-/// File rights, as groups of Landlock's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rights {
-    /// List directories.
-    List,
-    /// Read files, list directories, execute.
-    Read,
-    /// Open existing files for writing, and control devices.
-    Use,
-    /// Everything.
-    Write,
-}
-
-/// One Landlock rule about a path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileRule {
-    /// The path below which it holds.
-    pub path: PathBuf,
-    /// What it grants.
-    pub rights: Rights,
-    /// It is known to be no directory: only a file's rights are granted.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub file: bool,
-    /// Why.
-    pub rule: Source,
-}
-
-/// One Landlock rule about a TCP port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PortRule {
-    /// The port.
-    pub port: u16,
-    /// It may be bound (else connected to).
-    pub bind: bool,
-    /// Why.
-    pub rule: Source,
-}
-
-/// The Landlock domain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Landlock {
-    /// The version it is made for.
-    pub abi: u32,
-    /// Paths.
-    pub files: Vec<FileRule>,
-    /// TCP ports; unset: TCP is not Landlock's business here. Set: nor can the program make files
-    /// of Unix sockets by itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ports: Option<Vec<PortRule>>,
-    /// Abstract Unix sockets and signals stay within.
-    pub scoped: bool,
 }
 
 /// What the filter does with a call.

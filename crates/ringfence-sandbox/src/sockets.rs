@@ -20,7 +20,8 @@ pub(crate) fn handler(plan: &Plan, filter: Option<&Filter>) -> Handler {
             let single =
                 |step: &&MountStep| matches!(step.op, MountOp::Bind { directory: false, .. });
             let granted = plan.mounts.iter().filter(single).map(|step| step.path.clone());
-            Reach::Confined { granted: granted.collect() }
+            let no_sockets = plan.landlock.as_ref().is_some_and(|landlock| landlock.no_sockets);
+            Reach::Confined { granted: no_sockets.then(|| granted.collect()) }
         }
         _ => Reach::Own,
     };

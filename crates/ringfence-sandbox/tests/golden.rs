@@ -215,6 +215,10 @@ fn network_and_sockets() {
         "filtered": difference(&host().option(Key::AllowHost, "example.org")),
         "filtered, process": difference(&host().option(Key::AllowHost, "example.org").process()),
         "published": difference(&host().option(Key::Publish, "3000")),
+        "published, root": difference(&host().root().option(Key::Publish, "3000")),
+        "published, Landlock 3": difference(&host().root().abi(3).option(Key::Publish, "3000")),
+        "published to all, Landlock 3":
+            difference(&host().root().abi(3).option(Key::Publish, "0.0.0.0:3000:3000")),
         "published, process": difference(&host().option(Key::Publish, "3000").process()),
         "a socket": difference(&host().option(Key::Sockets, "/run/docker.sock")),
         "a socket, process": difference(&host().option(Key::Sockets, "/run/docker.sock").process()),

@@ -60,7 +60,7 @@ pub(super) fn write_new_ruleset(script: &mut Script, plan: &Landlock) {
 /// directory: in that tier there is no view to wait for, and often there are hundreds of rules, so that the
 /// process that becomes the command makes some of them.
 pub(super) fn write_rules(script: &mut Script, plan: &Landlock, private: Option<u8>) {
-    let sockets = if plan.ports.is_some() { access::MAKE_SOCK } else { 0 };
+    let sockets = if plan.no_sockets { access::MAKE_SOCK } else { 0 };
     let chunks: Vec<_> = plan.files.chunk_by(|a, b| a.path == b.path && a.file == b.file).collect();
     let aside = if private.is_some() { chunks.len() * 2 / 5 } else { 0 };
     for (number, same) in chunks.into_iter().enumerate() {

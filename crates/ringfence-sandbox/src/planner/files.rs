@@ -56,24 +56,30 @@ pub(super) fn domain(
     // between directories (LANDLOCK_ACCESS_FS_REFER).
     let scoped = abi >= 6 && relied_on(Layer::LandlockScope);
     let ports = confined(planning, tier).then(Vec::new);
-    Ok(Some(Landlock { abi, files, ports, scoped }))
+    // Over a Unix socket the host's could be passed on, where it is not locked by itself.
+    let no_sockets = ports.is_some() && !locks_sockets(planning, tier);
+    Ok(Some(Landlock { abi, files, ports, no_sockets, scoped }))
 }
 
 /// Whether the program's sockets are held by what confines the program: it may connect, bind and
-/// listen only through the launcher. So it is where it gets sockets of the host that an ordinary
-/// user may not be able to lock, and where all its sockets are the host's.
+/// listen only through the launcher. So it is where it gets sockets of the host, which an ordinary
+/// user may not be able to lock, and whose lock stops no connection that both ends began; and where all its sockets are
+/// the host's.
 pub(super) fn confined(planning: &Planning<'_>, tier: Tier) -> bool {
     let network = &planning.policy.network;
     let notify = planning.facts.seccomp_notify.yes() && planning.facts.landlock_abi >= 4;
     match tier {
         Tier::Process => network.mode == NetworkMode::Filtered && notify,
         Tier::Namespace => {
-            network.mode != NetworkMode::Host
-                && network.publishes(Transport::Tcp)
-                && planning.facts.user.0 != 0
-                && notify
+            network.mode != NetworkMode::Host && network.publishes(Transport::Tcp) && notify
         }
     }
+}
+
+/// Whether the sockets of the host that the program gets are locked to their ports by themselves as well, so that it
+/// does not matter who holds them.
+fn locks_sockets(planning: &Planning<'_>, tier: Tier) -> bool {
+    tier == Tier::Namespace && planning.facts.user.0 == 0
 }
 
 fn rule(path: impl Into<PathBuf>, rights: Rights, rule: Source) -> FileRule {

@@ -180,6 +180,22 @@ fn plan_tier(
         let remedy = "use a newer kernel, or --network host".to_owned();
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
+    let open =
+        |publish: &&Publish| publish.transport == Transport::Tcp && !publish.address.is_loopback();
+    if tier == Tier::Namespace
+        && let Some(publish) = policy.network.publish.iter().find(open)
+        && policy.network.mode != NetworkMode::Host
+        && !files::confined(&planning, tier)
+    {
+        // What locks the socket itself stops no connection that both ends began.
+        let what = format!(
+            "{} needs Landlock's rules for ports (Linux 6.7): without them a program could connect out by the \
+             published socket",
+            crate::text::source(&publish.source)
+        );
+        let remedy = "publish at 127.0.0.1, use a newer kernel, or --network host".to_owned();
+        return Err(PlanError::Missing { layer: Layer::LandlockNetwork, what, remedy });
+    }
     let resolvers =
         |publish: &&Publish| publish.transport == Transport::Udp && publish.port == DNS_PORT;
     if policy.network.mode == NetworkMode::Filtered

@@ -249,3 +249,39 @@ fn what_is_cancelled_ends_and_what_goes_on_is_told_of() {
         assert_eq!(place.left_behind(), [""; 0]);
     });
 }
+
+/// A model names the program and its arguments; neither chooses a policy.
+#[test]
+fn a_models_command_gets_no_profile_for_its_name() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/.claude/.credentials.json", "a secret of claude");
+        place.file("home/.claude.json", "{}");
+        place.directory("home/other");
+        place.script("../other/claude", "#!/bin/sh\ncat ~/.claude/.credentials.json; echo ran\n");
+        let viewer = "extends = [\"default\"]\narguments = \"read\"\n";
+        place.file("home/.config/ringfence/profiles/viewer.toml", viewer);
+        let (claude, secret) = (place.text("home/other/claude"), place.text("outside/secret"));
+        // The names do choose one where the user types them: of what no rule makes writable.
+        place.run(&["-r", "~/other"], &[&claude]).ends(0).prints("a secret of claude");
+        place.run(&["-p", "viewer"], &["cat", &secret]).ends(0).prints("a secret");
+        let asked = |options: &[&str], command: String| {
+            let words = [&["mcp"], options].concat();
+            let run = talk(place, &words, HELLO.to_owned() + &call(2, "run", &command));
+            run.ends(0);
+            run.text()
+        };
+        let named = format!("{{\"command\":[\"{claude}\"]}}");
+        for options in [&["-r", "~/other"][..], &["-w", "~/other"]] {
+            let told = asked(options, named.clone());
+            assert!(told.contains("ran") && !told.contains("a secret"), "{told}");
+        }
+        let told = asked(&["-p", "viewer"], format!("{{\"command\":[\"cat\",\"{secret}\"]}}"));
+        assert!(told.contains("No such file") && !told.contains("a secret"), "{told}");
+        // Who wants a profile for all of them says so.
+        let told = asked(&["--for", "claude", "-r", "~/other"], named);
+        assert!(told.contains("a secret of claude"), "{told}");
+        // And what lies in a tree that is written to has no name.
+        let run = place.run(&["-w", "~/other"], &[&claude]);
+        assert!(run.ends(0).text().contains("ran") && !run.text().contains("a secret"));
+    });
+}
