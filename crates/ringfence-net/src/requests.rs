@@ -27,6 +27,8 @@ pub(crate) struct Requests {
     heads: u64,
     /// The first one is of another protocol, that is like HTTP.
     like: bool,
+    /// The most fields of a head, where there is a measure.
+    fields: Option<usize>,
 }
 
 /// Where in it the client is.
@@ -60,6 +62,11 @@ impl Default for State {
 type Judge<'a> = dyn Fn(&First) -> Result<(), String> + 'a;
 
 impl Requests {
+    /// Requests whose heads have no more than so many fields.
+    pub fn of(fields: usize) -> Requests {
+        Requests { fields: Some(fields), ..Requests::default() }
+    }
+
     /// Takes bytes of the client's, and adds those that may pass to `out`. `judge` looks at each
     /// head.
     ///
@@ -144,6 +151,10 @@ impl Requests {
                         return Err("a request whose head has no end".to_owned());
                     }
                     head.truncate(end);
+                    let lines = head.iter().filter(|&&byte| byte == b'\n').count();
+                    if let Some(most) = self.fields.filter(|most| lines > most + 2) {
+                        return Err(format!("a request with more than {most} header fields"));
+                    }
                     let seen = first(head);
                     judge(&seen)?;
                     let like = matches!(seen, First::Like { .. });

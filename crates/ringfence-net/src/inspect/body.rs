@@ -27,7 +27,8 @@ pub(super) type Answer = Either<Received, Full<Bytes>>;
 
 /// A program's body.
 pub(super) struct Sent {
-    body: Incoming,
+    /// Nothing where a request without one is sent again.
+    body: Option<Incoming>,
     /// Without holding it: the connection may hold this.
     link: Weak<Link>,
     count: Arc<AtomicU64>,
@@ -35,7 +36,12 @@ pub(super) struct Sent {
 
 impl Sent {
     pub fn new(body: Incoming, ending: &Ending) -> Sent {
-        Sent { body, link: Arc::downgrade(ending.link()), count: ending.sent() }
+        Sent { body: Some(body), link: Arc::downgrade(ending.link()), count: ending.sent() }
+    }
+
+    /// None.
+    pub fn none(ending: &Ending) -> Sent {
+        Sent { body: None, link: Arc::downgrade(ending.link()), count: ending.sent() }
     }
 }
 
@@ -47,7 +53,8 @@ impl Body for Sent {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let mut polled = Pin::new(&mut self.body).poll_frame(context);
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let mut polled = Pin::new(body).poll_frame(context);
         if let Poll::Ready(Some(Ok(frame))) = &mut polled {
             if let Some(data) = frame.data_ref() {
                 self.count.fetch_add(data.len() as u64, Relaxed);
@@ -60,7 +67,7 @@ impl Body for Sent {
             }
         }
         if polled.is_ready()
-            && self.body.is_end_stream()
+            && self.is_end_stream()
             && let Some(link) = self.link.upgrade()
         {
             link.passage.taken();
@@ -69,11 +76,21 @@ impl Body for Sent {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map_or(SizeHint::with_exact(0), Incoming::size_hint)
+    }
+}
+
+impl Drop for Sent {
+    /// A server that takes no more of it: what is left is taken here.
+    fn drop(&mut self) {
+        let left = self.body.take().filter(|body| !body.is_end_stream());
+        if let (Some(body), Ok(runtime)) = (left, tokio::runtime::Handle::try_current()) {
+            runtime.spawn(drain(body));
+        }
     }
 }
 

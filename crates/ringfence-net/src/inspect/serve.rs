@@ -9,7 +9,7 @@ use super::model::Scanner;
 use super::passage::Passage;
 use super::request::{self, Place, Refused};
 use super::tls::Protocol;
-use super::upstream::{Upstream, connect, reason};
+use super::upstream::{Upstream, connect, not_taken, reason};
 use super::wire::Strict;
 use crate::decision::{Event, Injection};
 use crate::flow::Refusal;
@@ -36,6 +36,10 @@ use tokio::task::JoinHandle;
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The most bytes of an HTTP/2 request's headers.
 pub(super) const HEADERS: u32 = 64 * 1024;
+/// The most fields of an HTTP/1 head; how many bytes those may have is said elsewhere.
+pub(super) const FIELDS: usize = 512;
+/// How often a request is sent again that the server says it has not taken (RFC 9113 §8.7).
+const AGAIN: usize = 2;
 
 /// A connection that is looked at.
 pub(super) struct Link {
@@ -64,7 +68,7 @@ where
 {
     let buffer = link.upstream.lock().await.room().buffer;
     let mut builder = server::conn::http1::Builder::new();
-    builder.half_close(true).auto_date_header(false).max_buf_size(buffer);
+    builder.half_close(true).auto_date_header(false).max_buf_size(buffer).max_headers(FIELDS);
     let service = service_fn(|request| answer(link.clone(), request));
     let stream = TokioIo::new(Strict::new(stream, link.changed.clone(), link.refused.clone()));
     let served = builder.serve_connection(stream, service).with_upgrades();
@@ -226,7 +230,8 @@ impl Link {
     }
 
     /// Sends a request to the real server; over a new connection, when the server has closed the
-    /// one there was before it could take anything of it.
+    /// one there was before it could take anything of it. What has no body is sent again where the server says that it
+    /// has not taken it.
     async fn send(
         &self,
         mut request: Request<Sent>,
@@ -242,13 +247,15 @@ impl Link {
             (status, Refused { why, decision: None })
         };
         let failed = |why: String| absent(Refusal::Failed(why));
-        for again in [true, false] {
+        for left in (0..=AGAIN).rev() {
+            let again = left > 0;
             let mut upstream = self.upstream.lock().await;
-            if again && upstream.ended().await {
+            if upstream.ended().await {
                 self.reconnect(&mut upstream).await.map_err(absent)?;
             }
             // What does not get an answer may have been read by the server all the same.
             ending.gives(injected);
+            let mut kept = None;
             let sent = match &mut *upstream {
                 Upstream::Absent(status, why, decision) => {
                     let refused = Refused { why: why.clone(), decision: decision.clone() };
@@ -267,6 +274,9 @@ impl Link {
                 Upstream::Http2(sender, _) => {
                     let mut sender = sender.clone();
                     drop(upstream);
+                    if again && request.body().is_end_stream() {
+                        kept = Some(copy(&request, Sent::none(ending)));
+                    }
                     let request = self.absolute(request).map_err(failed)?;
                     sender.try_send_request(request).await
                 }
@@ -284,6 +294,20 @@ impl Link {
                 // Its body came to an end here: the program's own doing, and nothing of the server's.
                 let refused = Refused { why: why.clone(), decision: None };
                 return Err((StatusCode::BAD_REQUEST, refused));
+            }
+            if not_taken(&error) {
+                // Where it has ended the connection, there will be a new one; else it is asked again by the same.
+                ending.gives(&[]);
+                match kept {
+                    Some(kept) => request = kept,
+                    None => {
+                        return Err(failed(format!(
+                            "the server has not taken it: {}",
+                            reason(&error)
+                        )));
+                    }
+                }
+                continue;
             }
             match unsent.filter(|_| again) {
                 Some(unsent) => request = unsent,
@@ -344,6 +368,16 @@ impl Link {
         let decision = decision.or_else(|| self.subject.decision.clone());
         self.subject.tell_of(&self.shared, event, decision);
     }
+}
+
+/// The same request with another body.
+fn copy(request: &Request<Sent>, body: Sent) -> Request<Sent> {
+    let mut same = Request::new(body);
+    *same.method_mut() = request.method().clone();
+    *same.uri_mut() = request.uri().clone();
+    *same.headers_mut() = request.headers().clone();
+    *same.version_mut() = request.version();
+    same
 }
 
 /// Says how a body of unknown length ends: the engine would take it that GET has none.

@@ -4,7 +4,7 @@
 use super::allowance::{Allowance, Measure, Room};
 use super::body::Sent;
 use super::passage::{Passage, Written};
-use super::serve::{HEADERS, PATIENCE};
+use super::serve::{FIELDS, HEADERS, PATIENCE};
 use super::tls::{Protocol, Tls, server_name};
 use crate::flow::{self, Refusal};
 use crate::gateway::{Shared, Subject};
@@ -68,7 +68,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = client::conn::http1::Builder::new();
-    builder.max_buf_size(allowance.room().buffer);
+    builder.max_buf_size(allowance.room().buffer).max_headers(FIELDS);
     let stream = TokioIo::new(Written::new(stream, passage.clone()));
     let (sender, driver) = builder.handshake(stream).await.map_err(no_http)?;
     tokio::spawn(driver.with_upgrades());
@@ -114,6 +114,17 @@ impl Upstream {
             Upstream::Absent(..) => false,
         }
     }
+}
+
+/// Whether a server says that it has taken nothing of a request, so that it may be sent again (RFC 9113 §8.7): by a refused
+/// stream, or by a last one before this.
+pub(super) fn not_taken(error: &hyper::Error) -> bool {
+    let cause =
+        std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| {
+        let refused = cause.is_reset() && cause.reason() == Some(h2::Reason::REFUSED_STREAM);
+        cause.is_remote() && (refused || cause.is_go_away())
+    })
 }
 
 /// An engine's error, with what is behind it.

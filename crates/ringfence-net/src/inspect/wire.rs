@@ -1,6 +1,7 @@
 //! What stands between a connection and the HTTP engine: bytes that were read already, and the
 //! strict look at HTTP/1 requests.
 
+use super::serve::FIELDS;
 use crate::first::First;
 use crate::requests::Requests;
 use std::io;
@@ -70,7 +71,7 @@ impl<S> Strict<S> {
     pub fn new(stream: S, changed: Arc<AtomicBool>, why: Arc<OnceLock<String>>) -> Strict<S> {
         Strict {
             stream,
-            requests: Requests::default(),
+            requests: Requests::of(FIELDS),
             changed,
             why,
             raw: Vec::new(),

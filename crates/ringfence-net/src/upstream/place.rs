@@ -9,6 +9,8 @@ use tokio::net::TcpStream;
 
 /// The most bytes of its answer.
 const ANSWER: usize = 16 * 1024;
+/// The most answers that come before it (1xx, RFC 9110 §15.2).
+const INTERIM: usize = 8;
 
 /// Where a proxy is, and how it is asked.
 #[derive(Clone, PartialEq, Eq)]
@@ -84,9 +86,17 @@ impl Place {
         }
         request.push_str("\r\n");
         stream.write_all(request.as_bytes()).await.map_err(|error| io_text(&error))?;
-        let head = head(stream).await?;
-        let line = head.split(|&byte| byte == b'\r' || byte == b'\n').next().unwrap_or_default();
-        let line = String::from_utf8_lossy(line);
+        let mut line = String::new();
+        for _ in 0..=INTERIM {
+            let head = head(stream).await?;
+            let first = head.split(|&byte| byte == b'\r' || byte == b'\n').next();
+            line = String::from_utf8_lossy(first.unwrap_or_default()).into_owned();
+            // What it changes to would be no tunnel.
+            let interim = |code: &str| code.len() == 3 && code.starts_with('1') && code != "101";
+            if !line.starts_with("HTTP/1.") || !line.split(' ').nth(1).is_some_and(interim) {
+                break;
+            }
+        }
         match line.split(' ').nth(1) {
             Some(code) if code.len() == 3 && code.starts_with('2') => Ok(()),
             Some("407") if self.user.is_none() => Err(format!(
@@ -271,8 +281,11 @@ mod tests {
     #[test]
     fn what_a_proxy_may_answer() {
         static LONG: [u8; 40_000] = [b'x'; 40_000];
-        let answers: [(&'static [&'static [u8]], &str); 10] = [
+        let answers: [(&'static [&'static [u8]], &str); 13] = [
             (&[b"HTTP/1.1 200 OK\r\n\r\nhello"], "hello"),
+            (&[b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\n\r\nhello"], "hello"),
+            (&[b"HTTP/1.1 102 Wait\r\n\r\nHTTP/1.1 403 No\r\n\r\n"], "answers `HTTP/1.1 403 No`"),
+            (&[b"HTTP/1.1 101 Changed\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"], "answers `HTTP/1.1 101 Changed`"),
             (&[b"HTTP/1.0 200\r\nA: b\r\n\r\n"], ""),
             (&[b"HTTP/1.1 200 OK\n\n\nhello"], "\nhello"),
             (&[b"HTTP/1.1 403 Forbidden\r\n\r\nno"], "answers `HTTP/1.1 403 Forbidden`"),
@@ -292,6 +305,9 @@ mod tests {
             let said = said.map(|rest| String::from_utf8_lossy(&rest).into_owned());
             assert_eq!(said.unwrap_or_else(|why| why), expected);
         }
+        let interim: &'static [u8] = "HTTP/1.1 100 Continue\r\n\r\n".repeat(99).leak().as_bytes();
+        let (_, said) = asked("http://p:1", vec![interim].leak());
+        assert_eq!(said, Err("answers `HTTP/1.1 100 Continue`".to_owned()));
         static ENDLESS: [&[u8]; 1] = [&LONG];
         let (_, said) = asked("http://p:1", &ENDLESS);
         assert_eq!(said, Err("sends a head of more than 16 KiB".to_owned()));

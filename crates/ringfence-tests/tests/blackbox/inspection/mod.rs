@@ -3,6 +3,7 @@
 pub mod clients;
 mod models;
 mod odd;
+mod refusing;
 mod rules;
 pub mod server;
 

@@ -58,7 +58,8 @@ impl Server {
         Server::start(false, PathBuf::new())
     }
 
-    fn start(secure: bool, files: PathBuf) -> Server {
+    /// A certificate for this host, offering these protocols, and whom to trust to trust it, as PEM.
+    pub fn certified(protocols: &[&[u8]]) -> (ServerConfig, String) {
         let authority = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -79,7 +80,12 @@ impl Server {
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], der)
             .unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        (config, issuer.as_ref().pem())
+    }
+
+    fn start(secure: bool, files: PathBuf) -> Server {
+        let (config, authority) = Server::certified(&[b"h2", b"http/1.1"]);
         let acceptor = secure.then(|| TlsAcceptor::from(Arc::new(config)));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -96,7 +102,7 @@ impl Server {
                 }
             });
         });
-        Server { port, authority: issuer.as_ref().pem(), _life: stop }
+        Server { port, authority, _life: stop }
     }
 }
 

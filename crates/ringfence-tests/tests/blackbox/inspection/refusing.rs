@@ -1,0 +1,151 @@
+//! Servers that do not take a request, or say more than an engine expects.
+
+use super::Server;
+use crate::clients::server;
+use ringfence_tests::{Place, Running, everywhere};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+/// A frame of HTTP/2: its kind and its stream.
+fn frame(from: &mut impl Read) -> io::Result<(u8, [u8; 4])> {
+    let mut head = [0; 9];
+    from.read_exact(&mut head)?;
+    let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+    from.read_exact(&mut vec![0; length])?;
+    Ok((head[3], head[5..].try_into().unwrap()))
+}
+
+/// Serves a connection; how many requests came by it.
+fn refuse(
+    stream: TcpStream,
+    config: &Arc<ServerConfig>,
+    how: u8,
+    first: bool,
+) -> io::Result<usize> {
+    let tls = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
+    let mut tls = StreamOwned::new(tls, stream);
+    tls.read_exact(&mut [0; 24])?;
+    tls.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0])?;
+    let mut heads = 0;
+    loop {
+        let Ok((kind, stream)) = frame(&mut tls) else { return Ok(heads) };
+        if kind != 1 {
+            continue;
+        }
+        heads += 1;
+        match how {
+            // GOAWAY: the last stream that was taken is none.
+            7 if first => {
+                tls.write_all(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])?;
+                tls.conn.send_close_notify();
+                tls.flush()?;
+                return Ok(heads);
+            }
+            // RST_STREAM: REFUSED_STREAM.
+            3 if heads == 1 => {
+                tls.write_all(&[&[0, 0, 4, 3, 0][..], &stream, &[0, 0, 0, 7]].concat())?;
+            }
+            // Always.
+            9 => tls.write_all(&[&[0, 0, 4, 3, 0][..], &stream, &[0, 0, 0, 7]].concat())?,
+            // HEADERS, the last of the stream: 200.
+            _ => tls.write_all(&[&[0, 0, 1, 1, 5][..], &stream, &[0x88]].concat())?,
+        }
+    }
+}
+
+/// A server of HTTP/2 that takes no request but, mostly, a second one; how many requests each of its connections brought.
+fn refusing(how: u8) -> (u16, String, Receiver<usize>) {
+    let (config, authority) = Server::certified(&[b"h2"]);
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (send, heads) = channel();
+    thread::spawn(move || {
+        for (at, stream) in listener.incoming().enumerate() {
+            let Ok(seen) = refuse(stream.unwrap(), &config, how, at == 0) else { continue };
+            if send.send(seen).is_err() {
+                return;
+            }
+        }
+    });
+    (port, authority, heads)
+}
+
+fn curl(place: &Place, (port, authority): (u16, &str), more: &[&str]) -> String {
+    let authority = place.file("authority.pem", authority);
+    let rule = format!("GET,POST localhost:{port}/*");
+    let mut command = place.ringfence_run();
+    command.env("SSL_CERT_FILE", authority).args(["--http", &rule, "--", "curl", "-sS", "--http2"]);
+    command.args(["-m", "60", "-w", "%{http_code} %{http_version}"]).args(more);
+    command.arg(format!("https://localhost:{port}/x"));
+    Running::start(command).finish().well()
+}
+
+/// What a server of HTTP/2 says that it has not taken may be sent again (RFC 9113 §8.7); what had a body is the program's
+/// to send again.
+#[test]
+fn what_a_server_has_not_taken_is_sent_again() {
+    everywhere(|place| {
+        if !place.shell("curl --version").ends(0).text().contains("HTTP2") {
+            return;
+        }
+        for (how, connections) in [(3, &[2][..]), (7, &[1, 1])] {
+            let (port, authority, heads) = refusing(how);
+            assert_eq!(curl(place, (port, &authority), &[]), "200 2", "{how}");
+            assert_eq!(heads.iter().take(connections.len()).collect::<Vec<_>>(), connections);
+            let (port, authority, heads) = refusing(how);
+            let refused = curl(place, (port, &authority), &["-d", "x"]);
+            assert!(refused.contains("the server has not taken it: "), "{refused}");
+            assert!(refused.ends_with("502 2"), "{refused}");
+            assert_eq!(heads.recv().unwrap(), 1);
+        }
+        let (port, authority, heads) = refusing(9);
+        let refused = curl(place, (port, &authority), &[]);
+        assert!(refused.contains("the server has not taken it: ") && refused.ends_with("502 2"));
+        assert_eq!(heads.recv().unwrap(), 3, "not without an end");
+    });
+}
+
+/// Sites set many cookies.
+#[test]
+fn heads_have_many_fields() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        for (asked, answered, status, why) in [
+            (500, 500, "200", ""),
+            (600, 1, "400", "a request with more than 512 header fields"),
+            (3, 600, "502", "too large"),
+        ] {
+            let port = server(move |client| {
+                let (mut head, mut byte) = (Vec::new(), [0]);
+                while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte)? > 0 {
+                    head.push(byte[0]);
+                }
+                let cookies: String =
+                    (0..answered).map(|n| format!("Set-Cookie: c{n}=v\r\n")).collect();
+                let head = format!("HTTP/1.1 200 OK\r\n{cookies}Content-Length: 0\r\n\r\n");
+                client.write_all(head.as_bytes())
+            });
+            let script = format!(
+                "import http.client
+http.client._MAXHEADERS = 9999
+c = http.client.HTTPConnection('localhost', {port}, timeout=60)
+c.request('GET', '/', headers={{'X-%d' % n: 'v' for n in range({asked} - 2)}})
+a = c.getresponse(); print(a.status, len(a.headers.get_all('Set-Cookie') or []), a.read().decode())"
+            );
+            let rule = format!("GET localhost:{port}/*");
+            let ended = place.run(&["-m", "--http", &rule], &["python3", "-c", &script]);
+            let text = ended.ends(0).text();
+            let cookies = if status == "200" { answered } else { 0 };
+            assert!(text.starts_with(&format!("{status} {cookies}")), "{text}");
+            ended.says(why);
+            assert!(status != "502" || text.contains(why), "{text}");
+        }
+    });
+}
