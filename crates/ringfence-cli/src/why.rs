@@ -4,7 +4,8 @@ use crate::error::Fault;
 use crate::generate::print;
 use crate::options::{POLICY, Spec, flag, parse};
 use crate::{help, request};
-use ringfence_net::rules;
+use ringfence_net::upstream::Upstream;
+use ringfence_net::{resolver as names, rules};
 use ringfence_policy::decide::Request;
 use ringfence_policy::path::quote;
 use ringfence_policy::{
@@ -120,7 +121,7 @@ fn as_carried_out(decision: Decision, policy: &Policy) -> Decision {
         return as_given(decision, policy, &name);
     }
     let (Request::Read(subject) | Request::Write(subject)) = &decision.request else {
-        return rules::elsewhere(policy, decision, rules::own);
+        return as_led(rules::elsewhere(policy, decision, rules::own), policy);
     };
     let path = subject.real.as_deref().unwrap_or(&subject.path).to_path_buf();
     let write = matches!(decision.request, Request::Write(_));
@@ -140,6 +141,18 @@ fn as_carried_out(decision: Decision, policy: &Policy) -> Decision {
         Ok(plan) => as_listed(decision, policy, plan, &path),
         Err(_) => decision,
     }
+}
+
+/// Where this host's own file says where a name leads, that is known without asking anybody.
+fn as_led(decision: Decision, policy: &Policy) -> Decision {
+    let Some((host, port)) = rules::asked(&decision) else { return decision };
+    let Host::Name(name) = &host else { return decision };
+    let upstream = Upstream::of_environment(&|name| std::env::var(name).ok());
+    if upstream.resolves(&host, port) {
+        return decision;
+    }
+    let addresses = names::Resolver::default().listed(name).unwrap_or_default();
+    rules::listed(policy, decision, &addresses, rules::own)
 }
 
 /// What a variable names may not be there in a tier, and some are the sandbox's own.

@@ -7,7 +7,7 @@ use crate::inspect::{self, Inspection};
 use crate::leaving;
 use crate::live::Answer;
 use crate::relay::{self, Counts, Gate, Verdict};
-use crate::rules;
+use crate::rules::{self, Leads};
 use ringfence_policy::{Decision, Host};
 use ringfence_sys::{Errno, socket};
 use std::collections::VecDeque;
@@ -31,7 +31,22 @@ pub(crate) fn reset(client: &TcpStream) {
 
 /// Puts the question to the policy.
 pub(crate) fn ask(shared: &Shared, way: Way, host: Host, port: u16) -> Subject {
-    let decision = rules::connect(&shared.policy(), &host, port, shared.own);
+    let mut decision = rules::connect(&shared.policy(), &host, port, shared.own);
+    let mut host = host;
+    // Programs read this host's file of names themselves, and have an address by the time that they connect.
+    if let Host::Address(address) = host
+        && !decision.allowed
+        && !host.is_loopback()
+        && !shared.upstream.resolves(&host, port)
+    {
+        for name in shared.resolver.names(address).unwrap_or_default() {
+            let by_name = rules::connect(&shared.policy(), &name, port, shared.own);
+            if by_name.allowed && !name.is_loopback() {
+                (host, decision) = (name, by_name);
+                break;
+            }
+        }
+    }
     Subject {
         id: shared.id(),
         way,
@@ -221,9 +236,15 @@ async fn addresses(shared: &Shared, subject: &Subject) -> Result<Vec<IpAddr>, Re
     let mut refused = None;
     let mut good = Vec::new();
     for address in found {
-        match rules::address(&shared.policy(), name, address, subject.port, shared.own) {
-            Ok(()) => good.push(address),
-            Err(reason) => refused = Some(reason),
+        let policy = shared.policy();
+        let judged =
+            |leads| rules::address(&policy, (name, leads), address, subject.port, shared.own);
+        if judged(Leads::ByDns).is_ok() {
+            good.push(address);
+        } else {
+            let listed = shared.resolver.listed(name).is_ok_and(|all| all.contains(&address));
+            let leads = if listed { Leads::ByHosts } else { Leads::ByDns };
+            refused = judged(leads).err().map(|astray| astray.to_string());
         }
     }
     let mut good = in_turn(good);

@@ -3,7 +3,11 @@
 //! Not by `getaddrinfo(3)`: in a static binary it loads the host's NSS modules, and it blocks a
 //! thread for each name.
 
+mod hosts;
+
 use crate::dns::encode;
+use hosts::{entry, in_hosts};
+use ringfence_policy::Host;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind::NotFound, ErrorKind::PermissionDenied};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,6 +27,9 @@ const SHORTEST: u64 = 5;
 const LONGEST: u64 = 60;
 /// The most answers that are kept.
 const MOST_KEPT: usize = 4096;
+
+/// The most names of one address: lists of what is not to be reached give one to very many.
+const MOST_NAMES: usize = 64;
 
 /// Resolves names as this host does.
 #[derive(Debug)]
@@ -57,8 +64,7 @@ impl Resolver {
                 return Ok(addresses.clone());
             }
         }
-        let text = read(&self.hosts)?;
-        let of_file = in_hosts(&text, name);
+        let of_file = self.listed(name)?;
         let (addresses, seconds) =
             if of_file.is_empty() { self.ask(name).await? } else { (of_file, SHORTEST) };
         let until = now + Duration::from_secs(seconds.clamp(SHORTEST, LONGEST));
@@ -68,6 +74,26 @@ impl Resolver {
         }
         kept.insert(name.to_owned(), (until, addresses.clone()));
         Ok(addresses)
+    }
+
+    /// The addresses that this host's own file gives a name, which nobody else is asked about then.
+    ///
+    /// # Errors
+    /// A sentence: it cannot be read.
+    pub fn listed(&self, name: &str) -> Result<Vec<IpAddr>, String> {
+        Ok(in_hosts(&read(&self.hosts)?, name))
+    }
+
+    /// The names that this host's own file gives an address.
+    ///
+    /// # Errors
+    /// A sentence: it cannot be read.
+    pub fn names(&self, address: IpAddr) -> Result<Vec<Host>, String> {
+        let text = read(&self.hosts)?;
+        let entries = text.lines().filter_map(entry);
+        let of_it = entries.filter(|(other, _)| *other == address);
+        let names = of_it.flat_map(|(_, names)| names).filter_map(|name| Host::parse(name).ok());
+        Ok(names.take(MOST_NAMES).collect())
     }
 
     async fn ask(&self, name: &str) -> Result<(Vec<IpAddr>, u64), String> {
@@ -102,22 +128,6 @@ fn read(path: &Path) -> Result<String, String> {
             Err(format!("{} cannot be read: {}", path.display(), crate::flow::io_text(&error)))
         }
     }
-}
-
-/// The addresses that a hosts file gives a name.
-fn in_hosts(text: &str, name: &str) -> Vec<IpAddr> {
-    let mut addresses: Vec<IpAddr> = text
-        .lines()
-        .filter_map(|line| {
-            let line = line.split('#').next().unwrap_or(line);
-            let mut words = line.split_whitespace();
-            let address: IpAddr = words.next()?.parse().ok()?;
-            let same = |word: &str| word.trim_end_matches('.').eq_ignore_ascii_case(name);
-            words.any(same).then_some(address)
-        })
-        .collect();
-    addresses.sort_by_key(IpAddr::is_ipv6);
-    addresses
 }
 
 /// What resolv.conf says.

@@ -1,6 +1,7 @@
 //! What the policy says about names and addresses on the wire. The rules themselves are
 //! ringfence-policy's; this asks them in the right order.
 
+use crate::gateway::HERE;
 use ringfence_policy::decide::Request;
 use ringfence_policy::host::Target;
 use ringfence_policy::http::Url;
@@ -18,14 +19,7 @@ pub fn connect(policy: &Policy, host: &Host, port: u16, own: Own) -> Decision {
 /// What is decided about a connection or a request, on this host. What listens at a public address of this host takes whoever
 /// connects from here for one of its own, past any firewall: to such an address `*` does not lead.
 pub fn elsewhere(policy: &Policy, decision: Decision, own: Own) -> Decision {
-    let (host, port) = match &decision.request {
-        Request::Connect { host, port } => (host.clone(), *port),
-        Request::Http { url, .. } => match Url::parse(url) {
-            Ok(url) => (url.host, url.port),
-            Err(_) => return decision,
-        },
-        _ => return decision,
-    };
+    let Some((host, port)) = asked(&decision) else { return decision };
     let Host::Address(address) = host else { return looked_at(policy, decision) };
     let filtered = decision.allowed && policy.network.mode == NetworkMode::Filtered;
     if !filtered || named(policy, &host, port) || !own(address) {
@@ -65,38 +59,116 @@ pub fn some_port(policy: &Policy, host: &Host) -> bool {
     })
 }
 
-/// Whether a name that was allowed may lead to this address: always when it is public, else only
+/// Why an allowed name may not lead to an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Astray {
+    /// A sentence.
+    pub why: String,
+    /// What to type, if it is right that it leads there.
+    pub remedy: Option<String>,
+}
+
+impl std::fmt::Display for Astray {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.remedy {
+            Some(remedy) => write!(f, "{}; if that is right, grant it too: {remedy}", self.why),
+            None => f.write_str(&self.why),
+        }
+    }
+}
+
+/// Whether a name that was allowed may lead to this address, as `leads` tells how: always when it is public, else only
 /// when a rule grants the address itself. Never when a rule denies it.
 ///
 /// # Errors
-/// A sentence that names the rule, or what to type.
+/// Names the rule, or what to type.
 pub fn address(
     policy: &Policy,
-    name: &str,
+    (name, leads): (&str, Leads),
     address: IpAddr,
     port: u16,
     own: Own,
-) -> Result<(), String> {
-    let host = Host::Address(address.to_canonical());
+) -> Result<(), Astray> {
+    let address = address.to_canonical();
+    let host = Host::Address(address);
+    let by = match leads {
+        Leads::ByDns => "",
+        Leads::ByHosts => " by this host's /etc/hosts",
+    };
     if let Some(rule) = policy.network.deny.iter().find(|rule| rule.host.matches(&host, port)) {
         let text = &rule.source.text;
-        return Err(format!("{name} leads to {host}, which is denied by `{text}`"));
+        let why = format!("{name} leads to {host}{by}, which is denied by `{text}`");
+        return Err(Astray { why, remedy: None });
     }
-    let remedy = || format!("if that is right, grant it too: --allow-host {host}:{port}");
+    let grant = || {
+        let localhost = format!("localhost:{port}");
+        let place = match host.is_loopback() {
+            true => localhost,
+            false => SocketAddr::new(address, port).to_string(),
+        };
+        Some(format!("--allow-host {place}"))
+    };
     // A rule about its requests is for who asks for it by its own.
     if policy.network.allow.iter().any(|rule| by_more(&rule.host, &host, port)) {
         return Ok(());
     }
+    if address.is_loopback() && !HERE.contains(&address) {
+        let why = format!(
+            "{name} leads to {host}{by}, an address of this host's own loopback that no rule grants: only 127.0.0.1 \
+             and ::1 are, by localhost:{port}"
+        );
+        return Err(Astray { why, remedy: None });
+    }
     if !ringfence_policy::address::is_public(address) {
-        return Err(format!("{name} leads to {host}, which is no public address; {}", remedy()));
+        let why = format!("{name} leads to {host}{by}, which is no public address");
+        return Err(Astray { why, remedy: grant() });
     }
     if own(address) {
-        return Err(format!(
-            "{name} leads to {host}, an address of this host itself; {}",
-            remedy()
-        ));
+        let why = format!("{name} leads to {host}{by}, an address of this host itself");
+        return Err(Astray { why, remedy: grant() });
     }
     Ok(())
+}
+
+/// How a name leads to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leads {
+    /// A name server says so.
+    ByDns,
+    /// This host's own file says so.
+    ByHosts,
+}
+
+/// What is decided about a connection to a name, or a request of it, where this host's own file says that the name leads to
+/// these addresses.
+pub fn listed(policy: &Policy, decision: Decision, addresses: &[IpAddr], own: Own) -> Decision {
+    let Some((Host::Name(name), port)) = asked(&decision) else { return decision };
+    let filtered = decision.allowed && policy.network.mode == NetworkMode::Filtered;
+    if !filtered || Host::Name(name.clone()).is_loopback() {
+        return decision;
+    }
+    let judged =
+        addresses.iter().map(|&ip| address(policy, (&name, Leads::ByHosts), ip, port, own));
+    match judged.reduce(|one, other| if one.is_ok() { one } else { other }) {
+        Some(Err(Astray { why, remedy })) => Decision {
+            allowed: false,
+            rule: None,
+            explanation: why,
+            remedy,
+            effect: None,
+            ..decision
+        },
+        _ => decision,
+    }
+}
+
+/// Which host a decision is about, and which port.
+pub fn asked(decision: &Decision) -> Option<(Host, u16)> {
+    match &decision.request {
+        Request::Connect { host, port } => Some((host.clone(), *port)),
+        Request::Http { url, .. } => Url::parse(url).ok().map(|url| (url.host, url.port)),
+        _ => None,
+    }
 }
 
 /// Whether a rule allows this address, or requests to it, by more than `*`.
@@ -228,8 +300,9 @@ pub(crate) mod tests {
     #[test]
     fn a_name_leads_only_to_public_or_granted_addresses() {
         let policy = policy(&["a.org", "10.1.0.0/16:443", "localhost:8080"], &["1.2.3.0/24"]);
-        let check =
-            |ip: &str, port| address(&policy, "a.org", ip.parse().expect(ip), port, |_| false);
+        let check = |ip: &str, port| {
+            address(&policy, ("a.org", Leads::ByDns), ip.parse().expect(ip), port, |_| false)
+        };
         for (yes, port) in [("8.8.8.8", 443), ("10.1.2.3", 443), ("127.0.0.1", 8080)] {
             assert_eq!(check(yes, port), Ok(()), "{yes}");
         }
@@ -256,8 +329,10 @@ pub(crate) mod tests {
             assert_eq!(own(address.parse().expect(address)), ours, "{address}");
         }
         let policy = policy(&["a.org", "*", "8.8.8.0/24"], &[]);
-        let check = |ip: &str| address(&policy, "a.org", ip.parse().expect(ip), 443, |_| true);
-        assert!(check("9.9.9.9").expect_err("own").contains("this host itself"));
+        let check = |ip: &str| {
+            address(&policy, ("a.org", Leads::ByDns), ip.parse().expect(ip), 443, |_| true)
+        };
+        assert!(check("9.9.9.9").expect_err("own").why.contains("this host itself"));
         assert_eq!(check("8.8.8.8"), Ok(()));
         let decision = connect(&policy, &host("9.9.9.9"), 443, |_| true);
         assert!(!decision.allowed && decision.rule.is_none());
@@ -267,10 +342,43 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn it_is_said_what_grants_where_the_hosts_own_file_leads() {
+        let decided = |allow: &[&str], addresses: &[&str]| {
+            let policy = policy(allow, &[]);
+            let request = Request::Connect { host: host("nas.lan"), port: 80 };
+            let addresses: Vec<IpAddr> = addresses.iter().map(|ip| ip.parse().expect(ip)).collect();
+            listed(&policy, decide(&policy, &request), &addresses, |_| false)
+        };
+        for (address, remedy) in [
+            ("192.168.1.5", Some("--allow-host 192.168.1.5:80")),
+            ("fd00::5", Some("--allow-host [fd00::5]:80")),
+            ("127.0.0.1", Some("--allow-host localhost:80")),
+            ("::1", Some("--allow-host localhost:80")),
+            ("127.0.1.1", None),
+        ] {
+            let refused = decided(&["nas.lan"], &[address]);
+            assert!(!refused.allowed && refused.rule.is_none());
+            assert!(refused.explanation.contains("by this host's /etc/hosts"), "{address}");
+            assert_eq!(refused.remedy.as_deref(), remedy);
+            let Some(grant) = remedy.and_then(|text| text.split(' ').next_back()) else { continue };
+            assert!(decided(&["nas.lan", grant], &[address]).allowed, "{grant}");
+        }
+        assert!(decided(&["nas.lan"], &[]).allowed && decided(&["nas.lan"], &["9.9.9.9"]).allowed);
+        assert!(decided(&["nas.lan"], &["10.0.0.1", "9.9.9.9"]).allowed);
+    }
+
+    #[test]
     fn a_star_does_not_grant_what_is_private() {
         let policy = policy(&["*"], &[]);
         assert!(
-            address(&policy, "a.org", "192.168.0.1".parse().expect("ip"), 443, |_| false).is_err()
+            address(
+                &policy,
+                ("a.org", Leads::ByDns),
+                "192.168.0.1".parse().expect("ip"),
+                443,
+                |_| false
+            )
+            .is_err()
         );
         assert!(!connect(&policy, &host("192.168.0.1"), 443, own).allowed);
         assert!(!connect(&policy, &host("169.254.169.254"), 80, own).allowed);

@@ -109,6 +109,11 @@ impl Upstream {
         }
     }
 
+    /// Whether connections to a host go through one, which is then the one that resolves its name.
+    pub fn resolves(&self, host: &Host, port: u16) -> bool {
+        self.proxy(host, port).is_some()
+    }
+
     /// The proxy for a connection; none when it is made directly.
     pub(crate) fn proxy(&self, host: &Host, port: u16) -> Option<&Proxy> {
         let direct = self.all_direct

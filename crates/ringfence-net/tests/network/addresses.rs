@@ -8,6 +8,7 @@ use std::net::IpAddr;
 pub const ALL: &[(&str, fn())] = &[
     ("names_of_one_family_are_reached_by_the_other", names_of_one_family_are_reached_by_the_other),
     ("many_addresses_of_a_family_hide_no_other", many_addresses_of_a_family_hide_no_other),
+    ("names_of_the_hosts_own_file_are_reached_by_address", by_address),
 ];
 
 /// What was dialled for connections that were allowed, in order.
@@ -41,4 +42,28 @@ fn many_addresses_of_a_family_hide_no_other() {
     let ran = sandbox.run(script, vec![Server::new("[::1]:18765", web)]);
     assert_eq!((ran.code, ran.output.as_str()), (0, "served at [::1]:18765\n"));
     assert_eq!(dialled(&ran.decisions), [ip("::1")]);
+}
+
+/// Programs read the host's file of names themselves, and connect to an address.
+fn by_address() {
+    let hosts =
+        "5.5.5.5 other.test site.test\n5.5.5.6 gone.test site.test\n10.0.0.1 private.test\n";
+    let allow = ["site.test", "private.test", "gone.test"];
+    let sandbox = Sandbox::new(&allow, &["5.5.5.6", "gone.test:80"], hosts);
+    let script = r#"
+        at() { curl -s -m 5 --resolve "$1" "http://$2/"; }
+        at site.test:80:5.5.5.5 site.test || exit 1
+        reset 2 --resolve other.test:80:5.5.5.5 http://other.test/
+        reset 3 --resolve private.test:80:10.0.0.1 http://private.test/
+        reset 4 http://5.5.5.5/
+        reset 5 --resolve gone.test:80:5.5.5.6 http://gone.test/
+        exit 0"#;
+    let ran = sandbox.run(script, vec![Server::new("[::]:80", web)]);
+    assert_eq!((ran.code, ran.output.as_str()), (0, "served at [::ffff:5.5.5.5]:80\n"));
+    let denied = |why: &str| {
+        let found = |d: &NetDecision| matches!(&d.event, Event::Denied(text) if text.contains(why));
+        assert!(ran.decisions.iter().any(found), "{why}");
+    };
+    denied("the client connected to site.test and then asked for other.test");
+    denied("private.test leads to 10.0.0.1 by this host's /etc/hosts, which is no public address");
 }

@@ -242,3 +242,39 @@ except ConnectionError: print('reset')"
         assert_eq!(told(place, "http", &["verdict", "status"]), ["allow 200"]);
     });
 }
+
+/// A name that the host's own file leads to its loopback is refused with what grants it, and `why` says the same without a
+/// run.
+#[test]
+fn names_of_the_hosts_own_file_are_told_with_what_grants_them() {
+    let text = std::fs::read_to_string("/etc/hosts").unwrap();
+    let mut lines = text.lines().map(|line| line.split_whitespace());
+    let name = lines.find_map(|mut words| {
+        let here = words.next() == Some("127.0.0.1");
+        words.find(|name| here && !name.ends_with("localhost") && !name.contains("localhost."))
+    });
+    let Some(name) = name else { return };
+    everywhere(|place| {
+        let port = server(|client| {
+            let _ = client.read(&mut [0; 4096])?;
+            client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nserved")
+        });
+        let (to, grant) = (format!("{name}:{port}"), format!("localhost:{port}"));
+        let why = format!(
+            "{name} leads to 127.0.0.1 by this host's /etc/hosts, which is no public address"
+        );
+        let fetch = ["curl", "-sS", "-m", "60", &format!("http://{to}/")];
+        // Programs read the file themselves, and mean their own loopback then.
+        assert_ne!(place.run(&["-n", &to], &fetch).code, 0);
+        let through = ["curl", "-sS", "-m", "60", "-x", "http://127.0.0.1:1022", fetch[4]];
+        let refused = place.run(&["-n", &to], &through);
+        let told =
+            format!("ringfence: {why}; if that is right, grant it too: --allow-host {grant}");
+        assert_eq!(refused.ends(0).text(), told);
+        let asked = place.ringfence(["why", "-n", &to, "--", "connect", &to]);
+        asked.ends(1).prints(&why).prints(&format!("to change it: --allow-host {grant}"));
+        let allowed = place.run(&["-n", &to, "-n", &grant], &fetch);
+        assert_eq!(allowed.ends(0).text(), "served");
+        place.ringfence(["why", "-n", &to, "-n", &grant, "--", "connect", &to]).ends(0);
+    });
+}
