@@ -213,10 +213,7 @@ fn finish(
         outside::write(None, output, result.as_bytes())
             .map_err(|error| Fault::of(format!("cannot write {}: {error}", output.display())))?;
     }
-    for rule in &proposal.withheld {
-        let (table, key) = rule.key;
-        eprintln!("ringfence: not proposed: {table}.{key} {}: {}", rule.text, rule.reason);
-    }
+    tell_withheld(proposal);
     let count = proposal.rules.len();
     let what = match count {
         0 => "nothing to propose: the policy allows what it did".to_owned(),
@@ -231,4 +228,13 @@ fn finish(
         None => eprintln!("ringfence: {what}"),
     }
     Ok(())
+}
+
+/// Says what is left to the user. Names in it are a program's choice.
+pub(crate) fn tell_withheld(proposal: &Proposal) {
+    for rule in &proposal.withheld {
+        let (table, key) = rule.key;
+        let line = format!("not proposed: {table}.{key} {}: {}", rule.text, rule.reason);
+        eprintln!("ringfence: {}", ringfence_policy::shown::line(&line));
+    }
 }

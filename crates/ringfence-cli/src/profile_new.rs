@@ -87,10 +87,7 @@ pub fn new(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let text = made.text(&proposal, &lesson.head);
     Profile::from_toml(&text, "the proposal").map_err(Fault::of)?;
     print(text.as_bytes())?;
-    for rule in &proposal.withheld {
-        let (table, key) = rule.key;
-        eprintln!("ringfence: not proposed: {table}.{key} {}: {}", rule.text, rule.reason);
-    }
+    crate::learn::tell_withheld(&proposal);
     review(&parsed, &file, &name, &text)
 }
 

@@ -40,6 +40,19 @@ pub fn message(text: &str) -> Cow<'_, str> {
     )
 }
 
+/// What files hold, line by line, with nothing in it that a terminal would obey.
+pub fn contents(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(&message(chunk.valid()));
+        for byte in chunk.invalid() {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
+}
+
 /// One line of ours with names in it; unlike [`bytes`] it leaves a backslash as it is written.
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, obeyed, |c, out| out.extend(c.escape_default()))
@@ -93,6 +106,10 @@ mod tests {
             "first\n  second \\u{9b}31m\\u{1b}[0m"
         );
         assert_eq!(message("plain"), "plain");
+        assert_eq!(
+            contents(b"+a\\b\r\n+\tx\x1b[2K\x9b1m\xe2\x80\xae\n"),
+            "+a\\b\\r\n+\tx\\u{1b}[2K\\x9b1m\\u{202e}\n"
+        );
         assert_eq!(line("a\\b\n\u{61c}"), "a\\b\\n\\u{61c}");
         assert_eq!(
             json("{\n \"\u{9b}\u{7f}\u{202e}\": 1\n}"),

@@ -29,8 +29,12 @@ pub(super) fn answer(hook: &Hook) -> Result<u8, Fault> {
 fn reply(hook: &Hook, asked: &Value) -> Result<Value, Fault> {
     let input = asked.get("tool_input").or_else(|| asked.get("args")).unwrap_or(asked);
     let Some(command) = input.get("command").and_then(Value::as_str) else {
-        // No shell command: not this hook's business.
-        return Ok(json!({}));
+        if !may_run_commands(asked) {
+            return Ok(json!({}));
+        }
+        let text =
+            "ringfence sees no command that is text in this call, and cannot put it in a sandbox";
+        return Ok(refusal(hook.agent, text));
     };
     let prefix = hook.prefix(within(hook, asked)?)?;
     if hook.agent == Agent::Codex {
@@ -63,6 +67,18 @@ fn reply(hook: &Hook, asked: &Value) -> Result<Value, Fault> {
         Agent::Cursor => json!({"permission": decision, "updated_input": changed}),
         Agent::Opencode | Agent::Codex => json!({"args": changed}),
     })
+}
+
+/// Whether the call is one of a shell's tool, as far as can be told: it names another if it is not.
+fn may_run_commands(asked: &Value) -> bool {
+    let Some(tool) = asked.get("tool_name").and_then(Value::as_str) else { return true };
+    let tool = tool.to_lowercase();
+    // These look at a command that runs already, or end it.
+    if matches!(tool.as_str(), "bashoutput" | "killbash" | "killshell") {
+        return false;
+    }
+    tool.is_empty()
+        || ["bash", "shell", "exec", "command", "terminal"].iter().any(|word| tool.contains(word))
 }
 
 /// Where the agent's user works. A tool's own input may say where the model wants its command to start, by one of many
@@ -165,6 +181,31 @@ mod tests {
         let command = answer["hookSpecificOutput"]["updatedInput"]["command"].as_str();
         let prefix = prefix_of(Agent::Claude);
         assert!(command.is_some_and(|command| command.starts_with(&prefix)));
+    }
+
+    #[test]
+    fn a_call_of_the_shell_without_a_command_that_is_text_is_refused() {
+        let odd = [
+            json!({"tool_name": "Bash", "tool_input": {"command": ["bash", "-lc", "id"]}}),
+            json!({"tool_name": "Shell", "tool_input": {"cmd": "id"}}),
+            json!({"tool_name": "run_shell_command", "tool_input": null}),
+            json!({"tool_name": "exec_command", "tool_input": "id"}),
+            json!({"tool_name": ["Read"], "tool_input": {"command": {"text": "id"}}}),
+            json!({"args": {"command": 1}}),
+            json!([]),
+        ];
+        for (agent, _) in Agent::ALL {
+            for asked in &odd {
+                let answer = reply(&hook(agent), asked).expect("an answer");
+                let text = "ringfence sees no command that is text in this call, and cannot put it in a sandbox";
+                assert_eq!(answer, refusal(agent, text), "{asked}");
+            }
+            // The control: calls of other tools go on.
+            for tool in ["Read", "KillShell"] {
+                let asked = json!({"tool_name": tool, "tool_input": {"file_path": "/a"}});
+                assert_eq!(reply(&hook(agent), &asked).expect("an answer"), json!({}));
+            }
+        }
     }
 
     #[test]

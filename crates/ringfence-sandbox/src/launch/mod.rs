@@ -123,7 +123,7 @@ pub fn take_signals_again() {
 }
 
 /// The standard stream that is a directory, if one is.
-pub(crate) fn lent_directory() -> Option<&'static str> {
+pub fn lent_directory() -> Option<&'static str> {
     let directory = |fd: BorrowedFd<'_>| {
         let file = fd.try_clone_to_owned().map(std::fs::File::from);
         file.and_then(|file| file.metadata()).is_ok_and(|data| data.is_dir())
@@ -134,7 +134,7 @@ pub(crate) fn lent_directory() -> Option<&'static str> {
 }
 
 /// Why nothing runs with one.
-pub(crate) fn no_directory(stream: &str) -> String {
+pub fn no_directory(stream: &str) -> String {
     format!(
         "standard {stream} is a directory: by it the command could list all that is in it, and change modes and \
          times there, whatever is granted; redirect it elsewhere (to /dev/null), and grant the directory by -r or -w"

@@ -36,7 +36,7 @@ pub(super) fn run(verb: &str, given: &Given, paths: &[PathBuf]) -> Result<u8, St
         return text::json(answer);
     }
     if verb == "show" && answer.get("entry").is_some() {
-        return text::print(&bytes(&answer));
+        return text::print_contents(&bytes(&answer));
     }
     let shown = match verb {
         "create" => line(&answer["snapshot"]),
@@ -55,7 +55,7 @@ pub(super) fn run(verb: &str, given: &Given, paths: &[PathBuf]) -> Result<u8, St
     if let Some(more) = answer["left_out"].as_u64().filter(|more| *more > 0) {
         eprintln!("ringfence: {} are left out", text::count(more, "more path"));
     }
-    text::print(shown.as_bytes())
+    text::print_contents(shown.as_bytes())
 }
 
 fn request(verb: &str, given: &Given, paths: &[PathBuf]) -> Result<Value, String> {

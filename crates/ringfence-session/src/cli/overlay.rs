@@ -5,11 +5,12 @@ use super::{find, text};
 use crate::SessionError;
 use crate::overlay::{Done, Found, Kind, Overlay, Select, Trouble, What};
 use crate::snapshot::beneath;
+use ringfence_policy::shown;
 use serde_json::{Value, json};
 use similar::TextDiff;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -98,31 +99,11 @@ fn diff(overlay: &Overlay, given: &Given) -> Result<u8, String> {
     if overlay.interrupted() {
         eprintln!("ringfence: a commit of these changes was interrupted; commit to finish it");
     }
-    let terminal = std::io::stdout().is_terminal();
     for found in &all {
         let out = if given.has("summary") { line(found) } else { content(overlay, found) };
-        let shown = if terminal { harmless(&out) } else { out };
-        text::print(shown.as_bytes())?;
+        text::print_contents(out.as_bytes())?;
     }
     Ok(0)
-}
-
-/// Nothing in it commands a terminal; lines stay lines.
-fn harmless(text: &str) -> String {
-    let lines = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
-        Some(line) => format!("{}\n", shown(line)),
-        None => shown(line),
-    });
-    lines.collect()
-}
-
-fn shown(line: &str) -> String {
-    line.chars()
-        .flat_map(|c| {
-            let plain = !c.is_control() || c == '\t';
-            if plain { vec![c] } else { c.escape_default().collect() }
-        })
-        .collect()
 }
 
 fn commit(overlay: &Overlay, given: &Given) -> Result<u8, String> {
@@ -174,7 +155,8 @@ pub fn tell(done: &Done, session: &str) {
 
 /// The changes in full, for the end of a run, with nothing in it that a terminal would obey.
 pub fn differences(overlay: &Overlay, all: &[Found]) -> String {
-    harmless(&all.iter().map(|found| content(overlay, found)).collect::<String>())
+    let all: String = all.iter().map(|found| content(overlay, found)).collect();
+    shown::contents(all.as_bytes())
 }
 
 /// The changes as lines, for a summary at the end of a run.

@@ -219,7 +219,7 @@ impl Command {
             let found = found.ok_or(missing)?;
             if found.kind != Kind::Directory {
                 let bytes = self.store.read(&found, u64::MAX).map_err(told)?;
-                return text::print(&bytes.unwrap_or_default());
+                return text::print_contents(&bytes.unwrap_or_default());
             }
             all.retain(|(below, _)| below.starts_with(&path));
         }
@@ -265,7 +265,7 @@ impl Command {
         if self.json() {
             return text::json(json!({"from": row(&from), "changes": rows}));
         }
-        text::print(out.as_bytes())
+        text::print_contents(out.as_bytes())
     }
 
     fn history(&self) -> Result<u8, String> {

@@ -1,7 +1,7 @@
 //! How things are written for people.
 
 use ringfence_policy::shown;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 /// Writes to standard output; a reader that went away is no error.
@@ -12,6 +12,15 @@ pub(super) fn print(bytes: &[u8]) -> Result<u8, String> {
             Err(format!("cannot write to standard output: {error}"))
         }
         _ => Ok(0),
+    }
+}
+
+/// Writes what files hold to standard output: as it is for a pipe or a file, which patch(1) reads; on a
+/// terminal, which would obey what a program wrote there, with nothing in it that commands it.
+pub(super) fn print_contents(bytes: &[u8]) -> Result<u8, String> {
+    match std::io::stdout().is_terminal() {
+        true => print(shown::contents(bytes).as_bytes()),
+        false => print(bytes),
     }
 }
 

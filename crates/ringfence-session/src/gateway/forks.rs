@@ -46,6 +46,9 @@ const MOST_WORDS: usize = 60 << 10;
 const MOST_WAITING: usize = 64;
 /// The session is gone.
 const ENDED: &str = "the session ended, and the clones with it";
+/// Why nothing is lent.
+const NO_STREAM: &str =
+    "failed a standard stream is a directory, or opened by its name alone (O_PATH)";
 /// The longest message between the service and who asks.
 const LONGEST: usize = 64 << 10;
 
@@ -95,6 +98,10 @@ impl Forks {
             }
             let Ok((_, passed)) = receive(wish.client.as_fd()) else { return false };
             wish.passed = passed;
+            if !wish.passed.iter().all(|fd| lent::may_be_lent(fd.as_fd())) {
+                tell(&wish.client, NO_STREAM);
+                return false;
+            }
             wish.asked && wish.passed.len() == 4
         });
         for at in (0..arriving.len()).rev().filter(|&at| arriving[at]) {

@@ -4,10 +4,19 @@
 //! would be read from one is empty, and what is printed comes by a pipe, and is printed here.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io::IsTerminal;
+
+/// Whether a descriptor may go inside. By a directory the template could list what is in it, and change modes and
+/// times there and around it, whatever is granted; one that was opened by `O_PATH` is a place, and no stream.
+pub(super) fn may_be_lent(fd: BorrowedFd<'_>) -> bool {
+    let place = rustix::fs::fcntl_getfl(fd).map(|flags| flags.contains(OFlags::PATH));
+    let directory = rustix::fs::fstat(fd)
+        .map(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+    place == Ok(false) && directory == Ok(false)
+}
 
 /// What is printed on a terminal in the clones' place.
 #[derive(Debug)]
@@ -20,6 +29,9 @@ pub(super) struct Screen {
 /// The three streams as they are lent, and what is to be printed meanwhile.
 pub(super) fn streams() -> Result<(Vec<OwnedFd>, Option<Screen>), Errno> {
     let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    if !own.iter().all(|stream| may_be_lent(*stream)) {
+        return Err(Errno::ISDIR);
+    }
     // Output and errors on a terminal go by one pipe, so that they stay in their order.
     let terminal = own[1..].iter().copied().find(IsTerminal::is_terminal);
     let (from, to) = match terminal {

@@ -173,8 +173,12 @@ fn a_command_of_the_agent_runs_inside_and_hears_why_it_was_refused() {
             run.ends(6).says(message);
             assert_eq!(run.err.contains("allow it: --allow-host example.org"), told, "{}", run.err);
         }
-        // No question, no command.
-        let nothing = place.shell(&format!("echo garbage | {binary} hooks answer --claude"));
-        nothing.ends(0).prints("\"permissionDecision\":\"deny\"");
+        // No question, no command; nor one whose command is no text.
+        for asked in
+            ["garbage", r#"{"tool_name":"Bash","tool_input":{"command":["bash","-lc","id"]}}"#]
+        {
+            let nothing = place.shell(&format!("echo '{asked}' | {binary} hooks answer --claude"));
+            nothing.ends(0).prints("\"permissionDecision\":\"deny\"");
+        }
     });
 }

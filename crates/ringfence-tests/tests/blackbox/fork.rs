@@ -390,6 +390,55 @@ fn the_terminal_of_who_asks_is_not_lent() {
     });
 }
 
+/// A client of the user's own, which passes what it is told to.
+const PASSES: &str = r#"
+import glob, os, socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.connect(glob.glob(os.environ["HOME"] + "/.local/state/ringfence/sessions/*/fork.sock")[0])
+s.sendall(b"fork 1\nx\0")
+assert s.recv(99) == b"lend"
+life, _ours = os.pipe()
+socket.send_fds(s, [b"streams"], [os.open(sys.argv[1], getattr(os, sys.argv[2])), 1, 2, life])
+print(s.recv(99).decode())
+"#;
+
+/// By a directory the template could change modes and times in it and around it, whatever is granted.
+#[test]
+fn a_directory_is_not_lent() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.file("home/project/holder.py", HOLDER);
+        let argv = ["python3", "holder.py"];
+        let mut running = place.start(&["--gateway", "--name", "holder"], &argv);
+        running.printed("up\n");
+        let fork = format!("{} fork holder 1 x", binary().display());
+        place.shell(&format!("{fork} < ..")).ends(125).says("standard input is a directory");
+        place.shell(&format!("{fork} 2>&1 1<.")).ends(125).prints("standard output is a directory");
+        // What was opened by its name alone is no stream, and another client is no way in.
+        place.file("home/project/passes.py", PASSES);
+        place.file("home/project/word", "word\n");
+        for (path, flags) in [("..", "O_PATH"), ("holder.py", "O_PATH"), ("..", "O_RDONLY")] {
+            let by_name = format!(
+                "import os, sys; os.dup2(os.open(\"{path}\", os.{flags}), 0); os.execvp(sys.argv[1], sys.argv[1:])"
+            );
+            place.shell(&format!("python3 -c '{by_name}' {fork}")).ends(125);
+            let passed = place.shell(&format!("python3 passes.py {path} {flags}"));
+            passed.ends(0).prints("failed a standard stream is a directory");
+        }
+        // The controls: files are lent, and nothing else was.
+        place
+            .shell("python3 passes.py word O_RDONLY > out 2>&1 && cat out")
+            .ends(0)
+            .prints("ended 0");
+        place.shell(&format!("{fork} < word > out 2>&1 && cat out")).ends(0).prints("printed");
+        let done = running.finish();
+        done.ends(0)
+            .prints(&format!("up\n{0}\n{0}\nheld", "[False, False, False, False] b'word\\n'"));
+    });
+}
+
 /// Names of sockets in the directories of this place's sessions.
 fn sockets(place: &Place) -> Vec<String> {
     let sessions = std::fs::read_dir(place.at("home/.local/state/ringfence/sessions")).unwrap();

@@ -125,6 +125,15 @@ fn names_that_a_program_chose_do_not_become_other_rules() {
     let script = "cd ~/data && cat ./* > /dev/null; cd ~/.odd && cat ./*";
     learn(&place, &["-o", "learnt.toml"], script).ends(0);
     let profile = fs::read_to_string(place.project("learnt.toml")).unwrap();
+    // Nor what the terminal obeys, nor a line of ours.
+    place.file("home/e\u{1b}[31m\nringfence: forged", "x");
+    let told = learn(&place, &[], "cat ~/e*");
+    assert!(
+        !told.err.contains('\u{1b}') && !told.err.contains("\nringfence: forged"),
+        "{}",
+        told.err
+    );
+    told.says("not proposed");
     assert!(!rules(&profile).contains("write"), "{profile}");
     place.ringfence(["profile", "check", "learnt.toml"]).ends(0);
 }

@@ -247,3 +247,41 @@ fn layers_that_cannot_be_made_leave_nothing() {
         place.sh(&["--overlay=keep"], "echo ran").ends(0).prints("ran");
     });
 }
+
+/// What a program wrote is looked at on a terminal, which would obey it.
+#[test]
+fn differences_command_no_terminal() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/project/kept", "kept\n");
+        let ringfence = ringfence_tests::binary().display().to_string();
+        place.ringfence(["snapshot", "create", "--name", "base"]).well();
+        let evil = "x\\033]52;c;ZXZpbA==\\007\\r+++ b/forged\\n\\233\\n";
+        place.sh(&["--overlay=keep"], &format!("printf '{evil}' > kept")).well();
+        let mut terminal = Terminal::shell(place);
+        let mut looks = |command: &str| {
+            terminal.line(&format!("{ringfence} {command}; echo do''ne"));
+            let shown = terminal.shows("\ndone");
+            let shown = shown[shown.find('\n').unwrap()..].trim_end_matches('\r');
+            let raw = |c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\r');
+            assert!(
+                !shown.contains(raw) && !shown.replace("\r\n", "\n").contains('\r'),
+                "{shown:?}"
+            );
+            assert!(shown.contains("x\\u{1b}]52;c;ZXZpbA==\\u{7}\\r"), "{command}: {shown}");
+            terminal.shows("ready> ");
+        };
+        looks("overlay diff latest");
+        place.ringfence(["overlay", "commit", "latest"]).ends(0);
+        place.ringfence(["snapshot", "create", "--name", "evil"]).well();
+        looks("snapshot diff base");
+        looks("snapshot show evil kept");
+        terminal.leave();
+        // The control: patch(1) and files have it as it is.
+        let piped = place.shell(&format!("{ringfence} snapshot diff base | cat"));
+        piped.ends(0).prints("+x\u{1b}]52;c;ZXZpbA==\u{7}\r");
+        let piped = place.shell(&format!(
+            "{ringfence} snapshot show evil kept > copy; cmp copy kept && echo same"
+        ));
+        piped.ends(0).prints("same");
+    });
+}
