@@ -95,7 +95,9 @@ fn build(note: &Note, errno: Errno) -> LaunchError {
         return LaunchError::Setup(super::overlay::failure(path, errno));
     }
     let hint = match errno {
-        Errno::ELOOP => "; a component became a symbolic link after the policy was resolved",
+        Errno::ELOOP => {
+            "; a component is a symbolic link there, since the policy was resolved, or made by an earlier run in a home that is kept"
+        }
         Errno::ENOENT => "; it vanished after the policy was resolved",
         // The view is built without a right over what belongs to users outside the namespace.
         Errno::EACCES if note.what == OPEN && ringfence_sys::identity::user() == 0 => {

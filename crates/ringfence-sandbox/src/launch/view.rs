@@ -36,6 +36,8 @@ struct Building<'a> {
     host: bool,
     /// Directories bound so far: what is below them exists already.
     bound: Vec<PathBuf>,
+    /// A home that is kept: programs of earlier runs made what is in it, links too.
+    kept: Option<PathBuf>,
     /// The last directory made, so that its parents are not made again.
     made: PathBuf,
     /// Masks of files and of directories that are mounted already: others are copies of them.
@@ -107,6 +109,7 @@ impl<'a> Building<'a> {
             size,
             host,
             bound: Vec::new(),
+            kept: None,
             made: PathBuf::from("/"),
             masks: [None; 2],
             masked: None,
@@ -141,7 +144,7 @@ impl<'a> Building<'a> {
                 match part.flatten() {
                     Some(part) => {
                         self.make_target(path, *directory);
-                        self.covers.prepare(self.script, self.root, path);
+                        self.prepare_covers(path);
                         self.attach(part, path);
                     }
                     None => self.bind(path, path, *directory, attributes),
@@ -160,12 +163,14 @@ impl<'a> Building<'a> {
             }
             MountOp::NamedHome { from, apart: None } => {
                 self.bind(from, path, true, NO_SUID | NO_DEVICES);
+                self.kept = Some(path.to_owned());
             }
             MountOp::NamedHome { from, apart: Some(apart) } => {
                 self.script.note(KEEP_APART, Some(path));
                 let tree = overlay::tree(self.script, from, true, apart, self.memory);
                 self.make_target(path, true);
                 self.attach(tree, path);
+                self.kept = Some(path.to_owned());
             }
             MountOp::Console { from } => self.bind(from, path, false, NO_SUID | READ_ONLY),
             MountOp::Cover => {
@@ -221,9 +226,26 @@ impl<'a> Building<'a> {
         self.host || self.bound.iter().any(exists)
     }
 
-    /// The directory from which a path is named while it is built, and its name from there.
-    fn place<'p>(&self, path: &'p Path) -> (u8, &'p Path) {
+    /// Whether no component of a path may be followed while it is built.
+    fn is_kept(&self, path: &Path) -> bool {
+        let below = self.kept.as_deref().is_some_and(|kept| path != kept && path.starts_with(kept));
+        below && !self.exists_already(path) && self.covers.over(path).is_none()
+    }
+
+    /// The directory from which a path is named while it is built, and its name from there. To be left.
+    fn place<'p>(&mut self, path: &'p Path) -> (u8, &'p Path) {
+        if self.is_kept(path)
+            && let (Some(parent), Some(name)) = (path.parent(), path.file_name())
+        {
+            return (self.open_in_view(parent), Path::new(name));
+        }
         self.covers.place(path).unwrap_or_else(|| (self.root, relative(path)))
+    }
+
+    fn leave(&mut self, path: &Path, directory: u8) {
+        if self.is_kept(path) {
+            self.script.close(directory);
+        }
     }
 
     fn make_parents(&mut self, path: &Path) {
@@ -240,6 +262,7 @@ impl<'a> Building<'a> {
                 let (directory, name) = self.place(&at);
                 self.covers.makes(self.script, &at);
                 make_directory(self.script, directory, name, 0o755);
+                self.leave(&at, directory);
                 self.script.part(Part::Build);
             }
         }
@@ -261,13 +284,14 @@ impl<'a> Building<'a> {
             self.script.note("make a place for", Some(path));
             make_file(self.script, parent, name, 0o644);
         }
+        self.leave(path, parent);
         self.script.part(Part::Build);
     }
 
     /// Attaches a tree at a path of the view and lets go of it. Inside a bound tree, whose
     /// content a sandboxed program may be changing at this moment, no component may be a link.
     fn attach(&mut self, tree: u8, path: &Path) {
-        if self.exists_already(path) {
+        if self.exists_already(path) || self.is_kept(path) {
             self.script.note("find", Some(path));
             let target = self.open_in_view(path);
             self.script.note("mount on", Some(path));
@@ -281,6 +305,13 @@ impl<'a> Building<'a> {
         self.script.close(tree);
     }
 
+    fn prepare_covers(&mut self, tree: &Path) {
+        // Nothing is made over links; without its cover a directory is hidden whole.
+        if !self.is_kept(tree) {
+            self.covers.prepare(self.script, self.root, tree);
+        }
+    }
+
     fn open_in_view(&mut self, path: &Path) -> u8 {
         self.script.open_without_links(Arg::Register(self.root), relative(path))
     }
@@ -292,7 +323,7 @@ impl<'a> Building<'a> {
         let tree = copy_tree(self.script, source, Path::new(""), true, attributes);
         self.script.close(source);
         self.make_target(to, directory);
-        self.covers.prepare(self.script, self.root, to);
+        self.prepare_covers(to);
         self.attach(tree, to);
     }
 
@@ -312,6 +343,12 @@ impl<'a> Building<'a> {
     /// A directory of the memory-backed file system, as a mount of its own that stays writable
     /// when the root is made read-only.
     fn private(&mut self, path: &Path, mode: u32) {
+        if self.is_kept(path) {
+            // What is in it would be kept.
+            let mode = CString::new(format!("{mode:o}")).unwrap_or_default();
+            let options = [(c"mode", Some(mode.as_c_str())), (c"size", Some(&*self.size.clone()))];
+            return self.file_system(path, c"tmpfs", &options, NO_SUID | NO_DEVICES);
+        }
         let (from, source) = if self.host {
             self.aside += 1;
             (self.memory, PathBuf::from(format!("private-{}", self.aside)))
@@ -334,11 +371,12 @@ impl<'a> Building<'a> {
             return;
         }
         self.script.note("make the link", Some(path));
-        let (directory, name) = self.place(path);
+        let (place, name) = self.place(path);
         let (target, name) = (self.script.path(target), self.script.path(name));
-        let directory = Arg::Register(directory);
+        let directory = Arg::Register(place);
         self.covers.makes(self.script, path);
         self.script.call(Sysno::symlinkat, &[target, directory, name]).tolerated[0] = EEXIST;
+        self.leave(path, place);
         self.script.part(Part::Build);
     }
 

@@ -36,6 +36,7 @@ mod hosts_own;
 mod information;
 mod inspection;
 mod integration;
+mod kept_homes;
 mod kernel_calls;
 mod killed_launcher;
 mod learn;
