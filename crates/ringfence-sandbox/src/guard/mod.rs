@@ -146,23 +146,26 @@ impl Guarding {
         for tree in &plan.guarded_trees {
             guarding.note(&tree.tree);
         }
-        guarding.inherit(&others);
+        // Our own command has not begun.
+        guarding.inherit(&others, i128::MAX);
         // One that has begun meanwhile, after whose command we may have looked.
         if let Some(others) = others.again() {
-            guarding.inherit(&others);
+            guarding.inherit(&others, i128::MAX);
         }
         Ok(guarding)
     }
 
     /// Keeps what was there before runs that go on, where they can have changed it: of the launcher. Inside, where
-    /// the warden of a namespace is, those files are the program's.
+    /// the warden of a namespace is, those files are the program's. Not before runs that began after this one, whose
+    /// command runs already.
     pub fn inherit_from_others(&mut self) {
-        self.inherit(&Others::read());
+        self.inherit(&Others::read(), self.since);
     }
 
-    fn inherit(&mut self, others: &Others) {
+    fn inherit(&mut self, others: &Others, until: i128) {
         for (step, saved) in &mut self.steps {
-            if let Some(before) = others.before(&step.path, saved).filter(|before| before != saved)
+            if let Some(before) =
+                others.before(&step.path, saved, until).filter(|before| before != saved)
             {
                 *saved = before;
                 self.inherits = true;

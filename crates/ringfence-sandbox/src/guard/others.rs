@@ -10,9 +10,11 @@ use super::notes;
 use super::saved::{CAREFULLY, Saved};
 use super::work::expand;
 use crate::plan::{GuardStep, GuardedTree};
+use ringfence_policy::Guarded;
 use ringfence_start::runs::share;
 use ringfence_sys as sys;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -28,21 +30,25 @@ const LARGEST: u64 = 64 << 20;
 const UNFINISHED: Duration = Duration::from_secs(60);
 
 /// What a run found.
-#[derive(Debug, Deserialize)]
-struct Told {
+#[derive(Debug, Serialize, Deserialize)]
+struct Told<'a> {
     /// Change times from here on can be its own, in nanoseconds since 1970.
     since: i128,
-    steps: Vec<(PathBuf, Saved)>,
-    trees: Vec<GuardedTree>,
+    steps: Vec<(Named<'a>, Cow<'a, Saved>)>,
+    trees: Vec<Tree<'a>>,
 }
 
-/// The same, of the one that tells it.
-#[derive(Serialize)]
-struct Telling<'a> {
-    since: i128,
-    steps: Vec<(&'a Path, &'a Saved)>,
-    trees: &'a [GuardedTree],
+/// What it needs of a [`GuardedTree`].
+#[derive(Debug, Serialize, Deserialize)]
+struct Tree<'a> {
+    tree: Named<'a>,
+    absent: Cow<'a, [(Cow<'static, str>, Guarded)]>,
+    lifted: Vec<Named<'a>>,
 }
+
+/// A path, which may be no text.
+#[derive(Debug, Serialize, Deserialize)]
+struct Named<'a>(#[serde(with = "super::saved::path")] Cow<'a, Path>);
 
 /// What this run has told; gone with it.
 #[derive(Debug)]
@@ -62,7 +68,8 @@ fn directory() -> Option<PathBuf> {
     notes::state("before")
 }
 
-/// Tells runs that begin later what was there before this one. Where that cannot be written they take what they find.
+/// Tells runs that begin later what was there before this one. Where not even a name can be made, they take what they
+/// find.
 pub(super) fn tell(
     since: i128,
     steps: &[(GuardStep, Saved)],
@@ -80,8 +87,25 @@ fn tell_in(
     steps: &[(GuardStep, Saved)],
     trees: &[GuardedTree],
 ) -> io::Result<Word> {
-    let steps = steps.iter().map(|(step, saved)| (&*step.path, saved)).collect();
-    let text = serde_json::to_vec(&Telling { since, steps, trees })?;
+    fn named(path: &PathBuf) -> Named<'_> {
+        Named(Cow::from(path))
+    }
+    let told = Told {
+        since,
+        steps: steps
+            .iter()
+            .map(|(step, saved)| (named(&step.path), Cow::Borrowed(saved)))
+            .collect(),
+        trees: trees
+            .iter()
+            .map(|guarded| Tree {
+                tree: named(&guarded.tree),
+                absent: Cow::from(&guarded.absent),
+                lifted: guarded.lifted.iter().map(named).collect(),
+            })
+            .collect(),
+    };
+    let text = serde_json::to_vec(&told)?;
     let name = format!("{since}-{}", std::process::id());
     // Read by nobody before it is whole.
     let (path, unfinished) = (directory.join(&name), directory.join(format!(".{name}")));
@@ -93,7 +117,8 @@ fn tell_in(
     })?;
     let told = share(file.as_raw_fd(), 0)
         .map_err(|errno| io::Error::from_raw_os_error(errno.into_raw()))
-        .and_then(|()| file.write_all(&text))
+        // A full disk: what is not whole says that there was something to tell.
+        .and_then(|()| file.write_all(&text).or_else(|_| file.set_len(0)))
         .and_then(|()| fs::rename(&unfinished, &path));
     if told.is_err() {
         let _ = fs::remove_file(&unfinished);
@@ -104,7 +129,8 @@ fn tell_in(
 /// What runs that go on have told, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Others {
-    told: Vec<Told>,
+    /// When each began; nothing else where what it told is too much, or cannot be read.
+    told: Vec<(i128, Option<Told<'static>>)>,
     /// All that was looked at.
     names: BTreeSet<OsString>,
 }
@@ -125,15 +151,22 @@ impl Others {
         let names = names(directory);
         let mut room = LARGEST;
         let paths = names.iter().map(|name| directory.join(name));
-        let mut told: Vec<Told> = paths.filter_map(|path| told(&path, &mut room)).collect();
-        told.sort_by_key(|told| told.since);
+        let mut told: Vec<_> = paths.filter_map(|path| told(&path, &mut room)).collect();
+        told.sort_by_key(|(since, _)| *since);
         Others { told, names }
     }
 
     /// What was at a path before the first of them that can have changed it, where it has this now; nothing where
-    /// none can.
-    pub fn before(&self, path: &Path, now: &Saved) -> Option<Saved> {
-        self.told.iter().find_map(|told| told.before(path, now))
+    /// none can. Of those alone that began before `until`: what a later one found can be ours.
+    pub fn before(&self, path: &Path, now: &Saved, until: i128) -> Option<Saved> {
+        let earlier = self.told.iter().take_while(|(since, _)| *since < until);
+        earlier.into_iter().find_map(|(since, told)| match told {
+            Some(told) => told.before(path, now),
+            // By whom it was changed is not known.
+            None => {
+                (without(path, now, &|at| is_changed(at, *since)) != *now).then_some(Saved::Unknown)
+            }
+        })
     }
 }
 
@@ -142,8 +175,8 @@ fn names(directory: &Path) -> BTreeSet<OsString> {
     entries.map(|entry| entry.file_name()).collect()
 }
 
-/// What one has told that goes on.
-fn told(path: &Path, room: &mut u64) -> Option<Told> {
+/// What one has told that goes on, and when it began.
+fn told(path: &Path, room: &mut u64) -> Option<(i128, Option<Told<'static>>)> {
     let mut options = fs::OpenOptions::new();
     let mut file = options.read(true).write(true).custom_flags(CAREFULLY).open(path).ok()?;
     let data = file.metadata().ok()?;
@@ -159,29 +192,34 @@ fn told(path: &Path, room: &mut u64) -> Option<Told> {
         }
         return None;
     }
-    *room = room.checked_sub(data.len())?;
-    let mut text = Vec::new();
-    Read::by_ref(&mut file).take(data.len()).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
+    let since = path.file_name()?.to_str()?.split('-').next()?.parse().ok()?;
+    let told = room.checked_sub(data.len()).and_then(|left| {
+        *room = left;
+        let mut text = Vec::new();
+        Read::by_ref(&mut file).take(data.len()).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok()
+    });
+    Some((since, told))
 }
 
-impl Told {
+fn is_changed(at: &Path, since: i128) -> bool {
+    at.symlink_metadata().is_ok_and(|data| super::changed(&data) >= since)
+}
+
+impl Told<'_> {
     fn before(&self, path: &Path, now: &Saved) -> Option<Saved> {
-        let changed = |at: &Path| {
-            let data = at.symlink_metadata();
-            data.is_ok_and(|data| super::changed(&data) >= self.since)
-        };
-        if let Some((_, saved)) = self.steps.iter().find(|(known, _)| known == path) {
-            return Some(saved.clone());
+        let changed = |at: &Path| is_changed(at, self.since);
+        if let Some((_, saved)) = self.steps.iter().find(|(known, _)| *known.0 == *path) {
+            return Some(saved.clone().into_owned());
         }
         self.trees.iter().find_map(|tree| {
-            let relative = path.strip_prefix(&tree.tree).ok()?;
-            if tree.lifted.iter().any(|lifted| path.starts_with(lifted)) {
+            let relative = path.strip_prefix(&tree.tree.0).ok()?;
+            if tree.lifted.iter().any(|lifted| path.starts_with(&lifted.0)) {
                 return None;
             }
             // It was not there, and is none of the user's.
             let absent = tree.absent.iter().any(|(name, _)| match name.contains(['*', '?']) {
-                true => expand(&tree.tree, name).iter().any(|at| at == path),
+                true => expand(&tree.tree.0, name).iter().any(|at| at == path),
                 false => relative == Path::new(&**name),
             });
             if absent {
@@ -213,7 +251,7 @@ fn without(path: &Path, now: &Saved, changed: &dyn Fn(&Path) -> bool) -> Saved {
 mod tests {
     use super::*;
     use crate::plan::Found;
-    use ringfence_policy::Guarded;
+    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn what_was_there_before_a_run_is_told_for_as_long_as_it_lives() {
@@ -240,7 +278,7 @@ mod tests {
         let before = |name: &str| {
             let path = tree.join(name);
             let now = Saved::of(&path).expect("readable");
-            Others::read_from(&told).before(&path, &now)
+            Others::read_from(&told).before(&path, &now, i128::MAX)
         };
         assert_eq!(before("kept"), None);
         let first = [step("kept", &file("one"))];
@@ -249,6 +287,10 @@ mod tests {
         let late =
             tell_in(&told, since, &[step("kept", &file("two")), step("new", &file("two"))], &[]);
         assert_eq!(before("kept"), Some(file("one")));
+        // What one that began later has found can be our own command's.
+        let others = Others::read_from(&told);
+        assert_eq!(others.before(&tree.join("new"), &file("two"), since), None);
+        assert_eq!(others.before(&tree.join("kept"), &file("two"), since), Some(file("one")));
         assert_eq!(before("new"), Some(file("two")));
         assert_eq!(before(".envrc"), Some(Saved::Nothing));
         assert_eq!((before("other"), before(".husky")), (None, None));
@@ -257,6 +299,39 @@ mod tests {
         drop(early);
         assert_eq!(before("kept"), Some(file("two")));
         assert_eq!((before("sub/.git/config"), before(".envrc")), (None, None));
+        // Names that are no text are told like others, and so is where links lead.
+        let odd = Path::new(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+        let link = Saved::Link(odd.to_owned());
+        let step = step("odd", &link);
+        let odd_tree = GuardedTree {
+            tree: tree.join(odd),
+            absent: vec![(".envrc".into(), Guarded::Plain)],
+            nested: Vec::new(),
+            lifted: vec![tree.join(odd).join(odd)],
+        };
+        let third = tell_in(&told, 1, &[step], &[odd_tree]).expect("told");
+        assert_eq!(before("odd"), Some(link));
+        let others = Others::read_from(&told);
+        let path = tree.join(odd).join(".envrc");
+        assert_eq!(others.before(&path, &file("new"), i128::MAX), Some(Saved::Nothing));
+        drop(third);
+        // One that cannot be read is known to have begun: by whom what was changed since then was changed is not.
+        fs::write(tree.join("kept"), "new").expect("a file");
+        fs::write(tree.join("old"), "old").expect("a file");
+        let fourth = tell_in(&told, 2, &[], &[]).expect("told");
+        fourth._file.set_len(0).expect("cut off");
+        let others = Others::read_from(&told);
+        assert_eq!(
+            others.before(&tree.join("kept"), &file("new"), i128::MAX),
+            Some(Saved::Unknown)
+        );
+        assert_eq!(others.before(&tree.join("gone"), &Saved::Nothing, i128::MAX), None);
+        let later = fs::metadata(tree.join("old")).map(|data| super::super::changed(&data) + 1);
+        drop(fourth);
+        let fifth = tell_in(&told, later.expect("a file"), &[], &[]).expect("told");
+        fifth._file.set_len(0).expect("cut off");
+        assert_eq!(before("old"), None, "changed before it began");
+        drop(fifth);
         // One that was killed says nothing any more.
         let Word { path, _file } = &late.expect("told");
         assert!(path.exists());

@@ -25,7 +25,7 @@ pub(crate) enum Saved {
         bytes: Vec<u8>,
         mode: u32,
     },
-    Link(PathBuf),
+    Link(#[serde(with = "self::path")] PathBuf),
     Directory(#[serde(with = "pairs")] BTreeMap<OsString, Saved>),
     /// A file too large to be kept, a program: that it changed is seen, and what it was cannot be put back. The change
     /// time is the kernel's alone to set.
@@ -75,6 +75,28 @@ mod text {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
         deserializer.deserialize_any(Bytes)
+    }
+}
+
+/// A path as its bytes: it may be no text.
+pub(super) mod path {
+    use serde::{Deserializer, Serializer};
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    pub fn serialize<S: Serializer>(
+        path: &impl AsRef<Path>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        super::text::serialize(path.as_ref().as_os_str().as_bytes(), serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>, P: From<PathBuf>>(
+        deserializer: D,
+    ) -> Result<P, D::Error> {
+        let bytes = super::text::deserialize(deserializer)?;
+        Ok(PathBuf::from(OsString::from_vec(bytes)).into())
     }
 }
 

@@ -51,9 +51,12 @@ pub(crate) struct Vigil<'a> {
     guarding: &'a Guarding,
     session: String,
     /// None where all that the user may have are taken, by the command itself perhaps: it is looked again and again
-    /// then, since `seen`.
+    /// then.
     names: Option<sys::inotify::Names>,
-    seen: Instant,
+    /// When it is looked again, where nothing tells.
+    again: Instant,
+    /// Directories of this look.
+    looked: usize,
     watched: HashMap<i32, PathBuf>,
     absent: Vec<Absent>,
     copies: Copies,
@@ -75,7 +78,8 @@ impl Guarding {
             guarding: self,
             session: session.to_owned(),
             names: sys::inotify::Names::new().ok(),
-            seen: Instant::now(),
+            again: Instant::now(),
+            looked: 0,
             watched: HashMap::new(),
             absent,
             copies: Copies::default(),
@@ -174,12 +178,13 @@ impl Vigil<'_> {
 
     /// When to look again, where nothing tells.
     pub fn next(&self) -> Option<Instant> {
-        self.names.is_none().then(|| self.seen + BLIND)
+        self.names.is_none().then_some(self.again)
     }
 
     /// Looks at all that is watched.
     pub fn look(&mut self) {
-        self.seen = Instant::now();
+        let began = Instant::now();
+        self.looked = 0;
         let mut bases: Vec<PathBuf> =
             self.absent.iter().map(|absent| absent.base.clone()).collect();
         bases.sort();
@@ -187,6 +192,8 @@ impl Vigil<'_> {
         for base in bases {
             self.look_into(&base, 0);
         }
+        // The launcher has more to do than to look.
+        self.again = Instant::now() + BLIND.max(began.elapsed() * 9);
     }
 
     /// Looks at what was told.
@@ -259,7 +266,8 @@ impl Vigil<'_> {
     /// Watches a directory, and looks at what it has by then; false where that is none, or one too
     /// many.
     fn look_into(&mut self, path: &Path, depth: usize) -> bool {
-        if depth > DEEPEST || self.watched.len() >= MOST {
+        // What is left out waits for the look at the whole tree.
+        if depth > DEEPEST || self.watched.len() >= MOST || self.looked >= MOST {
             return false;
         }
         let Ok(directory) = Directory::open(path) else { return false };
@@ -268,7 +276,7 @@ impl Vigil<'_> {
             // No more can be had.
             Some(Err(Errno::ENOSPC | Errno::ENOMEM)) => self.names = None,
             Some(Err(_)) => return false,
-            None => {}
+            None => self.looked += 1,
         }
         let mut there: Vec<PathBuf> = if self.standing(path) == Standing::Protected {
             let entries = std::fs::read_dir(directory.at(".")).into_iter().flatten().flatten();
