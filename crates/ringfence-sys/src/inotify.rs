@@ -24,7 +24,7 @@ pub fn watch(inotify: BorrowedFd<'_>, place: BorrowedFd<'_>, events: u32) -> Res
 #[derive(Debug)]
 pub struct Names(OwnedFd);
 
-/// A new name.
+/// A name that is new, or gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The number of the directory that it is in.
@@ -55,6 +55,16 @@ impl Names {
     pub fn watch(&self, directory: BorrowedFd<'_>) -> Result<i32> {
         let events = libc::IN_CREATE | libc::IN_MOVED_TO | libc::IN_ONLYDIR;
         watch(self.0.as_fd(), directory, events)
+    }
+
+    /// The same, and it tells of names that are gone as well.
+    ///
+    /// # Errors
+    /// As [`Names::watch`].
+    pub fn watch_both(&self, directory: BorrowedFd<'_>) -> Result<i32> {
+        let made = libc::IN_CREATE | libc::IN_MOVED_TO;
+        let gone = libc::IN_DELETE | libc::IN_MOVED_FROM;
+        watch(self.0.as_fd(), directory, made | gone | libc::IN_ONLYDIR)
     }
 
     /// Takes what is told, some at a time, without waiting.

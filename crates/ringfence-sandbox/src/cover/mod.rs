@@ -57,6 +57,8 @@ pub(crate) struct Cover {
     pub what: What,
     /// The tree that it is in.
     pub tree: PathBuf,
+    /// It is protected: once it is gone, what is made there is none of the program's.
+    pub protected: bool,
 }
 
 /// The mounts of a view that depend on a name of the host's.
@@ -72,7 +74,9 @@ pub(crate) fn covers(steps: &[MountStep]) -> Vec<Cover> {
     };
     let cover = |step: &MountStep| {
         let tree = tree(steps, &step.path)?;
-        Some(Cover { path: step.path.clone(), what: what(&step.op)?, tree: tree.to_owned() })
+        let protected = step.op == MountOp::Protect;
+        let (path, tree) = (step.path.clone(), tree.to_owned());
+        Some(Cover { path, what: what(&step.op)?, tree, protected })
     };
     steps.iter().filter_map(cover).collect()
 }

@@ -20,6 +20,8 @@ pub(crate) struct Watch {
     warden: i32,
     names: Option<sys::inotify::Names>,
     watched: HashMap<i32, PathBuf>,
+    /// Protected names that were not there at a look.
+    removed: BTreeSet<PathBuf>,
     /// Something is not watched: there are too many directories, or somebody has taken what the user may have.
     blind: bool,
 }
@@ -32,7 +34,14 @@ impl Watch {
         }
         let names = sys::inotify::Names::new().ok();
         let blind = names.is_none();
-        let mut watch = Watch { covers, warden, names, watched: HashMap::new(), blind };
+        let mut watch = Watch {
+            covers,
+            warden,
+            names,
+            watched: HashMap::new(),
+            removed: BTreeSet::new(),
+            blind,
+        };
         watch.look_at(&Vec::from_iter(0..watch.covers.len()));
         Some(watch)
     }
@@ -48,8 +57,13 @@ impl Watch {
     }
 
     /// Those that are gone, of all.
-    pub fn gone(&self) -> Vec<Cover> {
-        self.gone_of(self.covers.iter())
+    pub fn gone(&mut self) -> Vec<Cover> {
+        self.gone_of(&Vec::from_iter(0..self.covers.len()))
+    }
+
+    /// Protected names that somebody has removed, since this was asked.
+    pub fn removed(&mut self) -> BTreeSet<PathBuf> {
+        std::mem::take(&mut self.removed)
     }
 
     /// Those that are gone, of those to which something happened.
@@ -70,7 +84,7 @@ impl Watch {
             return Vec::new();
         }
         self.look_at(&concerned);
-        self.gone_of(concerned.iter().map(|&at| &self.covers[at]))
+        self.gone_of(&concerned)
     }
 
     /// Watches the directories on the way to names, from each tree's top on.
@@ -95,7 +109,7 @@ impl Watch {
                     continue;
                 }
             };
-            match names.watch(open.as_fd()) {
+            match names.watch_both(open.as_fd()) {
                 Ok(number) => drop(self.watched.insert(number, directory)),
                 Err(_) => self.blind = true,
             }
@@ -106,15 +120,22 @@ impl Watch {
         }
     }
 
-    fn gone_of<'a>(&self, covers: impl Iterator<Item = &'a Cover>) -> Vec<Cover> {
+    fn gone_of(&mut self, covers: &[usize]) -> Vec<Cover> {
         let file = format!("/proc/{}/mountinfo", self.warden);
         let mounted = std::fs::read(file).map(|text| mount_points(&text));
         // Where that cannot be read, the warden looks.
-        let gone = |cover: &&Cover| {
-            mounted.as_ref().map_or(true, |mounted| !mounted.contains(&cover.path))
-                && cover.path.symlink_metadata().is_ok()
-        };
-        covers.filter(gone).cloned().collect()
+        let mut gone = Vec::new();
+        for cover in covers.iter().map(|&at| &self.covers[at]) {
+            if mounted.as_ref().is_ok_and(|mounted| mounted.contains(&cover.path)) {
+                continue;
+            }
+            if cover.path.symlink_metadata().is_ok() {
+                gone.push(cover.clone());
+            } else if cover.protected {
+                self.removed.insert(cover.path.clone());
+            }
+        }
+        gone
     }
 }
 

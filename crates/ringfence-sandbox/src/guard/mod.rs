@@ -24,7 +24,7 @@ pub(crate) use notes::{WILL, noted_by_image};
 use others::{Others, Word};
 use quarantine::Quarantine;
 pub(crate) use quarantine::unlock;
-use ringfence_policy::shown;
+use ringfence_policy::{Guarded, shown};
 use ringfence_sys as sys;
 use said::Said;
 pub(crate) use saved::Saved;
@@ -64,6 +64,9 @@ pub(crate) struct Guarding {
     ended: Cell<bool>,
     /// What it has told runs that begin later.
     word: RefCell<Option<Word>>,
+    /// Protected names that a mount held, until somebody outside removed them: from then on they are like those that
+    /// were not there.
+    removed: RefCell<BTreeSet<PathBuf>>,
     /// Whether some of what was saved is not what was found, but what another run that goes on found.
     inherits: bool,
 }
@@ -104,6 +107,18 @@ fn keep(path: &Path) -> io::Result<Saved> {
     }
 }
 
+/// How a new one is judged that has a protected path.
+fn by_name(path: &Path) -> Guarded {
+    let in_git = path.components().any(|part| part.as_os_str() == ".git");
+    match path.file_name().and_then(|name| name.to_str()) {
+        Some("config" | "config.worktree") if in_git => Guarded::GitConfig,
+        Some("hooks") if in_git => Guarded::GitHooks,
+        Some("commondir") if in_git => Guarded::GitCommon,
+        Some(".gitmodules") => Guarded::GitConfig,
+        _ => Guarded::Plain,
+    }
+}
+
 impl Guarding {
     /// Notes what is at the guarded paths.
     ///
@@ -124,6 +139,7 @@ impl Guarding {
             begun: notes::begin(&plan.guarded_trees, since),
             ended: Cell::default(),
             word: RefCell::default(),
+            removed: RefCell::default(),
             inherits: false,
         };
         let others = Others::read();
@@ -250,6 +266,7 @@ impl Guarding {
             begun: None,
             ended: Cell::default(),
             word: RefCell::default(),
+            removed: RefCell::default(),
             inherits: false,
         })
     }
@@ -261,6 +278,11 @@ impl Guarding {
                 .symlink_metadata()
                 .is_ok_and(|data| *stamp == Stamp(data.dev(), data.ino(), changed(&data)))
         })
+    }
+
+    /// A protected name is not there any more, and its mount went with it.
+    pub fn removed(&self, path: &Path) {
+        self.removed.borrow_mut().insert(path.to_owned());
     }
 
     /// Puts right what the run created or changed; returns a sentence for each. Without a
@@ -305,6 +327,12 @@ impl Guarding {
             if !absent || !self.untouched(parent) {
                 work.step(step, saved);
             }
+        }
+        for path in self.removed.borrow().iter() {
+            let guarded = by_name(path);
+            let rule = crate::planner::built_in("protected names");
+            let step = GuardStep { path: path.clone(), found: Found::Absent, guarded, rule };
+            work.step(&step, &Saved::Nothing);
         }
         for tree in &self.trees {
             let leads_to = work.repository(&tree.tree);

@@ -210,6 +210,19 @@ impl Vigil<'_> {
         }
     }
 
+    /// A protected name that was there, and is not any more: it is watched for like those that were not.
+    pub fn also(&mut self, path: &Path) {
+        let base = path.ancestors().skip(1).find(|path| path.is_dir());
+        let relative = base.and_then(|base| Some((base, path.strip_prefix(base).ok()?)));
+        let Some((base, relative)) = relative else { return };
+        let is = |absent: &Absent| absent.standing(path) == Standing::Protected;
+        if !self.absent.iter().any(is) {
+            let way = relative.iter().map(OsStr::to_owned).collect();
+            self.absent.push(Absent { base: base.to_owned(), way, hooks: path.ends_with("hooks") });
+        }
+        self.look_into(&base.to_owned(), 0);
+    }
+
     /// What was taken away, a sentence each, once nobody is left who could write to it.
     pub fn said(mut self) -> Vec<String> {
         let mut room = self.guarding.room.get();

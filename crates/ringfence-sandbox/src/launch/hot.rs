@@ -130,6 +130,7 @@ pub fn resume(
         started: &|| started(plan),
         vigil: &|| guarding.vigil(&order.session_name()),
         covers: &|| kept.covers.clone(),
+        removed: &|path| guarding.removed(path),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         will: guarding.will(),
         metadata: crate::metadata::of(plan, private.as_ref()),

@@ -77,7 +77,7 @@ impl Watch<'_, '_> {
 
     /// Looks at all of them.
     pub(super) fn look_at_covers(&mut self) {
-        let Some(names) = &self.covers.names else { return };
+        let Some(names) = &mut self.covers.names else { return };
         self.covers.look = names.is_blind().then(|| Instant::now() + BLIND);
         let gone = names.gone();
         self.cover_again(gone);
@@ -94,6 +94,10 @@ impl Watch<'_, '_> {
     }
 
     fn cover_again(&mut self, gone: Vec<Cover>) {
+        for path in self.covers.names.iter_mut().flat_map(Names::removed) {
+            (self.duties.removed)(&path);
+            self.vigil.iter_mut().for_each(|vigil| vigil.also(&path));
+        }
         for cover in gone {
             // One that was asked for may be replaced again since it was made.
             if !self.covers.wanted.iter().any(|known| known.path == cover.path) {

@@ -12,6 +12,7 @@ use ringfence_net::publish::Handler;
 use ringfence_sys::Errno;
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 
 /// What the launcher does for a running sandbox, beside watching it.
 pub(crate) struct Duties<'a> {
@@ -21,6 +22,8 @@ pub(crate) struct Duties<'a> {
     pub vigil: &'a dyn Fn() -> Option<Vigil<'a>>,
     /// The mounts that depend on names of the host's.
     pub covers: &'a dyn Fn() -> Vec<Cover>,
+    /// A protected name was removed by somebody outside.
+    pub removed: &'a dyn Fn(&Path),
     /// Puts protected paths right; a sentence for each.
     pub enforce: &'a dyn Fn() -> Vec<String>,
     /// Left to the warden, in case that we are killed.

@@ -189,3 +189,36 @@ fn what_is_replaced_again_while_it_is_being_covered_is_covered_again() {
         running.finish().ends(0).prints("closed");
     });
 }
+
+/// Without its mount a protected name is open to the program, for as long as nobody makes it again.
+#[test]
+fn what_is_made_where_a_protected_name_was_removed_is_taken_away() {
+    everybody(Tier::Namespace, |place| {
+        let names = [".envrc", ".husky/pre-commit", ".vscode/tasks.json"];
+        for name in names.iter().chain(&["lefthook.yml"]) {
+            place.file(format!("p/{name}"), "good");
+        }
+        let workspace = place.at("p").display().to_string();
+        let script = format!(
+            "echo x > .envrc && exit 3; mkdir d e; for f in f d/tasks.json e/pre-commit; do echo evil > $f; done; \
+             {WAIT} until [ ! -e .envrc ] && [ ! -e .husky ] && [ ! -e .vscode ]; do :; done; \
+             mv f .envrc; mv -T d .vscode; mv -T e .husky; echo x > lefthook.yml && exit 4; \
+             n=0; while [ -e .envrc ]; do n=$((n+1)); [ $n -lt 20000 ] || {{ echo stays; exit 5; }}; done; echo done"
+        );
+        let mut running =
+            place.start(&["-w", &workspace, "--workdir", &workspace], &["sh", "-c", &script]);
+        running.printed("ready");
+        fs::remove_file(place.at("p/.envrc")).expect("removed");
+        for name in ["p/.husky", "p/.vscode"] {
+            fs::remove_dir_all(place.at(name)).expect("removed");
+        }
+        place.file("p/go", "");
+        let finished = running.finish();
+        finished.ends(0).prints("done").says(".envrc was created inside and is protected");
+        for name in names {
+            let there = fs::read_to_string(place.at(format!("p/{name}")));
+            assert!(there.is_err(), "{name} is there: {there:?}");
+        }
+        assert_eq!(content(place, "p/lefthook.yml"), "good");
+    });
+}
