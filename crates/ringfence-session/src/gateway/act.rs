@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 /// How often a revert is begun again that somebody wrote into.
 const TRIES: usize = 3;
@@ -66,7 +67,8 @@ pub(super) enum Request {
 
 /// Does what is asked for: for whoever knocks inside, and for the tools that act in a session's place.
 pub struct Actor {
-    scope: Scope,
+    session: String,
+    trees: Vec<Arc<Tree>>,
     told: Told,
     /// Opened when first asked for.
     stores: HashMap<PathBuf, Store>,
@@ -74,14 +76,15 @@ pub struct Actor {
 
 impl std::fmt::Debug for Actor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Actor").field("scope", &self.scope).finish_non_exhaustive()
+        f.debug_struct("Actor").field("session", &self.session).finish_non_exhaustive()
     }
 }
 
 impl Actor {
     /// One that does what this session may have done, and tells of it.
     pub fn new(scope: Scope, told: Told) -> Actor {
-        Actor { scope, told, stores: HashMap::new() }
+        let trees = scope.trees.into_iter().map(Arc::new).collect();
+        Actor { session: scope.session, trees, told, stores: HashMap::new() }
     }
 
     /// The answer to a line, of a process by its number on the host.
@@ -102,7 +105,7 @@ impl Actor {
     fn act(&mut self, request: Request, by: &Peer) -> Result<Value> {
         match request {
             Request::Trees {} => {
-                let trees = self.scope.trees.iter().map(|tree| shown(&tree.path));
+                let trees = self.trees.iter().map(|tree| shown(&tree.path));
                 Ok(json!({"trees": trees.collect::<Vec<_>>()}))
             }
             Request::List { tree } => {
@@ -179,8 +182,8 @@ impl Actor {
     }
 
     /// The tree of a name: one of the session's own, or a directory in one.
-    fn tree(&self, name: Option<&str>) -> Result<Tree> {
-        let trees = &self.scope.trees;
+    fn tree(&self, name: Option<&str>) -> Result<Arc<Tree>> {
+        let trees = &self.trees;
         let Some(name) = name else {
             return trees.first().cloned().ok_or_else(|| {
                 SessionError::usage("this session has no writable tree: -w grants one")
@@ -204,7 +207,7 @@ impl Actor {
 
     fn store(&mut self, tree: &Tree) -> Result<&mut Store> {
         if !self.stores.contains_key(&tree.path) {
-            let session = Some(self.scope.session.clone());
+            let session = Some(self.session.clone());
             let (growth, except) = (Some(MOST_GROWTH), tree.except.clone());
             let options = Options { session, growth, except, ..Options::default() };
             let store = Store::open(&tree.path, options)?;
@@ -225,18 +228,18 @@ impl Actor {
     /// The session's own snapshots, oldest first.
     fn own(&mut self, tree: &Tree) -> Result<Vec<Snapshot>> {
         let all = self.store(tree)?.list()?;
-        let session = Some(&self.scope.session);
+        let session = Some(&self.session);
         Ok(all.into_iter().filter(|snapshot| snapshot.session.as_ref() == session).collect())
     }
 
     /// How a name of this session's stands in the store, where other sessions have names too.
     fn full(&self, name: &str) -> String {
-        format!("{name}.{}", self.scope.session)
+        format!("{name}.{}", self.session)
     }
 
     fn short<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a str> {
         let name = snapshot.name.as_deref()?;
-        let own = name.strip_suffix(&self.scope.session).and_then(|name| name.strip_suffix('.'));
+        let own = name.strip_suffix(&self.session).and_then(|name| name.strip_suffix('.'));
         Some(own.unwrap_or(name))
     }
 
@@ -287,7 +290,7 @@ impl Actor {
         }
         let ignored = if exclude_ignored { Ignored::Excluded } else { Ignored::Included };
         let name = name.map(|name| self.full(&name));
-        let session = Some(self.scope.session.clone());
+        let session = Some(self.session.clone());
         let new = New { name, ignored, session, ..New::default() };
         let made = self.store(tree)?.create(&new)?;
         self.tell(by, "create", &made.snapshot, 0);

@@ -82,7 +82,9 @@ impl Found {
 
 /// One `statx`; an empty name asks for the descriptor itself.
 pub(crate) fn stat(directory: impl AsFd, name: &[u8]) -> Result<Found, Errno> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
+    let mut flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    // With it the kernel looks at each name twice.
+    flags.set(AtFlags::EMPTY_PATH, name.is_empty());
     let found = rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS)?;
     let nanos = |seconds: i64, nanos: u32| seconds.wrapping_mul(1_000_000_000) + i64::from(nanos);
     let mode = u32::from(found.stx_mode);
@@ -119,7 +121,12 @@ impl Names {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.places.iter().map(|&(from, to)| &self.bytes[from..to])
+        self.from(0)
+    }
+
+    /// Those from a number on.
+    pub fn from(&self, number: usize) -> impl Iterator<Item = &[u8]> {
+        self.places.iter().skip(number).map(|&(from, to)| &self.bytes[from..to])
     }
 }
 

@@ -8,6 +8,7 @@ use super::entry::{Entry, Hash, NONE, read_tree};
 use crate::error::{Result, SessionError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, params};
+use std::cell::RefCell;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -66,6 +67,7 @@ pub(super) struct Database {
     pub connection: Connection,
     pub directory: PathBuf,
     compressor: zstd::bulk::Compressor<'static>,
+    decompressor: RefCell<zstd::bulk::Decompressor<'static>>,
     /// Bytes that were added since the last reset, as stored.
     pub added: u64,
 }
@@ -112,9 +114,11 @@ impl Database {
             });
             made.map_err(failed)?;
         }
-        let compressor = zstd::bulk::Compressor::new(1)
-            .map_err(|error| SessionError::call("zstd", &path, error))?;
-        Ok(Database { connection, directory: directory.to_owned(), compressor, added: 0 })
+        let failed = |error| SessionError::call("zstd", &path, error);
+        let compressor = zstd::bulk::Compressor::new(1).map_err(failed)?;
+        let decompressor = RefCell::new(zstd::bulk::Decompressor::new().map_err(failed)?);
+        let directory = directory.to_owned();
+        Ok(Database { connection, directory, compressor, decompressor, added: 0 })
     }
 
     /// The file, for messages.
@@ -185,12 +189,18 @@ impl Database {
         if self.holds(hash)? {
             return Ok(());
         }
-        let packed = self.pack(bytes);
-        let (encoding, data) = match &packed {
-            Some(packed) => (ZSTD, packed.as_slice()),
-            None => (PLAIN, bytes),
-        };
-        self.insert(hash, encoding, bytes.len() as u64, data)
+        match self.pack(bytes) {
+            Some(packed) => self.insert(hash, ZSTD, bytes.len() as u64, &packed),
+            None => self.insert(hash, PLAIN, bytes.len() as u64, bytes),
+        }
+    }
+
+    /// The same, as they are.
+    pub fn put_plain(&mut self, hash: &Hash, bytes: &[u8]) -> Result<()> {
+        if self.holds(hash)? {
+            return Ok(());
+        }
+        self.insert(hash, PLAIN, bytes.len() as u64, bytes)
     }
 
     fn insert(&mut self, hash: &Hash, encoding: i64, size: u64, data: &[u8]) -> Result<()> {
@@ -240,7 +250,9 @@ impl Database {
         let bytes = match encoding {
             ZSTD => {
                 let size = usize::try_from(size).unwrap_or(0);
-                zstd::bulk::decompress(&data, size)
+                self.decompressor
+                    .borrow_mut()
+                    .decompress(&data, size)
                     .map_err(|error| self.corrupt(format!("object {}: {error}", hex(hash))))?
             }
             _ => data,

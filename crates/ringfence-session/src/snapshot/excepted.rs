@@ -85,7 +85,7 @@ pub(super) fn hold_back(changes: &mut Vec<Change>, select: &Select) -> Vec<Strin
 pub(super) fn judge(
     database: &Database,
     (path, root): (&Path, &OwnedFd),
-    except: &[PathBuf],
+    names: &Names,
     named: Option<&[PathBuf]>,
     changes: &mut Vec<Change>,
 ) -> Result<Vec<String>> {
@@ -95,9 +95,8 @@ pub(super) fn judge(
         // It goes back from the newer state to the older one.
         items.push(Item { path: path.as_os_str().as_bytes(), kind: kind(old), was: kind(new) });
     }
-    let (names, source) = (Names::excepted(except), Stored { database, changes });
-    let host = root.as_fd();
-    let judge = Judge::new((path, host), &names, &items, &source);
+    let source = Stored { database, changes };
+    let judge = Judge::new((path, root.as_fd()), names, &items, &source);
     let mut all = vec![None; items.len()];
     judge.judge(&mut all)?;
     let (mut all, mut said) = (all.into_iter(), Vec::new());

@@ -16,6 +16,7 @@
 //!   extended attributes, access lists and capabilities, names of any bytes. Not kept: times (so
 //!   that `make` sees a reverted file as new), sockets, devices, and what is mounted.
 
+mod ahead;
 pub(crate) mod beneath;
 mod bounds;
 mod codec;
@@ -43,14 +44,16 @@ pub use record::{Ignored, Origin, Snapshot};
 pub use retain::Compacted;
 
 use crate::error::{Result, SessionError};
+use crate::judged::Names;
 use crate::place;
 use crate::wrote::Writing;
 use compare::{Side, compare};
 use database::Database;
 use rustix::fd::OwnedFd;
-use scan::{Leave, Scan, Scanner};
+use scan::{Aim, Leave, Scan, Scanner};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -155,6 +158,8 @@ pub struct Store {
     root: OwnedFd,
     database: Database,
     options: Options,
+    /// The names in what the session is not to change, once they were asked for.
+    names: Option<Arc<Names>>,
 }
 
 impl Store {
@@ -181,7 +186,7 @@ impl Store {
         let database = Database::open(&directory, options.durable)?;
         let grown = options.growth.map(|growth| database.bytes().saturating_add(growth));
         database.limit(options.limit.into_iter().chain(grown).min())?;
-        Ok(Store { workspace, root, database, options })
+        Ok(Store { workspace, root, database, options, names: None })
     }
 
     /// Whether a workspace has a store, without making one.
@@ -226,7 +231,7 @@ impl Store {
         let (created, large) = self.transaction(|store| {
             store.database.name_is_free(new.name.as_deref())?;
             store.database.added = 0;
-            let scan = store.scan(true, leave)?;
+            let scan = store.scan(Aim::Keep, leave)?;
             fault::point("record");
             let snapshot = store.record(new, &scan)?;
             let large = store.database.retain(automatic, bytes)?;
@@ -255,7 +260,7 @@ impl Store {
         }
         let _lock = self.lock()?;
         let leave = from.leave();
-        let scan = self.transaction(|store| store.scan(false, leave))?;
+        let scan = self.transaction(|store| store.scan(Aim::Look, leave))?;
         compare(&self.database, &Side::Stored(from.root), &Side::Seen(&scan), select)
     }
 
@@ -299,10 +304,15 @@ impl Store {
         let temporary = format!(".ringfence-revert-{:08x}", beneath::now() as u32).into_bytes();
         let (automatic, bytes) = (self.options.automatic, self.options.automatic_bytes);
         let outside = self.options.session.is_none();
+        let names = match &self.names {
+            Some(names) => Arc::clone(names),
+            None => Arc::new(Names::excepted(except)),
+        };
+        self.names = (!outside).then(|| Arc::clone(&names));
         let narrowed = if outside { excepted::without(select, except) } else { select.clone() };
         let found = self.transaction(|store| {
             store.database.added = 0;
-            let scan = store.scan(true, to.leave())?;
+            let scan = store.scan(Aim::Revert, to.leave())?;
             let changes =
                 compare(&store.database, &Side::Stored(to.root), &Side::Seen(&scan), select)?;
             let gone = |c: &Change| {
@@ -314,7 +324,7 @@ impl Store {
             if !except.is_empty() {
                 let tree = (&*store.workspace, &store.root);
                 let named = outside.then_some(&select.only[..]);
-                held.extend(excepted::judge(&store.database, tree, except, named, &mut changes)?);
+                held.extend(excepted::judge(&store.database, tree, &names, named, &mut changes)?);
             }
             if changes.is_empty() {
                 return Ok((scan, changes, None, held));
@@ -399,7 +409,7 @@ impl Store {
     /// Removes the temporary name of an interrupted revert. The lock is held: nobody is at it.
     fn clean(&mut self) -> Result<()> {
         let Some(pending) = self.database.pending()? else { return Ok(()) };
-        let scan = self.transaction(|store| store.scan(false, Leave::Nothing))?;
+        let scan = self.transaction(|store| store.scan(Aim::Look, Leave::Nothing))?;
         let directories: Vec<Vec<u8>> = scan.directories.into_keys().collect();
         revert::sweep_temporary(&self.root, &directories, &pending.temporary);
         Ok(())
@@ -411,7 +421,7 @@ impl Store {
         self.database.end(result)
     }
 
-    fn scan(&mut self, store: bool, leave: Leave) -> Result<Scan> {
+    fn scan(&mut self, aim: Aim, leave: Leave) -> Result<Scan> {
         let hidden = [Some(self.database.directory.clone()), place::state().ok()];
         let hidden = hidden.into_iter().flatten().filter_map(|path| {
             let found = std::fs::metadata(path).ok()?;
@@ -422,13 +432,12 @@ impl Store {
             database: &mut self.database,
             root: &self.root,
             path: &self.workspace,
-            store,
+            aim,
             leave,
-            temporary: None,
             rules: ignored::Rules::default(),
             scan: Scan::default(),
             buffer: Vec::new(),
-            most: self.options.most.filter(|_| store),
+            most: self.options.most.filter(|_| aim != Aim::Look),
             names: 0,
             taken: 0,
         };

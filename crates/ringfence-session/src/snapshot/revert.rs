@@ -196,11 +196,7 @@ impl Apply<'_> {
             Kind::Symlink => self.database.get(&entry.hash)?.0,
             _ => Vec::new(),
         };
-        let made = self.within("create", path, |parent, _| {
-            match rustix::fs::unlinkat(parent, temporary, AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(error) => return Err(error),
-            }
+        let make = |parent: &OwnedFd| {
             match entry.kind {
                 Kind::Symlink => {
                     rustix::fs::symlinkat(&target[..], parent, temporary).map(|()| None)
@@ -229,6 +225,13 @@ impl Apply<'_> {
                     rustix::fs::openat(parent, temporary, flags, mode).map(Some)
                 }
             }
+        };
+        let made = self.within("create", path, |parent, _| match make(parent) {
+            Err(Errno::EXIST) => match rustix::fs::unlinkat(parent, temporary, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => make(parent),
+                Err(error) => Err(error),
+            },
+            made => made,
         })?;
         let result = self.fill(path, entry, made).and_then(|()| self.rename(path, replace));
         if result.is_err() {

@@ -1,5 +1,6 @@
 //! Looks at the workspace: one `statx` for each name, and reading only what changed.
 
+use super::ahead::{Ahead, Looked};
 use super::beneath::{self, Found, join, shown};
 use super::bounds::{Most, too_much};
 use super::content::{self, Trouble};
@@ -12,6 +13,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Files are stamped with the last tick of the clock, up to 10 ms old: a file that changed so
 /// shortly before it was read may change again under the same stamp.
@@ -26,6 +28,9 @@ const DEEPEST: usize = 512;
 /// A `.gitignore` beyond this ignores nothing.
 const LONGEST_RULES: u64 = 1 << 20;
 
+/// So many files are read again rather than noted in a directory's row, which is written as a whole.
+const FEW: usize = 32;
+
 /// Where the rules for leaving out come from.
 #[derive(Clone, Copy)]
 pub(super) enum Leave {
@@ -35,6 +40,17 @@ pub(super) enum Leave {
     Disk,
     /// By those in this tree.
     Tree(Hash),
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Aim {
+    /// What there is.
+    Look,
+    /// The same, to be stored.
+    Keep,
+    /// The same, before it is reverted.
+    Revert,
 }
 
 /// What was seen.
@@ -59,13 +75,10 @@ pub(super) struct Scanner<'a> {
     pub database: &'a mut Database,
     pub root: &'a OwnedFd,
     pub path: &'a Path,
-    /// Store what is new; else only look.
-    pub store: bool,
+    pub aim: Aim,
     pub leave: Leave,
     /// Directories of ringfence itself, device and inode.
     pub hidden: Vec<(u64, u64)>,
-    /// A name that an interrupted revert left behind.
-    pub temporary: Option<Vec<u8>>,
     pub rules: Rules,
     pub scan: Scan,
     pub buffer: Vec<u8>,
@@ -108,6 +121,11 @@ impl Scanner<'_> {
         Ok(self.scan)
     }
 
+    /// What is new is stored.
+    fn stores(&self) -> bool {
+        self.aim != Aim::Look
+    }
+
     /// One directory; returns those below it.
     #[expect(clippy::type_complexity, reason = "paths with the trees that hold their rules")]
     fn directory(
@@ -122,7 +140,7 @@ impl Scanner<'_> {
         }
         let opened = beneath::open_directory(self.root.as_fd(), path);
         let directory = match opened {
-            Ok(directory) => directory,
+            Ok(directory) => Arc::new(directory),
             // Gone, or another thing by now.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) if !path.is_empty() => {
                 self.forget(path);
@@ -135,7 +153,7 @@ impl Scanner<'_> {
             Err(error) => return Err(SessionError::call("open", self.path, error)),
         };
         let names = match beneath::names(&directory) {
-            Ok(names) => names,
+            Ok(names) => Arc::new(names),
             Err(_) if !path.is_empty() => {
                 self.unreadable(path);
                 return Ok(None);
@@ -155,15 +173,11 @@ impl Scanner<'_> {
         let mut cached = Cached::of(old.as_deref().unwrap_or_default());
         // What goes into the cache, written as it comes: most of it is copied from what was there.
         let mut keep = Vec::with_capacity(old.as_deref().map_or(0, <[u8]>::len) + 256);
-        // There is more to be trusted than before.
-        let mut learnt = self.store;
+        // Names of which more can be trusted than before.
+        let mut learnt = 0;
         let (mut all, mut below) = (Vec::with_capacity(names.count()), Vec::new());
-        for name in names.iter() {
-            if self.temporary.as_deref() == Some(name) {
-                continue;
-            }
-            let began = beneath::now();
-            let found = match beneath::stat(&directory, name) {
+        for (name, Looked { began, found }) in names.iter().zip(Ahead::of(&directory, &names)) {
+            let found = match found {
                 Ok(found) => found,
                 Err(Errno::NOENT) => continue,
                 // One that is not told of is no matter of the others: a file system of another user's that is mounted
@@ -197,7 +211,7 @@ impl Scanner<'_> {
                         self.look(&directory, path, name.to_vec(), &found, foreign, began)?;
                     let Some(seen) = looked else { continue };
                     // Only what is in the store may be trusted to be there.
-                    let stored = self.store
+                    let stored = self.stores()
                         || before.as_ref().is_some_and(|(b, _)| {
                             b.entry.same_content(&seen.entry) && b.entry.xattrs == seen.entry.xattrs
                         });
@@ -206,7 +220,7 @@ impl Scanner<'_> {
                         Some((_, bytes)) => keep.extend_from_slice(bytes),
                         None => {}
                     }
-                    learnt |= stored;
+                    learnt += usize::from(stored);
                     seen
                 }
             };
@@ -217,8 +231,14 @@ impl Scanner<'_> {
             }
             all.push(seen);
         }
-        // Whoever only looks writes nothing for names that are gone: they do no harm.
-        if learnt && old.as_deref() != Some(&keep[..]) {
+        let worth = match self.aim {
+            Aim::Keep => true,
+            // Names that are gone do no harm.
+            Aim::Look => learnt > 0,
+            // What is reverted is another file at once.
+            Aim::Revert => learnt > FEW,
+        };
+        if worth && old.as_deref() != Some(&keep[..]) {
             self.database.set_cached(path, &keep)?;
         }
         self.scan.directories.insert(path.to_vec(), all);
@@ -303,7 +323,7 @@ impl Scanner<'_> {
                 seen.entry.hash = *blake3::hash(&target).as_bytes();
                 seen.entry.size = target.len() as u64;
                 seen.entry.mode = 0o777;
-                if self.store {
+                if self.stores() {
                     self.database.put(&seen.entry.hash, &target)?;
                 }
             }
@@ -345,7 +365,7 @@ impl Scanner<'_> {
                 return Err(too_much(&most));
             }
             let buffer = &mut self.buffer;
-            match content::take(self.database, file, size, self.store, buffer) {
+            match content::take(self.database, file, size, self.aim != Aim::Look, buffer) {
                 Ok(hash) => seen.entry.hash = hash,
                 Err(Trouble::Store(error)) => return Err(error),
                 Err(Trouble::Read) => return Ok(Some(self.closed(path, seen))),
@@ -381,7 +401,7 @@ impl Scanner<'_> {
             return Ok(None);
         }
         let (hash, bytes) = content::write_attributes(all);
-        if self.store {
+        if self.stores() {
             self.database.put(&hash, &bytes)?;
         }
         Ok(Some(hash))
@@ -431,8 +451,11 @@ impl Scanner<'_> {
         let entries: Vec<&Entry> = all.iter().map(|seen| &seen.entry).collect();
         let bytes = write_tree(&entries);
         let hash = *blake3::hash(&bytes).as_bytes();
-        if self.store {
-            self.database.put(&hash, &bytes)?;
+        match self.aim {
+            Aim::Look => {}
+            Aim::Keep => self.database.put(&hash, &bytes)?,
+            // It is kept for the next ten reverts: packing is for what stays.
+            Aim::Revert => self.database.put_plain(&hash, &bytes)?,
         }
         self.scan.directories.insert(path.clone(), all);
         self.scan.root = hash;

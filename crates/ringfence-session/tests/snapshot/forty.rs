@@ -3,7 +3,7 @@
 
 use crate::state::state;
 use crate::store::{Place, create, named};
-use ringfence_session::snapshot::{Origin, Select, What};
+use ringfence_session::snapshot::{New, Origin, Select, What};
 use std::process::Command;
 
 /// The state before (as a script), what is done, and the changes: A added, M modified, D deleted, P
@@ -138,4 +138,25 @@ fn any_of_several_snapshots_can_be_reverted_to_in_any_order() {
     // Between two that are stored.
     let (from, to) = (store.find("s0").unwrap(), store.find("s2").unwrap());
     assert_eq!(store.changes(&from, Some(&to), &Select::default()).unwrap().len(), 3);
+}
+
+/// What a revert reads and leaves as it is, the next snapshot knows.
+#[test]
+fn what_is_left_by_a_revert_of_one_path_is_not_read_again() {
+    let place = Place::new();
+    let names: Vec<String> = (0..100).map(|number| format!("file{number}")).collect();
+    names.iter().for_each(|name| place.write(name, "old"));
+    let mut store = place.open();
+    let base = named(&mut store, "base");
+    names.iter().for_each(|name| place.write(name, format!("new {name}")));
+    place.clock_moves_on();
+    let one = Select { only: vec!["file7".into()], ..Select::default() };
+    let done = store.revert(&base, &one).unwrap();
+    assert_eq!(done.changes.len(), 1);
+    let made = store.create(&New::default()).unwrap();
+    assert!(made.read <= 1, "{} files were read", made.read);
+    let changes = store.changes(&base, None, &Select::default()).unwrap();
+    assert_eq!(changes.len(), 99);
+    store.revert(&done.before.unwrap(), &Select::default()).unwrap();
+    names.iter().for_each(|name| assert_eq!(place.read(name), format!("new {name}").as_bytes()));
 }
