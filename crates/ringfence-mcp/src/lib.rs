@@ -7,7 +7,9 @@
 //!
 //! Nothing of this is loaded or started unless `ringfence mcp` is.
 
+mod files;
 mod message;
+mod schema;
 mod server;
 mod snapshots;
 mod stdio;

@@ -1,6 +1,7 @@
 //! The server: the protocol is the official SDK's, the tools are in [`crate::tools`].
 
 use crate::Config;
+use crate::schema;
 use crate::snapshots::Snapshots;
 use crate::stdio;
 use crate::text::shortened;
@@ -54,7 +55,9 @@ impl ServerHandler for Server {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let tool = |tool: &tools::Tool| {
-            Tool::new(tool.name, tool.about, tool.schema()).with_annotations(tool.annotations())
+            Tool::new(tool.name, tool.about, tool.schema())
+                .with_raw_output_schema(Arc::new(schema::answer(tool.name)))
+                .with_annotations(tool.annotations())
         };
         Ok(ListToolsResult::with_all_items(tools::ALL.iter().map(tool).collect()))
     }

@@ -1,5 +1,6 @@
 //! The tools: what each takes, does, and answers.
 
+use crate::files;
 use crate::server::State;
 use crate::text::{LONGEST, fitting};
 use crate::within::Ran;
@@ -7,7 +8,6 @@ use rmcp::model::{JsonObject, ToolAnnotations};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::BorrowedFd;
-use std::path::Path;
 use std::time::Duration;
 
 /// The longest time that a command may be given: a week, in seconds.
@@ -77,7 +77,7 @@ pub(crate) const ALL: [Tool; 17] = [
         ],
         required: 1,
         read_only: true,
-        act: read_file,
+        act: files::read_file,
     },
     Tool {
         name: "write_file",
@@ -85,7 +85,7 @@ pub(crate) const ALL: [Tool; 17] = [
         arguments: &[("path", Kind::Text, "Which"), ("text", Kind::Text, "All it holds")],
         required: 2,
         read_only: false,
-        act: write_file,
+        act: files::write_file,
     },
     Tool {
         name: "list_directory",
@@ -93,7 +93,7 @@ pub(crate) const ALL: [Tool; 17] = [
         arguments: &[("path", Kind::Text, "Which")],
         required: 1,
         read_only: true,
-        act: list_directory,
+        act: files::list_directory,
     },
     Tool {
         name: "snapshot_create",
@@ -246,7 +246,7 @@ impl Tool {
 /// The arguments of a call.
 pub(crate) struct Given<'a> {
     arguments: &'a JsonObject,
-    cancelled: BorrowedFd<'a>,
+    pub cancelled: BorrowedFd<'a>,
 }
 
 impl Given<'_> {
@@ -263,7 +263,7 @@ impl Given<'_> {
         text.transpose()
     }
 
-    fn text(&self, name: &str) -> Result<String, String> {
+    pub fn text(&self, name: &str) -> Result<String, String> {
         self.maybe(name)?.ok_or_else(|| format!("the argument {name} is missing"))
     }
 
@@ -281,7 +281,7 @@ impl Given<'_> {
         Ok(json!({"do": verb, "snapshot": self.text("snapshot")?, "paths": paths}))
     }
 
-    fn number(&self, name: &str) -> Result<Option<u64>, String> {
+    pub fn number(&self, name: &str) -> Result<Option<u64>, String> {
         let Some(value) = self.value(name) else { return Ok(None) };
         // 2.0 is an integer to JSON Schema; beyond 2^53 not each one is a float.
         let whole = |float: &f64| float.fract() == 0.0 && (0.0..9e15).contains(float);
@@ -329,101 +329,6 @@ fn run(state: &State, given: &Given<'_>) -> Answer {
     state.sandbox.fresh(&[timeout], &argv, stdin, given.cancelled).map(|ran| outcome(&ran))
 }
 
-/// Runs a program of the sandbox on a path; its words are the error.
-fn on_path(
-    state: &State,
-    given: &Given<'_>,
-    argv: &[&OsStr],
-    input: Vec<u8>,
-) -> Result<Ran, String> {
-    let argv: Vec<OsString> = argv.iter().map(|word| (*word).to_owned()).collect();
-    let ran = state.sandbox.exec(None, Duration::from_secs(60), &argv, input, given.cancelled)?;
-    // What it says besides (a shell without its locale, a note of ours) is no failure.
-    if ran.code == 0 {
-        return Ok(ran);
-    }
-    let said = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
-    let hint = "; `why` says which rule decides";
-    Err(if said.is_empty() { format!("exit code {}{hint}", ran.code) } else { said + hint })
-}
-
-/// An absolute path; relative ones are the directory's.
-fn path(state: &State, given: &Given<'_>) -> Result<OsString, String> {
-    let path = given.text("path")?;
-    Ok(state.sandbox.config().workdir.join(path).into_os_string())
-}
-
-fn read_file(state: &State, given: &Given<'_>) -> Answer {
-    let path = path(state, given)?;
-    let (offset, most) = (given.number("offset")?.unwrap_or(0), 1 << 20);
-    let length = given.number("length")?.unwrap_or(most).min(most);
-    // Of two programs in a pipe only the last one's code is known, and a directory can be opened: so it is asked for first.
-    let script = "if test -d \"$1\"; then echo \"$1: Is a directory\" >&2; exit 1; fi; \
-                  exec < \"$1\" && tail -c +\"$2\" | head -c \"$3\"";
-    // The kernel knows no files that are longer.
-    let from = offset.min(i64::MAX as u64 - 1) + 1;
-    let (from, length) = (from.to_string(), length.to_string());
-    let argv: [&OsStr; 7] = [
-        "sh".as_ref(),
-        "-c".as_ref(),
-        script.as_ref(),
-        "sh".as_ref(),
-        &path,
-        from.as_ref(),
-        length.as_ref(),
-    ];
-    let ran = on_path(state, given, &argv, Vec::new())?;
-    let (text, bytes) = fitting(&ran.stdout);
-    let whole = std::str::from_utf8(&ran.stdout[..bytes]).is_ok();
-    Ok(json!({"path": path.to_string_lossy(), "text": text, "bytes": bytes, "utf8": whole}))
-}
-
-fn write_file(state: &State, given: &Given<'_>) -> Answer {
-    let (path, text) = (path(state, given)?, given.text("text")?);
-    let parent = Path::new(&path).parent().unwrap_or(Path::new("/")).as_os_str();
-    let script = "mkdir -p -- \"$2\" && cat > \"$1\"";
-    let argv: [&OsStr; 6] =
-        ["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref(), &path, parent];
-    let bytes = text.len();
-    on_path(state, given, &argv, text.into_bytes())?;
-    Ok(json!({"path": path.to_string_lossy(), "bytes": bytes}))
-}
-
-fn list_directory(state: &State, given: &Given<'_>) -> Answer {
-    let path = path(state, given)?;
-    // A link to a directory is looked into, as `ls` does; names are the program's.
-    let place = Path::new(&path).join(".").into_os_string();
-    let form = "%y\\t%s\\t%f\\0";
-    let argv: [&OsStr; 8] = [
-        "find".as_ref(),
-        &place,
-        "-mindepth".as_ref(),
-        "1".as_ref(),
-        "-maxdepth".as_ref(),
-        "1".as_ref(),
-        "-printf".as_ref(),
-        form.as_ref(),
-    ];
-    let ran = on_path(state, given, &argv, Vec::new())?;
-    let mut entries: Vec<(String, Value)> = Vec::new();
-    for line in ran.stdout.split(|&byte| byte == 0).filter(|line| !line.is_empty()) {
-        let line = String::from_utf8_lossy(line).into_owned();
-        let parts: Vec<&str> = line.splitn(3, '\t').collect();
-        let [kind, size, name] = parts[..] else { continue };
-        let kind = match kind {
-            "f" => "file",
-            "d" => "directory",
-            "l" => "symlink",
-            _ => "other",
-        };
-        let size: u64 = size.parse().unwrap_or(0);
-        entries.push((name.to_owned(), json!({"name": name, "kind": kind, "size": size})));
-    }
-    entries.sort_by(|a, b| a.0.cmp(&b.0));
-    let entries: Vec<Value> = entries.into_iter().map(|(_, entry)| entry).collect();
-    Ok(json!({"path": path.to_string_lossy(), "entries": entries}))
-}
-
 fn decision(state: &State, given: &Given<'_>) -> Answer {
     let (verb, operands) = (OsString::from(given.text("verb")?), given.words("operands")?);
     let words: Vec<&OsStr> =
@@ -432,11 +337,10 @@ fn decision(state: &State, given: &Given<'_>) -> Answer {
     json_of(&ran)
 }
 
-fn json_of(ran: &Ran) -> Answer {
+pub(crate) fn json_of(ran: &Ran) -> Answer {
     match serde_json::from_slice::<Value>(&ran.stdout) {
         Ok(value) if value.is_object() => Ok(value),
-        Ok(value) => Ok(json!({ "rows": value })),
-        Err(_) => Err(String::from_utf8_lossy(&ran.stderr).trim().to_owned()),
+        _ => Err(String::from_utf8_lossy(&ran.stderr).trim().to_owned()),
     }
 }
 
@@ -454,7 +358,7 @@ fn request_access(state: &State, given: &Given<'_>) -> Answer {
     Ok(json!({"allowed": allowed, "decision": found, "say_to_the_user": say}))
 }
 
-/// JSON that another command prints: one document, or one a line.
+/// What another command prints as JSON.
 fn told(state: &State, verb: &str, options: &[&str]) -> Answer {
     let ran = state.sandbox.told(verb, options)?;
     if ran.code != 0 {
@@ -463,12 +367,7 @@ fn told(state: &State, verb: &str, options: &[&str]) -> Answer {
     if ran.left_out > 0 {
         return Err(format!("what is on record is too long for a tool: ringfence {verb} tells it"));
     }
-    if let Ok(value) = json_of(&ran) {
-        return Ok(value);
-    }
-    let lines = ran.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    let rows: Result<Vec<Value>, _> = lines.map(serde_json::from_slice).collect();
-    rows.map(|rows| json!({ "rows": rows })).map_err(|error| error.to_string())
+    json_of(&ran)
 }
 
 /// The newest events that there is room for.

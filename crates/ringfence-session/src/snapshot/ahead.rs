@@ -40,7 +40,7 @@ impl Shared {
         names.map(|name| Looked { began: now(), found: stat(&self.directory, name) }).collect()
     }
 
-    fn from_the_end(&self) {
+    fn look_backwards(&self) {
         for (turn, done) in self.done.iter().enumerate().rev() {
             if self.reached.load(Ordering::Relaxed) >= turn {
                 break;
@@ -71,8 +71,9 @@ impl Ahead {
         if (MANY..=MOST).contains(&count) {
             let second = Arc::clone(&shared);
             // Where no thread can be made, one does it all.
-            let _ =
-                std::thread::Builder::new().stack_size(STACK).spawn(move || second.from_the_end());
+            let _ = std::thread::Builder::new()
+                .stack_size(STACK)
+                .spawn(move || second.look_backwards());
         }
         Ahead { shared, turn: Vec::new().into_iter() }
     }

@@ -50,6 +50,7 @@ mod lifetime;
 mod limits;
 mod mcp;
 mod mcp_calls;
+mod mcp_clients;
 mod metadata;
 mod network;
 mod network_faults;

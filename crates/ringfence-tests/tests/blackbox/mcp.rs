@@ -1,7 +1,7 @@
 //! The MCP server and the guard in front of other servers, line by line, and by the official
 //! Python client.
 
-use ringfence_tests::{Finished, Place, Running, Tier, binary, everybody, everywhere, left_out};
+use ringfence_tests::{Finished, Place, Running, Tier, binary, everybody, everywhere};
 use std::fs;
 use std::io::{BufRead, Write};
 
@@ -375,78 +375,5 @@ fn no_other_spelling_and_no_other_answer_gets_around_the_guard() {
             assert!(answer(id)[0]["result"]["isError"] == true, "{text}");
         }
         run.says("a request that is an answer").says("an answer to nothing that was asked");
-    });
-}
-
-/// The official clients, installed once for all runs.
-fn installed(name: &str, script: &str) -> Option<std::path::PathBuf> {
-    let at = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::create_dir_all(&at).unwrap();
-    let done = std::process::Command::new("sh")
-        .args(["-c", script])
-        .current_dir(&at)
-        .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::null())
-        .status();
-    done.is_ok_and(|status| status.success()).then_some(at)
-}
-
-#[test]
-fn the_official_python_client_gets_on_with_it() {
-    let install = "test -e done || { python3 -m venv . && bin/pip install -q mcp && touch done; }";
-    let Some(at) = installed("mcp-python", install) else {
-        return left_out("the official Python client", "pip cannot install mcp here");
-    };
-    let client = "import asyncio, sys
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
-
-async def main():
-    server = StdioServerParameters(command=sys.argv[1], args=['mcp'])
-    async with stdio_client(server) as (read, write):
-        async with ClientSession(read, write) as session:
-            await session.initialize()
-            print(len((await session.list_tools()).tools))
-            done = await session.call_tool('exec', {'command': ['echo', 'hello']})
-            print(done.content[0].text)
-
-asyncio.run(main())
-";
-    meets(&at.join("bin/python"), "client.py", client);
-}
-
-#[test]
-fn the_official_typescript_client_gets_on_with_it() {
-    let install = "test -e done || { npm install --silent --no-audit --no-fund \
-                   @modelcontextprotocol/sdk && touch done; }";
-    let Some(at) = installed("mcp-node", install) else {
-        return left_out("the official TypeScript client", "npm cannot install it here");
-    };
-    let from = at.join("node_modules/@modelcontextprotocol/sdk/dist/esm/client");
-    let client = format!(
-        "import {{ Client }} from '{0}/index.js';
-import {{ StdioClientTransport }} from '{0}/stdio.js';
-const client = new Client({{ name: 'test', version: '1' }});
-const env = process.env;
-await client.connect(new StdioClientTransport({{ command: process.argv[2], args: ['mcp'], env }}));
-console.log((await client.listTools()).tools.length);
-const done = await client.callTool({{ name: 'exec', arguments: {{ command: ['echo', 'hello'] }} }});
-console.log(done.structuredContent.stdout);
-await client.close();
-",
-        from.display()
-    );
-    meets("node".as_ref(), "client.mjs", &client);
-}
-
-fn meets(program: &std::path::Path, name: &str, client: &str) {
-    everybody(Tier::Namespace, |place| {
-        if place.command(program).arg("--version").output().is_err() {
-            return left_out("the official client", "this person cannot execute it");
-        }
-        place.file(format!("home/project/{name}"), client);
-        let mut command = place.command(program);
-        command.arg(name).arg(binary());
-        Running::start(command).finish().ends(0).prints("17").prints("hello");
     });
 }

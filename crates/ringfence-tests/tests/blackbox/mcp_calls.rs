@@ -285,3 +285,37 @@ fn a_models_command_gets_no_profile_for_its_name() {
         assert!(run.ends(0).text().contains("ran") && !run.text().contains("a secret"));
     });
 }
+
+/// What would be taken away again is not written, and a model is not told that it was.
+#[test]
+fn a_file_that_would_not_stay_is_not_written() {
+    everybody(Tier::Namespace, |place| {
+        let messages = [
+            HELLO.to_owned(),
+            call(2, "write_file", r#"{"path":".envrc","text":"evil"}"#),
+            call(3, "write_file", r#"{"path":"sub/../.vscode/tasks.json","text":"evil"}"#),
+            call(4, "write_file", r#"{"path":"sub/.git/config","text":"[user]\n\tname = x\n"}"#),
+            call(5, "write_file", r#"{"path":"plain","text":"mine"}"#),
+            call(6, "list_directory", r#"{"path":"."}"#),
+        ];
+        let run = talk(place, &["mcp"], messages.concat());
+        let answer = |id: u32| {
+            let lines = run.text();
+            let line = lines.lines().find(|line| line.contains(&format!("\"id\":{id},")));
+            serde_json::from_str::<serde_json::Value>(line.unwrap()).unwrap()["result"].clone()
+        };
+        for id in [2, 3] {
+            let said = answer(id);
+            assert_eq!(said["isError"], true, "{said}");
+            let why = said["structuredContent"]["error"].as_str().unwrap();
+            assert!(why.contains("does not survive the run"), "{why}");
+        }
+        let judged = answer(4)["structuredContent"]["protected"].clone();
+        assert!(judged.as_str().unwrap().contains("makes git run nothing"), "{judged}");
+        let plain = answer(5)["structuredContent"].clone();
+        assert_eq!((&plain["bytes"], &plain["protected"]), (&4.into(), &serde_json::Value::Null));
+        assert!(!answer(6).to_string().contains(".envrc"));
+        assert_eq!(std::fs::read_to_string(place.project("plain")).unwrap(), "mine");
+        assert!(!place.project(".envrc").exists() && !place.project(".vscode").exists());
+    });
+}
