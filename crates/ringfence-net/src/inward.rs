@@ -1,12 +1,15 @@
 //! A published port as programs inside reach it: through the socket that the server made itself,
-//! which stays in the sandbox's network namespace, relayed to the host's that stands in its place.
+//! which stays in the sandbox's network namespace, relayed to the host's that stands in its place, and to no other
+//! that listens there when the program has closed it.
 
 use crate::crowd;
+use crate::given::Given;
 use ringfence_sys::limit::{self, Resource};
 use ringfence_sys::listener::behalf;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 
 /// Connections that wait to be accepted.
@@ -17,7 +20,7 @@ const BACKLOG: i32 = 128;
 ///
 /// # Errors
 /// The kernel's.
-pub(crate) fn serve(socket: OwnedFd, host: SocketAddr) -> io::Result<()> {
+pub(crate) fn serve(socket: OwnedFd, host: SocketAddr, given: Arc<Given>) -> io::Result<()> {
     let failed = |errno: ringfence_sys::Errno| io::Error::from_raw_os_error(errno.into_raw());
     behalf::listen(socket.as_fd(), BACKLOG).map_err(failed)?;
     behalf::set_nonblocking(socket.as_fd(), true).map_err(failed)?;
@@ -30,16 +33,20 @@ pub(crate) fn serve(socket: OwnedFd, host: SocketAddr) -> io::Result<()> {
         let Ok(runtime) = runtime else { return };
         runtime.block_on(async move {
             if let Ok(listener) = TcpListener::from_std(std::net::TcpListener::from(socket)) {
-                crowd::serve(listener, move |client, _| relay(client, to)).await;
+                crowd::serve(listener, move |client, _| {
+                    let given = Arc::clone(&given);
+                    async move { relay(client, to, &given).await }
+                })
+                .await;
             }
         });
     };
     std::thread::Builder::new().name("ringfence-inward".to_owned()).spawn(work).map(drop)
 }
 
-async fn relay(mut client: TcpStream, to: SocketAddr) {
+async fn relay(mut client: TcpStream, to: SocketAddr, given: &Given) {
     let _ = client.set_nodelay(true);
-    match TcpStream::connect(to).await {
+    match connect(to, given).await {
         Ok(mut server) => {
             let _ = server.set_nodelay(true);
             let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
@@ -47,6 +54,19 @@ async fn relay(mut client: TcpStream, to: SocketAddr) {
         Err(_) => {
             let _ = client.set_zero_linger();
         }
+    }
+}
+
+/// Connects to a listener that was given. It was there before, and nobody else was after: so nobody else can have
+/// accepted. That it is gone by then is no matter: servers of one connection close it at once.
+async fn connect(to: SocketAddr, given: &Given) -> io::Result<TcpStream> {
+    if given.at(to) != (true, true) {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    let server = TcpStream::connect(to).await?;
+    match given.at(to) {
+        (_, true) => Ok(server),
+        (_, false) => Err(io::ErrorKind::ConnectionRefused.into()),
     }
 }
 

@@ -26,6 +26,7 @@ pub mod forward;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gateway;
+mod given;
 mod held;
 pub mod inspect;
 mod inward;

@@ -8,6 +8,7 @@ pub use crate::calls::{Handler, Reach};
 
 use crate::calls::{Answer, Caller, own};
 use crate::forward::Forwarders;
+use crate::given::Given;
 use crate::inward;
 use ringfence_policy::{Publish, Transport};
 use ringfence_sys::listener::{self, Lock, behalf};
@@ -23,12 +24,18 @@ pub(crate) struct Published {
     ports: Vec<Publish>,
     /// Where programs inside are served already.
     inward: Arc<Mutex<HashSet<SocketAddr>>>,
+    given: Arc<Given>,
     pub forwarders: Arc<Forwarders>,
 }
 
 impl Published {
     pub fn new(ports: Vec<Publish>) -> Published {
-        Published { ports, inward: Arc::default(), forwarders: Arc::default() }
+        Published {
+            ports,
+            inward: Arc::default(),
+            given: Arc::default(),
+            forwarders: Arc::default(),
+        }
     }
 
     /// Answers a bind where published sockets are locked. What is not a bind to a published port
@@ -79,6 +86,7 @@ impl Published {
         let close_on_exec = caller.closes_on_exec();
         let given = listener::publish(place, kind, lock).and_then(|ours| {
             let (number, id) = (caller.descriptor(), caller.call.id);
+            self.given.note(ours.as_fd())?;
             notify::place(caller.listener, id, ours.as_fd(), number, close_on_exec)
         });
         Some(match given {
@@ -112,7 +120,7 @@ impl Published {
             return;
         }
         if let Ok(socket) = theirs.try_clone()
-            && inward::serve(socket, host).is_ok()
+            && inward::serve(socket, host, Arc::clone(&self.given)).is_ok()
         {
             served.insert(wanted);
         }

@@ -22,6 +22,12 @@ const QUESTION: usize = 8 + IDENTITY;
 /// Where in a `struct inet_diag_msg` the cookie is, in two halves, and the inode, its last field.
 const COOKIE: usize = 44;
 const INODE: usize = 68;
+/// Where its attributes begin, and the one that says that a listener takes no IPv4 (`INET_DIAG_SKV6ONLY`).
+const ATTRIBUTES: usize = 72;
+const ONLY_IPV6: u16 = 11;
+/// Where a question names the states that it asks for, and `TCPF_LISTEN`.
+const STATES: usize = HEADER + 4;
+const LISTENS: u32 = 1 << 10;
 /// `TCP_SYN_SENT`.
 const SYN_SENT: u8 = 2;
 const TCP: u8 = 6;
@@ -74,6 +80,54 @@ pub fn udp(by: BorrowedFd<'_>, ipv6: bool, port: u16) -> Result<u64> {
         }
     })?;
     found
+}
+
+/// The numbers (`SO_COOKIE`) of the TCP sockets that listen where a connection to this address can come to.
+///
+/// # Errors
+/// The kernel's.
+pub fn listeners(by: BorrowedFd<'_>, at: SocketAddr) -> Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for any in [IpAddr::from([0u8; 4]), IpAddr::from([0u8; 16])] {
+        let anywhere = SocketAddr::new(any, 0);
+        let mut question = question(TCP, anywhere, anywhere, DUMP);
+        question[STATES..STATES + 4].copy_from_slice(&LISTENS.to_ne_bytes());
+        ask(by, &question)?;
+        receive(by, |answer| {
+            if listens_at(answer, at) {
+                numbers.extend(found(answer).map(|found| found.number));
+            }
+        })?;
+    }
+    Ok(numbers)
+}
+
+/// Whether a listener's `struct inet_diag_msg` is one that connections to this address can come to.
+fn listens_at(answer: &[u8], at: SocketAddr) -> bool {
+    if answer.len() < ATTRIBUTES || answer[4..6] != at.port().to_be_bytes() {
+        return false;
+    }
+    let bytes: [u8; 16] = answer[8..24].try_into().unwrap_or_default();
+    if answer[0] == libc::AF_INET as u8 {
+        let [a, b, c, d, ..] = bytes;
+        let own = IpAddr::from([a, b, c, d]);
+        return at.is_ipv4() && (own.is_unspecified() || own == at.ip());
+    }
+    let own = IpAddr::from(bytes);
+    let both = at.is_ipv6() || !only_ipv6(&answer[ATTRIBUTES..]);
+    own.to_canonical() == at.ip().to_canonical() || (own.is_unspecified() && both)
+}
+
+fn only_ipv6(mut attributes: &[u8]) -> bool {
+    while let [a, b, c, d, rest @ ..] = attributes {
+        let length = usize::from(u16::from_ne_bytes([*a, *b]));
+        if u16::from_ne_bytes([*c, *d]) == ONLY_IPV6 {
+            return rest.first().is_some_and(|&only| only != 0);
+        }
+        let next = length.max(4).next_multiple_of(4);
+        attributes = attributes.get(next..).unwrap_or_default();
+    }
+    false
 }
 
 /// One `inet_diag_req_v2` with its header.
@@ -212,6 +266,25 @@ mod tests {
         }
         assert!(clients.iter().any(|(_, connected)| !connected));
         assert!(clients.iter().any(|(_, connected)| *connected));
+    }
+
+    #[test]
+    fn listeners_are_told_by_where_they_can_be_reached() {
+        let by = open().expect("a socket");
+        let number = |listener: &TcpListener| behalf::cookie(listener.as_fd()).expect("a number");
+        let at = |address| listeners(by.as_fd(), address).expect("an answer");
+        let one = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let to = one.local_addr().expect("an address");
+        assert_eq!(at(to), [number(&one)]);
+        assert_eq!(at(SocketAddr::new([127, 0, 0, 9].into(), to.port())), []);
+        drop(one);
+        assert_eq!(at(to), []);
+        let any = TcpListener::bind("[::]:0").expect("bound");
+        let port = any.local_addr().expect("an address").port();
+        for address in ["127.0.0.1", "::1"] {
+            let to = SocketAddr::new(address.parse().expect("an address"), port);
+            assert_eq!(at(to), [number(&any)]);
+        }
     }
 
     #[test]

@@ -80,6 +80,64 @@ client, _ = server.accept()"
     });
 }
 
+/// Serves the published port, closes it, and asks it again when somebody else is there; then serves it anew.
+const CLOSES: &str = "
+import socket, sys
+port = int(sys.argv[1])
+def serve():
+    s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sys.argv[2] == 'shared': s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    s.bind(('127.0.0.1', port)); s.listen(); return s
+def ask():
+    try:
+        c = socket.create_connection(('127.0.0.1', port)); c.sendall(b'inside'); return c.recv(32).decode() or 'nothing'
+    except OSError as e: return type(e).__name__
+def own(s):
+    c = socket.create_connection(('127.0.0.1', port)); there = s.accept()[0]; there.sendall(b'own'); return c.recv(8).decode()
+server = serve(); said = [own(server)]
+server.close()
+go = open('go')
+print('closed', flush=True); go.readline()
+said.append(ask())
+print('asked', flush=True); go.readline()
+server = serve(); said.append(own(server))
+print(*said, flush=True)
+";
+
+#[test]
+fn who_listens_at_a_published_port_later_is_not_reached() {
+    everybody(Tier::Namespace, |place| {
+        if !python(place) || !place.publishes() {
+            return;
+        }
+        place.shell("mkfifo go").ends(0);
+        // Open for both: nobody waits for the other end.
+        let go = std::fs::File::options().read(true).write(true).open(place.project("go")).unwrap();
+        for kind in ["alone", "shared"] {
+            let port = free();
+            let (publish, inside) = (format!("{port}:7003"), "7003");
+            let argv = ["python3", "-c", CLOSES, inside, kind];
+            let mut running = place.start(&["-w", ".", "--publish", &publish], &argv);
+            running.printed("closed");
+            // The port is the host's again, and somebody else's.
+            let other = TcpListener::bind(("127.0.0.1", port)).unwrap();
+            (&go).write_all(b"\n").unwrap();
+            running.printed("asked");
+            other.set_nonblocking(true).unwrap();
+            let came = other.accept().map(|_| ());
+            assert_eq!(came.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+            // The control: others do reach it.
+            let _client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            other.set_nonblocking(false).unwrap();
+            other.accept().unwrap();
+            drop(other);
+            (&go).write_all(b"\n").unwrap();
+            running.finish().ends(0).prints("own ConnectionResetError own");
+            assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "it is free");
+        }
+    });
+}
+
 /// Tries to use the listener, and a connection that it accepted, for something else. The last line
 /// tells what the tries came to.
 const ESCAPES: &str = "
