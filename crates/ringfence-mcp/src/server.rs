@@ -6,7 +6,7 @@ use crate::snapshots::Snapshots;
 use crate::stdio;
 use crate::text::shortened;
 use crate::tools::{self, Answer};
-use crate::within::{APART, Sandbox};
+use crate::within::Sandbox;
 use ringfence_session::ledger::{Event, Verdict};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
@@ -43,9 +43,9 @@ impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("ringfence", env!("CARGO_PKG_VERSION")))
-            .with_instructions(match self.0.sandbox.is_apart() {
-                true => format!("{INSTRUCTIONS} Nothing is recorded, and {APART}."),
-                false => INSTRUCTIONS.to_owned(),
+            .with_instructions(match self.0.sandbox.apart() {
+                Some(apart) => format!("{INSTRUCTIONS} Besides: {apart}."),
+                None => INSTRUCTIONS.to_owned(),
             })
     }
 

@@ -27,9 +27,8 @@ const PATIENCE: i32 = 2000;
 const TERM: i32 = 15;
 const KILL: i32 = 9;
 
-/// What a server does that has no session.
-pub(crate) const APART: &str = "each command runs in a sandbox of its own, of which nothing but files stays: there is \
-                                no room for a session's record";
+/// What a server does that cannot ask its session for commands.
+const APART: &str = "each command runs in a sandbox of its own, of which nothing but files stays";
 
 /// A sandbox that lives as long as this value.
 #[derive(Debug)]
@@ -38,6 +37,8 @@ pub struct Sandbox {
     name: String,
     /// None: there is no room for a session's record. Nobody can be asked for commands in it then.
     directory: Option<PathBuf>,
+    /// Local sockets are refused where we are (the process tier): that is how a session is asked.
+    mute: bool,
     launcher: Mutex<Child>,
     /// The sandbox ends when this is closed, however that comes about.
     stdin: Mutex<Option<ChildStdin>>,
@@ -93,11 +94,15 @@ impl Sandbox {
         // It is there before its command, or not at all; the name may lead to one of an earlier server with this number.
         let found = live::find(&name).ok().filter(|(session, _)| session.live);
         let directory = found.and_then(|(_, socket)| socket.parent().map(PathBuf::from));
-        if directory.is_none() {
-            eprintln!("ringfence: calls of tools are not recorded, and {APART}");
-        }
+        // A name that nobody listens at: whether it is there is not even looked at then.
+        let probe = |directory: &PathBuf| client::connect(&directory.join("nobody")).err();
+        let mute = directory.as_ref().and_then(probe) == Some(sys::Errno::EACCES);
         let (launcher, stdin) = (Mutex::new(launcher), Mutex::new(stdin));
-        Ok(Sandbox { config, name, directory, launcher, stdin })
+        let sandbox = Sandbox { config, name, directory, mute, launcher, stdin };
+        if let Some(apart) = sandbox.apart() {
+            eprintln!("ringfence: {apart}");
+        }
+        Ok(sandbox)
     }
 
     /// Ends the sandbox, and with it what still runs in it; returns when nothing of it is left.
@@ -126,9 +131,16 @@ impl Sandbox {
         name.map(ToOwned::to_owned).ok_or_else(|| "the session has no identifier".to_owned())
     }
 
-    /// Whether each command has a sandbox of its own ([`APART`]).
-    pub fn is_apart(&self) -> bool {
-        self.directory.is_none()
+    /// Says that each command has a sandbox of its own, where it is so.
+    pub fn apart(&self) -> Option<String> {
+        match self.directory {
+            None => Some(format!(
+                "calls of tools are not recorded, and {APART}: there is no room for a session's record"
+            )),
+            Some(_) => self.mute.then(|| {
+                format!("{APART}: local sockets are refused here, by which a session is asked")
+            }),
+        }
     }
 
     /// Adds a row to the session's record. Its troubles are no caller's.
@@ -160,7 +172,7 @@ impl Sandbox {
         input: Vec<u8>,
         cancelled: BorrowedFd<'_>,
     ) -> Result<Ran, String> {
-        let Some(directory) = &self.directory else {
+        let Some(directory) = self.directory.as_ref().filter(|_| !self.mute) else {
             let mut options: Vec<OsString> =
                 vec![format!("--timeout={}s", timeout.as_secs()).into()];
             options.extend(workdir.map(|directory| format!("--workdir={directory}").into()));
@@ -217,7 +229,7 @@ impl Sandbox {
     ) -> Result<Ran, String> {
         let mut command = self.ringfence("run");
         // Where there is no room for one, each would say so.
-        command.args(self.is_apart().then_some("--no-record"));
+        command.args(self.directory.is_none().then_some("--no-record"));
         command.args(options).arg("--").args(argv);
         finish(command, input, MOST, cancelled)
     }

@@ -296,7 +296,6 @@ fn a_file_that_would_not_stay_is_not_written() {
             call(3, "write_file", r#"{"path":"sub/../.vscode/tasks.json","text":"evil"}"#),
             call(4, "write_file", r#"{"path":"sub/.git/config","text":"[user]\n\tname = x\n"}"#),
             call(5, "write_file", r#"{"path":"plain","text":"mine"}"#),
-            call(6, "list_directory", r#"{"path":"."}"#),
         ];
         let run = talk(place, &["mcp"], messages.concat());
         let answer = |id: u32| {
@@ -314,8 +313,42 @@ fn a_file_that_would_not_stay_is_not_written() {
         assert!(judged.as_str().unwrap().contains("makes git run nothing"), "{judged}");
         let plain = answer(5)["structuredContent"].clone();
         assert_eq!((&plain["bytes"], &plain["protected"]), (&4.into(), &serde_json::Value::Null));
-        assert!(!answer(6).to_string().contains(".envrc"));
         assert_eq!(std::fs::read_to_string(place.project("plain")).unwrap(), "mine");
         assert!(!place.project(".envrc").exists() && !place.project(".vscode").exists());
+    });
+}
+
+/// The process tier refuses the socket by which a session is asked for commands.
+#[test]
+fn where_sockets_are_refused_each_command_has_a_sandbox_of_its_own() {
+    everybody(Tier::Process, |place| {
+        place.file("home/project/old", "old");
+        let secret = place.text("outside/secret");
+        let program = binary().to_str().unwrap();
+        let messages = [
+            HELLO.to_owned(),
+            call(2, "exec", r#"{"command":["sh","-c","pwd; cat; exit 3"],"stdin":"heard"}"#),
+            call(3, "write_file", r#"{"path":"new","text":"written"}"#),
+            call(4, "read_file", r#"{"path":"old"}"#),
+            call(5, "read_file", &format!("{{\"path\":\"{secret}\"}}")),
+            call(6, "exec", r#"{"command":["pwd"],"workdir":"/"}"#),
+        ];
+        let words = ["run", "--tier", "process", "-r", program, "--", program, "mcp"];
+        let run = talk(place, &words, messages.concat());
+        run.ends(0).says("local sockets are refused here");
+        let text = run.text();
+        let answer = |id: u32| {
+            let line = text.lines().find(|line| line.contains(&format!("\"id\":{id},")));
+            serde_json::from_str::<serde_json::Value>(line.unwrap()).unwrap()["result"].clone()
+        };
+        assert!(answer(1)["instructions"].as_str().unwrap().contains("a sandbox of its own"));
+        let done = answer(2)["structuredContent"].clone();
+        assert_eq!(done["exit_code"], 3, "{done}");
+        assert_eq!(done["stdout"], format!("{}\nheard", place.text("home/project")), "{done}");
+        assert_eq!(answer(4)["structuredContent"]["text"], "old");
+        assert_eq!(answer(5)["isError"], true);
+        assert!(!text.contains("a secret"), "outside files are outside");
+        assert_eq!(answer(6)["structuredContent"]["stdout"], "/\n");
+        assert_eq!(std::fs::read_to_string(place.project("new")).unwrap(), "written");
     });
 }

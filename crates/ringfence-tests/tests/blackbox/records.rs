@@ -184,7 +184,7 @@ fn a_server_starts_where_nothing_can_be_recorded() {
             ended.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let of = |id: i64| answers.iter().find(|answer| answer["id"] == id).unwrap();
         let told = |id: i64| &of(id)["result"]["structuredContent"];
-        assert!(of(1)["result"]["instructions"].as_str().unwrap().contains("Nothing is recorded"));
+        assert!(of(1)["result"]["instructions"].as_str().unwrap().contains("not recorded"));
         assert_eq!(
             (&told(2)["stdout"], &told(2)["exit_code"]),
             (&"in".into(), &3.into()),
