@@ -5,6 +5,8 @@
 //! its own, as shells do for jobs and timeout(1) does for its command. From there nobody comes back: a group
 //! is named by its number, and that of the launcher's has none inside. The kernel would signal all of that
 //! group, the launcher and its neighbours too. So the launcher sends the signal, to those that are inside.
+//!
+//! Who is in a sandbox of its own in there may not reach what is around that: it is refused.
 
 use ringfence_sys as sys;
 use std::collections::BTreeSet;
@@ -69,6 +71,9 @@ fn lot(listener: BorrowedFd<'_>, call: &Notification) -> Option<Lot> {
             return Some(Lot::GoOn);
         }
     }
+    if is_confined_further(caller, &namespace) {
+        return None;
+    }
     if !(0..=LAST_SIGNAL).contains(&signal) {
         return Some(Lot::Done(Err(Errno::EINVAL)));
     }
@@ -77,6 +82,24 @@ fn lot(listener: BorrowedFd<'_>, call: &Notification) -> Option<Lot> {
     }
     signal_all(listener, call, (own, &namespace), members, caller, signal);
     Some(Lot::Done(Ok(())))
+}
+
+/// Whether a process holds more filters than another one inside: it is in a sandbox in this one, whose launcher is such
+/// another one, or as good as in one. Nobody gets rid of a filter.
+fn is_confined_further(caller: i32, within: &PathBuf) -> bool {
+    let filters = |pid: i32| sys::process::filters(pid.cast_unsigned());
+    let (Some(own), Some(callers)) = (sys::process::filters(std::process::id()), filters(caller))
+    else {
+        return true;
+    };
+    // What `run` starts has one more than its launcher.
+    callers > own + 1
+        && pids().any(|pid| {
+            let inside = || sys::process::numbers(pid.cast_unsigned()).last() > Some(&1);
+            filters(pid).is_some_and(|count| count < callers)
+                && namespace(pid).as_ref() == Some(within)
+                && inside()
+        })
 }
 
 /// Signals each of them, and the caller last, who would otherwise not be there to wait for the answer.
@@ -125,11 +148,15 @@ fn namespace(pid: i32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok()
 }
 
+/// All processes that can be seen.
+fn pids() -> impl Iterator<Item = i32> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 /// Those of a group that are in a namespace, but for its PID 1, the warden.
 fn members(group: i32, within: &PathBuf) -> Vec<Member> {
-    let Ok(all) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers
+    pids()
         .filter(|&pid| sys::process::group_of(pid) == Ok(group))
         .filter_map(|pid| {
             // What is looked at after this is of the same process, or of none that a signal by it reaches.

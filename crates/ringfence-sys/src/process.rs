@@ -53,8 +53,19 @@ pub fn group() -> i32 {
 /// The numbers of a process in each PID namespace that it is in, the caller's first (`NSpid` in
 /// proc_pid_status(5)); none when it is gone.
 pub fn numbers(pid: u32) -> Vec<u32> {
+    status(pid, "NSpid:")
+}
+
+/// How many filters of system calls hold a process (proc_pid_status(5), `Seccomp_filters`, Linux 5.9); none where that
+/// is not known.
+pub fn filters(pid: u32) -> Option<u32> {
+    status(pid, "Seccomp_filters:").first().copied()
+}
+
+/// The numbers in a line of a process's status.
+fn status(pid: u32, key: &str) -> Vec<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
     line.unwrap_or_default().split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 

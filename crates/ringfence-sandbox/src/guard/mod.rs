@@ -187,6 +187,30 @@ impl Guarding {
                 self.inherits = true;
             }
         }
+        // What one of them has removed it will put back: that is not ours to take away.
+        for (_, path, saved) in others.found().take_while(|(since, ..)| *since < until) {
+            let of = |tree: &&GuardedTree| {
+                path.starts_with(&tree.tree) && !tree.lifted.iter().any(|at| path.starts_with(at))
+            };
+            let known = self.steps.iter().any(|(step, _)| step.path == path);
+            if known || path.symlink_metadata().is_ok() || !self.trees.iter().any(|tree| of(&tree))
+            {
+                continue;
+            }
+            let (found, guarded) = (Found::Present, by_name(path));
+            let rule = crate::planner::built_in("protected names");
+            let step = GuardStep { path: path.to_owned(), found, guarded, rule };
+            self.steps.push((step, saved.clone()));
+            self.inherits = true;
+        }
+    }
+
+    /// Whether something was at a path, or on the way to it, before the run.
+    fn was_there(&self, path: &Path) -> bool {
+        let is = |(step, saved): &(GuardStep, Saved)| {
+            *saved != Saved::Nothing && path.starts_with(&step.path)
+        };
+        self.steps.iter().any(is)
     }
 
     /// Tells runs that begin from now on what was there before this one: before its command executes, or just

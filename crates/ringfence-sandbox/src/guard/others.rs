@@ -156,6 +156,15 @@ impl Others {
         Others { told, names }
     }
 
+    /// The paths at which they found something, and what; the oldest first.
+    pub fn found(&self) -> impl Iterator<Item = (i128, &Path, &Saved)> {
+        let told = self.told.iter().filter_map(|(since, told)| Some((*since, told.as_ref()?)));
+        told.flat_map(|(since, told)| {
+            let found = told.steps.iter().filter(|(_, saved)| **saved != Saved::Nothing);
+            found.map(move |(path, saved)| (since, &*path.0, &**saved))
+        })
+    }
+
     /// What was at a path before the first of them that can have changed it, where it has this now; nothing where
     /// none can. Of those alone that began before `until`: what a later one found can be ours.
     pub fn before(&self, path: &Path, now: &Saved, until: i128) -> Option<Saved> {

@@ -220,7 +220,7 @@ impl Vigil<'_> {
             let way = relative.iter().map(OsStr::to_owned).collect();
             self.absent.push(Absent { base: base.to_owned(), way, hooks: path.ends_with("hooks") });
         }
-        self.look_into(&base.to_owned(), 0);
+        self.look_into(base, 0);
     }
 
     /// What was taken away, a sentence each, once nobody is left who could write to it.
@@ -266,6 +266,9 @@ impl Vigil<'_> {
     }
 
     fn look_at(&mut self, path: &Path, depth: usize) {
+        if self.guarding.was_there(path) {
+            return;
+        }
         match self.standing(path) {
             Standing::Free => {}
             Standing::OnTheWay => drop(self.look_into(path, depth + 1)),

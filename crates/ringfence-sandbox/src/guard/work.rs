@@ -280,6 +280,9 @@ impl Work<'_> {
                 continue;
             }
             for path in expand(&tree.tree, name) {
+                if self.guarding.was_there(&path) {
+                    continue;
+                }
                 let rule = crate::planner::built_in("protected names");
                 let step = GuardStep { path, found: Found::Absent, guarded: *guarded, rule };
                 self.step(&step, &Saved::Nothing);
@@ -373,6 +376,8 @@ impl Work<'_> {
                 )
             }
             Ok(None) => format!("{shown} was {what} inside and is protected: removed"),
+            // Another run was first.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             // Under another name nothing obeys it, and a later run tells of it.
             Err(error) => match quarantine::rename_aside(at) {
                 Ok(aside) => format!(

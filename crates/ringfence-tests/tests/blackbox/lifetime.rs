@@ -90,6 +90,30 @@ fn signals_to_the_own_group_stay_inside() {
     });
 }
 
+/// A sandbox in a sandbox holds its signals in, and the outer one's launcher does not send them in its place.
+#[test]
+fn a_sandbox_inside_signals_nobody_around_it() {
+    everybody(Tier::Namespace, |place| {
+        let binary = ringfence_tests::binary();
+        let program = binary.display().to_string();
+        let kill = "import os, sys\ndef sends(to):\n try: os.kill(to, 10); return 'sent'\n except OSError as e: return e.strerror\nprint(*map(sends, (os.getppid(), 0)), flush=True)";
+        let inner = format!("{program} run --tier process -- python3 -c \"{kill}\"");
+        let script =
+            format!("trap 'echo reached' USR1; {inner}; echo inner $?; kill -USR1 0; echo ends");
+        let directory = binary.parent().expect("a directory").display().to_string();
+        let options = ["-r", &directory];
+        let mut outside = neighbour(place);
+        let mut command = place.ringfence_run();
+        command.args(options).args(["--", "sh", "-c", &script]);
+        command.process_group(outside.id().cast_signed());
+        let finished = Running::start(command).finish();
+        // The control: by itself the outer one reaches its own.
+        let refused = "Operation not permitted Operation not permitted\n";
+        finished.ends(0).prints(&format!("{refused}inner 0\nreached\nends"));
+        assert!(is_well(&mut outside));
+    });
+}
+
 /// A script that a shell starts as a job leads its group; inside it has its number and not its group.
 #[test]
 fn the_group_that_the_command_would_lead_is_signalled_inside() {

@@ -126,3 +126,26 @@ fn what_a_program_tells_holds_up_no_warden() {
         assert_eq!(place.left_behind(), [""; 0]);
     });
 }
+
+/// What a run has removed is there again when it has ended, and stays, whoever began in between.
+#[test]
+fn what_a_run_puts_back_is_left_alone_by_another() {
+    everybody(Tier::Process, |place| {
+        let names = [".envrc", ".vscode/tasks.json", "x.bazelrc"];
+        let files = names.map(|name| place.file(format!("home/project/{name}"), "the user's\n"));
+        // The name itself may be odd, and where links lead.
+        place.shell("mkdir .husky && ln -s \"$(printf 't\\351')\" .husky/link").ends(0);
+        let first = start(place, &[], "rm -r .envrc .vscode x.bazelrc", "a");
+        assert!(files.iter().all(|file| !file.exists()), "the control");
+        let second = start(place, &[], "", "b");
+        assert!(go(place, first, "a").contains("restored"));
+        // Its launcher has been told of what came by now.
+        place.sh(&[], "true").ends(0);
+        let said = go(place, second, "b");
+        for (name, file) in names.iter().zip(&files) {
+            let there = fs::read_to_string(file).unwrap_or_default();
+            assert_eq!(there, "the user's\n", "{name}: {said}");
+        }
+        assert!(!said.contains("moved to"), "{said}");
+    });
+}
