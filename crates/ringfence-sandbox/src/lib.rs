@@ -35,6 +35,7 @@ mod descendants;
 mod guard;
 mod metadata;
 mod own_group;
+mod own_number;
 mod sockets;
 mod warden;
 mod watches;

@@ -5,6 +5,7 @@
 //! are named, so that the plan reads the same on every architecture; a name that the running
 //! architecture does not have is left out when the filter is compiled.
 
+use crate::own_number::CALLS as BY_NUMBER;
 use crate::plan::{AllowedCalls, CallRule, Test, Tier, Verdict};
 use ringfence_policy::calls::{ALWAYS, Otherwise, members};
 use ringfence_policy::{Layer, Network, NetworkMode, Policy, Transport};
@@ -168,17 +169,6 @@ const SHARED_IPC: [&str; 14] = [
     "mq_unlink",
 ];
 
-/// Calls on a process by number, and which argument the number is; 0 means oneself.
-const BY_NUMBER: [(&str, u8); 7] = [
-    ("setpriority", 1),
-    ("ioprio_set", 1),
-    ("sched_setaffinity", 0),
-    ("sched_setscheduler", 0),
-    ("sched_setparam", 0),
-    ("sched_setattr", 0),
-    ("prlimit64", 0),
-];
-
 /// The number of the warden, in the namespace tier's own PID namespace: without descriptors it could not put right
 /// what a killed launcher leaves.
 const WARDEN: u32 = 1;
@@ -311,8 +301,13 @@ pub(super) fn rules(
             add(call, Verdict::Refuse, &[], "reaches memory and queues of other programs");
         }
         for (call, number) in BY_NUMBER {
-            let test = [(number, Test::Differs(0))];
-            add(call, Verdict::Refuse, &test, "changes other processes of the user");
+            let mut test = vec![(number, Test::Differs(0))];
+            // The others are refused below: their number is a group's or a user's.
+            test.extend(
+                OF_ONE_PROCESS.iter().find(|of| of.0 == call).map(|of| (0, Test::Equals(of.1))),
+            );
+            let verdict = if notify { Verdict::Supervise } else { Verdict::Refuse };
+            add(call, verdict, &test, "changes other processes of the user");
         }
         for (call, one) in OF_ONE_PROCESS {
             let test = [(0, Test::Differs(one))];

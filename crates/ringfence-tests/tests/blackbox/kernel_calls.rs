@@ -148,3 +148,74 @@ fn the_process_that_puts_right_what_is_left_is_not_changed_by_number() {
         }
     });
 }
+
+/// Changes how threads are scheduled by their numbers, as libraries do: its own, its process's, one beside it. Then
+/// another process's.
+const BY_NUMBER: &str = "
+import ctypes, os, resource, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+said = []
+def attempt(name, act):
+    try: act(); said.append(name)
+    except OSError as e: said.append(name + ':' + str(e.errno))
+class Param(ctypes.Structure): _fields_ = [('priority', ctypes.c_int)]
+libc.pthread_self.restype = ctypes.c_ulong
+def scheduled():
+    code = libc.pthread_setschedparam(ctypes.c_ulong(libc.pthread_self()), 0, ctypes.byref(Param(0)))
+    if code: raise OSError(code, '')
+def all_of(tid, name):
+    cpus = os.sched_getaffinity(0)
+    attempt(name + '-affinity', lambda: os.sched_setaffinity(tid, cpus))
+    attempt(name + '-scheduler', lambda: os.sched_setscheduler(tid, os.SCHED_BATCH, os.sched_param(0)))
+    attempt(name + '-nice', lambda: os.setpriority(os.PRIO_PROCESS, tid, 7))
+def limits(pid): resource.prlimit(pid, resource.RLIMIT_NOFILE, (64, 64))
+if len(sys.argv) > 1:
+    other = int(sys.argv[1]); all_of(other, 'other'); attempt('other-limits', lambda: limits(other))
+else:
+    attempt('pthread', scheduled)
+    all_of(os.getpid(), 'own')
+    ready, over = threading.Event(), threading.Event()
+    beside = threading.Thread(target=lambda: (ready.set(), over.wait())); beside.start(); ready.wait()
+    all_of(beside.native_id, 'beside'); over.set(); beside.join()
+    mine = threading.Thread(target=lambda: (attempt('thread-pthread', scheduled), all_of(os.getpid(), 'process')))
+    mine.start(); mine.join()
+    attempt('limits', lambda: limits(os.getpid()))
+    attempt('group', lambda: os.setpriority(os.PRIO_PGRP, os.getpid(), 8))
+print(*said)
+";
+
+#[test]
+fn a_thread_changes_its_own_process_by_number_and_no_other() {
+    everybody(Tier::Process, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let own = place.run(&[], &["python3", "-c", BY_NUMBER]);
+        own.ends(0).prints(
+            "pthread own-affinity own-scheduler own-nice beside-affinity beside-scheduler \
+             beside-nice thread-pthread process-affinity process-scheduler process-nice limits group:1",
+        );
+        // One of the same user's, outside.
+        let mut outside = place.shell_start("echo ready; exec sleep 1000");
+        outside.printed("ready");
+        let number = outside.pid().to_string();
+        let state = || {
+            let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap();
+            let limits = std::fs::read_to_string(format!("/proc/{number}/limits")).unwrap();
+            let after = stat.rsplit_once(") ").unwrap().1;
+            let fields: Vec<_> = after.split(' ').map(str::to_owned).collect();
+            // Its niceness, and its policy.
+            (fields[16].clone(), fields[38].clone(), limits)
+        };
+        let before = state();
+        let refused = place.run(&[], &["python3", "-c", BY_NUMBER, &number]);
+        refused.ends(0).prints("other-affinity:1 other-scheduler:1 other-nice:1 other-limits:1");
+        assert_eq!(state(), before);
+        // The control: without a sandbox it is changed.
+        std::fs::write(place.project("by.py"), BY_NUMBER).unwrap();
+        let done = place.shell(&format!("python3 by.py {number}")).text();
+        assert_eq!(done, "other-affinity other-scheduler other-nice other-limits");
+        assert_ne!(state(), before);
+        drop(outside);
+    });
+}
