@@ -5,9 +5,10 @@ use crate::options::{POLICY, Parsed};
 use crate::{learnt_calls, libraries};
 use ringfence_learn::bus;
 use ringfence_learn::propose::{Asked, Proposal, propose};
-use ringfence_learn::units;
+use ringfence_learn::secrets;
 use ringfence_learn::watch::{self, Use, Watch};
-use ringfence_policy::{Moved, NetworkMode, Policy};
+use ringfence_policy::decide::Request;
+use ringfence_policy::{HostFiles, Moved, NetworkMode, Policy, Subject, decide};
 use ringfence_sandbox::dbus::TRACE;
 use ringfence_session::ledger::{Reader, Row};
 use std::collections::BTreeMap;
@@ -161,10 +162,14 @@ fn inner(
     if home.parent().is_some() {
         command.arg("--write").arg(home);
         let moved = Moved::of(home, &|name| std::env::var_os(name));
-        for (secret, _) in units::SECRETS {
-            for path in std::iter::once(home.join(secret)).chain(moved.path(secret)) {
-                command.arg("--deny").arg(path);
-            }
+        let granted = |path: &Path| {
+            let subject = || Subject::on_host(path, &HostFiles);
+            let asked = [Request::Read(subject()), Request::Write(subject())];
+            let mut decided = asked.iter().map(|request| decide(policy, request));
+            decided.any(|decision| decision.allowed && decision.layer != "private")
+        };
+        for path in secrets::hidden(home, &moved, &granted) {
+            command.arg("--deny").arg(path);
         }
     }
     if policy.network.mode != NetworkMode::Host && !parsed.has("network") {

@@ -24,6 +24,7 @@ pub mod nss;
 pub mod program;
 pub mod propose;
 pub mod search;
+pub mod secrets;
 pub mod shell;
 pub mod supplies;
 mod table;

@@ -5,7 +5,8 @@
 //! user: it is never among the rules.
 
 use crate::program::Answer;
-use crate::units::{secret, unit};
+use crate::secrets::{held, secret};
+use crate::units::unit;
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::Request;
 use ringfence_policy::{Access, Host, HostFiles, Moved, Policy, Subject, decide};
@@ -134,7 +135,7 @@ impl Proposal {
                 continue;
             }
             let unit = if secret.is_some() { path.clone() } else { unit(path, home, &moved) };
-            let wanted = units.entry(unit).or_default();
+            let wanted = units.entry(unit.clone()).or_default();
             match act {
                 Act::Write => wanted.write.join(uses),
                 _ => wanted.read.join(uses),
@@ -150,7 +151,10 @@ impl Proposal {
                 .then(|| "it is written outside the home and the project".to_owned());
             let device = (!decision.allowed && is_device(path))
                 .then(|| "a device of the host's: its driver is in reach".to_owned());
-            wanted.reason = wanted.reason.take().or(secret).or(refused).or(device).or(outside);
+            let holds =
+                || held(&unit, home, &moved).map(|why| format!("in it are credentials: {why}"));
+            let reason = wanted.reason.take().or(secret).or(refused).or(device).or(outside);
+            wanted.reason = reason.or_else(holds);
         }
         for (unit, wanted) in units {
             let Wanted { read, write, reason } = wanted;

@@ -1,71 +1,8 @@
 //! What a rule is made about: a program's directory instead of each file in it.
 
+use crate::secrets::is_above_one;
 use ringfence_policy::Moved;
 use std::path::{Path, PathBuf};
-
-/// Below the home: credentials, and where programs keep what speaks for their user.
-pub const SECRETS: [(&str, &str); 42] = [
-    (".ssh", "keys of ssh"),
-    (".gnupg", "keys of GnuPG"),
-    (".aws", "a cloud's"),
-    (".azure", "a cloud's"),
-    (".config/gcloud", "a cloud's"),
-    (".config/doctl", "a cloud's"),
-    (".config/hcloud", "a cloud's"),
-    (".oci", "a cloud's"),
-    (".kube", "a cluster's"),
-    (".docker/config.json", "registries'"),
-    (".config/containers/auth.json", "registries'"),
-    (".netrc", "of many programs"),
-    (".git-credentials", "git's"),
-    (".config/git/credentials", "git's"),
-    (".config/gh", "GitHub's"),
-    (".config/glab-cli", "GitLab's"),
-    (".config/hub", "GitHub's"),
-    (".npmrc", "npm's"),
-    (".yarnrc.yml", "yarn's"),
-    (".pypirc", "PyPI's"),
-    (".config/pip/pip.conf", "an index's"),
-    (".cargo/credentials", "cargo's"),
-    (".cargo/credentials.toml", "cargo's"),
-    (".gem/credentials", "RubyGems'"),
-    (".m2/settings.xml", "Maven's"),
-    (".m2/settings-security.xml", "Maven's"),
-    (".gradle/gradle.properties", "Gradle's"),
-    (".pgpass", "a database's"),
-    (".my.cnf", "a database's"),
-    (".vault-token", "a vault's"),
-    (".terraform.d/credentials.tfrc.json", "Terraform's"),
-    (".config/rclone", "storage's"),
-    (".config/op", "a password manager's"),
-    (".password-store", "a password manager's"),
-    (".local/share/keyrings", "the keyring"),
-    (".local/share/kwalletd", "the keyring"),
-    (".mozilla", "a browser's sessions"),
-    (".config/google-chrome", "a browser's sessions"),
-    (".config/chromium", "a browser's sessions"),
-    (".config/BraveSoftware", "a browser's sessions"),
-    (".bash_history", "what was typed"),
-    (".zsh_history", "what was typed"),
-];
-
-/// What is secret about a path.
-pub fn secret(path: &Path, home: &Path, moved: &Moved) -> Option<&'static str> {
-    // Both: a base directory can be moved to where the home has another secret.
-    let usual = moved.usual(path);
-    let names = [usual.as_deref(), path.strip_prefix(home).ok()];
-    // What ssh needs to know a host is none.
-    let known = [".ssh/known_hosts", ".ssh/known_hosts2"];
-    let hidden = names
-        .into_iter()
-        .flatten()
-        .filter(|rest| !known.iter().any(|known| *rest == Path::new(known)));
-    let why = |rest: &Path| {
-        let found = SECRETS.iter().find(|(secret, _)| rest.starts_with(secret));
-        found.map(|(_, why)| *why)
-    };
-    hidden.filter_map(why).next()
-}
 
 /// Directories of the home in which each program has one of its own.
 const SHARED: [&str; 8] = [
@@ -110,6 +47,15 @@ fn first(path: &Path, components: usize) -> PathBuf {
 }
 
 fn in_home(rest: &Path) -> PathBuf {
+    let mut unit = whole(rest);
+    // A directory with credentials in it is no unit: what was asked for there is named more closely.
+    while is_above_one(&unit) && unit != rest {
+        unit = first(rest, unit.components().count() + 1);
+    }
+    unit
+}
+
+fn whole(rest: &Path) -> PathBuf {
     let shared = SHARED.iter().filter(|shared| rest.starts_with(shared));
     if let Some(deepest) = shared.map(|shared| Path::new(shared).components().count()).max() {
         return first(rest, deepest + 1);
@@ -162,29 +108,20 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_known_by_their_place() {
+    fn no_rule_takes_in_what_is_secret() {
         let home = Path::new("/home/u");
-        let none = Moved::default();
-        assert!(secret(Path::new("/home/u/.ssh/id_ed25519"), home, &none).is_some());
-        assert!(secret(Path::new("/home/u/.ssh/known_hosts"), home, &none).is_none());
-        assert!(secret(Path::new("/home/u/.aws"), home, &none).is_some());
-        assert!(secret(Path::new("/home/u/.awsome"), home, &none).is_none());
-        assert!(secret(Path::new("/srv/.ssh/id"), home, &none).is_none());
+        let of = |path: &str| unit(Path::new(path), home, &Moved::default()).display().to_string();
+        assert_eq!(of("/home/u/.config/git/config"), "/home/u/.config/git/config");
+        assert_eq!(of("/home/u/.qwen/tmp/a/b"), "/home/u/.qwen/tmp");
+        assert_eq!(of("/home/u/.config/sops/age/x"), "/home/u/.config/sops/age/x");
+        assert_eq!(of("/home/u/.config/gitx/config"), "/home/u/.config/gitx", "the control");
     }
 
     #[test]
-    fn what_is_secret_is_so_where_its_base_directory_was_moved_to() {
+    fn a_unit_is_where_its_base_directory_was_moved_to() {
         let home = Path::new("/home/u");
-        let to = |base: &'static str| {
-            Moved::of(home, &move |name| (name == "XDG_CONFIG_HOME").then(|| base.into()))
-        };
-        let elsewhere = to("/data/settings");
-        let is = |path: &str, moved: &Moved| secret(Path::new(path), home, moved).is_some();
-        assert!(is("/data/settings/gh/hosts.yml", &elsewhere));
-        assert!(is("/home/u/.config/gh/hosts.yml", &elsewhere), "another program left it there");
-        assert!(!is("/data/settings/x", &elsewhere));
-        assert!(is("/home/u/.ssh/id", &to("/home/u")));
-        assert!(is("/home/u/gh/hosts.yml", &to("/home/u")));
+        let to = |name: &str| (name == "XDG_CONFIG_HOME").then(|| "/data/settings".into());
+        let elsewhere = Moved::of(home, &to);
         let unit = |path: &str| unit(Path::new(path), home, &elsewhere);
         assert_eq!(unit("/data/settings/x/a/b"), Path::new("/data/settings/x"));
         assert_eq!(unit("/data/a/b/c"), Path::new("/data/a/b"));

@@ -141,11 +141,10 @@ fn word(value: &Value) -> String {
 }
 
 fn line(row: &Value) -> String {
-    let (id, files) = (row["id"].as_i64().unwrap_or(0), row["files"].as_u64().unwrap_or(0));
+    let id = row["id"].as_i64().unwrap_or(0);
     let time = text::time(row["created_ms"].as_i64().unwrap_or(0));
-    let size = text::size(row["bytes"].as_u64().unwrap_or(0));
     let name = row["name"].as_str().or(row["origin"].as_str()).unwrap_or_default();
-    format!("{id:>4}  {time}  {name:<20}  {}, {size}\n", text::count(files, "file"))
+    format!("{id:>4}  {time}  {name}\n")
 }
 
 /// The bytes of a file.

@@ -101,7 +101,7 @@ fn what_a_snapshot_holds_can_be_read_and_how_it_came() {
             .prints(".git/config here")
             .prints("none is not in snapshot");
         let text = done.text();
-        assert_eq!(text.matches("  base\n").count(), 2, "{text}");
+        assert_eq!(text.matches("  base\n").count(), 4, "{text}");
         assert!(!text.contains("token-of") && !text.contains("outside"), "{text}");
         assert!(!text.lines().any(|line| line.ends_with(" secret.env")), "{text}");
     });
@@ -161,6 +161,10 @@ fn what_is_denied_or_protected_is_neither_shown_nor_reverted() {
         let options = ["--deny", "secret.env", "--protect", "held", "--snapshot"];
         // The start of the run is kept from outside, and knows all of it. The control is `a`.
         let script = "before = ask(do='list')['snapshots']\n\
+                      made = ask(do='create')\n\
+                      assert made['ok'] and ask(do='delete', snapshot=str(made['snapshot']['id']))['ok'], made\n\
+                      for name in ['files\\'', 'bytes\\'', '\\'read\\'']:\n  \
+                          assert name not in str(before) + str(made), (before, made)\n\
                       assert [s['origin'] for s in before] == ['start'], before\n\
                       input()\n\
                       open('a', 'w').write('two\\n')\n\

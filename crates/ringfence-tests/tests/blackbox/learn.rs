@@ -61,7 +61,11 @@ fn credentials_are_hidden_and_named_but_never_proposed() {
         place.file("home/.ssh/id_ed25519", "a key\n");
         place.file("home/.aws/credentials", "a secret\n");
         place.file("home/.config/app/a", "a\n");
-        let script = "cat ~/.config/app/a; cat ~/.ssh/id_ed25519 ~/.aws/credentials";
+        place.file("home/.claude/.credentials.json", "a secret\n");
+        place.file("home/.config/composer/auth.json", "a secret\n");
+        place.file("home/.config/composer/config.json", "a\n");
+        let script = "cat ~/.config/app/a; cat ~/.ssh/id_ed25519 ~/.aws/credentials; cat ~/.claude/.cred* \
+                      ~/.config/composer/*; ls ~/.config/composer";
         let learnt = learn(place, &["-o", "learnt.toml"], script);
         assert!(
             !learnt.text().contains("a key") && !learnt.text().contains("a secret"),
@@ -69,9 +73,13 @@ fn credentials_are_hidden_and_named_but_never_proposed() {
             learnt.text()
         );
         learnt.says("not proposed: filesystem.read ~/.ssh/id_ed25519?: credentials: keys of ssh");
+        learnt.says(".claude/.credentials.json?: credentials: Claude Code's");
+        learnt.says("~/.config/composer?: in it are credentials: Composer's");
         let profile = fs::read_to_string(place.project("learnt.toml")).unwrap();
         let proposed = rules(&profile);
         assert!(!proposed.contains(".ssh") && !proposed.contains(".aws"), "{profile}");
+        assert!(!proposed.contains("composer?") && !proposed.contains(".claude"), "{profile}");
+        assert!(proposed.contains("~/.config/composer/config.json?"), "{profile}");
         assert!(proposed.contains("~/.config/app?"), "the control: what is none is proposed");
         assert!(profile.contains("NOT proposed, credentials: a cloud's"), "{profile}");
     });
