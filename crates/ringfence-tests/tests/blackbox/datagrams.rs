@@ -284,3 +284,58 @@ fn the_other_tiers_refuse() {
         place.run(&["--publish", "5300/icmp"], &["true"]).ends(125).says("is no port to publish");
     });
 }
+
+/// Other users of the host, whatever they set on their sockets, get neither the port nor what is for another peer.
+#[test]
+fn nobody_takes_the_port_or_a_flow_from_others() {
+    /// Binds with all that lets sockets share a port; then as one peer's number at every other address.
+    const THIEF: &str = "
+import errno, socket, sys
+port, peer = map(int, sys.argv[1:])
+def bound(address, number):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for option in socket.SO_REUSEADDR, socket.SO_REUSEPORT: s.setsockopt(socket.SOL_SOCKET, option, 1)
+    try: s.bind((address, number)); return s
+    except OSError as error: assert error.errno == errno.EADDRINUSE, error
+for address in '127.0.0.1', '0.0.0.0':
+    assert not bound(address, port) and not bound(address, peer), address
+thief = bound('127.0.0.2', peer); thief.settimeout(60)
+thief.sendto(b'four', ('127.0.0.1', port)); print(thief.recv(99).decode())
+thief.setblocking(False)
+try: print(thief.recv(99))
+except BlockingIOError: print('no more')
+";
+    everybody(Tier::Namespace, |place| {
+        if !python(place) {
+            return;
+        }
+        let host = free();
+        let publish = format!("127.0.0.1:{host}:7003/udp");
+        let argv = ["python3", "-c", SERVER, "127.0.0.1", "7003"];
+        let mut running = place.start(&["--publish", &publish], &argv);
+        running.printed("ready");
+        let (one, other) = (client("127.0.0.1").unwrap(), client("127.0.0.1").unwrap());
+        let number = |client: &UdpSocket| client.local_addr().unwrap().port();
+        let to = ("127.0.0.1", host);
+        assert_eq!(asks(&one, to, b"x"), format!("127.0.0.1 {} 1", number(&one)));
+        let mut thief = std::process::Command::new("python3");
+        thief.args(["-c", THIEF, &host.to_string(), &number(&one).to_string()]);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::process::CommandExt::uid(&mut thief, 65_534);
+        }
+        let stolen = thief.output().unwrap();
+        let expected = format!("127.0.0.2 {} 4\nno more\n", number(&one));
+        let err = String::from_utf8_lossy(&stolen.stderr);
+        assert_eq!(String::from_utf8_lossy(&stolen.stdout), expected, "{err}");
+        // Those who were there are answered as before, each its own.
+        for (client, length) in [(&other, 2), (&one, 5), (&other, 3)] {
+            let question = vec![b'x'; length];
+            assert_eq!(
+                asks(client, to, &question),
+                format!("127.0.0.1 {} {length}", number(client))
+            );
+        }
+        assert_eq!(asks(&other, to, b"end"), format!("127.0.0.1 {} 3", number(&other)));
+        running.finish().ends(0);
+    });
+}
