@@ -335,7 +335,7 @@ impl<'a> Catalog<'a> {
     /// (`sudo` that keeps it) would run that one's hooks. `named` is a path that the caller wrote.
     fn own(&self, path: &Path, named: bool) -> Result<(), PolicyError> {
         let foreign = |at: &&Path| {
-            let owner = self.files.owner(at);
+            let owner = self.files.owner_and_mode(at).map(|(owner, _)| owner);
             owner.is_some_and(|owner| owner != 0 && owner != self.uid)
         };
         // The file, `profiles`, `ringfence`, of the user's directory: the system's is the administrator's, whatever

@@ -42,9 +42,16 @@ pub trait FileView {
     /// Whether a path, no link followed at its end, is a Unix socket.
     fn socket(&self, path: &Path) -> bool;
 
-    /// Whose a file or directory is, its links followed; none where that is not known.
-    fn owner(&self, _: &Path) -> Option<u32> {
+    /// Whose a file or directory is, and its mode, its links followed; none where that is not known.
+    fn owner_and_mode(&self, _: &Path) -> Option<(u32, u32)> {
         None
+    }
+
+    /// Whether a file and every directory above it, of a path without links, is root's, and nobody else may write it.
+    fn fixed(&self, path: &Path) -> bool {
+        // What a list grants beside (acl(5)) is in the bits of the group.
+        let closed = |(owner, mode)| owner == 0 && mode & 0o022 == 0;
+        path.ancestors().all(|path| self.owner_and_mode(path).is_some_and(closed))
     }
 
     /// The names in a directory of what holds something and is closed to those who neither own it nor are in
@@ -97,8 +104,8 @@ impl FileView for HostFiles {
         path.symlink_metadata().is_ok_and(|data| data.file_type().is_socket())
     }
 
-    fn owner(&self, path: &Path) -> Option<u32> {
-        path.metadata().ok().map(|data| data.uid())
+    fn owner_and_mode(&self, path: &Path) -> Option<(u32, u32)> {
+        path.metadata().ok().map(|data| (data.uid(), data.mode()))
     }
 
     fn closed_in(&self, directory: &Path) -> Vec<OsString> {

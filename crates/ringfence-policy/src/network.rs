@@ -14,9 +14,13 @@ use crate::policy::{
 };
 use crate::resolve::{Context, choice, pick};
 use crate::service::Elsewhere;
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+
+/// Where features let runs write in the home's hidden directories, and programs could lie.
+const CACHES: [&str; 2] = [".cache", ".conda/pkgs"];
 
 pub(crate) fn resolve(
     merged: &Merged,
@@ -36,17 +40,25 @@ pub(crate) fn resolve(
         let source = merged.source(entry);
         let mut hosts = crate::registry::hosts(&source.text, context)
             .map_err(|reason| PolicyError::value(&source, reason))?;
-        if hosts.is_empty()
-            && let Some((found, file)) = crate::registry::defaults(&source.text, context)
+        let doubtful = RefCell::new(None);
+        if hosts.is_empty() {
             // Else a program of an earlier run would choose its own hosts.
-            && !writable(&file, policy)
-        {
-            hosts = found;
+            let believed = |file: &Path| {
+                let is = !written(file, policy, context);
+                if !is {
+                    doubtful.borrow_mut().get_or_insert_with(|| file.to_owned());
+                }
+                is
+            };
+            hosts = crate::registry::defaults(&source.text, context, &believed);
         }
         if hosts.is_empty() && !told {
+            let tool = &source.text;
+            let why = doubtful.into_inner().map_or_else(String::new, |file| {
+                format!(", and {}, where its own is, could be an earlier run's", file.display())
+            });
             policy.warnings.push(format!(
-                "{}'s settings name no registry: allow the one it uses with --allow-host",
-                source.text
+                "{tool}'s settings name no registry{why}: allow the one it uses with --allow-host"
             ));
         }
         let rules = hosts.into_iter().map(|host| NetworkRule { host, source: source.clone() });
@@ -125,10 +137,18 @@ fn unserved((source, elsewhere): &(Source, Elsewhere), network: &Network) -> Opt
     }
 }
 
-/// Whether this run may write a path, or another one in the same project might have.
-fn writable(path: &Path, policy: &Policy) -> bool {
-    let granted = |rule: &PathRule| rule.access == Access::Write && path.starts_with(&rule.path);
-    path.starts_with(&policy.workdir) || policy.paths.iter().any(granted)
+/// Whether this run may write a file, or another one might have: one that was started in a directory above it. What the
+/// system or root holds is out of reach, and so are the home's hidden directories, where managers of versions keep
+/// tools, but for caches.
+fn written(file: &Path, policy: &Policy, context: &Context<'_>) -> bool {
+    let granted = |rule: &PathRule| rule.access == Access::Write && file.starts_with(&rule.path);
+    if file.starts_with(&policy.workdir) || policy.paths.iter().any(granted) {
+        return true;
+    }
+    let cached = CACHES.iter().any(|name| file.starts_with(policy.home_dir.join(name)));
+    let workspace = |above: &Path| crate::workspace::no_workspace(above, policy).is_none();
+    let reached = cached || file.ancestors().skip(1).any(workspace);
+    reached && (context.uid == 0 || !context.files.fixed(file))
 }
 
 /// The mode that was asked for, else the least that the rules need.

@@ -97,7 +97,7 @@ fn a_feature_allows_the_configured_hosts() {
 
 /// What the features of three tools allow where no settings name a registry.
 fn allowed(host: Host) -> (Vec<String>, usize) {
-    let host = host.env("PATH", "/usr/bin:/home/u/versions/shims");
+    let host = host.env("PATH", "/usr/bin:/home/u/.versions/shims");
     let policy = host.own("features = [\"node\", \"python\", \"go\"]").policy();
     let mut hosts: Vec<String> =
         policy.network.allow.iter().map(|rule| rule.host.to_string()).collect();
@@ -121,9 +121,9 @@ fn without_settings_it_is_what_the_installed_tools_say() {
                 "/usr/lib/node_modules/npm/node_modules/@npmcli/config/lib/definitions/definitions.js",
                 DEFINITIONS,
             )
-            .file("/home/u/versions/shims/pip", "")
+            .file("/home/u/.versions/shims/pip", "")
             .file(
-                "/home/u/versions/versions/3.12/lib/python3.12/site-packages/pip/_internal/models/index.py",
+                "/home/u/.versions/versions/3.12/lib/python3.12/site-packages/pip/_internal/models/index.py",
                 INDEX,
             )
             .file("/usr/lib/go/bin/go", "")
@@ -152,4 +152,58 @@ fn what_a_sandboxed_program_could_have_written_is_not_believed() {
     let host = host.with(|files| files.symlink("/usr/bin/npm", "/home/u/project/npm/bin/npm"));
     let (hosts, warnings) = allowed(host);
     assert_eq!((hosts, warnings), (Vec::new(), 3));
+}
+
+#[test]
+fn what_was_written_in_another_project_is_not_believed() {
+    const MODULE: &str = "lib/python3.12/site-packages/pip/_internal/models/index.py";
+    let of = |prefix: &str, system: bool| {
+        let host = host().with(|files| {
+            let mut files = files
+                .file(&format!("{prefix}/bin/pip"), "")
+                .file(&format!("{prefix}/{MODULE}"), &INDEX.replace("org", "evil"));
+            if system {
+                files = files
+                    .file("/usr/bin/pip", "")
+                    .file("/usr/lib/python3/dist-packages/pip/_internal/models/index.py", INDEX);
+            }
+            files
+        });
+        let host = host.env("PATH", &format!("{prefix}/bin:/usr/bin"));
+        let policy = host.own("features = [\"python\"]").policy();
+        let hosts =
+            policy.network.allow.iter().map(|rule| rule.host.to_string()).collect::<Vec<_>>();
+        (hosts, policy.warnings)
+    };
+    for prefix in ["/home/u/other/.venv", "/opt/tool", "/home/u/.cache/uv/environment"] {
+        let (hosts, warnings) = of(prefix, false);
+        assert_eq!(hosts, Vec::<String>::new(), "{prefix}");
+        let sentence = format!(
+            "pip's settings name no registry, and {prefix}/{MODULE}, where its own is, could be an earlier run's: \
+             allow the one it uses with --allow-host"
+        );
+        assert_eq!(warnings, [sentence]);
+        // The tool behind it is the system's.
+        let (hosts, warnings) = of(prefix, true);
+        assert_eq!(hosts, ["py.example.org:443", "files.example.org:443"]);
+        assert_eq!(warnings, Vec::<String>::new());
+    }
+    // No run is started in a hidden directory of the home, or the system's.
+    for prefix in ["/home/u/.local/share/uv/python/3.12", "/usr/local"] {
+        assert_eq!(of(prefix, false).0, ["py.example.evil:443", "files.example.evil:443"]);
+    }
+}
+
+#[test]
+fn what_others_than_root_may_write_is_not_fixed() {
+    use ringfence_policy::{FileView, HostFiles};
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+    let root = Path::new("/").metadata().unwrap();
+    if (root.uid(), root.mode() & 0o022) == (0, 0) {
+        assert!(HostFiles.fixed(Path::new("/proc/version")));
+    }
+    assert!(!HostFiles.fixed(Path::new("/proc/absent")));
+    // Everybody's.
+    assert!(!HostFiles.fixed(Path::new("/dev/null")));
 }

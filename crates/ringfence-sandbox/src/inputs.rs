@@ -339,9 +339,9 @@ impl FileView for Inputs {
         HostFiles.socket(path)
     }
 
-    fn owner(&self, path: &Path) -> Option<u32> {
+    fn owner_and_mode(&self, path: &Path) -> Option<(u32, u32)> {
         self.content(path);
-        HostFiles.owner(path)
+        HostFiles.owner_and_mode(path)
     }
 
     fn closed_in(&self, directory: &Path) -> Vec<OsString> {

@@ -10,21 +10,20 @@ use std::path::{Path, PathBuf};
 /// At most so many names of a directory are looked at.
 const MOST_NAMES: usize = 64;
 
-/// What a file says.
-pub(super) struct Said {
-    /// Addresses of registries.
-    pub addresses: Vec<String>,
-    /// The file.
-    pub file: PathBuf,
-}
+/// Whether what a file says is believed.
+type Believed<'a> = &'a dyn Fn(&Path) -> bool;
 
-/// What the installed tool says; nothing for one that keeps its default in its program only (cargo,
-/// Maven).
-pub(super) fn defaults(tool: &str, reader: &Reader<'_>) -> Option<Said> {
+/// The addresses of registries that the installed tool says; nothing for one that keeps its default in its
+/// program only (cargo, Maven).
+pub(super) fn defaults(
+    tool: &str,
+    reader: &Reader<'_>,
+    believed: Believed<'_>,
+) -> Option<Vec<String>> {
     match tool {
-        "npm" => npm(reader),
-        "pip" => pip(reader),
-        "go" => go(reader),
+        "npm" => npm(reader, believed),
+        "pip" => pip(reader, believed),
+        "go" => go(reader, believed),
         _ => None,
     }
 }
@@ -43,25 +42,30 @@ fn programs(reader: &Reader<'_>, names: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-fn said(reader: &Reader<'_>, file: PathBuf, read: fn(&str) -> Vec<String>) -> Option<Said> {
+fn said(
+    reader: &Reader<'_>,
+    file: &Path,
+    read: fn(&str) -> Vec<String>,
+    believed: Believed<'_>,
+) -> Option<Vec<String>> {
     // Without links: only then its place says who can write it.
-    let file = Resolver::new(reader.context.files).real(&file).ok().filter(|real| real.exists)?;
-    let text = reader.text(&file.path)?;
-    let addresses = read(&text);
-    (!addresses.is_empty()).then_some(Said { addresses, file: file.path })
+    let file = Resolver::new(reader.context.files).real(file).ok().filter(|real| real.exists)?;
+    let addresses = read(&reader.text(&file.path)?);
+    (!addresses.is_empty() && believed(&file.path)).then_some(addresses)
 }
 
-/// The first file that says something.
+/// The first file that is believed and says something: behind an environment of a project's is the system's tool.
 fn first(
     reader: &Reader<'_>,
     files: impl IntoIterator<Item = PathBuf>,
     read: fn(&str) -> Vec<String>,
-) -> Option<Said> {
-    files.into_iter().find_map(|file| said(reader, file, read))
+    believed: Believed<'_>,
+) -> Option<Vec<String>> {
+    files.into_iter().find_map(|file| said(reader, &file, read, believed))
 }
 
 /// npm's definitions of its settings lie beside its program.
-fn npm(reader: &Reader<'_>) -> Option<Said> {
+fn npm(reader: &Reader<'_>, believed: Believed<'_>) -> Option<Vec<String>> {
     const PLACES: [&str; 4] = [
         "node_modules/@npmcli/config/lib/definitions/definitions.js",
         "../@npmcli/config/lib/definitions/definitions.js",
@@ -77,11 +81,11 @@ fn npm(reader: &Reader<'_>) -> Option<Said> {
     let programs = programs(reader, &["npm"]);
     // …/npm/bin/npm-cli.js
     let roots = programs.iter().filter_map(|program| program.parent()?.parent());
-    first(reader, roots.flat_map(|root| PLACES.map(|place| root.join(place))), read)
+    first(reader, roots.flat_map(|root| PLACES.map(|place| root.join(place))), read, believed)
 }
 
 /// pip names its index, and the host of the files, in a module of its own.
-fn pip(reader: &Reader<'_>) -> Option<Said> {
+fn pip(reader: &Reader<'_>, believed: Believed<'_>) -> Option<Vec<String>> {
     const MODULE: &str = "pip/_internal/models/index.py";
     let names =
         |directory: &Path| reader.context.files.names(directory, MOST_NAMES).unwrap_or_default();
@@ -106,7 +110,7 @@ fn pip(reader: &Reader<'_>) -> Option<Said> {
             .map(|packages| packages.join(MODULE))
             .collect::<Vec<_>>()
     };
-    first(reader, libraries.iter().flat_map(pythons), read)
+    first(reader, libraries.iter().flat_map(pythons), read, believed)
 }
 
 fn is_python(name: &std::ffi::OsString) -> bool {
@@ -114,10 +118,15 @@ fn is_python(name: &std::ffi::OsString) -> bool {
 }
 
 /// Go's defaults lie beside its program (Go 1.21).
-fn go(reader: &Reader<'_>) -> Option<Said> {
+fn go(reader: &Reader<'_>, believed: Believed<'_>) -> Option<Vec<String>> {
     let programs = programs(reader, &["go"]);
     let roots = programs.iter().filter_map(|program| program.parent()?.parent());
-    first(reader, roots.map(|root| root.join("go.env")), |text| go_settings(&|_| None, text))
+    first(
+        reader,
+        roots.map(|root| root.join("go.env")),
+        |text| go_settings(&|_| None, text),
+        believed,
+    )
 }
 
 /// The first quoted text.

@@ -41,10 +41,14 @@ pub fn hosts(tool: &str, context: &Context<'_>) -> Result<Vec<HostRule>, String>
     Ok(rules(&addresses))
 }
 
-/// The hosts that an installed tool uses when its settings name none, with the file that says so.
-pub(crate) fn defaults(tool: &str, context: &Context<'_>) -> Option<(Vec<HostRule>, PathBuf)> {
-    let said = installed::defaults(tool, &Reader { context })?;
-    Some((rules(&said.addresses), said.file))
+/// The hosts that an installed tool uses when its settings name none; none where no file that is believed says so.
+pub(crate) fn defaults(
+    tool: &str,
+    context: &Context<'_>,
+    believed: &dyn Fn(&Path) -> bool,
+) -> Vec<HostRule> {
+    installed::defaults(tool, &Reader { context }, believed)
+        .map_or_else(Vec::new, |addresses| rules(&addresses))
 }
 
 fn rules(addresses: &[String]) -> Vec<HostRule> {
