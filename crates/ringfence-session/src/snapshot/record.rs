@@ -113,7 +113,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
         return Ok(());
     }
     Err(SessionError::usage(format!(
-        "{name:?} is no name for a snapshot: up to 64 letters, digits, `-`, `_`, `.`, not a \
+        "{name:?} is no name for a snapshot: up to 64 letters, digits, `-`, `_`, `.`, spaces, not a \
          number, and not `latest`"
     )))
 }

@@ -207,3 +207,30 @@ fn whatever_the_layer_holds_can_be_dropped() {
     assert!(!overlay::directory(&world.session()).exists());
     no_traces(&world.real(""));
 }
+
+#[test]
+fn access_lists_come_along_and_go() {
+    use crate::lists::{ACCESS, get, list, set};
+    let world = World::new();
+    for name in ["kept/a", "anew/old"] {
+        if !set(&world.real(name), ACCESS, &list(1, 6, 6)) {
+            return;
+        }
+    }
+    let run = world.begin();
+    world.change("kept/a", "written");
+    world.change("anew/old", "written");
+    world.put("new", "written");
+    // As overlayfs copies one up; that of `anew/old` was taken away inside.
+    assert!(set(&world.layer("kept/a"), ACCESS, &list(1, 6, 6)));
+    assert!(set(&world.layer("new"), ACCESS, &list(2, 6, 4)));
+    drop(run);
+    let done = world.commit();
+    assert!(done.empty, "{done:?}");
+    let found = ["kept/a", "anew/old", "new"].map(|name| get(&world.real(name), ACCESS));
+    let mode = get(&world.real("anew/old"), ACCESS).1;
+    assert_eq!(mode & 0o020, 0, "the bound of a list that is gone is no right of the group");
+    assert_eq!(found[0], (Some(list(1, 6, 6)), 0o664));
+    assert_eq!(found[1].0, None);
+    assert_eq!(found[2], (Some(list(2, 6, 4)), 0o644));
+}

@@ -4,6 +4,8 @@
 mod commit;
 mod conflict;
 mod killed;
+#[path = "../lists/mod.rs"]
+mod lists;
 mod raced;
 #[path = "../racing/mod.rs"]
 mod racing;

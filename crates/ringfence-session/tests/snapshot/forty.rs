@@ -160,3 +160,41 @@ fn what_is_left_by_a_revert_of_one_path_is_not_read_again() {
     store.revert(&done.before.unwrap(), &Select::default()).unwrap();
     names.iter().for_each(|name| assert_eq!(place.read(name), format!("new {name}").as_bytes()));
 }
+
+/// With them the mode's group bits are a bound, and say nothing of the group.
+#[test]
+fn access_lists_come_back_and_go() {
+    use crate::lists::{ACCESS, get, list, set};
+    const DEFAULT: &str = "system.posix_acl_default";
+    let place = Place::new();
+    for name in ["taken", "added", "changed", "dir/inner"] {
+        place.write(name, "text");
+    }
+    let at = |name: &str| place.work().join(name);
+    if !set(&at("taken"), ACCESS, &list(1, 6, 6)) {
+        return;
+    }
+    assert!(
+        set(&at("changed"), ACCESS, &list(1, 6, 4)) && set(&at("dir"), DEFAULT, &list(1, 7, 7))
+    );
+    let names = [("taken", ACCESS), ("added", ACCESS), ("changed", ACCESS), ("dir", DEFAULT)];
+    let all = || names.map(|(name, list)| get(&at(name), list));
+    let before = all();
+    assert_eq!(before[0], (Some(list(1, 6, 6)), 0o664));
+    let mut store = place.open();
+    let base = named(&mut store, "base");
+    rustix::fs::removexattr(at("taken"), ACCESS).unwrap();
+    rustix::fs::removexattr(at("dir"), DEFAULT).unwrap();
+    assert!(
+        set(&at("added"), ACCESS, &list(2, 6, 6)) && set(&at("changed"), ACCESS, &list(2, 6, 6))
+    );
+    let after = all();
+    let changes = store.changes(&base, None, &Select::default()).unwrap();
+    let found: Vec<_> = changes.iter().map(|c| (c.path.to_str().unwrap(), c.what)).collect();
+    let wanted = ["added", "changed", "dir", "taken"].map(|name| (name, What::Attributes));
+    assert_eq!(found, wanted);
+    let done = store.revert(&base, &Select::default()).unwrap();
+    assert_eq!((all(), done.kept), (before, Vec::new()));
+    store.revert(&done.before.unwrap(), &Select::default()).unwrap();
+    assert_eq!(all(), after);
+}

@@ -5,6 +5,8 @@ mod attack;
 mod forty;
 mod judged;
 mod killed;
+#[path = "../lists/mod.rs"]
+mod lists;
 mod property;
 mod raced;
 #[path = "../racing/mod.rs"]
