@@ -1,6 +1,9 @@
 //! Whether a program's request has been passed on: all of it, to the kernel. At a session's end it is waited for, and
 //! its answer is not.
 
+use rustls::SignatureScheme;
+use rustls::client::ResolvesClientCert;
+use rustls::sign::CertifiedKey;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -17,6 +20,8 @@ pub(super) struct Passage {
     /// The engine has written all that it had since.
     passed: AtomicBool,
     told: Notify,
+    /// The server has asked for a certificate of the client's, and got none.
+    certificate: AtomicBool,
 }
 
 impl Passage {
@@ -29,6 +34,17 @@ impl Passage {
     /// The engine is given its last byte.
     pub fn taken(&self) {
         self.taken.store(true, Relaxed);
+    }
+
+    /// What is said of a server that takes nothing: as it is, or that it may be for the certificate that it asked for.
+    pub fn explained(&self, why: String) -> String {
+        if !self.certificate.load(Relaxed) {
+            return why;
+        }
+        format!(
+            "{why}; the server asks for a certificate of the client's (mutual TLS), which connections with rules about \
+             requests have not: allow the host by -n alone"
+        )
     }
 
     fn flushed(&self) {
@@ -47,6 +63,21 @@ impl Passage {
             }
             told.await;
         }
+    }
+}
+
+/// Sees whether a server asks for a certificate of the client's.
+#[derive(Debug)]
+pub(super) struct NoCertificate(pub Arc<Passage>);
+
+impl ResolvesClientCert for NoCertificate {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0.certificate.store(true, Relaxed);
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
     }
 }
 

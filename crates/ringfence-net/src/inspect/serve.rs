@@ -246,7 +246,7 @@ impl Link {
             let why = format!("{}: {why}", self.place.authority());
             (status, Refused { why, decision: None })
         };
-        let failed = |why: String| absent(Refusal::Failed(why));
+        let failed = |why: String| absent(Refusal::Failed(self.passage.explained(why)));
         for left in (0..=AGAIN).rev() {
             let again = left > 0;
             let mut upstream = self.upstream.lock().await;

@@ -3,6 +3,7 @@
 
 use super::authority::Authority;
 use ringfence_policy::Host;
+use rustls::client::ResolvesClientCert;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ResolvesServerCert;
@@ -80,9 +81,14 @@ impl Tls {
         Ok(Tls { authority, provider, client, servers: Mutex::default() })
     }
 
-    /// How we speak to a real server, offering what the program offered.
-    pub fn client(&self, offered: &[Protocol]) -> Arc<ClientConfig> {
+    /// How we speak to a real server, offering what the program offered; `none` is asked for a certificate of the client's.
+    pub fn client(
+        &self,
+        offered: &[Protocol],
+        none: Arc<dyn ResolvesClientCert>,
+    ) -> Arc<ClientConfig> {
         let mut config = self.client.clone();
+        config.client_auth_cert_resolver = none;
         config.alpn_protocols = offered.iter().map(|protocol| protocol.name().to_vec()).collect();
         Arc::new(config)
     }

@@ -3,7 +3,7 @@
 
 use super::allowance::{Allowance, Measure, Room};
 use super::body::Sent;
-use super::passage::{Passage, Written};
+use super::passage::{NoCertificate, Passage, Written};
 use super::serve::{FIELDS, HEADERS, PATIENCE};
 use super::tls::{Protocol, Tls, server_name};
 use crate::flow::{self, Refusal};
@@ -41,11 +41,12 @@ pub(super) async fn connect(
     let name = server_name(host).map_err(Refusal::Failed)?;
     let failed =
         |why: String| Refusal::Failed(format!("no TLS with {host}:{}: {why}", subject.port));
-    let connector = TlsConnector::from(tls.client(offered));
+    let none = Arc::new(NoCertificate(passage.clone()));
+    let connector = TlsConnector::from(tls.client(offered, none));
     let stream = tokio::time::timeout(PATIENCE, connector.connect(name, stream))
         .await
         .map_err(|_| failed("no answer".to_owned()))?
-        .map_err(|error| failed(flow::io_text(&error)))?;
+        .map_err(|error| failed(passage.explained(flow::io_text(&error))))?;
     let protocol = stream.get_ref().1.alpn_protocol().map(|name| Protocol::of(Some(name)));
     let upstream = match protocol {
         Some(Protocol::Http2) => speak_http2(stream, measure.take()).await?,

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, version};
 
 /// A frame of HTTP/2: its kind and its stream.
 fn frame(from: &mut impl Read) -> io::Result<(u8, [u8; 4])> {
@@ -107,6 +107,25 @@ fn what_a_server_has_not_taken_is_sent_again() {
         let refused = curl(place, (port, &authority), &[]);
         assert!(refused.contains("the server has not taken it: ") && refused.ends_with("502 2"));
         assert_eq!(heads.recv().unwrap(), 3, "not without an end");
+    });
+}
+
+/// A certificate of the client's is the program's, which does not speak to the server here: what is missing is said.
+#[test]
+fn a_server_that_wants_a_certificate_of_the_client_is_told_apart() {
+    everywhere(|place| {
+        for version in [&version::TLS12, &version::TLS13] {
+            let (config, authority) = Server::asking(&[b"http/1.1"], Some(version));
+            let config = Arc::new(config);
+            let port = server(move |client| {
+                let tls = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
+                let _ = StreamOwned::new(tls, client.try_clone()?).read(&mut [0; 99]);
+                Ok(())
+            });
+            let refused = curl(place, (port, &authority), &[]);
+            let why = "the server asks for a certificate of the client's (mutual TLS)";
+            assert!(refused.contains(why) && refused.contains("502 "), "{version:?}: {refused}");
+        }
     });
 }
 

@@ -21,8 +21,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 /// A server that lives as long as this.
 pub struct Server {
@@ -60,6 +61,14 @@ impl Server {
 
     /// A certificate for this host, offering these protocols, and whom to trust to trust it, as PEM.
     pub fn certified(protocols: &[&[u8]]) -> (ServerConfig, String) {
+        Server::asking(protocols, None)
+    }
+
+    /// The same, of a server that asks for a certificate of the client's in this version of TLS.
+    pub fn asking(
+        protocols: &[&[u8]],
+        asks: Option<&'static SupportedProtocolVersion>,
+    ) -> (ServerConfig, String) {
         let authority = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::default();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -74,12 +83,18 @@ impl Server {
         let certificate = params.signed_by(&key, &issuer).unwrap();
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], der)
-            .unwrap();
+        let builder = ServerConfig::builder_with_provider(provider.clone());
+        let builder = match asks {
+            None => builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth(),
+            Some(version) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(issuer.as_ref().der().clone()).unwrap();
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+                let builder = builder.with_protocol_versions(&[version]).unwrap();
+                builder.with_client_cert_verifier(verifier.build().unwrap())
+            }
+        };
+        let mut config = builder.with_single_cert(vec![certificate.der().clone()], der).unwrap();
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         (config, issuer.as_ref().pem())
     }
