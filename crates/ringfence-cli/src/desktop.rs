@@ -2,7 +2,7 @@
 //! the session bus (D-Bus Specification, "Message Bus Starting Services"): which of them start a
 //! program, and the same ones calling ringfence.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs;
 use std::ops::Range;
@@ -84,6 +84,19 @@ impl Places {
         found
     }
 
+    /// Commands of all of these that speak of a program and stay as they are: the file, and the command.
+    pub fn left(&self, program: &str) -> Vec<(PathBuf, String)> {
+        let (applications, autostarts) = ([&self.applications], [&self.autostart]);
+        let mut all = files(applications.into_iter().chain(&self.others), ".desktop");
+        all.extend(files(autostarts.into_iter().chain(&self.autostarts), ".desktop"));
+        let services = [&self.services].into_iter().chain(&self.other_services);
+        all.extend(files(services, ".service"));
+        let of = |(path, text): (PathBuf, String)| {
+            left(&text, program).into_iter().map(move |line| (path.clone(), line))
+        };
+        all.into_iter().flat_map(of).collect()
+    }
+
     /// The same of what a session starts by itself.
     pub fn autostarts(&self, program: &str) -> Vec<(String, String)> {
         entries([&self.autostart].into_iter().chain(&self.autostarts), program)
@@ -98,23 +111,32 @@ fn entries<'a>(
     directories: impl Iterator<Item = &'a PathBuf>,
     program: &str,
 ) -> Vec<(String, String)> {
+    let mut found = files(directories, ".desktop");
+    found.retain(|(_, text)| {
+        let mut lines = text.lines().filter_map(|line| value(line, "Exec"));
+        lines.any(|line| program_in(line, program).is_some())
+    });
+    let name = |path: &Path| path.file_name().and_then(OsStr::to_str).map(str::to_owned);
+    let named = found.into_iter().filter_map(|(path, text)| Some((name(&path)?, text)));
+    let mut named: Vec<_> = named.collect();
+    named.sort();
+    named
+}
+
+/// The files of some directories that are called so, and their text; a file hides those of its name further on.
+fn files<'a>(directories: impl Iterator<Item = &'a PathBuf>, end: &str) -> Vec<(PathBuf, String)> {
     let mut seen: Vec<String> = Vec::new();
-    let mut found: Vec<(String, String)> = Vec::new();
+    let mut found = Vec::new();
     for directory in directories {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let Ok(name) = entry.file_name().into_string() else { continue };
             let Ok(text) = fs::read_to_string(entry.path()) else { continue };
-            if !name.ends_with(".desktop") || seen.contains(&name) {
-                continue;
-            }
-            seen.push(name.clone());
-            let lines = text.lines().filter_map(|line| value(line, "Exec"));
-            if lines.into_iter().any(|line| program_in(line, program).is_some()) {
-                found.push((name, text));
+            if name.ends_with(end) && !seen.contains(&name) {
+                seen.push(name);
+                found.push((entry.path(), text));
             }
         }
     }
-    found.sort();
     found
 }
 
@@ -124,17 +146,42 @@ fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     (name.trim_end() == key).then(|| value.trim_start())
 }
 
+/// Options of env(1) whose operand is the next word.
+const ENV_OPERANDS: [&str; 6] = ["-u", "--unset", "-C", "--chdir", "-a", "--argv0"];
+
+/// The commands of an entry that speak of a program and do not start it in a way that is known here: by a shell,
+/// or as an operand.
+fn left(text: &str, program: &str) -> Vec<String> {
+    let commands = text.lines().filter_map(|line| value(line, "Exec"));
+    let speaks = |line: &&str| {
+        let plain = line.replace(['\\', '"', '\''], "");
+        let ends = |c: char| c.is_whitespace() || ";|&()=`$<>,".contains(c);
+        let is_it = |word: &str| Path::new(word).file_name().is_some_and(|name| name == program);
+        plain.split(ends).any(is_it)
+    };
+    let left = commands.filter(|line| program_in(line, program).is_none()).filter(speaks);
+    left.map(ToOwned::to_owned).collect()
+}
+
 /// Where a command line of an entry names a program: its first word, or the one behind `env` and
 /// its variables.
 fn program_in(line: &str, program: &str) -> Option<Range<usize>> {
-    let mut env = false;
+    let (mut env, mut operand) = (false, false);
     for range in words(line) {
+        if std::mem::take(&mut operand) {
+            continue;
+        }
         let word = line[range.clone()].trim_matches('"').replace("\\\\", "\\");
         let name = Path::new(&word).file_name()?.to_str()?;
-        if name == program {
+        if name == program && !(env && word.contains('=')) {
             return Some(range);
         }
+        operand = env && ENV_OPERANDS.contains(&word.as_str());
         let skipped = if env { word.contains('=') || word.starts_with('-') } else { name == "env" };
+        // Its operand is a command line of its own.
+        if env && (word.starts_with("-S") || word.starts_with("--s")) {
+            return None;
+        }
         if !skipped {
             return None;
         }
@@ -262,10 +309,27 @@ mod tests {
                 "Exec=rf run -p v -- /usr/bin/viewer \"a b\"",
             ),
             ("Exec = viewer", "Exec=rf run -p v -- /usr/bin/viewer"),
+            (
+                "Exec=env -u X --chdir /viewer -i A=/viewer /usr/bin/viewer %f",
+                "Exec=env -u X --chdir /viewer -i A=/viewer rf run -p v -- /usr/bin/viewer %f",
+            ),
         ] {
             let now = rewritten(before, "viewer", CALL, &[], None).expect("rewritten");
             assert_eq!(now.trim_end(), after);
         }
+    }
+
+    #[test]
+    fn commands_that_stay_are_named() {
+        let others = [
+            "sh -c \"/usr/bin/viewer %f\"",
+            "env -S \"viewer -x\"",
+            "/usr/bin/view\\er",
+            "sh -c 'A=b;viewer'",
+        ];
+        let text: String = others.iter().map(|line| format!("Exec={line}\n")).collect();
+        let text = format!("[Desktop Entry]\nExec=viewer\n{text}Exec=viewers --viewer\n");
+        assert_eq!(left(&text, "viewer"), others);
     }
 
     #[test]

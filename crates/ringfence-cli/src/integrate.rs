@@ -13,6 +13,7 @@ use crate::options::{Spec, flag, one, parse};
 use crate::request::with_catalog;
 use ringfence_policy::Key;
 use ringfence_policy::profile::configured;
+use ringfence_policy::shown;
 use ringfence_sandbox::state;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -192,6 +193,10 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
         let path = places.autostart.join(format!("{mark}.desktop"));
         files.push((path, made(program, &call), 0o644));
     }
+    let mut left = places.left(program);
+    // What an earlier integration wrote calls us.
+    let ours = call.split_once(" run ").map_or(call.as_str(), |(ours, _)| ours);
+    left.retain(|(_, command)| !wanted.beside && !command.contains(ours));
     let mut said = String::new();
     let failed = |path: &Path, error: io::Error| {
         let _ = fs::remove_dir_all(folder);
@@ -205,7 +210,11 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
             let undone = undone.map(|_| String::new()).unwrap_or_else(|fault| fault.message);
             return Err(Fault::usage(format!("cannot write {}: {error} {undone}", path.display())));
         }
-        let _ = writeln!(said, "{} starts {program} in its sandbox", path.display());
+        let _ = writeln!(said, "{} starts {program} in its sandbox", shown::path(path));
+    }
+    for (path, command) in left {
+        let (path, command) = (shown::path(&path), shown::line(&command));
+        let _ = writeln!(said, "{path} stays as it is where it says Exec={command}");
     }
     let first = std::env::split_paths(&search).find(|path| path.join(command).is_file());
     if first.as_ref() != Some(&bin) {
@@ -276,7 +285,7 @@ fn remove(profile: &str, folder: &Path) -> Result<String, Fault> {
         }
         back(path, was, folder)
             .map_err(|error| Fault::usage(format!("cannot restore {}: {error}", path.display())))?;
-        let _ = writeln!(said, "{} is as it was", path.display());
+        let _ = writeln!(said, "{} is as it was", shown::path(path));
     }
     // Directories that were made for it, unless something else is in them by now.
     for path in list["directories"].as_array().into_iter().flatten().rev() {

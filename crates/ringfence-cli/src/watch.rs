@@ -9,10 +9,15 @@ use ringfence_session::live::RULES;
 use ringfence_sys::{fd, terminal};
 use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 const INTERRUPT: u8 = 3;
+
+/// As long does a question stand that nobody called up, before a key is an answer to it.
+const READING: Duration = Duration::from_millis(500);
 
 /// Its options.
 pub const WATCH: [Spec; 2] = [
@@ -92,6 +97,32 @@ fn all() -> Result<Vec<Watched>, Fault> {
     Ok(watched)
 }
 
+/// The question in front, and since when. When another one moves up (the time of the one before is over, which a
+/// program can arrange), a key that was meant for that one is no answer to it.
+#[derive(Default)]
+struct Front {
+    question: Option<(String, u64)>,
+    /// Until then nobody can have read it.
+    unread: Option<Instant>,
+}
+
+impl Front {
+    /// Notes what is in front now; true: it is another question, and what was typed before it was shown is dropped.
+    /// `by_key`: the user answered the one before, and looks at it.
+    fn is_new(&mut self, question: Option<(String, u64)>, by_key: bool, now: Instant) -> bool {
+        if self.question == question {
+            return false;
+        }
+        self.question = question;
+        self.unread = (!by_key).then(|| now + READING);
+        true
+    }
+
+    fn takes_keys(&self, now: Instant) -> bool {
+        self.unread.is_none_or(|unread| now >= unread)
+    }
+}
+
 struct View {
     watched: Vec<Watched>,
     open: VecDeque<Open>,
@@ -112,9 +143,15 @@ impl View {
         let mode = terminal::mode(input.as_fd()).map_err(failed)?;
         let raw = mode.raw();
         terminal::set_mode(input.as_fd(), &raw).map_err(failed)?;
-        let mut key = [0];
+        // What is read ahead would be out of the terminal's reach, which drops it.
+        let mut keys = input.as_fd().try_clone_to_owned().map(File::from).map_err(Fault::of)?;
+        let (mut key, mut front, mut by_key) = ([0], Front::default(), false);
         let result = loop {
             self.prompt();
+            if front.is_new(self.front(), by_key, Instant::now()) {
+                let _ = terminal::set_mode_dropping_input(input.as_fd(), &raw);
+            }
+            by_key = false;
             let print = &mut |line: &str| {
                 let _ = write!(std::io::stdout(), "\r\x1b[K{line}\r\n");
                 true
@@ -122,14 +159,22 @@ impl View {
             if !self.hear(Some(()), print) {
                 break Ok(0);
             }
+            // Another one moved up meanwhile: it is shown before a key is read.
+            if self.front() != front.question {
+                continue;
+            }
             let ready = fd::poll_readable(&[input.as_fd()], 0).unwrap_or_default();
             if ready.first() != Some(&true) {
                 continue;
             }
-            match input.lock().read(&mut key) {
+            match keys.read(&mut key) {
                 Ok(1..) if !matches!(key[0], b'q' | INTERRUPT | 4) => {}
                 _ => break Ok(0),
             }
+            if !front.takes_keys(Instant::now()) {
+                continue;
+            }
+            by_key = true;
             if key[0] == b'a' {
                 let _ = terminal::set_mode(input.as_fd(), &mode);
                 let always = self.always();
@@ -144,6 +189,12 @@ impl View {
         let _ = terminal::set_mode(input.as_fd(), &mode);
         let _ = write!(std::io::stdout(), "\r\x1b[K");
         result
+    }
+
+    /// The session and the number of the question in front.
+    fn front(&self) -> Option<(String, u64)> {
+        let open = self.open.front()?;
+        Some((self.watched.get(open.session)?.name.clone(), open.number))
     }
 
     fn prompt(&self) {
@@ -245,5 +296,27 @@ impl View {
         Change::of(profile, &open.place)?.make(false)?;
         self.key(b's');
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_no_answer_to_a_question_that_moved_up_unseen() {
+        let (start, of) = (Instant::now(), |number| Some(("s".to_owned(), number)));
+        let mut front = Front::default();
+        assert!(front.is_new(of(1), false, start) && !front.takes_keys(start));
+        let later = start + READING;
+        assert!(!front.is_new(of(1), false, later) && front.takes_keys(later));
+        // Its time is over: the next one stands there, and nobody has read it.
+        assert!(front.is_new(of(2), false, later) && !front.takes_keys(later));
+        let later = later + READING;
+        assert!(front.takes_keys(later));
+        // The control: who answered one looks at the next; what was typed ahead is dropped all the same.
+        assert!(front.is_new(of(3), true, later) && front.takes_keys(later));
+        // The same number in another session is another question.
+        assert!(front.is_new(Some(("t".to_owned(), 3)), false, later));
     }
 }

@@ -93,6 +93,23 @@ fn entries_and_what_starts_with_the_session_call_ringfence() {
     assert_eq!(all(&home), before, "the directories that were made are gone too");
 }
 
+#[test]
+fn what_starts_the_program_in_another_way_is_named() {
+    let place = &place_with_entries();
+    let odd = "[Desktop Entry]\nExec=env -u X /bin/cat one\nExec=sh -c \"/bin/cat two\"\n";
+    place.file("system/applications/odd\u{1b}[31m.desktop", odd);
+    let told = integrate(place, &["program", "--program", "cat"]);
+    told.ends(0)
+        .prints("odd\\u{1b}[31m.desktop stays as it is where it says Exec=sh -c \"/bin/cat two\"");
+    assert!(!told.text().contains('\u{1b}'), "{}", told.text());
+    assert_eq!(told.text().matches("stays as it is").count(), 1, "the control: {}", told.text());
+    let odd = read(place, "home/.local/share/applications/odd\u{1b}[31m.desktop");
+    assert!(odd.contains("Exec=env -u X /") && odd.contains(" run -p program -- "), "{odd}");
+    // What calls ringfence already does not start it in another way.
+    let again = integrate(place, &["program:x", "--program", "cat"]);
+    assert!(!again.text().contains("run -p program"), "{}", again.text());
+}
+
 /// Calls a service of the session bus by its name, which has the bus start it; what the program
 /// said of itself. A program that fails before it takes a name ends the call with an error.
 fn called(place: &Place) -> String {
