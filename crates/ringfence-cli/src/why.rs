@@ -9,8 +9,8 @@ use ringfence_net::{resolver as names, rules};
 use ringfence_policy::decide::Request;
 use ringfence_policy::path::quote;
 use ringfence_policy::{
-    Access, Decision, Guarded, Host, HostFiles, PathRule, Policy, Resolver, Subject, TierChoice,
-    decide, shown,
+    Access, Decision, Guarded, Host, HostFiles, NetworkMode, PathRule, Policy, Resolver, Subject,
+    TierChoice, decide, shown,
 };
 use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
@@ -115,7 +115,7 @@ fn as_seen(decision: Decision, policy: &Policy) -> Decision {
 
 /// Where the plan says more than the policy, that is the answer: what protected names lead to is
 /// found by the planner, and a tier may not be able to carry out what is allowed.
-fn as_carried_out(decision: Decision, policy: &Policy) -> Decision {
+fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
     if let Request::Env { name } = &decision.request {
         let name = name.clone();
         return as_given(decision, policy, &name);
@@ -125,6 +125,9 @@ fn as_carried_out(decision: Decision, policy: &Policy) -> Decision {
     };
     let path = subject.real.as_deref().unwrap_or(&subject.path).to_path_buf();
     let write = matches!(decision.request, Request::Write(_));
+    if !write && decision.allowed && policy.network.mode == NetworkMode::Filtered {
+        decision = as_shown(decision, policy, &path);
+    }
     let may_differ = write || policy.tier != TierChoice::Namespace && path.is_dir();
     if !decision.allowed || !may_differ || !path.exists() {
         return decision;
@@ -153,6 +156,24 @@ fn as_led(decision: Decision, policy: &Policy) -> Decision {
     }
     let addresses = names::Resolver::default().listed(name).unwrap_or_default();
     rules::listed(policy, decision, &addresses, rules::own)
+}
+
+/// Some files are ringfence's own, shown beside what the host has (settings of browsers).
+fn as_shown(decision: Decision, policy: &Policy, path: &Path) -> Decision {
+    if !path.starts_with("/etc") || policy.tier == TierChoice::Process {
+        return decision;
+    }
+    let mut facts = Facts::probed();
+    dbus::look(policy, &mut facts, &Inputs::new());
+    let Ok(plan) = planner::plan(policy, &facts, &HostPaths) else { return decision };
+    let shown = plan.mounts.iter().find_map(|step| {
+        let MountOp::Besides(besides) = &step.op else { return None };
+        let mut files = besides.files.iter();
+        files.any(|(name, _)| step.path.join(name) == path).then_some(&step.rule)
+    });
+    let Some(rule) = shown else { return decision };
+    let effect = format!("a file of ringfence's own is there inside: {}", rule.text);
+    Decision { effect: Some(effect), ..decision }
 }
 
 /// What a variable names may not be there in a tier, and some are the sandbox's own.

@@ -100,3 +100,26 @@ fn settings_are_shown_besides_those_of_the_host() {
         assert_eq!(inside(&["-n", "*"]), host.text());
     });
 }
+
+/// `why` knows of the file that is shown, where it is.
+#[test]
+fn why_tells_of_the_settings_that_are_shown() {
+    everybody(Tier::Namespace, |place| {
+        let settings = "/etc/opt/chrome_for_testing/policies/managed/zz-ringfence.json";
+        let own = "a file of ringfence's own is there inside";
+        if !Path::new("/etc/opt").is_dir() || Path::new("/etc/opt/chrome_for_testing").exists() {
+            return left_out("settings of a browser that are shown", "/etc/opt is not as usual");
+        }
+        let why = |host: &str| {
+            let done = place.ringfence(["why", "-n", host, "--", "read", settings]);
+            done.ends(0);
+            done.text().contains(own)
+        };
+        assert!(!why("site.test"), "there is no such browser");
+        place.file("home/.cache/puppeteer/x", "");
+        assert!(why("site.test"));
+        assert!(!why("*"), "names are not ruled");
+        let inside = ["run", "-n", "site.test", "--", "cat", settings];
+        place.ringfence(inside).ends(0).prints("EncryptedClientHelloEnabled");
+    });
+}
