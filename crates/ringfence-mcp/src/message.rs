@@ -16,10 +16,33 @@ pub(crate) fn plain(message: &mut Value) {
     }
 }
 
-/// Leaves out other spellings of these names.
+/// Leaves out other spellings of these names; what a NUL ends, for one, is all that some readers see.
 pub(crate) fn spelt(value: &mut Value, names: &[&str]) {
     if let Some(members) = value.as_object_mut() {
-        members.retain(|member, _| names.iter().all(|name| member == name || !alike(member, name)));
+        members.retain(|member, _| {
+            let seen = member.split(char::is_control).next().unwrap_or_default();
+            names.iter().all(|name| member == name || !alike(seen, name))
+        });
+    }
+}
+
+/// Whether a text may be another one to a reader that ends it at a NUL, or shows it somewhere.
+pub(crate) fn odd(text: &str) -> bool {
+    text.contains(char::is_control)
+}
+
+/// What an identifier is known by: a text or a whole number, 1.0 as 1. Nothing for what is none.
+pub(crate) fn known_by(id: &Value) -> Option<String> {
+    /// Whole numbers up to here are told apart by every reader.
+    const MOST: f64 = 9_007_199_254_740_991.0;
+    match id {
+        Value::String(text) if !odd(text) => Some(id.to_string()),
+        Value::Number(number) if number.is_f64() => {
+            let number = number.as_f64().filter(|number| number.abs() <= MOST)?;
+            (number.fract() == 0.0).then(|| (number as i64).to_string())
+        }
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
     }
 }
 
@@ -44,12 +67,24 @@ mod tests {
         plain(&mut message);
         assert_eq!(message, json!({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {}}));
         let mut params =
-            json!({"name": "good", "Name": "bad", "namE": "bad", "_meta": {}, "names": 1});
+            json!({"name": "good", "Name": "bad", "namE\0x": "bad", "_meta": {}, "names": 1});
         spelt(&mut params, &["name"]);
         assert_eq!(params, json!({"name": "good", "_meta": {}, "names": 1}));
         let mut list = json!(["bad"]);
         spelt(&mut list, &["name"]);
         assert_eq!(list, json!(["bad"]));
+    }
+
+    #[test]
+    fn identifiers_are_texts_and_whole_numbers() {
+        let known = |id: Value| known_by(&id);
+        for id in [json!(1), json!(1.0)] {
+            assert_eq!(known_by(&id).as_deref(), Some("1"));
+        }
+        assert_eq!(known(json!("1")).as_deref(), Some("\"1\""));
+        for none in [json!(null), json!(1.5), json!(1e300), json!("1\0"), json!([1]), json!(true)] {
+            assert_eq!(known_by(&none), None, "{none}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! are passed on to requests that wait for one, and as what was asked for: a list of tools is not to be
 //! had as the answer to something else.
 
-use crate::message::{alike, plain, spelt};
+use crate::message::{alike, known_by, odd, plain, spelt};
 use ringfence_session::ledger::{self, Event, Process, Verdict};
 use ringfence_session::live;
 use serde_json::{Value, json};
@@ -33,6 +33,9 @@ pub struct Tools {
 impl Tools {
     /// The rule that denies a tool, as an option.
     fn denied(&self, name: &str) -> Option<String> {
+        if odd(name) {
+            return Some("no tool's name has control characters".to_owned());
+        }
         // A server may take another spelling for it.
         if let Some(denied) = self.deny.iter().find(|denied| alike(denied.trim(), name.trim())) {
             return Some(format!("--deny-tool {denied}"));
@@ -206,9 +209,19 @@ impl Guard<'_> {
         let method = match message.get("method") {
             // The answer to a request of the server's.
             None => return Some(message),
-            Some(Value::String(method)) => method.clone(),
-            Some(_) => return refuse(error(&id, -32600, "a method is a text")),
+            Some(Value::String(method)) if !odd(method) => method.clone(),
+            Some(_) => {
+                return refuse(error(&id, -32600, "a method is a text without control characters"));
+            }
         };
+        // Without an identifier it is a notification, which has no answer.
+        let request = message.get("id").is_some();
+        let key = known_by(&id);
+        if request && key.is_none() {
+            let text = "an id is a text without control characters, or a whole number";
+            return refuse(error(&Value::Null, -32600, text));
+        }
+        let refuse = |answer: Value| if request { refuse(answer) } else { None };
         let asked = match method.trim() {
             method if alike(method, "tools/list") => Asked::Tools,
             method if alike(method, "tools/call") => {
@@ -234,10 +247,9 @@ impl Guard<'_> {
             }
             _ => Asked::Other,
         };
-        // Without an identifier it is a notification, which has no answer.
-        if message.get("id").is_some() {
+        if let Some(key) = key {
             let Ok(mut open) = self.open.lock() else { return None };
-            match open.entry(id.to_string()) {
+            match open.entry(key) {
                 Entry::Vacant(entry) => drop(entry.insert(asked)),
                 Entry::Occupied(_) => {
                     drop(open);
@@ -268,7 +280,7 @@ impl Guard<'_> {
         }
         let asked = {
             let Ok(mut open) = self.open.lock() else { return None };
-            if answer { open.remove(&id.to_string()) } else { None }
+            known_by(&id).filter(|_| answer).and_then(|key| open.remove(&key))
         };
         match asked {
             None => return left_out("an answer to nothing that was asked"),

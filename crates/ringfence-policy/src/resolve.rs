@@ -2,8 +2,8 @@
 
 use crate::calls::{CallList, Otherwise, is_name};
 use crate::catalog::Catalog;
-use crate::error::PolicyError;
-use crate::files::{FileView, Resolver};
+use crate::error::{Planted, PolicyError};
+use crate::files::{FileView, Resolver, planted};
 use crate::key::Key;
 use crate::merge::{Merged, Setting};
 use crate::path::{Bases, normal, quote};
@@ -77,6 +77,7 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
         warnings: dangers,
         ..Policy::default()
     };
+    not_planted(request, context, &mut resolver, &policy)?;
     let mut merged = Merged::of(profiles, &request.options);
     singles(&merged, &mut policy)?;
     let workdir = policy.workdir.clone();
@@ -228,13 +229,41 @@ fn workdir(
         return Ok(real_or_normal(resolver, &context.cwd));
     };
     let path = normal(&context.cwd.join(wanted));
-    let text = wanted.display().to_string();
-    let source = Source { origin: "option --workdir".to_owned(), key: String::new(), text };
+    let source = workdir_option(wanted);
     match resolver.real(&path) {
         Ok(real) if real.exists => Ok(real.path),
         Ok(_) => Err(PolicyError::value(&source, format!("{} does not exist", path.display()))),
         Err(error) => Err(PolicyError::value(&source, error)),
     }
+}
+
+/// Refuses a directory that a link leads to out of where the caller stands, or of what is around: a run that was started
+/// there could have made the link, and what it leads to becomes writable.
+fn not_planted(
+    request: &Request,
+    context: &Context<'_>,
+    resolver: &mut Resolver<'_>,
+    policy: &Policy,
+) -> Result<(), PolicyError> {
+    let Some(wanted) = &request.workdir else { return Ok(()) };
+    let Ok(real) = resolver.real(&normal(&context.cwd.join(wanted))) else { return Ok(()) };
+    let here = real_or_normal(resolver, &context.cwd);
+    let workspace = |above: &&Path| crate::workspace::no_workspace(above, policy).is_none();
+    let trees: Vec<PathBuf> = here.ancestors().filter(workspace).map(Path::to_path_buf).collect();
+    match planted(&real.links, &real.path, &trees) {
+        Some((link, tree)) => Err(PolicyError::Planted(Box::new(Planted {
+            rule: workdir_option(wanted),
+            link: link.to_owned(),
+            tree: tree.to_owned(),
+            target: real.path.clone(),
+        }))),
+        None => Ok(()),
+    }
+}
+
+fn workdir_option(wanted: &Path) -> Source {
+    let text = wanted.display().to_string();
+    Source { origin: "option --workdir".to_owned(), key: String::new(), text }
 }
 
 fn real_or_normal(resolver: &mut Resolver<'_>, path: &Path) -> PathBuf {

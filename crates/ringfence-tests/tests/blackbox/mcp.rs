@@ -297,7 +297,7 @@ def fold(value):
         return value
     folded = {}
     for name, part in value.items():
-        folded[name.upper().lower()] = fold(part)
+        folded[name.upper().lower().split("\0")[0]] = fold(part.split("\0")[0] if isinstance(part, str) else part)
     return folded
 def say(**words):
     print(json.dumps({"jsonrpc": "2.0", **words}), flush=True)
@@ -319,7 +319,7 @@ for line in sys.stdin:
     elif method == "tools/list":
         say(id=id, error={"code": -32601, "message": "none"})
     elif id is not None:
-        say(id=id, result={})
+        say(id=int(id), result={})
 "#;
 
 #[test]
@@ -352,6 +352,15 @@ fn no_other_spelling_and_no_other_answer_gets_around_the_guard() {
                 .to_owned(),
             request(11, list),
             call(12, "good", "{}"),
+            // Some readers end a text at a NUL.
+            request(13, "\"method\":\"tools/call\\u0000\",\"params\":{\"name\":\"bad\"}"),
+            call(14, "bad\\u0000", "{}"),
+            request(
+                15,
+                "\"method\":\"tools/call\",\"params\":{\"name\":\"good\",\"name\\u0000\":\"bad\"}",
+            ),
+            "{\"jsonrpc\":\"2.0\",\"id\":16.0,\"method\":\"ping\"}\n".to_owned(),
+            "{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"tools/list\"}\n".to_owned(),
         ];
         let words = ["mcp", "wrap", "--deny-tool", "bad", "--", "python3", "server.py"];
         let run = talk(place, &words, messages.concat());
@@ -366,14 +375,18 @@ fn no_other_spelling_and_no_other_answer_gets_around_the_guard() {
         assert!(!text.contains("\"77\"") && !text.contains("\"bad\""), "{text}");
         // The control: what may be called is, whatever stands beside it.
         let called = fs::read_to_string(place.project("called")).unwrap();
-        assert_eq!(called, "good\ngood\ngood\n", "{text}");
-        for (id, code) in [(6, -32602), (7, -32602), (10, -32600), (11, -32601)] {
+        assert_eq!(called, "good\n".repeat(4), "{text}");
+        for (id, code) in [(6, -32602), (7, -32602), (10, -32600), (11, -32601), (13, -32600)] {
             let [answer] = &answer(id)[..] else { panic!("{id}: {text}") };
             assert!(answer["error"]["code"] == code && answer.get("result").is_none(), "{answer}");
         }
-        for id in [8, 9] {
+        for id in [8, 9, 14] {
             assert!(answer(id)[0]["result"]["isError"] == true, "{text}");
         }
+        assert_eq!(answer(16).len(), 1, "{text}");
+        // What has no id has no answer; what has none that is one is told so.
+        let nobody: Vec<_> = text.lines().filter(|line| line.contains("\"id\":null")).collect();
+        assert!(matches!(nobody[..], [one] if one.contains("an id is a text")), "{text}");
         run.says("a request that is an answer").says("an answer to nothing that was asked");
     });
 }

@@ -1,0 +1,54 @@
+//! A directory that is named for the run, and the links that lead to it.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use common::{Host, host};
+use ringfence_policy::PolicyError;
+use std::path::{Path, PathBuf};
+
+/// Standing in a directory, a link and what it leads to, and what is named.
+fn of(cwd: &str, (link, target): (&str, &str), named: &str) -> Result<PathBuf, PolicyError> {
+    let host: Host = host()
+        .cwd(cwd)
+        .with(|files| files.directory("/home/u/private").directory("/home/u/project/below"))
+        .with(|files| files.symlink(link, target));
+    let mut host = host.profile("default");
+    host.request.workdir = Some(PathBuf::from(named));
+    host.resolve().map(|policy| policy.workdir)
+}
+
+#[test]
+fn a_link_in_the_workspace_leads_no_run_out_of_it() {
+    let link = ("/home/u/project/link", "/home/u/private");
+    for (cwd, named) in [
+        ("/home/u/project", "link"),
+        ("/home/u/project", "/home/u/project/link"),
+        ("/home/u/project/below", "../link"),
+    ] {
+        match of(cwd, link, named) {
+            Err(PolicyError::Planted(planted)) => {
+                assert_eq!(planted.link, Path::new("/home/u/project/link"));
+                assert_eq!(planted.target, Path::new("/home/u/private"));
+                assert_eq!(planted.rule.origin, "option --workdir");
+            }
+            other => panic!("{cwd} {named}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn other_links_lead_where_they_lead() {
+    for (cwd, link, named, workdir) in [
+        // Within the workspace.
+        ("/home/u/project", ("/home/u/project/link", "below"), "link", "/home/u/project/below"),
+        // No run is started in the home.
+        ("/home/u", ("/home/u/link", "/home/u/private"), "link", "/home/u/private"),
+        // None that stands somewhere else altogether.
+        ("/home/u/project", ("/home/u/link", "private"), "../link", "/home/u/private"),
+        // None at all.
+        ("/home/u/project", ("/home/u/link", "private"), "/home/u/private", "/home/u/private"),
+    ] {
+        assert_eq!(of(cwd, link, named).unwrap(), Path::new(workdir), "{cwd} {named}");
+    }
+}
