@@ -54,6 +54,11 @@ pub(crate) fn directories(home: &Path, env: &dyn Fn(&str) -> Option<OsString>) -
     all
 }
 
+/// Where they are, whether they exist or not.
+pub fn places(home: &Path, env: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    directories(home, env).into_iter().map(|own| own.path).collect()
+}
+
 /// The source of the rules about them.
 pub fn source() -> Source {
     built_in("ringfence's own")

@@ -6,7 +6,7 @@ use crate::judged::{self, Held, Item, Judge, Names, Source};
 use crate::snapshot::Kind;
 use crate::snapshot::beneath::{self, join, shown};
 use ringfence_policy::protect::{HOME, JUDGED, NAMES};
-use ringfence_policy::{Guarded, shown as words};
+use ringfence_policy::{Guarded, own, shown as words};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::FileType;
 use std::ffi::OsStr;
@@ -80,8 +80,12 @@ fn names(place: &Path, homes: &[PathBuf]) -> Names {
         let of_home = HOME.iter().map(|(name, _)| (*name, Guarded::Plain));
         let judged = JUDGED.iter().map(|(name, ..)| (*name, Guarded::Plain));
         let listed = NAMES.iter().map(|entry| (entry.name, entry.guarded));
-        top.extend(of_home.chain(judged).chain(listed).filter_map(|(name, guarded)| {
-            let path = home.join(name);
+        let listed = of_home.chain(judged).chain(listed);
+        let listed = listed.map(|(name, guarded)| (home.join(name), guarded));
+        // Profiles, their hooks, and what is trusted decide about later sandboxes.
+        let own = own::places(&home, &|name| std::env::var_os(name));
+        let own = own.into_iter().map(|path| (path, Guarded::Plain));
+        top.extend(listed.chain(own).filter_map(|(path, guarded)| {
             let rest = path.strip_prefix(place).ok()?.to_str()?;
             (!rest.is_empty()).then(|| (rest.to_owned(), guarded))
         }));

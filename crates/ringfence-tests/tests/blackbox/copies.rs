@@ -122,6 +122,36 @@ fn links_on_the_way_that_the_program_may_have_made_are_not_followed() {
     });
 }
 
+/// Nor does it bring profiles, whose hooks run outside, or what is trusted.
+#[test]
+fn a_directory_brings_nothing_of_ringfences_own() {
+    everywhere(|place| {
+        let mut command = place.ringfence_run();
+        command.args(["--name", "one", "--", "sh", "-c"]);
+        command.arg(
+            "cd ${TMPDIR:-/tmp}; mkdir -p t/.config/ringfence/profiles t/.config/other t/.local/state/ringfence; cd t; \
+             echo '[hooks]' > .config/ringfence/profiles/evil.toml; echo x > .config/other/file; \
+             echo x > .local/state/ringfence/trusted; pwd; exec sleep 1000",
+        );
+        let mut running = Running::start(command);
+        let made = running.printed("t\n").so_far().trim_end().to_owned();
+        let home = place.text("home");
+        for (name, kept) in [(".config", "ringfence"), (".local", "state/ringfence")] {
+            let from = format!("one:{made}/{name}");
+            let copied = place.ringfence(["cp", &from, &home]);
+            copied.ends(0).says(&format!("not copied: {kept}: "));
+        }
+        assert!(place.at("home/.config/other/file").is_file());
+        assert!(!place.at("home/.config/ringfence/profiles/evil.toml").exists());
+        assert!(!place.at("home/.local/state/ringfence/trusted").exists());
+        // Elsewhere they decide about nothing.
+        let to = place.directory("copies");
+        place.ringfence(["cp", &format!("one:{made}/.config"), to.to_str().unwrap()]).quiet();
+        assert!(to.join(".config/ringfence/profiles/evil.toml").is_file());
+        ends(place, running);
+    });
+}
+
 /// What git outside, a shell or an editor would run is left out of a directory; the user's word brings it.
 #[test]
 fn a_directory_brings_nothing_that_programs_outside_run() {
