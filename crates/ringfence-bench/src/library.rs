@@ -55,6 +55,7 @@ pub fn parts(workdir: &Path) -> Result<Vec<Part>> {
         landlock_abi: 6,
         seccomp: Availability::Yes,
         seccomp_notify: Availability::Yes,
+        inside: false,
         ..Facts::quick(false)
     };
     let plan = planner::plan(&policy, &facts, &HostPaths).map_err(|cause| failed(&cause))?;

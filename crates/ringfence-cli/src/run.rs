@@ -18,6 +18,7 @@ use ringfence_sandbox::vm;
 use ringfence_sandbox::{LaunchError, Plan, planner};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::path::Path;
 use std::rc::Rc;
 
 /// `ringfence run [OPTIONS] [--] CMD [ARG...]`
@@ -227,20 +228,28 @@ fn conclude(
     Ok(finish(&outcome?, plan, status, &order.session_name()))
 }
 
-/// Where a command that the sandbox cannot see is on the host, and what would grant it.
+/// Where a command that the sandbox cannot see is on the host, and what would grant it: where it was installed, if
+/// that is a directory of its own (`~/.npm-global/bin`), else the file.
 fn hidden_program(error: &LaunchError, name: &OsString) -> String {
     let LaunchError::NotFound(_) = error else { return String::new() };
     let search = std::env::var_os("PATH").unwrap_or_default();
     let found =
         std::env::split_paths(&search).map(|path| path.join(name)).find(|path| path.is_file());
-    match found.as_ref().and_then(|path| Some((path, path.parent()?.parent()?))) {
-        Some((path, tree)) => format!(
-            "; on the host it is {}, which no rule grants: -r {}",
-            path.display(),
-            tree.display()
-        ),
-        None => String::new(),
-    }
+    let Some(path) = found else { return String::new() };
+    let tree = path.parent().filter(|above| above.ends_with("bin")).and_then(Path::parent);
+    // Nothing that others keep their things in, the home least of all.
+    let home = ringfence_sys::identity::home().unwrap_or_default();
+    let homes = ringfence_policy::homes(ringfence_sys::identity::user(), &home);
+    let shared = |tree: &Path| {
+        let name = tree.file_name().unwrap_or_default().as_encoded_bytes();
+        let of_many = !name.starts_with(b".")
+            || [".local", ".config", ".cache"].map(str::as_bytes).contains(&name);
+        homes.iter().any(|home| home.starts_with(tree) || tree.parent() == Some(home) && of_many)
+    };
+    let own = |tree: &&Path| tree.components().count() > 2 && !shared(tree);
+    let tree = tree.filter(own).unwrap_or(&path);
+    let (path, tree) = (shown::path(&path), shown::path(tree));
+    format!("; on the host it is {path}, which no rule grants: -r {tree}")
 }
 
 /// What the user should know before the run.

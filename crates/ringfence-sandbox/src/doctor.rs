@@ -236,6 +236,7 @@ mod tests {
             landlock_abi: 6,
             seccomp: Availability::Yes,
             seccomp_notify: Availability::Yes,
+            inside: false,
             cgroups: Cgroups::default(),
             environment: Vec::new(),
             terminal: None,

@@ -207,6 +207,8 @@ pub struct Facts {
     pub seccomp: Availability,
     /// Supervised calls.
     pub seccomp_notify: Availability,
+    /// This is a sandbox of ringfence's already, and its launcher is told of calls.
+    pub inside: bool,
     /// Control groups.
     pub cgroups: Cgroups,
     /// The names of the caller's environment variables (lossy where they are no text).
@@ -267,6 +269,7 @@ impl Facts {
             }
         };
         let kernel = sys::identity::kernel_release();
+        let around = sys::seccomp::is_listened_to();
         Facts {
             data_layers: data_layers(&kernel),
             layers: layers(),
@@ -275,7 +278,15 @@ impl Facts {
             namespaces: Availability::Yes,
             landlock_abi: sys::landlock::abi(),
             seccomp: available(0x0005_0000, "the kernel has no seccomp filters"),
-            seccomp_notify: available(USER_NOTIF, "the kernel has no seccomp notification"),
+            seccomp_notify: if around {
+                Availability::No(
+                    "a sandbox or container around this one is told of calls already, and there is room for one"
+                        .to_owned(),
+                )
+            } else {
+                available(USER_NOTIF, "the kernel has no seccomp notification")
+            },
+            inside: around && std::env::var_os("RINGFENCE").is_some(),
             cgroups: if limits_wanted { crate::cgroup::find() } else { Cgroups::default() },
             environment: environment(),
             terminal: (0..3).find_map(sys::fd::terminal_name),

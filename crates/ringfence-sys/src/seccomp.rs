@@ -74,6 +74,22 @@ impl Program {
     }
 }
 
+/// Whether somebody listens for calls of this process already: a chain of filters has one listener
+/// (seccomp_unotify(2)). Tried in a thread that ends, where there are filters at all.
+pub fn is_listened_to() -> bool {
+    const RETURN: u16 = 0x06;
+    const ALLOW: u32 = 0x7fff_0000;
+    let none = crate::process::filters(std::process::id()) == Some(0);
+    let tried = || {
+        // Filters, capabilities and `no_new_privs` are the thread's.
+        crate::caps::give_up()?;
+        let allow = Instruction { code: RETURN, jump_true: 0, jump_false: 0, operand: ALLOW };
+        Program(vec![allow]).install_with_listener().map(drop)
+    };
+    let in_thread = || std::thread::spawn(tried).join();
+    !none && matches!(in_thread(), Ok(Err(crate::Errno::EBUSY)))
+}
+
 /// Whether the kernel knows this action (`SECCOMP_GET_ACTION_AVAIL`).
 pub fn action_available(action: u32) -> bool {
     const GET_ACTION_AVAIL: u32 = 2;

@@ -6,7 +6,7 @@
 //! architecture does not have is left out when the filter is compiled.
 
 use crate::own_number::CALLS as BY_NUMBER;
-use crate::plan::{AllowedCalls, CallRule, Test, Tier, Verdict};
+use crate::plan::{AllowedCalls, CallRule, Degraded, Test, Tier, Verdict};
 use ringfence_policy::calls::{ALWAYS, Otherwise, members};
 use ringfence_policy::{Layer, Network, NetworkMode, Policy, Transport};
 use std::collections::BTreeSet;
@@ -242,6 +242,7 @@ pub(super) fn rules(
     notify: bool,
     confined: bool,
     signals_inside: bool,
+    degraded: &[Degraded],
 ) -> Vec<CallRule> {
     let mut rules = Vec::with_capacity(128);
     let mut add = |call, verdict, tests: &[(u8, Test)], reason| {
@@ -320,7 +321,9 @@ pub(super) fn rules(
         let reason = "tells of names in directories that cannot be listed";
         add("inotify_add_watch", verdict, &[], reason);
     }
-    if tier == Tier::Process && !policy.allow_degraded.contains(&Layer::Metadata) {
+    let accepted = policy.allow_degraded.contains(&Layer::Metadata)
+        || degraded.iter().any(|degraded| degraded.layer == Layer::Metadata);
+    if tier == Tier::Process && !accepted {
         // Landlock does not rule them, and without a read-only view they reach every file that
         // the user owns.
         let verdict = if notify { Verdict::Supervise } else { Verdict::Refuse };

@@ -209,11 +209,12 @@ fn plan_tier(
     }
     if tier == Tier::Process
         && policy.network.mode == NetworkMode::Filtered
-        && !facts.seccomp_notify.yes()
+        && let Availability::No(why) = &facts.seccomp_notify
     {
-        let what = "the network filter of the process tier needs seccomp notification (Linux 5.9)";
+        let what = format!(
+            "the network filter of the process tier needs seccomp notification (Linux 5.9): {why}"
+        );
         let remedy = "use a newer kernel, --tier namespace, or --network none or host".to_owned();
-        let what = what.to_owned();
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
     let asks = policy.calls.as_ref().is_some_and(|list| list.otherwise == Otherwise::Ask);
@@ -273,6 +274,11 @@ fn plan_tier(
     let landlock = files::domain(&mut planning, &grants, tier)?;
     let signals_inside = landlock.as_ref().is_some_and(|domain| domain.scoped);
     let limits = limits::steps(&mut planning, tier)?;
+    if tier == Tier::Process && facts.inside {
+        let what = "modes and times of files are held by the sandbox around this one alone, whose launcher is told of \
+                    such calls already";
+        planning.degraded.push(Degraded { layer: Layer::Metadata, what: what.to_owned() });
+    }
     Ok(Plan {
         schema: SCHEMA,
         tier,
@@ -286,7 +292,8 @@ fn plan_tier(
         landlock,
         seccomp: if facts.seccomp.yes() {
             let confined = files::confined(&planning, tier);
-            calls::rules(tier, policy, facts.seccomp_notify.yes(), confined, signals_inside)
+            let notify = facts.seccomp_notify.yes();
+            calls::rules(tier, policy, notify, confined, signals_inside, &planning.degraded)
         } else {
             Vec::new()
         },

@@ -76,6 +76,7 @@ pub fn host() -> Host {
         landlock_abi: 7,
         seccomp: Availability::Yes,
         seccomp_notify: Availability::Yes,
+        inside: false,
         cgroups: Cgroups::default(),
         environment: ["EDITOR", "GITHUB_TOKEN", "HOME", "PATH", "TMPDIR"]
             .map(str::to_owned)

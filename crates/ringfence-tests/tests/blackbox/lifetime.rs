@@ -90,6 +90,32 @@ fn signals_to_the_own_group_stay_inside() {
     });
 }
 
+/// One launcher is told of calls, which is the outer one: the inner sandbox does without, and says so.
+#[test]
+fn a_sandbox_inside_says_what_it_does_without() {
+    everybody(Tier::Namespace, |place| {
+        let binary = ringfence_tests::binary();
+        let program = binary.display().to_string();
+        let directory = binary.parent().expect("a directory").display().to_string();
+        place.file("home/project/sub/own", "");
+        let secret = place.text("outside/secret");
+        let inner = format!("{program} run -w . --network none --");
+        let script = format!(
+            "{inner} sh -c 'touch -d 2020-01-01 own && chmod 640 own && stat -c %a-%Y own; \
+             cat {secret}; touch ../above; chmod 777 /etc/passwd'; {program} run -n localhost:1 -- true"
+        );
+        let sub = place.project("sub").display().to_string();
+        let run =
+            place.run(&["-r", &directory, "-w", &sub, "--workdir", &sub], &["sh", "-c", &script]);
+        run.ends(125).prints("640-1577").says("running without metadata");
+        run.says("the network filter of the process tier needs seccomp notification");
+        assert!(!run.text().contains("a secret") && !place.project("above").exists());
+        // The control: by itself it does without nothing.
+        let alone = place.run(&["-w", &sub, "--workdir", &sub], &["chmod", "600", "own"]);
+        assert!(!alone.ends(0).err.contains("without"));
+    });
+}
+
 /// A sandbox in a sandbox holds its signals in, and the outer one's launcher does not send them in its place.
 #[test]
 fn a_sandbox_inside_signals_nobody_around_it() {
