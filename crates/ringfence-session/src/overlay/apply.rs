@@ -9,6 +9,7 @@ use super::layer::{Same, attributes, same, through};
 use super::steps::{Act, Step};
 use crate::error::{Result, SessionError};
 use crate::snapshot::beneath::{self, Found, Placed, shown, split};
+use crate::snapshot::content;
 use crate::snapshot::entry::Stamp;
 use crate::snapshot::fault;
 use rustix::fd::{AsFd, OwnedFd};
@@ -302,7 +303,7 @@ impl Apply<'_> {
         source: &OwnedFd,
         target: &OwnedFd,
         new: &Found,
-        mode: u32,
+        mut mode: u32,
     ) -> Result<()> {
         let now = beneath::stat(target, b"").map_err(self.failed("statx", path))?.stamp;
         if (now.uid, now.gid) != (new.stamp.uid, new.stamp.gid) {
@@ -323,6 +324,7 @@ impl Apply<'_> {
                     return Err(self.failed("fsetxattr", path)(error));
                 }
                 Err(_) => {
+                    mode = content::without_list(mode, name);
                     let (path, name) = (shown(path), String::from_utf8_lossy(name));
                     self.kept.push(format!("{}: {name} cannot be set", path.display()));
                 }

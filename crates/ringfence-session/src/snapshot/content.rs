@@ -253,6 +253,12 @@ fn kept(name: &[u8]) -> bool {
         || name == b"security.capability"
 }
 
+/// The mode without what is not to be given: where a file's access list cannot be set, the group's bits were the
+/// list's bound, and would be rights of the group.
+pub(crate) fn without_list(mode: u32, refused: &[u8]) -> u32 {
+    if refused == b"system.posix_acl_access" { mode & !0o070 } else { mode }
+}
+
 /// The extended attributes of an open file, name and value, sorted. None where the file system
 /// has none.
 pub(crate) fn attributes(file: impl AsFd) -> std::result::Result<Attributes, Errno> {

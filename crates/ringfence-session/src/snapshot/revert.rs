@@ -314,6 +314,7 @@ impl Apply<'_> {
             None => Vec::new(),
         };
         let have = content::attributes(&file).unwrap_or_default();
+        let mut mode = entry.mode;
         for (name, _) in have.iter().filter(|(name, _)| !wanted.iter().any(|(w, _)| w == name)) {
             let _ = rustix::fs::fremovexattr(&file, &name[..]);
         }
@@ -325,13 +326,14 @@ impl Apply<'_> {
                     return Err(self.failed("fsetxattr", path)(error));
                 }
                 Err(_) => {
+                    mode = content::without_list(mode, name);
                     let (path, name) = (shown(path), String::from_utf8_lossy(name));
                     self.kept.push(format!("{}: {name} cannot be set", path.display()));
                 }
             }
         }
         let kept = if self.plain && entry.kind != Kind::Directory { 0o1777 } else { 0o7777 };
-        let mode = Mode::from_raw_mode(entry.mode & kept);
+        let mode = Mode::from_raw_mode(mode & kept);
         rustix::fs::fchmod(&file, mode).map_err(self.failed("fchmod", path))
     }
 }

@@ -249,3 +249,35 @@ fn a_name_that_cannot_be_looked_at_is_left_alone_by_itself() {
         }
     });
 }
+
+/// A file's access list bounds its group's rights, and the mode shows that bound: without the list it would be a right of
+/// the group.
+#[test]
+fn where_an_access_list_cannot_be_set_its_bound_is_no_right() {
+    everybody(Tier::Namespace, |place| {
+        // A file system without lists takes a mount.
+        if place.person != Person::Root || !place.has("unshare", "--version") {
+            return;
+        }
+        place.file("home/project/listed", "x");
+        place.file("home/project/plain", "x");
+        let set = "import os, struct\nall = [(1, 6, -1), (2, 6, 1), (4, 4, -1), (16, 6, -1), (32, 4, -1)]\n\
+                   value = struct.pack('<I', 2) + b''.join(struct.pack('<HHi', *one) for one in all)\n\
+                   os.setxattr('listed', 'system.posix_acl_access', value)";
+        place.file("home/set.py", set);
+        place.shell("python3 ../set.py && chmod 664 plain").ends(0);
+        place.ringfence(["snapshot", "create", "--name", "base"]).well();
+        let program = ringfence_tests::binary().display();
+        let script = format!(
+            "mount -t ramfs none . || exit 77; cd . && cd \"$PWD\" && {program} snapshot revert base && stat -c \"%n %a\" listed plain"
+        );
+        let done = place.shell(&format!("unshare -m sh -c '{script}'"));
+        if done.code == 77 {
+            return ringfence_tests::left_out("access lists", "nothing can be mounted here");
+        }
+        done.ends(0)
+            .prints("listed 604")
+            .prints("plain 664")
+            .says("system.posix_acl_access cannot be set");
+    });
+}
