@@ -37,9 +37,15 @@ impl Fresh {
         let all = ringfence_sandbox::state::directory(&home).join("copies");
         let path = all.join(std::process::id().to_string());
         let failed = |error| Fault::usage(format!("{}: {error}", path.display()));
-        // Of a process with the same number that was killed.
-        let _ = fs::remove_dir_all(&path);
         ringfence_sandbox::state::make_directory(&all).map_err(failed)?;
+        // Of processes that were killed, one with our number among them.
+        for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let lives = Path::new("/proc").join(&name).exists();
+            if !lives || entry.path() == path {
+                remove(&entry.path());
+            }
+        }
         fs::DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
         Ok(Fresh(path))
     }
@@ -53,7 +59,10 @@ impl Fresh {
         // Times are another kernel's: a moment in the future is no news.
         tar.args(["--warning=no-timestamp", "--no-same-owner", "--no-same-permissions"]);
         tar.args(["-xf", "-", "-C"]).arg(&self.0).stdin(archive);
-        tar.status().map_err(|error| Fault::usage(format!("tar: {error}")))
+        let status = tar.status().map_err(|error| Fault::usage(format!("tar: {error}")))?;
+        // What is closed to its owner can be neither judged nor moved on.
+        open_up(&self.0).map_err(|error| Fault::usage(format!("chmod: {error}")))?;
+        Ok(status)
     }
 
     /// Takes away what a program of the host would run or trust by itself at its place, and says so.
@@ -103,8 +112,32 @@ impl Fresh {
 
 impl Drop for Fresh {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        remove(&self.0);
     }
+}
+
+fn remove(path: &Path) {
+    let _ = open_up(path);
+    let _ = fs::remove_dir_all(path);
+}
+
+/// Gives the owner of directories, which nobody else can reach, all that can be done with them.
+fn open_up(top: &Path) -> std::io::Result<()> {
+    const OWNER: u32 = 0o700;
+    let mut left = vec![top.to_owned()];
+    while let Some(path) = left.pop() {
+        let mode = path.symlink_metadata()?.mode();
+        if mode & OWNER != OWNER {
+            fs::set_permissions(&path, Permissions::from_mode(mode & MODE | OWNER))?;
+        }
+        for entry in fs::read_dir(&path)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                left.push(entry.path());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A directory, through which names in it are reached whatever its path means by now.

@@ -122,6 +122,29 @@ fn links_on_the_way_that_the_program_may_have_made_are_not_followed() {
     });
 }
 
+/// Go's cache of modules is so: nobody may write in its directories.
+#[test]
+fn directories_that_are_closed_are_copied_and_nothing_of_them_is_left() {
+    everywhere(|place| {
+        let mut command = place.ringfence_run();
+        command.args(["--name", "one", "--", "sh", "-c"]);
+        command.arg(
+            "cd ${TMPDIR:-/tmp}; mkdir -p t/closed/inner; cd t; echo file > closed/inner/file; echo evil > closed/.envrc; \
+             chmod 500 closed/inner closed; pwd; exec sleep 1000",
+        );
+        let mut running = Running::start(command);
+        let made = running.printed("t\n").so_far().trim_end().to_owned();
+        let to = place.directory("copies");
+        let copied = place.ringfence(["cp", &format!("one:{made}"), to.to_str().unwrap()]);
+        copied.ends(0).says("not copied: closed/.envrc: ");
+        assert_eq!(fs::read_to_string(to.join("t/closed/inner/file")).unwrap(), "file\n");
+        assert!(!to.join("t/closed/.envrc").exists());
+        let left = place.at("home/.local/state/ringfence/copies");
+        assert_eq!(fs::read_dir(left).unwrap().count(), 0);
+        ends(place, running);
+    });
+}
+
 /// Nor does it bring profiles, whose hooks run outside, or what is trusted.
 #[test]
 fn a_directory_brings_nothing_of_ringfences_own() {
