@@ -56,7 +56,6 @@ fn members(tool: &str) -> Vec<Member> {
         }
         "snapshot_create" => vec![
             ("snapshot", snapshot(), true),
-            ("read", about("integer", "Files that were read"), true),
             ("unreadable", list(text()), true),
             ("unsettled", list(text()), true),
         ],
@@ -158,8 +157,6 @@ fn snapshot() -> Value {
         ("name", maybe("string"), true),
         ("origin", json!({"enum": ["manual", "start", "before-revert"]}), true),
         ("created_ms", number(), true),
-        ("files", number(), true),
-        ("bytes", number(), true),
         ("ignored", text(), true),
     ])
 }
