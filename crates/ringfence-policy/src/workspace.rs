@@ -109,6 +109,8 @@ pub(crate) fn resolve(resolver: &mut Resolver<'_>, policy: &mut Policy) {
                     common
                 } else if is_worktree(resolver, &workdir, &private, &trees, &policy.home_dir) {
                     grant_common(policy, &common, &source)
+                } else if is_submodule(resolver, &workdir, &private, &trees, &policy.home_dir) {
+                    grant_common(policy, &private, &source)
                 } else {
                     return;
                 }
@@ -174,6 +176,27 @@ fn is_worktree(
     let (back, own) = (resolver.real(&back), resolver.real(&workdir.join(".git")));
     let mutual = back.ok().zip(own.ok()).is_some_and(|(back, own)| back.path == own.path);
     mutual && is_repository(resolver, &common)
+}
+
+/// Whether a directory outside of every writable tree is that of a submodule, `REPOSITORY/.git/modules/NAME`, whose
+/// configuration says that its files are in this very directory. It is protected in runs in the repository around it.
+fn is_submodule(
+    resolver: &mut Resolver<'_>,
+    workdir: &Path,
+    private: &Path,
+    trees: &[PathBuf],
+    home: &Path,
+) -> bool {
+    let within = private.ancestors().skip(1).any(|above| above.ends_with(".git/modules"));
+    if !within || trees.iter().any(|tree| tree.starts_with(private)) || home.starts_with(private) {
+        return false;
+    }
+    let Ok(text) = resolver.files().text(&private.join("config"), MOST_CONFIG) else {
+        return false;
+    };
+    let Some(back) = gitconfig::last_value(&text, "core", "worktree") else { return false };
+    let back = resolver.real(&private.join(back)).ok();
+    back.is_some_and(|back| back.path == workdir) && is_repository(resolver, private)
 }
 
 /// Grants a repository's directory for writing, what git runs from it protected.

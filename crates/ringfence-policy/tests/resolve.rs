@@ -164,6 +164,33 @@ fn a_worktree_gets_its_repository_only_when_that_knows_it() {
 }
 
 #[test]
+fn a_submodule_gets_its_repository_only_when_that_knows_it() {
+    let module = |at: &str, back: &str| {
+        let host = host().with(|files| {
+            files
+                .file("/home/u/project/sub/.git", &format!("gitdir: {at}\n"))
+                .file(&format!("{at}/HEAD"), "")
+                .file(&format!("{at}/config"), &format!("[core]\n\tworktree = {back}\n"))
+                .directory(&format!("{at}/objects"))
+                .directory(&format!("{at}/refs"))
+        });
+        host.cwd("/home/u/project/sub").policy()
+    };
+    let usual = "/home/u/project/.git/modules/sub";
+    for back in ["../../../sub", "/home/u/project/sub"] {
+        let policy = module(usual, back);
+        assert!(granted(&policy, Access::Write, usual), "{back}");
+        assert!(granted(&policy, Access::Protect, "/home/u/project/.git/modules/sub/hooks"));
+        assert!(granted(&policy, Access::Protect, "/home/u/project/.git/modules/sub/config"));
+    }
+    assert!(!granted(&module(usual, "../../../other"), Access::Write, usual));
+    // No other repository, though it says so.
+    for other in ["/home/u/other/.git", "/home/u/other", "/home/u"] {
+        assert!(!granted(&module(other, "/home/u/project/sub"), Access::Write, other), "{other}");
+    }
+}
+
+#[test]
 fn a_made_up_worktree_gets_nothing() {
     // The program in the sandbox makes a `worktrees` directory in its own workspace, so that the
     // "repository" would be a directory above it.

@@ -180,3 +180,34 @@ fn a_remote_in_the_tree_is_pushed_to() {
         place.shell("git -C up rev-parse other").ends(0);
     });
 }
+
+#[test]
+fn git_works_in_a_submodules_directory() {
+    everywhere(|place| {
+        if !repository(place) {
+            return;
+        }
+        let made = place.shell(
+            "git init -q ../lib && git -C ../lib -c user.name=a -c user.email=a@b commit -q --allow-empty -m one && \
+             git -c protocol.file.allow=always submodule add -q \"$PWD/../lib\" sub",
+        );
+        made.ends(0);
+        let inside = |script: &str| {
+            let mut command = place.ringfence_run();
+            command.current_dir(place.project("sub"));
+            command.args(["--", "sh", "-c", script]);
+            Running::start(command).finish()
+        };
+        let commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m two && git log --format=%s";
+        assert_eq!(inside(commit).text(), "two\none");
+        // The rest of the repository is not there, and what git outside runs does not stay.
+        let run = inside(
+            "cat ../.git/HEAD; echo 'echo EVIL' > ../.git/modules/sub/hooks/post-commit; \
+             git config core.sshCommand ./x; true",
+        );
+        assert_eq!(run.text(), "", "{}", run.err);
+        let config = fs::read_to_string(place.project(".git/modules/sub/config")).unwrap();
+        assert!(!config.contains("sshCommand"), "{config}");
+        assert!(!place.project(".git/modules/sub/hooks/post-commit").exists());
+    });
+}
