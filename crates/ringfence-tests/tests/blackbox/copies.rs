@@ -122,18 +122,25 @@ fn links_on_the_way_that_the_program_may_have_made_are_not_followed() {
     });
 }
 
+/// A session in which a script has filled the directory `t`, and that one's path inside.
+fn making(place: &Place, script: &str) -> (Running, String) {
+    let mut command = place.ringfence_run();
+    command.args(["--name", "one", "--", "sh", "-c"]);
+    command.arg(format!("cd ${{TMPDIR:-/tmp}}; {script}; pwd; exec sleep 1000"));
+    let mut running = Running::start(command);
+    let made = running.printed("t\n").so_far().trim_end().to_owned();
+    (running, made)
+}
+
 /// Go's cache of modules is so: nobody may write in its directories.
 #[test]
 fn directories_that_are_closed_are_copied_and_nothing_of_them_is_left() {
     everywhere(|place| {
-        let mut command = place.ringfence_run();
-        command.args(["--name", "one", "--", "sh", "-c"]);
-        command.arg(
-            "cd ${TMPDIR:-/tmp}; mkdir -p t/closed/inner; cd t; echo file > closed/inner/file; echo evil > closed/.envrc; \
-             chmod 500 closed/inner closed; pwd; exec sleep 1000",
+        let (running, made) = making(
+            place,
+            "mkdir -p t/closed/inner; cd t; echo file > closed/inner/file; echo evil > closed/.envrc; \
+             chmod 500 closed/inner closed",
         );
-        let mut running = Running::start(command);
-        let made = running.printed("t\n").so_far().trim_end().to_owned();
         let to = place.directory("copies");
         let copied = place.ringfence(["cp", &format!("one:{made}"), to.to_str().unwrap()]);
         copied.ends(0).says("not copied: closed/.envrc: ");
@@ -149,15 +156,12 @@ fn directories_that_are_closed_are_copied_and_nothing_of_them_is_left() {
 #[test]
 fn a_directory_brings_nothing_of_ringfences_own() {
     everywhere(|place| {
-        let mut command = place.ringfence_run();
-        command.args(["--name", "one", "--", "sh", "-c"]);
-        command.arg(
-            "cd ${TMPDIR:-/tmp}; mkdir -p t/.config/ringfence/profiles t/.config/other t/.local/state/ringfence; cd t; \
+        let (running, made) = making(
+            place,
+            "mkdir -p t/.config/ringfence/profiles t/.config/other t/.local/state/ringfence; cd t; \
              echo '[hooks]' > .config/ringfence/profiles/evil.toml; echo x > .config/other/file; \
-             echo x > .local/state/ringfence/trusted; pwd; exec sleep 1000",
+             echo x > .local/state/ringfence/trusted",
         );
-        let mut running = Running::start(command);
-        let made = running.printed("t\n").so_far().trim_end().to_owned();
         let home = place.text("home");
         for (name, kept) in [(".config", "ringfence"), (".local", "state/ringfence")] {
             let from = format!("one:{made}/{name}");
@@ -179,16 +183,12 @@ fn a_directory_brings_nothing_of_ringfences_own() {
 #[test]
 fn a_directory_brings_nothing_that_programs_outside_run() {
     everywhere(|place| {
-        let mut command = place.ringfence_run();
-        command.args(["--name", "one", "--", "sh", "-c"]);
-        command.arg(
-            "cd ${TMPDIR:-/tmp}; mkdir -p t/.git/hooks t/.git/objects t/.git/refs t/.husky t/sub; cd t; echo ref: refs/heads/main > .git/HEAD; \
+        let (running, made) = making(
+            place,
+            "mkdir -p t/.git/hooks t/.git/objects t/.git/refs t/.husky t/sub; cd t; echo ref: refs/heads/main > .git/HEAD; \
              printf '[core]\\n\\tfsmonitor = touch ran\\n' > .git/config; echo evil > .git/hooks/pre-commit; \
-             echo evil > .husky/pre-commit; echo evil > sub/.envrc; echo file > sub/file; ln -s elsewhere .claude; \
-             pwd; exec sleep 1000",
+             echo evil > .husky/pre-commit; echo evil > sub/.envrc; echo file > sub/file; ln -s elsewhere .claude",
         );
-        let mut running = Running::start(command);
-        let made = running.printed("t\n").so_far().trim_end().to_owned();
         let from = format!("one:{made}");
         let protected = [".git/config", ".git/hooks/pre-commit", ".husky", "sub/.envrc", ".claude"];
         let is = |path: PathBuf| path.symlink_metadata().is_ok();
