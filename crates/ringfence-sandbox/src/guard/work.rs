@@ -321,6 +321,8 @@ impl Work<'_> {
     pub fn git_link(&mut self, at: &Path, shown: &Path) -> Option<PathBuf> {
         let target = match Saved::of(at) {
             Ok(Saved::Link(target)) => Some(target),
+            // It leads nowhere: uv marks its cache by one.
+            Ok(Saved::File { bytes, .. }) if bytes.is_empty() => return None,
             Ok(Saved::File { bytes, .. }) => git_file_target(&bytes).map(Path::to_owned),
             Ok(Saved::Directory(_) | Saved::Nothing) => return None,
             Ok(Saved::Unknown | Saved::Stamped { .. }) | Err(_) => None,

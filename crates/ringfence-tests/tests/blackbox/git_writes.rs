@@ -177,6 +177,18 @@ fn the_git_file_of_a_worktree_leads_where_it_led() {
     });
 }
 
+/// It leads git nowhere; uv marks directories of its cache so.
+#[test]
+fn an_empty_git_file_stays() {
+    everywhere(|place| {
+        let made =
+            place.sh(&[], "mkdir -p made/odd && : > made/.git && echo gitdir: x > made/odd/.git");
+        made.ends(0).says("made/odd/.git was created");
+        assert!(place.project("made/.git").is_file() && !place.project("made/odd/.git").exists());
+        assert!(!made.err.contains("made/.git"), "{}", made.err);
+    });
+}
+
 /// A bare repository that is too far down for the walk is looked at for the file that leads there.
 #[test]
 fn a_repository_out_of_the_walks_reach_is_judged_for_the_file_that_leads_there() {
