@@ -13,6 +13,7 @@ mod quarantine;
 mod said;
 mod saved;
 mod sweep;
+mod unsure;
 mod vigil;
 mod work;
 
@@ -304,6 +305,14 @@ impl Guarding {
         })
     }
 
+    /// Whether what is at a path lay there before the run, below a name that was removed and came back.
+    fn came_back(&self, path: &Path) -> bool {
+        let removed = self.removed.borrow();
+        let old =
+            |path: &Path| path.symlink_metadata().is_ok_and(|data| changed(&data) < self.since);
+        removed.iter().any(|name| path.starts_with(name)) && old(path)
+    }
+
     /// A protected name is not there any more, and its mount went with it.
     pub fn removed(&self, path: &Path) {
         self.removed.borrow_mut().insert(path.to_owned());
@@ -353,10 +362,7 @@ impl Guarding {
             }
         }
         for path in self.removed.borrow().iter() {
-            let guarded = by_name(path);
-            let rule = crate::planner::built_in("protected names");
-            let step = GuardStep { path: path.clone(), found: Found::Absent, guarded, rule };
-            work.step(&step, &Saved::Nothing);
+            work.came_back(path);
         }
         for tree in &self.trees {
             let leads_to = work.repository(&tree.tree);

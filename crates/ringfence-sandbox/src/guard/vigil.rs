@@ -266,7 +266,7 @@ impl Vigil<'_> {
     }
 
     fn look_at(&mut self, path: &Path, depth: usize) {
-        if self.guarding.was_there(path) {
+        if self.guarding.was_there(path) || self.guarding.came_back(path) {
             return;
         }
         match self.standing(path) {

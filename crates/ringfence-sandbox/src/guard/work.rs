@@ -92,10 +92,12 @@ impl Work<'_> {
             }
         };
         let at = directory.at(name);
+        if *saved == Saved::Unknown {
+            return self.unsure(&directory, name, &step.path, step.guarded, false);
+        }
         let now = Saved::of(&at).unwrap_or(Saved::Unknown);
-        let same = now == *saved;
         let project = self.guarding.project.as_deref();
-        if same || harmless(step.guarded, &step.path, &now, saved, project) {
+        if now == *saved || harmless(step.guarded, &step.path, &now, saved, project) {
             return match (&now, directory.enter(name)) {
                 (Saved::Directory(entries), Some(inner)) => {
                     self.alone_in(&inner, &step.path, entries)

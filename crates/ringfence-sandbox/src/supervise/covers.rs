@@ -59,7 +59,7 @@ impl Covers {
     pub fn said(&self) -> impl Iterator<Item = String> {
         self.made.iter().take(SAID).map(|path| {
             let path = shown::path(path);
-            format!("{path} was replaced outside while the command ran: its rule holds for what is there now, but some milliseconds passed in between")
+            format!("{path} was replaced outside while the command ran: its rule holds for what is there now, but some milliseconds passed in between, in which the command could write it")
         })
     }
 }

@@ -1,12 +1,14 @@
 //! A directory of many names is looked at from both ends: one `statx` for each is most of what a look at a workspace
-//! costs. Nobody waits for the second thread: what it has not done by the time that it is asked for is done here, so that
-//! it costs nothing but its start where no processor is free.
+//! costs. What the second thread has not done by the time that it is asked for is done here, so that it costs little but
+//! its start where no processor is free. It has ended when the look has: a launcher makes its child by `clone3` afterwards,
+//! which would have a lock of the allocator for ever that another thread held just then.
 
 use super::beneath::{Found, Names, now, stat};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 /// Fewer names are looked at before a thread has begun.
 const MANY: usize = 200;
@@ -57,6 +59,7 @@ impl Shared {
 pub(super) struct Ahead {
     shared: Arc<Shared>,
     turn: std::vec::IntoIter<Looked>,
+    second: Option<JoinHandle<()>>,
 }
 
 impl Ahead {
@@ -68,14 +71,14 @@ impl Ahead {
             done: (0..count.div_ceil(TURN)).map(|_| Mutex::new(None)).collect(),
             reached: AtomicUsize::new(0),
         });
-        if (MANY..=MOST).contains(&count) {
+        let start = || {
             let second = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().stack_size(STACK);
             // Where no thread can be made, one does it all.
-            let _ = std::thread::Builder::new()
-                .stack_size(STACK)
-                .spawn(move || second.look_backwards());
-        }
-        Ahead { shared, turn: Vec::new().into_iter() }
+            thread.spawn(move || second.look_backwards()).ok()
+        };
+        let second = (MANY..=MOST).contains(&count).then(start).flatten();
+        Ahead { shared, turn: Vec::new().into_iter(), second }
     }
 }
 
@@ -96,6 +99,8 @@ impl Iterator for Ahead {
 impl Drop for Ahead {
     fn drop(&mut self) {
         self.shared.reached.store(usize::MAX, Ordering::Relaxed);
+        // At most one more turn.
+        let _ = self.second.take().map(JoinHandle::join);
     }
 }
 
@@ -141,8 +146,6 @@ mod tests {
         let shared = Arc::downgrade(&ahead.shared);
         assert!(ahead.next().is_some());
         drop(ahead);
-        while shared.strong_count() > 0 {
-            std::thread::yield_now();
-        }
+        assert_eq!(shared.strong_count(), 0, "the thread has ended");
     }
 }

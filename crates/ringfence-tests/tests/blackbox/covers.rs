@@ -190,6 +190,48 @@ fn what_is_replaced_again_while_it_is_being_covered_is_covered_again() {
     });
 }
 
+/// What is moved away and back is what it was.
+#[test]
+fn what_comes_back_as_it_was_stays() {
+    everybody(Tier::Namespace, |place| {
+        for name in [".husky/pre-commit", ".vscode/tasks.json"] {
+            place.file(format!("p/{name}"), "good");
+        }
+        place.clock_moves_on();
+        let workspace = place.at("p").display().to_string();
+        let script = format!("{WAIT} echo done");
+        let options = ["-w", &workspace, "--workdir", &workspace];
+        let mut running = place.start(&options, &["sh", "-c", &script]);
+        running.printed("ready");
+        let moved = |from: &str, to: &str| {
+            for name in ["husky", "vscode"] {
+                let at = |prefix| place.at(format!("p/{prefix}{name}"));
+                fs::rename(at(from), at(to)).expect("renamed");
+            }
+            seen(place);
+        };
+        moved(".", "away-");
+        moved("away-", ".");
+        place.file("p/go", "");
+        let finished = running.finish();
+        finished.ends(0).prints("done");
+        for name in [".husky/pre-commit", ".vscode/tasks.json"] {
+            assert_eq!(content(place, &format!("p/{name}")), "good", "{}", finished.err);
+        }
+    });
+}
+
+/// Waits until the launcher has seen all that was until now: it takes the second one away when it has looked at all that was
+/// before the first one.
+fn seen(place: &Place) {
+    for _ in 0..2 {
+        let told = place.file("p/.mcp.json", "{}");
+        while told.exists() {
+            std::thread::yield_now();
+        }
+    }
+}
+
 /// Without its mount a protected name is open to the program, for as long as nobody makes it again.
 #[test]
 fn what_is_made_where_a_protected_name_was_removed_is_taken_away() {
@@ -212,13 +254,7 @@ fn what_is_made_where_a_protected_name_was_removed_is_taken_away() {
         for name in ["p/.husky", "p/.vscode"] {
             fs::remove_dir_all(place.at(name)).expect("removed");
         }
-        // The second one is taken away by a launcher that has seen all that was before the first one was.
-        for _ in 0..2 {
-            let told = place.file("p/.mcp.json", "{}");
-            while told.exists() {
-                std::thread::yield_now();
-            }
-        }
+        seen(place);
         place.file("p/go", "");
         let finished = running.finish();
         finished.ends(0).prints("done").says(".envrc was created inside and is protected");

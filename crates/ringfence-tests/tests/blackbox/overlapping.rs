@@ -149,3 +149,28 @@ fn what_a_run_puts_back_is_left_alone_by_another() {
         assert!(!said.contains("moved to"), "{said}");
     });
 }
+
+/// What another run found may be too much to be read: nothing is put back then, and nothing taken that did not change.
+#[test]
+fn what_cannot_be_known_takes_nothing_from_the_user() {
+    everybody(Tier::Process, |place| {
+        let file = place.file("home/project/.envrc", "the user's\n");
+        let first = start(place, &[], "", "a");
+        // As a full disk leaves it.
+        let told = place.at("home/.local/state/ringfence/before");
+        for entry in fs::read_dir(told).expect("a directory").flatten() {
+            fs::OpenOptions::new().write(true).open(entry.path()).unwrap().set_len(0).unwrap();
+        }
+        place.clock_moves_on();
+        fs::write(&file, "edited\n").expect("written");
+        place.clock_moves_on();
+        place.sh(&[], "true").ends(0).quiet();
+        assert_eq!(fs::read_to_string(&file).expect("a file"), "edited\n");
+        // The control: what the command itself changes does not stay.
+        let changed = place.sh(&[], "echo evil > .envrc");
+        changed.ends(0).says(".envrc was created or changed inside and is protected: moved to");
+        assert!(!changed.err.contains("restored") && !file.exists());
+        go(place, first, "a");
+        assert_eq!(fs::read_to_string(&file).expect("a file"), "the user's\n");
+    });
+}
