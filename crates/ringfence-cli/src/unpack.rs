@@ -61,7 +61,9 @@ impl Fresh {
         tar.args(["-xf", "-", "-C"]).arg(&self.0).stdin(archive);
         let status = tar.status().map_err(|error| Fault::usage(format!("tar: {error}")))?;
         // What is closed to its owner can be neither judged nor moved on.
-        open_up(&self.0).map_err(|error| Fault::usage(format!("chmod: {error}")))?;
+        let failed =
+            |(path, error): (PathBuf, _)| Fault::usage(format!("{}: {error}", shown(&path)));
+        open_up(&self.0).map_err(failed)?;
         Ok(status)
     }
 
@@ -121,23 +123,34 @@ fn remove(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }
 
-/// Gives the owner of directories, which nobody else can reach, all that can be done with them.
-fn open_up(top: &Path) -> std::io::Result<()> {
-    const OWNER: u32 = 0o700;
-    let mut left = vec![top.to_owned()];
+/// Gives the owner of directories, which nobody else can reach, all that can be done with them; the first of them, and
+/// why, where that cannot be.
+fn open_up(top: &Path) -> Result<(), (PathBuf, std::io::Error)> {
+    let (mut left, mut failed) = (vec![top.to_owned()], Ok(()));
     while let Some(path) = left.pop() {
-        let mode = path.symlink_metadata()?.mode();
-        if mode & OWNER != OWNER {
-            fs::set_permissions(&path, Permissions::from_mode(mode & MODE | OWNER))?;
-        }
-        for entry in fs::read_dir(&path)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                left.push(entry.path());
-            }
+        match directories(&path) {
+            Ok(inner) => left.extend(inner),
+            Err(error) => failed = failed.and(Err((path, error))),
         }
     }
-    Ok(())
+    failed
+}
+
+/// The same for one; those in it.
+fn directories(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+    const OWNER: u32 = 0o700;
+    let mode = path.symlink_metadata()?.mode();
+    if mode & OWNER != OWNER {
+        fs::set_permissions(path, Permissions::from_mode(mode & MODE | OWNER))?;
+    }
+    let mut inner = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            inner.push(entry.path());
+        }
+    }
+    Ok(inner)
 }
 
 /// A directory, through which names in it are reached whatever its path means by now.
