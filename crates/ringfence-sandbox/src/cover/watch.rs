@@ -6,12 +6,16 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use sys::Errno;
 use sys::fd::CWD;
 
 /// Directories watched at most.
 const MOST: usize = 512;
+
+/// Device and inode.
+pub(crate) type Identity = (u64, u64);
 
 /// Watches over the mounts of one sandbox.
 pub(crate) struct Watch {
@@ -20,6 +24,8 @@ pub(crate) struct Watch {
     warden: i32,
     names: Option<sys::inotify::Names>,
     watched: HashMap<i32, PathBuf>,
+    /// What is at protected names, as they were when the watch began.
+    there: HashMap<PathBuf, Identity>,
     /// Protected names that were not there at a look.
     removed: BTreeSet<PathBuf>,
     /// Something is not watched: there are too many directories, or somebody has taken what the user may have.
@@ -34,7 +40,14 @@ impl Watch {
         }
         let names = sys::inotify::Names::new().ok();
         let blind = names.is_none();
+        // Their mounts keep them where they are as far as the program is concerned.
+        let identity = |cover: &Cover| {
+            let data = cover.path.symlink_metadata().ok()?;
+            Some((cover.path.clone(), (data.dev(), data.ino())))
+        };
+        let there = covers.iter().filter(|cover| cover.protected).filter_map(identity).collect();
         let mut watch = Watch {
+            there,
             covers,
             warden,
             names,
@@ -61,9 +74,10 @@ impl Watch {
         self.gone_of(&Vec::from_iter(0..self.covers.len()))
     }
 
-    /// Protected names that somebody has removed, since this was asked.
-    pub fn removed(&mut self) -> BTreeSet<PathBuf> {
-        std::mem::take(&mut self.removed)
+    /// Protected names that somebody has removed, since this was asked, and what was there.
+    pub fn removed(&mut self) -> Vec<(PathBuf, Option<Identity>)> {
+        let removed = std::mem::take(&mut self.removed).into_iter();
+        removed.map(|path| (path.clone(), self.there.get(&path).copied())).collect()
     }
 
     /// Those that are gone, of those to which something happened.

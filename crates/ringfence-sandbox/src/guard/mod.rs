@@ -17,6 +17,7 @@ mod unsure;
 mod vigil;
 mod work;
 
+use crate::cover::watch::Identity;
 use crate::error::LaunchError;
 use crate::plan::{Found, GuardStep, GuardedTree, Plan};
 use notes::Begun;
@@ -67,7 +68,9 @@ pub(crate) struct Guarding {
     word: RefCell<Option<Word>>,
     /// Protected names that a mount held, until somebody outside removed them: from then on they are like those that
     /// were not there.
-    removed: RefCell<BTreeSet<PathBuf>>,
+    removed: RefCell<BTreeMap<PathBuf, Option<Identity>>>,
+    /// What was at paths of which it is not known what they held before.
+    unsure: BTreeMap<PathBuf, Identity>,
     /// Whether some of what was saved is not what was found, but what another run that goes on found.
     inherits: bool,
 }
@@ -108,6 +111,11 @@ fn keep(path: &Path) -> io::Result<Saved> {
     }
 }
 
+/// What is at a path.
+fn identity(path: &Path) -> Option<Identity> {
+    path.symlink_metadata().ok().map(|data| (data.dev(), data.ino()))
+}
+
 /// How a new one is judged that has a protected path.
 fn by_name(path: &Path) -> Guarded {
     let in_git = path.components().any(|part| part.as_os_str() == ".git");
@@ -141,6 +149,7 @@ impl Guarding {
             ended: Cell::default(),
             word: RefCell::default(),
             removed: RefCell::default(),
+            unsure: BTreeMap::new(),
             inherits: false,
         };
         let others = Others::read();
@@ -184,6 +193,11 @@ impl Guarding {
             if let Some(before) =
                 others.before(&step.path, saved, until).filter(|before| before != saved)
             {
+                if before == Saved::Unknown
+                    && let Some(identity) = identity(&step.path)
+                {
+                    self.unsure.insert(step.path.clone(), identity);
+                }
                 *saved = before;
                 self.inherits = true;
             }
@@ -292,6 +306,7 @@ impl Guarding {
             ended: Cell::default(),
             word: RefCell::default(),
             removed: RefCell::default(),
+            unsure: BTreeMap::new(),
             inherits: false,
         })
     }
@@ -308,14 +323,17 @@ impl Guarding {
     /// Whether what is at a path lay there before the run, below a name that was removed and came back.
     fn came_back(&self, path: &Path) -> bool {
         let removed = self.removed.borrow();
+        let is = |(name, was): (&PathBuf, &Option<Identity>)| {
+            path.starts_with(name) && was.is_some() && identity(name) == *was
+        };
         let old =
             |path: &Path| path.symlink_metadata().is_ok_and(|data| changed(&data) < self.since);
-        removed.iter().any(|name| path.starts_with(name)) && old(path)
+        removed.iter().any(is) && old(path)
     }
 
     /// A protected name is not there any more, and its mount went with it.
-    pub fn removed(&self, path: &Path) {
-        self.removed.borrow_mut().insert(path.to_owned());
+    pub fn removed(&self, path: &Path, was: Option<Identity>) {
+        self.removed.borrow_mut().insert(path.to_owned(), was);
     }
 
     /// Puts right what the run created or changed; returns a sentence for each. Without a
@@ -361,8 +379,8 @@ impl Guarding {
                 work.step(step, saved);
             }
         }
-        for path in self.removed.borrow().iter() {
-            work.came_back(path);
+        for (path, was) in self.removed.borrow().iter() {
+            work.came_back(path, *was);
         }
         for tree in &self.trees {
             let leads_to = work.repository(&tree.tree);

@@ -93,7 +93,7 @@ impl Work<'_> {
         };
         let at = directory.at(name);
         if *saved == Saved::Unknown {
-            return self.unsure(&directory, name, &step.path, step.guarded, false);
+            return self.not_known(&directory, name, step);
         }
         let now = Saved::of(&at).unwrap_or(Saved::Unknown);
         let project = self.guarding.project.as_deref();

@@ -275,7 +275,7 @@ fn run_under_our_umask(
         started: &started_and_stored,
         vigil: &|| guarding.vigil(&order.session_name()),
         covers: &|| crate::cover::covers(&plan.mounts),
-        removed: &|path| guarding.removed(path),
+        removed: &|path, was| guarding.removed(path, was),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         will: guarding.will(),
         metadata: crate::metadata::of(plan, private.as_ref()),

@@ -94,8 +94,8 @@ impl Watch<'_, '_> {
     }
 
     fn cover_again(&mut self, gone: Vec<Cover>) {
-        for path in self.covers.names.iter_mut().flat_map(Names::removed) {
-            (self.duties.removed)(&path);
+        for (path, was) in self.covers.names.iter_mut().flat_map(Names::removed) {
+            (self.duties.removed)(&path, was);
             self.vigil.iter_mut().for_each(|vigil| vigil.also(&path));
         }
         for cover in gone {

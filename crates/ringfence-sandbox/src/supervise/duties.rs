@@ -1,6 +1,7 @@
 //! What the supervising launcher was given to do.
 
 use crate::cover::Cover;
+use crate::cover::watch::Identity;
 use crate::error::LaunchError;
 use crate::guard::Vigil;
 use crate::live::Keeper;
@@ -22,8 +23,8 @@ pub(crate) struct Duties<'a> {
     pub vigil: &'a dyn Fn() -> Option<Vigil<'a>>,
     /// The mounts that depend on names of the host's.
     pub covers: &'a dyn Fn() -> Vec<Cover>,
-    /// A protected name was removed by somebody outside.
-    pub removed: &'a dyn Fn(&Path),
+    /// A protected name was removed by somebody outside, and what it was.
+    pub removed: &'a dyn Fn(&Path, Option<Identity>),
     /// Puts protected paths right; a sentence for each.
     pub enforce: &'a dyn Fn() -> Vec<String>,
     /// Left to the warden, in case that we are killed.

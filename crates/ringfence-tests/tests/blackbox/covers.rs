@@ -194,15 +194,15 @@ fn what_is_replaced_again_while_it_is_being_covered_is_covered_again() {
 #[test]
 fn what_comes_back_as_it_was_stays() {
     everybody(Tier::Namespace, |place| {
-        for name in [".husky/pre-commit", ".vscode/tasks.json"] {
+        for name in [".husky/pre-commit", ".vscode/tasks.json", "lefthook.yml"] {
             place.file(format!("p/{name}"), "good");
         }
         place.clock_moves_on();
         let workspace = place.at("p").display().to_string();
-        let script = format!("{WAIT} echo done");
+        let script = format!("{WATCHED} {WAIT} echo done");
         let options = ["-w", &workspace, "--workdir", &workspace];
         let mut running = place.start(&options, &["sh", "-c", &script]);
-        running.printed("ready");
+        watched(place, &mut running);
         let moved = |from: &str, to: &str| {
             for name in ["husky", "vscode"] {
                 let at = |prefix| place.at(format!("p/{prefix}{name}"));
@@ -221,11 +221,24 @@ fn what_comes_back_as_it_was_stays() {
     });
 }
 
+/// Inside, until the launcher watches: what was replaced is mounted again.
+const WATCHED: &str = "echo ready; until [ -e replaced ]; do :; done; \
+     until grep -q \" $PWD/lefthook.yml \" /proc/self/mountinfo; do :; done; echo watched;";
+
+/// Its other half.
+fn watched(place: &Place, running: &mut Running) {
+    running.printed("ready");
+    replace(place, "p/lefthook.yml", "good");
+    place.file("p/replaced", "");
+    running.printed("watched");
+}
+
 /// Waits until the launcher has seen all that was until now: it takes the second one away when it has looked at all that was
 /// before the first one.
 fn seen(place: &Place) {
     for _ in 0..2 {
-        let told = place.file("p/.mcp.json", "{}");
+        let told = place.at("p/.mcp.json");
+        fs::write(&told, "{}").expect("written");
         while told.exists() {
             std::thread::yield_now();
         }
@@ -241,15 +254,18 @@ fn what_is_made_where_a_protected_name_was_removed_is_taken_away() {
             place.file(format!("p/{name}"), "good");
         }
         let workspace = place.at("p").display().to_string();
+        // Its files keep their change times when the directory gets another name.
+        place.file("p/d/tasks.json", "from before");
+        place.clock_moves_on();
         let script = format!(
-            "echo x > .envrc && exit 3; mkdir d e; for f in f d/tasks.json e/pre-commit; do echo evil > $f; done; \
-             {WAIT} until [ ! -e .envrc ] && [ ! -e .husky ] && [ ! -e .vscode ]; do :; done; \
+            "echo x > .envrc && exit 3; mkdir e; echo evil > e/pre-commit; echo evil > f; \
+             {WATCHED} {WAIT} until [ ! -e .envrc ] && [ ! -e .husky ] && [ ! -e .vscode ]; do :; done; \
              mv f .envrc; mv -T d .vscode; mv -T e .husky; echo x > lefthook.yml && exit 4; \
-             n=0; while [ -e .envrc ]; do n=$((n+1)); [ $n -lt 20000 ] || {{ echo stays; exit 5; }}; done; echo done"
+             n=0; while [ -e .envrc ]; do n=$((n+1)); [ $n -lt 1000000 ] || {{ echo stays; exit 5; }}; done; echo done"
         );
         let mut running =
             place.start(&["-w", &workspace, "--workdir", &workspace], &["sh", "-c", &script]);
-        running.printed("ready");
+        watched(place, &mut running);
         fs::remove_file(place.at("p/.envrc")).expect("removed");
         for name in ["p/.husky", "p/.vscode"] {
             fs::remove_dir_all(place.at(name)).expect("removed");
@@ -260,7 +276,7 @@ fn what_is_made_where_a_protected_name_was_removed_is_taken_away() {
         finished.ends(0).prints("done").says(".envrc was created inside and is protected");
         for name in names {
             let there = fs::read_to_string(place.at(format!("p/{name}")));
-            assert!(there.is_err(), "{name} is there: {there:?}");
+            assert!(there.is_err(), "{name} is there: {there:?}; {}", finished.err);
         }
         assert_eq!(content(place, "p/lefthook.yml"), "good");
     });

@@ -150,27 +150,49 @@ fn what_a_run_puts_back_is_left_alone_by_another() {
     });
 }
 
+/// Whether a run has told what is in a file: until then its name begins with a dot.
+fn is_told(path: &std::path::Path) -> bool {
+    path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."))
+}
+
 /// What another run found may be too much to be read: nothing is put back then, and nothing taken that did not change.
 #[test]
 fn what_cannot_be_known_takes_nothing_from_the_user() {
     everybody(Tier::Process, |place| {
         let file = place.file("home/project/.envrc", "the user's\n");
+        for name in [".vscode", "x"] {
+            place.file(format!("home/project/{name}/tasks.json"), name);
+        }
         let first = start(place, &[], "", "a");
         // As a full disk leaves it.
         let told = place.at("home/.local/state/ringfence/before");
-        for entry in fs::read_dir(told).expect("a directory").flatten() {
-            fs::OpenOptions::new().write(true).open(entry.path()).unwrap().set_len(0).unwrap();
+        let mut words = Vec::new();
+        while words.is_empty() {
+            std::thread::yield_now();
+            let entries = fs::read_dir(&told).into_iter().flatten().flatten();
+            let paths = entries.map(|entry| entry.path());
+            words = paths.filter(|path| is_told(path)).collect();
+        }
+        for word in words {
+            fs::OpenOptions::new().write(true).open(word).unwrap().set_len(0).unwrap();
         }
         place.clock_moves_on();
+        let inner = place.project(".vscode/tasks.json");
         fs::write(&file, "edited\n").expect("written");
+        fs::write(&inner, "edited\n").expect("written");
         place.clock_moves_on();
         place.sh(&[], "true").ends(0).quiet();
-        assert_eq!(fs::read_to_string(&file).expect("a file"), "edited\n");
+        for file in [&file, &inner] {
+            assert_eq!(fs::read_to_string(file).expect("a file"), "edited\n");
+        }
         // The control: what the command itself changes does not stay.
-        let changed = place.sh(&[], "echo evil > .envrc");
+        let changed = place.sh(&[], "echo evil > .envrc; rm -r .vscode; mv x .vscode");
+        let taken = !place.project(".vscode").exists();
+        assert!(taken, "old files in a directory that was moved there: {}", changed.err);
         changed.ends(0).says(".envrc was created or changed inside and is protected: moved to");
         assert!(!changed.err.contains("restored") && !file.exists());
         go(place, first, "a");
         assert_eq!(fs::read_to_string(&file).expect("a file"), "the user's\n");
+        assert_eq!(fs::read_to_string(&inner).expect("a file"), ".vscode");
     });
 }
