@@ -424,7 +424,7 @@ fn beginnings_without_an_end_are_held_to_a_measure() {
             client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nserved")
         });
         let script = format!(
-            "import socket
+            "import select, socket
 def connect(): return socket.create_connection(('127.0.0.1', {port}), 60)
 def reset(s, said):
     try: s.sendall(said); return False
@@ -433,7 +433,15 @@ hello = bytes.fromhex('1603013e80') + bytes.fromhex('01ffffff') + bytes(15996)
 hello += 2 * (bytes.fromhex('1603013e80') + bytes(16000)) + bytes.fromhex('1603013e80') + bytes(12000)
 many = [connect() for _ in range(300)]
 for s in many: reset(s, hello)
-s = connect(); s.sendall(b'GET / HTTP/1.1\\r\\nHost: site.test\\r\\n\\r\\n'); print(s.recv(99)[-6:], end=' ')
+# The filter reads beside us: until it has met its measure.
+poll = select.poll()
+for s in many: poll.register(s, select.POLLIN)
+poll.poll(60000)
+def served():
+    try: s = connect(); s.sendall(b'GET / HTTP/1.1\\r\\nHost: site.test\\r\\n\\r\\n'); return s.recv(99)[-6:]
+    except OSError: return b''
+# While it is full none begins; those that are over make room.
+print(next(filter(None, (served() for _ in range(100)))), end=' ')
 for s in many: s.setblocking(False)
 def over(s):
     try: s.recv(1); return True
