@@ -5,11 +5,9 @@
 //! user: it is never among the rules.
 
 use crate::program::Answer;
-use crate::secrets::{held, secret};
-use crate::units::unit;
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::Request;
-use ringfence_policy::{Access, Host, HostFiles, Moved, Policy, Subject, decide};
+use ringfence_policy::{Access, Host, HostFiles, Policy, Subject, decide};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -46,19 +44,11 @@ pub struct Proposal {
     pub withheld: Vec<Rule>,
 }
 
-const READ: (&str, &str) = ("filesystem", "read");
-const WRITE: (&str, &str) = ("filesystem", "write");
+pub(crate) const READ: (&str, &str) = ("filesystem", "read");
+pub(crate) const WRITE: (&str, &str) = ("filesystem", "write");
 const SOCKETS: (&str, &str) = ("network", "sockets");
 const ALLOW: (&str, &str) = ("network", "allow");
 const PUBLISH: (&str, &str) = ("network", "publish");
-
-/// What of one unit was used.
-#[derive(Default)]
-struct Wanted {
-    read: Use,
-    write: Use,
-    reason: Option<String>,
-}
 
 /// Proposes what a policy lacks.
 pub fn propose(policy: &Policy, observed: &Observed, asked: &BTreeMap<Asked, Use>) -> Proposal {
@@ -99,7 +89,7 @@ impl Proposal {
         }
     }
 
-    fn add(
+    pub(crate) fn add(
         &mut self,
         key: (&'static str, &'static str),
         text: String,
@@ -109,73 +99,6 @@ impl Proposal {
         let reason = reason.unwrap_or_default();
         let rule = Rule { key, text, uses, reason };
         if rule.reason.is_empty() { self.rules.push(rule) } else { self.withheld.push(rule) }
-    }
-
-    fn files(&mut self, policy: &Policy, observed: &Observed) {
-        let home = &policy.home_dir;
-        let moved = Moved::of(home, &|name| std::env::var_os(name));
-        let mut units: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
-        for ((path, act), uses) in &observed.paths {
-            if is_its_own(policy, path) || leads_to(policy, path) {
-                continue;
-            }
-            let subject = Subject::on_host(path, &HostFiles);
-            let decision = match act {
-                Act::Write => decide(policy, &Request::Write(subject)),
-                // What the host has not is not there either way.
-                _ if path.symlink_metadata().is_err() => continue,
-                Act::Execute => decide(policy, &Request::Exec(subject)),
-                _ => decide(policy, &Request::Read(subject)),
-            };
-            let credential = secret(path, home, &moved);
-            let secret = credential.map(|reason| format!("credentials: {reason}"));
-            // A private home takes writes; what is secret is told even then.
-            let passing = decision.allowed && (secret.is_none() || *act != Act::Write);
-            if passing && (decision.layer != "private" || *act != Act::Write) {
-                continue;
-            }
-            let unit = if secret.is_some() { path.clone() } else { unit(path, home, &moved) };
-            let wanted = units.entry(unit.clone()).or_default();
-            match act {
-                Act::Write => wanted.write.join(uses),
-                _ => wanted.read.join(uses),
-            }
-            let refused = decision.rule.as_ref().filter(|_| !decision.allowed);
-            let refused = refused.filter(|_| {
-                matches!(decision.layer, "protect" | "protected")
-                    || decision.explanation.contains("denied by")
-                    || decision.explanation.contains("is denied")
-            });
-            let refused = refused.map(|_| decision.explanation.clone());
-            let outside = (*act == Act::Write && !path.starts_with(home) && !decision.allowed)
-                .then(|| "it is written outside the home and the project".to_owned());
-            let device = (!decision.allowed && is_device(path))
-                .then(|| "a device of the host's: its driver is in reach".to_owned());
-            let holds =
-                || held(&unit, home, &moved).map(|why| format!("in it are credentials: {why}"));
-            let reason = wanted.reason.take().or(secret).or(refused).or(device).or(outside);
-            wanted.reason = reason.or_else(holds);
-        }
-        for (unit, wanted) in units {
-            let Wanted { read, write, reason } = wanted;
-            // Written only, in a home that is private: that works without a rule.
-            let private = read.count == 0 && reason.is_none() && {
-                let subject = Subject::on_host(&unit, &HostFiles);
-                decide(policy, &Request::Write(subject)).layer == "private"
-            };
-            if private {
-                continue;
-            }
-            let Some(text) = text(&unit, home) else {
-                let reason = Some("its name cannot be written as a rule".to_owned());
-                self.add(READ, unit.display().to_string(), read, reason);
-                continue;
-            };
-            let key = if write.count > 0 { WRITE } else { READ };
-            let mut uses = read;
-            uses.join(&write);
-            self.add(key, text, uses, reason);
-        }
     }
 
     fn sockets(&mut self, policy: &Policy, observed: &Observed) {
@@ -252,7 +175,7 @@ impl Proposal {
 }
 
 /// What each sandbox has for itself.
-fn is_its_own(policy: &Policy, path: &Path) -> bool {
+pub(crate) fn is_its_own(policy: &Policy, path: &Path) -> bool {
     const OWN: [&str; 6] = ["/proc", "/tmp", "/var/tmp", "/dev/shm", "/dev/pts", "/dev/fd"];
     const DEVICES: [&str; 11] = [
         "/dev",
@@ -270,23 +193,6 @@ fn is_its_own(policy: &Policy, path: &Path) -> bool {
     let users = path.starts_with(&policy.home_dir) || path.starts_with(&policy.workdir);
     !users && OWN.iter().any(|own| path.starts_with(own))
         || DEVICES.iter().any(|device| path == Path::new(device))
-}
-
-/// A device, or a place where they are.
-fn is_device(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    let kind = path.metadata().map(|data| data.file_type());
-    path.starts_with("/dev")
-        || kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device())
-}
-
-/// Directories on the way to what is granted are there anyway.
-fn leads_to(policy: &Policy, path: &Path) -> bool {
-    let granted = policy.paths.iter().map(|rule| rule.path.as_path());
-    let places = granted.chain([policy.workdir.as_path(), policy.home_dir.as_path()]);
-    places.into_iter().any(|place| place.starts_with(path) && place != path)
-        || path == policy.home_dir
-        || path == policy.workdir
 }
 
 /// Whether a rule names a path in a directory of libraries, or a tree there that it is in: that is
@@ -310,7 +216,7 @@ fn without_links_above(path: &Path) -> PathBuf {
 }
 
 /// A path as a rule; unset for one that would be read as a pattern.
-fn text(path: &Path, home: &Path) -> Option<String> {
+pub(crate) fn text(path: &Path, home: &Path) -> Option<String> {
     let text = match path.strip_prefix(home) {
         Ok(rest) if !rest.as_os_str().is_empty() => format!("~/{}", rest.to_str()?),
         _ => path.to_str()?.to_owned(),

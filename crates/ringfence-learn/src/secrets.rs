@@ -1,153 +1,9 @@
 //! What is secret in a home: by a list, since nothing about a file says it.
 
+use crate::credentials::{AGENTS, ELSEWHERE, SECRETS, by_name};
 use ringfence_policy::Moved;
 use std::iter::once;
 use std::path::{Path, PathBuf};
-
-/// Below the home: credentials, where programs keep what speaks for their user, and what was typed.
-const SECRETS: [(&str, &str); 115] = [
-    (".ssh", "keys of ssh"),
-    (".gnupg", "keys of GnuPG"),
-    (".aws", "a cloud's"),
-    (".azure", "a cloud's"),
-    (".config/gcloud", "a cloud's"),
-    (".config/doctl", "a cloud's"),
-    (".config/hcloud", "a cloud's"),
-    (".oci", "a cloud's"),
-    (".kube", "a cluster's"),
-    (".docker/config.json", "registries'"),
-    (".config/containers/auth.json", "registries'"),
-    (".netrc", "of many programs"),
-    (".git-credentials", "git's"),
-    (".config/git/credentials", "git's"),
-    (".config/gh", "GitHub's"),
-    (".config/glab-cli", "GitLab's"),
-    (".config/hub", "GitHub's"),
-    (".npmrc", "npm's"),
-    (".yarnrc.yml", "yarn's"),
-    (".pypirc", "PyPI's"),
-    (".config/pip/pip.conf", "an index's"),
-    (".cargo/credentials", "cargo's"),
-    (".cargo/credentials.toml", "cargo's"),
-    (".gem/credentials", "RubyGems'"),
-    (".m2/settings.xml", "Maven's"),
-    (".m2/settings-security.xml", "Maven's"),
-    (".gradle/gradle.properties", "Gradle's"),
-    (".pgpass", "a database's"),
-    (".my.cnf", "a database's"),
-    (".vault-token", "a vault's"),
-    (".terraform.d/credentials.tfrc.json", "Terraform's"),
-    (".config/rclone", "storage's"),
-    (".config/op", "a password manager's"),
-    (".password-store", "a password manager's"),
-    (".local/share/keyrings", "the keyring"),
-    (".local/share/kwalletd", "the keyring"),
-    (".mozilla", "a browser's sessions"),
-    (".config/google-chrome", "a browser's sessions"),
-    (".config/chromium", "a browser's sessions"),
-    (".config/BraveSoftware", "a browser's sessions"),
-    (".bash_history", "what was typed"),
-    (".zsh_history", "what was typed"),
-    (".config/age", "keys of age"),
-    (".config/sops/age/keys.txt", "keys of age"),
-    (".step/secrets", "keys of step"),
-    (".putty", "keys of PuTTY"),
-    (".config/github-copilot", "GitHub's"),
-    (".config/helm/registry", "registries'"),
-    (".minikube", "a cluster's"),
-    (".s3cfg", "storage's"),
-    (".boto", "a cloud's"),
-    (".config/stripe/config.toml", "Stripe's"),
-    (".config/ngrok/ngrok.yml", "ngrok's"),
-    (".cloudflared", "Cloudflare's"),
-    (".config/wrangler", "Cloudflare's"),
-    (".config/.wrangler", "Cloudflare's"),
-    (".wrangler/config", "Cloudflare's"),
-    (".fly/config.yml", "Fly's"),
-    (".config/vercel", "Vercel's"),
-    (".local/share/com.vercel.cli/auth.json", "Vercel's"),
-    (".netlify", "Netlify's"),
-    (".config/netlify/config.json", "Netlify's"),
-    (".config/heroku", "Heroku's"),
-    (".sentryclirc", "Sentry's"),
-    (".databricks.cfg", "a database's"),
-    (".snowflake", "a database's"),
-    (".config/snowflake", "a database's"),
-    (".mylogin.cnf", "a database's"),
-    (".cache/huggingface/token", "Hugging Face's"),
-    (".cache/huggingface/stored_tokens", "Hugging Face's"),
-    (".huggingface/token", "Hugging Face's"),
-    (".kaggle/kaggle.json", "Kaggle's"),
-    (".config/kaggle/kaggle.json", "Kaggle's"),
-    (".config/pypoetry/auth.toml", "Poetry's"),
-    (".composer/auth.json", "Composer's"),
-    (".config/composer/auth.json", "Composer's"),
-    (".nuget/NuGet/NuGet.Config", "NuGet's"),
-    (".config/NuGet/NuGet.Config", "NuGet's"),
-    (".hex/hex.config", "Hex's"),
-    (".config/hex/hex.config", "Hex's"),
-    (".msmtprc", "of mail"),
-    (".config/msmtp", "of mail"),
-    (".fetchmailrc", "of mail"),
-    (".mbsyncrc", "of mail"),
-    (".thunderbird", "of mail, and the mail"),
-    (".config/Signal", "a messenger's"),
-    (".local/share/TelegramDesktop", "a messenger's"),
-    (".config/Slack", "a messenger's"),
-    (".config/discord", "a messenger's"),
-    (".config/KeePassXC", "a password manager's"),
-    (".config/keepassxc", "a password manager's"),
-    (".cache/keepassxc", "a password manager's"),
-    (".config/Bitwarden", "a password manager's"),
-    (".config/Bitwarden CLI", "a password manager's"),
-    (".config/1Password", "a password manager's"),
-    (".electrum", "a wallet's"),
-    (".bitcoin", "a wallet's"),
-    (".ethereum/keystore", "a wallet's"),
-    (".config/solana", "a wallet's"),
-    (".config/google-chrome-beta", "a browser's sessions"),
-    (".config/microsoft-edge", "a browser's sessions"),
-    (".config/vivaldi", "a browser's sessions"),
-    (".config/opera", "a browser's sessions"),
-    (".librewolf", "a browser's sessions"),
-    (".env", "variables of the user's"),
-    (".local/share/fish/fish_history", "what was typed"),
-    (".psql_history", "what was typed"),
-    (".mysql_history", "what was typed"),
-    (".mariadb_history", "what was typed"),
-    (".sqlite_history", "what was typed"),
-    (".rediscli_history", "what was typed"),
-    (".node_repl_history", "what was typed"),
-    (".python_history", "what was typed"),
-    (".irb_history", "what was typed"),
-    (".local/share/irb/history", "what was typed"),
-];
-
-/// The same of the agents that there are presets for. A run whose policy grants them, as an agent's own preset
-/// does, is shown them while it is learnt from.
-const AGENTS: [(&str, &str); 18] = [
-    (".claude/.credentials.json", "Claude Code's"),
-    (".claude.json", "Claude Code's"),
-    (".codex/auth.json", "Codex's"),
-    (".codex/.credentials.json", "Codex's"),
-    (".gemini/oauth_creds.json", "Gemini's"),
-    (".gemini/mcp-oauth-tokens.json", "Gemini's"),
-    (".gemini/.env", "Gemini's"),
-    (".qwen/oauth_creds.json", "Qwen Code's"),
-    (".qwen/.env", "Qwen Code's"),
-    (".copilot/config.json", "Copilot's"),
-    (".config/cursor/auth.json", "Cursor's"),
-    (".local/share/opencode/auth.json", "OpenCode's"),
-    (".local/share/opencode/mcp-auth.json", "OpenCode's"),
-    (".local/share/amp/secrets.json", "Amp's"),
-    (".config/goose/secrets.yaml", "Goose's"),
-    (".aider.conf.yml", "Aider's"),
-    (".aider/oauth-keys.env", "Aider's"),
-    (".pi/agent/auth.json", "pi's"),
-];
-
-/// Variables by which agents have their directories elsewhere, as in the presets.
-const ELSEWHERE: [(&str, &str); 2] = [("CLAUDE_CONFIG_DIR", ".claude"), ("CODEX_HOME", ".codex")];
 
 /// Where those directories are, and what they are usually called.
 fn elsewhere() -> impl Iterator<Item = (PathBuf, &'static str)> {
@@ -172,7 +28,7 @@ pub fn hidden(home: &Path, moved: &Moved, granted: &dyn Fn(&Path) -> bool) -> Ve
 }
 
 /// Whether something secret is usually below a directory of the home.
-pub(crate) fn is_above_one(directory: &Path) -> bool {
+pub(crate) fn is_usual_above(directory: &Path) -> bool {
     let below = |(secret, _): &(&str, _)| {
         let secret = Path::new(secret);
         secret != directory && secret.starts_with(directory)
@@ -205,7 +61,29 @@ pub fn secret(path: &Path, home: &Path, moved: &Moved) -> Option<&'static str> {
         let mut all = all.filter(|_| !known.iter().any(|known| name == Path::new(known)));
         all.find(|(secret, _)| name.starts_with(secret)).map(|(_, why)| *why)
     };
-    names.iter().find_map(why)
+    names.iter().find_map(why).or_else(|| by_name(path))
+}
+
+/// Files in a directory that are called like credentials, to the depth at which programs keep them.
+pub(crate) fn named_in(directory: &Path) -> Vec<PathBuf> {
+    const MOST_ENTRIES: usize = 4096;
+    const DEEPEST: usize = 2;
+    let mut waiting = vec![(directory.to_owned(), 1)];
+    let (mut named, mut seen) = (Vec::new(), 0);
+    while let Some((directory, depth)) = waiting.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            seen += 1;
+            let kind = entry.file_type();
+            if seen > MOST_ENTRIES {
+                return named;
+            } else if kind.as_ref().is_ok_and(|kind| kind.is_dir() && depth < DEEPEST) {
+                waiting.push((entry.path(), depth + 1));
+            } else if kind.is_ok_and(|kind| kind.is_file()) && by_name(&entry.path()).is_some() {
+                named.push(entry.path());
+            }
+        }
+    }
+    named
 }
 
 #[cfg(test)]
@@ -221,6 +99,32 @@ mod tests {
         assert!(secret(Path::new("/home/u/.aws"), home, &none).is_some());
         assert!(secret(Path::new("/home/u/.awsome"), home, &none).is_none());
         assert!(secret(Path::new("/srv/.ssh/id"), home, &none).is_none());
+    }
+
+    #[test]
+    fn what_speaks_for_a_user_of_many_programs_is_known() {
+        let home = Path::new("/home/u");
+        for name in [
+            ".authinfo",
+            ".smbcredentials",
+            ".subversion/auth/svn.simple/a",
+            ".config/filezilla/sitemanager.xml",
+            ".config/weechat/sec.conf",
+            ".terraformrc",
+            ".vnc/passwd",
+            ".local/share/atuin/key",
+            ".zhistory",
+            ".lesshst",
+            ".Xauthority",
+            ".envrc",
+            ".config/nix/nix.conf",
+            ".config/unknown/token",
+        ] {
+            assert!(secret(&home.join(name), home, &Moved::default()).is_some(), "{name}");
+        }
+        for name in [".subversion/config", ".config/nix/registry.json", ".local/share/app/data"] {
+            assert!(secret(&home.join(name), home, &Moved::default()).is_none(), "{name}");
+        }
     }
 
     #[test]
@@ -270,5 +174,6 @@ mod tests {
         assert!(all(&|_| false).contains(&login));
         let learnt = all(&|_| true);
         assert!(!learnt.contains(&login) && learnt.contains(&home.join(".ssh")));
+        assert!(!learnt.contains(&home.join(".Xauthority")), "the display's, by the feature x11");
     }
 }

@@ -1,6 +1,6 @@
 //! What a rule is made about: a program's directory instead of each file in it.
 
-use crate::secrets::is_above_one;
+use crate::secrets::is_usual_above;
 use ringfence_policy::Moved;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +31,11 @@ const MIXED: [&str; 11] = [
     ".ssh",
 ];
 
+/// Whether a directory of the home is one that all programs share.
+pub(crate) fn is_shared(directory: &Path) -> bool {
+    SHARED.iter().any(|shared| directory == Path::new(shared))
+}
+
 /// What a rule about a path names.
 pub fn unit(path: &Path, home: &Path, moved: &Moved) -> PathBuf {
     if let Some(unit) = moved.usual(path).and_then(|usual| moved.path(in_home(&usual))) {
@@ -49,7 +54,7 @@ fn first(path: &Path, components: usize) -> PathBuf {
 fn in_home(rest: &Path) -> PathBuf {
     let mut unit = whole(rest);
     // A directory with credentials in it is no unit: what was asked for there is named more closely.
-    while is_above_one(&unit) && unit != rest {
+    while is_usual_above(&unit) && unit != rest {
         unit = first(rest, unit.components().count() + 1);
     }
     unit

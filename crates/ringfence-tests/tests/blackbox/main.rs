@@ -41,6 +41,7 @@ mod kernel_calls;
 mod killed_launcher;
 mod learn;
 mod learn_more;
+mod learn_rules;
 mod learn_session;
 mod lent;
 mod libraries;

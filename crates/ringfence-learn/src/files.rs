@@ -1,0 +1,231 @@
+//! Rules about files: what was asked for and refused, by units, and which of these are left to the user.
+
+use crate::propose::{Proposal, READ, WRITE, is_its_own, text};
+use crate::secrets::{held, is_usual_above, named_in, secret};
+use crate::units::{is_shared, unit};
+use crate::watch::{Act, Observed, Use};
+use ringfence_policy::decide::{Decision, Request};
+use ringfence_policy::{HostFiles, Moved, Policy, Subject, decide};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// What of one unit was used.
+#[derive(Default)]
+struct Wanted {
+    read: Use,
+    write: Use,
+    reason: Option<String>,
+}
+
+impl Wanted {
+    fn join(&mut self, other: &Wanted) {
+        self.read.join(&other.read);
+        self.write.join(&other.write);
+    }
+
+    /// Whether its rule is enough for the other's.
+    fn covers(&self, other: &Wanted) -> bool {
+        self.reason.is_none()
+            && other.reason.is_none()
+            && (self.write.count > 0 || other.write.count == 0)
+    }
+}
+
+/// What the policy refuses, or takes only in a private home.
+struct Lacking<'o> {
+    path: &'o Path,
+    act: Act,
+    uses: &'o Use,
+    decision: Decision,
+    secret: Option<&'static str>,
+}
+
+impl Proposal {
+    pub(crate) fn files(&mut self, policy: &Policy, observed: &Observed) {
+        let home = &policy.home_dir;
+        let moved = Moved::of(home, &|name| std::env::var_os(name));
+        let lacking = lacking(policy, observed, &moved);
+        let secrets = lacking.iter().filter(|one| one.secret.is_some());
+        let mut named =
+            Named { seen: secrets.map(|one| one.path).collect(), kept: BTreeMap::new() };
+        let mut units: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
+        for one in &lacking {
+            let unit = match one.secret {
+                Some(_) => one.path.to_owned(),
+                None => named.beside(unit(one.path, home, &moved), one.path),
+            };
+            let held =
+                || held(&unit, home, &moved).map(|why| format!("in it are credentials: {why}"));
+            let mut reason = one.reason(home).or_else(held);
+            // What is only written in a private home asks for no rule, so for none that is too wide.
+            if reason.is_none() && !one.is_private() {
+                let above = named.is_above_one(&unit);
+                let by_name = above.then(|| "in it are credentials, by their names".to_owned());
+                reason = by_name.or_else(|| usually(&unit, home, &moved));
+            }
+            let wanted = units.entry(unit).or_default();
+            match one.act {
+                Act::Write => wanted.write.join(one.uses),
+                _ => wanted.read.join(one.uses),
+            }
+            wanted.reason = wanted.reason.take().or(reason);
+        }
+        private(policy, &mut units);
+        for (unit, Wanted { read, write, reason }) in collapsed(units) {
+            let Some(text) = text(&unit, home) else {
+                let reason = Some("its name cannot be written as a rule".to_owned());
+                self.add(READ, unit.display().to_string(), read, reason);
+                continue;
+            };
+            let key = if write.count > 0 { WRITE } else { READ };
+            let mut uses = read;
+            uses.join(&write);
+            self.add(key, text, uses, reason);
+        }
+    }
+}
+
+fn lacking<'o>(policy: &Policy, observed: &'o Observed, moved: &Moved) -> Vec<Lacking<'o>> {
+    let mut lacking = Vec::new();
+    for ((path, act), uses) in &observed.paths {
+        if is_its_own(policy, path) || leads_to(policy, path) {
+            continue;
+        }
+        let subject = Subject::on_host(path, &HostFiles);
+        let decision = match act {
+            Act::Write => decide(policy, &Request::Write(subject)),
+            // What the host has not is not there either way.
+            _ if path.symlink_metadata().is_err() => continue,
+            Act::Execute => decide(policy, &Request::Exec(subject)),
+            _ => decide(policy, &Request::Read(subject)),
+        };
+        let secret = secret(path, &policy.home_dir, moved);
+        // A private home takes writes; what is secret is told even then.
+        let passing = decision.allowed && (secret.is_none() || *act != Act::Write);
+        let one = Lacking { path, act: *act, uses, decision, secret };
+        if !passing || one.is_private() {
+            lacking.push(one);
+        }
+    }
+    lacking
+}
+
+impl Lacking<'_> {
+    fn is_private(&self) -> bool {
+        self.decision.layer == "private" && self.act == Act::Write
+    }
+
+    /// Why it is left to the user, whatever it is a part of.
+    fn reason(&self, home: &Path) -> Option<String> {
+        let decision = &self.decision;
+        let secret = self.secret.map(|why| format!("credentials: {why}"));
+        let refused = decision.rule.as_ref().filter(|_| !decision.allowed);
+        let refused = refused.filter(|_| {
+            matches!(decision.layer, "protect" | "protected")
+                || decision.explanation.contains("denied by")
+                || decision.explanation.contains("is denied")
+        });
+        let refused = refused.map(|_| decision.explanation.clone());
+        let device = (!decision.allowed && is_device(self.path))
+            .then(|| "a device of the host's: its driver is in reach".to_owned());
+        let outside = (self.act == Act::Write && !self.path.starts_with(home) && !decision.allowed)
+            .then(|| "it is written outside the home and the project".to_owned());
+        secret.or(refused).or(device).or(outside)
+    }
+}
+
+/// What is called like a credential, beside what was asked for.
+struct Named<'o> {
+    /// Credentials that were asked for.
+    seen: BTreeSet<&'o Path>,
+    /// Those that directories were found to have.
+    kept: BTreeMap<PathBuf, Vec<PathBuf>>,
+}
+
+impl Named<'_> {
+    fn is_above_one(&mut self, directory: &Path) -> bool {
+        let below = |path: &Path| path != directory && path.starts_with(directory);
+        self.seen.iter().any(|path| below(path))
+            || !self
+                .kept
+                .entry(directory.to_owned())
+                .or_insert_with(|| named_in(directory))
+                .is_empty()
+    }
+
+    /// The unit, or as much of the path as it takes to have no credential in it.
+    fn beside(&mut self, unit: PathBuf, path: &Path) -> PathBuf {
+        let mut unit = unit;
+        while path.starts_with(&unit) && unit != path && self.is_above_one(&unit) {
+            unit = path.components().take(unit.components().count() + 1).collect();
+        }
+        unit
+    }
+}
+
+/// Why a directory is never one rule: for what is usually in it, whether or not something is there now.
+fn usually(unit: &Path, home: &Path, moved: &Moved) -> Option<String> {
+    let usual = moved.usual(unit);
+    let usual = usual.as_deref().or_else(|| unit.strip_prefix(home).ok())?;
+    let shared = is_shared(usual).then_some("each program's directory is in it");
+    let credentials = || is_usual_above(usual).then_some("credentials are usually in it");
+    shared.or_else(credentials).map(str::to_owned)
+}
+
+/// What is only written, in a home that is private, works without a rule; but not below what a
+/// rule shows of the host's, and for reading only.
+fn private(policy: &Policy, units: &mut BTreeMap<PathBuf, Wanted>) {
+    let is_private = |unit: &Path, wanted: &Wanted| {
+        wanted.read.count == 0 && wanted.reason.is_none() && {
+            let subject = Subject::on_host(unit, &HostFiles);
+            decide(policy, &Request::Write(subject)).layer == "private"
+        }
+    };
+    let private: Vec<PathBuf> = units
+        .iter()
+        .filter(|(unit, wanted)| is_private(unit, wanted))
+        .map(|(unit, _)| unit.clone())
+        .collect();
+    for unit in private {
+        let Some(wanted) = units.remove(&unit) else { continue };
+        let shown = |above: &Path| {
+            units.get(above).is_some_and(|shown| shown.reason.is_none() && shown.read.count > 0)
+        };
+        if unit.ancestors().skip(1).any(shown) {
+            // A rule for what is not there is none: what it is made in must be writable.
+            let there = unit.ancestors().find(|above| above.symlink_metadata().is_ok());
+            units.entry(there.unwrap_or(&unit).to_owned()).or_default().join(&wanted);
+        }
+    }
+}
+
+/// Without the units that another one covers.
+fn collapsed(units: BTreeMap<PathBuf, Wanted>) -> BTreeMap<PathBuf, Wanted> {
+    let mut kept: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
+    for (unit, wanted) in units {
+        let mut above = unit.ancestors().skip(1);
+        let covers = |above: &&Path| kept.get(*above).is_some_and(|one| one.covers(&wanted));
+        match above.find(covers).map(Path::to_owned).and_then(|above| kept.get_mut(&above)) {
+            Some(above) => above.join(&wanted),
+            None => _ = kept.insert(unit, wanted),
+        }
+    }
+    kept
+}
+
+/// A device, or a place where they are.
+fn is_device(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = path.metadata().map(|data| data.file_type());
+    path.starts_with("/dev")
+        || kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device())
+}
+
+/// Directories on the way to what is granted are there anyway.
+fn leads_to(policy: &Policy, path: &Path) -> bool {
+    let granted = policy.paths.iter().map(|rule| rule.path.as_path());
+    let places = granted.chain([policy.workdir.as_path(), policy.home_dir.as_path()]);
+    places.into_iter().any(|place| place.starts_with(path) && place != path)
+        || path == policy.home_dir
+        || path == policy.workdir
+}

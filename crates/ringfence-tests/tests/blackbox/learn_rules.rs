@@ -1,0 +1,134 @@
+//! What `learn` makes a rule of: no credential by its place or by its name, no directory that
+//! will have one, and as few rules as are enough.
+
+use ringfence_tests::{Finished, Person, Place, Tier, everybody};
+use std::fs;
+
+fn learn(place: &Place, options: &[&str], script: &str) -> Finished {
+    let mut words = vec!["learn"];
+    words.extend(options);
+    words.extend(["--", "sh", "-c", script]);
+    place.ringfence(words)
+}
+
+/// What was written to `l.toml`: its rules that are in force, without comments.
+fn rules(place: &Place) -> String {
+    let profile = fs::read_to_string(place.project("l.toml")).unwrap_or_default();
+    let lines = profile.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn what_programs_keep_for_their_user_is_hidden_and_named() {
+    everybody(Tier::Namespace, |place| {
+        let _ = fs::remove_file(place.project("l.toml"));
+        let known = [
+            ".authinfo",
+            ".smbcredentials",
+            ".subversion/auth/svn.simple/a",
+            ".config/filezilla/sitemanager.xml",
+            ".config/weechat/sec.conf",
+            ".terraformrc",
+            ".vnc/passwd",
+            ".local/share/atuin/key",
+            ".zhistory",
+            ".envrc",
+            ".config/nix/nix.conf",
+            ".Xauthority",
+        ];
+        known.iter().for_each(|name| _ = place.file(format!("home/{name}"), "a secret\n"));
+        place.file("home/.config/nix/registry.json", "plain\n");
+        let script: String =
+            known.iter().map(|name| format!("cat ~/{name}; ")).collect::<Vec<_>>().concat();
+        let learnt = learn(place, &["-o", "l.toml"], &format!("{script} cat ~/.config/nix/r*"));
+        assert!(!learnt.text().contains("a secret"), "{}", learnt.text());
+        learnt.ends(0).prints("plain");
+        let rules = rules(place);
+        for name in known {
+            learnt.says(&format!("not proposed: filesystem.read ~/{name}?: credentials: "));
+            let first = name.split("/auth").next().unwrap_or_default();
+            assert!(!rules.contains(&format!("~/{first}")), "{name}: {rules}");
+        }
+        assert!(rules.contains("\"~/.config/nix/registry.json?\""), "the control: {rules}");
+    });
+}
+
+#[test]
+fn what_is_called_like_a_credential_is_named_and_no_rule_takes_it_in() {
+    everybody(Tier::Namespace, |place| {
+        let _ = fs::remove_file(place.project("l.toml"));
+        place.file("home/.config/thing/settings", "plain\n");
+        place.file("home/.config/thing/token.json", "asked\n");
+        // Nobody asked for this one: it is there, and a rule for the directory would show it.
+        place.file("home/.other/settings", "plain\n");
+        place.file("home/.other/login/credentials.db", "kept\n");
+        let script = "cat ~/.config/thing/settings ~/.config/thing/token.json ~/.other/settings";
+        let learnt = learn(place, &["-o", "l.toml"], script);
+        learnt.ends(0).says(
+            "not proposed: filesystem.read ~/.config/thing/token.json?: credentials: by its name",
+        );
+        let rules = rules(place);
+        assert!(rules.contains("\"~/.config/thing/settings?\""), "{rules}");
+        assert!(rules.contains("\"~/.other/settings?\""), "{rules}");
+        assert!(!rules.contains("thing?") && !rules.contains(".other?"), "{rules}");
+        let script = "cat ~/.config/thing/settings ~/.other/settings; cat ~/.config/thing/token.json \
+                      || cat ~/.other/login/*";
+        let ran = place.sh(&["-p", "l.toml"], script);
+        ran.ends(1).prints("plain\nplain").says("token.json: No such file or directory");
+        assert!(!ran.text().contains("asked") && !ran.text().contains("kept"), "{}", ran.text());
+    });
+}
+
+#[test]
+fn a_directory_where_credentials_will_be_is_not_proposed() {
+    everybody(Tier::Namespace, |place| {
+        let _ = fs::remove_file(place.project("l.toml"));
+        for name in [".docker/contexts/a", ".cache/app/a", ".app/a"] {
+            place.file(format!("home/{name}"), "x");
+        }
+        let learnt = learn(place, &["-o", "l.toml"], "ls ~/.docker ~/.cache ~/.app");
+        learnt.ends(0);
+        learnt.says("not proposed: filesystem.read ~/.docker?: credentials are usually in it");
+        learnt.says("not proposed: filesystem.read ~/.cache?: each program's directory is in it");
+        let rules = rules(place);
+        assert!(!rules.contains(".docker") && !rules.contains(".cache"), "{rules}");
+        assert!(rules.contains("\"~/.app?\""), "the control: {rules}");
+        // Who logs in later has it hidden.
+        place.file("home/.docker/config.json", "a secret\n");
+        let ran = place.sh(&["-p", "l.toml"], "ls ~/.app; cat ~/.docker/config.json");
+        ran.ends(1).prints("a").says("config.json: No such file or directory");
+    });
+}
+
+#[test]
+fn what_is_written_below_what_a_rule_shows_has_one_too() {
+    everybody(Tier::Namespace, |place| {
+        let _ = fs::remove_file(place.project("l.toml"));
+        place.file("home/data/a", "x");
+        place.file("home/data/sub/b", "x");
+        // In a private home the writing alone takes no rule: what the reading takes shows the host's.
+        let script = "ls ~/data > /dev/null && echo x > ~/data/sub/new && mkdir ~/data/sub/c ~/data/sub/c/d && \
+                      echo x > ~/data/sub/c/d/e && echo x > ~/elsewhere";
+        learn(place, &["-o", "l.toml"], script).ends(0);
+        let text = rules(place);
+        assert!(text.contains("write = [\n\"~/data/sub?\",\n]"), "{text}");
+        assert!(text.contains("read = [\n\"~/data?\",\n]"), "no wider: {text}");
+        learn(place, &["-p", "l.toml"], script).ends(0).says("nothing to propose");
+        place.sh(&["-p", "l.toml"], script).ends(0);
+        assert!(place.at("home/data/sub/c/d/e").exists() && !place.at("home/elsewhere").exists());
+        fs::remove_dir_all(place.at("home/data")).unwrap();
+    });
+}
+
+#[test]
+fn a_rule_that_another_one_covers_is_left_out() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    place.file("home/data/a", "x");
+    place.file("home/data/sub/b", "x");
+    place.file("home/data/own/c", "x");
+    let script = "cat ~/data/sub/b > /dev/null; ls ~/data > /dev/null; cat ~/data/own/c; echo x > ~/data/own/c";
+    learn(place, &["-o", "l.toml"], script).ends(0);
+    let text = rules(place);
+    assert!(text.contains("read = [\n\"~/data?\",\n]"), "{text}");
+    assert!(text.contains("write = [\n\"~/data/own?\",\n]"), "more than reading stays: {text}");
+}
