@@ -207,7 +207,7 @@ impl<'h, 'a> Collector<'h, 'a> {
     }
 
     /// Looks for programs and libraries in a directory of the set: what they need is needed.
-    fn inside(&mut self, top: &Path) {
+    pub(crate) fn inside(&mut self, top: &Path) {
         let mut waiting = vec![(top.to_owned(), 0)];
         while let Some((directory, depth)) = waiting.pop() {
             let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
@@ -274,6 +274,11 @@ impl<'h, 'a> Collector<'h, 'a> {
                 Cause::Program => Some(loaded.path.clone()),
                 _ => self.place(&loaded.path, how, parent.as_deref()),
             };
+            if let Some(real) = &real
+                && let Some(name) = real.file_name().and_then(OsStr::to_str)
+            {
+                self.supplied(supplies::of_library(name), real);
+            }
             if let Some(real) = real
                 && (whole || matches!(loaded.cause, Cause::Program))
             {
@@ -379,16 +384,25 @@ impl<'h, 'a> Collector<'h, 'a> {
             if !supply.programs.iter().any(|pattern| fits(pattern, name)) {
                 continue;
             }
-            for place in supply.places {
-                let (directories, pattern) = match (own_prefix(real), place.strip_prefix("TRIPLE/"))
-                {
-                    (Some(prefix), _) => (vec![prefix], *place),
-                    (None, Some(pattern)) => (common.clone(), pattern),
-                    (None, None) => (roots.clone(), *place),
-                };
-                for directory in directories {
-                    self.matching(&directory, pattern, real);
-                }
+            self.supplied(supply.places, real);
+        }
+    }
+
+    /// The places that go with a program or a library.
+    fn supplied(&mut self, places: &[&str], real: &Path) {
+        if places.is_empty() {
+            return;
+        }
+        let roots: Vec<PathBuf> = self.answer.roots.iter().cloned().collect();
+        let common: Vec<PathBuf> = roots.iter().flat_map(|root| self.machines(root)).collect();
+        for place in places {
+            let (directories, pattern) = match (own_prefix(real), place.strip_prefix("TRIPLE/")) {
+                (Some(prefix), _) => (vec![prefix], *place),
+                (None, Some(pattern)) => (common.clone(), pattern),
+                (None, None) => (roots.clone(), *place),
+            };
+            for directory in directories {
+                self.matching(&directory, pattern, real);
             }
         }
     }

@@ -6,6 +6,7 @@ pub use crate::collect::{Answer, Reason};
 use crate::hints;
 use crate::host::{Host, Kind, Look};
 use crate::shell;
+use crate::started;
 use crate::supplies::{self, SUPPLIES, fits};
 use crate::table::{Known, Table};
 use crate::words::{Variables, Word};
@@ -194,15 +195,26 @@ impl Programs<'_, '_, '_> {
         } else if is_interpreter(base) {
             self.collector.answer.arguments |= own;
             let mut words = rest.iter().filter_map(Word::constant);
-            let script = words.find(|word| !word.starts_with(b"-") || word == b"-c");
-            if script.as_deref() == Some(b"-c".as_slice()) {
+            let script = words.find(|word| !word.starts_with(b"-") || is_text(base, word));
+            if script.as_ref().is_some_and(|word| is_text(base, word)) {
                 if let Some(text) = words.next() {
-                    self.collector.introspected(&text, path);
+                    self.interpreted_text(base, &text, path, depth);
                 }
             } else if let Some(script) = script {
                 let script = self.question.workdir.join(OsStr::from_bytes(&script));
-                self.entry_script(&script, depth);
+                self.entry_script(base, &script, depth);
             }
+        }
+    }
+
+    /// What an interpreter's text names: typelibs, modules, programs that it starts.
+    fn interpreted_text(&mut self, interpreter: &str, text: &[u8], by: &Path, depth: usize) {
+        if fits("python*", interpreter) {
+            self.collector.introspected(text, by);
+            self.collector.imported(text);
+        }
+        for name in started::programs(text) {
+            self.command(&[Word::text(&name)], Some(by), depth + 1);
         }
     }
 
@@ -290,7 +302,7 @@ impl Programs<'_, '_, '_> {
     }
 
     /// The script that an interpreter is given.
-    fn entry_script(&mut self, script: &Path, depth: usize) {
+    fn entry_script(&mut self, interpreter: &str, script: &Path, depth: usize) {
         let Some(found) = self.host.resolve(script) else { return };
         let file = matches!(self.host.kind(&found.real), Kind::File(_));
         if depth > DEEPEST || !file || !self.texts.insert(found.real.clone().into_os_string()) {
@@ -302,7 +314,7 @@ impl Programs<'_, '_, '_> {
         self.collector.belongings(&name, &found.real);
         if let Some(text) = self.host.beginning(&found.real, MOST_TEXT) {
             self.written(&text, &found.real);
-            self.collector.introspected(&text, &found.real);
+            self.interpreted_text(interpreter, &text, &found.real, depth);
         }
     }
 
@@ -433,6 +445,20 @@ fn is_interpreter(name: &str) -> bool {
     ["python*", "pypy*", "node", "nodejs", "perl*", "ruby*", "php*", "lua*", "Rscript"]
         .iter()
         .any(|pattern| fits(pattern, name))
+}
+
+/// Whether the word behind an option is the script itself: `-c` of Python's, `-e` of most.
+fn is_text(interpreter: &str, word: &[u8]) -> bool {
+    let letters: &[u8] = match interpreter {
+        name if fits("p*y*", name) => b"c",
+        name if fits("node*", name) => b"ep",
+        name if fits("php*", name) => b"r",
+        _ => b"eE",
+    };
+    let long = matches!(word, b"--eval" | b"--print");
+    long || word.starts_with(b"-")
+        && !word.starts_with(b"--")
+        && word.last().is_some_and(|last| letters.contains(last))
 }
 
 /// The words of a command behind a wrapper's options and operands.

@@ -13,14 +13,14 @@ pub struct Supply {
 }
 
 /// The table.
-pub const SUPPLIES: [Supply; 14] = [
+pub const SUPPLIES: [Supply; 19] = [
     Supply {
         programs: &["python", "python2*", "python3*", "pypy3*"],
         places: &["python2*", "python3*", "pypy3*"],
         commands: &[],
     },
     Supply { programs: &["perl", "perl5*"], places: &["TRIPLE/perl*", "perl5"], commands: &[] },
-    Supply { programs: &["ruby*"], places: &["ruby", "TRIPLE/ruby"], commands: &[] },
+    Supply { programs: &["ruby*", "gem", "irb"], places: RUBY, commands: &[] },
     Supply { programs: &["php*"], places: &["php"], commands: &[] },
     Supply { programs: &["lua*"], places: &["lua", "TRIPLE/lua"], commands: &[] },
     Supply { programs: &["tclsh*", "wish*"], places: &["tcltk", "tcl*", "tk*"], commands: &[] },
@@ -53,7 +53,46 @@ pub const SUPPLIES: [Supply; 14] = [
     Supply { programs: &["make", "gmake"], places: &[], commands: &["sh"] },
     Supply { programs: &["npm", "npx", "yarn", "pnpm"], places: &[], commands: &["sh", "node"] },
     Supply { programs: &["ssh", "scp", "sftp"], places: &["openssh"], commands: &["ssh"] },
+    Supply { programs: &["rsync"], places: &[], commands: &["ssh"] },
+    // By the option, and for what is unpacked by its content.
+    Supply {
+        programs: &["tar", "bsdtar"],
+        places: &[],
+        commands: &["gzip", "bzip2", "xz", "zstd", "lzip", "lzma", "lzop", "compress"],
+    },
+    Supply {
+        programs: &["cmake", "ctest", "meson"],
+        places: &[],
+        commands: &["cc", "c++", "make", "ninja"],
+    },
+    Supply { programs: &["dbus-run-session"], places: &[], commands: &["dbus-daemon"] },
+    // `$SHELL`, which is one of these.
+    Supply { programs: &["script"], places: &[], commands: &["sh", "bash"] },
 ];
+
+const RUBY: &[&str] =
+    &["ruby", "TRIPLE/ruby", "rubygems-integration", "TRIPLE/rubygems-integration"];
+
+/// What goes with a library, by the name of its file, whatever program it is in: the modules of an
+/// interpreter (`gdb` has Python's in it), what it loads by itself. Places as in [`Supply`].
+pub const LIBRARIES: [(&str, &[&str]); 9] = [
+    ("libpython3*", &["python3*"]),
+    ("libpython2*", &["python2*"]),
+    ("libperl.so*", &["TRIPLE/perl*", "perl5"]),
+    ("libruby*", RUBY),
+    ("libtcl*", &["tcltk", "tcl*"]),
+    ("libguile-*", &["guile", "TRIPLE/guile"]),
+    ("libR.so*", &["R"]),
+    ("libphp*", &["php"]),
+    // Its providers and engines: one that came with a module, as Python's `_ssl`, names them too.
+    ("libcrypto.so*", &["TRIPLE/ossl-modules", "ossl-modules", "TRIPLE/engines-*", "engines-*"]),
+];
+
+/// What goes with a library.
+pub fn of_library(name: &str) -> &'static [&'static str] {
+    let known = LIBRARIES.iter().find(|(pattern, _)| fits(pattern, name));
+    known.map_or(&[], |(_, places)| places)
+}
 
 /// Whether a name fits a pattern with `*`.
 pub fn fits(pattern: &str, name: &str) -> bool {
@@ -87,6 +126,8 @@ pub fn wrapper(name: &str) -> Option<(&'static str, usize)> {
         "watch" => ("nd", 0),
         "exec" => ("a", 0),
         "command" | "builtin" | "xvfb-run" | "catchsegv" | "eatmydata" => ("", 0),
+        // It has the loader tell what the program would load: that must be there.
+        "ldd" => ("", 0),
         _ => return None,
     })
 }

@@ -47,6 +47,7 @@ mod lent;
 mod libraries;
 mod libraries_again;
 mod libraries_skeleton;
+mod libraries_started;
 mod lifetime;
 mod limits;
 mod mcp;
