@@ -184,7 +184,7 @@ fn a_library_beyond_the_exact_set_is_learnt_by_the_name_that_finds_it() {
         return;
     }
     // What it starts is computed, and so in no set.
-    let words = ["python3", "-c", "import os; os.execv('/usr/' + 'bin/ssh', ['ssh', '-V'])"];
+    let words = ["python3", "-c", "import os; os.execv('/usr/' + 'bin/ssh', ['-', '-V'])"];
     place.file(
         "home/.config/ringfence/profiles/base.toml",
         "extends = [\"default\"]\nlibs = \"exact\"\n",
