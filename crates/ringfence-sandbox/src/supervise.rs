@@ -227,7 +227,7 @@ pub(crate) fn until_end<'g>(
             watch.begin_covers();
         }
         if watch.covers.next().is_some_and(|next| Instant::now() >= next) {
-            watch.look_at_covers();
+            watch.covers_due();
         }
         if let Some(vigil) = &mut watch.vigil
             && vigil.next().is_some_and(|next| Instant::now() >= next)

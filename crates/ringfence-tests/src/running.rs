@@ -124,6 +124,21 @@ impl Running {
         self
     }
 
+    /// Waits until it said the text on standard error.
+    ///
+    /// # Panics
+    /// That ended without it.
+    #[track_caller]
+    pub fn said(&mut self, text: &str) -> &mut Running {
+        let came = self.err.as_mut().is_some_and(|err| err.until(text));
+        if !came {
+            let read = self.err.take().map(|err| err.read).unwrap_or_default();
+            let _ = self.child.kill();
+            panic!("{text:?} was not said, but {:?}", String::from_utf8_lossy(&read));
+        }
+        self
+    }
+
     /// What it printed so far, up to what [`Running::printed`] waited for.
     pub fn so_far(&self) -> String {
         let read = self.out.as_ref().map(|out| out.read.as_slice()).unwrap_or_default();

@@ -7,6 +7,9 @@
 //!
 //! Between the change outside and that there are some milliseconds, in which what is there can be read, or written
 //! (SECURITY.md).
+//!
+//! A protected name that stays away is one that was removed: what is made there later is no replacement, and the guards
+//! take it ([`crate::guard`]).
 
 pub(crate) mod again;
 pub(crate) mod watch;

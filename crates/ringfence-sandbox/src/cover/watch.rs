@@ -2,17 +2,22 @@
 
 use super::Cover;
 use ringfence_sys as sys;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use sys::Errno;
 use sys::fd::CWD;
 
 /// Directories watched at most.
 const MOST: usize = 512;
+
+/// A name that is away for so long was removed. Editors rename or remove what they replace, and git does, before they
+/// make it anew: that is one change, after which the name is held as before.
+const SETTLES: Duration = Duration::from_millis(100);
 
 /// Device and inode.
 pub(crate) type Identity = (u64, u64);
@@ -26,7 +31,9 @@ pub(crate) struct Watch {
     watched: HashMap<i32, PathBuf>,
     /// What is at protected names, as they were when the watch began.
     there: HashMap<PathBuf, Identity>,
-    /// Protected names that were not there at a look.
+    /// Protected names that were not there at a look, and since when nothing was told of them.
+    away: BTreeMap<PathBuf, Instant>,
+    /// Those that stayed away.
     removed: BTreeSet<PathBuf>,
     /// Something is not watched: there are too many directories, or somebody has taken what the user may have.
     blind: bool,
@@ -52,6 +59,7 @@ impl Watch {
             warden,
             names,
             watched: HashMap::new(),
+            away: BTreeMap::new(),
             removed: BTreeSet::new(),
             blind,
         };
@@ -98,7 +106,35 @@ impl Watch {
             return Vec::new();
         }
         self.look_at(&concerned);
+        // What was told of is being replaced.
+        self.away.retain(|path, _| !made.contains(path));
         self.gone_of(&concerned)
+    }
+
+    /// Those that were away at the last look, and are there.
+    pub fn back(&self) -> impl Iterator<Item = &PathBuf> {
+        self.away.keys().filter(|path| path.symlink_metadata().is_ok())
+    }
+
+    /// When those that are away are looked at next.
+    pub fn settles(&self) -> Option<Instant> {
+        self.away.values().min().map(|since| *since + SETTLES)
+    }
+
+    /// Looks at those that are away for long enough: the ones that are back, and are to be made again.
+    pub fn settle(&mut self) -> Vec<Cover> {
+        let long =
+            |path: &PathBuf| self.away.get(path).is_some_and(|since| since.elapsed() >= SETTLES);
+        let settled: Vec<usize> =
+            (0..self.covers.len()).filter(|&at| long(&self.covers[at].path)).collect();
+        let gone = self.gone_of(&settled);
+        for path in settled.into_iter().map(|at| &self.covers[at].path) {
+            // One that was there at this look is none of these any more.
+            if self.away.remove(path).is_some() {
+                self.removed.insert(path.clone());
+            }
+        }
+        gone
     }
 
     /// Watches the directories on the way to names, from each tree's top on.
@@ -141,12 +177,12 @@ impl Watch {
         let mut gone = Vec::new();
         for cover in covers.iter().map(|&at| &self.covers[at]) {
             if mounted.as_ref().is_ok_and(|mounted| mounted.contains(&cover.path)) {
-                continue;
-            }
-            if cover.path.symlink_metadata().is_ok() {
+                self.away.remove(&cover.path);
+            } else if cover.path.symlink_metadata().is_ok() {
+                self.away.remove(&cover.path);
                 gone.push(cover.clone());
             } else if cover.protected {
-                self.removed.insert(cover.path.clone());
+                self.away.entry(cover.path.clone()).or_insert_with(Instant::now);
             }
         }
         gone

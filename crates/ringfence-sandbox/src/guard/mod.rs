@@ -336,6 +336,12 @@ impl Guarding {
         self.removed.borrow_mut().insert(path.to_owned(), was);
     }
 
+    /// What is said of something that was made at a path, or below it.
+    fn way(&self, path: &Path) -> String {
+        let again = self.removed.borrow().keys().any(|name| path.starts_with(name));
+        if again { said::AGAIN.to_owned() } else { said::inside("created") }
+    }
+
     /// Puts right what the run created or changed; returns a sentence for each. Without a
     /// session (the launcher is dead) nothing is kept.
     pub fn enforce(&self, session: Option<&str>) -> Vec<String> {

@@ -1,5 +1,22 @@
 //! What is told of protected names: what is inside decides how many sentences there would be.
 
+use ringfence_policy::shown;
+use std::io::Write;
+
+/// What was made at a name that was removed outside may be anybody's.
+pub(super) const AGAIN: &str =
+    "was made again, inside or outside, at a protected name that was removed outside";
+
+/// What a sentence says of a name whose protected thing was `done` in the run.
+pub(super) fn inside(done: &str) -> String {
+    format!("was {done} inside and is protected")
+}
+
+/// Tells what its reader has to know before the end: it may be the user's own that was taken.
+pub(super) fn now(sentence: &str) {
+    let _ = writeln!(std::io::stderr(), "ringfence: {}", shown::message(sentence));
+}
+
 /// Sentences told at most of one kind.
 const TOLD: usize = 256;
 

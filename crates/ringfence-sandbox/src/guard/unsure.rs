@@ -1,6 +1,7 @@
 //! Protected paths of which it is not known what was there before, or who made what is there: what was changed is
 //! taken away, and nothing is put back.
 
+use super::said::{AGAIN, inside};
 use super::saved::Saved;
 use super::work::{Directory, Work, harmless};
 use super::{by_name, changed, identity, locked};
@@ -72,7 +73,8 @@ impl Work<'_> {
         if harmless(trust.guarded, path, &now, &Saved::Nothing, project) {
             self.alone(directory, name, path, &now);
         } else {
-            self.take_away(&at, path, "created or changed");
+            let way = if trust.earlier { AGAIN.to_owned() } else { inside("created or changed") };
+            self.take(&at, path, &way);
         }
     }
 }

@@ -14,6 +14,7 @@
 //! has them all, the names are looked for ten times a second.
 
 use super::quarantine::{Away, Copies};
+use super::said::{self, AGAIN};
 use super::{Directory, Guarding, Said};
 use crate::plan::Found;
 use crate::planner::glob;
@@ -93,7 +94,6 @@ impl Guarding {
 
     /// The names that can be told by themselves.
     fn absent(&self) -> Vec<Absent> {
-        let told = |guarded| matches!(guarded, Guarded::Plain | Guarded::GitHooks);
         let way = |path: &Path| -> Option<Vec<OsString>> {
             let names = path.components().map(|one| match one {
                 Component::Normal(name) => Some(name.to_owned()),
@@ -124,6 +124,11 @@ impl Guarding {
         }
         all
     }
+}
+
+/// Whether what is judged so is told by its name; else it has to be read, which waits for the end.
+fn told(guarded: Guarded) -> bool {
+    matches!(guarded, Guarded::Plain | Guarded::GitHooks)
 }
 
 /// What a path is to the protected names.
@@ -212,6 +217,9 @@ impl Vigil<'_> {
 
     /// A protected name that was there, and is not any more: it is watched for like those that were not.
     pub fn also(&mut self, path: &Path) {
+        if !told(super::by_name(path)) {
+            return;
+        }
         let base = path.ancestors().skip(1).find(|path| path.is_dir());
         let relative = base.and_then(|base| Some((base, path.strip_prefix(base).ok()?)));
         let Some((base, relative)) = relative else { return };
@@ -243,8 +251,9 @@ impl Vigil<'_> {
                 Err(why) => format!("it was {} by then ({why})", shown::path(Path::new(&aside))),
             };
             self.said.push(format!(
-                "{} was created inside and is protected: moved aside while the command ran; at the end {what}",
-                shown::path(&path)
+                "{} {}: moved aside while the command ran; at the end {what}",
+                shown::path(&path),
+                self.guarding.way(&path)
             ));
         }
         self.guarding.room.set(quarantine.room());
@@ -331,6 +340,14 @@ impl Vigil<'_> {
         if at.symlink_metadata().is_err() {
             return;
         }
+        let (shown, way) = (shown::path(path), self.guarding.way(path));
+        let tell = |what: &str| {
+            let sentence = format!("{shown} {way}: {what}");
+            if way == AGAIN {
+                said::now(&sentence);
+            }
+            sentence
+        };
         let mut quarantine = self.guarding.quarantine(Some(&self.session));
         let away = quarantine.move_away(&at, &mut self.copies);
         self.guarding.taken.set(quarantine.taken());
@@ -344,6 +361,10 @@ impl Vigil<'_> {
             }
             Ok(Away::Waits(aside, target)) => {
                 if self.waiting.len() < WAITING {
+                    tell(&format!(
+                        "moved aside until the end, to {}",
+                        shown::path(Path::new(&aside))
+                    ));
                     self.waiting.push((path.to_owned(), aside, target));
                 }
                 return;
@@ -351,8 +372,7 @@ impl Vigil<'_> {
             Ok(Away::Removed(why)) => format!("removed while the command ran ({why})"),
             Err(_) => return,
         };
-        let shown = shown::path(path);
-        self.said.push(format!("{shown} was created inside and is protected: {what}"));
+        self.said.push(tell(&what));
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::past::{self, Past};
 use super::quarantine::Quarantine;
+use super::said::inside;
 use super::{Guarding, Said, Saved, changed, locked, quarantine};
 use crate::plan::{Found, GuardStep, GuardedTree};
 use ringfence_policy::gitconfig::{executes_in, executes_the_same};
@@ -370,28 +371,25 @@ impl Work<'_> {
 
     /// Moves something away and says so. `at` is how it is reached, `shown` its name.
     pub fn take_away(&mut self, at: &Path, path: &Path, what: &str) {
+        self.take(at, path, &inside(what));
+    }
+
+    /// The same, whatever is said of it.
+    pub fn take(&mut self, at: &Path, path: &Path, way: &str) {
         let shown = shown::path(path);
         let taken = self.taken(at, path, Quarantine::take);
         self.said.push(match taken {
-            Ok(Some(kept)) => {
-                format!(
-                    "{shown} was {what} inside and is protected: moved to {}",
-                    shown::path(&kept)
-                )
-            }
-            Ok(None) => format!("{shown} was {what} inside and is protected: removed"),
+            Ok(Some(kept)) => format!("{shown} {way}: moved to {}", shown::path(&kept)),
+            Ok(None) => format!("{shown} {way}: removed"),
             // Another run was first.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             // Under another name nothing obeys it, and a later run tells of it.
             Err(error) => match quarantine::rename_aside(at) {
                 Ok(aside) => format!(
-                    "{shown} was {what} inside and is protected: it can be neither kept nor removed whole ({error}), and \
-                     is called {} now; remove it",
+                    "{shown} {way}: it can be neither kept nor removed whole ({error}), and is called {} now; remove it",
                     shown::path(&path.with_file_name(aside))
                 ),
-                Err(_) => format!(
-                    "{shown} was {what} inside and is protected, but CANNOT BE REMOVED: {error}"
-                ),
+                Err(_) => format!("{shown} {way}, but CANNOT BE REMOVED: {error}"),
             },
         });
     }

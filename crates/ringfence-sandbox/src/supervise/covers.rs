@@ -52,14 +52,16 @@ impl Covers {
 
     /// When there is something to do by itself.
     pub fn next(&self) -> Option<Instant> {
-        self.look
+        self.look.into_iter().chain(self.names.as_ref().and_then(Names::settles)).min()
     }
 
     /// A sentence for each that was made again.
     pub fn said(&self) -> impl Iterator<Item = String> {
-        self.made.iter().take(SAID).map(|path| {
+        let back = self.names.iter().flat_map(Names::back);
+        let all: BTreeSet<&PathBuf> = self.made.iter().chain(back).collect();
+        all.into_iter().take(SAID).map(|path| {
             let path = shown::path(path);
-            format!("{path} was replaced outside while the command ran: its rule holds for what is there now, but some milliseconds passed in between, in which the command could write it")
+            format!("{path} was replaced outside while the command ran: its rule holds for what is there now, but some milliseconds passed in between, in which the command could write it, or make it where it was removed")
         })
     }
 }
@@ -75,8 +77,17 @@ impl Watch<'_, '_> {
         }
     }
 
+    /// Looks at those whose time it is.
+    pub(super) fn covers_due(&mut self) {
+        if self.covers.look.is_some_and(|look| Instant::now() >= look) {
+            self.look_at_covers();
+        }
+        let gone = self.covers.names.as_mut().map(Names::settle).unwrap_or_default();
+        self.cover_again(gone);
+    }
+
     /// Looks at all of them.
-    pub(super) fn look_at_covers(&mut self) {
+    fn look_at_covers(&mut self) {
         let Some(names) = &mut self.covers.names else { return };
         self.covers.look = names.is_blind().then(|| Instant::now() + BLIND);
         let gone = names.gone();

@@ -3,6 +3,7 @@
 
 use ringfence_tests::{Place, Running, Tier, everybody};
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// Waits inside until the host has done its part.
 const WAIT: &str = "echo ready; until [ -e go ]; do :; done;";
@@ -208,7 +209,7 @@ fn what_comes_back_as_it_was_stays() {
                 let at = |prefix| place.at(format!("p/{prefix}{name}"));
                 fs::rename(at(from), at(to)).expect("renamed");
             }
-            seen(place);
+            settled(place);
         };
         moved(".", "away-");
         moved("away-", ".");
@@ -245,6 +246,93 @@ fn seen(place: &Place) {
     }
 }
 
+/// Waits until the launcher takes what it has seen gone for removed: a name that is made again before is replaced.
+fn settled(place: &Place) {
+    let begun = Instant::now();
+    while begun.elapsed() < SETTLES {
+        seen(place);
+    }
+    seen(place);
+}
+
+/// More than the launcher takes for it.
+const SETTLES: Duration = Duration::from_millis(150);
+
+/// As editors do that keep a copy until the new one is whole, and git when it checks out.
+#[test]
+fn what_is_saved_by_removing_it_first_stays_and_is_held() {
+    everybody(Tier::Namespace, |place| {
+        for name in [".envrc", ".vscode/tasks.json", "lefthook.yml"] {
+            place.file(format!("p/{name}"), "good");
+        }
+        let workspace = place.at("p").display().to_string();
+        let script = format!(
+            "{WATCHED} {WAIT} until grep -q \" $PWD/.envrc \" /proc/self/mountinfo; do :; done; \
+             cat .envrc; echo x > .envrc || echo held"
+        );
+        let options = ["-w", &workspace, "--workdir", &workspace];
+        let mut running = place.start(&options, &["sh", "-c", &script]);
+        watched(place, &mut running);
+        let (file, backup) = (place.at("p/.envrc"), place.at("p/.envrc~"));
+        for number in 0..200 {
+            match number % 2 {
+                0 => fs::rename(&file, &backup).expect("renamed"),
+                _ => fs::remove_file(&file).expect("removed"),
+            }
+            place.file("p/.envrc", format!("save {number}"));
+            let _ = fs::remove_file(&backup);
+            // The launcher looks now and then.
+            if number % 20 == 0 {
+                seen(place);
+            }
+        }
+        settled(place);
+        replace(place, "p/.envrc", "the last");
+        settled(place);
+        place.file("p/go", "");
+        let finished = running.finish();
+        finished.ends(0).prints("the last").prints("held").says("p/.envrc was replaced outside");
+        assert_eq!(content(place, "p/.envrc"), "the last");
+        assert!(!finished.err.contains(".envrc was made again"), "{}", finished.err);
+    });
+}
+
+/// What would have to be read waits for the end, when nobody writes it any more.
+#[test]
+fn a_configuration_that_was_away_stays_when_nothing_in_it_runs() {
+    everybody(Tier::Namespace, |place| {
+        place.file("p/lefthook.yml", "good");
+        let names = ["p/.git/config", "p/.gitmodules"];
+        let (first, second) = ("[core]\n\tbare = false\n", "[core]\n\tfsmonitor = ./evil\n");
+        for (name, made) in names.iter().flat_map(|name| [(name, first), (name, second)]) {
+            for name in names {
+                place.file(name, "[core]\n");
+            }
+            let workspace = place.at("p").display().to_string();
+            let script = format!("{WATCHED} {WAIT} echo done");
+            let options = ["-w", &workspace, "--workdir", &workspace];
+            let mut running = place.start(&options, &["sh", "-c", &script]);
+            watched(place, &mut running);
+            fs::remove_file(place.at(name)).expect("removed");
+            settled(place);
+            place.file(name, made);
+            settled(place);
+            assert_eq!(content(place, name), made, "while the command runs");
+            place.file("p/go", "");
+            let finished = running.finish();
+            finished.ends(0).prints("done");
+            let stays = place.at(name).exists();
+            assert_eq!(stays, made == first, "{name}: {}", finished.err);
+            if !stays {
+                finished.says("was made again, inside or outside, at a protected name");
+            }
+            for told in ["p/go", "p/replaced"] {
+                fs::remove_file(place.at(told)).expect("removed");
+            }
+        }
+    });
+}
+
 /// Without its mount a protected name is open to the program, for as long as nobody makes it again.
 #[test]
 fn what_is_made_where_a_protected_name_was_removed_is_taken_away() {
@@ -261,7 +349,8 @@ fn what_is_made_where_a_protected_name_was_removed_is_taken_away() {
             "echo x > .envrc && exit 3; mkdir e; echo evil > e/pre-commit; echo evil > f; \
              {WATCHED} {WAIT} until [ ! -e .envrc ] && [ ! -e .husky ] && [ ! -e .vscode ]; do :; done; \
              mv f .envrc; mv -T d .vscode; mv -T e .husky; echo x > lefthook.yml && exit 4; \
-             n=0; while [ -e .envrc ]; do n=$((n+1)); [ $n -lt 1000000 ] || {{ echo stays; exit 5; }}; done; echo done"
+             n=0; while [ -e .envrc ]; do n=$((n+1)); [ $n -lt 1000000 ] || {{ echo stays; exit 5; }}; done; \
+             until [ -e end ]; do :; done; echo done"
         );
         let mut running =
             place.start(&["-w", &workspace, "--workdir", &workspace], &["sh", "-c", &script]);
@@ -270,10 +359,15 @@ fn what_is_made_where_a_protected_name_was_removed_is_taken_away() {
         for name in ["p/.husky", "p/.vscode"] {
             fs::remove_dir_all(place.at(name)).expect("removed");
         }
-        seen(place);
+        settled(place);
         place.file("p/go", "");
+        let made =
+            "p/.envrc was made again, inside or outside, at a protected name that was removed";
+        // At once: it may have been the user.
+        running.said(made);
+        place.file("p/end", "");
         let finished = running.finish();
-        finished.ends(0).prints("done").says(".envrc was created inside and is protected");
+        finished.ends(0).prints("done").says(made);
         for name in names {
             let there = fs::read_to_string(place.at(format!("p/{name}")));
             assert!(there.is_err(), "{name} is there: {there:?}; {}", finished.err);
