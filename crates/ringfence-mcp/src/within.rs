@@ -173,10 +173,8 @@ impl Sandbox {
         cancelled: BorrowedFd<'_>,
     ) -> Result<Ran, String> {
         let Some(directory) = self.directory.as_ref().filter(|_| !self.mute) else {
-            let mut options: Vec<OsString> =
-                vec![format!("--timeout={}s", timeout.as_secs()).into()];
-            options.extend(workdir.map(|directory| format!("--workdir={directory}").into()));
-            return self.fresh(&options, argv, input, cancelled);
+            let options = [format!("--timeout={}s", timeout.as_secs()).into()];
+            return self.fresh(&options, &going_to(workdir, argv), input, cancelled);
         };
         let socket = directory.join(live::SOCKET);
         let held = directory.join(live::SUSPENDED).exists();
@@ -292,6 +290,16 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// A command that goes to a directory first, inside: what a model names is never the directory of a run, which is writable.
+fn going_to(workdir: Option<&str>, argv: &[OsString]) -> Vec<OsString> {
+    let Some(workdir) = workdir else { return argv.to_vec() };
+    // Of `cd`, `-` is another directory than the one of that name.
+    let workdir = if workdir == "-" { "./-" } else { workdir };
+    let script = "CDPATH= cd -- \"$1\" || exit 125; shift; exec \"$@\"";
+    let words = ["sh", "-c", script, "sh", workdir].map(OsString::from);
+    words.into_iter().chain(argv.iter().cloned()).collect()
 }
 
 /// Options of `run` without the one that names the tier.

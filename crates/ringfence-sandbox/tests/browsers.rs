@@ -53,6 +53,7 @@ fn nothing_is_shown_where_it_is_not_needed_or_hides_something() {
         (host().option(Key::Read, "/etc").option(Key::Mode, "host"), "no filter"),
         (host().option(Key::Read, "/etc").option(Key::AllowHost, "*"), "every name"),
         (named().option(Key::Deny, "/etc/chromium"), "denied"),
+        (named().option(Key::Deny, "/etc/chromium/master_preferences"), "denied in it"),
         (named().option(Key::Write, "/etc/chromium"), "writable"),
         (named().link("/etc/chromium/policies", "/srv/policies"), "a link in the way"),
         (named().file("/etc/chromium/policies/managed/zz-ringfence.json"), "the host's own"),

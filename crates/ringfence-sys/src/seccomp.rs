@@ -75,7 +75,8 @@ impl Program {
 }
 
 /// Whether somebody listens for calls of this process already: a chain of filters has one listener
-/// (seccomp_unotify(2)). Tried in a thread that ends, where there are filters at all.
+/// (seccomp_unotify(2)). Tried in a thread that ends, where there are filters at all; where no thread can be made, nobody
+/// is taken to listen, and a filter with a listener of one's own is refused when it is put in force.
 pub fn is_listened_to() -> bool {
     const RETURN: u16 = 0x06;
     const ALLOW: u32 = 0x7fff_0000;
@@ -86,8 +87,8 @@ pub fn is_listened_to() -> bool {
         let allow = Instruction { code: RETURN, jump_true: 0, jump_false: 0, operand: ALLOW };
         Program(vec![allow]).install_with_listener().map(drop)
     };
-    let in_thread = || std::thread::spawn(tried).join();
-    !none && matches!(in_thread(), Ok(Err(crate::Errno::EBUSY)))
+    let in_thread = || std::thread::Builder::new().spawn(tried).ok()?.join().ok();
+    !none && matches!(in_thread(), Some(Err(crate::Errno::EBUSY)))
 }
 
 /// Whether the kernel knows this action (`SECCOMP_GET_ACTION_AVAIL`).

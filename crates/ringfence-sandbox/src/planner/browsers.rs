@@ -67,7 +67,9 @@ pub(super) fn mounts(planning: &Planning<'_>, grants: &Grants) -> Vec<MountStep>
     }
     let free = |path: &Path| {
         let covering = grants.covering(path);
-        let denied = grants.denials.iter().any(|denial| path.starts_with(&denial.path));
+        // Names in it are bound one by one: what somebody outside puts in a denied one's place would not be watched.
+        let nests = |a: &Path, b: &Path| a.starts_with(b) || b.starts_with(a);
+        let denied = grants.denials.iter().any(|denial| nests(path, &denial.path));
         covering.is_some_and(|(_, grant)| !grant.write) && !denied
     };
     shown.retain(|path, _| free(path));

@@ -152,6 +152,25 @@ fn directories_that_are_closed_are_copied_and_nothing_of_them_is_left() {
     });
 }
 
+/// Which process is a copy's is not told by a number: another PID namespace with the same home has others.
+#[test]
+fn copies_of_others_that_go_on_are_left_alone() {
+    everywhere(|place| {
+        let (running, made) = making(place, "mkdir t; cd t; echo file > file");
+        let to = place.directory("copies");
+        let all = "home/.local/state/ringfence/copies";
+        let live = place.file(format!("{all}/11111111/part"), "part");
+        let left = place.file(format!("{all}/{}/part", std::process::id()), "part");
+        let lock = fs::File::open(live.parent().unwrap()).unwrap();
+        lock.try_lock().unwrap();
+        place.ringfence(["cp", &format!("one:{made}"), to.to_str().unwrap()]).ends(0);
+        assert_eq!(fs::read_to_string(to.join("t/file")).unwrap(), "file\n");
+        assert!(live.exists(), "somebody is at work there");
+        assert!(!left.parent().unwrap().exists(), "nobody is");
+        ends(place, running);
+    });
+}
+
 /// Nor does it bring profiles, whose hooks run outside, or what is trusted.
 #[test]
 fn a_directory_brings_nothing_of_ringfences_own() {

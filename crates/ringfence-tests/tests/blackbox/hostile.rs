@@ -1,7 +1,7 @@
 //! Odd and hostile surroundings: everything works or is refused in a sentence, and nothing is
 //! left half done.
 
-use ringfence_tests::{Person, Place, Running, Tier, everybody, everywhere, left_out};
+use ringfence_tests::{Person, Place, Running, Tier, binary, everybody, everywhere, left_out};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -45,6 +45,15 @@ fn few_processes_are_an_error() {
             assert!(ended.code == 0 || ended.code == 125, "{limit}: {} {}", ended.code, ended.err);
             assert_eq!(place.left_behind(), [""; 0]);
         }
+        // Where a filter is in force, whether somebody listens for calls is found out in a thread.
+        let program = binary().display();
+        let inside = |limit: &str| {
+            place.shell(&format!(
+                "$RF -r {program} -- bash -c 'ulimit {limit}; exec {program} run --tier process -- true'"
+            ))
+        };
+        inside("-n 512").ends(0);
+        inside("-u 1").ends(125).says("limit of processes is reached");
     });
 }
 
@@ -148,7 +157,7 @@ fn a_parent_that_ignores_signals_changes_nothing() {
     everywhere(|place| {
         for ignored in ["CHLD", "CHLD INT TERM HUP QUIT PIPE USR1 USR2 TSTP TTIN TTOU"] {
             let tier = place.tier_name();
-            let binary = ringfence_tests::binary().display().to_string();
+            let binary = binary().display().to_string();
             let script = format!(
                 "trap '' {ignored}; '{binary}' run --tier {tier} -- sh -c '(exit 3) & wait $!'"
             );
@@ -237,7 +246,7 @@ fn a_full_disk_is_an_error_and_no_loss() {
         fs::create_dir(Path::new(small).join(".git")).unwrap();
         fs::write(Path::new(small).join(".git/config"), "[core]\n").unwrap();
         for tier in Tier::here() {
-            let mut command = place.command(ringfence_tests::binary());
+            let mut command = place.command(binary());
             command.current_dir(small).args(["run", "--tier", tier.name(), "--", "sh", "-c"]);
             command.arg(
                 "head -c 1M /dev/zero > big; mkdir .vscode; echo x > .envrc; rm -f big; exit 3",
@@ -248,12 +257,12 @@ fn a_full_disk_is_an_error_and_no_loss() {
             assert_eq!((text("kept").as_str(), text(".git/config").as_str()), ("kept", "[core]\n"));
             assert!(!Path::new(small).join(".vscode").exists());
             // And when it is full before and stays so.
-            let mut command = place.command(ringfence_tests::binary());
+            let mut command = place.command(binary());
             command.current_dir(small).args(["run", "--tier", tier.name(), "--", "sh", "-c"]);
             command.arg("head -c 1M /dev/zero > big; mkdir .vscode; exit 4");
             Running::start(command).finish().ends(4);
             assert!(!Path::new(small).join(".vscode").exists());
-            let mut command = place.command(ringfence_tests::binary());
+            let mut command = place.command(binary());
             command.current_dir(small).args(["run", "--tier", tier.name(), "--", "rm", "big"]);
             Running::start(command).finish().ends(0);
         }
@@ -291,7 +300,7 @@ fn a_project_of_a_hundred_thousand_files() {
         let place = Place::new(person, Tier::Namespace);
         place.shell("mkdir d && cd d && seq 100000 | xargs touch").ends(0);
         for tier in Tier::here() {
-            let mut command = place.command(ringfence_tests::binary());
+            let mut command = place.command(binary());
             command.current_dir(place.project("d"));
             command.args(["run", "--tier", tier.name(), "--", "sh", "-c"]);
             command.arg("test -e 100000 && echo x > 1 && echo y > new");
@@ -379,7 +388,7 @@ fn has(value: &serde_json::Value, text: &str) -> bool {
 #[test]
 fn a_sandbox_inside_a_sandbox_works_or_says_why_not() {
     everywhere(|place| {
-        let binary = ringfence_tests::binary().to_str().unwrap();
+        let binary = binary().to_str().unwrap();
         for tier in ["auto", "namespace", "process"] {
             let inner =
                 [binary, "run", "--tier", tier, "--", "sh", "-c", "echo inner; cat ~/secret"];

@@ -43,8 +43,18 @@ pub(crate) fn call(id: u32, tool: &str, arguments: &str) -> String {
 
 /// A conversation. What was asked before the end of the input is answered all the same.
 pub(crate) fn talk(place: &Place, words: &[&str], messages: String) -> Finished {
+    talk_with(place, &[], words, messages)
+}
+
+/// The same with further variables.
+pub(crate) fn talk_with(
+    place: &Place,
+    variables: &[(&str, &str)],
+    words: &[&str],
+    messages: String,
+) -> Finished {
     let mut command = place.command(binary());
-    command.args(words);
+    command.envs(variables.iter().copied()).args(words);
     Running::start_with(command, messages.into_bytes()).finish()
 }
 

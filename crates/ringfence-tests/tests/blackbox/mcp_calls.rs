@@ -1,6 +1,6 @@
 //! Commands that a client of the MCP server runs: how each ends, and what its answer holds.
 
-use crate::mcp::{HELLO, call, talk};
+use crate::mcp::{HELLO, call, talk, talk_with};
 use ringfence_tests::{Person, Running, Tier, binary, everybody};
 
 /// A server that an agent starts in the background holds the streams of the call that started it.
@@ -350,5 +350,43 @@ fn where_sockets_are_refused_each_command_has_a_sandbox_of_its_own() {
         assert!(!text.contains("a secret"), "outside files are outside");
         assert_eq!(answer(6)["structuredContent"]["stdout"], "/\n");
         assert_eq!(std::fs::read_to_string(place.project("new")).unwrap(), "written");
+    });
+}
+
+/// The directory of a run is writable; without a session to ask, each command is a run.
+#[test]
+fn a_command_without_a_session_starts_where_a_model_says_and_that_is_not_writable() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/other/secret", "a secret");
+        place.file("home/project/sub/file", "");
+        let other = place.text("home/other");
+        let tried = r#"["sh","-c","cat secret; echo evil > made"]"#;
+        let at = |id, workdir: &str, command: &str| {
+            call(id, "exec", &format!("{{\"command\":{command},\"workdir\":\"{workdir}\"}}"))
+        };
+        let messages = [
+            HELLO.to_owned(),
+            at(2, &other, tried),
+            at(3, "..", tried),
+            at(4, "sub", r#"["sh","-c","pwd; ls; echo new > made; exit 3"]"#),
+        ];
+        // No record can be kept: the place for it is a file.
+        place.file("state", "");
+        let run = talk_with(
+            place,
+            &[("XDG_STATE_HOME", &place.text("state"))],
+            &["mcp"],
+            messages.concat(),
+        );
+        run.says("there is no room for a session's record");
+        let text = run.text();
+        assert!(!text.contains("a secret"), "{text}");
+        assert!(!place.at("home/other/made").exists() && !place.at("home/made").exists());
+        // The control: what is in the server's directory is gone to.
+        let line = text.lines().find(|line| line.contains("\"id\":4,")).unwrap();
+        let done = &serde_json::from_str::<serde_json::Value>(line).unwrap()["result"]["structuredContent"];
+        assert_eq!(done["stdout"], format!("{}\nfile\n", place.text("home/project/sub")), "{done}");
+        assert_eq!(done["exit_code"], 3, "{done}");
+        assert_eq!(std::fs::read_to_string(place.project("sub/made")).unwrap(), "new\n");
     });
 }
