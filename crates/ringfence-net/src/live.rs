@@ -354,7 +354,7 @@ impl Control {
         });
         let line =
             ["refused", &number.to_string(), &waits.to_string(), &place(host, port), &name, why]
-                .map(|word| word.replace(char::is_control, "?"))
+                .map(|word| ringfence_policy::shown::line(word).into_owned())
                 .join("\t");
         let refused = Refused { number, host: host.clone(), port, line };
         let mut remembered = locked(&self.0.refused);

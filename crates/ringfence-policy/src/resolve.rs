@@ -90,23 +90,34 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     let bases = Bases { home: &context.home, workdir: &workdir, env: context.env };
     rules::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     crate::own::protect(deciding, &request.elsewhere, &mut resolver, &mut policy);
-    if names.len() > 1 && request.profiles.is_empty() && is_written(request, &mut resolver, &policy)
-    {
-        let plain = Request { profiles: vec!["default".to_owned()], ..request.clone() };
-        return resolve(&plain, context);
-    }
     policy.network = network::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     policy.dbus = crate::dbus::resolve(&merged, &mut policy.warnings)?;
     policy.environment = environment::resolve(&merged, context, &policy.network)?;
     // What a profile is for is protected whatever starts it: `-p codex -- sh -c codex`.
     let known = merged.of_key(Key::Programs).map(|program| program.text.as_ref());
+    let set = policy.environment.set.get("PATH").map(|(value, _)| OsString::from(value));
+    let search = set.or_else(|| (context.env)("PATH"));
+    let search = search.as_deref();
+    if names.len() > 1
+        && request.profiles.is_empty()
+        && let Some(found) = written(request, search, &mut resolver, &policy)
+    {
+        let plain = Request { profiles: vec!["default".to_owned()], ..request.clone() };
+        let mut policy = resolve(&plain, context)?;
+        let name = request.command.as_deref().unwrap_or_default();
+        if !name.as_bytes().contains(&b'/') {
+            let (name, found) = (name.display(), found.display());
+            policy.warnings.push(format!(
+                "{name} is {found} by PATH, where runs write: it gets no profile for its name; -p {name} gives it one"
+            ));
+        }
+        return Ok(policy);
+    }
     let mut commands: Vec<&OsStr> = request.command.as_deref().into_iter().chain(known).collect();
     commands.sort_unstable();
     commands.dedup();
     if !commands.is_empty() {
-        let set = policy.environment.set.get("PATH").map(|(value, _)| OsString::from(value));
-        let search = set.or_else(|| (context.env)("PATH"));
-        crate::started::protect(&commands, search.as_deref(), &mut resolver, &mut policy);
+        crate::started::protect(&commands, search, &mut resolver, &mut policy);
     }
     policy.limits = limits::resolve(&merged)?;
     Ok(policy)
@@ -128,21 +139,36 @@ pub fn names(request: &Request, catalog: &Catalog<'_>, workdir: &Path) -> Vec<St
     names
 }
 
-/// Whether the command lies in a tree that an option or a project's file makes writable: as in the workspace, its name
-/// says nothing about it.
-fn is_written(request: &Request, resolver: &mut Resolver<'_>, policy: &Policy) -> bool {
-    let Some(command) = request.command.as_deref().map(Path::new) else { return false };
-    if command.components().count() == 1 {
-        return false;
-    }
-    let path = normal(&policy.workdir.join(command));
-    let real = resolver.real(&path).map_or_else(|_| path.clone(), |real| real.path);
-    let covers = |rule: &PathRule| path.starts_with(&rule.path) || real.starts_with(&rule.path);
-    policy.paths.iter().any(|rule| {
+/// The command, if it lies in the workspace or in a tree that an option or a project's file makes writable: there its
+/// name says nothing about it. `search` is the `PATH` in which a name without a slash is looked for.
+fn written(
+    request: &Request,
+    search: Option<&OsStr>,
+    resolver: &mut Resolver<'_>,
+    policy: &Policy,
+) -> Option<PathBuf> {
+    let command = Path::new(request.command.as_deref()?);
+    let mut real = |path: PathBuf| {
+        let real = resolver.real(&path).ok().filter(|real| real.exists);
+        (path, real.map(|real| real.path))
+    };
+    let bare = !command.as_os_str().as_bytes().contains(&b'/');
+    let (path, real) = if bare {
+        // The first of that name; `.` and no name at all are where the run starts.
+        let places = std::env::split_paths(search?);
+        let paths = places.map(|place| normal(&policy.workdir.join(place).join(command)));
+        paths.map(&mut real).find(|(_, real)| real.is_some())?
+    } else {
+        real(normal(&policy.workdir.join(command)))
+    };
+    let real = real.unwrap_or_else(|| path.clone());
+    let covers = |tree: &Path| path.starts_with(tree) || real.starts_with(tree);
+    let writable = |rule: &PathRule| {
         let origin = &rule.source.origin;
         let said = origin.starts_with("option ") || origin.starts_with("file ");
-        rule.access == Access::Write && said && covers(rule)
-    })
+        rule.access == Access::Write && (said || rule.path == policy.workdir) && covers(&rule.path)
+    };
+    policy.paths.iter().any(writable).then_some(real)
 }
 
 /// The files and directories that arguments name, as rules; the home and what many programs share

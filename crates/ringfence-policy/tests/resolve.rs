@@ -296,20 +296,6 @@ fn later_profiles_and_options_replace_single_values_and_add_to_lists() {
 }
 
 #[test]
-fn a_known_agent_brings_its_preset() {
-    let mut host = host().with(|files| files.directory("/home/u/.claude"));
-    host.request.command = Some("/usr/local/bin/claude".into());
-    let policy = host.policy();
-    assert_eq!(policy.profiles, ["profile default", "feature git", "profile claude"]);
-    assert!(granted(&policy, Access::Write, "/home/u/.claude"));
-    assert!(granted(&policy, Access::Protect, "/home/u/.claude/settings.json"));
-    assert!(policy.environment.hides("ANTHROPIC_API_KEY").is_none());
-    assert!(policy.environment.hides("GITHUB_TOKEN").is_some());
-    host.request.command = Some("ls".into());
-    assert_eq!(host.policy().profiles, ["profile default"]);
-}
-
-#[test]
 fn the_users_profile_can_build_on_the_shipped_one_of_its_name() {
     let own = "extends = [\"default\"]\n[limits]\npids = 7\n";
     let host =

@@ -271,8 +271,7 @@ fn caller(listener: BorrowedFd<'_>, call: &Notification) -> Option<(Process, i32
 /// What a program is called, in letters that a terminal does nothing with.
 fn program(thread: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{thread}/comm")).unwrap_or_default();
-    let plain: String =
-        name.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let plain = ringfence_policy::shown::line(name.trim_end()).into_owned();
     if plain.is_empty() { "a program".to_owned() } else { plain }
 }
 
