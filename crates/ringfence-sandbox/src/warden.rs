@@ -23,7 +23,7 @@ const SIGCONT: i32 = 18;
 const SIGKILL: i32 = 9;
 
 /// Bytes of the launcher's longest message: a path with what it is about.
-const LONGEST: usize = 4096 + 16;
+const LONGEST: usize = 4096 + 32;
 
 /// What it watches over.
 pub(crate) struct Warden<'a> {
@@ -157,9 +157,19 @@ impl Watch<'_> {
             Ok((length @ 1.., descriptors)) if message[0] == WILL => {
                 self.will = will(&message[..length], descriptors);
             }
+            Ok((length @ 1.., _)) if message[0] == cover::REMOVED => {
+                self.removed(&message[..length]);
+            }
             Ok((1.., _)) | Err(Errno::EAGAIN) => {}
             // Its end of the socket is closed.
             _ => self.orphaned(),
+        }
+    }
+
+    /// A protected name that was removed outside.
+    fn removed(&self, message: &[u8]) {
+        if let Some((path, was)) = cover::watch::removed(message) {
+            self.guarding.removed(path, was);
         }
     }
 
@@ -223,8 +233,10 @@ impl Watch<'_> {
     /// The launcher died: end everything, put right what it would have put right, and go.
     fn orphaned(&mut self) -> ! {
         self.end_everything();
+        self.read_rest();
+        self.guarding.gone().iter().for_each(|path| cover::again::unmake(path));
         self.guarding.enforce(None);
-        if let Some((message, file)) = self.will.take().or_else(|| self.unread_will()) {
+        if let Some((message, file)) = self.will.take() {
             Guarding::carry_out(&message, file);
         }
         if let Some(private) = &self.private {
@@ -233,19 +245,22 @@ impl Watch<'_> {
         sys::process::exit_now(128 + SIGKILL)
     }
 
-    /// What the launcher left to us, where nothing of it was read yet.
-    fn unread_will(&self) -> Option<Will> {
-        let mut message = [0; 32];
+    /// What the launcher left to us, and was not read yet.
+    fn read_rest(&mut self) {
+        let mut message = [0; LONGEST];
         // The socket of one that died with a message of ours unread says so once.
         let mut resets = 0;
         loop {
             match sys::socket::receive_with(self.control.as_fd(), &mut message, false) {
                 Ok((length @ 1.., descriptors)) if message[0] == WILL => {
-                    return will(&message[..length], descriptors);
+                    self.will = will(&message[..length], descriptors);
+                }
+                Ok((length @ 1.., _)) if message[0] == cover::REMOVED => {
+                    self.removed(&message[..length]);
                 }
                 Ok((1.., _)) => {}
                 Err(Errno::ECONNRESET) if resets < 2 => resets += 1,
-                _ => return None,
+                _ => return,
             }
         }
     }

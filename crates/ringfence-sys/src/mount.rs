@@ -117,6 +117,16 @@ fn stat(place: BorrowedFd<'_>) -> Result<libc::statx> {
     Ok(unsafe { room.assume_init() })
 }
 
+/// Takes the topmost mount on a path away, not that on what a link there leads to.
+///
+/// # Errors
+/// The kernel's; `EINVAL` where nothing is mounted.
+pub fn take_off(path: &CStr) -> Result<()> {
+    let flags = libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW;
+    // SAFETY: the path is a string.
+    unsafe { sys!(umount2, path.as_ptr(), flags) }.map(drop)
+}
+
 /// The number of the mount that an open file is in.
 ///
 /// # Errors

@@ -29,6 +29,13 @@ pub(crate) fn make(what: What, path: &Path) -> sys::Result<()> {
     }
 }
 
+/// Takes it away, for who is to move what is there: the program has ended.
+pub(crate) fn unmake(path: &Path) {
+    if let Ok(path) = CString::new(path.as_os_str().as_bytes()) {
+        let _ = mount::take_off(&path);
+    }
+}
+
 fn cover(what: What, path: &Path) -> sys::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::EINVAL);

@@ -21,6 +21,10 @@ use std::path::{Path, PathBuf};
 /// The launcher has the warden make one again: a byte of [`What`] and the path follow.
 pub(crate) const AGAIN: u8 = b'M';
 
+/// The launcher has found a protected name removed: what was there and the path follow. Should the launcher be killed,
+/// the warden puts right what is made there.
+pub(crate) const REMOVED: u8 = b'N';
+
 /// The warden's answer: 0, or the error that it met, in four bytes.
 pub(crate) const DONE: u8 = b'm';
 

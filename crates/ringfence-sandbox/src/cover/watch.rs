@@ -3,7 +3,7 @@
 use super::Cover;
 use ringfence_sys as sys;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
@@ -224,6 +224,21 @@ pub(crate) fn message(cover: &Cover) -> Vec<u8> {
     [&[super::AGAIN, cover.what.letter()], cover.path.as_os_str().as_bytes()].concat()
 }
 
+/// What the warden is told of a protected name that was removed.
+pub(crate) fn removal(path: &Path, was: Option<Identity>) -> Vec<u8> {
+    let (device, inode) = was.unwrap_or_default();
+    let was = [device.to_ne_bytes(), inode.to_ne_bytes()].concat();
+    [&[super::REMOVED], &was[..], path.as_os_str().as_bytes()].concat()
+}
+
+/// What such a message says.
+pub(crate) fn removed(message: &[u8]) -> Option<(&Path, Option<Identity>)> {
+    let (was, path) = message.strip_prefix(&[super::REMOVED])?.split_at_checked(16)?;
+    let number = |at: usize| was[at..at + 8].try_into().map(u64::from_ne_bytes);
+    let was = (number(0).ok()?, number(8).ok()?);
+    Some((Path::new(OsStr::from_bytes(path)), Some(was).filter(|was| *was != Identity::default())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,5 +249,14 @@ mod tests {
         let wanted = [PathBuf::from("/a b\\c"), PathBuf::from("/x")];
         assert_eq!(mount_points(text), HashSet::from(wanted));
         assert_eq!(unescaped(b"a\\04"), b"a\\04");
+    }
+
+    #[test]
+    fn the_warden_is_told_what_was_removed() {
+        for was in [None, Some((5, 7))] {
+            let message = removal(Path::new("/a b"), was);
+            assert_eq!(removed(&message), Some((Path::new("/a b"), was)));
+        }
+        assert_eq!(removed(&[super::super::REMOVED, 1, 2]), None);
     }
 }

@@ -336,6 +336,11 @@ impl Guarding {
         self.removed.borrow_mut().insert(path.to_owned(), was);
     }
 
+    /// The names that were removed.
+    pub fn gone(&self) -> Vec<PathBuf> {
+        self.removed.borrow().keys().cloned().collect()
+    }
+
     /// What is said of something that was made at a path, or below it.
     fn way(&self, path: &Path) -> String {
         let again = self.removed.borrow().keys().any(|name| path.starts_with(name));

@@ -1,6 +1,7 @@
 //! Protected paths of which it is not known what was there before, or who made what is there: what was changed is
 //! taken away, and nothing is put back.
 
+use super::quarantine::rename_aside;
 use super::said::{AGAIN, inside};
 use super::saved::Saved;
 use super::work::{Directory, Work, harmless};
@@ -73,6 +74,11 @@ impl Work<'_> {
         if harmless(trust.guarded, path, &now, &Saved::Nothing, project) {
             self.alone(directory, name, path, &now);
         } else {
+            if trust.earlier && !self.quarantine.keeps() {
+                // It may be the user's. Nothing obeys the name that it has now, and a later run tells of it.
+                let _ = rename_aside(&at);
+                return;
+            }
             let way = if trust.earlier { AGAIN.to_owned() } else { inside("created or changed") };
             self.take(&at, path, &way);
         }

@@ -19,6 +19,9 @@ const SAID: usize = 64;
 /// socket would hold us up.
 const AT_ONCE: usize = 16;
 
+/// Removed names that the warden is told at most, for the same reason.
+const TOLD: usize = 64;
+
 /// So often it may fail for one name.
 const TRIES: usize = 8;
 
@@ -34,6 +37,8 @@ pub(super) struct Covers {
     wanted: VecDeque<Cover>,
     /// What it was told to, and has not answered yet.
     asked: VecDeque<Cover>,
+    /// How many removed names it was told.
+    told: usize,
     /// What it has made again.
     made: BTreeSet<PathBuf>,
     /// What it could not make.
@@ -105,8 +110,14 @@ impl Watch<'_, '_> {
     }
 
     fn cover_again(&mut self, gone: Vec<Cover>) {
-        for (path, was) in self.covers.names.iter_mut().flat_map(Names::removed) {
+        let removed = self.covers.names.as_mut().map(Names::removed).unwrap_or_default();
+        for (path, was) in removed {
             (self.duties.removed)(&path, was);
+            if self.covers.told < TOLD {
+                self.covers.told += 1;
+                self.send(sys::image::SERVICE);
+                let _ = sys::fd::send(self.child.control.as_fd(), &watch::removal(&path, was));
+            }
             self.vigil.iter_mut().for_each(|vigil| vigil.also(&path));
         }
         for cover in gone {

@@ -333,6 +333,33 @@ fn a_configuration_that_was_away_stays_when_nothing_in_it_runs() {
     });
 }
 
+/// The launcher is killed: what was made there obeys nobody, and is kept for who looks, as it may be the user's.
+#[test]
+fn what_is_made_where_a_protected_name_was_removed_does_not_outlive_the_launcher() {
+    everybody(Tier::Namespace, |place| {
+        for name in [".husky/pre-commit", "lefthook.yml"] {
+            place.file(format!("p/{name}"), "good");
+        }
+        let workspace = place.at("p").display().to_string();
+        let options = ["-w", &workspace, "--workdir", &workspace];
+        let script = format!(
+            "{WATCHED} {WAIT} while :; do mkdir -p .husky; echo evil > .husky/pre-commit; \
+             echo made; done 2>/dev/null"
+        );
+        let mut running = place.start(&options, &["sh", "-c", &script]);
+        watched(place, &mut running);
+        fs::remove_dir_all(place.at("p/.husky")).expect("removed");
+        settled(place);
+        place.file("p/go", "");
+        running.printed("made");
+        running.signal(rustix::process::Signal::KILL);
+        // To the end of its output, which the warden holds.
+        running.finish().ends(137);
+        assert!(!place.at("p/.husky").exists());
+        assert_eq!(content(place, "p/lefthook.yml"), "good");
+    });
+}
+
 /// Without its mount a protected name is open to the program, for as long as nobody makes it again.
 #[test]
 fn what_is_made_where_a_protected_name_was_removed_is_taken_away() {
