@@ -99,6 +99,12 @@ fn project(plan: &Plan) -> Option<PathBuf> {
     (writable && !home).then(|| plan.workdir.clone())
 }
 
+/// The paths that this run guards.
+fn places(plan: &Plan) -> BTreeSet<&Path> {
+    let trees = plan.guarded_trees.iter().map(|guarded| guarded.tree.as_path());
+    trees.chain(plan.guards.iter().map(|step| step.path.as_path())).collect()
+}
+
 /// What is at a path. Nothing is, where a link is on the way: what it leads to has a path of its own.
 fn keep(path: &Path) -> io::Result<Saved> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -152,7 +158,8 @@ impl Guarding {
             unsure: BTreeMap::new(),
             inherits: false,
         };
-        let others = Others::read();
+        let places = places(plan);
+        let others = Others::read(&places);
         for step in &plan.guards {
             let saved = match step.found {
                 Found::Absent => {
@@ -175,7 +182,7 @@ impl Guarding {
         // Our own command has not begun.
         guarding.inherit(&others, i128::MAX);
         // One that has begun meanwhile, after whose command we may have looked.
-        if let Some(others) = others.again() {
+        if let Some(others) = others.again(&places) {
             guarding.inherit(&others, i128::MAX);
         }
         Ok(guarding)
@@ -184,8 +191,8 @@ impl Guarding {
     /// Keeps what was there before runs that go on, where they can have changed it: of the launcher. Inside, where
     /// the warden of a namespace is, those files are the program's. Not before runs that began after this one, whose
     /// command runs already.
-    pub fn inherit_from_others(&mut self) {
-        self.inherit(&Others::read(), self.since);
+    pub fn inherit_from_others(&mut self, plan: &Plan) {
+        self.inherit(&Others::read(&places(plan)), self.since);
     }
 
     fn inherit(&mut self, others: &Others, until: i128) {

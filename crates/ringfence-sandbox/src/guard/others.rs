@@ -29,6 +29,10 @@ const LARGEST: u64 = 64 << 20;
 /// What is not finished after so long was left by one that was killed.
 const UNFINISHED: Duration = Duration::from_secs(60);
 
+/// Paths that a run's word is about: its trees, and what of its steps is in none of them. The first line of the word, so
+/// that one that is about other places is read no further: each start reads those of all sandboxes that run.
+type About<'a> = Vec<Named<'a>>;
+
 /// What a run found.
 #[derive(Debug, Serialize, Deserialize)]
 struct Told<'a> {
@@ -105,7 +109,11 @@ fn tell_in(
             })
             .collect(),
     };
-    let text = serde_json::to_vec(&told)?;
+    let alone =
+        |step: &&GuardStep| !trees.iter().any(|guarded| step.path.starts_with(&guarded.tree));
+    let steps = steps.iter().map(|(step, _)| step).filter(alone).map(|step| named(&step.path));
+    let about: About<'_> = trees.iter().map(|guarded| named(&guarded.tree)).chain(steps).collect();
+    let text = [serde_json::to_vec(&about)?, serde_json::to_vec(&told)?].join(&b'\n');
     let name = format!("{since}-{}", std::process::id());
     // Read by nobody before it is whole.
     let (path, unfinished) = (directory.join(&name), directory.join(format!(".{name}")));
@@ -136,22 +144,23 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// Reads it. What those left that were killed is removed.
-    pub fn read() -> Others {
-        directory().map(|directory| Others::read_from(&directory)).unwrap_or_default()
+    /// Reads what is about these places, or what is in them. What those left that were killed is removed.
+    pub fn read(ours: &BTreeSet<&Path>) -> Others {
+        directory().map(|directory| Others::read_from(&directory, ours)).unwrap_or_default()
     }
 
     /// Reads it again, if there is more by now.
-    pub fn again(&self) -> Option<Others> {
+    pub fn again(&self, ours: &BTreeSet<&Path>) -> Option<Others> {
         let directory = directory()?;
-        (!names(&directory).is_subset(&self.names)).then(|| Others::read_from(&directory))
+        let more = !names(&directory).is_subset(&self.names);
+        more.then(|| Others::read_from(&directory, ours))
     }
 
-    fn read_from(directory: &Path) -> Others {
+    fn read_from(directory: &Path, ours: &BTreeSet<&Path>) -> Others {
         let names = names(directory);
         let mut room = LARGEST;
         let paths = names.iter().map(|name| directory.join(name));
-        let mut told: Vec<_> = paths.filter_map(|path| told(&path, &mut room)).collect();
+        let mut told: Vec<_> = paths.filter_map(|path| told(&path, ours, &mut room)).collect();
         told.sort_by_key(|(since, _)| *since);
         Others { told, names }
     }
@@ -185,7 +194,11 @@ fn names(directory: &Path) -> BTreeSet<OsString> {
 }
 
 /// What one has told that goes on, and when it began.
-fn told(path: &Path, room: &mut u64) -> Option<(i128, Option<Told<'static>>)> {
+fn told(
+    path: &Path,
+    ours: &BTreeSet<&Path>,
+    room: &mut u64,
+) -> Option<(i128, Option<Told<'static>>)> {
     let mut options = fs::OpenOptions::new();
     let mut file = options.read(true).write(true).custom_flags(CAREFULLY).open(path).ok()?;
     let data = file.metadata().ok()?;
@@ -202,13 +215,28 @@ fn told(path: &Path, room: &mut u64) -> Option<(i128, Option<Told<'static>>)> {
         return None;
     }
     let since = path.file_name()?.to_str()?.split('-').next()?.parse().ok()?;
-    let told = room.checked_sub(data.len()).and_then(|left| {
-        *room = left;
+    let text = room.checked_sub(data.len()).and_then(|left| {
         let mut text = Vec::new();
         Read::by_ref(&mut file).take(data.len()).read_to_end(&mut text).ok()?;
-        serde_json::from_slice(&text).ok()
+        *room = left;
+        Some(text)
     });
-    Some((since, told))
+    let lines = text.as_ref().and_then(|text| {
+        let end = text.iter().position(|&byte| byte == b'\n')?;
+        Some((&text[..end], &text[end + 1..]))
+    });
+    let about = lines.and_then(|(about, _)| serde_json::from_slice::<About<'_>>(about).ok());
+    if about.is_some_and(|about| !about.iter().any(|place| concerns(&place.0, ours))) {
+        *room += data.len();
+        return None;
+    }
+    Some((since, lines.and_then(|(_, told)| serde_json::from_slice(told).ok())))
+}
+
+/// Whether a path is one of these, in one of them, or above one.
+fn concerns(path: &Path, ours: &BTreeSet<&Path>) -> bool {
+    let below = || ours.range(path..).next().is_some_and(|own| own.starts_with(path));
+    path.ancestors().any(|above| ours.contains(above)) || below()
 }
 
 fn is_changed(at: &Path, since: i128) -> bool {
@@ -266,6 +294,7 @@ mod tests {
     fn what_was_there_before_a_run_is_told_for_as_long_as_it_lives() {
         let place = std::env::temp_dir().join(format!("ringfence-before-{}", std::process::id()));
         let (told, tree) = (place.join("state/before"), place.join("w"));
+        let ours = BTreeSet::from([tree.as_path()]);
         fs::create_dir_all(tree.join("sub/.git")).expect("a directory");
         fs::write(tree.join("sub/.git/config"), "x").expect("a file");
         let file = |text: &str| Saved::File { bytes: text.into(), mode: 0o644 };
@@ -287,7 +316,7 @@ mod tests {
         let before = |name: &str| {
             let path = tree.join(name);
             let now = Saved::of(&path).expect("readable");
-            Others::read_from(&told).before(&path, &now, i128::MAX)
+            Others::read_from(&told, &ours).before(&path, &now, i128::MAX)
         };
         assert_eq!(before("kept"), None);
         let first = [step("kept", &file("one"))];
@@ -297,7 +326,7 @@ mod tests {
             tell_in(&told, since, &[step("kept", &file("two")), step("new", &file("two"))], &[]);
         assert_eq!(before("kept"), Some(file("one")));
         // What one that began later has found can be our own command's.
-        let others = Others::read_from(&told);
+        let others = Others::read_from(&told, &ours);
         assert_eq!(others.before(&tree.join("new"), &file("two"), since), None);
         assert_eq!(others.before(&tree.join("kept"), &file("two"), since), Some(file("one")));
         assert_eq!(before("new"), Some(file("two")));
@@ -320,7 +349,7 @@ mod tests {
         };
         let third = tell_in(&told, 1, &[step], &[odd_tree]).expect("told");
         assert_eq!(before("odd"), Some(link));
-        let others = Others::read_from(&told);
+        let others = Others::read_from(&told, &ours);
         let path = tree.join(odd).join(".envrc");
         assert_eq!(others.before(&path, &file("new"), i128::MAX), Some(Saved::Nothing));
         drop(third);
@@ -329,7 +358,7 @@ mod tests {
         fs::write(tree.join("old"), "old").expect("a file");
         let fourth = tell_in(&told, 2, &[], &[]).expect("told");
         fourth._file.set_len(0).expect("cut off");
-        let others = Others::read_from(&told);
+        let others = Others::read_from(&told, &ours);
         assert_eq!(
             others.before(&tree.join("kept"), &file("new"), i128::MAX),
             Some(Saved::Unknown)
@@ -341,6 +370,16 @@ mod tests {
         fifth._file.set_len(0).expect("cut off");
         assert_eq!(before("old"), None, "changed before it began");
         drop(fifth);
+        // One that is about other places is read no further, whatever it says.
+        let elsewhere = ["x", "w/odd"].map(|name| BTreeSet::from([place.join(name)]));
+        let told_to = |ours: &BTreeSet<PathBuf>| {
+            let ours = ours.iter().map(PathBuf::as_path).collect();
+            Others::read_from(&told, &ours).told.len()
+        };
+        assert_eq!(elsewhere.each_ref().map(told_to), [0, 0]);
+        let above = BTreeSet::from([place.clone()]);
+        let inside = BTreeSet::from([tree.join("kept"), tree.join("a")]);
+        assert_eq!([&above, &inside].map(told_to), [1, 1]);
         // One that was killed says nothing any more.
         let Word { path, _file } = &late.expect("told");
         assert!(path.exists());

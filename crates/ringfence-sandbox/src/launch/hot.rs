@@ -120,7 +120,7 @@ pub fn resume(
         Some(begun) => guarding.begun(begun),
         None => guarding.begin(),
     }
-    guarding.inherit_from_others();
+    guarding.inherit_from_others(plan);
     guarding.tell();
     let private = crate::state::private_path(plan, &super::session_name(launched.session));
     let began = Instant::now().checked_sub(since(launched.began)).unwrap_or_else(Instant::now);
