@@ -16,6 +16,7 @@ pub(crate) mod watch;
 
 use crate::plan::{MountOp, MountStep};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// The launcher has the warden make one again: a byte of [`What`] and the path follow.
@@ -79,36 +80,37 @@ pub(crate) fn covers(steps: &[MountStep]) -> Vec<Cover> {
         MountOp::Pin | MountOp::PinLink => Some(What::Holds),
         _ => None,
     };
+    // What shows what lies below it, by its path; of two at one path the later one is seen.
+    let shown: HashMap<&Path, &MountOp> =
+        steps.iter().filter(|step| shows(&step.op)).map(|step| (&*step.path, &step.op)).collect();
     let cover = |step: &MountStep| {
-        let tree = tree(steps, &step.path)?;
+        let what = what(&step.op)?;
+        let tree = tree(&shown, &step.path)?;
         let protected = step.op == MountOp::Protect;
-        let (path, tree) = (step.path.clone(), tree.to_owned());
-        Some(Cover { path, what: what(&step.op)?, tree, protected })
+        Some(Cover { path: step.path.clone(), what, tree: tree.to_owned(), protected })
     };
     steps.iter().filter_map(cover).collect()
 }
 
+/// Whether names below a mount are its own.
+fn shows(op: &MountOp) -> bool {
+    !matches!(
+        op,
+        MountOp::Mask { .. }
+            | MountOp::MaskLink
+            | MountOp::Protect
+            | MountOp::Pin
+            | MountOp::PinLink
+            | MountOp::Symlink { .. }
+    )
+}
+
 /// The tree of the host's that a path lies in; none where something of the sandbox's own is nearer.
-fn tree<'a>(steps: &'a [MountStep], path: &Path) -> Option<&'a Path> {
-    let above = |step: &&MountStep| path != step.path && path.starts_with(&step.path);
-    let shows = |op: &MountOp| {
-        !matches!(
-            op,
-            MountOp::Mask { .. }
-                | MountOp::MaskLink
-                | MountOp::Protect
-                | MountOp::Pin
-                | MountOp::PinLink
-                | MountOp::Symlink { .. }
-        )
-    };
-    let nearest = steps
-        .iter()
-        .filter(above)
-        .filter(|step| shows(&step.op))
-        .max_by_key(|step| step.path.as_os_str().len())?;
-    let hosts = matches!(nearest.op, MountOp::Bind { directory: true, .. } | MountOp::HostRoot);
-    hosts.then_some(nearest.path.as_path())
+fn tree<'a>(shown: &HashMap<&'a Path, &MountOp>, path: &Path) -> Option<&'a Path> {
+    let above = path.ancestors().skip(1);
+    let (nearest, op) = above.filter_map(|above| shown.get_key_value(above)).next()?;
+    let hosts = matches!(op, MountOp::Bind { directory: true, .. } | MountOp::HostRoot);
+    hosts.then_some(nearest)
 }
 
 #[cfg(test)]
