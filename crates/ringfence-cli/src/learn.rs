@@ -58,6 +58,11 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let merge = parsed.last("merge").map(PathBuf::from);
     let base = Base::of(merge, output.as_deref())?;
     if let Some(session) = parsed.last("from") {
+        if !parsed.rest.is_empty() || parsed.has("command") {
+            return Err(Fault::usage(
+                "--from learns from what is on record and runs nothing: leave the command out, or --from",
+            ));
+        }
         return from_session(&parsed, session, &base, output.as_deref());
     }
     let argv = crate::run::command(&parsed)?;
@@ -66,7 +71,11 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let lesson = lesson::watch(&parsed, &argv, &policy, file)?;
     // Where nothing ran, the sandbox said why.
     if let Some(proposal) = &lesson.proposal {
-        finish(proposal, &lesson.head, &policy, &base, output.as_deref())?;
+        let nothing = match proposal.withheld.is_empty() {
+            true => "the policy allows what it did",
+            false => "what the policy refuses is left to you",
+        };
+        finish(proposal, &lesson.head, nothing, &policy, &base, output.as_deref())?;
     }
     Ok(lesson.code)
 }
@@ -164,8 +173,13 @@ fn from_session(
     let head = [
         format!("Learnt by ringfence from what session {word} was refused: {}", shown(&argv)),
         "What a private view does not show is not refused, and not recorded: ringfence learn -- CMD sees it.".to_owned(),
+        "Which rule refused is not on record: what that run's own --deny-host refused is told apart only if learn has it too.".to_owned(),
     ];
-    finish(&proposal, &head, &policy, base, output)?;
+    let nothing = match refused.is_empty() && observed.paths.is_empty() {
+        true => "nothing that was refused is on record",
+        false => "the policy allows what was refused, or it is left to you",
+    };
+    finish(&proposal, &head, nothing, &policy, base, output)?;
     Ok(0)
 }
 
@@ -179,6 +193,7 @@ fn profiles<'p>(policy: &'p Policy, kind: &str) -> Vec<&'p str> {
 fn finish(
     proposal: &Proposal,
     head: &[String],
+    nothing: &str,
     policy: &Policy,
     base: &Base,
     output: Option<&Path>,
@@ -216,7 +231,7 @@ fn finish(
     tell_withheld(proposal);
     let count = proposal.rules.len();
     let what = match count {
-        0 => "nothing to propose: the policy allows what it did".to_owned(),
+        0 => format!("nothing to propose: {nothing}"),
         1 => "1 rule proposed".to_owned(),
         _ => format!("{count} rules proposed"),
     };
@@ -236,5 +251,8 @@ pub(crate) fn tell_withheld(proposal: &Proposal) {
         let (table, key) = rule.key;
         let line = format!("not proposed: {table}.{key} {}: {}", rule.text, rule.reason);
         eprintln!("ringfence: {}", ringfence_policy::shown::line(&line));
+    }
+    if let Some(told) = proposal.told() {
+        eprintln!("ringfence: not proposed: {told}");
     }
 }

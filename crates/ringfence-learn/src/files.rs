@@ -40,6 +40,17 @@ struct Lacking<'o> {
     secret: Option<&'static str>,
 }
 
+/// What nearly each runtime asks the kernel about the machine, and does without. It is not in the default view, where
+/// it would be a mount for each in every start; the feature `machine` shows it, but for the names of control groups.
+const COMMON: [&str; 6] = [
+    "/sys/devices/system/clocksource",
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm/hugepages",
+    "/sys/kernel/mm/transparent_hugepage",
+];
+
 impl Proposal {
     pub(crate) fn files(&mut self, policy: &Policy, observed: &Observed) {
         let home = &policy.home_dir;
@@ -50,6 +61,11 @@ impl Proposal {
             Named { seen: secrets.map(|one| one.path).collect(), kept: BTreeMap::new() };
         let mut units: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
         for one in &lacking {
+            let common = COMMON.iter().find(|common| one.path.starts_with(common));
+            if let Some(common) = common.filter(|_| one.act == Act::Read) {
+                self.common.insert(common);
+                continue;
+            }
             let unit = match one.secret {
                 Some(_) => one.path.to_owned(),
                 None => named.beside(unit(one.path, home, &moved), one.path),

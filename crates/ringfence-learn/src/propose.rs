@@ -8,7 +8,7 @@ use crate::program::Answer;
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::Request;
 use ringfence_policy::{Access, Host, HostFiles, Policy, Subject, decide};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// A host that was asked for, by the record of the session.
@@ -42,6 +42,21 @@ pub struct Proposal {
     pub rules: Vec<Rule>,
     /// Rules that only the user should add, with reasons.
     pub withheld: Vec<Rule>,
+    /// What nearly each runtime asks for and does without.
+    pub common: BTreeSet<&'static str>,
+}
+
+impl Proposal {
+    /// A sentence about what is common, if any of it was asked for.
+    pub fn told(&self) -> Option<String> {
+        let common: Vec<&str> = self.common.iter().copied().collect();
+        (!common.is_empty()).then(|| {
+            let common = common.join(", ");
+            format!(
+                "nearly each runtime asks for {common} and does without; --feature machine shows it"
+            )
+        })
+    }
 }
 
 pub(crate) const READ: (&str, &str) = ("filesystem", "read");

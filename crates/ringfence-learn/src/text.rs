@@ -59,6 +59,9 @@ fn written(proposal: &Proposal, head: &[String], top: &str) -> String {
     for line in head {
         let _ = writeln!(text, "# {}", one_line(line));
     }
+    if let Some(told) = proposal.told() {
+        let _ = writeln!(text, "# NOT proposed: {told}.");
+    }
     text.push_str(top);
     let mut table = "";
     for key in ORDER {
@@ -216,6 +219,7 @@ mod tests {
                 rule(("network", "allow"), "example.org:443", ""),
             ],
             withheld: vec![rule(("filesystem", "read"), "~/.ssh/id?", "credentials:\nof ssh")],
+            common: ["/sys/fs/cgroup"].into(),
         }
     }
 
@@ -223,6 +227,10 @@ mod tests {
     fn a_profile_says_what_each_rule_is_for_and_what_is_withheld() {
         let text = profile(&proposal(), &["Learnt".to_owned()], &["default".to_owned()]);
         assert!(text.contains("    \"~/.config/app?\", # once, by git\n"), "{text}");
+        assert!(
+            text.contains("# NOT proposed: nearly each runtime asks for /sys/fs/cgroup and"),
+            "{text}"
+        );
         assert!(
             text.contains("    # NOT proposed, credentials:?of ssh:\n    # \"~/.ssh/id?\""),
             "{text}"

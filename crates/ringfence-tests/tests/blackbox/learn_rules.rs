@@ -132,3 +132,35 @@ fn a_rule_that_another_one_covers_is_left_out() {
     assert!(text.contains("read = [\n\"~/data?\",\n]"), "{text}");
     assert!(text.contains("write = [\n\"~/data/own?\",\n]"), "more than reading stays: {text}");
 }
+
+#[test]
+fn what_each_runtime_asks_of_the_machine_is_told_once_and_a_feature_shows_it() {
+    everybody(Tier::Namespace, |place| {
+        let _ = fs::remove_file(place.project("l.toml"));
+        let script = "cat /sys/devices/system/cpu/possible /sys/kernel/mm/transparent_hugepage/enabled; \
+                      ls /sys/fs/cgroup /sys/class > /dev/null; true";
+        let learnt = learn(place, &["-o", "l.toml"], script);
+        learnt.ends(0).says(
+            "not proposed: nearly each runtime asks for /sys/devices/system/cpu, /sys/fs/cgroup",
+        );
+        let text = rules(place);
+        assert!(!text.contains("cpu") && !text.contains("cgroup"), "{text}");
+        assert!(text.contains("\"/sys/class?\""), "the control: {text}");
+        // By default nothing of it is there; the feature shows the facts, and not the names of control groups.
+        let see = "cat /sys/devices/system/cpu/possible";
+        place.sh(&[], see).ends(1).says("No such file or directory");
+        let host = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
+        assert_eq!(place.sh(&["--feature", "machine"], see).well(), host.trim());
+        let change = "echo 0 > /sys/devices/system/cpu/cpu1/online";
+        let ran = place.sh(&["--feature", "machine"], change);
+        assert_ne!(ran.code, 0, "{}", ran.text());
+        let groups = place.sh(&["--feature", "machine"], "ls /sys/fs/cgroup; ls /sys/fs/cgroup/*/");
+        assert!(
+            !groups.text().contains(".slice") && !groups.text().contains(".procs"),
+            "{}",
+            groups.text()
+        );
+        assert_eq!(fs::read_to_string("/sys/devices/system/cpu/possible").unwrap(), host);
+        learn(place, &["--feature", "machine"], see).ends(0).says("nothing to propose");
+    });
+}

@@ -44,6 +44,7 @@ fn what_a_session_was_refused_is_proposed_and_then_not_again() {
     learnt
         .says("not proposed: network.allow localhost:8444: an address of the host's own networks");
     learnt.says("not proposed: network.allow denied.invalid");
+    assert!(profile.contains("Which rule refused is not on record"), "{profile}");
     let again = from(&["-p", "l.toml"]);
     assert!(!rules(&again.text()).contains("refused.invalid"), "{}", again.text());
     place.ringfence(["profile", "check", "l.toml"]).ends(0);
@@ -55,6 +56,12 @@ fn what_a_session_was_refused_is_proposed_and_then_not_again() {
 fn a_session_that_was_refused_nothing_teaches_nothing() {
     let place = &Place::new(Person::Ordinary, Tier::Namespace);
     place.run(&["--name", "quiet"], &["true"]).ends(0);
-    place.ringfence(["learn", "--from", "quiet"]).ends(0).says("nothing to propose");
+    place
+        .ringfence(["learn", "--from", "quiet"])
+        .ends(0)
+        .says("nothing that was refused is on record");
+    let both = place.ringfence(["learn", "--from", "quiet", "--", "touch", "ran"]);
+    both.ends(125).says("--from learns from what is on record and runs nothing");
+    assert!(!place.project("ran").exists());
     place.ringfence(["learn", "--from", "no-such-session"]).ends(125).says("no-such-session");
 }
