@@ -1,5 +1,6 @@
 //! `ringfence allow SESSION HOST[:PORT]`: one more host, while the session lives or for good.
 
+use crate::consent::{Answered, Terminal};
 use crate::error::Fault;
 use crate::generate::print;
 use crate::help;
@@ -9,9 +10,10 @@ use ringfence_net::live::client::Client;
 use ringfence_policy::HostRule;
 use ringfence_policy::catalog::{Kind, Place};
 use ringfence_policy::profile::configured;
+use ringfence_sandbox::launch;
 use ringfence_session::live;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 const fn spec(long: &'static str, value: Option<&'static str>, help: &'static str) -> Spec {
@@ -115,24 +117,24 @@ impl Change {
         Ok(Change { file, host: host.to_owned(), text })
     }
 
-    /// Shows it, asks, and writes.
+    /// Shows it, asks, and writes; false: the user does not want it.
     ///
     /// # Errors
     /// The file cannot be written, or nobody can be asked.
-    pub fn make(&self, sure: bool) -> Result<(), Fault> {
+    pub fn make(&self, sure: bool) -> Result<bool, Fault> {
         let file = self.file.display();
         print(format!("{file}: [network] allow += \"{}\"\n", self.host).as_bytes())?;
         if !sure {
-            if !std::io::stdin().is_terminal() {
-                return Err(Fault::usage(
-                    "nothing was written: without a terminal nobody can be asked (--yes)",
-                ));
-            }
-            eprint!("Write it? [y/N] ");
-            let mut answer = String::new();
-            let _ = std::io::stdin().read_line(&mut answer);
-            if !matches!(answer.trim(), "y" | "Y" | "yes") {
-                return print(b"nothing was written\n").map(drop);
+            let terminal = Terminal::now().ok_or_else(|| {
+                Fault::usage("nothing was written: without a terminal nobody can be asked (--yes)")
+            })?;
+            let answer = terminal.agrees("Write it?");
+            if answer != Answered::Yes {
+                print(b"nothing was written\n")?;
+                if answer == Answered::Interrupted {
+                    launch::die_of_interrupt();
+                }
+                return Ok(false);
             }
         }
         let failed = |error: std::io::Error| Fault::usage(format!("cannot write {file}: {error}"));
@@ -149,7 +151,8 @@ impl Change {
         write().map_err(|error| {
             let _ = std::fs::remove_file(&aside);
             failed(error)
-        })
+        })?;
+        Ok(true)
     }
 }
 

@@ -6,6 +6,7 @@ mod agents;
 mod allow;
 mod changes;
 mod commands;
+mod consent;
 mod copy;
 mod desktop;
 mod doctor;

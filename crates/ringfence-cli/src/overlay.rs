@@ -1,5 +1,6 @@
 //! `run --overlay`: layers made before the run, and what becomes of them after it.
 
+use crate::consent::{Answer, Terminal};
 use crate::error::Fault;
 use ringfence_policy as policy;
 use ringfence_sandbox::plan::{Apart, Found, MountOp, Plan};
@@ -7,7 +8,6 @@ use ringfence_sandbox::text;
 use ringfence_sandbox::{launch, state};
 use ringfence_session::overlay::{self, End, Guard, InUse, Names, Overlay, Record, Select, Tree};
 use ringfence_session::{SessionError, cli, place};
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 /// The layers of a run that goes on.
@@ -21,6 +21,8 @@ pub struct Layers {
     /// The differences are shown in full, and dropped.
     dry: bool,
     in_use: Option<InUse>,
+    /// Whom to ask in the end.
+    terminal: Option<Terminal>,
 }
 
 /// Makes the layers, if the plan wants some, and tells the plan where they are.
@@ -57,7 +59,8 @@ pub fn begin(plan: &mut Plan, id: &str, dry: bool) -> Result<Option<Layers>, Fau
     protect(&mut record, apart);
     let in_use = Some(overlay::begin(&session, &record).map_err(Fault::of)?);
     let trees = overlaid(plan);
-    let layers = Layers { session, id: id.to_owned(), end, trees, dry, in_use };
+    let terminal = Some(end).filter(|end| *end == End::Ask).and_then(|_| Terminal::now());
+    let layers = Layers { session, id: id.to_owned(), end, trees, dry, in_use, terminal };
     layers.serve(plan)?;
     Ok(Some(layers))
 }
@@ -154,12 +157,13 @@ impl Layers {
             return found.discard(false);
         }
         eprint!("{}", cli::summary(&changes));
-        if self.end == End::Ask && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
-        {
-            return self.ask(found);
+        match &self.terminal {
+            Some(terminal) => self.ask(terminal, found),
+            None => {
+                self.say_kept();
+                Ok(())
+            }
         }
-        self.say_kept();
-        Ok(())
     }
 
     fn say_kept(&self) {
@@ -179,15 +183,20 @@ impl Layers {
         Err(SessionError::Usage("the changes were not committed".to_owned()))
     }
 
-    fn ask(&self, found: Overlay) -> Result<(), SessionError> {
-        // The command has ended; from here on Ctrl-C is for us. The changes stay kept.
-        launch::take_signals_again();
+    /// The changes stay kept, whatever is no answer.
+    fn ask(&self, terminal: &Terminal, found: Overlay) -> Result<(), SessionError> {
+        const QUESTION: &str =
+            "ringfence: commit these changes? [y]es, [n]o: drop them, [d]iff, [k]eep: ";
         loop {
-            eprint!("ringfence: commit these changes? [y]es, [n]o: drop them, [d]iff, [k]eep: ");
-            let _ = std::io::stderr().flush();
-            let mut answer = String::new();
-            let read = std::io::stdin().read_line(&mut answer).unwrap_or(0);
-            match answer.trim() {
+            let answer = terminal.ask(QUESTION);
+            let Answer::Said(word) = &answer else {
+                self.say_kept();
+                if answer == Answer::Interrupted {
+                    launch::die_of_interrupt();
+                }
+                return Ok(());
+            };
+            match word.as_str() {
                 "y" | "yes" => return self.commit(&found),
                 "n" | "no" => return found.discard(false),
                 "d" | "diff" => eprint!("{}", cli::differences(&found, &found.changes()?)),
@@ -195,12 +204,7 @@ impl Layers {
                     self.say_kept();
                     return Ok(());
                 }
-                _ if read == 0 => {
-                    eprintln!();
-                    self.say_kept();
-                    return Ok(());
-                }
-                _ => {}
+                _ => eprintln!("ringfence: answer y, n, d or k"),
             }
         }
     }
@@ -227,5 +231,6 @@ fn remove_directory(session: &Path) {
 /// One sentence.
 pub fn overlay(arguments: Vec<std::ffi::OsString>) -> Result<u8, Fault> {
     ringfence_session::wrote::told_to(ringfence_sandbox::written);
+    ringfence_session::snapshot::fault::from_environment();
     cli::overlay(arguments).map_err(Fault::usage)
 }

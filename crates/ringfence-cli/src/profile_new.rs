@@ -1,6 +1,7 @@
 //! `ringfence profile new`: a profile for a program, drafted from its files, completed by a run
 //! that is watched, shown, and written only when the user says so.
 
+use crate::consent::{Answered, Terminal};
 use crate::error::Fault;
 use crate::generate::print;
 use crate::lesson::{self, Lesson};
@@ -13,9 +14,9 @@ use ringfence_learn::propose::Proposal;
 use ringfence_learn::text;
 use ringfence_policy::catalog::Kind;
 use ringfence_policy::{Policy, Profile};
-use ringfence_sandbox::state;
+use ringfence_sandbox::{launch, state};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Its options: those of `run` hold for the run that is watched.
@@ -79,6 +80,7 @@ pub fn new(arguments: Vec<OsString>) -> Result<u8, Fault> {
     };
     let made = Made { name: &name, program, above, draft, named: named(&parsed) };
     let drafted = made.text(&Proposal::default(), &[]);
+    let terminal = Terminal::now();
     let lesson = match parsed.has("no-run") {
         true => Lesson { code: 0, proposal: None, head: Vec::new() },
         false => watched(&parsed, &argv, &drafted)?,
@@ -88,7 +90,7 @@ pub fn new(arguments: Vec<OsString>) -> Result<u8, Fault> {
     Profile::from_toml(&text, "the proposal").map_err(Fault::of)?;
     print(text.as_bytes())?;
     crate::learn::tell_withheld(&proposal);
-    review(&parsed, &file, &name, &text)
+    review(&parsed, &file, &name, &text, terminal)
 }
 
 /// What the new profile is made of.
@@ -169,19 +171,25 @@ fn watched(parsed: &Parsed, argv: &[OsString], draft: &str) -> Result<Lesson, Fa
 }
 
 /// Writes what the user has seen, if the user says so.
-fn review(parsed: &Parsed, file: &Path, name: &str, text: &str) -> Result<u8, Fault> {
+fn review(
+    parsed: &Parsed,
+    file: &Path,
+    name: &str,
+    text: &str,
+    terminal: Option<Terminal>,
+) -> Result<u8, Fault> {
     let unasked = parsed.has("output") || parsed.has("save");
     if !unasked {
-        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        let Some(terminal) = terminal else {
             eprintln!("ringfence: not written: nobody can be asked; --save or -o FILE writes it");
             return Ok(0);
-        }
-        eprint!("ringfence: write this to {}? [y/N] ", file.display());
-        let _ = io::stderr().flush();
-        let mut answer = String::new();
-        io::stdin().lock().read_line(&mut answer).map_err(Fault::of)?;
-        if !matches!(answer.trim(), "y" | "Y" | "yes") {
+        };
+        let answer = terminal.agrees(&format!("ringfence: write this to {}?", file.display()));
+        if answer != Answered::Yes {
             eprintln!("ringfence: not written");
+            if answer == Answered::Interrupted {
+                launch::die_of_interrupt();
+            }
             return Ok(0);
         }
     }

@@ -293,8 +293,10 @@ impl View {
             ));
         };
         crate::generate::print(b"\n")?;
-        Change::of(profile, &open.place)?.make(false)?;
-        self.key(b's');
+        // Who does not want it after all is asked again: nothing was allowed.
+        if Change::of(profile, &open.place)?.make(false)? {
+            self.key(b's');
+        }
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod changes;
 mod clients;
 mod clients_http;
 mod closed;
+mod consent;
 mod copies;
 mod covers;
 mod datagram_floods;

@@ -1,0 +1,80 @@
+//! Questions whose answer changes something: answered by what is typed after they were put, whatever the program typed
+//! for before or made of the terminal.
+
+use ringfence_tests::{Person, Place, Terminal, Tier, everybody};
+use std::fs;
+
+/// Runs until the window changes, and leaves what is typed meanwhile unread.
+const UNREAD: &str = "sleep 1000 & echo rea''dy; wait";
+
+#[test]
+fn what_was_typed_for_the_program_commits_nothing() {
+    everybody(Tier::Namespace, |place| {
+        let kept = place.file("home/project/kept", "kept\n");
+        place.clock_moves_on();
+        let mut terminal = Terminal::shell(place);
+        let mut unread = || {
+            terminal.line(&format!(
+                "$RF --overlay=ask -- sh -c 'trap \"echo more >> kept; exit 0\" WINCH; {UNREAD}'"
+            ));
+            terminal.shows("\nready");
+            terminal.line("y").shows("y\r\n");
+            terminal.resize(30, 90);
+            terminal.shows("[k]eep: ");
+        };
+        unread();
+        terminal.line("k").shows("kept apart");
+        terminal.code(0);
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "kept\n");
+        place.ringfence(["overlay", "discard", "latest"]).ends(0);
+        // The control: the same answer to the question itself, in any letters.
+        terminal.line("$RF --overlay=ask -- sh -c 'echo more >> kept'").shows("[k]eep: ");
+        terminal.line("sure").shows("answer y, n, d or k");
+        terminal.shows("[k]eep: ");
+        terminal.line("Yes").shows("committed 1 change");
+        terminal.code(0);
+        terminal.leave();
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "kept\nmore\n");
+    });
+}
+
+#[test]
+fn a_terminal_that_was_left_raw_can_be_answered_on() {
+    everybody(Tier::Namespace, |place| {
+        let kept = place.file("home/project/kept", "kept\n");
+        let mut terminal = Terminal::shell(place);
+        let raw = "$RF --overlay=ask -- sh -c 'stty raw -echo; echo more >> kept'";
+        terminal.line(raw).shows("[k]eep: ");
+        terminal.types("k\r").shows("kept apart");
+        terminal.code(0);
+        terminal.line(raw).shows("[k]eep: ");
+        // Said as well to who leaves by the other way.
+        terminal.types("\x03").shows("kept apart");
+        terminal.code(130);
+        terminal.line(raw).shows("[k]eep: ");
+        terminal.types("\x04").shows("kept apart");
+        terminal.code(0);
+        terminal.leave();
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "kept\n");
+    });
+}
+
+#[test]
+fn what_was_typed_for_the_program_writes_no_profile() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    place.script("waits", &format!("#!/bin/sh\ntrap 'exit 0' WINCH\n{UNREAD}\n"));
+    let own = place.at("home/.config/ringfence/profiles/waits.toml");
+    let mut terminal = Terminal::shell(place);
+    let command = format!("{} profile new ./waits", ringfence_tests::binary().display());
+    for (answer, code) in [("\n", 0), ("\x03", 130), ("Y\n", 0)] {
+        assert!(!own.exists());
+        terminal.line(&command).shows("\nready");
+        terminal.line("y").shows("y\r\n");
+        terminal.resize(30, 90);
+        terminal.shows("waits.toml? [y/N] ");
+        terminal.types(answer).code(code);
+        terminal.resize(24, 80);
+    }
+    assert!(own.exists(), "the control: who agrees has it");
+    terminal.leave();
+}
