@@ -133,6 +133,44 @@ fn others_do_not_take_the_room_of_the_end() {
     assert_eq!((session.code, session.status(), session.lost), (Some(4), "exited", 0), "{told:?}");
 }
 
+/// What is on record can be read while the disk is full, whether somebody read it before or not.
+#[test]
+fn a_full_disk_can_be_read() {
+    let Some(disk) = Disk::of(1024) else { return };
+    let sessions = disk.0.path().join("sessions");
+    let session = |id: &str| {
+        let ledger = start(&sessions, id);
+        let recorder = ledger.recorder();
+        (0..200).for_each(|number| recorder.record(None, &decision(number)));
+        assert!(ledger.flush(LONG));
+        ledger.end(Ended::Code(4)).unwrap();
+    };
+    ["new", "read"].into_iter().for_each(session);
+    drop(Reader::open(&sessions.join("read")).unwrap());
+    ringfence_session::ledger::append(&sessions.join("read"), None, &decision(200)).unwrap();
+    disk.fill();
+    let fill = std::fs::File::options().write(true).open(disk.0.path().join("fill")).unwrap();
+    let filled = fill.metadata().unwrap().len();
+    // It ends at any step of the database's.
+    for pages in 0..48 {
+        for name in ["session.db", "session.db-wal", "session.db-shm"] {
+            let _ = std::fs::remove_file(sessions.join("new").join(name));
+        }
+        disk.fill();
+        fill.set_len(filled - pages * 4096).unwrap();
+        for (id, rows) in [("new", 200), ("read", 201), ("new", 200)] {
+            let reader = Reader::open(&sessions.join(id)).unwrap();
+            assert_eq!(reader.session().unwrap().code, Some(4), "{id}");
+            assert_eq!(reader.events(0, &[], false).unwrap().len(), rows, "{id}");
+        }
+    }
+    // The control: with room it is there for all.
+    std::fs::remove_file(disk.0.path().join("fill")).unwrap();
+    let reader = Reader::open(&sessions.join("new")).unwrap();
+    assert_eq!(reader.events(0, &[], false).unwrap().len(), 200);
+    assert!(sessions.join("new/session.db").metadata().unwrap().len() > 0);
+}
+
 /// A small disk, where the kernel lets us have one.
 struct Disk(tempfile::TempDir);
 

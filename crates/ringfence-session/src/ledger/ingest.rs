@@ -24,8 +24,32 @@ const BATCH: usize = 20_000;
 const WAIT: Duration = Duration::from_secs(5);
 const WAITS: usize = 12;
 
-/// Opens the database of a session, and makes it when there is none.
-pub(super) fn open(directory: &Path) -> Result<(Connection, PathBuf)> {
+/// Opens the database of a session with all that the journal has by now. Where there is no room for it (a disk that is
+/// full, or one that may only be read), it is this reader's alone.
+pub(super) fn current(directory: &Path) -> Result<(Connection, PathBuf)> {
+    let (connection, path) = open(directory)?;
+    match catch_up(&connection, &path, directory) {
+        Err(error) if has_no_room(&error) => {
+            let memory = memory(&path)?;
+            catch_up(&memory, &path, directory)?;
+            Ok((memory, path))
+        }
+        other => other.map(|()| (connection, path)),
+    }
+}
+
+/// A disk that is full is an input error as well to SQLite, where what it maps cannot grow.
+fn has_no_room(error: &SessionError) -> bool {
+    let code = match error {
+        SessionError::Full(_) => return true,
+        SessionError::Database { source, .. } => source.sqlite_error_code(),
+        _ => None,
+    };
+    code == Some(ErrorCode::SystemIoFailure)
+}
+
+/// Opens the database, and makes it when there is none.
+fn open(directory: &Path) -> Result<(Connection, PathBuf)> {
     // SQLite's own refusal of links is about the whole path, and where a home is may be one.
     let directory = directory
         .canonicalize()
@@ -39,27 +63,29 @@ pub(super) fn open(directory: &Path) -> Result<(Connection, PathBuf)> {
         // A full disk, or one that may only be read: a database for this reader alone.
         Err(_) => return memory(&path).map(|connection| (connection, path)),
     };
-    let failed = |error| SessionError::database(&path, error);
+    match on_disk(&path, made) {
+        // What was just made is nobody else's, and nothing is lost with it.
+        Err(error) if made || has_no_room(&error) => memory(&path).map(|memory| (memory, path)),
+        other => other.map(|connection| (connection, path)),
+    }
+}
+
+fn on_disk(path: &Path, made: bool) -> Result<Connection> {
+    let failed = |error| SessionError::database(path, error);
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE
         | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX
         | rusqlite::OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let mut connection = Connection::open_with_flags(&path, flags).map_err(failed)?;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(WAIT).map_err(failed)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
-    if made || schema::version(&connection, &path)? < schema::MIGRATIONS.len() {
+    if made || schema::version(&connection, path)? < schema::MIGRATIONS.len() {
         // What a crash of the machine takes is made again from the journal.
         let setup = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;";
-        let prepared = connection
-            .execute_batch(setup)
-            .map_err(failed)
-            .and_then(|()| schema::migrate(&mut connection, &path, schema::MIGRATIONS.len()));
-        match prepared {
-            Err(SessionError::Full(_)) => return memory(&path).map(|memory| (memory, path)),
-            other => other?,
-        }
+        connection.execute_batch(setup).map_err(failed)?;
+        schema::migrate(&mut connection, path, schema::MIGRATIONS.len())?;
     }
     connection.execute_batch("PRAGMA synchronous = OFF;").map_err(failed)?;
-    Ok((connection, path))
+    Ok(connection)
 }
 
 fn memory(path: &Path) -> Result<Connection> {

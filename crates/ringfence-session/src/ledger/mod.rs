@@ -103,13 +103,13 @@ impl Ledger {
         directory: &Path,
         (file, path): (File, PathBuf),
     ) -> Result<Ledger> {
-        let text = |text: &OsString| text.to_string_lossy().into_owned();
+        let text = |text: &OsString| text::of(text).into_owned();
         let head = Line::Start(Head {
             version: journal::VERSION,
             id: start.id,
             name: start.name.clone(),
             argv: start.argv.iter().map(text).collect(),
-            cwd: start.cwd.to_string_lossy().into_owned(),
+            cwd: text::of(start.cwd.as_os_str()).into_owned(),
             tier: start.tier.to_owned(),
             pid: std::process::id() as i32,
             at: now(),

@@ -142,10 +142,8 @@ impl Reader {
     pub fn open(directory: &Path) -> Result<Reader> {
         // Nothing is made where no session is.
         journal::ends(directory)?;
-        let (connection, path) = ingest::open(directory)?;
-        let reader = Reader { connection, path, directory: directory.to_owned() };
-        reader.catch_up()?;
-        Ok(reader)
+        let (connection, path) = ingest::current(directory)?;
+        Ok(Reader { connection, path, directory: directory.to_owned() })
     }
 
     fn catch_up(&self) -> Result<()> {

@@ -1,8 +1,28 @@
-//! How the journal writes what JSON has no word for. Names that are no text are written with the
-//! replacement character in place of what is none.
+//! How the journal writes what JSON has no word for. Bytes that are no text are written as `\xff`, and a backslash
+//! beside them twice, so that two such names are two names.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+
+/// A name as text.
+pub(super) fn of(name: &OsStr) -> Cow<'_, str> {
+    name.to_str().map_or_else(|| escaped(name.as_bytes()).into(), Cow::Borrowed)
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(&chunk.valid().replace('\\', r"\\"));
+        for byte in chunk.invalid() {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
+}
 
 /// A path.
 pub(super) mod path {
@@ -10,7 +30,7 @@ pub(super) mod path {
     use std::path::{Path, PathBuf};
 
     pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&path.to_string_lossy())
+        to.serialize_str(&of(path.as_os_str()))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
@@ -24,7 +44,7 @@ pub(super) mod maybe_path {
     use std::path::PathBuf;
 
     pub fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
-        path.as_ref().map(|path| path.to_string_lossy()).serialize(to)
+        path.as_ref().map(|path| of(path.as_os_str())).serialize(to)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
@@ -38,7 +58,7 @@ pub(super) mod words {
     use std::ffi::OsString;
 
     pub fn serialize<S: Serializer>(words: &[OsString], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(words.iter().map(|word| word.to_string_lossy()))
+        to.collect_seq(words.iter().map(|word| of(word)))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<OsString>, D::Error> {
@@ -91,4 +111,17 @@ pub(super) fn protocol<'de, D: Deserializer<'de>>(from: D) -> Result<&'static st
 /// The words of [`super::Event::Snapshot`].
 pub(super) fn verb<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
     word(from, &["create", "revert", "delete", "compact"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_no_text_are_told_apart() {
+        let name = |bytes: &'static [u8]| of(OsStr::from_bytes(bytes));
+        assert_eq!(name(b"b\xff"), r"b\xff");
+        assert_eq!(name(b"b\xfe\\xff"), r"b\xfe\\xff");
+        assert_eq!(name(r"gr\ün".as_bytes()), r"gr\ün");
+    }
 }
