@@ -8,7 +8,7 @@ use super::entry::{Entry, Hash, NONE, read_tree};
 use crate::error::{Result, SessionError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, params};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -57,6 +57,9 @@ const ZSTD: i64 = 1;
 /// The row holds the chunk list; the bytes are in a file that shares the original's blocks.
 const CLONE: i64 = 2;
 
+/// Bytes of the write-ahead log that stay allocated for the next transaction.
+const LOG: u64 = 16 << 20;
+
 /// Below this nothing is won.
 const WORTH_COMPRESSING: usize = 256;
 /// Larger bytes are judged by their beginning.
@@ -70,6 +73,8 @@ pub(super) struct Database {
     decompressor: RefCell<zstd::bulk::Decompressor<'static>>,
     /// Bytes that were added since the last reset, as stored.
     pub added: u64,
+    /// How long the write-ahead log was when the transaction began.
+    logged: Cell<u64>,
 }
 
 impl Database {
@@ -100,7 +105,10 @@ impl Database {
         } else {
             ""
         };
-        let settings = format!("{first} PRAGMA synchronous = {flush}; PRAGMA cache_size = -65536;");
+        let settings = format!(
+            "{first} PRAGMA synchronous = {flush}; PRAGMA cache_size = -65536; \
+             PRAGMA journal_size_limit = {LOG};"
+        );
         connection.execute_batch(&settings).map_err(failed)?;
         if version == 0 {
             // Two may meet here: the second finds the version set.
@@ -118,7 +126,14 @@ impl Database {
         let compressor = zstd::bulk::Compressor::new(1).map_err(failed)?;
         let decompressor = RefCell::new(zstd::bulk::Decompressor::new().map_err(failed)?);
         let directory = directory.to_owned();
-        Ok(Database { connection, directory, compressor, decompressor, added: 0 })
+        Ok(Database {
+            connection,
+            directory,
+            compressor,
+            decompressor,
+            added: 0,
+            logged: Cell::new(0),
+        })
     }
 
     /// The file, for messages.
@@ -140,7 +155,34 @@ impl Database {
 
     /// Begins to do all or nothing.
     pub fn begin(&self) -> Result<()> {
-        self.short("BEGIN IMMEDIATE")
+        self.short("BEGIN IMMEDIATE")?;
+        self.logged.set(self.log().metadata().map_or(0, |found| found.len()));
+        Ok(())
+    }
+
+    /// The write-ahead log.
+    fn log(&self) -> PathBuf {
+        self.directory.join("store.db-wal")
+    }
+
+    /// Gives back what a transaction took that found no room: what it had put into the log stays there else, for good, and
+    /// nobody has any room.
+    fn give_back(&self) {
+        let log = std::fs::File::options().write(true).open(self.log());
+        let longer = |file: &std::fs::File| {
+            file.metadata().is_ok_and(|found| found.len() > self.logged.get())
+        };
+        // It was undone, and the store's lock is held: behind this length nothing counts.
+        if let Some(log) = log.ok().filter(longer) {
+            let _ = log.set_len(self.logged.get());
+        }
+        let _ = self.fold();
+    }
+
+    /// Takes the log into the store, and empties it.
+    pub fn fold(&self) -> Result<()> {
+        let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
+        self.run(self.connection.query_row(fold, [], |_| Ok(())))
     }
 
     /// A statement that is used again and again, and gives nothing.
@@ -156,8 +198,11 @@ impl Database {
         if result.is_ok() && ended.is_err() {
             let _ = self.short("ROLLBACK");
         }
-        let value = result?;
-        ended.map(|()| value)
+        let ended = result.and_then(|value| ended.map(|()| value));
+        if matches!(ended, Err(SessionError::Full(_))) {
+            self.give_back();
+        }
+        ended
     }
 
     /// Sets how many bytes the store may take.

@@ -45,7 +45,24 @@ impl Store {
                 snapshot.label()
             )));
         }
-        self.transaction(|store| store.database.delete(snapshot.id))
+        self.with_room(|store| store.transaction(|store| store.database.delete(snapshot.id)))
+    }
+
+    /// Does what gives space back. It takes some first; on a full disk that may be what the log holds.
+    fn with_room<T>(&mut self, mut act: impl FnMut(&mut Store) -> Result<T>) -> Result<T> {
+        let done = match act(self) {
+            Err(SessionError::Full(_)) if self.database.fold().is_ok() => act(self),
+            done => done,
+        };
+        let limited = self.options.limit.is_some() || self.options.growth.is_some();
+        done.map_err(|error| match error {
+            SessionError::Full(path) if !limited => SessionError::usage(format!(
+                "no space is left for {}, not even for the little that it takes to give some back: \
+                 remove something else first, then do the same again",
+                path.display()
+            )),
+            error => error,
+        })
     }
 
     /// Merges snapshots into one (for each path the newest that has it), then gives back all
@@ -70,8 +87,8 @@ impl Store {
             merge.sort_by_key(|snapshot| snapshot.id);
             snapshot = Some(self.transaction(|store| store.merge(&merge, name))?);
         }
-        self.database.sweep()?;
-        self.database.shrink()?;
+        self.with_room(|store| store.database.sweep())?;
+        self.with_room(|store| store.database.shrink())?;
         Ok(Compacted { snapshot, before, after: self.database.bytes() })
     }
 
@@ -286,8 +303,7 @@ impl Database {
                 statement.query_map([], |_| Ok(()))?.collect::<rusqlite::Result<()>>()
             });
         self.run(done)?;
-        let folded = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        self.run(folded)
+        self.fold()
     }
 
     /// Bytes on disk.

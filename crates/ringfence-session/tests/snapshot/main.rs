@@ -3,6 +3,7 @@
 
 mod attack;
 mod forty;
+mod full;
 mod judged;
 mod killed;
 #[path = "../lists/mod.rs"]
