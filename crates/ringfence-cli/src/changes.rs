@@ -9,11 +9,11 @@ use crate::options::Parsed;
 use ringfence_policy::{Policy, Snapshot as Wanted};
 use ringfence_sandbox::Plan;
 use ringfence_session::ledger::{Event, FileChange};
-use ringfence_session::overlay::Found;
+use ringfence_session::overlay::{Found, Overlay};
 use ringfence_session::snapshot::{
     Change, Kind, Most, New, Options, Origin, Select, Snapshot, Store, What,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// The state before a run.
@@ -150,16 +150,21 @@ fn rows(top: &Path, changes: &[Change]) -> Vec<Event> {
 }
 
 /// A row for each change that a layer holds.
-pub fn apart(found: &[Found]) -> Vec<Event> {
-    let row = |found: &Found| {
+pub fn apart(overlay: &Overlay, all: &[Found]) -> Vec<Event> {
+    let renamed = overlay.renamed(all);
+    let moved: HashSet<usize> = renamed.values().copied().collect();
+    let row = |(at, found): (usize, &Found)| {
+        let from = renamed.get(&at).and_then(|&old| all.get(old)).map(|old| old.path.clone());
         let change = match found.change.what {
+            _ if from.is_some() => FileChange::Renamed,
+            What::Deleted if moved.contains(&at) => return None,
             What::Added => FileChange::Created,
             What::Deleted => FileChange::Deleted,
             What::Modified | What::Attributes | What::Kind => FileChange::Modified,
         };
         let file = found.change.kind == Kind::File && change != FileChange::Deleted;
         let size = file.then_some(found.change.size);
-        Event::File { change, path: found.path.clone(), from: None, size }
+        Some(Event::File { change, path: found.path.clone(), from, size })
     };
-    found.iter().map(row).collect()
+    all.iter().enumerate().filter_map(row).collect()
 }

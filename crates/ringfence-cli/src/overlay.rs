@@ -117,9 +117,9 @@ impl Layers {
 
     /// What the run changed, for its record.
     pub fn rows(&self) -> Vec<ringfence_session::ledger::Event> {
-        let found = Overlay::open(&self.session).and_then(|found| found.changes());
+        let rows = |overlay: Overlay| Ok(crate::changes::apart(&overlay, &overlay.changes()?));
         // What cannot be read is told when it is to be committed or shown.
-        found.map(|found| crate::changes::apart(&found)).unwrap_or_default()
+        Overlay::open(&self.session).and_then(rows).unwrap_or_default()
     }
 
     /// Does with the changes what was asked for; the exit code is the command's, but for a commit

@@ -1,21 +1,20 @@
 //! Differences as text, in the unified form.
 
-use super::text;
+use super::{text, unified};
 use crate::error::Result;
 use crate::snapshot::{Change, Kind, Snapshot, Store};
-use similar::TextDiff;
 
 /// Larger files are only said to differ.
 const LIMIT: u64 = 4 << 20;
 
 /// The differences of one path, ready to print.
-pub(crate) fn of(store: &Store, change: &Change, to: Option<&Snapshot>) -> Result<String> {
+pub(crate) fn of(store: &Store, change: &Change, to: Option<&Snapshot>) -> Result<Vec<u8>> {
     let path = text::path(&change.path);
     let (old, new) = (&change.old, &change.new);
     let bytes =
         [old, new].into_iter().flatten().all(|e| matches!(e.kind, Kind::File | Kind::Symlink));
     if !bytes {
-        return Ok(format!("{} {path}\n", change.what.word()));
+        return Ok(format!("{} {path}\n", change.what.word()).into_bytes());
     }
     let before = match old {
         Some(old) => store.read(old, LIMIT)?,
@@ -27,10 +26,10 @@ pub(crate) fn of(store: &Store, change: &Change, to: Option<&Snapshot>) -> Resul
         (None, _) => Some(Vec::new()),
     };
     let (Some(before), Some(after)) = (before, after) else {
-        return Ok(format!("{} {path}: too large to show\n", change.what.word()));
+        return Ok(format!("{} {path}: too large to show\n", change.what.word()).into_bytes());
     };
     if before.contains(&0) || after.contains(&0) {
-        return Ok(format!("{} {path}: not text\n", change.what.word()));
+        return Ok(format!("{} {path}: not text\n", change.what.word()).into_bytes());
     }
     let mode = match (old, new) {
         (Some(old), Some(new)) if old.mode != new.mode => {
@@ -39,15 +38,14 @@ pub(crate) fn of(store: &Store, change: &Change, to: Option<&Snapshot>) -> Resul
         _ => String::new(),
     };
     if before == after {
-        return Ok(if mode.is_empty() { format!("{} {path}\n", change.what.word()) } else { mode });
+        let line = || format!("{} {path}\n", change.what.word());
+        return Ok(if mode.is_empty() { line() } else { mode }.into_bytes());
     }
-    let (before, after) = (String::from_utf8_lossy(&before), String::from_utf8_lossy(&after));
     let name = |side: char, there: bool| {
         if there { format!("{side}/{path}") } else { "/dev/null".to_owned() }
     };
-    let diff = TextDiff::configure()
-        .timeout(std::time::Duration::from_secs(2))
-        .diff_lines(before.as_ref(), after.as_ref());
     let (from, to) = (name('a', old.is_some()), name('b', new.is_some()));
-    Ok(format!("{mode}{}", diff.unified_diff().header(&from, &to)))
+    let mut shown = mode.into_bytes();
+    shown.append(&mut unified::difference((&from, &before), (&to, &after)));
+    Ok(shown)
 }

@@ -11,6 +11,7 @@ mod report;
 mod sessions;
 mod snapshot;
 pub(crate) mod text;
+pub(crate) mod unified;
 
 pub use kill::kill;
 pub use logs::logs;

@@ -1,13 +1,14 @@
 //! `ringfence overlay`: changes that wait, and what becomes of them.
 
 use super::arguments::{Given, Known, parse};
-use super::{find, text};
+use super::{find, text, unified};
 use crate::SessionError;
 use crate::overlay::{Done, Found, Kind, Overlay, Select, Trouble, What};
 use crate::snapshot::beneath;
 use ringfence_policy::shown;
+use rustix::fs::FileType;
+use rustix::io::Errno;
 use serde_json::{Value, json};
-use similar::TextDiff;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Read;
@@ -86,6 +87,10 @@ fn paths(given: &Given) -> Result<Vec<PathBuf>, String> {
 fn diff(overlay: &Overlay, given: &Given) -> Result<u8, String> {
     let paths = paths(given)?;
     let mut all = overlay.changes().map_err(told)?;
+    let changed = |path: &&PathBuf| all.iter().any(|found| found.path.starts_with(path));
+    if let Some(path) = paths.iter().find(|path| !changed(path)) {
+        return Err(format!("{} was not changed", text::path(path)));
+    }
     if !paths.is_empty() {
         all.retain(|found| paths.iter().any(|path| found.path.starts_with(path)));
     }
@@ -100,8 +105,9 @@ fn diff(overlay: &Overlay, given: &Given) -> Result<u8, String> {
         eprintln!("ringfence: a commit of these changes was interrupted; commit to finish it");
     }
     for found in &all {
-        let out = if given.has("summary") { line(found) } else { content(overlay, found) };
-        text::print_contents(out.as_bytes())?;
+        let summary = given.has("summary");
+        let out = if summary { line(found).into_bytes() } else { content(overlay, found) };
+        text::print_contents(&out)?;
     }
     Ok(0)
 }
@@ -114,7 +120,7 @@ fn commit(overlay: &Overlay, given: &Given) -> Result<u8, String> {
         text::json(json!({
             "session": overlay.record().session, "committed": rows(&done.committed),
             "conflicts": rows(&done.conflicts), "left": rows(&done.left), "kept": done.kept,
-            "empty": done.empty,
+            "empty": done.empty, "resumed": done.resumed, "waiting": done.waiting,
         }))?;
     } else {
         tell(&done, &overlay.record().session);
@@ -126,6 +132,19 @@ fn commit(overlay: &Overlay, given: &Given) -> Result<u8, String> {
 pub fn tell(done: &Done, session: &str) {
     if done.resumed {
         eprintln!("ringfence: the interrupted commit was finished");
+        if done.waiting > 0 {
+            let waiting = text::count(done.waiting as u64, "change");
+            eprintln!(
+                "ringfence: {waiting} that it left out still wait: ringfence overlay diff|commit|discard {session}"
+            );
+        }
+        // What it was asked for is done, and nothing else was.
+        if done.committed.is_empty() && done.conflicts.is_empty() && done.left.is_empty() {
+            done.kept
+                .iter()
+                .for_each(|sentence| eprintln!("ringfence: {}", text::safe(sentence.as_bytes())));
+            return;
+        }
     }
     for found in &done.conflicts {
         let (path, why) = (text::path(&found.path), reason(found));
@@ -155,8 +174,8 @@ pub fn tell(done: &Done, session: &str) {
 
 /// The changes in full, for the end of a run, with nothing in it that a terminal would obey.
 pub fn differences(overlay: &Overlay, all: &[Found]) -> String {
-    let all: String = all.iter().map(|found| content(overlay, found)).collect();
-    shown::contents(all.as_bytes())
+    let all: Vec<u8> = all.iter().flat_map(|found| content(overlay, found)).collect();
+    shown::contents(&all)
 }
 
 /// The changes as lines, for a summary at the end of a run.
@@ -207,59 +226,80 @@ fn row(found: &Found) -> Value {
     })
 }
 
-/// The difference of one path, in the unified form where it is text.
-fn content(overlay: &Overlay, found: &Found) -> String {
+/// One side of a difference.
+enum Side {
+    Absent,
+    Bytes(Vec<u8>),
+    /// Too large, or not to be read.
+    Unknown,
+}
+
+/// The difference of one path, in the unified form where it is text. What is not committed is shown behind bars, for
+/// people: patch(1) passes over it.
+fn content(overlay: &Overlay, found: &Found) -> Vec<u8> {
     let change = &found.change;
-    let file = matches!(change.kind, Kind::File | Kind::Symlink);
-    if !file || found.change.trouble.is_some() || change.what == What::Kind {
-        return line(found);
+    let said = |why: &str| format!("{}{why}\n", line(found).trim_end()).into_bytes();
+    if !matches!(change.kind, Kind::File | Kind::Symlink) || change.what == What::Kind {
+        return said("");
     }
     let new = match change.what {
-        What::Deleted => Some(Vec::new()),
+        What::Deleted => Side::Absent,
         _ => read(&overlay.layer(found.tree), &change.path),
     };
-    let old = match change.what {
-        What::Added => Some(Vec::new()),
+    let old = match (&change.trouble, change.what) {
+        (None, What::Added) => Side::Absent,
         _ => read(overlay.root(found.tree), &change.path),
     };
-    let (Some(old), Some(new)) = (old, new) else {
-        return format!("{}  (too large, or not to be read)\n", line(found).trim_end());
+    let path = text::path(&found.path);
+    let side = |side: char, found: Side| match found {
+        Side::Absent => Some(("/dev/null".to_owned(), Vec::new())),
+        Side::Bytes(bytes) => Some((format!("{side}{path}"), bytes)),
+        Side::Unknown => None,
+    };
+    let (Some((from, old)), Some((to, new))) = (side('a', old), side('b', new)) else {
+        return said("  (too large, or not to be read)");
     };
     if old == new {
-        return line(found);
+        return said("");
     }
     if old.contains(&0) || new.contains(&0) {
-        return format!("{}  (not text)\n", line(found).trim_end());
+        return said("  (not text)");
     }
-    let path = text::path(&found.path);
-    let name = |side: char, there: bool| {
-        if there { format!("{side}{path}") } else { "/dev/null".to_owned() }
-    };
-    let (from, to) =
-        (name('a', change.what != What::Added), name('b', change.what != What::Deleted));
-    let (old, new) = (String::from_utf8_lossy(&old), String::from_utf8_lossy(&new));
-    let diff = TextDiff::configure()
-        .timeout(std::time::Duration::from_secs(2))
-        .diff_lines(old.as_ref(), new.as_ref());
-    diff.unified_diff().header(&from, &to).to_string()
+    let difference = unified::difference((&from, &old), (&to, &new));
+    if change.trouble.is_none() {
+        return difference;
+    }
+    let mut out = said("");
+    for line in difference.split_inclusive(|&byte| byte == b'\n') {
+        out.extend_from_slice(b"| ");
+        out.extend_from_slice(line);
+    }
+    out
 }
 
 /// The bytes of a small file below a directory, or where a link leads. The program may still run
 /// and be planting links.
-fn read(root: &Path, relative: &[u8]) -> Option<Vec<u8>> {
-    let root = beneath::open_root(root).ok()?;
+fn read(root: &Path, relative: &[u8]) -> Side {
+    read_small(root, relative).unwrap_or_else(|error| match error {
+        Errno::NOENT | Errno::NOTDIR => Side::Absent,
+        _ => Side::Unknown,
+    })
+}
+
+fn read_small(root: &Path, relative: &[u8]) -> Result<Side, Errno> {
+    let root = beneath::open_root(root)?;
     let (parent, name) = beneath::split(relative);
-    let parent = beneath::open_directory(root.as_fd(), parent).ok()?;
-    let found = beneath::stat(&parent, name).ok()?;
-    if found.file_type == rustix::fs::FileType::Symlink {
-        return Some(rustix::fs::readlinkat(&parent, name, Vec::new()).ok()?.into_bytes());
+    let parent = beneath::open_directory(root.as_fd(), parent)?;
+    let found = beneath::stat(&parent, name)?;
+    if found.file_type == FileType::Symlink {
+        return Ok(Side::Bytes(rustix::fs::readlinkat(&parent, name, Vec::new())?.into_bytes()));
     }
-    let file = beneath::open_file(&parent, name).ok()?;
-    let regular = beneath::stat(&file, b"").ok()?;
-    if regular.file_type != rustix::fs::FileType::RegularFile || regular.stamp.size > LIMIT {
-        return None;
+    let file = beneath::open_file(&parent, name)?;
+    let regular = beneath::stat(&file, b"")?;
+    if regular.file_type != FileType::RegularFile || regular.stamp.size > LIMIT {
+        return Ok(Side::Unknown);
     }
     let mut bytes = Vec::new();
-    std::fs::File::from(file).take(LIMIT + 1).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    let read = std::fs::File::from(file).take(LIMIT + 1).read_to_end(&mut bytes);
+    Ok(read.map_or(Side::Unknown, |_| Side::Bytes(bytes)))
 }

@@ -1,7 +1,7 @@
 //! `ringfence snapshot`
 
 use super::arguments::{Given, Known, parse};
-use super::{diff, text};
+use super::{diff, text, unified};
 use crate::snapshot::{
     Change, Entry, Ignored, Kind, New, Options, Reverted, Select, Snapshot, Store, What,
 };
@@ -54,6 +54,7 @@ pub fn snapshot(args: Vec<OsString>) -> Result<u8, String> {
     if !VERBS.contains(&verb.as_str()) {
         return Err(format!("ringfence snapshot {verb}: there are {}", VERBS.join(", ")));
     }
+    check_words(&verb, &given, paths.len())?;
     if crate::gateway::client::socket().is_some() {
         return super::inside::run(&verb, &given, &paths);
     }
@@ -74,6 +75,36 @@ pub fn snapshot(args: Vec<OsString>) -> Result<u8, String> {
     let store = Store::open(&workspace, Options { durable, ..Options::default() });
     let mut command = Command { store: store.map_err(told)?, given, paths };
     command.run(&verb)
+}
+
+/// A word that a verb has no use for was meant for something.
+fn check_words(verb: &str, given: &Given, paths: usize) -> Result<(), String> {
+    let (most, why) = match verb {
+        "create" => (1, "a name is given by --name: ringfence snapshot create --name NAME"),
+        "list" => (1, "it shows all snapshots of the workspace (--workspace DIR)"),
+        "show" => (3, "it takes a snapshot and one path"),
+        "changes" | "diff" => (3, "it takes two snapshots at the most; paths come after `--`"),
+        "history" => (2, "it takes one path"),
+        _ => (usize::MAX, ""),
+    };
+    let one = matches!(verb, "show" | "history");
+    let words = given.words.len() + if one { paths } else { 0 };
+    if words > most {
+        let extra = given
+            .words
+            .get(most)
+            .map_or_else(String::new, |word| format!(" {}", text::safe(word.as_encoded_bytes())));
+        return Err(format!("ringfence snapshot {verb}{extra}: {why}"));
+    }
+    if paths > 0 && matches!(verb, "create" | "list" | "compact" | "delete") {
+        return Err(format!("ringfence snapshot {verb} takes no paths"));
+    }
+    if verb == "compact" && given.value("name").is_some() && given.words.len() < 3 {
+        return Err("--name is for what snapshots are merged into: ringfence snapshot compact \
+                    SNAPSHOT SNAPSHOT... --name NAME"
+            .to_owned());
+    }
+    Ok(())
 }
 
 fn is_home(path: &Path) -> bool {
@@ -167,6 +198,26 @@ impl Command {
         Ok(Select { only, except: Vec::new() })
     }
 
+    /// Paths that are nowhere were mistyped.
+    fn known(&self, select: &Select, from: &Snapshot, to: Option<&Snapshot>) -> Result<(), String> {
+        for path in &select.only {
+            let stored = |snapshot: &Snapshot| self.store.entry(snapshot, path).map_err(told);
+            let there = match to {
+                Some(to) => stored(to)?.is_some(),
+                None => self.store.workspace().join(path).symlink_metadata().is_ok(),
+            };
+            if !there && stored(from)?.is_none() {
+                let beside = match to {
+                    Some(to) => format!("in snapshot {}", to.label()),
+                    None => format!("in {}", text::path(self.store.workspace())),
+                };
+                let path = text::path(path);
+                return Err(format!("{path} is neither in snapshot {} nor {beside}", from.label()));
+            }
+        }
+        Ok(())
+    }
+
     fn create(&mut self) -> Result<u8, String> {
         let ignored = match self.given.has("exclude-ignored") {
             true => Ignored::Excluded,
@@ -218,8 +269,14 @@ impl Command {
             let missing = format!("{} is not in snapshot {}", path.display(), snapshot.label());
             let found = found.ok_or(missing)?;
             if found.kind != Kind::Directory {
-                let bytes = self.store.read(&found, u64::MAX).map_err(told)?;
-                return text::print_contents(&bytes.unwrap_or_default());
+                let bytes = self.store.read(&found, u64::MAX).map_err(told)?.unwrap_or_default();
+                if self.json() {
+                    let (snapshot, entry) = (row(&snapshot), entry_row(&path, &found));
+                    let mut shown = json!({"snapshot": snapshot, "entry": entry});
+                    text::put_bytes(&mut shown, bytes);
+                    return text::json(shown);
+                }
+                return text::print_contents(&bytes);
             }
             all.retain(|(below, _)| below.starts_with(&path));
         }
@@ -240,32 +297,33 @@ impl Command {
         let from = self.find(1)?;
         let to = if self.given.words.len() > 2 { Some(self.find(2)?) } else { None };
         let select = self.select()?;
+        self.known(&select, &from, to.as_ref())?;
         let changes = self.store.changes(&from, to.as_ref(), &select).map_err(told)?;
         if self.json() && !as_diff {
             let rows: Vec<Value> = changes.iter().map(change_row).collect();
             let to = to.as_ref().map(row);
             return text::json(json!({"from": row(&from), "to": to, "changes": rows}));
         }
-        let mut out = String::new();
+        let mut out = Vec::new();
         let mut rows = Vec::new();
         for change in &changes {
             if !as_diff {
-                out.push_str(&change_line(change));
+                out.extend(change_line(change).into_bytes());
                 continue;
             }
-            let shown = diff::of(&self.store, change, to.as_ref()).map_err(told)?;
+            let mut shown = diff::of(&self.store, change, to.as_ref()).map_err(told)?;
             if self.json() {
                 let mut row = change_row(change);
-                row["diff"] = shown.into();
+                row["diff"] = unified::as_text(&shown).into();
                 rows.push(row);
             } else {
-                out.push_str(&shown);
+                out.append(&mut shown);
             }
         }
         if self.json() {
             return text::json(json!({"from": row(&from), "changes": rows}));
         }
-        text::print_contents(out.as_bytes())
+        text::print_contents(&out)
     }
 
     fn history(&self) -> Result<u8, String> {
@@ -273,6 +331,10 @@ impl Command {
         let path = path.ok_or("the history of what? ringfence snapshot history PATH")?;
         let path = self.inside(&path)?;
         let versions = self.store.history(&path).map_err(told)?;
+        if versions.is_empty() {
+            let (path, workspace) = (text::path(&path), text::path(self.store.workspace()));
+            return Err(format!("{path} is in no snapshot of {workspace}"));
+        }
         if self.json() {
             let rows: Vec<Value> = versions
                 .iter()
@@ -316,6 +378,7 @@ impl Command {
         if self.given.has("dry-run") {
             return self.changes(false);
         }
+        self.known(&select, &to, None)?;
         let done = self.store.revert(&to, &select).map_err(told)?;
         self.reverted(&done)
     }

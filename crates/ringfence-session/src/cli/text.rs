@@ -30,6 +30,17 @@ pub(super) fn json(mut value: serde_json::Value) -> Result<u8, String> {
     print(shown::json(&format!("{value:#}\n")).as_bytes())
 }
 
+/// Bytes that are text as `text`, others as `hex`.
+pub(crate) fn put_bytes(value: &mut serde_json::Value, bytes: Vec<u8>) {
+    match String::from_utf8(bytes) {
+        Ok(text) => value["text"] = text.into(),
+        Err(other) => {
+            let bytes = other.as_bytes().iter();
+            value["hex"] = bytes.map(|byte| format!("{byte:02x}")).collect::<String>().into();
+        }
+    }
+}
+
 /// A size: 1.5 MB.
 pub(super) fn size(bytes: u64) -> String {
     let (mut value, mut unit) = (bytes as f64, 0);

@@ -4,7 +4,7 @@ use super::look;
 use super::{
     LONGEST_DIFFERENCES, MOST_GROWTH, MOST_PATHS, MOST_SNAPSHOTS, Peer, Scope, Told, Tree,
 };
-use crate::cli::diff;
+use crate::cli::{diff, unified};
 use crate::error::{Result, SessionError};
 use crate::ledger::Event;
 use crate::snapshot::{
@@ -326,7 +326,7 @@ impl Actor {
                 let text = if !readable(change) {
                     format!("{} {}\n", change.what.word(), shown(&change.path))
                 } else if bytes < LONGEST_DIFFERENCES {
-                    diff::of(store, change, to.as_ref())?
+                    unified::as_text(&diff::of(store, change, to.as_ref())?)
                 } else {
                     String::new()
                 };

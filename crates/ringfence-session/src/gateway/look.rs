@@ -2,10 +2,10 @@
 
 use super::act::{select, shown};
 use super::{LONGEST_DIFFERENCES, MOST_PATHS, Tree};
+use crate::cli::text;
 use crate::error::{Result, SessionError};
 use crate::snapshot::{Entry, Kind, Snapshot, Store};
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The bytes are what the command itself could have read: its own, or everybody's. (Who is root
@@ -57,23 +57,15 @@ pub(super) fn show(
     Ok(json!({"left_out": all.len() - rows.len(), "entries": rows}))
 }
 
-/// Bytes that are text as `text`, others as `hex`.
+/// What it holds, in `text` or `hex`.
 fn file(store: &Store, path: &Path, found: &Entry) -> Result<Value> {
     if !readable(found) {
         return Err(SessionError::usage(format!("{}: its mode hides it", shown(path))));
     }
     let bytes = store.read(found, LONGEST_DIFFERENCES as u64)?;
     let mut answer = json!({"entry": row(path, found)});
-    match bytes.map(String::from_utf8) {
-        Some(Ok(text)) => answer["text"] = text.into(),
-        Some(Err(other)) => {
-            let mut hex = String::with_capacity(2 * other.as_bytes().len());
-            for byte in other.as_bytes() {
-                // Writing to a String cannot fail.
-                let _ = write!(hex, "{byte:02x}");
-            }
-            answer["hex"] = hex.into();
-        }
+    match bytes {
+        Some(bytes) => text::put_bytes(&mut answer, bytes),
         None if found.kind == Kind::File => {
             return Err(SessionError::usage(format!(
                 "{} is longer than {LONGEST_DIFFERENCES} bytes: revert to the snapshot, and read it",

@@ -19,9 +19,11 @@
 
 mod apply;
 mod clean;
+mod interrupted;
 mod judge;
 mod layer;
 mod record;
+mod renamed;
 mod steps;
 
 pub use crate::snapshot::{Kind, What};
@@ -180,6 +182,8 @@ pub struct Done {
     pub kept: Vec<String>,
     /// An interrupted commit was finished first.
     pub resumed: bool,
+    /// So many changes were no part of that one, and wait as they did: nobody asked for them.
+    pub waiting: usize,
     /// Nothing waits any more.
     pub empty: bool,
 }
@@ -209,11 +213,6 @@ impl Overlay {
     /// What was known at its start.
     pub fn record(&self) -> &Record {
         &self.record
-    }
-
-    /// A commit was interrupted: committing again finishes it.
-    pub fn interrupted(&self) -> bool {
-        self.journal().exists() || self.applied().exists()
     }
 
     fn journal(&self) -> PathBuf {
@@ -285,10 +284,13 @@ impl Overlay {
                  with --force to leave the trees half committed",
             ));
         }
-        clean::whole(&self.at)
+        let swept = self.sweep();
+        clean::whole(&self.at)?;
+        swept
     }
 
-    /// Carries changes over to the real trees. An interrupted commit is finished first.
+    /// Carries changes over to the real trees. An interrupted commit is finished first, and that is all where none are
+    /// named: what it left out waits for a word of its own.
     ///
     /// # Errors
     /// A path that is no change; the file system's: then committing again goes on where it stopped.
@@ -302,18 +304,19 @@ impl Overlay {
     fn commit_all(&self, select: &Select) -> Result<Done> {
         let _lock = lock(&self.at)?;
         let mut done = Done::default();
-        if let Some(journal) = Journal::read(&self.applied())? {
-            self.clean(&journal)?;
-            done.resumed = true;
-        } else if let Some(journal) = Journal::read(&self.journal())? {
-            self.carry_out(&journal, select.force, true, &mut done)?;
-            done.resumed = true;
-        }
+        let finished = self.finish(select.force, &mut done)?;
         if !self.at.exists() {
             done.empty = true;
             return Ok(done);
         }
         let all = self.changes()?;
+        let rest = finished.map(|journal| self.rest(select, &journal, &all));
+        if let Some(None) = &rest {
+            done.waiting = all.len();
+            return Ok(done);
+        }
+        let select = rest.flatten().unwrap_or_else(|| select.clone());
+        let select = &select;
         let chosen = self.choose(&all, select)?;
         let trouble = |found: &&Found| found.change.trouble.clone();
         let conflict = |found: &&Found| matches!(trouble(found), Some(Trouble::Conflict(_)));

@@ -89,8 +89,34 @@ fn what_a_layer_holds_is_on_record() {
         place.sh(&["--overlay=discard"], "echo new > new; rm gone; echo b > same").ends(0);
         assert_eq!(changed(place), ["created new", "deleted gone", "modified same"]);
         assert!(place.project("gone").exists());
+        // The same rows as of a snapshot, but for a file that was only touched: its time is a change to commit.
+        place.sh(&["--overlay=discard"], CHANGES).ends(0);
+        assert_eq!(
+            changed(place),
+            [
+                "created copy",
+                "created link",
+                "created new",
+                "deleted gone",
+                "deleted tree",
+                "deleted tree/file",
+                "modified kept",
+                "modified mode",
+                "modified same",
+                "renamed old -> moved",
+            ]
+        );
         let both = place.run(&["--snapshot", "--overlay"], &["true"]);
         both.ends(125).says("--snapshot has nothing to keep").says("leave one of them out");
+    });
+}
+
+#[test]
+fn names_that_are_no_text_are_told_apart_on_record() {
+    everybody(Tier::Namespace, |place| {
+        let script = "printf x > \"$(printf 'b\\376')\"; printf y > \"$(printf 'b\\377')\"; printf z > 'b\\xfe'";
+        place.sh(&["--overlay=discard"], script).ends(0);
+        assert_eq!(changed(place), ["created b\\xfe", "created b\\xfe", "created b\\xff"]);
     });
 }
 

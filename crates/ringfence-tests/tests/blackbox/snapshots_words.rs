@@ -1,0 +1,68 @@
+//! Words that `ringfence snapshot` has no use for are refused: they were meant for something.
+
+use ringfence_tests::{Person, Place, Tier};
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn a_word_too_many_is_told() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    place.file("home/project/file", "text\n");
+    for (words, why) in [
+        (&["create", "base"][..], "--name"),
+        (&["list", "all"], "shows all"),
+        (&["create", "--", "file"], "takes no paths"),
+        (&["show", "latest", "file", "file"], "one path"),
+        (&["history", "file", "file"], "one path"),
+        (&["changes", "latest", "latest", "file"], "paths come after `--`"),
+        (&["compact", "latest", "--name", "all"], "SNAPSHOT SNAPSHOT... --name"),
+    ] {
+        let refused = place.ringfence([&["snapshot"], words].concat());
+        refused.ends(125).says(why);
+        assert_eq!(refused.text(), "", "{words:?}");
+    }
+    assert_eq!(place.ringfence(["snapshot", "list"]).quiet(), "", "nothing was made");
+    // The control.
+    place.ringfence(["snapshot", "create", "--name", "base"]).ends(0);
+    assert!(place.ringfence(["snapshot", "list"]).quiet().contains("base"));
+}
+
+#[test]
+fn a_path_that_is_nowhere_is_told() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    place.file("home/project/file", "text\n");
+    place.file("home/project/gone", "gone\n");
+    place.ringfence(["snapshot", "create", "--name", "base"]).ends(0);
+    place.clock_moves_on();
+    fs::remove_file(place.project("gone")).unwrap();
+    place.file("home/project/new", "new\n");
+    for verb in ["changes", "diff", "revert"] {
+        let refused = place.ringfence(["snapshot", verb, "base", "--", "new", "nope"]);
+        refused.ends(125).says("nope is neither in snapshot base nor in");
+    }
+    assert!(place.project("new").exists(), "nothing was reverted");
+    place.ringfence(["snapshot", "history", "nope"]).ends(125).says("nope is in no snapshot of");
+    // The controls: what is on either side, and what did not change.
+    let shown = place.ringfence(["snapshot", "changes", "base", "--", "new", "gone", "file"]);
+    assert_eq!(shown.quiet(), "D gone\nA new");
+    place.ringfence(["snapshot", "history", "gone"]).ends(0).prints("added");
+    place.ringfence(["snapshot", "revert", "base", "--", "new", "gone"]).ends(0);
+    assert!(!place.project("new").exists() && place.project("gone").exists());
+}
+
+#[test]
+fn a_file_of_a_snapshot_is_json_when_that_is_asked_for() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    place.file("home/project/file", "text\n");
+    place.file("home/project/bytes", b"\xff\n");
+    place.ringfence(["snapshot", "create", "--name", "base"]).ends(0);
+    let shown = |name: &str| -> Value {
+        let shown = place.ringfence(["snapshot", "show", "base", name, "--json"]).quiet();
+        serde_json::from_str(&shown).unwrap()
+    };
+    let file = shown("file");
+    assert_eq!((&file["entry"]["path"], &file["text"]), (&"file".into(), &"text\n".into()));
+    assert_eq!(shown("bytes")["hex"], "ff0a");
+    let plain = place.ringfence(["snapshot", "show", "base", "bytes"]);
+    assert_eq!(plain.ends(0).out, b"\xff\n");
+}
