@@ -6,10 +6,11 @@ use crate::options::{POLICY, Parsed};
 use crate::{lesson, libraries, request};
 use ringfence_learn::program::Answer;
 use ringfence_learn::propose::is_named;
+use ringfence_learn::secrets::secret;
 use ringfence_learn::watch::{self, Act, Observed, Use, Watch};
 use ringfence_policy::catalog::Kind;
 use ringfence_policy::decide::Request;
-use ringfence_policy::{HostFiles, Policy, Subject, decide};
+use ringfence_policy::{HostFiles, Moved, Policy, Subject, decide, shown};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -39,16 +40,24 @@ pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
     let exact = policy.exact_libraries.then(|| libraries::answer(&policy, argv));
     let missing = missing(&policy, &observed, exact.as_ref());
     let features = features(parsed, name);
+    let moved = Moved::of(&policy.home_dir, &|name| std::env::var_os(name));
     for (path, uses) in missing.iter().take(MOST) {
         let by: Vec<&str> = uses.by.iter().take(3).map(String::as_str).collect();
-        let by: String = by.join(", ").chars().filter(|c| !c.is_control()).collect();
         let shows = |policy: &Policy| is_shown(policy, path, exact.as_ref());
         let feature = features.iter().find(|(_, policy)| shows(policy));
         let remedy = match feature {
             Some((name, _)) => format!("feature {name} shows it"),
-            None => format!("--read {} shows it", path.display()),
+            None => format!("{} shows it", option(&policy, path)),
         };
-        eprintln!("ringfence: missing: {} (by {by}); {remedy}", path.display());
+        let secret = secret(path, &policy.home_dir, &moved);
+        let secret = secret.map_or(String::new(), |whose| format!(" CREDENTIALS ({whose}),"));
+        let line = format!(
+            "ringfence: missing:{secret} {} (by {}); {remedy}",
+            path.display(),
+            by.join(", ")
+        );
+        // The host's names, and the program's own.
+        eprintln!("{}", shown::line(&line));
     }
     match missing.len() {
         0 => eprintln!("ringfence: nothing that the host has was missing"),
@@ -56,6 +65,14 @@ pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
         _ => {}
     }
     Ok(code)
+}
+
+/// What is to be typed so that a path is shown.
+fn option(policy: &Policy, path: &Path) -> String {
+    let decision = decide(policy, &Request::Read(Subject::on_host(path, &HostFiles)));
+    // Where a set of libraries leaves it out, no rule does.
+    let by_hand = || format!("--read {}", crate::agents::quoted(&path.display().to_string()));
+    decision.remedy.unwrap_or_else(by_hand)
 }
 
 /// The same run, without the option.

@@ -5,6 +5,7 @@
 //! never a wrong plan that passes for right.
 
 use crate::facts::{self, HostPaths, Kind, PathFacts};
+use crate::settled::is_older;
 use ringfence_policy::{FileView, HostFiles, Resolver};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -272,17 +273,7 @@ impl Inputs {
     }
 
     fn is_settled(&self, identity: &[u64; 5], grain: u64) -> bool {
-        Inputs::is_older(identity, grain, self.began)
-    }
-
-    /// Whether what has this identity changed last so long (`grain`, nanoseconds) before a moment that a change
-    /// since would have left a sign.
-    pub fn is_older(&[_, _, _, modified, changed]: &[u64; 5], grain: u64, moment: u64) -> bool {
-        /// File systems whose times are whole seconds, some even ones only (vfat).
-        const COARSE: u64 = 3_000_000_000;
-        let coarse = [modified, changed].iter().all(|time| time.is_multiple_of(1_000_000_000));
-        let grain = if coarse { grain.max(COARSE) } else { grain };
-        modified.max(changed).saturating_add(grain) < moment
+        is_older(identity, grain, self.began)
     }
 
     /// A directory's identity, where it is as it was long before (`grain`, nanoseconds) the first look.
@@ -428,14 +419,6 @@ mod tests {
         // 8:0x12345, with both minor halves in use (makedev(3)).
         let large = 0x45 | 8 << 8 | 0x123 << 20;
         assert_eq!((libc_major(large), libc_minor(large)), (8, 0x12345));
-    }
-
-    #[test]
-    fn on_whole_seconds_what_changed_in_the_last_ones_may_change_without_a_sign() {
-        const SECOND: u64 = 1_000_000_000;
-        let older = |time: u64| Inputs::is_older(&[1, 1, 1, time, time], 20_000_000, 10 * SECOND);
-        assert!(older(9 * SECOND + 1) && !older(10 * SECOND - 1));
-        assert!(!older(9 * SECOND) && !older(7 * SECOND) && older(6 * SECOND));
     }
 
     #[test]

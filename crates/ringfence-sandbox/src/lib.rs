@@ -36,6 +36,7 @@ mod guard;
 mod metadata;
 mod own_group;
 mod own_number;
+mod settled;
 mod sockets;
 mod warden;
 mod watches;

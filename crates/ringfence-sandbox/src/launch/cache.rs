@@ -195,7 +195,7 @@ fn list(names: &Names) -> Vec<u8> {
 pub(super) fn checkable(inputs: &Inputs, now: u64) -> bool {
     let settled = |(path, found): &(PathBuf, Found)| {
         let old = match found {
-            Found::Same(identity) => Inputs::is_older(identity, GRAIN, now),
+            Found::Same(identity) => crate::settled::is_older(identity, GRAIN, now),
             Found::Link(target) => plain(target.as_os_str()).is_some(),
             _ => true,
         };

@@ -226,3 +226,22 @@ fn what_is_learnt_on_top_of_a_file_goes_with_it() {
     assert_eq!(place.run(&["-p", &file, "-p", "l.toml"], &words).well(), "told");
     assert_eq!(place.run(&["-p", "l.toml"], &words).code, 1);
 }
+
+/// Whoever makes a file outside chooses its name; and not each missing file is one to be shown.
+#[test]
+fn what_is_missing_is_told_for_a_terminal_and_a_shell_and_credentials_as_such() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    place.file("home/.ssh/id_ed25519", "a secret");
+    place.file("home/other/odd\nringfence: fine\u{1b}[2J; $(name)", "odd");
+    let (odd, key) = (place.text("home/other"), place.text("home/.ssh/id_ed25519"));
+    let script = format!("cat '{odd}/odd\nringfence: fine\u{1b}[2J; $(name)'; cat {key}");
+    let traced = place.run(&["--trace-missing"], &["sh", "-c", &script]);
+    let lines: Vec<&str> = traced.err.lines().filter(|line| line.contains("missing:")).collect();
+    let told = |part: &str| lines.iter().find(|line| line.contains(part)).copied();
+    let file = told("odd\\nringfence: fine\\u{1b}[2J").unwrap_or_else(|| panic!("{}", traced.err));
+    assert!(file.contains("; --read '/") && !traced.err.contains('\u{1b}'), "{file}");
+    assert!(!traced.err.contains("\nringfence: fine"), "{}", traced.err);
+    let secret = told("id_ed25519").unwrap_or_else(|| panic!("{}", traced.err));
+    assert!(secret.contains("missing: CREDENTIALS (keys of ssh), /"), "{secret}");
+    assert!(!file.contains("CREDENTIALS"), "the control");
+}

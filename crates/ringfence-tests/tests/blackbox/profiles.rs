@@ -2,6 +2,7 @@
 //! hooks, and the user's own profiles.
 
 use ringfence_tests::{Place, Tier, everybody, everywhere, left_out};
+use std::fs;
 use std::path::Path;
 
 /// Profile, program, script, and what it prints; `NAMED` in a script is a file beside the project
@@ -123,6 +124,20 @@ fn a_feature_is_added_by_either_name() {
 }
 
 #[test]
+fn read_only_shows_the_project_and_writes_nothing() {
+    everywhere(|place| {
+        place.file("home/project/old", "old");
+        let script = "cat old; echo > old; echo > new; echo ran";
+        let run = place.sh(&["--feature", "read-only"], script);
+        run.prints("oldran");
+        assert_eq!(fs::read_to_string(place.project("old")).unwrap(), "old");
+        assert!(!place.project("new").exists());
+        place.sh(&[], script).prints("oldran");
+        assert!(place.project("new").exists(), "the control");
+    });
+}
+
+#[test]
 fn arguments_are_granted_and_nothing_beside_them() {
     everybody(Tier::Namespace, |place| {
         let named = place.file("home/documents/with space?*.txt", "named\n");
@@ -136,7 +151,7 @@ fn arguments_are_granted_and_nothing_beside_them() {
         let script = "echo x > \"$0\"";
         assert_ne!(place.run(&["-p", "program"], &["sh", "-c", script, named]).code, 0);
         place.run(&["-p", "sqlite"], &["sh", "-c", script, named]).ends(0);
-        assert_eq!(std::fs::read_to_string(named).expect("a file"), "x\n");
+        assert_eq!(fs::read_to_string(named).expect("a file"), "x\n");
         // By an address, as desktops pass them; and never the home for being named.
         let address = format!("file://{}", place.text("home/documents/other"));
         place.run(&["-p", "program"], &["sh", "-c", "cat ~/documents/other", &address]).ends(0);
@@ -159,7 +174,7 @@ fn hooks_run_outside_and_only_the_users_own() {
         let run = place.run(&["-p", "hooked"], &["echo", "inside"]);
         assert_eq!(run.well(), "inside");
         run.says("said");
-        let read = || std::fs::read_to_string(place.at("outside/log")).unwrap_or_default();
+        let read = || fs::read_to_string(place.at("outside/log")).unwrap_or_default();
         assert_eq!(read(), "before\nafter\n");
         // A hook that fails keeps the command from running; what follows it is not run either.
         let failing = profile.replace("echo said", "exit 3");
@@ -184,7 +199,7 @@ fn the_state_of_an_agent_is_made_and_kept() {
         assert!(!place.at("home/.codex").exists());
         let options = ["-p", "codex", "--network", "none"];
         place.run(&options, &[agent.to_str().expect("text")]).ends(0);
-        let kept = std::fs::read_to_string(place.at("home/.codex/auth.json")).expect("kept");
+        let kept = fs::read_to_string(place.at("home/.codex/auth.json")).expect("kept");
         assert_eq!(kept, "login\n");
         use std::os::unix::fs::PermissionsExt;
         let mode = place.at("home/.codex").metadata().expect("a directory").permissions().mode();
@@ -215,7 +230,7 @@ fn the_caches_of_package_managers_are_made_and_kept() {
             assert!(!file.exists(), "without the profile {profile} {cache} is made");
             let options = ["-p", profile, "--network", "none"];
             assert_eq!(place.sh(&options, &script).well(), "x", "{profile}");
-            assert_eq!(std::fs::read_to_string(&file).expect(profile), "x\n");
+            assert_eq!(fs::read_to_string(&file).expect(profile), "x\n");
         }
         // Several of them make one profile, as the documents have it.
         place.file("home/project/deps.toml", "extends = [\"npm\", \"pip\", \"cargo\", \"go\"]\n");
@@ -231,10 +246,10 @@ fn the_cache_of_pip_is_the_sandboxs_own_where_nothing_grants_the_hosts() {
         let cached = place.file("home/.cache/pip/wheels/cached", "host\n");
         let script = "mkdir -p ~/.cache/pip/wheels/a && echo x > ~/.cache/pip/wheels/cached && cat ~/.cache/pip/wheels/cached";
         assert_eq!(place.sh(&[], script).well(), "x");
-        assert_eq!(std::fs::read_to_string(&cached).expect("the host's"), "host\n");
+        assert_eq!(fs::read_to_string(&cached).expect("the host's"), "host\n");
         // The control: with its profile it is the host's.
         assert_eq!(place.sh(&["-p", "pip", "--network", "none"], script).well(), "x");
-        assert_eq!(std::fs::read_to_string(&cached).expect("the host's"), "x\n");
+        assert_eq!(fs::read_to_string(&cached).expect("the host's"), "x\n");
     });
 }
 
@@ -268,15 +283,15 @@ fn an_integration_is_removed_byte_for_byte() {
         let secret = place.text("outside/secret");
         place.shell(&format!("{shim} {named} < {secret}")).ends(0).prints("named");
         // What somebody changed since is not thrown away.
-        let made = std::fs::read_to_string(shim.to_string()).expect("the script");
+        let made = fs::read_to_string(shim.to_string()).expect("the script");
         place.file("home/.local/bin/cat", "changed");
         integrate(&["--remove"]).ends(125).says("was changed since");
         place.file("home/.local/bin/cat", made);
         integrate(&["--remove"]).ends(0);
-        let back = std::fs::read_to_string(shim.to_string()).expect("the script");
+        let back = fs::read_to_string(shim.to_string()).expect("the script");
         assert_eq!(back, "#!/bin/sh\n# mine\n");
         // And where nothing was, nothing is.
-        std::fs::remove_file(shim.to_string()).expect("a file of ours");
+        fs::remove_file(shim.to_string()).expect("a file of ours");
         integrate(&[]).ends(0);
         integrate(&["--remove"]).ends(0);
         assert!(!place.at("home/.local/bin/cat").exists());
