@@ -232,7 +232,7 @@ pub(crate) fn until_end<'g>(
         if let Some(vigil) = &mut watch.vigil
             && vigil.next().is_some_and(|next| Instant::now() >= next)
         {
-            vigil.look();
+            vigil.due();
         }
         if idle.is_some_and(|idle| Instant::now() >= idle) {
             // The command is one that runs for a while: what is needed of ourselves until its

@@ -33,6 +33,8 @@ pub(crate) struct Watch {
     there: HashMap<PathBuf, Identity>,
     /// Protected names that were not there at a look, and since when nothing was told of them.
     away: BTreeMap<PathBuf, Instant>,
+    /// Those that another run is to put back: they are not there, and nobody has removed them.
+    awaited: BTreeSet<PathBuf>,
     /// Those that stayed away.
     removed: BTreeSet<PathBuf>,
     /// Something is not watched: there are too many directories, or somebody has taken what the user may have.
@@ -41,7 +43,9 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Watches from now on; nothing where there is nothing to watch.
-    pub fn begin(covers: Vec<Cover>, warden: i32) -> Option<Watch> {
+    pub fn begin(mut covers: Vec<Cover>, awaited: Vec<Cover>, warden: i32) -> Option<Watch> {
+        let waits = awaited.iter().map(|cover| cover.path.clone()).collect();
+        covers.extend(awaited);
         if covers.is_empty() {
             return None;
         }
@@ -60,6 +64,7 @@ impl Watch {
             names,
             watched: HashMap::new(),
             away: BTreeMap::new(),
+            awaited: waits,
             removed: BTreeSet::new(),
             blind,
         };
@@ -178,10 +183,11 @@ impl Watch {
         for cover in covers.iter().map(|&at| &self.covers[at]) {
             if mounted.as_ref().is_ok_and(|mounted| mounted.contains(&cover.path)) {
                 self.away.remove(&cover.path);
+                self.awaited.remove(&cover.path);
             } else if cover.path.symlink_metadata().is_ok() {
                 self.away.remove(&cover.path);
                 gone.push(cover.clone());
-            } else if cover.protected {
+            } else if cover.protected && !self.awaited.contains(&cover.path) {
                 self.away.entry(cover.path.clone()).or_insert_with(Instant::now);
             }
         }

@@ -5,6 +5,7 @@
 //! quarantine and what was there before is put back. Everything on the way is opened without
 //! following links: the tree was in the hands of the sandboxed program a moment ago.
 
+mod awaited;
 mod locked;
 mod notes;
 mod others;
@@ -18,6 +19,7 @@ mod vigil;
 mod work;
 
 use crate::cover::watch::Identity;
+use crate::cover::{Cover, What};
 use crate::error::LaunchError;
 use crate::plan::{Found, GuardStep, GuardedTree, Plan};
 use notes::Begun;
@@ -69,6 +71,8 @@ pub(crate) struct Guarding {
     /// Protected names that a mount held, until somebody outside removed them: from then on they are like those that
     /// were not there.
     removed: RefCell<BTreeMap<PathBuf, Option<Identity>>>,
+    /// Names that another run has removed, and will put back: until then no mount holds them.
+    awaited: RefCell<BTreeSet<PathBuf>>,
     /// What was at paths of which it is not known what they held before.
     unsure: BTreeMap<PathBuf, Identity>,
     /// Whether some of what was saved is not what was found, but what another run that goes on found.
@@ -155,6 +159,7 @@ impl Guarding {
             ended: Cell::default(),
             word: RefCell::default(),
             removed: RefCell::default(),
+            awaited: RefCell::default(),
             unsure: BTreeMap::new(),
             inherits: false,
         };
@@ -205,6 +210,10 @@ impl Guarding {
                 {
                     self.unsure.insert(step.path.clone(), identity);
                 }
+                let there = !matches!(before, Saved::Nothing | Saved::Unknown);
+                if step.found == Found::Absent && there {
+                    self.awaited.get_mut().insert(step.path.clone());
+                }
                 *saved = before;
                 self.inherits = true;
             }
@@ -222,9 +231,14 @@ impl Guarding {
             let (found, guarded) = (Found::Present, by_name(path));
             let rule = crate::planner::built_in("protected names");
             let step = GuardStep { path: path.to_owned(), found, guarded, rule };
+            self.awaited.get_mut().insert(path.to_owned());
             self.steps.push((step, saved.clone()));
             self.inherits = true;
         }
+        // What this run may make, or what has to be read, is judged at the end alone.
+        let mut awaited = self.awaited.take();
+        awaited.retain(|path| self.is_told(path));
+        self.awaited.replace(awaited);
     }
 
     /// Whether something was at a path, or on the way to it, before the run.
@@ -233,6 +247,16 @@ impl Guarding {
             *saved != Saved::Nothing && path.starts_with(&step.path)
         };
         self.steps.iter().any(is)
+    }
+
+    /// The mounts that names get which another run puts back.
+    pub fn awaited(&self) -> Vec<Cover> {
+        let cover = |path: &PathBuf| {
+            let tree = self.trees.iter().find(|guarded| path.starts_with(&guarded.tree));
+            let tree = tree.map_or(path.parent()?, |guarded| &guarded.tree).to_owned();
+            Some(Cover { path: path.clone(), what: What::Protects, tree, protected: true })
+        };
+        self.awaited.borrow().iter().filter_map(cover).collect()
     }
 
     /// Tells runs that begin from now on what was there before this one: before its command executes, or just
@@ -313,6 +337,7 @@ impl Guarding {
             ended: Cell::default(),
             word: RefCell::default(),
             removed: RefCell::default(),
+            awaited: RefCell::default(),
             unsure: BTreeMap::new(),
             inherits: false,
         })
@@ -348,10 +373,14 @@ impl Guarding {
         self.removed.borrow().keys().cloned().collect()
     }
 
+    /// Whether a path is a name that was removed, or in one.
+    fn is_removed(&self, path: &Path) -> bool {
+        self.removed.borrow().keys().any(|name| path.starts_with(name))
+    }
+
     /// What is said of something that was made at a path, or below it.
     fn way(&self, path: &Path) -> String {
-        let again = self.removed.borrow().keys().any(|name| path.starts_with(name));
-        if again { said::AGAIN.to_owned() } else { said::inside("created") }
+        if self.is_removed(path) { said::AGAIN.to_owned() } else { said::inside("created") }
     }
 
     /// Puts right what the run created or changed; returns a sentence for each. Without a
@@ -397,7 +426,7 @@ impl Guarding {
                 work.step(step, saved);
             }
         }
-        for (path, was) in self.removed.borrow().iter() {
+        for (path, was) in self.removed.borrow().iter().filter(|(path, _)| !self.was_there(path)) {
             work.came_back(path, *was);
         }
         for tree in &self.trees {

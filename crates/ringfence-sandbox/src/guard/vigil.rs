@@ -49,13 +49,15 @@ struct Absent {
 
 /// Watches for protected names.
 pub(crate) struct Vigil<'a> {
-    guarding: &'a Guarding,
+    pub(super) guarding: &'a Guarding,
     session: String,
     /// None where all that the user may have are taken, by the command itself perhaps: it is looked again and again
     /// then.
     names: Option<sys::inotify::Names>,
     /// When it is looked again, where nothing tells.
     again: Instant,
+    /// What is judged when another run had a moment to put it back.
+    pub(super) later: BTreeMap<PathBuf, Instant>,
     /// Directories of this look.
     looked: usize,
     watched: HashMap<i32, PathBuf>,
@@ -80,6 +82,7 @@ impl Guarding {
             session: session.to_owned(),
             names: sys::inotify::Names::new().ok(),
             again: Instant::now(),
+            later: BTreeMap::new(),
             looked: 0,
             watched: HashMap::new(),
             absent,
@@ -90,6 +93,11 @@ impl Guarding {
         };
         vigil.look();
         Some(vigil)
+    }
+
+    /// Whether a path is taken while the command runs.
+    pub(super) fn is_told(&self, path: &Path) -> bool {
+        self.absent().iter().any(|absent| absent.standing(path) == Standing::Protected)
     }
 
     /// The names that can be told by themselves.
@@ -183,11 +191,20 @@ impl Vigil<'_> {
 
     /// When to look again, where nothing tells.
     pub fn next(&self) -> Option<Instant> {
-        self.names.is_none().then_some(self.again)
+        let again = self.names.is_none().then_some(self.again);
+        again.into_iter().chain(self.later.values().copied()).min()
+    }
+
+    /// Does what it is time for.
+    pub fn due(&mut self) {
+        self.settle();
+        if self.names.is_none() && Instant::now() >= self.again {
+            self.look();
+        }
     }
 
     /// Looks at all that is watched.
-    pub fn look(&mut self) {
+    fn look(&mut self) {
         let began = Instant::now();
         self.looked = 0;
         let mut bases: Vec<PathBuf> =
@@ -275,7 +292,11 @@ impl Vigil<'_> {
     }
 
     fn look_at(&mut self, path: &Path, depth: usize) {
-        if self.guarding.was_there(path) || self.guarding.came_back(path) {
+        if let Some(name) = self.guarding.awaits(path) {
+            return self.wait_for(name);
+        }
+        let held = self.guarding.was_there(path) && !self.guarding.is_removed(path);
+        if held || self.guarding.came_back(path) {
             return;
         }
         match self.standing(path) {
@@ -333,7 +354,7 @@ impl Vigil<'_> {
         *count
     }
 
-    fn take(&mut self, path: &Path) {
+    pub(super) fn take(&mut self, path: &Path) {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
         let Ok(directory) = Directory::open(parent) else { return };
         let at = directory.at(name);

@@ -130,6 +130,7 @@ pub fn resume(
         started: &|| started(plan),
         vigil: &|| guarding.vigil(&order.session_name()),
         covers: &|| kept.covers.clone(),
+        awaited: &|| guarding.awaited(),
         removed: &|path, was| guarding.removed(path, was),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         will: guarding.will(),

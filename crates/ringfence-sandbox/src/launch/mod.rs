@@ -275,6 +275,7 @@ fn run_under_our_umask(
         started: &started_and_stored,
         vigil: &|| guarding.vigil(&order.session_name()),
         covers: &|| crate::cover::covers(&plan.mounts),
+        awaited: &|| guarding.awaited(),
         removed: &|path, was| guarding.removed(path, was),
         enforce: &|| guarding.enforce(Some(&order.session_name())),
         will: guarding.will(),

@@ -77,7 +77,8 @@ impl Watch<'_, '_> {
     pub(super) fn begin_covers(&mut self) {
         let begun = self.covers.names.is_some();
         if self.covers.due && self.executes && !begun && self.child.tier == Tier::Namespace {
-            self.covers.names = Names::begin((self.duties.covers)(), self.child.pid);
+            self.covers.names =
+                Names::begin((self.duties.covers)(), (self.duties.awaited)(), self.child.pid);
             self.look_at_covers();
         }
     }

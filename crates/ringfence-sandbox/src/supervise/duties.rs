@@ -23,6 +23,8 @@ pub(crate) struct Duties<'a> {
     pub vigil: &'a dyn Fn() -> Option<Vigil<'a>>,
     /// The mounts that depend on names of the host's.
     pub covers: &'a dyn Fn() -> Vec<Cover>,
+    /// Those of names that another run puts back.
+    pub awaited: &'a dyn Fn() -> Vec<Cover>,
     /// A protected name was removed by somebody outside, and what it was.
     pub removed: &'a dyn Fn(&Path, Option<Identity>),
     /// Puts protected paths right; a sentence for each.

@@ -150,6 +150,37 @@ fn what_a_run_puts_back_is_left_alone_by_another() {
     });
 }
 
+/// Where one has removed a protected name, and puts it back, another one makes nothing in between.
+#[test]
+fn what_a_run_puts_back_is_not_made_by_another() {
+    everybody(Tier::Process, |place| {
+        let names = [".envrc", ".vscode/tasks.json"];
+        let files = names.map(|name| place.file(format!("home/project/{name}"), "the user's\n"));
+        let first = start(place, &[], "rm -r .envrc .vscode", "a");
+        assert!(files.iter().all(|file| !file.exists()), "the control");
+        place.shell("mkfifo b").ends(0);
+        let script = "mkdir .vscode; for f in .envrc .vscode/tasks.json; do echo evil > $f; done; echo made; \
+            while [ -e .envrc ] || [ -e .vscode/tasks.json ]; do :; done; echo gone; \
+            until [ -e .envrc ] && [ -e .vscode/tasks.json ]; do :; done; \
+            until grep -q \" $PWD/.envrc \" /proc/self/mountinfo && \
+            grep -q \" $PWD/.vscode \" /proc/self/mountinfo; do :; done; \
+            for f in .envrc .vscode/tasks.json; do echo evil > $f || echo held; done; echo back; read line < b";
+        place.file("home/project/beside.sh", script);
+        let mut second =
+            place.shell_start("exec ${RF/tier process/tier namespace} -- sh beside.sh");
+        second.printed("gone");
+        assert!(go(place, first, "a").contains("restored"));
+        second.printed("held\nheld\nback");
+        for file in &files {
+            assert_eq!(fs::read_to_string(file).expect("a file"), "the user's\n");
+        }
+        let said = go(place, second, "b");
+        for file in &files {
+            assert_eq!(fs::read_to_string(file).expect("a file"), "the user's\n", "{said}");
+        }
+    });
+}
+
 /// Whether a run has told what is in a file: until then its name begins with a dot.
 fn is_told(path: &std::path::Path) -> bool {
     path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."))
