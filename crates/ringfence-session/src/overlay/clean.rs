@@ -1,7 +1,7 @@
 //! Takes things out of a layer. Nobody else uses it by then; directories in it may be closed to
 //! their owner.
 
-use super::layer::{DEEPEST, failed, make_transparent, names};
+use super::layer::{DEEPEST, failed, make_transparent, names, same_attributes};
 use super::steps::{Act, Step};
 use crate::error::{Result, SessionError};
 use crate::snapshot::beneath::{self, join, split};
@@ -93,9 +93,10 @@ fn open_path(upper: &OwnedFd, path: &[u8]) -> std::result::Result<OwnedFd, Errno
     }
 }
 
-/// Takes committed changes out. Directories go when they are empty; those that stay are seen
-/// together with the real ones from now on.
-pub(super) fn committed(upper: &OwnedFd, steps: &[Step]) -> Result<()> {
+/// Takes committed changes out. Directories go when they are empty and hold no change of their own; those that stay are
+/// seen together with the real ones from now on.
+pub(super) fn committed(upper: &OwnedFd, lower: Option<&OwnedFd>, steps: &[Step]) -> Result<()> {
+    let mut own: BTreeSet<&[u8]> = BTreeSet::new();
     let mut directories: BTreeSet<Vec<u8>> = BTreeSet::new();
     for step in steps {
         let path = step.path();
@@ -108,6 +109,7 @@ pub(super) fn committed(upper: &OwnedFd, steps: &[Step]) -> Result<()> {
         match step.act {
             Act::Directory | Act::Dress { .. } => {
                 directories.insert(path.to_vec());
+                own.insert(path);
                 if let Ok(directory) = open_path(upper, path) {
                     make_transparent(&directory);
                 }
@@ -130,10 +132,27 @@ pub(super) fn committed(upper: &OwnedFd, steps: &[Step]) -> Result<()> {
     for path in directories.iter().rev() {
         let (parent, name) = split(path);
         if let Ok(parent) = open_path(upper, parent) {
+            if !own.contains(&path[..]) && lower.is_some_and(|lower| differs(&parent, lower, path))
+            {
+                continue;
+            }
             let _ = rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR);
         }
     }
     Ok(())
+}
+
+/// A directory of the layer changes the real one itself: its mode or attributes.
+fn differs(upper: &OwnedFd, lower: &OwnedFd, path: &[u8]) -> bool {
+    let (parent, name) = split(path);
+    let Ok(lower) = beneath::open_directory(lower.as_fd(), parent) else { return false };
+    match (beneath::stat(&lower, name), beneath::stat(upper, name)) {
+        (Ok(old), Ok(new)) => {
+            old.file_type == new.file_type
+                && !same_attributes(&lower, upper, name, &old.stamp, &new.stamp)
+        }
+        _ => false,
+    }
 }
 
 /// Bytes that files below a directory take on the disk.

@@ -5,6 +5,7 @@
 //! is whole, and marked by `origin`. The names in it are the program's choice: every directory is
 //! opened beneath the layer's own descriptor, and no link is followed.
 
+use super::ours::Known;
 use crate::error::{Result, SessionError};
 use crate::snapshot::What;
 use crate::snapshot::beneath::{self, Found, join, shown};
@@ -63,6 +64,8 @@ pub(super) struct Layer<'a> {
     pub lower: &'a OwnedFd,
     /// When the run began.
     pub since: i64,
+    /// Directories whose last change was a commit's.
+    pub ours: Known,
     pub changes: Vec<Change>,
 }
 
@@ -128,7 +131,7 @@ impl Layer<'_> {
             };
         }
         let copied = has_attribute(upper, name, ORIGIN, new.file_type);
-        let moved_away = at.path_changed(lower, self.since);
+        let moved_away = self.path_changed(at, lower);
         let mut change = Change {
             path,
             what: What::Added,
@@ -215,7 +218,7 @@ impl Layer<'_> {
         let hidden = at.hidden || opaque;
         let mut moved = at.moved;
         if let (Some(old), Some(lower)) = (over, lower) {
-            let later = old.stamp.changed >= self.since;
+            let later = self.later(&change.path, old);
             // New names change both times, a move and a new mode only the second.
             moved |= later && old.stamp.changed > old.stamp.modified;
             let differs = !same_attributes(lower, upper, name, &old.stamp, &new.stamp);
@@ -270,7 +273,7 @@ impl Layer<'_> {
         }
         let trouble = if old.mount {
             Some(Trouble::Left("another file system is mounted there".to_owned()))
-        } else if old.stamp.changed >= self.since {
+        } else if self.later(path, &old) {
             Some(Trouble::Conflict("deleted inside, and the host changed it meanwhile".to_owned()))
         } else {
             None
@@ -290,11 +293,16 @@ impl Layer<'_> {
     }
 }
 
-impl At<'_> {
+impl Layer<'_> {
+    /// The host changed what is there since the run began.
+    pub fn later(&self, path: &[u8], found: &Found) -> bool {
+        found.stamp.changed >= self.since && !self.ours.has(path, found)
+    }
+
     /// Names came or went in the real directory during the run, or it is gone.
-    fn path_changed(&self, lower: Option<&OwnedFd>, since: i64) -> bool {
-        let Some(lower) = lower else { return !self.hidden };
-        beneath::stat(lower, b"").map_or(true, |found| found.stamp.changed >= since)
+    fn path_changed(&self, at: &At<'_>, lower: Option<&OwnedFd>) -> bool {
+        let Some(lower) = lower else { return !at.hidden };
+        beneath::stat(lower, b"").map_or(true, |found| self.later(at.path, &found))
     }
 }
 
@@ -441,7 +449,7 @@ fn read(file: &File, buffer: &mut [u8], at: u64) -> std::result::Result<usize, E
 }
 
 /// Mode, owner and extended attributes are the same.
-fn same_attributes(
+pub(super) fn same_attributes(
     lower: &OwnedFd,
     upper: &OwnedFd,
     name: &[u8],

@@ -22,6 +22,7 @@ mod clean;
 mod interrupted;
 mod judge;
 mod layer;
+mod ours;
 mod record;
 mod renamed;
 mod steps;
@@ -36,6 +37,7 @@ use crate::snapshot::beneath::shown;
 use crate::wrote::Writing;
 use apply::Apply;
 use layer::Layer;
+use ours::Ours;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{DirBuilder, File};
@@ -249,10 +251,10 @@ impl Overlay {
     /// # Errors
     /// The file system's.
     pub fn changes(&self) -> Result<Vec<Found>> {
-        let mut all = Vec::new();
+        let (mut all, ours) = (Vec::new(), Ours::read(&self.at)?);
         for (number, tree) in self.record.trees.iter().enumerate() {
             let (upper, lower) = (self.open_layer(number)?, tree.open()?);
-            let changes = self.scan(tree, &upper, &lower)?;
+            let changes = self.scan(tree, ours.of(number), &upper, &lower)?;
             all.extend(changes.into_iter().map(|change| Found {
                 tree: number,
                 path: tree.root().join(shown(&change.path)),
@@ -262,8 +264,15 @@ impl Overlay {
         Ok(all)
     }
 
-    fn scan(&self, tree: &Tree, upper: &OwnedFd, lower: &OwnedFd) -> Result<Vec<Change>> {
-        let mut layer = Layer { upper, lower, since: self.record.since, changes: Vec::new() };
+    fn scan(
+        &self,
+        tree: &Tree,
+        ours: ours::Known,
+        upper: &OwnedFd,
+        lower: &OwnedFd,
+    ) -> Result<Vec<Change>> {
+        let since = self.record.since;
+        let mut layer = Layer { upper, lower, since, ours, changes: Vec::new() };
         layer.scan(tree.only().map(OsStrExt::as_bytes))?;
         let mut changes = layer.changes;
         changes.sort_by(|a, b| a.path.cmp(&b.path));
@@ -331,19 +340,25 @@ impl Overlay {
         done.committed = commit.iter().copied().cloned().collect();
         let whole = commit.len() == all.len();
         self.enough_space(&commit)?;
-        let mut trees = Vec::new();
+        let (mut trees, mut untouched, ours) = (Vec::new(), Vec::new(), Ours::read(&self.at)?);
         for (number, tree) in self.record.trees.iter().enumerate() {
             let (upper, lower) = (self.open_layer(number)?, tree.open()?);
             let since = self.record.since;
-            let layer = Layer { upper: &upper, lower: &lower, since, changes: Vec::new() };
+            let ours = ours.of(number);
+            let layer = Layer { upper: &upper, lower: &lower, since, ours, changes: Vec::new() };
             let mine = commit.iter().filter(|found| found.tree == number);
             let mine: Vec<&Change> = mine.map(|found| &found.change).collect();
-            trees.push(steps::of(&layer, &mine)?);
+            let steps = steps::of(&layer, &mine)?;
+            untouched.push(ours::untouched(&steps, &lower, |path, dir| layer.later(path, dir)));
+            trees.push(steps);
         }
-        let journal = Journal::new(trees, whole);
+        let journal = Journal::new(trees, whole, untouched);
         journal.write(&self.journal())?;
         self.carry_out(&journal, select.force, false, &mut done)?;
-        done.empty = whole;
+        if !whole && self.changes()?.is_empty() {
+            clean::whole(&self.at)?;
+        }
+        done.empty = !self.at.exists();
         Ok(done)
     }
 
@@ -354,7 +369,7 @@ impl Overlay {
         resumed: bool,
         done: &mut Done,
     ) -> Result<()> {
-        let temporary = self.temporary();
+        let (temporary, mut ours) = (self.temporary(), Ours::read(&self.at)?);
         for (number, steps) in journal.trees.iter().enumerate() {
             let Some(tree) = self.record.trees.get(number).filter(|_| !steps.is_empty()) else {
                 continue;
@@ -374,6 +389,10 @@ impl Overlay {
             }
             apply.run(steps)?;
             done.kept.append(&mut apply.kept);
+            ours.take(number, &lower, journal.untouched.get(number).map_or(&[], Vec::as_slice));
+        }
+        if !journal.whole {
+            ours.write(&self.at)?;
         }
         let (journalled, applied) = (self.journal(), self.applied());
         std::fs::rename(&journalled, &applied)
@@ -388,7 +407,8 @@ impl Overlay {
             return clean::whole(&self.at);
         }
         for (number, steps) in journal.trees.iter().enumerate() {
-            clean::committed(&self.open_layer(number)?, steps)?;
+            let lower = self.record.trees.get(number).and_then(|tree| tree.open().ok());
+            clean::committed(&self.open_layer(number)?, lower.as_ref(), steps)?;
         }
         let applied = self.applied();
         std::fs::remove_file(&applied)

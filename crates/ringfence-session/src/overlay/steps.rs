@@ -4,6 +4,7 @@
 //! expects to find, so that doing all of them again finishes what was interrupted.
 
 use super::layer::{Change, Layer};
+use super::ours::Directory;
 use super::record::bytes;
 use crate::error::{Result, SessionError};
 use crate::snapshot::What;
@@ -63,11 +64,14 @@ pub(super) struct Journal {
     pub trees: Vec<Vec<Step>>,
     /// Nothing is left when it is done.
     pub whole: bool,
+    /// Of each tree, the directories that it writes to and the host did not.
+    #[serde(default)]
+    pub untouched: Vec<Vec<Directory>>,
 }
 
 impl Journal {
-    pub fn new(trees: Vec<Vec<Step>>, whole: bool) -> Journal {
-        Journal { schema: 1, trees, whole }
+    pub fn new(trees: Vec<Vec<Step>>, whole: bool, untouched: Vec<Vec<Directory>>) -> Journal {
+        Journal { schema: 1, trees, whole, untouched }
     }
 
     pub fn write(&self, path: &Path) -> Result<()> {

@@ -61,6 +61,7 @@ mod network_told;
 mod network_tricks;
 mod overlapping;
 mod overlay;
+mod overlay_parts;
 mod overlay_shown;
 mod own;
 mod plans;
