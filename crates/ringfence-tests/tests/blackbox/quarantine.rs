@@ -266,7 +266,7 @@ fn protected_names_are_gone_soon_where_nothing_can_be_watched() {
             run.get_args().map(|word| word.to_str().expect("text")).collect::<Vec<_>>().join(" ");
         let program = run.get_program().to_str().expect("text");
         // In a namespace of its own, so that nobody else's are taken.
-        let script = "echo evil > .envrc; cat .envrc; while [ -e .envrc ]; do :; done; echo gone";
+        let script = "echo evil > .envrc && echo evil; while [ -e .envrc ]; do :; done; echo gone";
         let inside = format!(
             "echo 0 > /proc/sys/user/max_inotify_instances && exec {program} {words} --timeout 60s -- sh -c '{script}'"
         );
