@@ -3,6 +3,7 @@
 //! They are here and not in `fuzz/`, so that an ordinary test runs them as well.
 
 use crate::gitconfig;
+use crate::gitstate::{self, Content};
 use crate::host::{Host, HostRule};
 use crate::import::{Peer, import};
 use crate::path::{Bases, anchor, normal, quote};
@@ -59,6 +60,24 @@ pub fn git_config(bytes: &[u8]) {
     let read = gitconfig::parse(&text);
     let judged = gitconfig::executes(&text);
     assert!(read.is_ok() || judged.is_some());
+}
+
+/// What git keeps for itself is judged, whatever is in it; an index that names what git refuses never counts as harmless.
+pub fn git_state(bytes: &[u8]) {
+    for name in ["index", "MERGE_RR", "opts", "strategy"] {
+        for hash in [20, 32] {
+            let mut read_at = |at: u64, into: &mut [u8]| {
+                let from = bytes.get(at as usize..).unwrap_or_default();
+                // In pieces, as a file may be read.
+                let length = from.len().min(into.len()).min(97);
+                into[..length].copy_from_slice(&from[..length]);
+                Ok(length)
+            };
+            let content = Content { size: bytes.len() as u64, read_at: &mut read_at };
+            let judged = gitstate::judge(Path::new(name), hash, content);
+            assert!(name != "index" || judged.is_err() || bytes.starts_with(b"DIRC"));
+        }
+    }
 }
 
 /// A peer's settings that are read give a profile that is read.

@@ -127,6 +127,10 @@ fn counts(setting: &Setting, worktree_allowed: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
+/// The merge strategies that git brings. Of others it runs `git-merge-NAME`.
+pub(crate) const OWN_STRATEGIES: [&str; 6] =
+    ["octopus", "ort", "ours", "recursive", "resolve", "subtree"];
+
 /// Endings of names that mean a program in some section: git's own, and those of extensions
 /// that are not known here.
 const PROGRAM_ENDINGS: [&str; 19] = [

@@ -204,6 +204,8 @@ fn new_ones(verdict: Verdict, guarded: Guarded) -> Verdict {
             .effect("after the run what makes git run something is what it was"),
         Guarded::GitCommon => verdict
             .effect("a new one survives the run when it leads to the repository that it is in"),
+        Guarded::GitState => Verdict { allowed: true, remedy: None, ..verdict }
+            .effect("it survives the run when git itself could have written it"),
         Guarded::ExistingOnly => verdict.effect("a new one is the program's own"),
         Guarded::Settings => Verdict { allowed: true, remedy: None, ..verdict }
             .effect("keys that run or trust something keep the value they had before the run"),

@@ -19,6 +19,9 @@ pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gitconfig;
+mod gitindex;
+mod gitpath;
+pub mod gitstate;
 pub mod glob;
 pub mod guard;
 mod homes;

@@ -59,6 +59,9 @@ pub enum Guarded {
     /// The file that leads a worktree's git directory to its repository (`commondir`): a new one
     /// must lead to the repository that it is in.
     GitCommon,
+    /// What git writes all the time and believes ([`crate::gitstate`]): one that has git do what it does not do by
+    /// itself is removed, whether it was there or not.
+    GitState,
     /// An existing one is protected, a new one is the program's own business
     /// (`pyvenv.cfg` of a virtual environment made inside).
     ExistingOnly,

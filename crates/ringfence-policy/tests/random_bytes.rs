@@ -9,6 +9,8 @@ fn all(bytes: &[u8]) {
     fuzzing::path(bytes);
     fuzzing::host(bytes);
     fuzzing::git_config(bytes);
+    fuzzing::git_state(bytes);
+    fuzzing::git_state(&[b"DIRC\0\0\0\x02\0\0\0\x01", bytes].concat());
     fuzzing::settings(bytes);
 }
 

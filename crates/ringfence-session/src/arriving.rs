@@ -5,6 +5,7 @@ use crate::error::{Result, SessionError};
 use crate::judged::{self, Held, Item, Judge, Names, Source};
 use crate::snapshot::Kind;
 use crate::snapshot::beneath::{self, join, shown};
+use ringfence_policy::gitstate::STATE;
 use ringfence_policy::protect::{HOME, JUDGED, NAMES};
 use ringfence_policy::{Guarded, own, shown as words};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -90,7 +91,7 @@ fn names(place: &Path, homes: &[PathBuf]) -> Names {
             (!rest.is_empty()).then(|| (rest.to_owned(), guarded))
         }));
     }
-    let nested = NAMES.iter().filter(|entry| entry.nested);
+    let nested = NAMES.iter().filter(|entry| entry.nested).chain(STATE);
     Names::new(top.into_iter(), nested.map(|entry| (entry.name.to_owned(), entry.guarded)))
 }
 
@@ -139,9 +140,9 @@ struct Unpacked<'a> {
 }
 
 impl Source for Unpacked<'_> {
-    fn text(&self, number: usize) -> Result<Option<Vec<u8>>> {
+    fn bytes(&self, number: usize, most: u64) -> Result<Option<Vec<u8>>> {
         let path = below(self.items[number].path).as_os_str().as_bytes();
-        Ok(judged::small(self.open.as_fd(), path))
+        Ok(judged::small(self.open.as_fd(), path, most))
     }
 
     fn target(&self, number: usize) -> Result<Option<Vec<u8>>> {

@@ -6,7 +6,7 @@
 //! (`guard::sweep`), within the same budget, and is content only with directories that no run changed and
 //! that hold none of the names they look for.
 
-use crate::bytes::{Text, equal, from, position};
+use crate::bytes::{Text, equal, from, position, starts_with};
 use crate::call::{close, sys};
 use crate::entries::{DIRECTORY, LINK, UNKNOWN, each, ends_with};
 use crate::image::{Image, Span};
@@ -56,21 +56,25 @@ pub struct Ahead {
     /// Open, so that it is they that are looked at again, and their change times.
     held: [(i32, u64); MOST_HELD],
     count: usize,
+    /// Which of them are repositories, a bit each.
+    repositories: u32,
     /// Whether they are all that there is to look at.
     whole: bool,
 }
 
 impl Ahead {
     /// Nothing looked at. All zeroes, so that a static one takes no place in the file.
-    pub const NONE: Ahead = Ahead { held: [(0, 0); MOST_HELD], count: 0, whole: false };
+    pub const NONE: Ahead =
+        Ahead { held: [(0, 0); MOST_HELD], count: 0, repositories: 0, whole: false };
 
     /// Keeps a directory that no run had changed at this time; without room it is closed.
-    fn keep(&mut self, directory: usize, changed: u64) -> Option<()> {
+    fn keep(&mut self, directory: usize, changed: u64, repository: bool) -> Option<()> {
         let Some(place) = self.held.get_mut(self.count) else {
             close(directory as i32);
             return None;
         };
         *place = (directory as i32, changed);
+        self.repositories |= u32::from(repository) << self.count;
         self.count += 1;
         Some(())
     }
@@ -78,8 +82,12 @@ impl Ahead {
     /// Whether all of it holds still.
     fn holds(&self, run: &Run<'_>) -> bool {
         let held = self.held.get(..self.count).unwrap_or(&[]);
+        let mut repositories = self.repositories;
         let same = |&(directory, changed): &(i32, u64)| {
+            let repository = repositories & 1 != 0;
+            repositories >>= 1;
             run.is_unchanged(directory as usize) == Some(changed)
+                && (!repository || run.state_is_unchanged(directory as usize))
         };
         self.whole && run.milliseconds <= AHEAD && held.iter().all(same)
     }
@@ -88,7 +96,7 @@ impl Ahead {
     pub fn close(&mut self) {
         let held = self.held.get(..self.count).unwrap_or(&[]);
         held.iter().for_each(|&(directory, _)| close(directory));
-        (self.count, self.whole) = (0, false);
+        (self.count, self.repositories, self.whole) = (0, 0, false);
     }
 }
 
@@ -212,7 +220,10 @@ impl Run<'_> {
             let directory = open(from(walk.queue.get()?, here).as_ptr())?;
             let found = visit(&mut walk, directory, (here, length));
             match (ahead.as_mut(), found) {
-                (Some(ahead), Some(changed)) => ahead.keep(directory, changed)?,
+                // The top of a walk that has a rest is one.
+                (Some(ahead), Some(changed)) => {
+                    ahead.keep(directory, changed, here == 0 && rest.len() > 1)?;
+                }
                 _ => close(directory as i32),
             }
             found?;
@@ -225,6 +236,19 @@ impl Run<'_> {
         let stat = look(&mut looked, directory as i32, c"".as_ptr().cast(), EMPTY_PATH).ok()?;
         let [.., changed] = stat.identity();
         (changed < self.since && stat.mode & ENTER_AND_LIST == ENTER_AND_LIST).then_some(changed)
+    }
+
+    /// Whether no run changed what git keeps in a repository and believes: that is written in its place as well, of
+    /// which the directory tells nothing.
+    fn state_is_unchanged(&self, repository: usize) -> bool {
+        let unchanged = |name: &[u8]| {
+            let mut looked = Looked::new();
+            match look(&mut looked, repository as i32, name.as_ptr(), 0) {
+                Ok(stat) => stat.is_file() && stat.identity()[4] < self.since,
+                Err(errno) => errno == Errno::ENOENT,
+            }
+        };
+        unchanged(b"index\0") && unchanged(b"MERGE_RR\0")
     }
 
     /// Looks at a directory's names; adds directories in it to the queue, and says whether it is a repository's.
@@ -271,19 +295,25 @@ impl Run<'_> {
             let Some(left) = walk.budget.checked_sub(1) else { return false };
             walk.budget = left;
             parts |= part_of_a_repository(name);
+            // With what is in them, which is looked at by whom has more time: further repositories, and what goes on.
             let further = equal(name, b"worktrees") || equal(name, b"modules");
+            let on = equal(name, b"sequencer")
+                || equal(name, b"rebase-merge")
+                || equal(name, b"rebase-apply");
+            let shared = starts_with(name, b"sharedindex.");
             // Hooks are judged by themselves, objects have directories of their own.
             let passed_over = match objects {
                 true => !equal(name, b"info") && !equal(name, b"pack"),
                 false => top && equal(name, b"hooks"),
             };
-            quiet = kind != UNKNOWN && kind != LINK && !(top && further);
+            quiet = kind != UNKNOWN && kind != LINK && !(top && (further || on || shared));
             if kind == DIRECTORY && !passed_over {
                 walk.queue_up(place, name);
             }
             quiet
         });
-        (whole.is_some() && quiet && (top || !is_repository(parts))).then_some(changed)
+        let state = !top || self.state_is_unchanged(directory);
+        (whole.is_some() && quiet && state && (top || !is_repository(parts))).then_some(changed)
     }
 
     /// What a name is to a tree's list: one of its marks, or nothing (0).

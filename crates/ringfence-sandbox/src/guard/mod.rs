@@ -6,6 +6,7 @@
 //! following links: the tree was in the hands of the sandboxed program a moment ago.
 
 mod awaited;
+mod git;
 mod locked;
 mod notes;
 mod others;

@@ -8,7 +8,7 @@
 //! (`ringfence_start::quiet`), and must not pass over what is looked at here. What was created or changed inside and is executed or trusted by
 //! host programs is moved away.
 
-use super::{Directory, Work, changed, expand, harmless, locked, quarantine};
+use super::{Directory, Work, changed, expand, git, harmless, locked, quarantine};
 use crate::guard::saved::Saved;
 use crate::plan::GuardedTree;
 use crate::planner::glob;
@@ -117,7 +117,7 @@ fn open(work: &mut Work<'_>, path: &Path) -> Option<(Directory, fs::Metadata)> {
 }
 
 /// A directory holds the first component of protected names. At the top of a tree only those with a
-/// pattern are looked for: the others have been judged by themselves.
+/// pattern, and what git keeps for itself, are looked for: the others have been judged by themselves.
 fn below(
     work: &mut Work<'_>,
     tree: &GuardedTree,
@@ -168,7 +168,7 @@ fn below(
     }
     for (relative, guarded) in candidates {
         let pattern = relative.to_string_lossy();
-        if top && !pattern.contains('*') {
+        if top && !pattern.contains('*') && *guarded != Guarded::GitState {
             continue;
         }
         for found in expand(path, &pattern) {
@@ -299,6 +299,9 @@ fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, g
                 work.take_away(&directory.at(&hook), &shown.join(&hook), "created or changed");
             }
         }
+        // A directory of that name is a submodule's.
+        Guarded::GitState if data.is_dir() || !work.suspect(&shown, &data) => {}
+        Guarded::GitState => git::judge(work, &inner, name, &shown),
         _ if !suspect_within(work, &at, &shown, &data) => {}
         _ => {
             let now = Saved::of(&at).unwrap_or(Saved::Unknown);

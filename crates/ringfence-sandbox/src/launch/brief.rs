@@ -3,6 +3,7 @@
 use super::Order;
 use crate::guard::{Saved, noted_by_image};
 use crate::plan::{Found, GuardedTree, LimitStep, Plan};
+use ringfence_policy::Guarded;
 use ringfence_start::listing::ENDING;
 use ringfence_start::quiet;
 use std::collections::BTreeMap;
@@ -63,7 +64,9 @@ fn tree(tree: &GuardedTree) -> Option<Vec<u8>> {
             let below = |place: &&str| Path::new(name).starts_with(Path::new(".git").join(place));
             !name.contains('*') || quiet::IN_REPOSITORY.iter().any(below)
         };
-        let git = tree.nested.iter().map(|(name, _)| name.as_ref());
+        // What git keeps for itself is looked at there by names of its own.
+        let names = tree.nested.iter().filter(|(_, guarded)| *guarded != Guarded::GitState);
+        let git = names.map(|(name, _)| name.as_ref());
         let all = git.filter(|name| Path::new(name).starts_with(".git")).all(inner);
         *mark = if all { quiet::REPOSITORY } else { quiet::ANYWHERE };
     }

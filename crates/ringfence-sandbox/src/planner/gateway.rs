@@ -4,7 +4,7 @@ use super::grants::Grants;
 use super::guards::Guards;
 use super::{PlanError, Planning, built_in, own_socket};
 use crate::plan::{Gateway, GatewayTree, MountOp, MountStep, Tier};
-use ringfence_policy::{Layer, Policy, TierChoice};
+use ringfence_policy::{Guarded, Layer, Policy, TierChoice};
 use std::path::{Path, PathBuf};
 
 /// Says inside where the socket is.
@@ -88,7 +88,9 @@ fn except(tree: &Path, grants: &Grants, guards: &Guards) -> Vec<PathBuf> {
     let mut except: Vec<PathBuf> = held.chain(steps).chain(denied).filter_map(below).collect();
     for names in guards.trees.iter().filter(|names| names.tree == tree) {
         except.extend(names.absent.iter().map(|(name, _)| PathBuf::from(name.as_ref())));
-        let nested = names.nested.iter().map(|(name, _)| Path::new("**").join(name.as_ref()));
+        // What git keeps for itself goes back with the rest.
+        let nested = names.nested.iter().filter(|(_, guarded)| *guarded != Guarded::GitState);
+        let nested = nested.map(|(name, _)| Path::new("**").join(name.as_ref()));
         except.extend(nested);
     }
     except.sort();

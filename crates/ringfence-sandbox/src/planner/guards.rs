@@ -10,6 +10,7 @@ use super::{PlanError, Planning};
 use crate::facts::{Kind, PathFacts};
 use crate::plan::{Apart, Found, GuardStep, GuardedTree, Tier};
 use ringfence_policy::gitconfig::{Setting, parse, runs};
+use ringfence_policy::gitstate::STATE;
 use ringfence_policy::guard::built_in;
 use ringfence_policy::path::normal;
 use ringfence_policy::{Access, Guarded, PathRule, Source};
@@ -281,7 +282,10 @@ impl Wanted<'_, '_> {
             let judged_later = name.guarded != Guarded::ExistingOnly;
             judged_later && (name.nested || name.name.starts_with('*'))
         });
-        let nested = nested.map(|name| (name.name.clone(), name.guarded)).collect();
+        let nested = nested.map(|name| (name.name.clone(), name.guarded));
+        // Git writes it all the time: it is judged at the end alone, and after the configuration.
+        let state = STATE.iter().map(|entry| (entry.name.into(), entry.guarded));
+        let nested = nested.chain(state).collect();
         let lifted = policy.unprotected.iter().filter(|path| path.starts_with(&tree));
         let lifted = lifted.cloned().collect();
         GuardedTree { tree, absent, nested, lifted }

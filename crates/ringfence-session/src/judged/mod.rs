@@ -12,6 +12,7 @@ use crate::snapshot::beneath::{self, shown, split};
 use crate::snapshot::entry::Kind;
 use ringfence_policy::Guarded;
 use ringfence_policy::gitconfig::executes_in;
+use ringfence_policy::gitstate::{self, Content};
 use ringfence_policy::guard::Standing;
 use ringfence_policy::path::normal;
 use ringfence_policy::protect::{
@@ -28,6 +29,9 @@ use std::path::{Component, Path, PathBuf};
 /// The largest file whose text is judged; git's are small.
 pub(crate) const MOST: u64 = 1 << 20;
 
+/// The largest of git's own files that is judged: an index with millions of names.
+const MOST_OF_STATE: u64 = 1 << 28;
+
 /// One path that is to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item<'a> {
@@ -41,8 +45,12 @@ pub(crate) struct Item<'a> {
 
 /// Reads what is to be written, by its number.
 pub(crate) trait Source {
+    /// The bytes of a file that has no more than these.
+    fn bytes(&self, number: usize, most: u64) -> Result<Option<Vec<u8>>>;
     /// The bytes of a file, up to [`MOST`].
-    fn text(&self, number: usize) -> Result<Option<Vec<u8>>>;
+    fn text(&self, number: usize) -> Result<Option<Vec<u8>>> {
+        self.bytes(number, MOST)
+    }
     /// Where a link leads.
     fn target(&self, number: usize) -> Result<Option<Vec<u8>>>;
 }
@@ -166,12 +174,40 @@ impl<'a> Judge<'a> {
         };
         match (guarded, item.kind) {
             (Guarded::GitConfig, None) => Ok(true),
+            // A directory of that name is a submodule's.
+            (Guarded::GitState, None | Some(Kind::Directory)) => Ok(true),
+            (Guarded::GitState, _) if !itself => Ok(true),
+            (Guarded::GitState, Some(Kind::File)) => {
+                let bytes = self.source.bytes(number, MOST_OF_STATE)?;
+                let hash = self.hash_length(item.path)?;
+                Ok(bytes.is_some_and(|bytes| is_gits_own(item.path, hash, &bytes)))
+            }
             (Guarded::GitConfig | Guarded::GitCommon, _) => {
                 let text = text()?;
                 Ok(text.is_some_and(|text| self.says_nothing(guarded, item.path, &text)))
             }
             _ => Ok(harmless(guarded, item.path, item.kind, itself)),
         }
+    }
+
+    /// How long the hashes of an index are, by the configuration that will be beside it.
+    fn hash_length(&self, index: &[u8]) -> Result<usize> {
+        let common = |path: &Path| match self.known.get(path.as_os_str().as_bytes()) {
+            Some(&number) => self.items[number].kind.is_some(),
+            None => self.root.join(path).symlink_metadata().is_ok(),
+        };
+        let path = gitstate::configuration(&shown(index), common);
+        let path = path.as_os_str().as_bytes();
+        // One that is not made leaves the one that is there.
+        let new = match self.known.get(path) {
+            Some(&number) if self.items[number].kind == Some(Kind::File) => {
+                self.source.text(number)?
+            }
+            _ => None,
+        };
+        let new = new.filter(|text| self.says_nothing(Guarded::GitConfig, path, text));
+        let text = new.or_else(|| small(self.host, path, MOST));
+        Ok(gitstate::hash_length(text.and_then(|text| String::from_utf8(text).ok()).as_deref()))
     }
 
     /// Whether git runs nothing for what a file says.
@@ -238,6 +274,18 @@ fn is_written_over(inner: &[&OsStr]) -> bool {
     inner.first().is_some_and(|first| *first != "hooks")
 }
 
+/// Whether git itself could have written one of its own files so.
+fn is_gits_own(path: &[u8], hash: usize, bytes: &[u8]) -> bool {
+    let mut read_at = |at: u64, into: &mut [u8]| {
+        let from = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+        let length = from.len().min(into.len());
+        into[..length].copy_from_slice(&from[..length]);
+        Ok(length)
+    };
+    let content = Content { size: bytes.len() as u64, read_at: &mut read_at };
+    gitstate::judge(&shown(path), hash, content).is_ok()
+}
+
 /// Whether what is there executes nothing, whatever it says.
 fn harmless(guarded: Guarded, path: &[u8], kind: Option<Kind>, itself: bool) -> bool {
     match guarded {
@@ -250,17 +298,17 @@ fn harmless(guarded: Guarded, path: &[u8], kind: Option<Kind>, itself: bool) -> 
 }
 
 /// The bytes of a small file in an open tree.
-pub(crate) fn small(tree: BorrowedFd<'_>, path: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn small(tree: BorrowedFd<'_>, path: &[u8], most: u64) -> Option<Vec<u8>> {
     let (parent, name) = split(path);
     let parent = beneath::open_directory(tree, parent).ok()?;
-    whole(beneath::open_file(&parent, name).ok()?)
+    whole(beneath::open_file(&parent, name).ok()?, most)
 }
 
 /// The bytes of an open file, if it is small.
-pub(crate) fn whole(file: OwnedFd) -> Option<Vec<u8>> {
+pub(crate) fn whole(file: OwnedFd, most: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = std::fs::File::from(file).take(MOST + 1).read_to_end(&mut bytes);
-    (read.is_ok() && bytes.len() as u64 <= MOST).then_some(bytes)
+    let read = std::fs::File::from(file).take(most + 1).read_to_end(&mut bytes);
+    (read.is_ok() && bytes.len() as u64 <= most).then_some(bytes)
 }
 
 /// The directories above a path, the nearest first, the tree's own last.

@@ -1,5 +1,6 @@
 //! The protected names of a tree.
 
+use ringfence_policy::gitstate::STATE;
 use ringfence_policy::guard::{Standing, standing};
 use ringfence_policy::protect::NAMES;
 use ringfence_policy::{Guarded, glob};
@@ -17,6 +18,10 @@ pub(crate) struct Name {
     pub guarded: Guarded,
     /// It counts in any directory, not at the top alone.
     nested: bool,
+}
+
+fn named(nested: bool) -> impl Fn((String, Guarded)) -> Name {
+    move |(name, guarded)| Name { name, guarded, nested }
 }
 
 /// All of them.
@@ -38,8 +43,7 @@ impl Names {
         nested: impl Iterator<Item = (String, Guarded)>,
     ) -> Names {
         let mut names = Names::default();
-        let name = |nested| move |(name, guarded)| Name { name, guarded, nested };
-        for name in nested.map(name(true)).chain(top.map(name(false))) {
+        for name in nested.map(named(true)).chain(top.map(named(false))) {
             names.add(name);
         }
         names
@@ -58,6 +62,12 @@ impl Names {
                 None => (except, false),
             };
             names.add(Name { name: name.to_owned(), guarded: guarded(name), nested });
+        }
+        // No list has it: what git keeps for itself is the session's to change.
+        if !names.git.is_empty() {
+            let state = STATE.iter();
+            let state = state.map(|entry| (entry.name.to_owned(), entry.guarded));
+            state.map(named(true)).for_each(|name| names.add(name));
         }
         names
     }

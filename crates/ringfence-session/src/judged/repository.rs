@@ -4,7 +4,10 @@
 //! What makes one may come in several steps, each of which looks like nothing by itself. So each path is judged by what
 //! is in its directory when it is written, and what makes a directory a repository by what lies there already.
 
-use super::{Held, Item, Judge, WRITTEN_OVER, above, harmless, is_written_over, length_of, small};
+use super::{
+    Held, Item, Judge, MOST, MOST_OF_STATE, WRITTEN_OVER, above, harmless, is_gits_own,
+    is_written_over, length_of, small,
+};
 use crate::error::Result;
 use crate::snapshot::beneath::{self, join, names, shown, split};
 use crate::snapshot::entry::Kind;
@@ -73,7 +76,8 @@ impl<'a> Tree<'a> {
                 let direct = below.len() == item.path.len();
                 below = directory;
                 // What is called `.git` is judged by its name.
-                if !counts.contains(name) || split(directory).1 == b".git" {
+                let counts = counts.contains(name) || name.starts_with(b"sharedindex.");
+                if !counts || split(directory).1 == b".git" {
                     continue;
                 }
                 let repository = found.entry(directory).or_insert_with(|| {
@@ -171,8 +175,16 @@ impl<'a> Tree<'a> {
     /// Whether what lies at a path of the host executes nothing.
     fn safe(&self, path: &[u8], guarded: Guarded) -> bool {
         match guarded {
-            Guarded::GitConfig | Guarded::GitCommon => small(self.judge.host, path)
+            Guarded::GitConfig | Guarded::GitCommon => small(self.judge.host, path, MOST)
                 .is_some_and(|text| self.judge.says_nothing(guarded, path, &text)),
+            // A directory of that name is a submodule's.
+            Guarded::GitState => {
+                self.on_host(path) == Some(FileType::Directory)
+                    || self.judge.hash_length(path).is_ok_and(|hash| {
+                        small(self.judge.host, path, MOST_OF_STATE)
+                            .is_some_and(|bytes| is_gits_own(path, hash, &bytes))
+                    })
+            }
             _ => harmless(guarded, path, Some(Kind::File), false),
         }
     }

@@ -104,8 +104,8 @@ struct Layer<'a> {
 }
 
 impl Source for Layer<'_> {
-    fn text(&self, number: usize) -> Result<Option<Vec<u8>>> {
-        Ok(judged::small(self.upper.as_fd(), self.items[number].path))
+    fn bytes(&self, number: usize, most: u64) -> Result<Option<Vec<u8>>> {
+        Ok(judged::small(self.upper.as_fd(), self.items[number].path, most))
     }
 
     fn target(&self, number: usize) -> Result<Option<Vec<u8>>> {

@@ -123,19 +123,19 @@ struct Stored<'a> {
 }
 
 impl Stored<'_> {
-    fn bytes(&self, number: usize, kind: Kind) -> Result<Option<Vec<u8>>> {
+    fn of(&self, number: usize, kind: Kind, most: u64) -> Result<Option<Vec<u8>>> {
         let entry = self.changes[number].old.as_ref().filter(|entry| entry.kind == kind);
-        entry.map_or(Ok(None), |entry| content::whole(self.database, entry, judged::MOST))
+        entry.map_or(Ok(None), |entry| content::whole(self.database, entry, most))
     }
 }
 
 impl Source for Stored<'_> {
-    fn text(&self, number: usize) -> Result<Option<Vec<u8>>> {
-        self.bytes(number, Kind::File)
+    fn bytes(&self, number: usize, most: u64) -> Result<Option<Vec<u8>>> {
+        self.of(number, Kind::File, most)
     }
 
     fn target(&self, number: usize) -> Result<Option<Vec<u8>>> {
-        self.bytes(number, Kind::Symlink)
+        self.of(number, Kind::Symlink, judged::MOST)
     }
 }
 

@@ -30,6 +30,7 @@ mod fork;
 mod fork_killed;
 mod gateway;
 mod git_followed;
+mod git_index;
 mod git_settings;
 mod git_writes;
 mod hostile;

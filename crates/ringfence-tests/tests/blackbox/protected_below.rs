@@ -116,7 +116,7 @@ fn what_was_there_before_is_not_taken_for_the_programs() {
         place.file("home/project/own/.git/config", "[core]\n\tfsmonitor = ./x\n");
         place.clock_moves_on();
         for _ in 0..3 {
-            assert_eq!(place.sh(&[], "echo x > own/.git/index; echo x > own/file").quiet(), "");
+            assert_eq!(place.sh(&[], "echo x > own/.git/ORIG_HEAD; echo x > own/file").quiet(), "");
         }
         // Made by the user between two runs.
         place.file("home/project/own/.envrc", "host's");

@@ -1,0 +1,66 @@
+//! What git keeps in a repository for itself (`gitstate`): judged by its content where the run changed it, since git
+//! writes it all the time.
+
+use super::Work;
+use super::saved::CAREFULLY;
+use super::work::Directory;
+use ringfence_policy::gitstate::{self, Bad, Content};
+use ringfence_policy::shown;
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// The largest configuration that is read.
+const LARGEST: u64 = 1 << 20;
+
+/// Takes a file away by which git would do what it does not do by itself, and says what to do then.
+pub(super) fn judge(work: &mut Work<'_>, directory: &Directory, name: &OsStr, path: &Path) {
+    let Err(bad) = judged(directory, name, path) else { return };
+    work.take_away(&directory.at(name), path, "created or changed");
+    let why = match bad {
+        Bad::Path(named) => format!("git would write and read {} by it", shown::line(&named)),
+        Bad::Runs(program) => format!("git would run {} for it", shown::line(&program)),
+        Bad::Unreadable(why) => format!("what git would do by it is not known ({why})"),
+    };
+    let (path, parent) = (shown::path(path), path.parent().unwrap_or(path));
+    let remedy = match (name.as_encoded_bytes(), gitstate::is_index(Path::new(name))) {
+        (b"index", _) => "`git reset` makes it anew, without what was staged".to_owned(),
+        (_, true) => {
+            format!(
+                "remove {} too, and `git reset` makes it anew",
+                shown::path(&parent.join("index"))
+            )
+        }
+        _ => "look at what goes on (`git status`) before you go on with it".to_owned(),
+    };
+    work.said.push(format!("{path}: {why}; {remedy}"));
+}
+
+fn judged(directory: &Directory, name: &OsStr, path: &Path) -> Result<(), Bad> {
+    let open = open(&directory.at(name)).map_err(|_| Bad::Unreadable("it cannot be opened"))?;
+    let (file, size) = open.ok_or(Bad::Unreadable("it is no plain file"))?;
+    let hash = match gitstate::is_index(Path::new(name)) {
+        true => gitstate::hash_length(configuration(path).as_deref()),
+        false => 0,
+    };
+    let mut read_at = |at: u64, into: &mut [u8]| file.read_at(into, at);
+    gitstate::judge(Path::new(name), hash, Content { size, read_at: &mut read_at })
+}
+
+/// A file, and its size. No FIFO there may stop us.
+fn open(path: &Path) -> io::Result<Option<(File, u64)>> {
+    let file = OpenOptions::new().read(true).custom_flags(CAREFULLY).open(path)?;
+    let data = file.metadata()?;
+    Ok(data.is_file().then_some((file, data.len())))
+}
+
+/// The repository's configuration, which has been judged before: what was not to stay is not there any more.
+fn configuration(index: &Path) -> Option<String> {
+    let path = gitstate::configuration(index, |common| common.symlink_metadata().is_ok());
+    let mut text = Vec::new();
+    let (file, _) = open(&path.canonicalize().ok()?).ok()??;
+    file.take(LARGEST).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
+}

@@ -1,0 +1,264 @@
+//! What git keeps in a repository for itself and believes when it reads it again: an index that a run wrote has git
+//! outside write and read wherever it says.
+
+use ringfence_tests::{Place, Tier, everybody, everywhere};
+use std::fs;
+
+/// Who commits is said in the repository's own configuration.
+const REPOSITORY: &str = "init() { git init -q \"$@\"; }; \
+                          as() { git -c user.name=a -c user.email=a@b \"$@\"; }; ";
+
+/// A repository with a commit, and a file outside that the program would like to have read or written.
+fn prepared(place: &Place) -> bool {
+    if !place.has("git", "--version") {
+        return false;
+    }
+    place.file("home/project/file", "one\n");
+    place.file("home/secret", "the secret\n");
+    place.shell(&format!("{REPOSITORY} init . && git add file && as commit -q -m one")).ends(0);
+    place.clock_moves_on();
+    true
+}
+
+/// An index with these paths, all of them the blob that `file` is.
+fn index(place: &Place, version: u32, paths: &[&str]) -> Vec<u8> {
+    let blob = place.shell("git hash-object -w file").well();
+    let blob: Vec<u8> =
+        (0..20).map(|at| u8::from_str_radix(&blob[2 * at..2 * at + 2], 16).unwrap()).collect();
+    let mut out = b"DIRC".to_vec();
+    out.extend(version.to_be_bytes());
+    out.extend((paths.len() as u32).to_be_bytes());
+    let mut before = 0_u8;
+    for path in paths {
+        let start = out.len();
+        out.extend([0; 24]);
+        out.extend(0o100_755_u32.to_be_bytes());
+        out.extend([0; 12]);
+        out.extend(&blob);
+        out.extend((path.len() as u16).to_be_bytes());
+        out.extend((version == 4).then_some(before));
+        before = path.len() as u8;
+        out.extend(path.bytes().chain([0]));
+        while version < 4 && !(out.len() - start).is_multiple_of(8) {
+            out.push(0);
+        }
+    }
+    // Nobody looks at its hash.
+    out.extend([0; 20]);
+    out
+}
+
+const HOOK: &str = ".git/hooks/post-checkout";
+
+/// What git outside makes of an index: whether it writes what it names.
+fn writes(place: &Place, at: &str) -> bool {
+    place.shell(&format!("cd {at} && git checkout-index -a -f"));
+    let made: Vec<_> =
+        [HOOK, "../written"].iter().filter(|path| place.project(path).exists()).collect();
+    place.shell(&format!("rm -rf {HOOK} ../written")).ends(0);
+    !made.is_empty()
+}
+
+#[test]
+fn an_index_that_names_what_git_refuses_is_taken_away() {
+    everywhere(|place| {
+        if !prepared(place) {
+            return;
+        }
+        for version in [2, 3, 4] {
+            place.file("home/evil", index(place, version, &[HOOK, "../written", "file"]));
+            // The control: git believes it.
+            place.shell("cp .git/index kept && cat ../evil > .git/index").ends(0);
+            assert!(writes(place, "."), "{version}: outside");
+            place.shell("mv kept .git/index && cp ../evil .").ends(0);
+            place.clock_moves_on();
+            // In its place, of which the directory tells nothing, or as git does it.
+            for make in
+                ["cat evil > .git/index", "cp evil .git/index.lock; mv .git/index.lock .git/index"]
+            {
+                let outcome = place.sh(&[], make);
+                outcome.ends(0).says(".git/index was created or changed inside");
+                outcome.says("`git reset` makes it anew");
+                assert!(!place.project(".git/index").exists(), "{version} {make}");
+                assert!(!writes(place, "."), "{version} {make}");
+                place.shell("git reset -q --hard && git status").ends(0);
+                place.clock_moves_on();
+            }
+        }
+        // What it would have git read.
+        place.file("home/project/evil", index(place, 2, &["../secret"]));
+        place.clock_moves_on();
+        place.sh(&[], "cat evil > .git/index").says("git would write and read ../secret by it");
+        place.shell("git add -u; git reset -q");
+        let all = "git cat-file --batch-all-objects --batch";
+        assert!(!place.shell(all).text().contains("the secret"));
+        // An index that nobody can be sure of.
+        for (way, make) in [
+            (
+                "another version",
+                "printf 'DIRC\\0\\0\\0\\7\\0\\0\\0\\0aaaaaaaaaaaaaaaaaaaa' > .git/index",
+            ),
+            ("cut off", "head -c 60 .git/index > i; cat i > .git/index"),
+            ("closed", "chmod 0 .git/index"),
+            ("a FIFO", "rm .git/index; mkfifo .git/index"),
+        ] {
+            if way == "closed" && place.shell("id -u").text() == "0" {
+                continue;
+            }
+            place.sh(&[], make).says(".git/index was created or changed inside");
+            place.shell("git reset -q").ends(0);
+            place.clock_moves_on();
+        }
+    });
+}
+
+#[test]
+fn so_is_that_of_any_repository_in_the_tree() {
+    everywhere(|place| {
+        if !prepared(place) {
+            return;
+        }
+        let make = format!(
+            "{REPOSITORY} init nested; init --bare bare.git; git worktree add -q ../project/w 2>&1; \
+             init donor; as -C donor commit -q --allow-empty -m x; \
+             as -c protocol.file.allow=always submodule -q add ./donor sub 2>&1; as commit -q -m two"
+        );
+        place.shell(&make).ends(0);
+        place.file("home/project/evil", index(place, 2, &["../written"]));
+        place.clock_moves_on();
+        for at in [
+            "nested/.git/index",
+            "bare.git/index",
+            ".git/worktrees/w/index",
+            ".git/worktrees/w/sharedindex.0123",
+            ".git/modules/sub/index",
+            ".git/sharedindex.0123",
+        ] {
+            // A look of its own at each: the budget of a short run must not be the reason.
+            let outcome = place.sh(&[], &format!("cat evil > {at}; sleep 0.2"));
+            outcome.says(&format!("{at} was created or changed inside"));
+            assert!(!place.project(at).exists(), "{at}");
+            place.clock_moves_on();
+        }
+        // A directory of that name is a submodule's own.
+        let kept =
+            "mkdir -p .git/modules/x/index && echo x > .git/modules/x/index/HEAD && cp evil index";
+        assert_eq!(place.sh(&[], kept).quiet(), "");
+        assert!(
+            place.project(".git/modules/x/index/HEAD").exists() && place.project("index").exists()
+        );
+        // Prepared in one run under a name that means nothing, and moved by another.
+        place.sh(&[], "cp evil nested/.git/later").quiet();
+        place.clock_moves_on();
+        place.sh(&[], "mv nested/.git/later nested/.git/index").says("nested/.git/index was");
+    });
+}
+
+#[test]
+fn git_keeps_each_index_that_it_writes() {
+    everybody(Tier::Namespace, |place| {
+        if !prepared(place) {
+            return;
+        }
+        for kind in ["", "--object-format=sha256"] {
+            place.shell("rm -rf .git").ends(0);
+            let make = format!("{REPOSITORY} init . {kind} && git add file && as commit -q -m one");
+            if place.shell(&make).code != 0 {
+                continue;
+            }
+            place.shell(
+                "git sparse-checkout init --cone --sparse-index; git sparse-checkout set a c",
+            );
+            place.clock_moves_on();
+            for change in [
+                "mkdir -p a/b c; touch a/b/x a/y c/z; git add .; as commit -q -m two",
+                "git status --short",
+                "for n in $(seq 40); do echo $n > a/$n; git status --short > /dev/null; git add a/$n; done",
+                "as commit -q -m three; git mv a/1 c/1; git rm -q a/2; git add -N c; as stash -q; git stash pop -q",
+                "git update-index --index-version 4; git status --short",
+                "git update-index --untracked-cache; git status --short; git update-index --fsmonitor",
+                "git -c index.threads=3 update-index --force-write-index",
+                "git update-index --split-index; touch c/q; git add c/q; git status --short",
+                "git rm -q --cached c/q; git status --short",
+                "git update-index --no-split-index; as commit -q -a -m four",
+                "git checkout -q -b other; echo 1 > a/3; as commit -q -a -m o; git checkout -q -; \
+                 echo 2 > a/3; as commit -q -a -m m; as merge -q other; git status --short",
+                "git reset -q --hard; git worktree add -q t; git -C t status --short",
+                "git sparse-checkout set a; git status; git sparse-checkout reapply --sparse-index",
+                "git init -q nested; cd nested; touch f; git add f; as commit -q -m n; git status --short",
+            ] {
+                // Not each git knows all of it.
+                let outcome =
+                    place.sh(&[], &format!("{REPOSITORY} {{ {change}; }} >/dev/null 2>&1; true"));
+                assert_eq!(outcome.err, "", "{kind} {change}");
+                place.shell("git status --short").ends(0);
+                place.clock_moves_on();
+            }
+        }
+    });
+}
+
+#[test]
+fn no_commit_of_an_overlay_no_copy_and_no_revert_brings_one() {
+    everybody(Tier::Namespace, |place| {
+        if !prepared(place) {
+            return;
+        }
+        place.file("home/project/evil", index(place, 2, &[HOOK, "../written"]));
+        place.shell("cp .git/index ../index; mkdir ../copies").ends(0);
+        place.clock_moves_on();
+        let before = fs::read(place.at("home/index")).unwrap();
+        let is_as_before = || fs::read(place.project(".git/index")).unwrap() == before;
+        place.sh(&["--overlay=keep"], "cat evil > .git/index; echo new > beside").ends(0);
+        place.ringfence(["overlay", "commit", "latest"]).says(".git/index is a protected name");
+        assert!(is_as_before() && place.project("beside").exists());
+        // The control: git's own.
+        place.sh(&["--overlay=keep"], "echo more > more && git add more").ends(0);
+        place.ringfence(["overlay", "commit", "latest"]).ends(0);
+        assert_eq!(place.shell("git diff --cached --name-only").well(), "more");
+        // A session's repository.
+        let make = "mkdir -p out && git clone -q . out/r && cp -r out/r out/good && cat evil > out/r/.git/index";
+        let make = format!("{make} && mv out /tmp/out && echo ready && exec sleep 100");
+        let mut session = place.start(&["--name", "one"], &["sh", "-c", &make]);
+        session.printed("ready");
+        let to = place.text("home/copies/out");
+        place.ringfence(["cp", "one:/tmp/out", &to]).says(".git/index");
+        session.stop();
+        assert!(!place.at("home/copies/out/r/.git/index").exists());
+        assert!(place.at("home/copies/out/good/.git/index").exists());
+    });
+}
+
+#[test]
+fn conflicts_noted_for_git_rerere_name_no_file_outside() {
+    everywhere(|place| {
+        if !prepared(place) {
+            return;
+        }
+        let hash = "0123456789abcdef0123456789abcdef01234567";
+        let make = format!(
+            "mkdir -p .git/rr-cache/{hash} && touch .git/rr-cache/{hash}/preimage && \
+             printf '{hash}\\t../secret\\0' > .git/MERGE_RR"
+        );
+        let commit = format!("{REPOSITORY} as commit -q --allow-empty -m x");
+        let read = |name: &str| {
+            let told = fs::read_to_string(place.project(format!(".git/rr-cache/{hash}/{name}")));
+            told.is_ok_and(|text| text.contains("the secret"))
+        };
+        // The control: git reads it, at the next commit, and leaves it where the program can.
+        place.shell(&format!("{make}; {commit}"));
+        assert!(read("postimage"), "outside");
+        place.shell("rm -rf .git/rr-cache .git/MERGE_RR").ends(0);
+        place.clock_moves_on();
+        place.sh(&[], &make).says(".git/MERGE_RR was created or changed inside");
+        place.shell(&commit);
+        assert!(!read("postimage"));
+        // What git notes itself stays.
+        place.clock_moves_on();
+        let own = format!(
+            "{REPOSITORY} git config -l >/dev/null; git checkout -q -b o; echo 1 > file; as commit -q -a -m o; \
+             git checkout -q -; echo 2 > file; as commit -q -a -m m; as merge -q o >/dev/null 2>&1; test -s .git/MERGE_RR"
+        );
+        assert_eq!(place.sh(&[], &own).err, "");
+    });
+}
