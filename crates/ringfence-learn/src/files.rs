@@ -5,7 +5,7 @@ use crate::secrets::{held, is_usual_above, named_in, secret};
 use crate::units::{is_shared, unit};
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::{Decision, Request};
-use ringfence_policy::{HostFiles, Moved, Policy, Subject, decide};
+use ringfence_policy::{HostFiles, Moved, Policy, Subject, decide, protect};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -87,6 +87,9 @@ impl Proposal {
             wanted.reason = wanted.reason.take().or(reason);
         }
         private(policy, &mut units);
+        for (unit, wanted) in units.iter_mut().filter(|(_, wanted)| wanted.write.count > 0) {
+            wanted.reason = wanted.reason.take().or_else(|| protected(unit, home, &moved));
+        }
         for (unit, Wanted { read, write, reason }) in collapsed(units) {
             let Some(text) = text(&unit, home) else {
                 let reason = Some("its name cannot be written as a rule".to_owned());
@@ -186,6 +189,13 @@ fn usually(unit: &Path, home: &Path, moved: &Moved) -> Option<String> {
     let shared = is_shared(usual).then_some("each program's directory is in it");
     let credentials = || is_usual_above(usual).then_some("credentials are usually in it");
     shared.or_else(credentials).map(str::to_owned)
+}
+
+/// Why what is written is left to the user: a rule for exactly a protected name lifts its protection.
+fn protected(unit: &Path, home: &Path, moved: &Moved) -> Option<String> {
+    let usual = moved.usual(unit);
+    let usual = usual.as_deref().or_else(|| unit.strip_prefix(home).ok())?;
+    protect::below_home(usual).map(|why| format!("it is protected, and no more with this: {why}"))
 }
 
 /// What is only written, in a home that is private, works without a rule; but not below what a

@@ -44,6 +44,14 @@ pub struct Entry {
     pub reason: &'static str,
 }
 
+/// Why a path below the home is protected there, if it is, or is in what is: a grant of just that lifts it.
+pub fn below_home(rest: &std::path::Path) -> Option<&'static str> {
+    let names = NAMES.iter().map(|entry| (entry.name, entry.reason));
+    let judged = JUDGED.iter().map(|(name, _, reason)| (*name, *reason));
+    let mut all = HOME.iter().copied().chain(names).chain(judged);
+    all.find(|(name, _)| rest.starts_with(name)).map(|(_, reason)| reason)
+}
+
 /// Below the home as well: what is judged by its content, whoever grants it, and what is of one session.
 pub const JUDGED: &[(&str, Guarded, &str)] = &[
     (

@@ -164,3 +164,24 @@ fn what_each_runtime_asks_of_the_machine_is_told_once_and_a_feature_shows_it() {
         learn(place, &["--feature", "machine"], see).ends(0).says("nothing to propose");
     });
 }
+
+#[test]
+fn what_is_protected_is_named_and_left_to_the_user() {
+    everybody(Tier::Namespace, |place| {
+        let _ = fs::remove_file(place.project("l.toml"));
+        place.file("home/.gitconfig", "[user]\n");
+        place.file("home/.local/bin/tool", "#!/bin/sh\n");
+        place.file("home/.app/a", "x");
+        let script = "echo x >> ~/.gitconfig; cat ~/.local/bin/tool > /dev/null; echo x > ~/.local/bin/tool; \
+                      cat ~/.app/a; echo x > ~/.app/a";
+        let learnt = learn(place, &["-o", "l.toml"], script);
+        learnt.ends(0).says(
+            "not proposed: filesystem.write ~/.gitconfig?: it is protected, and no more with this: git runs",
+        );
+        learnt.says("not proposed: filesystem.write ~/.local/bin?: it is protected");
+        let text = rules(place);
+        assert!(!text.contains("gitconfig") && !text.contains("bin"), "{text}");
+        assert!(text.contains("write = [\n\"~/.app?\",\n]"), "the control: {text}");
+        assert_eq!(fs::read_to_string(place.at("home/.gitconfig")).unwrap(), "[user]\n");
+    });
+}
