@@ -4,13 +4,14 @@
 //! Stamps are taken before the look, so that a change in between makes the stamp a wrong one,
 //! never a wrong plan that passes for right.
 
+mod view;
+
 use crate::facts::{self, HostPaths, Kind, PathFacts};
 use crate::settled::is_older;
-use ringfence_policy::{FileView, HostFiles, Resolver};
+use ringfence_policy::Resolver;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -295,52 +296,6 @@ impl Inputs {
     }
 }
 
-impl FileView for Inputs {
-    fn link(&self, path: &Path) -> io::Result<Option<PathBuf>> {
-        let result = HostFiles.link(path);
-        match &result {
-            Ok(None) => self.add(path, Found::Plain),
-            Ok(Some(target)) => self.add(path, Found::Link(target.clone())),
-            Err(error) if facts::nothing(error) => self.add(path, Found::Absent),
-            Err(_) => self.add(path, Found::Hidden),
-        }
-        result
-    }
-
-    fn names(&self, directory: &Path, most: usize) -> io::Result<Vec<OsString>> {
-        self.content(directory);
-        HostFiles.names(directory, most)
-    }
-
-    fn text(&self, path: &Path, most: u64) -> io::Result<String> {
-        // A directory has no text, whatever is in it.
-        if self.kind(path) != Kind::Directory {
-            self.content(path);
-        }
-        HostFiles.text(path, most)
-    }
-
-    fn beginning(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
-        self.content(path);
-        HostFiles.beginning(path, most)
-    }
-
-    fn socket(&self, path: &Path) -> bool {
-        self.content(path);
-        HostFiles.socket(path)
-    }
-
-    fn owner_and_mode(&self, path: &Path) -> Option<(u32, u32)> {
-        self.content(path);
-        HostFiles.owner_and_mode(path)
-    }
-
-    fn closed_in(&self, directory: &Path) -> Vec<OsString> {
-        self.content(directory);
-        HostFiles.closed_in(directory)
-    }
-}
-
 impl PathFacts for Inputs {
     fn kind(&self, path: &Path) -> Kind {
         let kind = HostPaths.kind(path);
@@ -410,6 +365,7 @@ pub(crate) fn plain(text: &OsStr) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringfence_policy::FileView;
 
     #[test]
     fn device_numbers_are_split_as_the_kernel_splits_them() {
