@@ -273,10 +273,14 @@ fn snapshot(arguments: Vec<OsString>) -> Result<u8, Fault> {
 ///
 /// # Errors
 /// The command's; an unknown name, with the nearest known one.
-pub fn call(name: &str, arguments: Arguments) -> Result<u8, Fault> {
+pub fn call(name: &str, mut arguments: Arguments) -> Result<u8, Fault> {
     let name = match name {
         "-V" | "--version" => "version",
-        "-h" | "--help" | "help" => return help::overview(),
+        "-h" | "--help" => return help::overview(),
+        "help" => {
+            let about = arguments.next().map(|name| name.to_string_lossy().into_owned());
+            return about.map_or_else(help::overview, |name| help::command(&name));
+        }
         name => name,
     };
     if let Some(command) = COMMANDS.iter().find(|command| command.name == name) {

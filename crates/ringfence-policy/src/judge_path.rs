@@ -242,11 +242,25 @@ fn not_readable(policy: &Policy, path: &Path, missing: bool, act: Act) -> Verdic
     if let Some(what) = own(path).filter(|_| act == Act::Read) {
         return Verdict::new(true, "private", format!("{shown} is {what}"));
     }
+    // A grant of it would be one of the whole host, and nobody needs it to come to what is below.
+    if policy.tier != TierChoice::Process && !missing && leads_to_granted(policy, path) {
+        let why = format!(
+            "no rule grants {shown}: inside it is a directory of the view's own, with just what is granted below it"
+        );
+        return Verdict::new(false, "filesystem", why);
+    }
     let why = match private(policy, path) {
         Some((what, _)) => format!("no rule grants {shown}, and {what} does not show the host's"),
         None => format!("no rule grants {shown}"),
     };
     Verdict::new(false, "filesystem", why).remedy(option("--read", path, missing))
+}
+
+/// Whether a directory is on the way to what a rule grants.
+fn leads_to_granted(policy: &Policy, path: &Path) -> bool {
+    let grants =
+        policy.paths.iter().filter(|rule| matches!(rule.access, Access::Read | Access::Write));
+    grants.map(|rule| &rule.path).any(|granted| granted != path && granted.starts_with(path))
 }
 
 /// The private directory that a path is in, and what writing there comes to.

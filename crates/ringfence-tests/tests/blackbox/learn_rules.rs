@@ -185,3 +185,21 @@ fn what_is_protected_is_named_and_left_to_the_user() {
         assert_eq!(fs::read_to_string(place.at("home/.gitconfig")).unwrap(), "[user]\n");
     });
 }
+
+/// To follow the advice would be to grant the host.
+#[test]
+fn what_is_on_the_way_to_a_grant_is_not_advised_to_be_granted() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    for path in ["/", "/var"] {
+        for words in [&["why", "--", "read", path][..], &["explain", path, "ls"]] {
+            let told = place.ringfence(words.iter().copied());
+            told.prints("inside it is a directory of the view's own");
+            assert!(!told.text().contains("--read"), "{}", told.text());
+        }
+        place.run(&[], &["ls", "-d", path]).ends(0);
+    }
+    let control = place.ringfence(["why", "--", "read", "/srv"]);
+    control.prints("--read /srv");
+    place.ringfence(["help", "learn"]).ends(0).prints("--merge FILE");
+    place.ringfence(["help"]).ends(0).prints("Commands:");
+}
