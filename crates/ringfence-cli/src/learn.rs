@@ -96,6 +96,12 @@ impl Base {
             )));
         }
         let Some(file) = merge else { return Ok(Base { file: None }) };
+        if let Some(target) = output.and_then(|output| output.read_link().ok()) {
+            let (file, target) = (file.display(), target.display());
+            return Err(Fault::usage(format!(
+                "{file} is a link, which would be replaced and not followed: name what it leads to ({target})"
+            )));
+        }
         let text = HostFiles
             .text(&file, MOST)
             .map_err(|error| Fault::usage(format!("cannot read {}: {error}", file.display())))?;
@@ -216,9 +222,11 @@ fn finish(
     };
     let origin =
         output.map_or_else(|| "the proposal".to_owned(), |path| path.display().to_string());
-    Profile::from_toml(&result, &origin).map_err(|error| {
-        Fault::of(format!("the additions do not fit into this profile, add them by hand: {error}"))
-    })?;
+    if let Err(error) = Profile::from_toml(&result, &origin) {
+        print(text::profile(proposal, head, &[]).as_bytes())?;
+        let why = "the additions do not fit into this profile; they are printed, add them by hand";
+        return Err(Fault::of(format!("{why}: {error}")));
+    }
     match (&base.file, output) {
         (Some((_, old)), _) => _ = print(text::difference(old, &result).as_bytes())?,
         (None, None) => _ = print(result.as_bytes())?,

@@ -121,6 +121,17 @@ fn a_file_is_not_overwritten_and_merging_shows_what_is_added() {
     );
     place.run(&["-p", "mine.toml"], &["sh", "-c", script]).ends(0);
     learn(&place, &["--merge", "mine.toml"], script).ends(0).says("nothing to propose");
+    // A link would be replaced by a file: whose it is the user says.
+    place.file("outside/own.toml", old);
+    std::os::unix::fs::symlink(place.at("outside/own.toml"), place.project("link.toml")).unwrap();
+    let linked = learn(&place, &["--merge", "link.toml", "-o", "link.toml"], script);
+    linked.ends(125).says("link.toml is a link, which would be replaced and not followed");
+    assert!(place.project("link.toml").is_symlink());
+    // Lists that are written in another way are left alone, and what is to be added is printed.
+    let dotted = "extends = [\"default\"]\nfilesystem = { read = [\"~/.config/other?\"] }\n";
+    place.file("home/project/dotted.toml", dotted);
+    let unfit = learn(&place, &["--merge", "dotted.toml"], script);
+    unfit.ends(125).says("add them by hand").prints("\"~/.config/app?\", # once, by cat");
 }
 
 #[test]
