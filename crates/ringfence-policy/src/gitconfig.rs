@@ -3,8 +3,11 @@
 //! The syntax is git's own (`config.c`): sections and quoted subsections, names without case,
 //! quotes, escapes, comments, continued lines. What git would not read is reported too.
 
+use crate::guard::{Standing, standing};
 use crate::path::normal;
+use crate::protect::NAMES;
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// One setting.
@@ -78,15 +81,41 @@ pub fn executes(text: &str) -> Option<String> {
     first(text, |_| false)
 }
 
-/// As [`executes`], for a file in `directory`: a `core.worktree` within `tree` does not count
-/// (every submodule has one).
-pub fn executes_in(text: &str, directory: &Path, tree: &Path) -> Option<String> {
-    first(text, |value| within(value, directory, tree))
+/// As [`executes`], for a file in `directory`: a `core.worktree` does not count that leads to the directory that the
+/// repository's `.git` is in, or, as every submodule's, to another one in there. Nor does one into `project`, of a
+/// repository that is not in it.
+pub fn executes_in(text: &str, directory: &Path, project: Option<&Path>) -> Option<String> {
+    first(text, |value| own_worktree(value, directory, project))
 }
 
-fn within(worktree: &str, directory: &Path, tree: &Path) -> bool {
+/// Git writes what is committed below a worktree, whatever lies there: nothing that is protected may.
+fn own_worktree(worktree: &str, directory: &Path, project: Option<&Path>) -> bool {
     // For git a value ends there.
-    !worktree.contains('\0') && followed(&directory.join(worktree)).starts_with(followed(tree))
+    if worktree.contains('\0') {
+        return false;
+    }
+    let target = followed(&directory.join(worktree));
+    let below = |tree: &Path| target.strip_prefix(followed(tree)).ok().map(Path::to_owned);
+    let git = directory.ancestors().find(|at| at.ends_with(".git"));
+    let own = git.zip(git.and_then(Path::parent)).and_then(|(git, tree)| {
+        let rest = below(tree)?;
+        Some(match git == directory {
+            true => rest.as_os_str().is_empty(),
+            false => !rest.as_os_str().is_empty() && is_free(&rest),
+        })
+    });
+    let elsewhere = project.filter(|project| !directory.starts_with(project));
+    own == Some(true) || elsewhere.and_then(below).is_some_and(|rest| is_free(&rest))
+}
+
+/// Whether a path below a tree is no protected name, nor in one, nor in a repository.
+fn is_free(rest: &Path) -> bool {
+    let parts: Vec<&OsStr> = rest.iter().collect();
+    let protected = |start: usize| {
+        let mut names = NAMES.iter().filter(|entry| entry.nested || start == 0);
+        names.any(|entry| matches!(standing(entry.name, &parts[start..]), Standing::Within(_)))
+    };
+    !parts.iter().any(|part| *part == ".git") && !(0..parts.len()).any(protected)
 }
 
 /// A path as the kernel follows it, links included; of what does not exist, by its text.
@@ -109,10 +138,10 @@ fn first(text: &str, worktree_allowed: impl Fn(&str) -> bool) -> Option<String> 
 
 /// Whether git runs the same programs by two texts of one configuration, in the same order: the settings that
 /// [`executes_in`] speaks of are the same. What cannot be read is the same as nothing.
-pub fn executes_the_same(before: &str, now: &str, directory: &Path, tree: &Path) -> bool {
+pub fn executes_the_same(before: &str, now: &str, directory: &Path) -> bool {
     let of = |text| {
         let settings = parse(text).ok()?.into_iter();
-        let allowed = |value: &str| within(value, directory, tree);
+        let allowed = |value: &str| own_worktree(value, directory, None);
         let counting = settings.filter(|setting| counts(setting, &allowed));
         Some(counting.map(|setting| Setting { line: 0, ..setting }).collect::<Vec<_>>())
     };
@@ -167,6 +196,12 @@ pub fn runs(setting: &Setting) -> bool {
         return true;
     }
     match (setting.section.as_str(), name) {
+        // `git difftool` sources a file of that name, wherever a slash in it leads.
+        ("diff" | "merge", "tool" | "guitool") => value.contains('/'),
+        // Without a word `git cherry-pick` and `git rebase` take the first one.
+        ("pull", "twohead" | "octopus") => {
+            value.split_whitespace().any(|word| !OWN_STRATEGIES.contains(&word))
+        }
         // The daemon that git brings itself.
         ("core", "fsmonitor") => boolean(value).is_none(),
         ("core", "gitproxy" | "virtualfilesystem") => true,

@@ -37,6 +37,8 @@ pub const STATE: &[Entry] = &[
     state(".git/modules/**/sequencer/opts", MERGES),
     state(".git/modules/**/rebase-merge/strategy", MERGES),
     state(".git/modules/**/rebase-apply/strategy", MERGES),
+    // A directory, and in further workspaces a file.
+    state(".jj/repo", "Jujutsu takes configuration from where it leads"),
 ];
 
 /// All of these but an index are small; larger ones are not read.
@@ -73,6 +75,7 @@ pub fn judge(path: &Path, hash: usize, content: Content<'_>) -> Result<(), Bad> 
     let text = small(content)?;
     match path.file_name().and_then(|name| name.to_str()) {
         Some("MERGE_RR") => resolutions(&text),
+        Some("repo") => jj(&text),
         Some("opts") => options(&String::from_utf8_lossy(&text)),
         _ => strategy(&String::from_utf8_lossy(&text)),
     }
@@ -120,6 +123,16 @@ fn options(text: &str) -> Result<(), Bad> {
     let settings = parse(text).map_err(|_| Bad::Unreadable("a line of it cannot be read"))?;
     let named = settings.iter().filter(|setting| setting.name == "strategy");
     named.filter_map(|setting| setting.value.as_deref()).try_for_each(strategy)
+}
+
+/// Where a further workspace of Jujutsu has its repository: only what is called so has its configuration protected.
+fn jj(text: &[u8]) -> Result<(), Bad> {
+    use std::os::unix::ffi::OsStrExt;
+    let target = Path::new(std::ffi::OsStr::from_bytes(text));
+    match target.ends_with(".jj/repo") && !text.contains(&0) {
+        true => Ok(()),
+        false => Err(Bad::Runs("what the configuration of another repository names".to_owned())),
+    }
 }
 
 /// `git merge-NAME` is executed, wherever a slash in the name leads.

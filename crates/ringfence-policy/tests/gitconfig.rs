@@ -52,9 +52,9 @@ fn a_key_is_judged_as_git_takes_it_apart() {
     ] {
         assert!(executes(text).is_some(), "{text}");
     }
-    let (directory, tree) = (Path::new("/w/.git/modules/x"), Path::new("/w"));
+    let directory = Path::new("/w/.git/modules/x");
     let worktree =
-        |value: &str| executes_in(&format!("[core]\nworktree = {value}\n"), directory, tree);
+        |value: &str| executes_in(&format!("[core]\nworktree = {value}\n"), directory, None);
     assert_eq!(worktree("../../../x"), None);
     // A relative name to git, since it begins with a form feed.
     assert!(worktree("\u{c}/w/x/../../../../../../../../elsewhere").is_some());
@@ -143,6 +143,9 @@ fn what_makes_git_run_a_program_is_found() {
         ("[core]\ngitProxy = evil", "core.gitproxy"),
         ("[core]\nalternateRefsCommand = evil", "core.alternaterefscommand"),
         ("[core]\nworktree = ../../..", "core.worktree"),
+        ("[diff]\ntool = ../../w/evil", "diff.tool"),
+        ("[merge]\nguiTool = /w/evil", "merge.guitool"),
+        ("[pull]\ntwohead = x/run", "pull.twohead"),
         ("[diff]\nexternal = evil", "diff.external"),
         ("[diff \"x\"]\ncommand = evil", "diff.x.command"),
         ("[diff \"x\"]\ntextconv = evil", "diff.x.textconv"),
@@ -263,15 +266,36 @@ fn what_git_itself_writes_is_harmless() {
 
 #[test]
 fn a_submodules_worktree_is_harmless_within_its_tree() {
-    let text = "[core]\n\tworktree = ../../../lib\n";
-    let inside = |tree: &str| executes_in(text, Path::new("/w/.git/modules/lib"), Path::new(tree));
-    assert_eq!(inside("/w"), None);
-    assert_eq!(inside("/w/other").as_deref(), Some("core.worktree"));
-    assert_eq!(
-        executes_in(text, Path::new("/w/.git"), Path::new("/w")).as_deref(),
-        Some("core.worktree")
-    );
-    assert_eq!(executes(text).as_deref(), Some("core.worktree"));
+    let text = |place: &str| format!("[core]\n\tworktree = {place}\n");
+    let good = |directory: &str, place: &str, project: Option<&str>| {
+        executes_in(&text(place), Path::new(directory), project.map(Path::new)).is_none()
+    };
+    assert!(good("/w/.git/modules/lib", "../../../lib", None));
+    assert!(good("/w/.git/modules/a/modules/b", "/w/a/b", None));
+    assert!(good("/w/.git", "..", None) && good("/w/.git", "/w", Some("/w")));
+    assert!(!good("/w/.git", "../sub", None) && !good("/w/.git", "../../v", None));
+    for bad in [
+        "/w",
+        "/",
+        "/v",
+        "/w/.git/hooks",
+        "/w/.git",
+        "/w/sub/.git/hooks",
+        "/w/.vscode",
+        "/w/a/.husky/_",
+    ] {
+        assert!(!good("/w/.git/modules/lib", bad, Some("/w")), "{bad}");
+        // Nor of a repository that is called something else, or lies in the project.
+        assert!(
+            !good("/w/lib.git", bad, Some("/w")) && !good("/w/sub/.git", bad, Some("/w")),
+            "{bad}"
+        );
+    }
+    assert!(!good("/w/lib.git", ".", None) && !good("/w/lib.git", "hooks", Some("/w")));
+    // What agents keep elsewhere of the project.
+    assert!(good("/state/x", "/w", Some("/w")) && good("/state/x/.git", "/w", Some("/w")));
+    assert!(!good("/state/x", "/w/.git/hooks", Some("/w")) && !good("/state/x", "/w", None));
+    assert_eq!(executes(&text("../../../lib")).as_deref(), Some("core.worktree"));
 }
 
 #[test]
@@ -287,7 +311,7 @@ fn the_last_value_counts() {
 fn a_submodules_place_may_change_within_the_tree() {
     let of = |place: &str| format!("[core]\n\tbare = false\n\tworktree = {place}\n");
     let modules = Path::new("/w/.git/modules/lib");
-    let same = |before: &str, now: &str| executes_the_same(before, now, modules, Path::new("/w"));
+    let same = |before: &str, now: &str| executes_the_same(before, now, modules);
     let (inside, none) = (of("../../../lib"), "[core]\n\tbare = false\n");
     assert!(same(&inside, none) && same(none, &inside) && same(&inside, &of("../../../other")));
     let outside = of("../../../../home");

@@ -254,6 +254,20 @@ fn conflicts_that_were_noted_and_strategies_are_judged() {
     }
 }
 
+#[test]
+fn a_workspace_of_jujutsu_leads_to_a_repository_whose_configuration_is_protected() {
+    for (text, good) in [
+        ("../../main/.jj/repo", true),
+        ("/w/main/.jj/repo", true),
+        ("../evil", false),
+        ("../evil/.jj/repo/x", false),
+        ("../evil\0/.jj/repo", false),
+        ("", false),
+    ] {
+        assert_eq!(of("repo", 0, text.as_bytes()).is_ok(), good, "{text:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 

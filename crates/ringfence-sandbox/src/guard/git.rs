@@ -21,8 +21,8 @@ pub(super) fn judge(work: &mut Work<'_>, directory: &Directory, name: &OsStr, pa
     work.take_away(&directory.at(name), path, "created or changed");
     let why = match bad {
         Bad::Path(named) => format!("git would write and read {} by it", shown::line(&named)),
-        Bad::Runs(program) => format!("git would run {} for it", shown::line(&program)),
-        Bad::Unreadable(why) => format!("what git would do by it is not known ({why})"),
+        Bad::Runs(program) => format!("{} would be run for it", shown::line(&program)),
+        Bad::Unreadable(why) => format!("what would be done by it is not known ({why})"),
     };
     let (path, parent) = (shown::path(path), path.parent().unwrap_or(path));
     let remedy = match (name.as_encoded_bytes(), gitstate::is_index(Path::new(name))) {
@@ -33,7 +33,7 @@ pub(super) fn judge(work: &mut Work<'_>, directory: &Directory, name: &OsStr, pa
                 shown::path(&parent.join("index"))
             )
         }
-        _ => "look at what goes on (`git status`) before you go on with it".to_owned(),
+        _ => "look at what goes on (`git status`, `jj status`) before you go on with it".to_owned(),
     };
     work.said.push(format!("{path}: {why}; {remedy}"));
 }

@@ -467,16 +467,11 @@ pub(super) fn harmless(
     before: &Saved,
     project: Option<&Path>,
 ) -> bool {
-    // A submodule's `core.worktree` leads out of `.git`, to the repository it is in.
     let directory = path.parent().unwrap_or(path);
-    let tree = path.ancestors().find(|at| at.ends_with(".git")).and_then(Path::parent);
-    let tree = tree.unwrap_or(directory);
     match (guarded, now, before) {
         (Guarded::GitConfig | Guarded::GitSettings, Saved::File { bytes, .. }, Saved::Nothing) => {
-            let trees = [Some(tree), project];
-            std::str::from_utf8(bytes).is_ok_and(|text| {
-                trees.iter().flatten().any(|tree| executes_in(text, directory, tree).is_none())
-            })
+            std::str::from_utf8(bytes)
+                .is_ok_and(|text| executes_in(text, directory, project).is_none())
         }
         (
             Guarded::GitSettings,
@@ -485,7 +480,7 @@ pub(super) fn harmless(
         ) => {
             let text = |bytes| std::str::from_utf8(bytes).ok();
             let both = text(before).zip(text(now));
-            both.is_some_and(|(before, now)| executes_the_same(before, now, directory, tree))
+            both.is_some_and(|(before, now)| executes_the_same(before, now, directory))
         }
         (Guarded::GitCommon, Saved::File { bytes, .. }, Saved::Nothing) => {
             git_common_allowed(path, bytes).is_some_and(|target| leads_straight(&target))

@@ -42,11 +42,13 @@ pub(super) fn brief(plan: &Plan, order: &Order, saved: &[Saved]) -> Option<Brief
 /// A tree's path and its list of names.
 fn tree(tree: &GuardedTree) -> Option<Vec<u8>> {
     let mut names: BTreeMap<&[u8], u8> = BTreeMap::new();
-    for (name, _) in &tree.nested {
+    for (name, guarded) in &tree.nested {
         let path = Path::new(name.as_ref());
         let first = path.iter().next()?.as_bytes();
         let (mark, first) = match first.strip_prefix(b"*") {
             Some(end) => (ENDING, end),
+            // Written in its place, of which the directory tells nothing.
+            None if *guarded == Guarded::GitState && first != b".git" => (quiet::ANYWHERE, first),
             None => (mark(name, first), first),
         };
         // The rest of a pattern is not understood there.

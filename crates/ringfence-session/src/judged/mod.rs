@@ -218,9 +218,7 @@ impl<'a> Judge<'a> {
             return target.is_some_and(|target| self.leads_straight(&target));
         }
         let directory = path.parent().unwrap_or(&path);
-        let top = path.ancestors().find(|at| at.ends_with(".git"));
-        let tree = top.and_then(Path::parent).unwrap_or(self.root);
-        std::str::from_utf8(text).is_ok_and(|text| executes_in(text, directory, tree).is_none())
+        std::str::from_utf8(text).is_ok_and(|text| executes_in(text, directory, None).is_none())
     }
 
     /// Whether a path leads over no link in the tree, of those that are there or are to be written.

@@ -262,3 +262,77 @@ fn conflicts_noted_for_git_rerere_name_no_file_outside() {
         assert_eq!(place.sh(&[], &own).err, "");
     });
 }
+
+/// As git, other version control has its configuration where a file says.
+#[test]
+fn a_workspace_of_jujutsu_leads_to_no_repository_of_the_programs() {
+    everywhere(|place| {
+        place.directory("home/project/.jj/repo/store");
+        place.clock_moves_on();
+        let make = "mv .jj/repo evil; echo x > evil/config.toml; printf ../evil > .jj/repo";
+        place.sh(&[], make).says(".jj/repo was created or changed inside");
+        assert!(place.project(".jj/repo").symlink_metadata().is_err());
+        place.sh(&[], "ln -s ../evil .jj/repo").says(".jj/repo was created");
+        assert!(place.project(".jj/repo").symlink_metadata().is_err());
+        let own = "mkdir -p w/.jj m/.jj/repo; printf ../../m/.jj/repo > w/.jj/repo; mkdir .jj/repo";
+        assert_eq!(place.sh(&[], own).quiet(), "");
+        assert!(place.project("w/.jj/repo").is_file() && place.project(".jj/repo").is_dir());
+        place.clock_moves_on();
+        // In its place.
+        place.sh(&[], "printf ../../evil > w/.jj/repo").says("w/.jj/repo was");
+    });
+}
+
+/// Git writes what is committed there into any directory that a configuration calls the worktree.
+#[test]
+fn no_worktree_of_a_repository_is_anothers_hooks() {
+    everywhere(|place| {
+        if !prepared(place) {
+            return;
+        }
+        let make = |way: &str, name: &str| {
+            format!(
+                "{REPOSITORY} {way} && printf '#!/bin/sh\\ntouch %s/obeyed\\n' $PWD > post-checkout && \
+                 chmod +x post-checkout && git --git-dir={name} --work-tree=$PWD add -f post-checkout && \
+                 as --git-dir={name} --work-tree=$PWD commit -q -m one && rm post-checkout && \
+                 git --git-dir={name} config core.bare false && git --git-dir={name} config core.worktree "
+            )
+        };
+        let outside = "git checkout -f . ; cd \"$P\"; git checkout -q -b b; git checkout -q -; git branch -D b";
+        let obeyed = place.project("obeyed");
+        let hook = place.project(HOOK);
+        for (way, name, to) in [
+            ("init sub", "sub", ".git/hooks"),
+            ("init --bare bare.git", "bare.git", ".git/hooks"),
+            ("init sub", "sub", ".vscode"),
+        ] {
+            let directory = if name == "sub" { "sub/.git" } else { name };
+            let make = make(way, directory);
+            let make = format!("mkdir -p {to}; {make} $PWD/{to}");
+            let git = format!("P=$PWD; cd {name} && {outside}");
+            // The control.
+            place.shell(&format!("{make}; {git}"));
+            let written = place.project(to).join("post-checkout");
+            assert!(
+                written.exists() && (to != ".git/hooks" || obeyed.exists()),
+                "{way} {to}: outside"
+            );
+            place.shell(&format!("rm -rf {name} {HOOK} obeyed .vscode")).ends(0);
+            place.clock_moves_on();
+            place.sh(&[], &make).says(&format!("{directory}/config was created or changed inside"));
+            place.shell(&git);
+            assert!(!written.exists() && !hook.exists() && !obeyed.exists(), "{way} {to}");
+            place.shell(&format!("rm -rf {name} .vscode")).ends(0);
+            place.clock_moves_on();
+        }
+        // A submodule's, which git sets itself, stays.
+        let add = format!(
+            "{REPOSITORY} init donor; as -C donor commit -q --allow-empty -m x; \
+             as -c protocol.file.allow=always submodule --quiet add ./donor deep/sub 2>/dev/null; \
+             git -C deep/sub status --short; git config -f .git/modules/deep/sub/config core.worktree"
+        );
+        let outcome = place.sh(&[], &add);
+        assert_eq!(outcome.text(), "../../../../deep/sub", "{}", outcome.err);
+        assert!(place.project(".git/modules/deep/sub/config").exists(), "{}", outcome.err);
+    });
+}
