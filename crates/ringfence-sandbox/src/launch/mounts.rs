@@ -2,9 +2,11 @@
 
 use super::script::{Arg, Script};
 use ringfence_start::Sysno;
+use ringfence_start::image::Op;
 use std::ffi::CStr;
 use std::path::Path;
 
+pub(super) const ENOENT: u8 = 2;
 pub(super) const EEXIST: u8 = 17;
 const EPERM: u8 = 1;
 const ENOSYS: u8 = 38;
@@ -116,14 +118,19 @@ pub(super) fn set_attributes(script: &mut Script, mount: u8, attributes: u64, re
 }
 
 /// Attaches a mount at a path, which is not followed when it is a symbolic link.
-pub(super) fn attach(script: &mut Script, mount: u8, directory: u8, path: &Path) {
+pub(super) fn attach<'s>(
+    script: &'s mut Script,
+    mount: u8,
+    directory: u8,
+    path: &Path,
+) -> &'s mut Op {
     let mut flags = MOVE_MOUNT_F_EMPTY_PATH;
     if path.as_os_str().is_empty() {
         flags |= MOVE_MOUNT_T_EMPTY_PATH;
     }
     let (empty, path) = (script.text(c""), script.path(path));
     let (mount, directory) = (Arg::Register(mount), Arg::Register(directory));
-    script.call(Sysno::move_mount, &[mount, empty, directory, path, flags.into()]);
+    script.call(Sysno::move_mount, &[mount, empty, directory, path, flags.into()])
 }
 
 pub(super) fn make_directory(script: &mut Script, directory: u8, path: &Path, mode: u32) {

@@ -7,8 +7,8 @@ mod own;
 use super::cover::Covers;
 use super::failure::{KEEP_APART, OPEN};
 use super::mounts::{
-    EEXIST, O_CLOEXEC, attach, copy_tree, make_directory, make_file, make_private, new_file_system,
-    relative, remove, set_attributes,
+    EEXIST, ENOENT, O_CLOEXEC, attach, copy_tree, make_directory, make_file, make_private,
+    new_file_system, relative, remove, set_attributes,
 };
 use super::overlay;
 use super::script::{Arg, CWD, Part, Script};
@@ -411,7 +411,8 @@ impl<'a> Building<'a> {
         match (inner, path.file_name()) {
             (Some(parent), Some(name)) => {
                 let directory = self.directory_of_masks(parent);
-                attach(self.script, tree, directory, Path::new(name));
+                // What has gone since the plan was made is watched for, as what goes later is ([`crate::cover`]).
+                attach(self.script, tree, directory, Path::new(name)).tolerated[0] = ENOENT;
             }
             _ => {
                 let target = self.open_itself(path, link);

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn few_descriptors_are_enough_or_an_error() {
@@ -54,6 +55,31 @@ fn few_processes_are_an_error() {
         };
         inside("-n 512").ends(0);
         inside("-u 1").ends(125).says("limit of processes is reached");
+    });
+}
+
+/// As locks and temporary files do beside what is denied by a wildcard, or at the top of /etc.
+#[test]
+fn a_denied_file_that_comes_and_goes_keeps_nothing_from_starting() {
+    everybody(Tier::Namespace, |place| {
+        let file = place.file("home/project/keys/lock", "a secret");
+        let ends = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ends.load(Ordering::Relaxed) {
+                    let _ = fs::write(&file, "a secret").and_then(|()| fs::remove_file(&file));
+                }
+            });
+            let starts: Vec<_> = (0..60)
+                .map(|_| place.run(&["--deny", "keys/*"], &["sh", "-c", "cat keys/lock; echo ran"]))
+                .collect();
+            ends.store(true, Ordering::Relaxed);
+            for ended in starts {
+                ended.prints("ran").ends(0);
+            }
+        });
+        fs::write(&file, "a secret").unwrap();
+        place.sh(&["--deny", "keys/*"], "cat keys/lock").ends(1).says("Permission denied");
     });
 }
 
