@@ -34,6 +34,7 @@ mod creations;
 mod descendants;
 mod guard;
 mod metadata;
+mod other_group;
 mod own_group;
 mod own_number;
 mod settled;

@@ -149,7 +149,7 @@ fn namespace(pid: i32) -> Option<PathBuf> {
 }
 
 /// All processes that can be seen.
-fn pids() -> impl Iterator<Item = i32> {
+pub(crate) fn pids() -> impl Iterator<Item = i32> {
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

@@ -314,6 +314,11 @@ pub(super) fn rules(
             let test = [(0, Test::Differs(one))];
             add(call, Verdict::Refuse, &test, "changes all processes of the user");
         }
+        // Shells need it for jobs. 0 makes a group.
+        if notify {
+            let reason = "joins a group of processes, which may be one outside";
+            add("setpgid", Verdict::Supervise, &[(1, Test::Differs(0))], reason);
+        }
         let mut test = vec![(1, Test::Masked(TYPE_OF_IOCTL, BTRFS))];
         test.extend(CLONES.map(|clone| (1, Test::Differs(clone))));
         add("ioctl", Verdict::Refuse, &test, "makes and removes subvolumes, past the path rules");

@@ -180,6 +180,40 @@ fn priorities_of_the_own_group_are_not_those_of_others() {
     });
 }
 
+/// Without numbers of its own a program could join any job of the shell that started it.
+#[test]
+fn groups_outside_are_not_joined() {
+    everybody(Tier::Process, |place| {
+        let mut outside = neighbour(place);
+        let script = "import os, subprocess, sys\n\
+            def joins(process, group):\n try: os.setpgid(process, group); return 'joined'\n except OSError as e: return e.strerror\n\
+            first = os.getpgrp()\n\
+            print(joins(0, int(sys.argv[1])), os.getpgrp() == first)\n\
+            print(joins(0, 0), joins(0, first), joins(0, os.getpid()))\n\
+            lead, end = os.pipe()\n\
+            def child():\n pid = os.fork()\n if pid == 0: os.close(end); os.read(lead, 1); os._exit(0)\n return pid\n\
+            one, two, three = child(), child(), child()\n\
+            print(joins(one, one), joins(two, one), joins(two, int(sys.argv[1])))\n\
+            os.kill(one, 9); os.waitpid(one, 0)\n\
+            print(joins(three, one), os.getpgid(three) == one)\n";
+        let group = outside.id().to_string();
+        let run = place.run(&[], &["python3", "-c", script, &group]);
+        let refused = "Operation not permitted";
+        let said =
+            format!("{refused} True\njoined joined joined\njoined joined {refused}\njoined True");
+        assert_eq!(run.ends(0).text(), said);
+        assert!(is_well(&mut outside));
+        // The control: outside it is joined.
+        let mut outside = neighbour(place);
+        let join = format!("python3 -c 'import os; os.setpgid(0, {}); print(1)'", outside.id());
+        assert_eq!(place.shell(&join).ends(0).text(), "1");
+        assert!(is_well(&mut outside));
+        // Jobs of a shell inside.
+        let jobs = "set -m; echo a | cat | cat; sleep 1000 & kill %1; wait %1; test $? = 143 && fg 2> no; echo $?";
+        place.run(&[], &["bash", "-c", jobs]).ends(0).prints("a\n1");
+    });
+}
+
 /// timeout(1) signals what its command started by its own group, which is the launcher's.
 #[test]
 fn what_a_timeout_inside_ends_is_all_that_its_command_started() {

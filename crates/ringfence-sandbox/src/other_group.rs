@@ -1,0 +1,59 @@
+//! Supervised calls of the process tier by which a process joins a group: `setpgid` into one that is there.
+//!
+//! There the sandbox has no numbers of its own, and another job of the user's shell is in the same session: who joined
+//! it would be stopped, continued and ended with it, and might read what is typed for it. So a program joins groups
+//! that programs inside have made, and the one that its command was started in. The first of the others cannot be
+//! joined, so that whichever has a member from inside is one of these.
+//!
+//! Between the look and the call the last member could end, and its number come to be a group's outside: all numbers
+//! would have to be used up in between.
+
+use ringfence_sys as sys;
+use std::os::fd::BorrowedFd;
+use sys::Errno;
+use sys::notify::{self, Notification};
+
+/// Generations looked at.
+const MOST: usize = 4096;
+
+/// Answers a call that waits: the kernel carries it out when the group is none outside.
+pub(crate) fn answer(listener: BorrowedFd<'_>, call: &Notification) {
+    // Gone meanwhile: nobody waits for the answer.
+    let _ = if may_join(listener, call) == Some(true) {
+        notify::go_on(listener, call.id)
+    } else {
+        // As the kernel says of groups of other sessions.
+        notify::finish(listener, call.id, Err(Errno::EPERM))
+    };
+}
+
+fn may_join(listener: BorrowedFd<'_>, call: &Notification) -> Option<bool> {
+    // The kernel takes the low halves.
+    let (named, group) = (call.arguments[0] as i32, call.arguments[1] as i32);
+    let caller = sys::caller::process(call)?;
+    let process = if named == 0 { caller } else { named };
+    // What is below 0 is refused by the kernel; a process that is to lead makes a group.
+    let may = group <= 0 || group == process || group == sys::process::group() || is_inside(group);
+    // Else all this may be of another one with the same number.
+    Some(may && notify::waits(listener, call.id))
+}
+
+/// Whether a group has a member inside: first whom it is called after, who has ended perhaps.
+fn is_inside(group: i32) -> bool {
+    let own = sys::process::filters(std::process::id());
+    let member = |&pid: &i32| {
+        sys::process::group_of(pid) == Ok(group)
+            && sys::process::filters(pid.cast_unsigned()) > own
+            && descends(pid)
+    };
+    member(&group) || crate::own_group::pids().any(|pid| member(&pid))
+}
+
+/// Whether this process started another one, or one that started it: it takes over orphans.
+fn descends(pid: i32) -> bool {
+    let launcher = std::process::id().cast_signed();
+    let mut line = std::iter::successors(Some(pid), |&pid| {
+        Some(crate::executions::parent_of(pid)).filter(|&parent| parent > 0)
+    });
+    line.by_ref().skip(1).take(MOST).any(|pid| pid == launcher)
+}
