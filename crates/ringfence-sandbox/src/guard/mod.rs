@@ -391,7 +391,9 @@ impl Guarding {
         self.pass(&mut work);
         self.taken.set(work.quarantine.taken());
         if session.is_some() {
-            notes::end(self.begun.as_ref(), &self.trees, self.since);
+            if let Some(unnoted) = notes::end(self.begun.as_ref(), &self.trees, self.since) {
+                work.said.push(unnoted);
+            }
             self.ended.set(true);
             // Nothing is left to be put back.
             self.word.take();

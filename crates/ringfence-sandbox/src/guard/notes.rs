@@ -5,8 +5,9 @@
 //! that. What ringfence itself puts into a tree for a program, when none runs (a commit, a revert, a
 //! copy), is noted like a run ([`written`]).
 
-use super::Guarding;
+use super::{Guarding, said};
 use crate::plan::GuardedTree;
+use ringfence_policy::shown;
 use ringfence_start::runs::{self, ABOVE_A_TREE, LONGEST, NOTE};
 use ringfence_sys as sys;
 use std::collections::BTreeSet;
@@ -54,7 +55,7 @@ pub(crate) struct Begun {
 }
 
 /// Notes a run that begins. One that cannot be noted is no reason to fail: its own changes will be
-/// judged.
+/// judged, and its end says so.
 pub(super) fn begin(trees: &[GuardedTree], start: i128) -> Option<Begun> {
     let trees = noted(trees);
     let path = file().filter(|_| !trees.is_empty())?;
@@ -192,12 +193,24 @@ impl Begun {
     }
 }
 
-/// Notes the end of a run.
-pub(super) fn end(begun: Option<&Begun>, trees: &[GuardedTree], start: i128) {
+/// Notes the end of a run; a sentence where that cannot be.
+pub(super) fn end(begun: Option<&Begun>, trees: &[GuardedTree], start: i128) -> Option<String> {
     if begun.is_some_and(Begun::end) {
-        return;
+        return None;
     }
-    note(&noted(trees), start);
+    let unnoted = |why| unnoted("this run", &trees[0].tree, &why);
+    note(&noted(trees), start).err().map(unnoted)
+}
+
+/// What a program can bring about, by filling the disk.
+fn unnoted(what: &str, tree: &Path, why: &std::io::Error) -> String {
+    let notes = file().unwrap_or_default();
+    format!(
+        "{what} cannot be noted in {} ({why}): what is in {} by it counts as yours in later runs; look at it before you \
+         start one",
+        shown::path(&notes),
+        shown::path(tree)
+    )
 }
 
 /// Notes that files of programs were put into a tree since a moment ([`time_mark`]).
@@ -205,14 +218,17 @@ pub(super) fn end(begun: Option<&Begun>, trees: &[GuardedTree], start: i128) {
 /// [`time_mark`]: ringfence_sys::file::time_mark
 pub fn written(tree: &Path, since: i128) {
     let above = tree.ancestors().skip(1).map(Noted::Above);
-    note(&[Noted::Tree(tree)].into_iter().chain(above).collect::<Vec<_>>(), since);
+    let noted = note(&[Noted::Tree(tree)].into_iter().chain(above).collect::<Vec<_>>(), since);
+    if let Err(why) = noted {
+        said::now(&unnoted("what was written now", tree, &why));
+    }
 }
 
 /// Notes what began at a moment and has ended now.
-fn note(trees: &[Noted<'_>], start: i128) {
-    let Some(path) = file().filter(|_| !trees.is_empty()) else { return };
+fn note(trees: &[Noted<'_>], start: i128) -> std::io::Result<()> {
+    let Some(path) = file().filter(|_| !trees.is_empty()) else { return Ok(()) };
     let end = nanoseconds(sys::file::time_mark());
-    let _ = open(&path).and_then(|mut file| append(&mut file, start, end, trees));
+    open(&path).and_then(|mut file| append(&mut file, start, end, trees))
 }
 
 impl Guarding {

@@ -170,3 +170,23 @@ fn a_pipe_in_the_place_of_a_policy_holds_up_no_run() {
         }
     });
 }
+
+/// A run of which nothing can be noted, as on a full disk, says what follows from that.
+#[test]
+fn a_run_that_cannot_be_noted_says_so() {
+    everywhere(|place| {
+        let runs = place.at("home/.local/state/ringfence/runs");
+        place.run(&[], &["true"]).ends(0).quiet();
+        fs::remove_file(&runs).unwrap();
+        fs::create_dir(&runs).unwrap();
+        for _ in 0..2 {
+            let run = place.run(&[], &["true"]);
+            run.ends(0).says("this run cannot be noted in ").says("counts as yours in later runs");
+            assert_eq!(run.err.lines().count(), 1, "{}", run.err);
+        }
+        // The control.
+        fs::remove_dir(&runs).unwrap();
+        place.run(&[], &["true"]).ends(0).quiet();
+        assert!(runs.is_file());
+    });
+}
