@@ -252,9 +252,12 @@ fn transfer(from: &Path, to: &Path, into: &Place, data: &fs::Metadata) -> std::i
     if data.is_file() {
         fs::set_permissions(from, Permissions::from_mode(data.mode() & MODE))?;
     }
-    match fs::rename(from, to) {
-        Err(error) if error.kind() == ErrorKind::CrossesDevices => {}
-        done => return done,
+    // Each name is a file of its own: what is written by one of them later is not written to the others.
+    if data.is_symlink() || data.nlink() == 1 {
+        match fs::rename(from, to) {
+            Err(error) if error.kind() == ErrorKind::CrossesDevices => {}
+            done => return done,
+        }
     }
     let part = into.at(format!(".ringfence-part-{}", std::process::id()).as_ref());
     let copied = if data.is_symlink() {

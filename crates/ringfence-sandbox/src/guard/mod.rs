@@ -12,6 +12,7 @@ mod notes;
 mod others;
 mod past;
 mod quarantine;
+mod renewed;
 mod said;
 mod saved;
 mod sweep;
@@ -391,6 +392,7 @@ impl Guarding {
         self.pass(&mut work);
         self.taken.set(work.quarantine.taken());
         if session.is_some() {
+            work.quarantine.renew(&mut work.said);
             if let Some(unnoted) = notes::end(self.begun.as_ref(), &self.trees, self.since) {
                 work.said.push(unnoted);
             }

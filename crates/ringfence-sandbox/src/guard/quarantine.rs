@@ -17,9 +17,9 @@ const SHARE: u64 = 4;
 
 /// The session's quarantine; made when the first thing goes there.
 pub(super) struct Quarantine {
-    directory: Option<PathBuf>,
-    taken: u32,
-    room: u64,
+    pub(super) directory: Option<PathBuf>,
+    pub(super) taken: u32,
+    pub(super) room: u64,
 }
 
 impl Quarantine {
@@ -106,6 +106,10 @@ impl Quarantine {
     /// written to.
     pub fn move_away(&mut self, path: &Path, copies: &mut Copies) -> io::Result<Away> {
         match self.target(path) {
+            // By another name its program could write it, there too.
+            Ok(target) if super::renewed::is_linked(path) => {
+                aside(path, Ok(target), copies, io::Error::other("it has another name"))
+            }
             Ok(target) => match fs::rename(path, &target) {
                 Ok(()) => Ok(Away::Kept(target)),
                 Err(why) => aside(path, Ok(target), copies, why),
@@ -212,9 +216,9 @@ fn is_too_much(why: &io::Error) -> bool {
 
 /// A file and its copy. Neither is opened again: the file may have no name any more, and the copy's
 /// directory may be one that the program can write to.
-struct Copied {
-    file: File,
-    copy: File,
+pub(super) struct Copied {
+    pub file: File,
+    pub copy: File,
 }
 
 /// Files held at most for what is written to them yet.
@@ -267,7 +271,7 @@ impl Copies {
 
 /// Opens a plain file and makes an empty one for its copy. What stands there may be a link, a FIFO or a device by
 /// now: none of them is opened.
-fn copy(path: &Path, target: &Path) -> io::Result<Copied> {
+pub(super) fn copy(path: &Path, target: &Path) -> io::Result<Copied> {
     const NONBLOCK: i32 = 0o4_000;
     let carefully = flags::NO_FOLLOW as i32 | ringfence_sys::fd::PATH_ONLY;
     let place = fs::OpenOptions::new().read(true).custom_flags(carefully).open(path)?;
@@ -292,7 +296,7 @@ fn copy(path: &Path, target: &Path) -> io::Result<Copied> {
 
 /// Makes a copy what its file is, with so much room, of which the rest is left; one for which there is not enough, or for
 /// which a disk has none, is as long as before.
-fn fill(Copied { file, copy }: &Copied, room: &mut u64) -> io::Result<()> {
+pub(super) fn fill(Copied { file, copy }: &Copied, room: &mut u64) -> io::Result<()> {
     let too_large = || io::Error::from(io::ErrorKind::FileTooLarge);
     let before = copy.metadata()?.len();
     let free = ringfence_sys::file::free(copy.as_fd()).map_or(*room, |free| free / SHARE);

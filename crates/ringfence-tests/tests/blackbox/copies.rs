@@ -19,6 +19,7 @@ add("kept/file", b"kept\n")
 add("set-user", b"#!/bin/sh\n", mode=0o6755)
 add("memory", type=tarfile.CHRTYPE, devmajor=1, devminor=1, mode=0o666)
 add("pipe", type=tarfile.FIFOTYPE)
+add("kept/same", type=tarfile.LNKTYPE, linkname="kept/file")
 add("link", type=tarfile.SYMTYPE, linkname="OUTSIDE")
 archive.close()
 "##;
@@ -67,6 +68,11 @@ fn a_directory_brings_no_devices_and_no_privileges() {
         }
         // What is harmless came.
         assert_eq!(fs::read_to_string(to.join("made/kept/file")).unwrap(), "kept\n");
+        // Each name is a file of its own.
+        let same = to.join("made/kept/same");
+        assert_eq!(fs::read_to_string(&same).unwrap(), "kept\n");
+        assert_eq!(same.metadata().unwrap().nlink(), 1);
+        assert_eq!(to.join("made/kept/file").metadata().unwrap().nlink(), 1);
         assert_eq!(fs::metadata(to.join("made/set-user")).unwrap().mode() & 0o7777, 0o755);
         ends(place, running);
     });

@@ -77,6 +77,7 @@ mod protected_hidden;
 mod protected_races;
 mod publish;
 mod quarantine;
+mod quarantine_kept;
 mod records;
 mod reports;
 mod sessions;
