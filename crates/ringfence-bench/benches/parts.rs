@@ -1,4 +1,5 @@
 //! The stages before a launch, by criterion: `cargo bench -p ringfence-bench`.
+#![allow(clippy::disallowed_macros, reason = "whoever runs it reads what it says")]
 
 use criterion::Criterion;
 

@@ -5,6 +5,7 @@
 //! sandbox, ringfence's tiers, peers) and takes samples of them by [`interleave`]; the samples, raw, are
 //! the [`model`] that is written as JSON; [`report`], [`compare`], [`history`] and [`check`] read only
 //! that. [`guard`] sees to it that nothing is left behind. Statistics are in [`stats`].
+#![allow(clippy::disallowed_macros, reason = "whoever runs it reads what it says")]
 
 pub mod background;
 pub mod bench;

@@ -54,7 +54,7 @@ pub fn keep(
         let made = tree.map(|tree| make(tree, options, session)).transpose();
         return made.or_else(|why| {
             let why = why.message;
-            eprintln!("ringfence: the state before this run is not kept: {why}");
+            ringfence_sys::say!("ringfence: the state before this run is not kept: {why}");
             Ok(None)
         });
     }
@@ -79,7 +79,7 @@ fn make(tree: &Path, options: Options, session: &str) -> Result<Before, Fault> {
     let made = store.create(&new).map_err(Fault::of)?;
     if let Some(first) = made.unreadable.first() {
         let (count, first) = (made.unreadable.len(), tree.join(first));
-        eprintln!(
+        ringfence_sys::say!(
             "ringfence: {count} paths cannot be read and are not in the snapshot, as {}",
             first.display()
         );
@@ -108,7 +108,7 @@ impl Before {
         match changes {
             Ok(changes) => rows(&top, &changes),
             Err(error) => {
-                eprintln!("ringfence: what the run changed is not on record: {error}");
+                ringfence_sys::say!("ringfence: what the run changed is not on record: {error}");
                 Vec::new()
             }
         }

@@ -45,14 +45,14 @@ impl Terminal {
                 take_back();
                 // What a program made of the terminal ends here, and so does what was typed for it.
                 terminal::set_mode_dropping_input(stdin().as_fd(), &self.0.lines())?;
-                eprint!("{question}");
+                ringfence_sys::say::text(format_args!("{question}"));
                 let _ = stderr().flush();
                 line(interrupted.as_fd())
             })
             .unwrap_or(Answer::Ended);
         let _ = terminal::set_mode(stdin().as_fd(), &self.0);
         if !matches!(answer, Answer::Said(_)) {
-            eprintln!();
+            ringfence_sys::say!("");
         }
         if let Ok(before) = before {
             let _ = signal::set_mask(before);

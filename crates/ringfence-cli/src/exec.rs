@@ -84,7 +84,10 @@ pub fn exec(arguments: impl IntoIterator<Item = OsString>) -> Result<u8, Fault> 
     };
     let finished = client::wait(&connection, timeout).map_err(fault)?;
     if finished.timed_out {
-        eprintln!("ringfence: timed out after {:?} (--timeout)", timeout.unwrap_or_default());
+        ringfence_sys::say!(
+            "ringfence: timed out after {:?} (--timeout)",
+            timeout.unwrap_or_default()
+        );
     }
     if finished.interrupted {
         // A shell loop around us must see that Ctrl-C ended the command, not an exit code.

@@ -42,8 +42,8 @@ impl Hooks {
         for hook in std::mem::take(&mut self.after).iter().rev() {
             match call(hook, "after", &self.workdir) {
                 Ok(status) if status.success() => {}
-                Ok(status) => eprintln!("ringfence: {hook} failed ({status})"),
-                Err(error) => eprintln!("ringfence: {hook} cannot be started: {error}"),
+                Ok(status) => ringfence_sys::say!("ringfence: {hook} failed ({status})"),
+                Err(error) => ringfence_sys::say!("ringfence: {hook} cannot be started: {error}"),
             }
         }
     }

@@ -48,7 +48,7 @@ pub fn import(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let imported =
         convert(peer, &text).map_err(|error| Fault::usage(format!("{shown}: {error}")))?;
     for note in &imported.notes {
-        eprintln!("ringfence: {}", ringfence_policy::shown::bytes(note.as_bytes()));
+        ringfence_sys::say!("ringfence: {}", ringfence_policy::shown::bytes(note.as_bytes()));
     }
     match parsed.last("output") {
         None => print(imported.toml.as_bytes()),

@@ -244,11 +244,11 @@ fn finish(
         _ => format!("{count} rules proposed"),
     };
     match output {
-        Some(output) => eprintln!(
+        Some(output) => ringfence_sys::say!(
             "ringfence: {what}; look at {0}, then: ringfence run {with}-p {0} -- CMD",
             output.display()
         ),
-        None => eprintln!("ringfence: {what}"),
+        None => ringfence_sys::say!("ringfence: {what}"),
     }
     Ok(())
 }
@@ -258,9 +258,9 @@ pub(crate) fn tell_withheld(proposal: &Proposal) {
     for rule in &proposal.withheld {
         let (table, key) = rule.key;
         let line = format!("not proposed: {table}.{key} {}: {}", rule.text, rule.reason);
-        eprintln!("ringfence: {}", ringfence_policy::shown::line(&line));
+        ringfence_sys::say!("ringfence: {}", ringfence_policy::shown::line(&line));
     }
     if let Some(told) = proposal.told() {
-        eprintln!("ringfence: not proposed: {told}");
+        ringfence_sys::say!("ringfence: not proposed: {told}");
     }
 }

@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(Fault { message, code }) => {
-            eprintln!("ringfence: {}", ringfence_policy::shown::message(&message));
+            ringfence_sys::say!("ringfence: {}", ringfence_policy::shown::message(&message));
             ExitCode::from(code)
         }
     }

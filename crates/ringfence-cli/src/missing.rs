@@ -57,11 +57,11 @@ pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
             by.join(", ")
         );
         // The host's names, and the program's own.
-        eprintln!("{}", shown::line(&line));
+        ringfence_sys::say!("{}", shown::line(&line));
     }
     match missing.len() {
-        0 => eprintln!("ringfence: nothing that the host has was missing"),
-        count if count > MOST => eprintln!("ringfence: and {} more", count - MOST),
+        0 => ringfence_sys::say!("ringfence: nothing that the host has was missing"),
+        count if count > MOST => ringfence_sys::say!("ringfence: and {} more", count - MOST),
         _ => {}
     }
     Ok(code)

@@ -59,7 +59,7 @@ pub fn filter_later(parsed: &Parsed, command: Option<&OsStr>) -> Result<Filter, 
 }
 
 fn notice(sentence: &str) {
-    eprintln!("ringfence: {}", ringfence_policy::shown::message(sentence));
+    ringfence_sys::say!("ringfence: {}", ringfence_policy::shown::message(sentence));
 }
 
 fn sink(monitor: bool) -> Arc<dyn Fn(&NetDecision) + Send + Sync> {

@@ -129,8 +129,8 @@ impl Layers {
         match self.settle() {
             Ok(()) => code,
             Err(error) => {
-                eprintln!("ringfence: {}", policy::shown::message(&error.to_string()));
-                eprintln!(
+                ringfence_sys::say!("ringfence: {}", policy::shown::message(&error.to_string()));
+                ringfence_sys::say!(
                     "ringfence: the changes are kept: ringfence overlay diff|commit|discard {}",
                     self.id
                 );
@@ -153,10 +153,10 @@ impl Layers {
             return found.discard(false);
         }
         if self.dry {
-            eprint!("{}", cli::differences(&found, &changes));
+            ringfence_sys::say::text(format_args!("{}", cli::differences(&found, &changes)));
             return found.discard(false);
         }
-        eprint!("{}", cli::summary(&changes));
+        ringfence_sys::say::text(format_args!("{}", cli::summary(&changes)));
         match &self.terminal {
             Some(terminal) => self.ask(terminal, found),
             None => {
@@ -167,7 +167,7 @@ impl Layers {
     }
 
     fn say_kept(&self) {
-        eprintln!(
+        ringfence_sys::say!(
             "ringfence: these changes were kept apart: ringfence overlay diff|commit|discard {}",
             self.id
         );
@@ -199,12 +199,15 @@ impl Layers {
             match word.as_str() {
                 "y" | "yes" => return self.commit(&found),
                 "n" | "no" => return found.discard(false),
-                "d" | "diff" => eprint!("{}", cli::differences(&found, &found.changes()?)),
+                "d" | "diff" => ringfence_sys::say::text(format_args!(
+                    "{}",
+                    cli::differences(&found, &found.changes()?)
+                )),
                 "k" | "keep" => {
                     self.say_kept();
                     return Ok(());
                 }
-                _ => eprintln!("ringfence: answer y, n, d or k"),
+                _ => ringfence_sys::say!("ringfence: answer y, n, d or k"),
             }
         }
     }

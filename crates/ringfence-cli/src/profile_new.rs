@@ -163,7 +163,7 @@ fn watched(parsed: &Parsed, argv: &[OsString], draft: &str) -> Result<Lesson, Fa
     own.options.retain(|(name, _)| !matches!(*name, "profile" | "save" | "no-run"));
     own.options.insert(0, ("profile", file.into_os_string()));
     let policy = policy(&own, &argv[0], Some(draft))?;
-    eprintln!(
+    ringfence_sys::say!(
         "ringfence: {} runs where it changes nothing, and is watched: use it, then end it",
         argv[0].display()
     );
@@ -181,12 +181,14 @@ fn review(
     let unasked = parsed.has("output") || parsed.has("save");
     if !unasked {
         let Some(terminal) = terminal else {
-            eprintln!("ringfence: not written: nobody can be asked; --save or -o FILE writes it");
+            ringfence_sys::say!(
+                "ringfence: not written: nobody can be asked; --save or -o FILE writes it"
+            );
             return Ok(0);
         };
         let answer = terminal.agrees(&format!("ringfence: write this to {}?", file.display()));
         if answer != Answered::Yes {
-            eprintln!("ringfence: not written");
+            ringfence_sys::say!("ringfence: not written");
             if answer == Answered::Interrupted {
                 launch::die_of_interrupt();
             }
@@ -205,6 +207,9 @@ fn review(
         true => file.display().to_string(),
         false => name.to_owned(),
     };
-    eprintln!("ringfence: written to {}; ringfence run -p {shown} -- CMD", file.display());
+    ringfence_sys::say!(
+        "ringfence: written to {}; ringfence run -p {shown} -- CMD",
+        file.display()
+    );
     Ok(0)
 }

@@ -16,6 +16,7 @@ use ringfence_session::gateway::{Peer, Scope, Service, Tree};
 use ringfence_session::ledger::{Ended, Event, Ledger, Process, Recorder, Start, Verdict};
 use ringfence_session::snapshot::fault;
 use ringfence_session::{live, place};
+use ringfence_sys::say;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -159,7 +160,7 @@ impl Record {
 
     fn warn(&self, what: &str, why: impl std::fmt::Display) {
         if !self.told.replace(true) {
-            eprintln!("ringfence: this session's record is not {what}: {why}");
+            say!("ringfence: this session's record is not {what}: {why}");
         }
     }
 
@@ -366,7 +367,7 @@ impl Keeper for Record {
         fault::from_environment();
         match Service::start(listener, self.forks.borrow_mut().take(), scope, told) {
             Ok(service) => *self.gateway.borrow_mut() = Some(service),
-            Err(error) => eprintln!("ringfence: no snapshots can be made from inside: {error}"),
+            Err(error) => say!("ringfence: no snapshots can be made from inside: {error}"),
         }
     }
 

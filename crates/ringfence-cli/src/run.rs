@@ -254,19 +254,19 @@ fn hidden_program(error: &LaunchError, name: &OsString) -> String {
 
 /// What the user should know before the run.
 fn announce(plan: &Plan) {
-    eprint!("{}", plan.announcement());
+    ringfence_sys::say::text(format_args!("{}", plan.announcement()));
 }
 
 fn finish(outcome: &Outcome, plan: &Plan, status: &Status, session: &str) -> u8 {
     for sentence in &outcome.restored {
-        eprintln!("ringfence: {}", shown::message(sentence));
+        ringfence_sys::say!("ringfence: {}", shown::message(sentence));
     }
     if outcome.timed_out {
         let limit = launch::timeout(plan).unwrap_or_default();
-        eprintln!("ringfence: timed out after {limit:?} (--timeout)");
+        ringfence_sys::say!("ringfence: timed out after {limit:?} (--timeout)");
     }
     for sentence in &outcome.limits_hit {
-        eprintln!("ringfence: {sentence}");
+        ringfence_sys::say!("ringfence: {sentence}");
     }
     let allowed: BTreeSet<&str> = outcome
         .asked
@@ -276,7 +276,7 @@ fn finish(outcome: &Outcome, plan: &Plan, status: &Status, session: &str) -> u8 
         .collect();
     if !allowed.is_empty() {
         let names: Vec<String> = allowed.iter().map(|name| format!("\"{name}\"")).collect();
-        eprintln!(
+        ringfence_sys::say!(
             "ringfence: allowed by you in this run, and in no profile: to keep it, [syscalls] allow = [{}]",
             names.join(", ")
         );

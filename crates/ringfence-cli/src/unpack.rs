@@ -92,13 +92,13 @@ impl Fresh {
             gone.map_err(|error| Fault::usage(format!("{}: {error}", shown(&path))))?;
         }
         for (path, why) in held.iter().take(TOLD) {
-            eprintln!("ringfence: not copied: {}: {why}", shown(path));
+            sys::say!("ringfence: not copied: {}: {why}", shown(path));
         }
         if let more @ 1.. = held.len().saturating_sub(TOLD) {
-            eprintln!("ringfence: not copied: {more} more of the kind");
+            sys::say!("ringfence: not copied: {more} more of the kind");
         }
         if !held.is_empty() {
-            eprintln!(
+            sys::say!(
                 "ringfence: programs outside run or trust these by themselves; --with-protected copies them as well"
             );
         }
@@ -238,7 +238,7 @@ fn merge(from: &Place, to: &Place) -> Result<(), (PathBuf, std::io::Error)> {
         } else if data.is_file() || data.is_symlink() {
             transfer(&from.at(&name), &to.at(&name), to, &data).map_err(of)?;
         } else {
-            eprintln!(
+            sys::say!(
                 "ringfence: not copied, being neither a file nor a link: {}",
                 shown(name.as_ref())
             );

@@ -28,7 +28,7 @@ pub fn inner(name: &str, arguments: &mut dyn Iterator<Item = OsString>) -> Optio
     match name {
         AGENT if std::process::id() == 1 => {
             if let Err(why) = ringfence_guest::agent::live() {
-                eprintln!("ringfence: {why}");
+                ringfence_sys::say!("ringfence: {why}");
             }
             // The kernel ends with its first process, and the machine with the kernel.
             Some(0)
@@ -52,7 +52,7 @@ fn end(end: End) -> u8 {
         }
         End::Failed(code, why) => {
             // What a guest says may be in it.
-            eprintln!("ringfence: {}", shown::message(&why));
+            ringfence_sys::say!("ringfence: {}", shown::message(&why));
             code
         }
     }

@@ -87,7 +87,7 @@ impl Sandbox {
         if let Some(stderr) = launcher.stderr.take() {
             std::thread::spawn(move || {
                 for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                    eprintln!("{line}");
+                    sys::say!("{line}");
                 }
             });
         }
@@ -100,7 +100,7 @@ impl Sandbox {
         let (launcher, stdin) = (Mutex::new(launcher), Mutex::new(stdin));
         let sandbox = Sandbox { config, name, directory, mute, launcher, stdin };
         if let Some(apart) = sandbox.apart() {
-            eprintln!("ringfence: {apart}");
+            sys::say!("ringfence: {apart}");
         }
         Ok(sandbox)
     }

@@ -129,7 +129,7 @@ fn for_each_line(mut input: impl BufRead, mut act: impl FnMut(&[u8]) -> bool) {
         match limited.read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return,
             Ok(_) if line.len() >= LONGEST => {
-                eprintln!("ringfence: a message is longer than {LONGEST} bytes");
+                ringfence_sys::say!("ringfence: a message is longer than {LONGEST} bytes");
                 return;
             }
             Ok(_) if line.iter().all(u8::is_ascii_whitespace) => {}
@@ -264,7 +264,7 @@ impl Guard<'_> {
     fn servers(&self, line: &[u8]) -> Option<Value> {
         let message = serde_json::from_slice::<Value>(line).ok().filter(Value::is_object);
         let left_out = |what: &str| {
-            eprintln!("ringfence: the server wrote {what}; it was left out");
+            ringfence_sys::say!("ringfence: the server wrote {what}; it was left out");
             None
         };
         let Some(mut message) = message else { return left_out("what is no message") };

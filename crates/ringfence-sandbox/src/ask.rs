@@ -128,7 +128,7 @@ impl Questions {
                 Err(why) => {
                     let (name, by) = (first.name, first.by.clone());
                     if told.insert(name) {
-                        eprintln!("ringfence: {by} is refused {name}, which no rule lists: {why}");
+                        sys::say!("ringfence: {by} is refused {name}, which no rule lists: {why}");
                     }
                     // It will be no other way the next time, and is said once.
                     self.answers.insert(name, false);

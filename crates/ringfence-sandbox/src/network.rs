@@ -51,7 +51,7 @@ impl Network {
         let inspection = filter.as_ref().and_then(|filter| filter.inspection.as_ref());
         if let Some(Err(why)) = inspection.map(|inspection| inspection.begin()) {
             // The sandbox sees it too, and does not start.
-            eprintln!("ringfence: {why}");
+            ringfence_sys::say!("ringfence: {why}");
         }
         Network { filter, gateway: None, usual: Rc::default() }
     }

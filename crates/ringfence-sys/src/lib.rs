@@ -32,6 +32,7 @@ pub mod notify;
 pub mod pipe;
 pub mod process;
 pub mod route;
+pub mod say;
 pub mod seccomp;
 pub mod signal;
 pub mod socket;

@@ -7,6 +7,7 @@
 //! Nothing here sleeps, and little polls: ends are noticed by pidfds and by the end of file on pipes
 //! that every process of a sandbox holds. Each wait has a bound, past which the test fails; what a test
 //! itself waits for without one is killed in the end (`watched`).
+#![allow(clippy::disallowed_macros, reason = "whoever runs it reads what it says")]
 
 mod binary;
 mod finished;

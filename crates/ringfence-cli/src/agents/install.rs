@@ -207,7 +207,7 @@ pub(super) fn print(hook: &Hook) -> Result<u8, Fault> {
         }
         format!("{added:#}\n")
     };
-    eprintln!("ringfence: this goes into {}", path.display());
+    ringfence_sys::say!("ringfence: this goes into {}", path.display());
     crate::generate::print(out.as_bytes())?;
     Ok(0)
 }
@@ -230,9 +230,12 @@ pub(super) fn install(hook: &Hook) -> Result<u8, Fault> {
     }
     write(&kept.after, &after)?;
     write(&path, &after)?;
-    eprintln!("ringfence: {}: shell commands run in a sandbox from now on", path.display());
+    ringfence_sys::say!(
+        "ringfence: {}: shell commands run in a sandbox from now on",
+        path.display()
+    );
     if hook.agent == Agent::Codex {
-        eprintln!("ringfence: codex asks at its next start whether this hook is trusted");
+        ringfence_sys::say!("ringfence: codex asks at its next start whether this hook is trusted");
     }
     Ok(0)
 }
@@ -246,7 +249,7 @@ pub(super) fn uninstall(agent: Agent) -> Result<u8, Fault> {
             Some(bytes) => write(&path, &bytes)?,
             None => fs::remove_file(&path).map_err(Fault::of)?,
         }
-        eprintln!("ringfence: {} is what it was", path.display());
+        ringfence_sys::say!("ringfence: {} is what it was", path.display());
     } else if agent == Agent::Opencode || now.is_none() {
         return Err(Fault::usage(format!("{} holds no hook of ours", path.display())));
     } else {
@@ -256,7 +259,7 @@ pub(super) fn uninstall(agent: Agent) -> Result<u8, Fault> {
         }
         let edit = |text: &str| edit::without(text, is_ours);
         write(&path, &written(agent, now.as_deref(), &settings, edit)?)?;
-        eprintln!(
+        ringfence_sys::say!(
             "ringfence: {} was changed since; the hook was taken out, the rest is as it is now",
             path.display()
         );

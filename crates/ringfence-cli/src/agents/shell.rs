@@ -116,7 +116,7 @@ fn explain(hook: &Hook, said: &[u8]) {
                 && let Some(sentence) = why
                 && told.insert(sentence.clone())
             {
-                eprintln!("ringfence: {sentence}");
+                ringfence_sys::say!("ringfence: {sentence}");
             }
         }
     }

@@ -217,7 +217,7 @@ impl<'a> Bridge<'a> {
     /// The guest did not write back what it holds: a warning, since its command has ended as it has.
     fn unwritten(&mut self, end: End) -> End {
         self.commands.clear();
-        eprintln!(
+        ringfence_sys::say!(
             "ringfence: the virtual machine did not write everything back before its end; what \
              programs changed by mmap(2) without msync(2) may be lost"
         );

@@ -43,7 +43,7 @@ impl Bridge<'_> {
             return None;
         }
         self.commands.clear();
-        eprintln!(
+        ringfence_sys::say!(
             "ringfence: the guest did not take signal {number} within {} s: its virtual machine was \
              ended; what programs changed by mmap(2) without msync(2) may be lost",
             ANSWER.as_secs()

@@ -1,4 +1,5 @@
 //! The host and the sandbox of a scenario.
+#![allow(clippy::disallowed_macros, reason = "whoever runs it reads what it says")]
 
 use ringfence_net::publish::Handler;
 use ringfence_net::resolver::Resolver;

@@ -84,7 +84,7 @@ impl Bus {
         if let (Bus::Waiting { listener, room }, Some(plan)) = (std::mem::take(self), plan) {
             match Service::start(listener, room, plan) {
                 Ok(service) => *self = Bus::Served { _service: service },
-                Err(why) => eprintln!("ringfence: {why}"),
+                Err(why) => sys::say!("ringfence: {why}"),
             }
         }
     }

@@ -67,7 +67,9 @@ impl Relay {
     /// Passes connections on until the sandbox or the filter has ended.
     pub fn run(mut self) {
         if let Err(how) = self.serve() {
-            eprintln!("ringfence: {PROXY} {how}; the command has no session bus any more");
+            ringfence_sys::say!(
+                "ringfence: {PROXY} {how}; the command has no session bus any more"
+            );
         }
     }
 

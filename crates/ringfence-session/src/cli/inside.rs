@@ -50,10 +50,10 @@ pub(super) fn run(verb: &str, given: &Given, paths: &[PathBuf]) -> Result<u8, St
         _ => String::new(),
     };
     for key in ["unreadable", "unsettled", "kept"] {
-        rows(&answer[key]).for_each(|row| eprintln!("ringfence: {key}: {}", word(row)));
+        rows(&answer[key]).for_each(|row| ringfence_sys::say!("ringfence: {key}: {}", word(row)));
     }
     if let Some(more) = answer["left_out"].as_u64().filter(|more| *more > 0) {
-        eprintln!("ringfence: {} are left out", text::count(more, "more path"));
+        ringfence_sys::say!("ringfence: {} are left out", text::count(more, "more path"));
     }
     text::print_contents(shown.as_bytes())
 }

@@ -102,7 +102,9 @@ fn diff(overlay: &Overlay, given: &Given) -> Result<u8, String> {
         }));
     }
     if overlay.interrupted() {
-        eprintln!("ringfence: a commit of these changes was interrupted; commit to finish it");
+        ringfence_sys::say!(
+            "ringfence: a commit of these changes was interrupted; commit to finish it"
+        );
     }
     for found in &all {
         let summary = given.has("summary");
@@ -131,41 +133,48 @@ fn commit(overlay: &Overlay, given: &Given) -> Result<u8, String> {
 /// Says on standard error what a commit did, and what it did not.
 pub fn tell(done: &Done, session: &str) {
     if done.resumed {
-        eprintln!("ringfence: the interrupted commit was finished");
+        ringfence_sys::say!("ringfence: the interrupted commit was finished");
         if done.waiting > 0 {
             let waiting = text::count(done.waiting as u64, "change");
-            eprintln!(
+            ringfence_sys::say!(
                 "ringfence: {waiting} that it left out still wait: ringfence overlay diff|commit|discard {session}"
             );
         }
         // What it was asked for is done, and nothing else was.
         if done.committed.is_empty() && done.conflicts.is_empty() && done.left.is_empty() {
-            done.kept
-                .iter()
-                .for_each(|sentence| eprintln!("ringfence: {}", text::safe(sentence.as_bytes())));
+            done.kept.iter().for_each(|sentence| {
+                ringfence_sys::say!("ringfence: {}", text::safe(sentence.as_bytes()))
+            });
             return;
         }
     }
     for found in &done.conflicts {
         let (path, why) = (text::path(&found.path), reason(found));
-        eprintln!("ringfence: conflict: {path}: {why}");
+        ringfence_sys::say!("ringfence: conflict: {path}: {why}");
     }
     if !done.conflicts.is_empty() {
-        eprintln!(
+        ringfence_sys::say!(
             "ringfence: nothing was committed; look at them with `ringfence overlay diff {session}`, \
              commit others by naming them, or all with --force"
         );
         return;
     }
     for found in &done.left {
-        eprintln!("ringfence: not committed: {}: {}", text::path(&found.path), reason(found));
+        ringfence_sys::say!(
+            "ringfence: not committed: {}: {}",
+            text::path(&found.path),
+            reason(found)
+        );
     }
     for sentence in &done.kept {
-        eprintln!("ringfence: {}", text::safe(sentence.as_bytes()));
+        ringfence_sys::say!("ringfence: {}", text::safe(sentence.as_bytes()));
     }
-    eprintln!("ringfence: committed {}", text::count(done.committed.len() as u64, "change"));
+    ringfence_sys::say!(
+        "ringfence: committed {}",
+        text::count(done.committed.len() as u64, "change")
+    );
     if !done.left.is_empty() {
-        eprintln!(
+        ringfence_sys::say!(
             "ringfence: what was not committed stays in the session: ringfence overlay diff {session}, \
              ringfence overlay discard {session}"
         );

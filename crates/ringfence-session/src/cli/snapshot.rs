@@ -143,7 +143,7 @@ impl Command {
     fn run(&mut self, verb: &str) -> Result<u8, String> {
         let pending = self.store.pending().map_err(told)?;
         if pending.is_some() && !self.given.has("resume") && !self.given.has("abandon") {
-            eprintln!(
+            ringfence_sys::say!(
                 "ringfence: a revert was interrupted here; finish it with `ringfence snapshot \
                  revert --resume`, or leave things as they are with `--abandon`"
             );
@@ -229,13 +229,15 @@ impl Command {
         let made = self.store.create(&new).map_err(told)?;
         for path in &made.unreadable {
             let path = text::path(path);
-            eprintln!(
+            ringfence_sys::say!(
                 "ringfence: {path} cannot be read: it is not in the snapshot, and a revert leaves it alone"
             );
         }
         for path in &made.unsettled {
             let path = text::path(path);
-            eprintln!("ringfence: {path} was written to all the time: it is kept as it was read");
+            ringfence_sys::say!(
+                "ringfence: {path} was written to all the time: it is kept as it was read"
+            );
         }
         if self.json() {
             let mut value = json!({"snapshot": row(&made.snapshot), "read": made.read});
@@ -385,7 +387,7 @@ impl Command {
 
     fn reverted(&self, done: &Reverted) -> Result<u8, String> {
         for kept in &done.kept {
-            eprintln!("ringfence: left as it is: {}", text::safe(kept.as_bytes()));
+            ringfence_sys::say!("ringfence: left as it is: {}", text::safe(kept.as_bytes()));
         }
         if self.json() {
             let rows: Vec<Value> = done.changes.iter().map(change_row).collect();

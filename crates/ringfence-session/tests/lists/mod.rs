@@ -1,4 +1,5 @@
 //! Access lists (acl(5)), as the kernel has them in an attribute.
+#![allow(clippy::disallowed_macros, reason = "whoever runs it reads what it says")]
 
 use rustix::fs::XattrFlags;
 use std::os::unix::fs::MetadataExt;

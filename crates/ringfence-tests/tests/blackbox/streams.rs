@@ -227,3 +227,18 @@ fn output_that_nobody_reads_ends_quietly() {
         assert!(!run(std::process::Stdio::piped()).stdout.is_empty(), "{words:?}");
     }
 }
+
+/// `ringfence run … 2>&1 | head -1`: that nobody reads what ringfence says any more is no end of its own.
+#[test]
+fn who_reads_no_messages_gets_the_commands_exit_code() {
+    everywhere(|place| {
+        let nobody = "exec 3> >(exit); wait $!";
+        let script = format!(
+            "exec bash -c '{nobody}; $RF -m -- sh -c \"echo x > .envrc; echo ran >&1; exit 3\" 2>&3'"
+        );
+        place.shell(&script).prints("ran").ends(3);
+        assert!(!place.project(".envrc").exists());
+        // The control: where somebody reads, there is something said.
+        place.sh(&["-m"], "echo x > .envrc; exit 3").ends(3).says(".envrc was created inside");
+    });
+}
