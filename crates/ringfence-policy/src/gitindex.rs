@@ -38,8 +38,12 @@ const MODE: usize = 24;
 const EXTENDED: u16 = 0x4000;
 /// The length of a name, or all ones for a longer one.
 const LENGTH: u16 = 0x0fff;
-/// An entry may be so long: longer paths cannot be made.
+/// An entry may be so long.
 const LONGEST: usize = 16 << 10;
+/// As may its path, which may have most of what it has from the one before: longer ones cannot be made (`PATH_MAX`).
+const LONGEST_PATH: usize = 4096;
+/// And all paths together: hundreds of bytes for each of a million.
+const LONGEST_PATHS: usize = 512 << 20;
 const WINDOW: usize = 256 << 10;
 const SHA_1: usize = 20;
 /// Blocks of entries that git reads at once: as many as it has threads.
@@ -68,7 +72,7 @@ pub fn judge(content: Content<'_>, hash: usize) -> Result<(), Bad> {
         None => VecDeque::new(),
     };
     let mut entries =
-        Entries { at: HEADER, version, hash, path: Vec::new(), blocks, stripped: false };
+        Entries { at: HEADER, version, hash, path: Vec::new(), read: 0, blocks, stripped: false };
     for entry in 0..count {
         entries.next(&mut window, entry)?;
     }
@@ -183,6 +187,8 @@ struct Entries {
     hash: usize,
     /// The path of the entry before.
     path: Vec<u8>,
+    /// Bytes of all paths.
+    read: usize,
     /// See [`blocks`]; those that were met are gone, of the first the entries are counted down.
     blocks: VecDeque<(u64, u32)>,
     /// There are entries without a path.
@@ -226,6 +232,10 @@ impl Entries {
         }
         self.path.truncate(kept);
         self.path.extend_from_slice(name);
+        self.read += self.path.len();
+        if self.path.len() > LONGEST_PATH || self.read > LONGEST_PATHS {
+            return Err(Bad::Unreadable("its paths are too long"));
+        }
         let used = match self.version {
             4 => start + length + 1,
             // Padded with up to eight zeroes.

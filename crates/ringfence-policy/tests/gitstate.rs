@@ -187,6 +187,18 @@ fn an_index_names_nothing_that_git_would_refuse() {
     assert!(of("index", 20, &longer).is_err());
 }
 
+/// Each entry may add to the path of the one before: read as a whole each time, a few megabytes took minutes.
+#[test]
+fn paths_do_not_grow_beyond_what_can_be_made() {
+    let grown = |by: usize| {
+        let mut more = entry(&vec![b'b'; by], FILE, 4, 0);
+        more[60..62].copy_from_slice(&0x0fff_u16.to_be_bytes());
+        of("index", 20, &index(4, &[entry(&[b'a'; 4000], FILE, 4, 0), more], b""))
+    };
+    assert_eq!(grown(96), Ok(()));
+    assert_eq!(grown(97), Err(Bad::Unreadable("its paths are too long")));
+}
+
 #[test]
 fn entries_without_a_path_are_a_split_indexs() {
     let stripped = [entry(b"", FILE, 2, 0)];
