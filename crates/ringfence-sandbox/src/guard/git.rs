@@ -15,9 +15,12 @@ use std::path::Path;
 /// The largest configuration that is read.
 const LARGEST: u64 = 1 << 20;
 
+/// So much is read of all that the run changed: as many names as it likes may lead to one large file.
+pub(super) const MOST: u64 = 1 << 30;
+
 /// Takes a file away by which git would do what it does not do by itself, and says what to do then.
 pub(super) fn judge(work: &mut Work<'_>, directory: &Directory, name: &OsStr, path: &Path) {
-    let Err(bad) = judged(directory, name, path) else { return };
+    let Err(bad) = judged(&mut work.state, directory, name, path) else { return };
     work.take_away(&directory.at(name), path, "created or changed");
     let why = match bad {
         Bad::Path(named) => format!("git would write and read {} by it", shown::line(&named)),
@@ -38,9 +41,10 @@ pub(super) fn judge(work: &mut Work<'_>, directory: &Directory, name: &OsStr, pa
     work.said.push(format!("{path}: {why}; {remedy}"));
 }
 
-fn judged(directory: &Directory, name: &OsStr, path: &Path) -> Result<(), Bad> {
+fn judged(left: &mut u64, directory: &Directory, name: &OsStr, path: &Path) -> Result<(), Bad> {
     let open = open(&directory.at(name)).map_err(|_| Bad::Unreadable("it cannot be opened"))?;
     let (file, size) = open.ok_or(Bad::Unreadable("it is no plain file"))?;
+    *left = left.checked_sub(size).ok_or(Bad::Unreadable("there is too much of its kind"))?;
     let hash = match gitstate::is_index(Path::new(name)) {
         true => gitstate::hash_length(configuration(path).as_deref()),
         false => 0,

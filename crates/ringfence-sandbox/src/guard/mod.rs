@@ -417,6 +417,7 @@ impl Guarding {
             said: Said::default(),
             budget: 0,
             innards: 0,
+            state: git::MOST,
         }
     }
 

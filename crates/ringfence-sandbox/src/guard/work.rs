@@ -38,6 +38,8 @@ pub(super) struct Work<'a> {
     pub budget: usize,
     /// The same within repositories.
     pub innards: usize,
+    /// Bytes of what git keeps for itself that may yet be read.
+    pub state: u64,
 }
 
 /// A directory opened without following links, through which names in it are reached.

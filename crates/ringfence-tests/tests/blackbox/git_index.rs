@@ -336,3 +336,25 @@ fn no_worktree_of_a_repository_is_anothers_hooks() {
         assert!(place.project(".git/modules/deep/sub/config").exists(), "{}", outcome.err);
     });
 }
+
+/// What is read of a run's at its end has a measure, whatever it left.
+#[test]
+fn indexes_without_end_are_not_read() {
+    everybody(Tier::Namespace, |place| {
+        if !prepared(place) {
+            return;
+        }
+        // No entries, and an extension that git passes over; on disk they take next to nothing.
+        let size = 600 << 20;
+        let script = format!(
+            "import struct\nfor name in 'ab':\n with open('.git/sharedindex.'+name,'wb') as index:\n  \
+             index.write(b'DIRC'+struct.pack('>II',2,0)+b'UNKN'+struct.pack('>I',{size}))\n  \
+             index.truncate({size}+40)"
+        );
+        let run = place.run(&[], &["python3", "-c", &script]);
+        run.ends(0).says("there is too much of its kind");
+        let left =
+            ["a", "b"].map(|name| place.project(format!(".git/sharedindex.{name}")).exists());
+        assert!(left[0] != left[1], "{left:?}: one is read, and is good");
+    });
+}
