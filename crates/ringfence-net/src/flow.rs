@@ -311,7 +311,7 @@ fn judge(shared: &Shared, subject: &Subject, bytes: &[u8]) -> Verdict {
     let first = first::first(bytes);
     match first {
         First::More if bytes.len() < first::MOST => return Verdict::Hold,
-        First::Word => return Verdict::PassAndWatch,
+        First::Word | First::Watch => return Verdict::PassAndWatch,
         _ => {}
     }
     match fits(shared, subject, &first) {

@@ -107,7 +107,7 @@ struct Flow {
     socket: UdpSocket,
     target: SocketAddr,
     begun: Instant,
-    /// When something came last, in milliseconds since it was begun.
+    /// When something came last, in microseconds since it was begun.
     last: AtomicU64,
     /// Bytes from the program.
     sent: AtomicU64,
@@ -398,7 +398,7 @@ impl Port {
         if !flow.told {
             return locked(&self.told).count(sent, received);
         }
-        let duration = Duration::from_millis(flow.last.load(Relaxed));
+        let duration = Duration::from_micros(flow.last.load(Relaxed));
         self.tell(flow.id, flow.peer.0, Event::Closed { sent, received, duration });
     }
 
@@ -426,7 +426,7 @@ impl Port {
 impl Flow {
     /// When something came last.
     fn heard(&self) -> Instant {
-        self.begun + Duration::from_millis(self.last.load(Relaxed))
+        self.begun + Duration::from_micros(self.last.load(Relaxed))
     }
 
     fn silent(&self) -> Duration {
@@ -434,7 +434,7 @@ impl Flow {
     }
 
     fn touch(&self) {
-        self.last.store(self.begun.elapsed().as_millis() as u64, Relaxed);
+        self.last.store(self.begun.elapsed().as_micros() as u64, Relaxed);
     }
 
     fn answered(&self) -> bool {

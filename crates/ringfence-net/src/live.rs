@@ -76,8 +76,19 @@ impl fmt::Debug for Control {
 struct Refused {
     number: u64,
     host: Host,
-    port: u16,
+    /// None where it was the name that was refused, for whatever port.
+    port: Option<u16>,
     line: String,
+}
+
+impl Refused {
+    /// As a rule has it, so that one for a name is for the usual ports.
+    fn place(&self) -> String {
+        match self.port {
+            Some(port) => place(&self.host, port),
+            None => self.host.to_string(),
+        }
+    }
 }
 
 struct Waiting {
@@ -220,12 +231,19 @@ impl Control {
                  ringfence run --allow-host {text}"
             ));
         }
+        let policy = self.policy();
+        if let Some(denied) = denied(&policy, &host) {
+            return Err(format!(
+                "{text} is denied by `{}` ({}), and stays so while this session lives",
+                denied.text, denied.origin
+            ));
+        }
+        drop(policy);
         let source = Source {
             origin: "ringfence allow".to_owned(),
             key: String::new(),
             text: text.to_owned(),
         };
-        self.policy();
         let mut policy = self.0.policy.write().unwrap_or_else(PoisonError::into_inner);
         let now = policy.get_or_insert_default();
         if !now.network.allow.iter().any(|rule| rule.host == host) {
@@ -237,7 +255,8 @@ impl Control {
         let mut at = 0;
         while at < waiting.len() {
             let refused = &waiting[at].refused;
-            if rules::connect(&now, &refused.host, refused.port, rules::own).allowed {
+            let port = refused.port.unwrap_or(443);
+            if rules::connect(&now, &refused.host, port, rules::own).allowed {
                 let _ = waiting.remove(at).answer.send(Answer::Session);
             } else {
                 at += 1;
@@ -262,7 +281,7 @@ impl Control {
                 }
             };
             let refused = refused.ok_or("that refusal is forgotten")?;
-            let answer = self.allow(&place(&refused.host, refused.port));
+            let answer = self.allow(&refused.place());
             if let Some(waiting) = found {
                 let answer = if answer.is_ok() { Answer::Session } else { Answer::Deny };
                 let _ = waiting.answer.send(answer);
@@ -270,7 +289,7 @@ impl Control {
             return answer;
         }
         let waiting = found.ok_or("nobody waits for that answer any more")?;
-        let place = place(&waiting.refused.host, waiting.refused.port);
+        let place = waiting.refused.place();
         let (answer, text) = match word {
             "once" => (Answer::Once, format!("{place} is allowed this once")),
             _ => (Answer::Deny, format!("{place} stays refused")),
@@ -294,7 +313,7 @@ impl Control {
         }
         let (answer, answered) = oneshot::channel();
         let why = &decision.explanation;
-        let refused = self.refused(host, port, process, why, patience.as_secs().max(1));
+        let refused = self.refused((host, Some(port)), process, why, patience.as_secs().max(1));
         let number = refused.number;
         {
             let mut waiting = locked(&self.0.waiting);
@@ -335,14 +354,14 @@ impl Control {
             // It was asked about.
             return;
         }
-        let port = if matches!(decision.way, Way::Dns(_)) { 443 } else { decision.port };
-        self.refused(&decision.host, port, decision.process.as_ref(), why, 0);
+        // Who asks for a name has not said a port.
+        let port = (!matches!(decision.way, Way::Dns(_))).then_some(decision.port);
+        self.refused((&decision.host, port), decision.process.as_ref(), why, 0);
     }
 
     fn refused(
         &self,
-        host: &Host,
-        port: u16,
+        (host, port): (&Host, Option<u16>),
         process: Option<&Process>,
         why: &str,
         waits: u64,
@@ -352,11 +371,11 @@ impl Control {
             let exe = process.exe.as_deref().unwrap_or(std::path::Path::new("?"));
             format!("{}[{}]", exe.display(), process.pid)
         });
-        let line =
-            ["refused", &number.to_string(), &waits.to_string(), &place(host, port), &name, why]
-                .map(|word| ringfence_policy::shown::line(word).into_owned())
-                .join("\t");
-        let refused = Refused { number, host: host.clone(), port, line };
+        let mut refused = Refused { number, host: host.clone(), port, line: String::new() };
+        let place = refused.place();
+        refused.line = ["refused", &number.to_string(), &waits.to_string(), &place, &name, why]
+            .map(|word| ringfence_policy::shown::line(word).into_owned())
+            .join("\t");
         let mut remembered = locked(&self.0.refused);
         remembered.push_back(refused.clone());
         while remembered.len() > REMEMBERED {
@@ -391,6 +410,27 @@ impl Drop for Question<'_> {
     }
 }
 
+/// The rule that denies all of what one would allow, if there is one: deny beats allow.
+fn denied<'p>(policy: &'p Policy, wanted: &HostRule) -> Option<&'p Source> {
+    let covers = |rule: &HostRule| {
+        let hosts = match (&rule.target, &wanted.target) {
+            (one, other) if one == other => true,
+            (_, Target::Name(name)) => rule.matches_host(&Host::Name(name.clone())),
+            (Target::Below(parent), Target::Below(name)) => name.ends_with(&format!(".{parent}")),
+            (Target::Net(net), Target::Net(inner)) => {
+                net.contains(inner.address()) && net.prefix() <= inner.prefix()
+            }
+            _ => false,
+        };
+        let ports = |&(first, last): &(u16, u16)| {
+            rule.ports.ranges().iter().any(|&(from, to)| from <= first && last <= to)
+        };
+        hosts && wanted.ports.ranges().iter().all(ports)
+    };
+    let mut rules = policy.network.deny.iter();
+    rules.find(|rule| covers(&rule.host)).map(|rule| &rule.source)
+}
+
 fn place(host: &Host, port: u16) -> String {
     match host {
         Host::Address(address) if address.is_ipv6() => format!("[{address}]:{port}"),
@@ -402,6 +442,34 @@ fn place(host: &Host, port: u16) -> String {
 mod tests {
     use super::*;
     use crate::rules::tests::policy;
+
+    #[test]
+    fn what_a_rule_denies_is_not_said_to_be_allowed() {
+        let denied = ["b.org:83", "*.c.org:*", "10.0.0.0/8:*"];
+        let policy = Arc::new(policy(&["a.org"], &denied));
+        let control = Control::new(policy, None, Box::new(|_| {}));
+        for text in ["b.org:83", "x.c.org", "*.x.c.org:9", "*.c.org", "10.1.0.0/16", "10.1.2.3:9"] {
+            let error = control.allow(text).expect_err(text);
+            assert!(error.contains("is denied by `"), "{error}");
+        }
+        for text in ["b.org", "b.org:83,84", "c.org", "*.b.org:83", "11.0.0.1", "10.0.0.0/7"] {
+            assert!(control.allow(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_refused_is_one_for_the_usual_ports() {
+        let control = Control::new(Arc::new(policy(&["a.org"], &[])), None, Box::new(|_| {}));
+        let host = Host::parse("b.org").expect("a host");
+        let name = control.refused((&host, None), None, "no rule", 0);
+        assert!(name.line.contains("\tb.org\t"), "{}", name.line);
+        control.answer("session", &name.number.to_string()).expect("allowed");
+        for port in [80, 443] {
+            assert!(rules::connect(&control.policy(), &host, port, rules::own).allowed, "{port}");
+        }
+        let place = control.refused((&host, Some(83)), None, "no rule", 0);
+        assert!(place.line.contains("\tb.org:83\t"), "{}", place.line);
+    }
 
     #[test]
     fn a_rule_that_comes_between_the_decision_and_the_question_is_the_answer() {

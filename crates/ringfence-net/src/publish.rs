@@ -43,7 +43,7 @@ impl Published {
     /// of its own network namespace, which it may bind as it likes, and those given to it here.
     pub fn bind(&self, caller: &Caller<'_>) -> Answer {
         let Ok(raw) = caller.address() else { return Answer::GoOn };
-        let wanted = |transport| self.wanted(&raw, transport).is_some();
+        let wanted = |transport| self.wanted(&raw, transport).next().is_some();
         if !wanted(Transport::Tcp) && !wanted(Transport::Udp) {
             return Answer::GoOn;
         }
@@ -52,17 +52,23 @@ impl Published {
         answer.or_else(|| self.datagrams(caller, &raw, &copy)).unwrap_or(Answer::GoOn)
     }
 
-    fn wanted(&self, raw: &[u8], transport: Transport) -> Option<(&Publish, SocketAddr)> {
-        let wanted = socket::address(raw)?;
-        let of =
-            |publish: &&Publish| publish.port == wanted.port() && publish.transport == transport;
-        self.ports.iter().find(of).map(|publish| (publish, wanted))
+    /// The rules for a port that is to be bound: one for each family at most.
+    fn wanted(
+        &self,
+        raw: &[u8],
+        transport: Transport,
+    ) -> impl Iterator<Item = (&Publish, SocketAddr)> {
+        let wanted = socket::address(raw);
+        self.ports.iter().filter_map(move |publish| {
+            let wanted = wanted.filter(|wanted| wanted.port() == publish.port)?;
+            (publish.transport == transport).then_some((publish, wanted))
+        })
     }
 
     /// Binds a datagram socket that wants to be bound to a published port, and forwards to it; nothing
     /// when it is not one, or not of the sandbox's network.
     pub fn datagrams(&self, caller: &Caller<'_>, raw: &[u8], theirs: &OwnedFd) -> Option<Answer> {
-        let (publish, wanted) = self.wanted(raw, Transport::Udp)?;
+        let (publish, wanted) = self.wanted(raw, Transport::Udp).next()?;
         if !listener::is_udp(theirs.as_fd()) || !own(theirs.as_fd()) {
             return None;
         }
@@ -80,8 +86,10 @@ impl Published {
         theirs: &OwnedFd,
         lock: Lock,
     ) -> Option<Answer> {
-        let (publish, wanted) = self.wanted(raw, Transport::Tcp)?;
-        let kind = listener::kind(theirs.as_fd()).filter(|kind| fits(kind, publish.address))?;
+        let kind = listener::kind(theirs.as_fd())?;
+        let mut fitting =
+            self.wanted(raw, Transport::Tcp).filter(|(publish, _)| fits(&kind, publish.address));
+        let (publish, wanted) = fitting.next()?;
         let place = SocketAddr::new(publish.address, publish.host_port);
         let close_on_exec = caller.closes_on_exec();
         let given = listener::publish(place, kind, lock).and_then(|ours| {

@@ -215,7 +215,6 @@ async fn upward(
     let mut passed = 0;
     let mut held = Held::default();
     loop {
-        held.set(first.len()).map_err(Broken::refused)?;
         match (gate.judge)(&first) {
             Verdict::Pass => break,
             Verdict::Requests => {
@@ -230,8 +229,9 @@ async fn upward(
                 return hellos(client, server, gate.head, first, count, heard).await;
             }
             Verdict::Refuse(text) => return Err(Broken::Refused(text)),
-            Verdict::Hold => {}
+            Verdict::Hold => held.set(first.len()).map_err(Broken::refused)?,
             Verdict::PassAndWatch => {
+                held.set(first.len()).map_err(Broken::refused)?;
                 server.write_all(&first[passed..]).await?;
                 count.fetch_add((first.len() - passed) as u64, Relaxed);
                 passed = first.len();

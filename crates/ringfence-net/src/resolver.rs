@@ -3,9 +3,11 @@
 //! Not by `getaddrinfo(3)`: in a static binary it loads the host's NSS modules, and it blocks a
 //! thread for each name.
 
+mod configuration;
 mod hosts;
 
 use crate::dns::encode;
+use configuration::Configuration;
 use hosts::{entry, in_hosts};
 use ringfence_policy::Host;
 use std::collections::HashMap;
@@ -19,9 +21,6 @@ use tokio::net::{TcpStream, UdpSocket};
 
 const TYPE_A: u16 = 1;
 const TYPE_AAAA: u16 = 28;
-/// How long a server may take, and how often all are asked.
-const PATIENCE: Duration = Duration::from_secs(2);
-const ROUNDS: usize = 2;
 /// The least and the most that an answer is kept.
 const SHORTEST: u64 = 5;
 const LONGEST: u64 = 60;
@@ -130,49 +129,6 @@ fn read(path: &Path) -> Result<String, String> {
     }
 }
 
-/// What resolv.conf says.
-#[derive(Debug, PartialEq, Eq)]
-struct Configuration {
-    servers: Vec<SocketAddr>,
-    search: Vec<String>,
-}
-
-impl Configuration {
-    fn of(text: &str) -> Configuration {
-        let mut servers = Vec::new();
-        let mut search = Vec::new();
-        for line in text.lines() {
-            let mut words = line.split_whitespace();
-            match words.next() {
-                Some("nameserver") => {
-                    let address = words.next().and_then(|word| word.parse::<IpAddr>().ok());
-                    servers.extend(address.map(|address| SocketAddr::new(address, 53)));
-                }
-                Some("search" | "domain") => {
-                    search = words.map(|word| word.trim_end_matches('.').to_owned()).collect();
-                }
-                _ => {}
-            }
-        }
-        if servers.is_empty() {
-            servers.push(SocketAddr::from((Ipv4Addr::LOCALHOST, 53)));
-        }
-        servers.truncate(3);
-        search.truncate(6);
-        Configuration { servers, search }
-    }
-
-    /// A name with a dot is whole; another may be short for one of a search domain.
-    fn spellings(&self, name: &str) -> Vec<String> {
-        let mut spellings = Vec::new();
-        if !name.contains('.') {
-            spellings.extend(self.search.iter().map(|domain| format!("{name}.{domain}")));
-        }
-        spellings.push(name.to_owned());
-        spellings
-    }
-}
-
 /// Addresses, and for how many seconds; or why there are none.
 type Found = Result<(Vec<IpAddr>, u64), String>;
 
@@ -189,7 +145,12 @@ async fn lookup(configuration: &Configuration, name: &str) -> [Found; 2] {
     let kinds = [TYPE_A, TYPE_AAAA];
     let mut found = kinds.map(|_| Found::Err("no name server answers".to_owned()));
     let mut known = [false; 2];
-    for server in configuration.servers.iter().cycle().take(configuration.servers.len() * ROUNDS) {
+    for server in configuration
+        .servers
+        .iter()
+        .cycle()
+        .take(configuration.servers.len() * configuration.rounds)
+    {
         let mut asked: Vec<Question> = std::iter::zip(kinds, known)
             .filter(|(_, known)| !known)
             .map(|(kind, _)| Question { kind, query: query(name, kind), answer: None })
@@ -197,13 +158,15 @@ async fn lookup(configuration: &Configuration, name: &str) -> [Found; 2] {
         if asked.is_empty() {
             break;
         }
-        let failure = match tokio::time::timeout(PATIENCE, exchange(*server, &mut asked)).await {
-            Ok(Ok(())) => format!("the name server {} gave no answer", server.ip()),
-            Ok(Err(error)) => {
-                format!("the name server {}: {}", server.ip(), crate::flow::io_text(&error))
-            }
-            Err(_) => format!("the name server {} does not answer", server.ip()),
-        };
+        let failure =
+            match tokio::time::timeout(configuration.patience, exchange(*server, &mut asked)).await
+            {
+                Ok(Ok(())) => format!("the name server {} gave no answer", server.ip()),
+                Ok(Err(error)) => {
+                    format!("the name server {}: {}", server.ip(), crate::flow::io_text(&error))
+                }
+                Err(_) => format!("the name server {} does not answer", server.ip()),
+            };
         for Question { kind, query, answer } in asked {
             let at = usize::from(kind != TYPE_A);
             let answer = answer.and_then(|answer| read_answer(&query, &answer, kind));
@@ -362,17 +325,6 @@ mod tests {
     }
 
     #[test]
-    fn servers_and_search_domains_are_taken_and_there_is_always_a_server() {
-        let read = Configuration::of(
-            "search corp.example. x\nnameserver 10.0.0.53\nnameserver fe80::1%2\n",
-        );
-        assert_eq!(read.servers, ["10.0.0.53:53".parse().expect("an address")]);
-        assert_eq!(read.spellings("db"), ["db.corp.example", "db.x", "db"]);
-        assert_eq!(read.spellings("a.org"), ["a.org"]);
-        assert_eq!(Configuration::of("").servers.len(), 1);
-    }
-
-    #[test]
     fn addresses_behind_an_alias_are_taken_and_other_answers_are_not() {
         let query = query("a.org", TYPE_A);
         let mut answer = query.clone();
@@ -439,7 +391,7 @@ mod tests {
             stream.write_all(&[&length[..], &answer].concat()).expect("sent");
             (*one, *other)
         });
-        let configuration = Configuration { servers: vec![at], search: Vec::new() };
+        let configuration = Configuration { servers: vec![at], ..Configuration::of("") };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let found = runtime.expect("a runtime").block_on(lookup(&configuration, "a.org"));
         let addresses = found.map(|found| found.expect("found").0);
@@ -455,13 +407,13 @@ mod tests {
         let at = server.local_addr().expect("an address");
         // Nobody listens there over TCP.
         let served = std::thread::spawn(move || {
-            for _ in 0..2 * ROUNDS {
+            for _ in 0..4 {
                 let mut query = vec![0; 512];
                 let (count, from) = server.recv_from(&mut query).expect("asked");
                 server.send_to(&says(&query[..count], true), from).expect("sent");
             }
         });
-        let configuration = Configuration { servers: vec![at], search: Vec::new() };
+        let configuration = Configuration { servers: vec![at], ..Configuration::of("") };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let found = runtime.expect("a runtime").block_on(lookup(&configuration, "a.org"));
         for found in found {

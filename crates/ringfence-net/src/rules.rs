@@ -112,6 +112,12 @@ pub fn address(
     if policy.network.allow.iter().any(|rule| by_more(&rule.host, &host, port)) {
         return Ok(());
     }
+    if address.is_unspecified() {
+        let why = format!(
+            "{name} leads to {host}{by}, which is this host's own loopback by another name"
+        );
+        return Err(Astray { why, remedy: None });
+    }
     if address.is_loopback() && !HERE.contains(&address) {
         let why = format!(
             "{name} leads to {host}{by}, an address of this host's own loopback that no rule grants: only 127.0.0.1 \
@@ -180,7 +186,7 @@ pub fn named(policy: &Policy, host: &Host, port: u16) -> bool {
 }
 
 fn by_more(rule: &HostRule, host: &Host, port: u16) -> bool {
-    rule.target != Target::Any && rule.matches(host, port)
+    rule.target != Target::Any && rule.grants(host, port)
 }
 
 /// Whether an address is this host's own: to itself it speaks from there.
@@ -321,6 +327,35 @@ pub(crate) mod tests {
         ] {
             assert!(check(no, port).is_err(), "{no}");
         }
+    }
+
+    #[test]
+    fn a_range_grants_no_loopback_of_the_host() {
+        let ranges = ["*:6000", "0.0.0.0/0:6000", "126.0.0.0/7:6000", "[::/0]:6000"];
+        let wide = policy(&ranges, &[]);
+        let check = |policy: &Policy, ip: &str| {
+            address(policy, ("a.org", Leads::ByDns), ip.parse().expect(ip), 6000, |_| false)
+        };
+        for here in
+            ["127.0.0.1", "127.0.1.1", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1", "::ffff:0.0.0.0"]
+        {
+            let astray = check(&wide, here).expect_err(here);
+            let remedy = astray.remedy.unwrap_or_default();
+            assert!(remedy.is_empty() || remedy == "--allow-host localhost:6000", "{remedy}");
+            assert!(!connect(&wide, &host(here), 6000, |_| false).allowed, "{here}");
+        }
+        // What is private otherwise is what such a range is for.
+        for there in ["10.1.2.3", "fd00::1"] {
+            assert_eq!(check(&wide, there), Ok(()), "{there}");
+            assert!(connect(&wide, &host(there), 6000, |_| false).allowed, "{there}");
+        }
+        let named = policy(&["*:6000", "localhost:6000"], &[]);
+        assert_eq!(check(&named, "127.0.0.1"), Ok(()));
+        assert!(connect(&named, &host("127.0.0.1"), 6000, |_| false).allowed);
+        // A rule that denies is about all that it holds.
+        let denied = policy(&["localhost:6000"], &["0.0.0.0/0:6000"]);
+        assert!(check(&denied, "127.0.0.1").is_err());
+        assert!(!connect(&denied, &host("127.0.0.1"), 6000, |_| false).allowed);
     }
 
     #[test]

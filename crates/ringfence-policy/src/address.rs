@@ -88,6 +88,13 @@ pub(crate) fn is_localhost(address: IpAddr) -> bool {
     address == IpAddr::V4(Ipv4Addr::LOCALHOST) || address == IpAddr::V6(Ipv6Addr::LOCALHOST)
 }
 
+/// Whether a connection from this host to the address is one to itself, whatever its networks are: a loopback address, or
+/// the unspecified one.
+pub(crate) fn leads_here(address: IpAddr) -> bool {
+    let address = canonical(address);
+    address.is_loopback() || address.is_unspecified()
+}
+
 /// Whether an address belongs to the public internet: not this host, not a private or local
 /// network, not a range kept for benchmarks, multicast or translation.
 ///

@@ -63,11 +63,12 @@ impl Host {
         read_host(text).map_err(|reason| HostError { text: text.to_owned(), reason })
     }
 
-    /// Whether this is the host's own loopback: `localhost`, or a loopback address.
+    /// Whether this is the host's own loopback: `localhost`, a loopback address, or the unspecified one, which
+    /// `connect(2)` takes for it.
     pub fn is_loopback(&self) -> bool {
         match self {
             Host::Name(name) => loopback_name(name),
-            Host::Address(address) => address.is_loopback(),
+            Host::Address(address) => crate::address::leads_here(*address),
         }
     }
 }
@@ -85,6 +86,13 @@ impl HostRule {
     /// Whether the rule concerns a request to this host and port.
     pub fn matches(&self, host: &Host, port: u16) -> bool {
         self.ports.contains(port) && self.matches_host(host)
+    }
+
+    /// Whether the rule, as one that allows, grants a request to this host and port. What is written for "all of IPv4" means no
+    /// service of the host's own loopback: only `localhost:PORT` does.
+    pub fn grants(&self, host: &Host, port: u16) -> bool {
+        let here = matches!(self.target, Target::Net(_)) && host.is_loopback();
+        !here && self.matches(host, port)
     }
 
     /// Whether the rule concerns a request to this host, on some port.
@@ -156,12 +164,13 @@ fn read_target(host: &str, has_ports: bool) -> Result<Target, String> {
     }
     if host.contains('/') {
         let net = IpNet::parse(host.trim_start_matches('[').trim_end_matches(']'))?;
-        let loopback = net.address().is_loopback();
-        let single = net.single().is_some_and(crate::address::is_localhost);
-        return match (loopback, single) {
-            (true, true) => loopback_target(has_ports),
-            (true, false) => Err("for the host's own loopback write `localhost:PORT`".to_owned()),
-            (false, _) => Ok(Target::Net(net)),
+        if net.single().is_some_and(crate::address::is_localhost) {
+            return loopback_target(has_ports);
+        }
+        let any = net.single().is_some_and(|address| address.is_unspecified());
+        return match any || net.address().is_loopback() {
+            true => Err("for the host's own loopback write `localhost:PORT`".to_owned()),
+            false => Ok(Target::Net(net)),
         };
     }
     match read_host(host)? {
@@ -170,7 +179,7 @@ fn read_target(host: &str, has_ports: bool) -> Result<Target, String> {
         Host::Address(address) if crate::address::is_localhost(address) => {
             loopback_target(has_ports)
         }
-        Host::Address(address) if address.is_loopback() => {
+        Host::Address(address) if crate::address::leads_here(address) => {
             Err("for the host's own loopback write `localhost:PORT`".to_owned())
         }
         Host::Address(address) => Ok(Target::Net(IpNet::of(address))),

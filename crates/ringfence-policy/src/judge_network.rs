@@ -37,11 +37,11 @@ pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
             rule.source.text, rule.source.origin
         ));
     }
-    if let Some(rule) = network.allow.iter().find(|rule| rule.host.matches(host, port)) {
+    if let Some(rule) = network.allow.iter().find(|rule| rule.host.grants(host, port)) {
         let verdict = Verdict::new(true, "network", format!("{place} is allowed"));
         return answered(verdict.rule(&rule.source), port);
     }
-    if let Some(rule) = network.http.iter().find(|rule| rule.host.matches(host, port)) {
+    if let Some(rule) = network.http.iter().find(|rule| rule.host.grants(host, port)) {
         let explanation = format!("{place} is allowed for the requests that rules name");
         return answered(Verdict::new(true, "http", explanation).rule(&rule.source), port);
     }
@@ -93,8 +93,20 @@ pub(crate) fn http(policy: &Policy, method: &str, url: &str) -> Verdict {
         policy.network.http.iter().filter(|rule| rule.host.matches(&url.host, url.port)).collect();
     let inject = &policy.network.inject;
     let looked_at = inject.iter().any(|rule| rule.host.matches(&url.host, url.port));
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if method.is_empty() || !method.bytes().all(token) {
+        return Verdict::new(false, "http", format!("`{method}` is no method of HTTP"));
+    }
     if http::never(&method) && (looked_at || !rules.is_empty()) {
         let why = format!("{method} has no place in an inspected connection");
+        return Verdict::new(false, "http", why);
+    }
+    if method == "CONNECT"
+        && !url.secure
+        && matches!(url.host, Host::Name(_))
+        && !url.host.is_loopback()
+    {
+        let why = "a CONNECT is for a proxy, behind which any host could be meant";
         return Verdict::new(false, "http", why);
     }
     if rules.is_empty() {

@@ -68,7 +68,8 @@ pub(crate) fn resolve(
         let source = merged.source(entry);
         let (transport, (address, host_port, port)) =
             publish(&source.text).map_err(|reason| PolicyError::value(&source, reason))?;
-        network.publish.push(Publish { transport, address, host_port, port, source });
+        let new = Publish { transport, address, host_port, port, source };
+        published(&mut network.publish, new)?;
     }
     for entry in merged.of_key(Key::Http) {
         let source = merged.source(entry);
@@ -180,6 +181,30 @@ fn hosts(merged: &Merged, key: Key) -> Result<Vec<NetworkRule>, PolicyError> {
     Ok(rules)
 }
 
+/// Adds a published port. A socket inside has one of the host in its place: of two for it one would never be served.
+fn published(all: &mut Vec<Publish>, new: Publish) -> Result<(), PolicyError> {
+    let same = |one: &&Publish| {
+        let families = one.address.is_ipv4() == new.address.is_ipv4();
+        // Datagrams of both families come to the program by one socket.
+        (one.transport, one.port) == (new.transport, new.port)
+            && (families || new.transport == Transport::Udp)
+    };
+    match all.iter().find(same) {
+        Some(one) if (one.address, one.host_port) == (new.address, new.host_port) => Ok(()),
+        Some(one) => {
+            let reason = format!(
+                "port {} inside is published already, by `{}`; publish it once for each family (TCP) or port",
+                new.port, one.source.text
+            );
+            Err(PolicyError::value(&new.source, reason))
+        }
+        None => {
+            all.push(new);
+            Ok(())
+        }
+    }
+}
+
 /// An address and a port on the host, and a port inside.
 type Place = (IpAddr, u16, u16);
 
@@ -287,6 +312,15 @@ fn socket(
     }
     let real = resolver.real(&anchored.path).map_err(|error| PolicyError::value(source, error))?;
     not_planted(&real, source, paths)?;
+    if real.exists && !resolver.files().socket(&real.path) {
+        // A container's engine makes a directory where it finds no socket to show.
+        if anchored.optional && entry.is_shipped() {
+            return Ok(None);
+        }
+        let reason =
+            "it is no socket: name the socket itself; directories and files are shown by -r";
+        return Err(PolicyError::value(source, reason));
+    }
     match (real.exists, anchored.optional) {
         (false, true) => Ok(None),
         (false, false) => Err(PolicyError::Missing { rule: source.clone(), path: anchored.path }),

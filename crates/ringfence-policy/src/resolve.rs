@@ -93,6 +93,7 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     policy.network = network::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     policy.dbus = crate::dbus::resolve(&merged, &mut policy.warnings)?;
     policy.environment = environment::resolve(&merged, context, &policy.network)?;
+    crate::authorities::show(context, &mut resolver, &mut policy);
     // What a profile is for is protected whatever starts it: `-p codex -- sh -c codex`.
     let known = merged.of_key(Key::Programs).map(|program| program.text.as_ref());
     let set = policy.environment.set.get("PATH").map(|(value, _)| OsString::from(value));

@@ -5,6 +5,7 @@ mod common;
 
 use common::{Host, host};
 use ringfence_policy::decide::{Request, decide};
+use ringfence_policy::files::Fake;
 use ringfence_policy::{Decision, Key, Subject};
 use std::path::Path;
 
@@ -229,6 +230,12 @@ fn what_passes_no_inspected_connection_is_not_said_to_be_allowed() {
         assert!(http(&host, method, "https://b.example.org/").allowed, "{method}");
     }
     assert!(http(&host, "OPTIONS", "https://api.example.org/").allowed);
+    // Without TLS the name is looked for in each request.
+    assert!(!http(&host, "CONNECT", "http://b.example.org/").allowed);
+    assert!(http(&host, "GET", "http://b.example.org/").allowed);
+    for none in ["", "BAD METHOD", "G(T"] {
+        assert!(!http(&host, none, "https://b.example.org/").allowed, "{none}");
+    }
 }
 
 #[test]
@@ -241,7 +248,8 @@ fn who_answers_at_the_port_of_dns_is_told() {
 
 #[test]
 fn a_socket_is_visible_only_when_granted() {
-    let host = host().with(|files| files.file("/run/docker.sock", "").symlink("/var/run", "/run"));
+    let host = host()
+        .with(|files| files.with("/run/docker.sock", Fake::Socket).symlink("/var/run", "/run"));
     let ask =
         |host: &Host, path: &str| decide(&host.policy(), &Request::Socket(host.subject(path)));
     let denied = ask(&host, "/var/run/docker.sock");

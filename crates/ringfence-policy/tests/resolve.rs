@@ -4,7 +4,8 @@
 mod common;
 
 use common::host;
-use ringfence_policy::{Access, Home, Key, NetworkMode, Policy, TierChoice, Transport};
+use ringfence_policy::files::Fake;
+use ringfence_policy::{Access, Home, Key, NetworkMode, Policy, TierChoice};
 use std::path::Path;
 use std::time::Duration;
 
@@ -134,10 +135,12 @@ fn a_link_of_the_users_own_is_followed_and_recorded() {
 #[test]
 fn a_socket_behind_a_planted_link_is_refused() {
     let planted = host().with(|files| {
-        files.file("/run/docker.sock", "").symlink("/home/u/project/app.sock", "/run/docker.sock")
+        files
+            .with("/run/docker.sock", Fake::Socket)
+            .symlink("/home/u/project/app.sock", "/run/docker.sock")
     });
     assert!(planted.option(Key::Sockets, "./app.sock").resolve().is_err());
-    let named = host().with(|files| files.file("/run/docker.sock", ""));
+    let named = host().with(|files| files.with("/run/docker.sock", Fake::Socket));
     assert!(named.option(Key::Sockets, "/run/docker.sock").resolve().is_ok());
 }
 
@@ -382,7 +385,7 @@ fn two_thousand_rules_resolve() {
     let mut host = host();
     for index in 0..2_000 {
         let path = format!("/home/u/project/src/{index}");
-        host.files.0.insert(path.clone().into(), ringfence_policy::files::Fake::Directory);
+        host.files.0.insert(path.clone().into(), Fake::Directory);
         host = host.option(Key::Read, path);
     }
     assert!(host.policy().paths.len() > 2_000);
@@ -391,38 +394,11 @@ fn two_thousand_rules_resolve() {
 #[test]
 fn a_granted_agent_socket_passes_its_variable_on() {
     let host = host()
-        .with(|files| files.file("/run/agent.sock", ""))
+        .with(|files| files.with("/run/agent.sock", Fake::Socket))
         .env("SSH_AUTH_SOCK", "/run/agent.sock");
     assert!(host.policy().environment.hides("SSH_AUTH_SOCK").is_some());
     let granted = host.option(Key::Sockets, "$SSH_AUTH_SOCK");
     assert!(granted.policy().environment.hides("SSH_AUTH_SOCK").is_none());
-}
-
-#[test]
-fn published_ports_are_read() {
-    let host = host()
-        .option(Key::Publish, "3000")
-        .option(Key::Publish, "0.0.0.0:80:8080")
-        .option(Key::Publish, "[::1]:90")
-        .option(Key::Publish, "53:5353/udp")
-        .option(Key::Publish, "443/tcp");
-    let publish: Vec<_> = host
-        .policy()
-        .network
-        .publish
-        .iter()
-        .map(|p| (p.address.to_string(), p.host_port, p.port, p.transport))
-        .collect();
-    assert_eq!(
-        publish,
-        [
-            ("127.0.0.1".to_owned(), 3000, 3000, Transport::Tcp),
-            ("0.0.0.0".to_owned(), 80, 8080, Transport::Tcp),
-            ("::1".to_owned(), 90, 90, Transport::Tcp),
-            ("127.0.0.1".to_owned(), 53, 5353, Transport::Udp),
-            ("127.0.0.1".to_owned(), 443, 443, Transport::Tcp),
-        ]
-    );
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn fits(subject: &Subject, first: &First) -> Result<Host, String> {
         // §6.1.6). Browsers send what looks like one to every host.
         First::Tls { name, .. } | First::Http { host: name } => name,
         First::Broken(what) => return Err(format!("the client of {host} sent {what}")),
-        First::More | First::Word | First::Like { .. } | First::Other => {
+        First::More | First::Word | First::Watch | First::Like { .. } | First::Other => {
             return Err(format!(
                 "the client of {host} speaks neither TLS nor HTTP, and rules allow requests only; \
                  to allow anything: --allow-host {host}:{} without --http and --inject",

@@ -40,6 +40,8 @@ const OTHER_METHOD: [&str; 3] = ["x-http-method-override", "x-http-method", "x-m
 const OTHER_PATH: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-override-url"];
 /// Headers by which some servers take another host, or are told of it.
 const OTHER_HOST: [&str; 4] = ["forwarded", "x-forwarded-host", "x-host", "x-http-host-override"];
+/// Headers by which some (Gunicorn) take a part of the path for the application's own place (PEP 3333).
+const PLACE: [&str; 2] = ["script-name", "path-info"];
 /// Headers that concern one connection, not the request (RFC 9110 §7.6.1).
 const OF_THE_CONNECTION: [&str; 7] = [
     "connection",
@@ -117,7 +119,7 @@ pub(super) fn judge(policy: &Policy, place: &Place, parts: &mut Parts) -> Result
         decision: None,
     })?;
     clean(&mut parts.headers);
-    remove(&mut parts.headers, &[&OTHER_HOST]);
+    remove(&mut parts.headers, &[&OTHER_HOST, &PLACE]);
     parts.headers.remove(header::EXPECT);
     let place = Place { host: named.unwrap_or_else(|| place.host.clone()), ..place.clone() };
     if let Ok(host) = HeaderValue::try_from(place.authority()) {
@@ -202,7 +204,8 @@ fn overridden(
 pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
     const NOT_AFTER: [&str; 7] =
         ["host", "content-length", "trailer", "expect", "authorization", "cookie", "content-type"];
-    let lists = [&NOT_AFTER[..], &OTHER_METHOD, &OTHER_PATH, &OTHER_HOST, &OF_THE_CONNECTION];
+    let lists =
+        [&NOT_AFTER[..], &OTHER_METHOD, &OTHER_PATH, &OTHER_HOST, &PLACE, &OF_THE_CONNECTION];
     remove(trailers, &lists);
 }
 
@@ -376,6 +379,7 @@ mod tests {
         let policy = rules(&["* a.org/*"]);
         let mut sent = vec![HOST, ("x_forwarded_host", "b.org"), ("x-forwarded-for", "192.0.2.1")];
         sent.extend(OTHER_HOST.map(|name| (name, "b.org")));
+        sent.extend([("script_name", "/open"), ("SCRIPT-NAME", "/open"), ("path_info", "/shut")]);
         let parts = ask(&policy, "GET", "/", &sent).expect("it is for a.org");
         let mut names: Vec<_> = parts.headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();

@@ -20,26 +20,7 @@ pub const BUNDLES: [&str; 6] = [
 
 /// Variables by which programs are told of a file with the certificates to trust. A corporate
 /// authority outside is often named by one of them only.
-pub const BUNDLE_VARIABLES: [&str; 17] = [
-    "SSL_CERT_FILE",
-    "CURL_CA_BUNDLE",
-    "REQUESTS_CA_BUNDLE",
-    "PIP_CERT",
-    "GIT_SSL_CAINFO",
-    "CARGO_HTTP_CAINFO",
-    "NODE_EXTRA_CA_CERTS",
-    // npm and Yarn: a `cafile` in their settings would hide what Node is told.
-    "npm_config_cafile",
-    "YARN_HTTPS_CA_FILE_PATH",
-    "DENO_CERT",
-    "AWS_CA_BUNDLE",
-    "NIX_SSL_CERT_FILE",
-    "HTTPLIB2_CA_CERTS",
-    "HEX_CACERTS_PATH",
-    "BUNDLE_SSL_CA_CERT",
-    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-    "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
-];
+pub use ringfence_policy::authorities::VARIABLES as BUNDLE_VARIABLES;
 
 /// The public files of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]

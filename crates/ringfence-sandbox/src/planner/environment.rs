@@ -11,7 +11,8 @@ const POINTING_OUTSIDE: [&str; 5] = ["XDG_RUNTIME_DIR", "TMPDIR", "TEMP", "TMP",
 
 fn is_proxy(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    matches!(name.as_str(), "http_proxy" | "https_proxy" | "all_proxy" | "ftp_proxy")
+    let proxies = ["http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "no_proxy"];
+    proxies.contains(&name.as_str())
 }
 
 pub(super) fn steps(

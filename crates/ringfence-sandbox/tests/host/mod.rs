@@ -60,13 +60,13 @@ pub fn host() -> Host {
         "/home/u/project/.envrc",
         "/home/u/project/.env",
         "/home/u/project/src/main.rs",
-        "/run/docker.sock",
         "/srv/data/secret",
         "/srv/data/open/file",
     ];
     for name in names {
         files = files.file(name, "");
     }
+    files = files.with("/run/docker.sock", Fake::Socket);
     let files =
         files.symlink("/bin", "usr/bin").symlink("/lib", "usr/lib").symlink("/var/run", "/run");
     let facts = Facts {

@@ -59,6 +59,7 @@ mod mcp_clients;
 mod metadata;
 mod network;
 mod network_faults;
+mod network_own;
 mod network_told;
 mod network_tricks;
 mod overlapping;

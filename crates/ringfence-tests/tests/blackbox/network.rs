@@ -124,7 +124,10 @@ fn a_socket_of_the_host_is_shown_only_when_named() {
         place.run(&["--allow-socket", path], &["python3", "-c", &script]).ends(0);
     });
     everybody(Tier::Process, |place| {
-        let path = place.text("outside/secret");
+        let path = place.directory("outside").join("socket");
+        let _listener = UnixListener::bind(&path).unwrap();
+        place.person.owns(&path);
+        let path = path.display().to_string();
         place.run(&["--allow-socket", &path], &["true"]).ends(125).says("--tier namespace");
     });
 }

@@ -1,0 +1,140 @@
+//! What no careful server takes for a request, and some do: those that read a method of any bytes, blanks that are none in
+//! HTTP, or a version of any form. It passes as another protocol's would, since it may be one, and is watched for as
+//! long as it could still become such a request: before the bytes that make it one have passed it is refused.
+
+use super::First;
+use super::http::blank;
+
+/// How much of it is looked at. No more than a connection may always hold.
+const WATCHED: usize = 8 * 1024;
+
+const DIFFERENT: First = First::Broken("a request line that servers read differently");
+
+/// Tells what bytes are that are no request's to a careful server.
+pub(super) fn read(bytes: &[u8]) -> First {
+    let window = &bytes[..bytes.len().min(WATCHED)];
+    let undecided = if bytes.len() < WATCHED { First::Watch } else { First::Other };
+    // Java's own server ends lines by CR LF alone, so that a method of its can hold a LF.
+    let ends = [
+        window.iter().position(|&byte| byte == b'\n'),
+        window.iter().position(|&byte| byte == b'\r'),
+    ];
+    let lines = || ends.iter().flatten().map(|&end| &window[..end]);
+    if lines().any(versioned) {
+        return DIFFERENT;
+    }
+    let [Some(_), Some(end)] = ends else { return undecided };
+    if !lines().any(aimed) {
+        return First::Other;
+    }
+    // The last line is not ended yet, but the name of a field in it may be.
+    let mut fields = window[end..].split(|&byte| byte == b'\n').skip(1);
+    if fields.by_ref().take_while(|line| !line.trim_ascii_end().is_empty()).any(named_host) {
+        return DIFFERENT;
+    }
+    match fields.next() {
+        Some(_) => First::Other,
+        None => undecided,
+    }
+}
+
+/// The words of a line, as the most lenient server takes them apart.
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&byte| blank(byte) || byte == b'\n').filter(|word| !word.is_empty())
+}
+
+/// Whether the last of several words is a version of HTTP.
+fn versioned(line: &[u8]) -> bool {
+    let mut all = words(line);
+    let first = all.next();
+    let number = |version: &[u8]| {
+        version.first().is_some_and(u8::is_ascii_digit)
+            && version.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
+    };
+    first.is_some()
+        && all
+            .last()
+            .and_then(|word| word.split_at_checked(5))
+            .is_some_and(|(name, version)| name.eq_ignore_ascii_case(b"http/") && number(version))
+}
+
+/// Whether the second of three words or more is a target: Java's own server takes anything for the third.
+fn aimed(line: &[u8]) -> bool {
+    let mut all = words(line).skip(1);
+    let target = all.next().unwrap_or_default();
+    let path = target.starts_with(b"/") || target.windows(3).any(|part| part == b"://");
+    path && all.next().is_some()
+}
+
+/// Whether a line is the field that names a host.
+fn named_host(line: &[u8]) -> bool {
+    let Some(colon) = line.iter().position(|&byte| byte == b':') else { return false };
+    line[..colon].trim_ascii().eq_ignore_ascii_case(b"host")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::first::{First, first};
+
+    /// `http.server` of Python takes the first of these, `com.sun.net.httpserver` of Java the others.
+    #[test]
+    fn what_lenient_servers_serve_is_refused_before_it_is_whole() {
+        let lines: [&[u8]; 12] = [
+            b"GET\x1c/\x1cHTTP/1.1",
+            b"GET\x1d/x HTTP/1.1",
+            b"GET\xa0/\xa0HTTP/1.1",
+            b"GET\x85/ HTTP/1.1\xa0",
+            b"\xa0GET / HTTP/1.1",
+            b"\x1fGET / HTTP/1.1",
+            b"G(T / HTTP/1.1",
+            b"\0GET / http/1.0",
+            b"\r\n@GET / HTTP/1.1",
+            b"G\nT / HTTP/1.1",
+            b"G(T / x",
+            b"G\xff http://b.org/ 1",
+        ];
+        for line in lines {
+            let whole = [line, b"\r\nHost: b.org\r\n\r\n"].concat();
+            assert!(matches!(first(&whole), First::Broken(_)), "{}", line.escape_ascii());
+            let last = (1..=whole.len())
+                .find(|&length| matches!(first(&whole[..length]), First::Broken(_)));
+            // The field's name is there then, but nothing that it says.
+            assert!(
+                last.is_some_and(|last| last <= line.len() + 7),
+                "{}: {last:?}",
+                line.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn other_protocols_pass_at_once() {
+        let ldap = b"0\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\x00\x80\x00";
+        let log = b"<34>Oct 11 host nginx: 10.0.0.1 \"GET / HTTP/1.1\" 200 12\n";
+        for passes in [
+            &ldap[..],
+            log,
+            b"{\"line\":\"GET / HTTP/1.1\"}\n",
+            b"set /a 0 0 1\r\nx\r\n",
+            b"CONNECT\nhost:/\n\n\0",
+        ] {
+            for length in 1..=passes.len() {
+                let seen = first(&passes[..length]);
+                assert!(
+                    matches!(seen, First::Watch | First::Word | First::Other | First::More),
+                    "{}: {seen:?}",
+                    passes[..length].escape_ascii()
+                );
+            }
+            let seen = first(passes);
+            assert!(
+                matches!(seen, First::Watch | First::Other),
+                "{}: {seen:?}",
+                passes.escape_ascii()
+            );
+        }
+        let long = [&b"\0"[..], &[b'x'; super::WATCHED]].concat();
+        assert_eq!(first(&long), First::Other);
+        assert_eq!(first(b"SSH-2.0-x\r\n"), First::Other);
+    }
+}

@@ -1,0 +1,186 @@
+//! Whom to trust, where the caller's environment says so: a corporate authority is often known by a variable alone, which
+//! goes inside like any other. What it names goes along, for reading, where it holds certificates, which are public,
+//! and nothing else. Where it cannot, the variable stays outside: with it, no TLS would work at all.
+
+use crate::decide::Subject;
+use crate::guard::plain;
+use crate::judge_path::{self, Act};
+use crate::path::normal;
+use crate::policy::{Access, NetworkMode, Policy, Source};
+use crate::resolve::Context;
+use std::path::{Path, PathBuf};
+
+/// Variables by which programs are told of a file with the certificates to trust.
+pub const VARIABLES: [&str; 17] = [
+    "SSL_CERT_FILE",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "PIP_CERT",
+    "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+    // npm and Yarn: a `cafile` in their settings would hide what Node is told.
+    "npm_config_cafile",
+    "YARN_HTTPS_CA_FILE_PATH",
+    "DENO_CERT",
+    "AWS_CA_BUNDLE",
+    "NIX_SSL_CERT_FILE",
+    "HTTPLIB2_CA_CERTS",
+    "HEX_CACERTS_PATH",
+    "BUNDLE_SSL_CA_CERT",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+];
+
+/// The one for directories with a file for each.
+const DIRECTORIES: &str = "SSL_CERT_DIR";
+
+/// The most bytes of a file of certificates, and files of a directory.
+const LARGEST: u64 = 4 << 20;
+const MOST: usize = 512;
+
+/// Shows what the variables name, or takes them away.
+pub(crate) fn show(
+    context: &Context<'_>,
+    resolver: &mut crate::files::Resolver<'_>,
+    policy: &mut Policy,
+) {
+    let network = &policy.network;
+    // Where requests are inspected, the launcher reads the files, and names its own.
+    let inspected = network.mode == NetworkMode::Filtered
+        && !(network.http.is_empty() && network.inject.is_empty());
+    if network.mode == NetworkMode::None || inspected {
+        return;
+    }
+    for name in VARIABLES.into_iter().chain([DIRECTORIES]) {
+        let environment = &policy.environment;
+        if environment.set.contains_key(name) || environment.hides(name).is_some() {
+            continue;
+        }
+        let Some(value) = (context.env)(name).filter(|value| !value.is_empty()) else { continue };
+        let named: Vec<PathBuf> = match name == DIRECTORIES {
+            true => std::env::split_paths(&value).collect(),
+            false => vec![PathBuf::from(&value)],
+        };
+        for path in named.iter().filter(|path| !path.as_os_str().is_empty()) {
+            let path = normal(&policy.workdir.join(path));
+            if let Err(why) = one(name, &path, resolver, policy) {
+                let shown = path.display();
+                policy.warnings.push(format!(
+                    "{name} names {shown}, which {why}: neither is shown inside; -r {shown} shows both"
+                ));
+                policy.environment.pass.remove(name);
+                policy.environment.hide.push((name.to_owned(), source(name)));
+                break;
+            }
+        }
+    }
+}
+
+fn source(name: &str) -> Source {
+    let text = format!("certificates that {name} names");
+    Source { origin: "built in".to_owned(), key: String::new(), text }
+}
+
+/// Shows what one names, if nothing does yet.
+fn one(
+    name: &str,
+    path: &Path,
+    resolver: &mut crate::files::Resolver<'_>,
+    policy: &mut Policy,
+) -> Result<(), &'static str> {
+    // What is not there is not there outside either.
+    let Ok(real) = resolver.real(path) else { return Ok(()) };
+    if !real.exists {
+        return Ok(());
+    }
+    let subject = Subject { path: path.to_owned(), real: Some(real.path.clone()), missing: false };
+    if judge_path::file(policy, &subject, Act::Read).allowed {
+        return Ok(());
+    }
+    if judge_path::denied(policy, path) || judge_path::denied(policy, &real.path) {
+        return Err("a rule denies");
+    }
+    let files = resolver.files();
+    let good = match name == DIRECTORIES {
+        false => files.text(&real.path, LARGEST).is_ok_and(|text| certificates(&text)),
+        true => files.names(&real.path, MOST + 1).is_ok_and(|names| {
+            let paths = names.iter().map(|name| real.path.join(name));
+            let mut entries = paths.map(|path| resolver.real(&path));
+            names.len() <= MOST
+                && entries.all(|entry| {
+                    entry.is_ok_and(|entry| {
+                        let text = files.text(&entry.path, LARGEST);
+                        entry.path.starts_with(&real.path) && text.is_ok_and(|it| certificates(&it))
+                    })
+                })
+        }),
+    };
+    if !good {
+        return Err("holds, or may hold, more than certificates (PEM)");
+    }
+    policy.links.extend(real.links);
+    policy.paths.push(plain(Access::Read, real.path, true, source(name)));
+    Ok(())
+}
+
+/// Whether a text is certificates (RFC 7468), with comments between them, and nothing else that is written so.
+fn certificates(text: &str) -> bool {
+    let (mut inside, mut any) = (None, false);
+    for line in text.lines().map(str::trim) {
+        let label = |word: &str| {
+            line.strip_prefix(word)?.strip_suffix("-----").map(|label| {
+                matches!(label, "CERTIFICATE" | "TRUSTED CERTIFICATE" | "X509 CERTIFICATE")
+            })
+        };
+        match (label("-----BEGIN "), label("-----END "), &mut inside) {
+            (Some(true), _, None) => inside = Some(String::new()),
+            (None, Some(true), Some(body)) => {
+                // A sequence of more than 127 bytes, as each certificate is.
+                if !["MII", "MIH", "MIG"].iter().any(|der| body.starts_with(der)) {
+                    return false;
+                }
+                (inside, any) = (None, true);
+            }
+            (None, None, Some(body)) => {
+                if !line.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte))
+                {
+                    return false;
+                }
+                body.push_str(line);
+            }
+            (None, None, None) if !line.contains("-----") && !line.contains("PRIVATE KEY") => {}
+            _ => return false,
+        }
+    }
+    any && inside.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_are_told_from_what_is_more() {
+        let one = "-----BEGIN CERTIFICATE-----\nMIIBqzCCAVGgAwIBAgI\nAbc+/w==\n-----END CERTIFICATE-----\n";
+        let key = "-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMGByqGSM49\n-----END PRIVATE KEY-----\n";
+        let crlf = one.replace('\n', "\r\n");
+        for good in [one, &crlf, &format!("# a comment\n\nName\n====\n{one}{one}")] {
+            assert!(certificates(good), "{good}");
+        }
+        for more in [
+            "",
+            "secret\n",
+            key,
+            &format!("{one}{key}"),
+            &format!("{key}{one}"),
+            &one.replace("-----END CERTIFICATE-----\n", ""),
+            &one.replace("MII", "AAA"),
+            &one.replace("Abc", "a secret"),
+            &format!("{one}-----BEGIN OPENSSH PRIVATE KEY-----\n"),
+            &format!("{one} -----BEGIN RSA PRIVATE KEY-----\n"),
+        ] {
+            assert!(!certificates(more), "{more}");
+        }
+    }
+}
