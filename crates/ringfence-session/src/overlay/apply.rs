@@ -6,6 +6,7 @@
 //! goes. The layer is not touched.
 
 use super::layer::{Same, attributes, same, through};
+use super::ours::Written;
 use super::steps::{Act, Step};
 use crate::error::{Result, SessionError};
 use crate::snapshot::beneath::{self, Found, Placed, shown, split};
@@ -26,18 +27,21 @@ pub(super) struct Apply<'a> {
     pub temporary: &'a [u8],
     /// What the host changed meanwhile is replaced.
     pub force: bool,
+    /// The directories that nobody but us wrote to.
+    pub written: Written,
     /// What was not done, a sentence each.
     pub kept: Vec<String>,
-    /// Directories that were opened up for us, with the mode to give back.
-    pub opened: Vec<(OwnedFd, u32)>,
+    /// Directories that were opened up for us, with the mode to give back and where they are.
+    pub opened: Vec<(OwnedFd, u32, Vec<u8>)>,
 }
 
 impl Apply<'_> {
     /// Does them all.
     pub fn run(&mut self, steps: &[Step]) -> Result<()> {
         let result = steps.iter().try_for_each(|step| self.step(step));
-        for (directory, mode) in self.opened.drain(..).rev() {
-            let _ = rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode));
+        for (directory, mode, path) in self.opened.drain(..).rev() {
+            let mode = Mode::from_raw_mode(mode);
+            let _ = self.written.around(&path, &directory, || rustix::fs::fchmod(&directory, mode));
         }
         result?;
         rustix::fs::syncfs(self.lower).map_err(self.failed("syncfs", b""))
@@ -119,13 +123,15 @@ impl Apply<'_> {
         act: impl Fn(&OwnedFd, &[u8]) -> std::result::Result<T, Errno>,
     ) -> Result<T> {
         let parent = self.parent(self.lower, path)?;
-        let name = split(path).1;
-        let mut result = act(&parent, name);
+        let (above, name) = split(path);
+        let mut result = self.written.around(above, &parent, || act(&parent, name));
         if matches!(result, Err(Errno::ACCESS)) {
             let mode = beneath::stat(&parent, b"").map_err(self.failed("statx", path))?.stamp.mode;
-            if rustix::fs::fchmod(&parent, Mode::from_raw_mode(mode | 0o700)).is_ok() {
-                result = act(&parent, name);
-                self.opened.push((parent, mode));
+            let open = Mode::from_raw_mode(mode | 0o700);
+            let opened = || rustix::fs::fchmod(&parent, open).map(|()| act(&parent, name));
+            if let Ok(again) = self.written.around(above, &parent, opened) {
+                result = again;
+                self.opened.push((parent, mode, above.to_vec()));
             }
         }
         result.map_err(self.failed(call, path))
@@ -263,16 +269,20 @@ impl Apply<'_> {
 
     fn directory(&mut self, path: &[u8]) -> Result<()> {
         fault::point("mkdir");
-        self.within("mkdir", path, |parent, name| {
+        let made = self.within("mkdir", path, |parent, name| {
             match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
-                Err(Errno::EXIST) => Ok(()),
-                result => result,
+                Err(Errno::EXIST) => Ok(false),
+                result => result.map(|()| true),
             }
         })?;
         // The host's, or ours from before an interruption; anything else is not gone into.
         match beneath::open_directory(self.lower.as_fd(), path) {
             Err(Errno::NOTDIR | Errno::LOOP) => Err(self.changed(path)),
-            result => result.map(drop).map_err(self.failed("open", path)),
+            result => {
+                let directory = result.map_err(self.failed("open", path))?;
+                self.written.made(path, &directory, made);
+                Ok(())
+            }
         }
     }
 
@@ -283,16 +293,22 @@ impl Apply<'_> {
         let source = open(self.upper).map_err(self.failed("open", path))?;
         let target = open(self.lower).map_err(self.failed("open", path))?;
         let found = beneath::stat(&source, b"").map_err(self.failed("statx", path))?;
-        self.dress(path, &source, &target, &found, step.mode)?;
+        let mut written = std::mem::take(&mut self.written);
+        let dressed = written.around(path, &target, || {
+            self.dress(path, &source, &target, &found, step.mode)?;
+            let times = times(&found.stamp);
+            if !new {
+                return Ok(());
+            }
+            rustix::fs::futimens(&target, &times).map_err(self.failed("utimensat", path))
+        });
+        self.written = written;
+        dressed?;
         // It has its final mode now: what was noted before would take it back.
         let own = beneath::stat(&target, b"").map_err(self.failed("statx", path))?.stamp;
-        self.opened.retain(|(opened, _)| {
+        self.opened.retain(|(opened, ..)| {
             beneath::stat(opened, b"").map_or(true, |found| found.stamp.inode != own.inode)
         });
-        if new {
-            let times = times(&found.stamp);
-            rustix::fs::futimens(&target, &times).map_err(self.failed("utimensat", path))?;
-        }
         Ok(())
     }
 

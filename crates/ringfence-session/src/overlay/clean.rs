@@ -1,8 +1,9 @@
 //! Takes things out of a layer. Nobody else uses it by then; directories in it may be closed to
 //! their owner.
 
+use super::Overlay;
 use super::layer::{DEEPEST, failed, make_transparent, names, same_attributes};
-use super::steps::{Act, Step};
+use super::steps::{Act, Journal, Step};
 use crate::error::{Result, SessionError};
 use crate::snapshot::beneath::{self, join, split};
 use rustix::fd::{AsFd, OwnedFd};
@@ -10,6 +11,22 @@ use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::path::Path;
+
+impl Overlay {
+    /// Takes what was committed out of the layers.
+    pub(super) fn clean(&self, journal: &Journal) -> Result<()> {
+        if journal.whole {
+            return whole(&self.at);
+        }
+        for (number, steps) in journal.trees.iter().enumerate() {
+            let lower = self.record.trees.get(number).and_then(|tree| tree.open().ok());
+            committed(&self.open_layer(number)?, lower.as_ref(), steps)?;
+        }
+        let applied = self.applied();
+        std::fs::remove_file(&applied)
+            .map_err(|error| SessionError::call("unlink", &applied, error))
+    }
+}
 
 /// Removes an overlay with everything in it: first its record, so that it is gone for all who
 /// look for one.

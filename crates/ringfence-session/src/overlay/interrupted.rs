@@ -1,6 +1,7 @@
 //! A commit that was interrupted: known by its journal, finished by the next one, or dropped half done.
 
 use super::apply::Apply;
+use super::ours::Written;
 use super::steps::Journal;
 use super::{Done, Found, Overlay, Select, Tree};
 use crate::error::Result;
@@ -22,7 +23,7 @@ impl Overlay {
             }
             None => {
                 let Some(journal) = Journal::read(&self.journal())? else { return Ok(None) };
-                self.carry_out(&journal, force, true, done)?;
+                self.carry_out(&journal, force, None, done)?;
                 journal
             }
         };
@@ -65,6 +66,7 @@ impl Overlay {
                 root: tree.root(),
                 temporary: &temporary,
                 force: false,
+                written: Written::default(),
                 kept: Vec::new(),
                 opened: Vec::new(),
             };

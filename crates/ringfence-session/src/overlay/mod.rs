@@ -37,7 +37,7 @@ use crate::snapshot::beneath::shown;
 use crate::wrote::Writing;
 use apply::Apply;
 use layer::Layer;
-use ours::Ours;
+use ours::{Ours, Written};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{DirBuilder, File};
@@ -340,7 +340,7 @@ impl Overlay {
         done.committed = commit.iter().copied().cloned().collect();
         let whole = commit.len() == all.len();
         self.enough_space(&commit)?;
-        let (mut trees, mut untouched, ours) = (Vec::new(), Vec::new(), Ours::read(&self.at)?);
+        let (mut trees, mut written, ours) = (Vec::new(), Vec::new(), Ours::read(&self.at)?);
         for (number, tree) in self.record.trees.iter().enumerate() {
             let (upper, lower) = (self.open_layer(number)?, tree.open()?);
             let since = self.record.since;
@@ -349,12 +349,12 @@ impl Overlay {
             let mine = commit.iter().filter(|found| found.tree == number);
             let mine: Vec<&Change> = mine.map(|found| &found.change).collect();
             let steps = steps::of(&layer, &mine)?;
-            untouched.push(ours::untouched(&steps, &lower, |path, dir| layer.later(path, dir)));
+            written.push(Written::by(&steps, &lower, |path, dir| layer.later(path, dir)));
             trees.push(steps);
         }
-        let journal = Journal::new(trees, whole, untouched);
+        let journal = Journal::new(trees, whole);
         journal.write(&self.journal())?;
-        self.carry_out(&journal, select.force, false, &mut done)?;
+        self.carry_out(&journal, select.force, Some(written), &mut done)?;
         if !whole && self.changes()?.is_empty() {
             clean::whole(&self.at)?;
         }
@@ -362,15 +362,18 @@ impl Overlay {
         Ok(done)
     }
 
+    /// Of one that was interrupted nothing is `written` by us.
     fn carry_out(
         &self,
         journal: &Journal,
         force: bool,
-        resumed: bool,
+        written: Option<Vec<Written>>,
         done: &mut Done,
     ) -> Result<()> {
         let (temporary, mut ours) = (self.temporary(), Ours::read(&self.at)?);
+        let (resumed, mut written) = (written.is_none(), written.unwrap_or_default().into_iter());
         for (number, steps) in journal.trees.iter().enumerate() {
+            let written = written.next().unwrap_or_default();
             let Some(tree) = self.record.trees.get(number).filter(|_| !steps.is_empty()) else {
                 continue;
             };
@@ -381,6 +384,7 @@ impl Overlay {
                 root: tree.root(),
                 temporary: &temporary,
                 force,
+                written,
                 kept: Vec::new(),
                 opened: Vec::new(),
             };
@@ -389,7 +393,7 @@ impl Overlay {
             }
             apply.run(steps)?;
             done.kept.append(&mut apply.kept);
-            ours.take(number, &lower, journal.untouched.get(number).map_or(&[], Vec::as_slice));
+            ours.take(number, apply.written);
         }
         if !journal.whole {
             ours.write(&self.at)?;
@@ -399,20 +403,6 @@ impl Overlay {
             .map_err(|error| SessionError::call("rename", &applied, error))?;
         crate::snapshot::fault::point("applied");
         self.clean(journal)
-    }
-
-    /// Takes what was committed out of the layers.
-    fn clean(&self, journal: &Journal) -> Result<()> {
-        if journal.whole {
-            return clean::whole(&self.at);
-        }
-        for (number, steps) in journal.trees.iter().enumerate() {
-            let lower = self.record.trees.get(number).and_then(|tree| tree.open().ok());
-            clean::committed(&self.open_layer(number)?, lower.as_ref(), steps)?;
-        }
-        let applied = self.applied();
-        std::fs::remove_file(&applied)
-            .map_err(|error| SessionError::call("unlink", &applied, error))
     }
 
     /// The chosen changes, and the directories that they need.

@@ -1,18 +1,18 @@
 //! Directories that a commit of some paths wrote to: what their times say since is our doing, not the host's.
 
 use super::record::bytes;
-use super::steps::{Act, Step};
+use super::steps::{Act, Step, whole};
 use crate::error::{Result, SessionError};
 use crate::snapshot::beneath::{self, Found, split};
 use rustix::fd::{AsFd, OwnedFd};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// A directory, relative to its tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Directory(#[serde(with = "bytes")] PathBuf);
+struct Directory(#[serde(with = "bytes")] PathBuf);
 
 /// One as a commit left it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,26 +34,58 @@ pub(super) struct Known(HashMap<Vec<u8>, (u64, i64)>);
 impl Known {
     /// It is as a commit left it.
     pub fn has(&self, path: &[u8], found: &Found) -> bool {
-        self.0.get(path) == Some(&(found.stamp.inode, found.stamp.changed))
+        self.0.get(path) == Some(&state(found))
     }
 }
 
-/// The directories that steps write to and the host did not: `later` says so of one that is there.
-pub(super) fn untouched(
-    steps: &[Step],
-    lower: &OwnedFd,
-    later: impl Fn(&[u8], &Found) -> bool,
-) -> Vec<Directory> {
-    let mut all = BTreeSet::new();
-    for step in steps {
-        all.insert(split(step.path()).0);
-        if matches!(step.act, Act::Directory | Act::Dress { .. }) {
-            all.insert(step.path());
+/// The directories of a tree that a commit writes to and the host did not: each as our last write left it, or as it was
+/// before the first. None: it is to be made. Whatever else happens to one, at any time, takes it out: from then on it
+/// is the host's. A commit that was interrupted cannot tell who was at them since, and has none.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Written(HashMap<Vec<u8>, Option<(u64, i64)>>);
+
+impl Written {
+    /// Those of these steps: `later` says that the host was at one that is there.
+    pub fn by(steps: &[Step], lower: &OwnedFd, later: impl Fn(&[u8], &Found) -> bool) -> Written {
+        let mut all = HashMap::new();
+        for step in steps {
+            let own = matches!(step.act, Act::Directory | Act::Dress { .. }).then(|| step.path());
+            for path in own.into_iter().chain([split(step.path()).0]) {
+                if !all.contains_key(path) {
+                    all.insert(path.to_vec(), stat(lower, path));
+                }
+            }
+        }
+        let host =
+            |path: &[u8], now: &Option<Found>| now.as_ref().is_some_and(|found| later(path, found));
+        let ours = all.into_iter().filter(|(path, now)| !host(path, now));
+        Written(ours.map(|(path, now)| (path, now.as_ref().map(state))).collect())
+    }
+
+    /// We write to a directory.
+    pub fn around<T>(&mut self, path: &[u8], directory: &OwnedFd, write: impl FnOnce() -> T) -> T {
+        let now = || beneath::stat(directory, b"").ok().as_ref().map(state);
+        let known = self.0.get(path).is_some_and(|left| *left == now());
+        let done = write();
+        match (known, now()) {
+            (true, Some(now)) => drop(self.0.insert(path.to_vec(), Some(now))),
+            _ => drop(self.0.remove(path)),
+        }
+        done
+    }
+
+    /// We made one; false: somebody else did.
+    pub fn made(&mut self, path: &[u8], directory: &OwnedFd, by_us: bool) {
+        let now = beneath::stat(directory, b"").ok().filter(|_| by_us);
+        match (self.0.get(path), now) {
+            (Some(None), Some(now)) => drop(self.0.insert(path.to_vec(), Some(state(&now)))),
+            _ => drop(self.0.remove(path)),
         }
     }
-    let host = |path: &[u8]| stat(lower, path).is_some_and(|found| later(path, &found));
-    let ours = all.into_iter().filter(|path| !host(path));
-    ours.map(|path| Directory(std::ffi::OsString::from_vec(path.to_vec()).into())).collect()
+}
+
+fn state(found: &Found) -> (u64, i64) {
+    (found.stamp.inode, found.stamp.changed)
 }
 
 fn stat(lower: &OwnedFd, path: &[u8]) -> Option<Found> {
@@ -75,26 +107,25 @@ impl Ours {
             }
             Err(error) => return Err(SessionError::call("read", &path, error)),
         };
-        serde_json::from_slice(&text)
-            .map_err(|error| SessionError::Corrupt { path, what: error.to_string() })
+        // A hint, no more: without it there is a conflict at most.
+        Ok(serde_json::from_slice(&text).unwrap_or_default())
     }
 
-    /// Takes these directories as they are now.
-    pub fn take(&mut self, tree: usize, lower: &OwnedFd, all: &[Directory]) {
-        for directory in all {
-            self.0.retain(|left| left.tree != tree || left.directory != *directory);
-            let Some(found) = stat(lower, directory.0.as_os_str().as_bytes()) else { continue };
-            let (inode, changed) = (found.stamp.inode, found.stamp.changed);
-            self.0.push(Left { tree, directory: directory.clone(), inode, changed });
+    /// Takes these directories as they were left.
+    pub fn take(&mut self, tree: usize, written: Written) {
+        let path = |directory: &Directory| directory.0.as_os_str().as_bytes().to_vec();
+        self.0.retain(|left| left.tree != tree || !written.0.contains_key(&path(&left.directory)));
+        for (path, left) in written.0 {
+            let Some((inode, changed)) = left else { continue };
+            let directory = Directory(std::ffi::OsString::from_vec(path).into());
+            self.0.push(Left { tree, directory, inode, changed });
         }
     }
 
     pub fn write(&self, at: &Path) -> Result<()> {
         let path = Ours::file(at);
-        let beside = path.with_extension("new");
         let text = serde_json::to_vec(self).map_err(std::io::Error::other);
-        text.and_then(|text| std::fs::write(&beside, text))
-            .and_then(|()| std::fs::rename(&beside, &path))
+        text.and_then(|text| whole(&path, &text))
             .map_err(|error| SessionError::call("write", &path, error))
     }
 

@@ -4,7 +4,6 @@
 //! expects to find, so that doing all of them again finishes what was interrupted.
 
 use super::layer::{Change, Layer};
-use super::ours::Directory;
 use super::record::bytes;
 use crate::error::{Result, SessionError};
 use crate::snapshot::What;
@@ -64,25 +63,17 @@ pub(super) struct Journal {
     pub trees: Vec<Vec<Step>>,
     /// Nothing is left when it is done.
     pub whole: bool,
-    /// Of each tree, the directories that it writes to and the host did not.
-    #[serde(default)]
-    pub untouched: Vec<Vec<Directory>>,
 }
 
 impl Journal {
-    pub fn new(trees: Vec<Vec<Step>>, whole: bool, untouched: Vec<Vec<Directory>>) -> Journal {
-        Journal { schema: 1, trees, whole, untouched }
+    pub fn new(trees: Vec<Vec<Step>>, whole: bool) -> Journal {
+        Journal { schema: 1, trees, whole }
     }
 
     pub fn write(&self, path: &Path) -> Result<()> {
-        let failed = |error| SessionError::call("write", path, error);
-        let beside = path.with_extension("new");
-        let mut options = std::fs::File::options();
-        let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&beside).map_err(failed)?;
-        let text = serde_json::to_vec(self).map_err(std::io::Error::other).map_err(failed)?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed)?;
-        std::fs::rename(&beside, path).map_err(failed)
+        let text = serde_json::to_vec(self).map_err(std::io::Error::other);
+        text.and_then(|text| whole(path, &text))
+            .map_err(|error| SessionError::call("write", path, error))
     }
 
     pub fn read(path: &Path) -> Result<Option<Journal>> {
@@ -97,6 +88,17 @@ impl Journal {
         };
         serde_json::from_slice(&text).map(Some).map_err(corrupt)
     }
+}
+
+/// Writes a file that is whole or not there, whatever ends us or the machine.
+pub(super) fn whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut options = std::fs::File::options();
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(&beside)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)
 }
 
 /// The steps of some changes. New things are made before old ones are removed, but for what

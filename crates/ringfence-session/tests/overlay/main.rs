@@ -6,6 +6,7 @@ mod conflict;
 mod killed;
 #[path = "../lists/mod.rs"]
 mod lists;
+mod partly;
 mod raced;
 #[path = "../racing/mod.rs"]
 mod racing;
