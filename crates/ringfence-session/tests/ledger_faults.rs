@@ -171,6 +171,39 @@ fn a_full_disk_can_be_read() {
     assert!(sessions.join("new/session.db").metadata().unwrap().len() > 0);
 }
 
+/// A reader that is open when the disk gets full goes on with all that comes.
+#[test]
+fn a_disk_that_fills_under_a_reader_can_be_read() {
+    let Some(disk) = Disk::of(1024) else { return };
+    let sessions = disk.0.path().join("sessions");
+    let ledger = start(&sessions, "followed");
+    (0..200).for_each(|number| ledger.recorder().record(None, &decision(number)));
+    assert!(ledger.flush(LONG));
+    ledger.end(Ended::Code(4)).unwrap();
+    let (followed, fill) = (sessions.join("followed"), disk.0.path().join("fill"));
+    let append = |number| {
+        ringfence_session::ledger::append(&followed, None, &decision(number)).unwrap();
+    };
+    for pages in 0..12 {
+        let reader = Reader::open(&followed).unwrap();
+        let seen = reader.events(0, &[], false).unwrap().last().unwrap().event;
+        (0..20).for_each(append);
+        disk.fill();
+        let file = std::fs::File::options().write(true).open(&fill).unwrap();
+        file.set_len(file.metadata().unwrap().len() - pages * 4096).unwrap();
+        let rows = reader.events(seen, &[], false).unwrap();
+        assert_eq!(rows.len(), 20, "{pages}");
+        assert_eq!(rows.last().unwrap().event, seen + 20, "{pages}");
+        assert_eq!(reader.events(seen + 20, &[], false).unwrap(), [], "{pages}");
+        std::fs::remove_file(&fill).unwrap();
+        append(20);
+        assert_eq!(reader.events(seen + 20, &[], false).unwrap().len(), 1, "{pages}");
+        for name in ["session.db", "session.db-wal", "session.db-shm"] {
+            let _ = std::fs::remove_file(followed.join(name));
+        }
+    }
+}
+
 /// A small disk, where the kernel lets us have one.
 struct Disk(tempfile::TempDir);
 

@@ -30,16 +30,20 @@ pub(super) fn current(directory: &Path) -> Result<(Connection, PathBuf)> {
     let (connection, path) = open(directory)?;
     match catch_up(&connection, &path, directory) {
         Err(error) if has_no_room(&error) => {
-            let memory = memory(&path)?;
-            catch_up(&memory, &path, directory)?;
-            Ok((memory, path))
+            alone(&path, directory).map(|connection| (connection, path))
         }
         other => other.map(|()| (connection, path)),
     }
 }
 
+/// A database for this reader alone, with all that the journal has by now.
+pub(super) fn alone(path: &Path, directory: &Path) -> Result<Connection> {
+    let memory = memory(path)?;
+    catch_up(&memory, path, directory).map(|()| memory)
+}
+
 /// A disk that is full is an input error as well to SQLite, where what it maps cannot grow.
-fn has_no_room(error: &SessionError) -> bool {
+pub(super) fn has_no_room(error: &SessionError) -> bool {
     let code = match error {
         SessionError::Full(_) => return true,
         SessionError::Database { source, .. } => source.sqlite_error_code(),

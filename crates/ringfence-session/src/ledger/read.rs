@@ -6,6 +6,7 @@ use crate::error::{Result, SessionError};
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use serde_json::{Map, Value, json};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -129,7 +130,7 @@ pub(crate) fn session(directory: &Path) -> Result<Session> {
 
 /// An open ledger. It sees what was written, and holds nobody up.
 pub struct Reader {
-    connection: Connection,
+    connection: RefCell<Connection>,
     path: PathBuf,
     directory: PathBuf,
 }
@@ -143,11 +144,19 @@ impl Reader {
         // Nothing is made where no session is.
         journal::ends(directory)?;
         let (connection, path) = ingest::current(directory)?;
-        Ok(Reader { connection, path, directory: directory.to_owned() })
+        Ok(Reader { connection: connection.into(), path, directory: directory.to_owned() })
     }
 
+    /// Where the disk got full since it was opened, it goes on alone: events have the same numbers in any database.
     fn catch_up(&self) -> Result<()> {
-        ingest::catch_up(&self.connection, &self.path, &self.directory)
+        let caught = ingest::catch_up(&self.connection.borrow(), &self.path, &self.directory);
+        match caught {
+            Err(error) if ingest::has_no_room(&error) => {
+                self.connection.replace(ingest::alone(&self.path, &self.directory)?);
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// What is known of the session.
@@ -166,7 +175,8 @@ impl Reader {
         self.catch_up()?;
         // One state of all tables.
         let failed = |error| SessionError::database(&self.path, error);
-        let transaction = self.connection.unchecked_transaction().map_err(failed)?;
+        let connection = self.connection.borrow();
+        let transaction = connection.unchecked_transaction().map_err(failed)?;
         let mut all = Vec::new();
         for table in TABLES {
             if kinds.is_empty() || kinds.contains(&table) {
@@ -220,7 +230,8 @@ impl Reader {
              LEFT JOIN process ON process.id = row.process WHERE row.{condition} \
              ORDER BY row.event"
         );
-        let mut statement = self.connection.prepare_cached(&sql)?;
+        let connection = self.connection.borrow();
+        let mut statement = connection.prepare_cached(&sql)?;
         let names: Vec<String> = statement.column_names().map(Into::into).collect();
         let mut rows = statement.query([number])?;
         while let Some(row) = rows.next()? {
