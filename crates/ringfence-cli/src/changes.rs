@@ -132,13 +132,13 @@ fn rows(top: &Path, changes: &[Change]) -> Vec<Event> {
             renamed.insert(&change.path, from);
         }
     }
-    let moved: Vec<&Path> = renamed.values().copied().collect();
+    let moved: HashSet<&Path> = renamed.values().copied().collect();
     let row = |change: &Change| {
         let path = change.path.as_path();
         let from = renamed.get(path).map(|from| top.join(from));
         let what = match change.what {
             _ if from.is_some() => FileChange::Renamed,
-            What::Deleted if moved.contains(&path) => return None,
+            What::Deleted if moved.contains(path) => return None,
             What::Added => FileChange::Created,
             What::Deleted => FileChange::Deleted,
             What::Modified | What::Attributes | What::Kind => FileChange::Modified,
