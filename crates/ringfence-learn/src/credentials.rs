@@ -234,19 +234,26 @@ pub(crate) fn by_name(path: &Path) -> Option<&'static str> {
     ];
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-    if PUBLIC.contains(&ending) || name.starts_with("cacert") || name.starts_with("ca-") {
+    // Programs' own, and certificates that each program comes with.
+    let installed = ["site-packages", "dist-packages", "node_modules"];
+    if PUBLIC.contains(&ending)
+        || ["ca-", "cacert", "roots"].iter().any(|public| name.starts_with(public))
+        || path.iter().any(|part| installed.iter().any(|installed| part == *installed))
+    {
         return None;
     }
     if name.ends_with("_history") || name.ends_with(".history") {
         return Some("what was typed, by its name");
     }
-    let words = || name.split(|c: char| !c.is_ascii_alphanumeric());
+    let stem = name.rsplit_once('.').map_or(&*name, |(stem, _)| stem);
+    let words = |text| str::split(text, |c: char| !c.is_ascii_alphanumeric());
+    // `special_tokens_map.json` is a language model's.
+    let last = [words(stem).next_back(), words(&name).next_back()];
     let known = KEYS.contains(&ending)
         || FILES.contains(&name.as_str())
-        || ["credential", "passw", "oauth", "apikey", "api_key"]
-            .iter()
-            .any(|part| name.contains(part))
-        || words().any(|word| matches!(word, "secret" | "secrets" | "token" | "tokens"));
+        || ["credential", "passw", "apikey", "api_key"].iter().any(|part| name.contains(part))
+        || words(&name).any(|word| matches!(word, "secret" | "secrets" | "oauth"))
+        || last.iter().flatten().any(|word| matches!(*word, "token" | "tokens"));
     known.then_some("by its name")
 }
 
@@ -286,6 +293,10 @@ mod tests {
             "settings.json",
             "monkey",
             "authors",
+            "special_tokens_map.json",
+            "requests_oauthlib",
+            "roots.pem",
+            "site-packages/a/api_key.json",
         ] {
             assert!(by_name(&Path::new("/home/u/x").join(name)).is_none(), "{name}");
         }

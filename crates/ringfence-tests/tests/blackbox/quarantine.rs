@@ -180,7 +180,7 @@ fn sentences_are_counted_past_some_hundreds() {
         let made = "n=0; while test $n -lt 300; do echo x > .envrc; while test -e .envrc; do :; done; n=$((n+1)); done";
         let run = state.run(place, made);
         run.ends(0).says("297 more of what was created in it inside was moved to ");
-        assert_eq!(run.err.lines().count(), 4);
+        assert_eq!(run.err.lines().count(), 4, "{}", run.err);
         // What waits for the end, as well: past what is remembered the look at the tree finds it.
         let made = "n=0; while test $n -lt 270; do truncate -s 1T b; mv b .envrc; while test -e .envrc; do :; done; n=$((n+1)); done";
         let run = state.run(place, made);
