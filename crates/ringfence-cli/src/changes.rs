@@ -10,6 +10,7 @@ use ringfence_policy::{Policy, Snapshot as Wanted};
 use ringfence_sandbox::Plan;
 use ringfence_session::ledger::{Event, FileChange};
 use ringfence_session::overlay::{Found, Overlay};
+use ringfence_session::renamed::pairs;
 use ringfence_session::snapshot::{
     Change, Kind, Most, New, Options, Origin, Select, Snapshot, Store, What,
 };
@@ -116,55 +117,62 @@ impl Before {
 }
 
 fn rows(top: &Path, changes: &[Change]) -> Vec<Event> {
-    // A file that is gone, and one with the same bytes that is new, are one that was renamed.
-    let mut gone: HashMap<(u64, [u8; 32]), Vec<&Path>> = HashMap::new();
-    for change in changes.iter().rev().filter(|change| change.what == What::Deleted) {
-        if let Some(old) = change.old.as_ref().filter(|old| old.kind == Kind::File && old.size > 0)
-        {
-            gone.entry((old.size, old.hash)).or_default().push(&change.path);
-        }
-    }
-    let mut renamed: HashMap<&Path, &Path> = HashMap::new();
-    for change in changes.iter().filter(|change| change.what == What::Added) {
-        if let Some(new) = change.new.as_ref().filter(|new| new.kind == Kind::File)
-            && let Some(from) = gone.get_mut(&(new.size, new.hash)).and_then(Vec::pop)
-        {
-            renamed.insert(&change.path, from);
-        }
-    }
-    let moved: HashSet<&Path> = renamed.values().copied().collect();
-    let row = |change: &Change| {
-        let path = change.path.as_path();
-        let from = renamed.get(path).map(|from| top.join(from));
-        let what = match change.what {
-            _ if from.is_some() => FileChange::Renamed,
-            What::Deleted if moved.contains(path) => return None,
-            What::Added => FileChange::Created,
-            What::Deleted => FileChange::Deleted,
-            What::Modified | What::Attributes | What::Kind => FileChange::Modified,
-        };
-        let size = change.new.as_ref().filter(|new| new.kind == Kind::File).map(|new| new.size);
-        Some(Event::File { change: what, path: top.join(path), from, size })
+    let file = |change: &Change| {
+        let side = if change.what == What::Deleted { &change.old } else { &change.new };
+        side.as_ref().filter(|side| side.kind == Kind::File).map(|side| (side.size, side.hash))
     };
-    changes.iter().filter_map(row).collect()
+    let of = |what: What| {
+        let all = changes.iter().enumerate().filter(move |(_, change)| change.what == what);
+        all.filter_map(|(at, change)| Some((at, file(change)?.0)))
+    };
+    let gone: Vec<_> = of(What::Deleted).filter(|(_, size)| *size > 0).collect();
+    let new: Vec<_> = of(What::Added).collect();
+    let told = Told::of(pairs(&gone, &new, |at| file(&changes[at]).map(|(_, hash)| hash)));
+    let row = |(at, change): (usize, &Change)| {
+        let (what, from) = told.change(at, change.what)?;
+        let from = from.map(|from| top.join(&changes[from].path));
+        let size = change.new.as_ref().filter(|new| new.kind == Kind::File).map(|new| new.size);
+        Some(Event::File { change: what, path: top.join(&change.path), from, size })
+    };
+    changes.iter().enumerate().filter_map(row).collect()
 }
 
 /// A row for each change that a layer holds.
 pub fn apart(overlay: &Overlay, all: &[Found]) -> Vec<Event> {
-    let renamed = overlay.renamed(all);
-    let moved: HashSet<usize> = renamed.values().copied().collect();
+    let told = Told::of(overlay.renamed(all));
     let row = |(at, found): (usize, &Found)| {
-        let from = renamed.get(&at).and_then(|&old| all.get(old)).map(|old| old.path.clone());
-        let change = match found.change.what {
-            _ if from.is_some() => FileChange::Renamed,
-            What::Deleted if moved.contains(&at) => return None,
-            What::Added => FileChange::Created,
-            What::Deleted => FileChange::Deleted,
-            What::Modified | What::Attributes | What::Kind => FileChange::Modified,
-        };
+        let (change, from) = told.change(at, found.change.what)?;
+        let from = from.map(|from| all[from].path.clone());
         let file = found.change.kind == Kind::File && change != FileChange::Deleted;
         let size = file.then_some(found.change.size);
         Some(Event::File { change, path: found.path.clone(), from, size })
     };
     all.iter().enumerate().filter_map(row).collect()
+}
+
+/// How changes are told, by their places: what was renamed is one row.
+struct Told {
+    /// A new file, and the deleted one that it was.
+    renamed: HashMap<usize, usize>,
+    moved: HashSet<usize>,
+}
+
+impl Told {
+    fn of(renamed: HashMap<usize, usize>) -> Told {
+        let moved = renamed.values().copied().collect();
+        Told { renamed, moved }
+    }
+
+    /// What the row of a change says, and where the file was before; none for what another row tells.
+    fn change(&self, at: usize, what: What) -> Option<(FileChange, Option<usize>)> {
+        let from = self.renamed.get(&at).copied();
+        let change = match what {
+            _ if from.is_some() => FileChange::Renamed,
+            What::Deleted if self.moved.contains(&at) => return None,
+            What::Added => FileChange::Created,
+            What::Deleted => FileChange::Deleted,
+            What::Modified | What::Attributes | What::Kind => FileChange::Modified,
+        };
+        Some((change, from))
+    }
 }

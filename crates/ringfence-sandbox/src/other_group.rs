@@ -10,7 +10,6 @@
 
 use ringfence_sys as sys;
 use std::os::fd::BorrowedFd;
-use sys::Errno;
 use sys::notify::{self, Notification};
 
 /// Generations looked at.
@@ -18,13 +17,8 @@ const MOST: usize = 4096;
 
 /// Answers a call that waits: the kernel carries it out when the group is none outside.
 pub(crate) fn answer(listener: BorrowedFd<'_>, call: &Notification) {
-    // Gone meanwhile: nobody waits for the answer.
-    let _ = if may_join(listener, call) == Some(true) {
-        notify::go_on(listener, call.id)
-    } else {
-        // As the kernel says of groups of other sessions.
-        notify::finish(listener, call.id, Err(Errno::EPERM))
-    };
+    // Gone meanwhile: nobody waits for the answer. A refusal is what the kernel says of groups of other sessions.
+    let _ = notify::go_on_if(may_join(listener, call) == Some(true), listener, call.id);
 }
 
 fn may_join(listener: BorrowedFd<'_>, call: &Notification) -> Option<bool> {

@@ -9,8 +9,8 @@
 use ringfence_sys as sys;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use sys::Sysno;
 use sys::notify::{self, Notification};
-use sys::{Errno, Sysno};
 
 /// Calls on a process by number, and which argument the number is; 0 means oneself.
 pub(crate) const CALLS: [(&str, u8); 7] = [
@@ -35,11 +35,7 @@ pub(crate) fn answer(listener: BorrowedFd<'_>, call: &Notification, at: usize) {
     // The kernel takes the low half.
     let own = is_own(listener, call, call.arguments[at] as u32, limits);
     // Gone meanwhile: nobody waits for the answer.
-    let _ = if own {
-        notify::go_on(listener, call.id)
-    } else {
-        notify::finish(listener, call.id, Err(Errno::EPERM))
-    };
+    let _ = notify::go_on_if(own, listener, call.id);
 }
 
 fn is_own(listener: BorrowedFd<'_>, call: &Notification, named: u32, limits: bool) -> bool {

@@ -13,6 +13,7 @@ pub mod live;
 pub mod outside;
 pub mod overlay;
 pub mod place;
+pub mod renamed;
 pub mod snapshot;
 pub mod wrote;
 

@@ -133,6 +133,17 @@ pub fn go_on(listener: BorrowedFd<'_>, id: u64) -> Result<()> {
     answer(listener, &Answer { id, value: 0, error: 0, flags: CONTINUE })
 }
 
+/// Lets the kernel carry the call out if it may ([`go_on`]), and refuses it with `EPERM` else.
+///
+/// # Errors
+/// `ENOENT` when it waits no more.
+pub fn go_on_if(may: bool, listener: BorrowedFd<'_>, id: u64) -> Result<()> {
+    match may {
+        true => go_on(listener, id),
+        false => finish(listener, id, Err(Errno::EPERM)),
+    }
+}
+
 /// Ends the call with success, or with an error.
 ///
 /// # Errors
