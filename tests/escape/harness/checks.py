@@ -158,6 +158,22 @@ def git_runs_nothing(*repositories: str) -> Callable:
     return check
 
 
+def git_restores_nothing(*names: str) -> Callable:
+    """The host's git, asked to put the files of the workspace back, writes none of these, and executes nothing."""
+
+    def check(world: World) -> Optional[str]:
+        env = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
+        for words in (["checkout", "-q", "--", "."], ["checkout-index", "-qfa"],
+                      ["checkout", "-q", "-b", "restored"]):
+            world_run(world, ["git", *words], cwd=world.fill("{ws}"), env=env)
+            for name in names:
+                if os.path.lexists(world.fill(name)):
+                    return f"git on the host wrote {world.fill(name)}"
+        return not_marked(world)
+
+    return check
+
+
 def no_privileged_files(world: World) -> Optional[str]:
     """No setuid, setgid, or capable file was left in the workspace, no device, no foreign owner."""
     for path, directories, files in os.walk(world.ws):

@@ -3,12 +3,13 @@
 from . import (filesystem_deny, filesystem_links, filesystem_metadata, filesystem_paths,
                filesystem_proc, ipc, ipc_process, kernel_calls, kernel_namespaces,
                kernel_privilege, lifecycle, network, network_filter, writeback_agents, writeback_git,
-               writeback_hidden, writeback_home)
+               writeback_hidden, writeback_home, writeback_index)
 
 ALL = (
     *filesystem_paths.ATTACKS, *filesystem_links.ATTACKS, *filesystem_deny.ATTACKS,
     *filesystem_metadata.ATTACKS, *filesystem_proc.ATTACKS,
     *writeback_git.ATTACKS, *writeback_hidden.ATTACKS, *writeback_agents.ATTACKS, *writeback_home.ATTACKS,
+    *writeback_index.ATTACKS,
     *ipc.ATTACKS, *ipc_process.ATTACKS,
     *kernel_namespaces.ATTACKS, *kernel_calls.ATTACKS, *kernel_privilege.ATTACKS,
     *lifecycle.ATTACKS,
