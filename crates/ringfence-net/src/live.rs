@@ -21,9 +21,11 @@
 //! | `settled N TEXT` | what became of one that waited |
 
 pub mod client;
+mod questions;
 
 use crate::decision::{Event, NetDecision, Process, Way};
 use crate::rules;
+use questions::{Left, Put, Questions};
 use ringfence_policy::host::Target;
 use ringfence_policy::{Decision, Host, HostRule, NetworkRule, Policy, Source};
 use ringfence_sys::listener::behalf;
@@ -34,12 +36,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// The latest refusals that one who comes later is told.
 const REMEMBERED: usize = 32;
-/// The most that wait for an answer at the same time; others are refused at once.
-const MOST_WAITING: usize = 256;
 /// The longest message.
 const LONGEST: usize = 4096;
 
@@ -60,7 +59,7 @@ struct Inner {
     door: Mutex<Option<&'static OwnedFd>>,
     watchers: Mutex<Vec<Arc<OwnedFd>>>,
     refused: Mutex<VecDeque<Refused>>,
-    waiting: Mutex<Vec<Waiting>>,
+    questions: Questions,
     /// A person is told that somebody waits for an answer.
     notice: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -89,11 +88,6 @@ impl Refused {
             None => self.host.to_string(),
         }
     }
-}
-
-struct Waiting {
-    refused: Refused,
-    answer: oneshot::Sender<Answer>,
 }
 
 /// What a person says to a refusal that waits.
@@ -146,7 +140,7 @@ impl Control {
             door: Mutex::default(),
             watchers: Mutex::default(),
             refused: Mutex::default(),
-            waiting: Mutex::default(),
+            questions: Questions::default(),
             notice,
         }))
     }
@@ -251,30 +245,22 @@ impl Control {
         }
         let now = now.clone();
         drop(policy);
-        let mut waiting = locked(&self.0.waiting);
-        let mut at = 0;
-        while at < waiting.len() {
-            let refused = &waiting[at].refused;
+        let allowed = |refused: &Refused| {
             let port = refused.port.unwrap_or(443);
-            if rules::connect(&now, &refused.host, port, rules::own).allowed {
-                let _ = waiting.remove(at).answer.send(Answer::Session);
-            } else {
-                at += 1;
-            }
+            rules::connect(&now, &refused.host, port, rules::own).allowed
+        };
+        for question in self.0.questions.take_all(allowed) {
+            self.settle(question, Answer::Session);
         }
         Ok(format!("{text} is allowed while this session lives"))
     }
 
     fn answer(&self, word: &str, number: &str) -> Result<String, String> {
         let number: u64 = number.parse().map_err(|_| format!("{number} is no number"))?;
-        let found = {
-            let mut waiting = locked(&self.0.waiting);
-            let at = waiting.iter().position(|waiting| waiting.refused.number == number);
-            at.map(|at| waiting.remove(at))
-        };
+        let found = self.0.questions.take(number);
         if word == "session" {
             let refused = match &found {
-                Some(waiting) => Some(waiting.refused.clone()),
+                Some(question) => Some(question.refused().clone()),
                 None => {
                     let refused = locked(&self.0.refused);
                     refused.iter().find(|refused| refused.number == number).cloned()
@@ -282,20 +268,30 @@ impl Control {
             };
             let refused = refused.ok_or("that refusal is forgotten")?;
             let answer = self.allow(&refused.place());
-            if let Some(waiting) = found {
-                let answer = if answer.is_ok() { Answer::Session } else { Answer::Deny };
-                let _ = waiting.answer.send(answer);
+            if let Some(question) = found {
+                self.settle(question, if answer.is_ok() { Answer::Session } else { Answer::Deny });
             }
             return answer;
         }
-        let waiting = found.ok_or("nobody waits for that answer any more")?;
-        let place = waiting.refused.place();
+        let question = found.ok_or("nobody waits for that answer any more")?;
+        let place = question.refused().place();
         let (answer, text) = match word {
             "once" => (Answer::Once, format!("{place} is allowed this once")),
             _ => (Answer::Deny, format!("{place} stays refused")),
         };
-        let _ = waiting.answer.send(answer);
+        self.settle(question, answer);
         Ok(text)
+    }
+
+    /// All that wait for the question are answered, and those who watch are told.
+    fn settle(&self, question: questions::Open, answer: Answer) {
+        let what = match answer {
+            Answer::Once => "allowed once",
+            Answer::Session => "allowed",
+            Answer::Deny => "refused",
+        };
+        self.tell_watchers(&format!("settled\t{}\t{what}", question.refused().number));
+        question.answer(answer);
     }
 
     /// Waits for a person's answer to a refusal, if this session asks.
@@ -311,39 +307,32 @@ impl Control {
         if decision.allowed || decision.rule.is_some() {
             return None;
         }
-        let (answer, answered) = oneshot::channel();
         let why = &decision.explanation;
-        let refused = self.refused((host, Some(port)), process, why, patience.as_secs().max(1));
-        let number = refused.number;
-        {
-            let mut waiting = locked(&self.0.waiting);
-            if waiting.len() >= MOST_WAITING {
-                return None;
-            }
-            waiting.push(Waiting { refused, answer });
-        }
+        let said = |waits| self.refused((host, Some(port)), process, why, waits);
+        let pid = process.map(|process| process.pid);
+        let put = self.0.questions.put(host, port, pid, patience, || {
+            let refused = said(patience.as_secs().max(1));
+            let place = place(host, port);
+            (self.0.notice)(&format!(
+                "{place} is not allowed; it waits {patience:?} for an answer: ringfence watch, or \
+                 ringfence allow SESSION {place}"
+            ));
+            refused
+        });
+        let Some(Put { number, place, deadline, answered }) = put else {
+            said(0);
+            return None;
+        };
+        let mut waits =
+            Waits { control: self, number, place, without: "refused: the program ended" };
         // A rule may have come since the decision was made, and have found nobody waiting.
         if rules::connect(&self.policy(), host, port, rules::own).allowed {
-            locked(&self.0.waiting).retain(|waiting| waiting.refused.number != number);
-            self.tell_watchers(&format!("settled\t{number}\tallowed"));
+            waits.without = "allowed";
             return Some(Answer::Session);
         }
-        let place = place(host, port);
-        (self.0.notice)(&format!(
-            "{place} is not allowed; it waits {patience:?} for an answer: ringfence watch, or \
-             ringfence allow SESSION {place}"
-        ));
-        let mut question =
-            Question { control: self, number, settled: "refused: the program ended" };
-        let answered = tokio::time::timeout(patience, answered).await;
-        let answer = answered.ok().and_then(Result::ok);
-        question.settled = match answer {
-            Some(Answer::Once) => "allowed once",
-            Some(Answer::Session) => "allowed",
-            Some(Answer::Deny) => "refused",
-            None => "refused: no answer came",
-        };
-        answer.or(Some(Answer::Deny))
+        let answered = tokio::time::timeout_at(deadline, answered).await;
+        waits.without = "refused: no answer came";
+        Some(answered.ok().and_then(Result::ok).unwrap_or(Answer::Deny))
     }
 
     /// Hears of a decision, and tells those who watch of refusals.
@@ -395,18 +384,22 @@ impl Control {
     }
 }
 
-/// A question that is put. However it ends, it does not wait any more, and those who watch are told.
-struct Question<'a> {
+/// A connection that waits for an answer. However that ends, it does not wait any more; with the last one
+/// of a question that was not answered those who watch are told.
+struct Waits<'a> {
     control: &'a Control,
     number: u64,
-    settled: &'static str,
+    place: u64,
+    /// What became of it where nobody answered.
+    without: &'static str,
 }
 
-impl Drop for Question<'_> {
+impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        let Question { control, number, settled } = self;
-        locked(&control.0.waiting).retain(|waiting| waiting.refused.number != *number);
-        control.tell_watchers(&format!("settled\t{number}\t{settled}"));
+        let Waits { control, number, place, without } = self;
+        if control.0.questions.leave(*number, *place) == Left::Nobody {
+            control.tell_watchers(&format!("settled\t{number}\t{without}"));
+        }
     }
 }
 
@@ -439,49 +432,4 @@ fn place(host: &Host, port: u16) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rules::tests::policy;
-
-    #[test]
-    fn what_a_rule_denies_is_not_said_to_be_allowed() {
-        let denied = ["b.org:83", "*.c.org:*", "10.0.0.0/8:*"];
-        let policy = Arc::new(policy(&["a.org"], &denied));
-        let control = Control::new(policy, None, Box::new(|_| {}));
-        for text in ["b.org:83", "x.c.org", "*.x.c.org:9", "*.c.org", "10.1.0.0/16", "10.1.2.3:9"] {
-            let error = control.allow(text).expect_err(text);
-            assert!(error.contains("is denied by `"), "{error}");
-        }
-        for text in ["b.org", "b.org:83,84", "c.org", "*.b.org:83", "11.0.0.1", "10.0.0.0/7"] {
-            assert!(control.allow(text).is_ok(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_name_that_was_refused_is_one_for_the_usual_ports() {
-        let control = Control::new(Arc::new(policy(&["a.org"], &[])), None, Box::new(|_| {}));
-        let host = Host::parse("b.org").expect("a host");
-        let name = control.refused((&host, None), None, "no rule", 0);
-        assert!(name.line.contains("\tb.org\t"), "{}", name.line);
-        control.answer("session", &name.number.to_string()).expect("allowed");
-        for port in [80, 443] {
-            assert!(rules::connect(&control.policy(), &host, port, rules::own).allowed, "{port}");
-        }
-        let place = control.refused((&host, Some(83)), None, "no rule", 0);
-        assert!(place.line.contains("\tb.org:83\t"), "{}", place.line);
-    }
-
-    #[test]
-    fn a_rule_that_comes_between_the_decision_and_the_question_is_the_answer() {
-        let patience = Some(Duration::from_secs(1));
-        let control = Control::new(Arc::new(policy(&["a.org"], &[])), patience, Box::new(|_| {}));
-        let host = Host::parse("b.org").expect("a host");
-        let decision = rules::connect(&control.policy(), &host, 443, rules::own);
-        assert!(!decision.allowed);
-        control.allow("b.org").expect("allowed");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let answer = runtime.expect("a runtime").block_on(control.ask(&host, 443, None, &decision));
-        assert_eq!(answer, Some(Answer::Session));
-        assert!(locked(&control.0.waiting).is_empty());
-    }
-}
+mod tests;

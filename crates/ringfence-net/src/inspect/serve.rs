@@ -10,7 +10,7 @@ use super::passage::Passage;
 use super::request::{self, Place, Refused};
 use super::tls::Protocol;
 use super::upstream::{Upstream, connect, not_taken, reason};
-use super::wire::Strict;
+use super::wire::{REFUSED, Strict};
 use crate::decision::{Event, Injection};
 use crate::flow::Refusal;
 use crate::gateway::{Shared, Subject};
@@ -77,7 +77,12 @@ where
         link.shared.leaving.begun().await;
         link.passage.passed().await;
     };
-    let _ = leaving::before(served, unheard).await;
+    if let Some(Err(error)) = leaving::before(served, unheard).await
+        && error.is_parse()
+    {
+        // Answered by the engine itself, without a word.
+        let _ = link.refused.set(format!("a request that cannot be read ({error})"));
+    }
     // It is the same connection still.
     if let Some(tunnel) = link.tunnel.lock().await.take() {
         let _ = tunnel.await;
@@ -107,6 +112,10 @@ async fn answer(
     link: Arc<Link>,
     request: Request<Incoming>,
 ) -> Result<Response<Answer>, Infallible> {
+    if let Some(why) = link.refused.get().filter(|_| request.method() == REFUSED) {
+        // Told as the connection's end.
+        return Ok(readable(StatusCode::BAD_REQUEST, format!("ringfence: {why}\n")));
+    }
     let path = request.uri().path().to_owned();
     let mut ending = Ending::new(link.clone(), request.method().to_string(), path);
     match link.exchange(request, &mut ending).await {
@@ -139,6 +148,10 @@ fn refusal(status: StatusCode, refused: Refused, ending: &mut Ending) -> Respons
         None => format!("ringfence: {}\n", refused.why),
     };
     ending.refused(status, &refused.why, refused.decision.map(|decision| *decision));
+    readable(status, text)
+}
+
+fn readable(status: StatusCode, text: String) -> Response<Answer> {
     let mut response = Response::new(Either::Right(Full::new(Bytes::from(text))));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");

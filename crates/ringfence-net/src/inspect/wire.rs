@@ -46,7 +46,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prefixed<S> {
 
 /// HTTP/1 requests as they come from a program: what several servers would read differently (two
 /// lengths, a length and chunks, folded fields, …) never reaches the engine, which is more lenient
-/// than that. In place of such a head it gets one that it refuses with 400.
+/// than that. In place of such a head it gets [`REFUSED`].
 pub(super) struct Strict<S> {
     stream: S,
     requests: Requests,
@@ -62,8 +62,10 @@ pub(super) struct Strict<S> {
     refused: bool,
 }
 
-/// No request: the engine's word is 400.
-const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
+/// The method of what stands for a request that is none, to be answered by why it is none. A program that
+/// uses it itself gets its requests judged as all others.
+pub(super) const REFUSED: &str = "RINGFENCE-REFUSED";
+const NO_REQUEST: &[u8] = b"RINGFENCE-REFUSED / HTTP/1.1\r\nHost: -\r\nConnection: close\r\n\r\n";
 /// How much is read at once: a TLS record.
 const STEP: usize = 16 * 1024;
 

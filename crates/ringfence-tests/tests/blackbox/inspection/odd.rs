@@ -35,6 +35,46 @@ print(a.decode())",
     });
 }
 
+/// What several servers would read differently is refused with a sentence, and the requests before it are answered.
+#[test]
+fn a_request_that_is_none_is_told_why() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let server = Server::plain();
+        let get = rule(&server, "GET", "/*");
+        for (head, why) in [
+            ("GET /x HTTP/1.1\\r\\nHost: a\\r\\nHost: b\\r\\n\\r\\n", "a request with two Hosts"),
+            ("GET /x HTTP/1.1\\r\\nHost: a\\r\\n folded\\r\\n\\r\\n", "a folded header field"),
+            ("RINGFENCE-REFUSED /x HTTP/1.1\\r\\nHost: localhost:PORT\\r\\n\\r\\n", "to allow it"),
+            ("GET /x HTTP/1.2\\r\\nHost: localhost:PORT\\r\\n\\r\\n", ""),
+        ] {
+            // Behind a request that is one.
+            let head = head.replace("PORT", &server.port.to_string());
+            let script = format!(
+                "import socket
+s = socket.create_connection(('localhost', {0}), 60)
+s.sendall(b'GET /x HTTP/1.1\\r\\nHost: localhost:{0}\\r\\n\\r\\n{head}')
+s.shutdown(socket.SHUT_WR)
+a = b''
+while (b := s.recv(9999)): a += b
+print(a.decode())",
+                server.port
+            );
+            let ended = run(place, &server, &["-m", "--http", &get], &["python3", "-c", &script]);
+            let seen = ended.ends(0).text();
+            assert!(seen.starts_with("HTTP/1.1 200 "), "{head}: {seen}");
+            let status = if why == "to allow it" { " 403 " } else { " 400 " };
+            assert_eq!(seen.matches("HTTP/1.1 ").count(), 2, "{head}: {seen}");
+            assert!(seen.contains(&format!("HTTP/1.1{status}")), "{head}: {seen}");
+            assert!(seen.contains(why), "{head}: {seen}");
+            let told = if why.is_empty() { "a request that cannot be read" } else { why };
+            ended.says(told);
+        }
+    });
+}
+
 /// Chunks beside a length: the length is none (RFC 9112 §6.3).
 #[test]
 fn an_answer_with_a_length_and_chunks_is_whole() {

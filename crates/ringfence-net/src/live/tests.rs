@@ -1,0 +1,79 @@
+//! Rules that come while a session lives, and the questions that wait for them.
+
+use super::*;
+use crate::rules::tests::policy;
+
+#[test]
+fn what_a_rule_denies_is_not_said_to_be_allowed() {
+    let denied = ["b.org:83", "*.c.org:*", "10.0.0.0/8:*"];
+    let policy = Arc::new(policy(&["a.org"], &denied));
+    let control = Control::new(policy, None, Box::new(|_| {}));
+    for text in ["b.org:83", "x.c.org", "*.x.c.org:9", "*.c.org", "10.1.0.0/16", "10.1.2.3:9"] {
+        let error = control.allow(text).expect_err(text);
+        assert!(error.contains("is denied by `"), "{error}");
+    }
+    for text in ["b.org", "b.org:83,84", "c.org", "*.b.org:83", "11.0.0.1", "10.0.0.0/7"] {
+        assert!(control.allow(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn a_name_that_was_refused_is_one_for_the_usual_ports() {
+    let control = Control::new(Arc::new(policy(&["a.org"], &[])), None, Box::new(|_| {}));
+    let host = Host::parse("b.org").expect("a host");
+    let name = control.refused((&host, None), None, "no rule", 0);
+    assert!(name.line.contains("\tb.org\t"), "{}", name.line);
+    control.answer("session", &name.number.to_string()).expect("allowed");
+    for port in [80, 443] {
+        assert!(rules::connect(&control.policy(), &host, port, rules::own).allowed, "{port}");
+    }
+    let place = control.refused((&host, Some(83)), None, "no rule", 0);
+    assert!(place.line.contains("\tb.org:83\t"), "{}", place.line);
+}
+
+#[test]
+fn a_rule_that_comes_between_the_decision_and_the_question_is_the_answer() {
+    let patience = Some(Duration::from_secs(1));
+    let control = Control::new(Arc::new(policy(&["a.org"], &[])), patience, Box::new(|_| {}));
+    let host = Host::parse("b.org").expect("a host");
+    let decision = rules::connect(&control.policy(), &host, 443, rules::own);
+    assert!(!decision.allowed);
+    control.allow("b.org").expect("allowed");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let answer = runtime.expect("a runtime").block_on(control.ask(&host, 443, None, &decision));
+    assert_eq!(answer, Some(Answer::Session));
+    assert!(control.0.questions.is_empty());
+}
+
+/// One program that opens many connections asks once; what is answered is answered for all of them.
+#[test]
+fn a_process_asks_about_a_place_once() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime").block_on(async {
+        let (told, asked) = std::sync::mpsc::channel();
+        let notice = move |text: &str| told.send(text.to_owned()).expect("heard");
+        let patience = Some(Duration::from_secs(1000));
+        let control = Control::new(Arc::new(policy(&["a.org"], &[])), patience, Box::new(notice));
+        let host = Host::parse("b.org").expect("a host");
+        let decision = rules::connect(&control.policy(), &host, 443, rules::own);
+        let process = |pid| Process { pid, exe: None, argv: Vec::new() };
+        let (first, second) = (process(7), process(8));
+        let ask = |process, port| control.ask(&host, port, Some(process), &decision);
+        let mut all =
+            [ask(&first, 443), ask(&first, 443), ask(&second, 443), ask(&first, 83)].map(Box::pin);
+        for asks in &mut all {
+            let answer = tokio::time::timeout(Duration::ZERO, asks.as_mut()).await;
+            assert!(answer.is_err(), "{answer:?}");
+        }
+        assert_eq!(asked.try_iter().count(), 3);
+        control.answer("once", "1").expect("it waits");
+        control.answer("once", "1").expect_err("it was answered");
+        let [one, two, other, port] = all;
+        assert_eq!((one.await, two.await), (Some(Answer::Once), Some(Answer::Once)));
+        control.answer("deny", "2").expect("it waits");
+        assert_eq!(other.await, Some(Answer::Deny));
+        // The program ends.
+        drop(port);
+        assert!(control.0.questions.is_empty());
+    });
+}
