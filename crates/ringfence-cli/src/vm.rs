@@ -33,6 +33,8 @@ pub fn inner(name: &str, arguments: &mut dyn Iterator<Item = OsString>) -> Optio
             // The kernel ends with its first process, and the machine with the kernel.
             Some(0)
         }
+        #[cfg(target_arch = "x86_64")]
+        vm::RESTORE => Some(vm::checkpoint::restore::run(arguments)),
         vm::BRIDGE => {
             let settings = Settings::of(arguments)?;
             Some(end(bridge::run(&settings)))

@@ -24,6 +24,7 @@ mod flow;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod line;
+pub mod rehearsal;
 mod stream;
 mod watch;
 pub mod wire;

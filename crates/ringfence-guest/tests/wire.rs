@@ -63,6 +63,7 @@ fn every_message_comes_back_as_it_was() {
         ToGuest::Answer(b"z".to_vec()),
         ToGuest::Stop,
         ToGuest::OutputEnd(Output::Out),
+        ToGuest::Again(true),
     ];
     to_guest.iter().for_each(|message| comes_back(message, 7));
     let to_host = [

@@ -31,6 +31,10 @@ pub mod nft;
 pub mod notify;
 pub mod pipe;
 pub mod process;
+#[cfg(target_arch = "x86_64")]
+pub mod ptrace;
+#[cfg(target_arch = "x86_64")]
+pub mod restore;
 pub mod route;
 pub mod say;
 pub mod seccomp;

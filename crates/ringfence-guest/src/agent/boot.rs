@@ -219,7 +219,7 @@ fn idle() -> Duration {
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
 }
 
-/// Says hello: who makes a template takes the guest as it is when that is heard.
+/// Says hello.
 pub fn greet(port: &OwnedFd) -> Result<(), String> {
     let failed = |errno| format!("the port to the host: {errno:?}");
     ringfence_sys::fd::write_all(port.as_fd(), &ToHost::Hello(VERSION).encode(0))

@@ -1,7 +1,8 @@
 //! The agent: PID 1 of a guest.
 //!
-//! It boots as far as nothing of a session is needed, says hello, and waits to be begun. That is
-//! where a template is made: its clones go on from there.
+//! It boots as far as nothing of a session is needed, says hello, and waits to be begun. Who makes a template plays a
+//! session or two with it first ([`crate::rehearsal`]), has it come back to where it was, and saves it there: its clones
+//! go on from there.
 //!
 //! One thread, which never waits for anything but for what it watches: it serves the guest's own
 //! files, so that whatever could ask for one of them (a mount, a look at a path) is done by a
@@ -9,6 +10,7 @@
 
 mod boot;
 mod command;
+mod ending;
 mod limits;
 mod network;
 mod waiting;
@@ -16,12 +18,13 @@ mod waiting;
 use crate::flow::{Connection, Said};
 use crate::stream::{Over, Stream};
 use crate::watch::Watching;
-use crate::wire::{Change, Start, ToGuest, ToHost};
+use crate::wire::{Start, ToGuest, ToHost};
 use command::Command;
+use ending::Stopping;
 use limits::Limits;
 use network::Network;
 use ringfence_sys::fd::Ready;
-use ringfence_sys::process::{self, Forked};
+use ringfence_sys::process;
 use ringfence_sys::signal::{self, SignalSet};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -34,7 +37,6 @@ const MOST_WAITING: usize = 4 << 20;
 const REQUEST: usize = crate::wire::MOST_DATA + 4096;
 /// How soon it is looked whether a signal was taken.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-const SIGKILL: i32 = 9;
 const SIGCHLD: i32 = 17;
 
 /// Lives as PID 1 until the host says that it is over, or is gone.
@@ -52,7 +54,6 @@ pub fn live() -> Result<(), String> {
     let random = boot::random()?;
     while process::wait_any(false).is_ok_and(|ended| ended.is_some()) {}
     let port = boot::port()?;
-    boot::settle();
     boot::greet(&port)?;
     let mut agent = Agent {
         stream: Stream::new(port),
@@ -107,21 +108,6 @@ struct Agent {
     unanswered: usize,
     stopping: Stopping,
     buffer: Vec<u8>,
-}
-
-/// How far a guest is on its way to the end.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stopping {
-    /// It goes on.
-    No,
-    /// All its programs were killed, and some still end.
-    Killed,
-    /// A helper lets the kernel write what programs left in memory.
-    Syncing,
-    /// The last requests are under way to the host.
-    Draining,
-    /// The host was told.
-    Told,
 }
 
 /// What a descriptor that is watched belongs to.
@@ -305,12 +291,8 @@ impl Agent {
                 }
             }
             ToGuest::Answer(answer) => self.network.answer(channel, &answer),
-            ToGuest::Stop => {
-                self.stopping = Stopping::Killed;
-                // All but us.
-                let _ = signal::kill(-1, SIGKILL);
-                return self.children();
-            }
+            ToGuest::Stop => return self.stop(),
+            ToGuest::Again(last) => return self.again(last),
         }
         Ok(())
     }
@@ -335,14 +317,6 @@ impl Agent {
         self.stream.send(0, &ToHost::Ready(begun))
     }
 
-    /// The helper has ended: nothing more becomes a request that is none yet.
-    fn helped(&mut self) {
-        self.helper = None;
-        if self.stopping == Stopping::Syncing {
-            self.stopping = Stopping::Draining;
-        }
-    }
-
     fn execute(&mut self, channel: u32, exec: &crate::wire::Exec) -> Result<(), Over> {
         let waiting = self.waiting.take();
         match Command::start(exec, self.view.as_fd(), self.group.as_ref(), waiting) {
@@ -362,73 +336,6 @@ impl Agent {
             self.commands.remove(&channel);
         }
         self.stream.send(channel, &message)
-    }
-
-    /// Children ended or stopped.
-    fn children(&mut self) -> Result<(), Over> {
-        while signal::take(self.signals.as_fd()).is_ok() {}
-        loop {
-            match process::wait_any(false) {
-                Ok(Some((pid, change))) => self.changed(pid, change)?,
-                Ok(None) => return Ok(()),
-                Err(_) => break,
-            }
-        }
-        // Nobody is left who could change anything.
-        if self.stopping == Stopping::Killed {
-            self.stopping = Stopping::Syncing;
-            match process::fork_into(process::Namespaces::NONE, None) {
-                Ok(Forked::Child) => {
-                    rustix::fs::sync();
-                    process::exit_now(0)
-                }
-                Ok(Forked::Parent(pid, pidfd)) => self.helper = Some((pid, pidfd)),
-                // What is queued already goes out all the same.
-                Err(_) => self.stopping = Stopping::Draining,
-            }
-        }
-        Ok(())
-    }
-
-    fn changed(&mut self, pid: i32, change: process::Change) -> Result<(), Over> {
-        if self.helper.as_ref().is_some_and(|(own, _)| *own == pid) {
-            return Ok(());
-        }
-        let own = |(_, command): &(&u32, &mut Command)| command.pid == pid;
-        let Some((&channel, command)) = self.commands.iter_mut().find(own) else { return Ok(()) };
-        let change = match change {
-            process::Change::Exited(code) => Change::Exited(code as u8),
-            process::Change::Killed(signal) => Change::Killed(signal as u8),
-            process::Change::Stopped(signal) => Change::Stopped(signal as u8),
-            process::Change::Continued => return Ok(()),
-        };
-        if let Change::Stopped(_) = change {
-            return self.stream.send(channel, &ToHost::Change(change));
-        }
-        let last = command.last();
-        // Before the end, which may be the session's; and the kernel's message of what it killed may come later.
-        self.limits(matches!(change, Change::Killed(9) | Change::Exited(137)))?;
-        let refused = last.iter().any(|message| matches!(message, ToHost::Failed(..)));
-        for message in last {
-            self.stream.send(channel, &message)?;
-        }
-        self.commands.remove(&channel);
-        if !refused {
-            self.stream.send(channel, &ToHost::Change(change))?;
-        }
-        Ok(())
-    }
-
-    /// Tells the host when nothing is left. A sync of a FUSE file system returns when its last writes
-    /// are queued, not when they are answered; the kernel queues what it held back in the moment
-    /// in which it takes an answer. So it is over when all is answered and nothing more is to be read.
-    fn drained(&mut self) -> Result<(), Over> {
-        self.request()?;
-        if self.unanswered == 0 {
-            self.stopping = Stopping::Told;
-            return self.stream.send(0, &ToHost::Stopped);
-        }
-        Ok(())
     }
 
     fn accept(&mut self, at: usize) -> Result<(), Over> {

@@ -12,7 +12,7 @@ mod nodes;
 mod own;
 mod serve;
 
-pub use own::rehearse;
+pub use own::{PROGRAM, play, rehearse};
 
 use abi::{Body, Fields, Opcode, Request};
 use directories::Directory;

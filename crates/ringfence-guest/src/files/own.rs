@@ -43,6 +43,60 @@ pub(super) fn state(node: u64) -> Body {
     body
 }
 
+/// The node of the one file that a session has which is only played: none that a session gives ever gets so far.
+const PLAYED: u64 = 1 << 62;
+/// Its name in the root.
+pub const PROGRAM: &[u8] = b"rehearsal";
+
+/// Answers a guest's kernel while a session is played: as [`rehearse`], and with one program in the root.
+pub fn play(request: &[u8], program: &[u8]) -> Option<Vec<u8>> {
+    let parsed = Request::parse(request)?;
+    let Some(opcode) = Opcode::of(parsed.opcode) else { return rehearse(request) };
+    let mut fields = parsed.body;
+    let looked = opcode == Opcode::Lookup && parsed.node == ROOT && fields.name() == Some(PROGRAM);
+    if !looked && parsed.node != PLAYED || !super::wants_answer(request) {
+        return rehearse(request);
+    }
+    let mut body = Body::default();
+    let result = match opcode {
+        Opcode::Lookup => {
+            body.long(PLAYED).long(0).long(0).long(0).word(0).word(0);
+            regular(&mut body, program.len() as u64);
+            Ok(())
+        }
+        Opcode::GetAttr => {
+            body.long(0).word(0).word(0);
+            regular(&mut body, program.len() as u64);
+            Ok(())
+        }
+        // `struct fuse_open_out`
+        Opcode::Open => {
+            body.long(0).word(0).word(0);
+            Ok(())
+        }
+        Opcode::Read => {
+            fields.skip(8);
+            let (at, count) = (fields.long(), fields.word());
+            let at = usize::try_from(at.unwrap_or_default()).unwrap_or(usize::MAX);
+            let rest = program.get(at..).unwrap_or_default();
+            let count = count.unwrap_or_default() as usize;
+            body.0.extend_from_slice(&rest[..rest.len().min(count)]);
+            Ok(())
+        }
+        Opcode::Flush | Opcode::Release | Opcode::Access => Ok(()),
+        Opcode::GetAttribute => Err(Errno::NODATA),
+        _ => Err(Errno::PERM),
+    };
+    let result = result.as_ref().map(|()| &body.0[..]).map_err(|errno| errno.raw_os_error());
+    Some(reply(parsed.unique, result))
+}
+
+/// `struct fuse_attr` of a program.
+fn regular(body: &mut Body, size: u64) {
+    body.long(PLAYED).long(size).long(size.div_ceil(512)).zeroes(36);
+    body.word(0o100_755).word(1).word(0).word(0).word(0).word(4096).word(0);
+}
+
 /// Answers the guest's own kernel while the view is built and nobody else is there: nothing but the directories
 /// that are mounted over. `None`: no answer is wanted.
 pub fn rehearse(request: &[u8]) -> Option<Vec<u8>> {

@@ -14,7 +14,7 @@ use fields::{Reader, Writer};
 use std::fmt;
 
 /// Changes with any change of the frames; both ends must have the same.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// The longest payload: a FUSE request that writes [`MOST_DATA`], with its header and name.
 pub const MOST: usize = MOST_DATA + 64 * 1024;
 /// The most bytes of a file that one FUSE request reads or writes.
@@ -160,6 +160,9 @@ pub enum ToGuest {
     Stop,
     /// Nobody reads this output any more.
     OutputEnd(Output),
+    /// What was since it said hello was only played: it is to be as it was then, and says hello again; once its kernel has
+    /// come to rest, where that was the last time.
+    Again(bool),
 }
 
 /// From the guest to the host.
@@ -266,6 +269,7 @@ impl Message for ToGuest {
             ToGuest::Answer(bytes) => (15, Writer(bytes.clone())),
             ToGuest::Stop => (16, w),
             ToGuest::OutputEnd(output) => (17, w.byte(output.byte())),
+            ToGuest::Again(last) => (18, w.byte(u8::from(*last))),
         };
         frame(kind, channel, payload)
     }
@@ -323,11 +327,12 @@ impl Message for ToGuest {
                 15 => ToGuest::Answer(r.piece()?),
                 16 => ToGuest::Stop,
                 17 => ToGuest::OutputEnd(r.output()?),
+                18 => ToGuest::Again(r.flag()?),
                 _ => return None,
             })
         };
         let message = read();
-        whole(kind, kind <= 17, message, &r)
+        whole(kind, kind <= 18, message, &r)
     }
 }
 

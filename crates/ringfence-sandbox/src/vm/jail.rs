@@ -74,6 +74,11 @@ pub(super) enum Origin<'a> {
     Boot(&'a Path),
     /// A template. It boots nothing, and of the kernel only the header is asked for.
     Template(&'a Path),
+    /// The same, to be made a template of: its memory is written where it is.
+    Rehearsal(&'a Path),
+    /// A saved process: its two files.
+    #[cfg(target_arch = "x86_64")]
+    Checkpoint(&'a [PathBuf; 2]),
 }
 
 /// Starts QEMU in a sandbox of the namespace tier that holds nothing of the user's. It ends when
@@ -83,12 +88,14 @@ pub(super) enum Origin<'a> {
 /// The program cannot be started.
 pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
     let program = std::env::current_exe()?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(&program);
     command.args(["run", "--tier", "namespace", "--no-record", "--clean-env", "--network", "none"]);
     command.arg("-p").arg(profile).args(["--workdir", "/tmp"]);
     let shown: &[&Path] = match inmate.from {
         Origin::Boot(initramfs) => &[&inmate.assets.kernel.image, initramfs],
-        Origin::Template(header) => &[header],
+        Origin::Template(header) | Origin::Rehearsal(header) => &[header],
+        #[cfg(target_arch = "x86_64")]
+        Origin::Checkpoint([process, pages]) => &[process, pages, &program],
     };
     for path in shown {
         command.arg("-r").arg(path);
@@ -99,8 +106,18 @@ pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
     if inmate.shape.accelerator == Accelerator::Kvm {
         command.args(["-w", "/dev/kvm"]);
     }
-    command.arg("--").arg(&inmate.assets.qemu);
-    arguments(&mut command, &inmate);
+    command.arg("--");
+    match inmate.from {
+        #[cfg(target_arch = "x86_64")]
+        Origin::Checkpoint(files) => {
+            command.arg(&program).arg(super::RESTORE).args(*files);
+            command.arg(&inmate.assets.qemu);
+        }
+        _ => {
+            command.arg(&inmate.assets.qemu);
+            arguments(&mut command, &inmate);
+        }
+    }
     command.env_clear().env("PATH", "/usr/bin:/bin").env(INNER, "1");
     for name in ["HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "TMPDIR"] {
         if let Some(value) = std::env::var_os(name) {
@@ -120,7 +137,7 @@ fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
         Accelerator::Kvm => "kvm".to_owned(),
         Accelerator::Tcg => format!("tcg,tb-size={}", translated(megabytes)),
     };
-    let share = if matches!(inmate.from, Origin::Boot(_)) { "on" } else { "off" };
+    let share = if matches!(inmate.from, Origin::Template(_)) { "off" } else { "on" };
     let memory = format!(
         "memory-backend-file,id=memory,size={megabytes}M,mem-path={},share={share}",
         memory::PATH
@@ -138,7 +155,7 @@ fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
     command.args(["-device", SERIAL]);
     let control = match inmate.from {
         Origin::Boot(_) => "socket,id=control,fd=1",
-        Origin::Template(_) => "socket,id=control,fd=2",
+        _ => "socket,id=control,fd=2",
     };
     command.args(["-chardev", control, "-mon", "chardev=control,mode=control"]);
     match inmate.from {
@@ -151,13 +168,15 @@ fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
             };
             command.args(["-append", &format!("{WORDS} {more} rdinit=/init -- guest-agent")]);
         }
-        Origin::Template(header) => {
+        Origin::Template(header) | Origin::Rehearsal(header) => {
             // What a boot is asked for by `Qmp::prepare`: QEMU reads what it is asked for byte by byte, each of which is
             // eight system calls of two of its threads.
             command.args(["-chardev", &format!("socket,id={STREAM},fd=1")]);
             command.args(["-device", &format!("{PORT},chardev={STREAM}")]);
             command.arg("-kernel").arg(header).args(["-incoming", "defer"]);
         }
+        #[cfg(target_arch = "x86_64")]
+        Origin::Checkpoint(_) => {}
     }
 }
 

@@ -65,19 +65,31 @@ struct Recipe {
 }
 
 impl Recipe {
-    /// A clone, that goes on once all there is of it is there, and the other end of its stream.
-    fn clone(&self, restored: bool) -> Result<(Process, OwnedFd), String> {
-        let state = self.template.state()?;
+    /// A clone, that goes on once all there is of it is there, and the other end of its stream. Where there is a
+    /// `process` to go on from, of that.
+    fn clone(
+        &self,
+        restored: bool,
+        process: Option<&[PathBuf; 2]>,
+    ) -> Result<(Process, OwnedFd), String> {
         let memory = self.template.memory()?;
-        let from = Origin::Template(&self.template.header());
-        let (mut process, stream) =
-            Process::spawn(&self.assets, &self.shape, &self.cache, memory, &from)?;
+        let header = self.template.header();
+        let origin = match process {
+            #[cfg(target_arch = "x86_64")]
+            Some(files) => Origin::Checkpoint(files),
+            _ => Origin::Template(&header),
+        };
+        let (mut clone, stream) =
+            Process::spawn(&self.assets, &self.shape, &self.cache, memory, &origin)?;
         if restored {
             // Nobody waits for it: what is behind the stream is there when it is there.
-            let asked = process.control.restore(state.as_fd());
-            asked.map_err(|why| process.explain(why))?;
+            let asked = match process {
+                Some(_) => clone.control.go_on(),
+                None => clone.control.restore(self.template.state()?.as_fd()),
+            };
+            asked.map_err(|why| clone.explain(why))?;
         }
-        Ok((process, stream.into()))
+        Ok((clone, stream.into()))
     }
 }
 
@@ -101,7 +113,8 @@ impl Machine {
         let recipe = Recipe { assets, shape: shape.clone(), cache, template };
         let all = trace.fault(ALL_MUTE);
         let mute = (all || trace.fault(MUTE), all);
-        let (process, stream) = recipe.clone(!mute.0)?;
+        let saved = recipe.template.checkpoint();
+        let (process, stream) = recipe.clone(!mute.0, saved.as_ref())?;
         trace.mark("machine");
         let directory = place().map_err(|error| format!("mkdir: {error}"))?;
         let attendance = Attendance::at(&directory.join(SOCKET));
@@ -172,6 +185,7 @@ impl Machine {
         }
         if self.until.is_some_and(|until| Instant::now() >= until) {
             // The bridge sees that its stream ends, and asks for another one.
+            self.process.late = true;
             self.process.kill();
             self.until = None;
         }
@@ -217,7 +231,11 @@ impl Machine {
             );
             return Err(self.process.explain(why));
         }
-        let made = self.recipe.clone(!self.mute.1);
+        if !self.process.late {
+            // It has ended by itself: of a process that cannot go on no other clone can either.
+            self.recipe.template.forget_checkpoint();
+        }
+        let made = self.recipe.clone(!self.mute.1, None);
         let (process, stream) =
             made.map_err(|why| self.process.explain(format!("{late}: {why}")))?;
         self.process = process;
@@ -239,6 +257,8 @@ pub(super) struct Process {
     pub control: Qmp,
     /// What it complains of, where that is not told by the same way.
     errors: Option<File>,
+    /// It was ended because it did not begin in time.
+    late: bool,
 }
 
 impl Process {
@@ -262,18 +282,24 @@ impl Process {
                 let copy = errors.try_clone().map_err(failed("dup"))?;
                 (Some(errors), Some(its_stream), its_control.into(), copy.into())
             }
-            Origin::Template(_) => (None, None, its_stream.into(), its_control.into()),
+            _ => (None, None, its_stream.into(), its_control.into()),
         };
         let memory = memory.into();
         let inmate = Inmate { assets, shape, memory, from, output, errors: complaints };
         let child = jail::start(inmate, &profile).map_err(failed("cannot start QEMU"))?;
         let control = Qmp::new(control, PATIENCE);
-        let mut process = Process { child, control, errors };
+        let mut process = Process { child, control, errors, late: false };
         if let Some(its_stream) = handed {
             // It will hear of it once it listens.
             process.control.prepare(jail::STREAM, its_stream.as_fd())?;
         }
         Ok((process, stream))
+    }
+
+    /// Its launcher's number.
+    #[cfg(target_arch = "x86_64")]
+    pub fn launcher(&self) -> i32 {
+        self.child.id() as i32
     }
 
     /// A failure, with QEMU's own words.

@@ -12,6 +12,8 @@
 
 pub mod accel;
 pub mod assets;
+#[cfg(target_arch = "x86_64")]
+pub mod checkpoint;
 mod initramfs;
 mod jail;
 mod machine;
@@ -38,6 +40,9 @@ use std::path::Path;
 pub const BRIDGE: &str = "guest-bridge";
 /// The same for one more command of the session.
 pub const EXEC: &str = "guest-exec";
+
+/// The program's word for what becomes a saved machine's process; its files follow, and QEMU's path.
+pub const RESTORE: &str = "machine-restore";
 
 /// The words by which a session whose own command has `words` runs one more: in the guest, where
 /// its own runs there.

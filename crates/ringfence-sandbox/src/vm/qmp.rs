@@ -122,6 +122,27 @@ impl Qmp {
         self.ask("migrate-incoming", json!({ "uri": "fd:state" }), None)
     }
 
+    /// Lets a machine go on that was saved as a process. Nobody waits for the answer.
+    ///
+    /// # Errors
+    /// QEMU is gone.
+    pub fn go_on(&mut self) -> Result<(), String> {
+        self.ask("cont", json!({}), None)
+    }
+
+    /// As [`Qmp::restore`], of a machine that will be saved again; returns when its state is there.
+    ///
+    /// # Errors
+    /// QEMU's own words.
+    pub fn restore_and_wait(&mut self, state: BorrowedFd<'_>) -> Result<(), String> {
+        self.call_with("qmp_capabilities", json!({}), None)?;
+        let wanted = capabilities(&["x-ignore-shared", "events"]);
+        self.call_with("migrate-set-capabilities", wanted, None)?;
+        self.call_with("getfd", json!({ "fdname": "state" }), Some(state))?;
+        self.call_with("migrate-incoming", json!({ "uri": "fd:state" }), None)?;
+        self.migrated()
+    }
+
     /// What was said by now that is no answer, of a clone: its complaints come the same way.
     pub fn complaints(&mut self) -> String {
         let socket = self.reader.get_ref();

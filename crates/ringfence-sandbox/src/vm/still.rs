@@ -8,6 +8,9 @@ use std::os::fd::{AsFd, OwnedFd};
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 
+/// The first words of programs that hold a QEMU, or are one, and have its path among the others.
+const STANDS_FOR: [&[u8]; 2] = [b"run", super::RESTORE.as_bytes()];
+
 /// Stops the QEMU of a launcher.
 ///
 /// # Errors
@@ -37,6 +40,18 @@ fn signal(launcher: i32, number: i32) -> Result<(), String> {
 /// The processes of a launcher's machine: QEMU, and what QEMU is the command of, down from the launcher.
 /// Nothing of a guest's is among them, whatever it is called.
 fn machine(launcher: i32) -> Vec<OwnedFd> {
+    below(launcher, is_machine).into_iter().map(|(_, held)| held).collect()
+}
+
+/// The QEMU of a launcher, that was started as such.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn monitor(launcher: i32) -> Option<(i32, OwnedFd)> {
+    let qemu = |pid| first_word(pid).ends_with(QEMU.as_bytes());
+    below(launcher, qemu).into_iter().next()
+}
+
+/// Processes down from a launcher that are what is looked for.
+fn below(launcher: i32, wanted: impl Fn(i32) -> bool) -> Vec<(i32, OwnedFd)> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let mut found = Vec::new();
@@ -48,8 +63,8 @@ fn machine(launcher: i32) -> Vec<OwnedFd> {
             above = above.and_then(parent);
             above == Some(launcher)
         });
-        if below && is_machine(pid) {
-            found.push(held);
+        if below && wanted(pid) {
+            found.push((pid, held));
         }
     }
     found
@@ -60,11 +75,19 @@ fn parent(pid: i32) -> Option<i32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
+#[cfg(target_arch = "x86_64")]
+fn first_word(pid: i32) -> Vec<u8> {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    words.split(|&byte| byte == 0).next().unwrap_or_default().to_vec()
+}
+
 /// Whether a process is QEMU or its own launcher.
 fn is_machine(pid: i32) -> bool {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<&[u8]> = words.split(|&byte| byte == 0).collect();
     let qemu = |word: &[u8]| word.ends_with(QEMU.as_bytes());
-    let launches = words.get(1) == Some(&&b"run"[..]) && words.iter().any(|word| qemu(word));
-    words.first().is_some_and(|word| qemu(word)) || launches
+    // Its launcher; and what goes on from a checkpoint, whose words are those of the program that mapped it.
+    let stands_for = words.get(1).is_some_and(|word| STANDS_FOR.contains(word));
+    words.first().is_some_and(|word| qemu(word))
+        || stands_for && words.iter().any(|word| qemu(word))
 }

@@ -3,14 +3,20 @@
 //! Clones map the memory privately, from a file that they cannot write ([`super::memory`]).
 
 use super::Shape;
+use super::accel::Accelerator;
 use super::assets::{self, Assets};
+#[cfg(target_arch = "x86_64")]
+use super::checkpoint;
 use super::initramfs;
 use super::jail::Origin;
 use super::machine::{self, Process, make_directory};
+#[cfg(target_arch = "x86_64")]
+use super::still;
+use ringfence_guest::rehearsal;
 use ringfence_sys::file::next_part;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixStream;
@@ -24,7 +30,11 @@ const UNFINISHED: &str = "new-";
 /// The file that is locked by who makes a template.
 const TURN: &str = "making";
 /// Changes with the layout of what is saved and with how a guest is started.
-const LAYOUT: u32 = 9;
+const LAYOUT: u32 = 10;
+/// What a kernel says of itself: its release, and when and by whom it was built.
+const KERNEL: &str = "/proc/version";
+/// What changes when libraries are installed.
+const LIBRARIES: &str = "/etc/ld.so.cache";
 /// The unit in which memory is saved.
 const PAGE: usize = 4096;
 /// What is looked at at once.
@@ -33,7 +43,7 @@ const PIECE: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long a guest that has said hello is left alone: its agent has to come back to where it waits for the host, which
 /// each clone would have to do again.
-const SETTLING: Duration = Duration::from_millis(200);
+const SETTLING: Duration = Duration::from_millis(100);
 /// The most of the agent's greeting.
 const GREETING: usize = 64;
 
@@ -57,6 +67,11 @@ impl Key {
                 .hash(&mut hasher);
         }
         assets.kernel.release.hash(&mut hasher);
+        // What a saved process depends on: the host's kernel, and QEMU's libraries.
+        fs::read(KERNEL).unwrap_or_default().hash(&mut hasher);
+        if let Ok(data) = Path::new(LIBRARIES).metadata() {
+            (data.ino(), data.size(), data.mtime(), data.mtime_nsec()).hash(&mut hasher);
+        }
         (shape.accelerator.name(), shape.memory, shape.nested).hash(&mut hasher);
         Ok(Key(hasher.finish()))
     }
@@ -90,6 +105,26 @@ impl Template {
     pub fn memory(&self) -> Result<File, String> {
         let path = self.place.join("memory");
         File::open(&path).map_err(|error| format!("open({}): {error}", path.display()))
+    }
+
+    /// The files of the machine's process, where it was saved.
+    #[cfg(target_arch = "x86_64")]
+    pub fn checkpoint(&self) -> Option<[PathBuf; 2]> {
+        let files = checkpoint::files(&self.place);
+        files[0].is_file().then_some(files)
+    }
+
+    /// None.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn checkpoint(&self) -> Option<[PathBuf; 2]> {
+        None
+    }
+
+    /// The saved process is of no use: clones are made of the state.
+    pub fn forget_checkpoint(&self) {
+        for file in self.checkpoint().into_iter().flatten() {
+            let _ = fs::remove_file(file);
+        }
     }
 
     /// What QEMU asks for of the kernel.
@@ -156,6 +191,19 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
         Process::spawn(assets, shape, cache, its_memory, &Origin::Boot(&initramfs))?;
     process.control.prepared().map_err(|why| process.explain(why))?;
     greet(&stream).map_err(|why| process.explain(format!("the guest does not boot: {why}")))?;
+    let stream = match shape.accelerator {
+        Accelerator::Kvm => stream,
+        // What a boot has had translated, which is much, is no part of what clones go on with.
+        Accelerator::Tcg => {
+            let begun;
+            (process, begun) = taken_over(process, assets, shape, cache, &memory, new)?;
+            begun
+        }
+    };
+    // The guest ends with its stream.
+    let its_stream = stream.try_clone().map_err(failed("dup"))?;
+    let played = rehearsal::play(its_stream.into(), PATIENCE);
+    played.map_err(|why| process.explain(format!("the guest cannot be tried: {why}")))?;
     std::thread::sleep(SETTLING);
     let state = File::options()
         .write(true)
@@ -167,8 +215,48 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
     let saved =
         File::create_new(new.join("memory")).and_then(|to| pack(&memory, shape.memory, &to));
     saved.map_err(failed("cannot save the guest's memory"))?;
+    #[cfg(target_arch = "x86_64")]
+    if shape.accelerator == Accelerator::Tcg {
+        save_process(&process, &memory, new);
+    }
     let _ = fs::remove_file(&initramfs);
     fs::rename(new.join("state.new"), new.join("state")).map_err(failed("rename(state)"))
+}
+
+/// Saves a machine that has just booted, and has another QEMU take it over, with the same memory; also the other end of that one's
+/// stream.
+fn taken_over(
+    mut process: Process,
+    assets: &Assets,
+    shape: &Shape,
+    cache: &Path,
+    memory: &File,
+    new: &Path,
+) -> Result<(Process, UnixStream), String> {
+    let state = machine::in_memory()?;
+    process.control.save(state.as_fd()).map_err(|why| process.explain(why))?;
+    drop(process);
+    let mut from = &state;
+    from.rewind().map_err(|error| format!("the machine's state: {error}"))?;
+    let memory = memory.try_clone().map_err(|error| format!("dup: {error}"))?;
+    let origin = Origin::Rehearsal(&new.join("kernel"));
+    let (mut process, stream) = Process::spawn(assets, shape, cache, memory, &origin)?;
+    process.control.restore_and_wait(state.as_fd()).map_err(|why| process.explain(why))?;
+    Ok((process, stream))
+}
+
+/// Saves the process as well, where that can be: who cannot look into it starts clones of the state.
+#[cfg(target_arch = "x86_64")]
+fn save_process(process: &Process, memory: &File, new: &Path) {
+    let Some((pid, _held)) = still::monitor(process.launcher()) else { return };
+    let files = checkpoint::files(new);
+    if let Err(why) = checkpoint::save::save(pid, memory, &files) {
+        for file in &files {
+            let _ = fs::remove_file(file);
+        }
+        // It is told where somebody looks for it.
+        let _ = fs::write(new.join(checkpoint::WHY), why);
+    }
 }
 
 /// Waits for the agent's first words.

@@ -101,6 +101,7 @@ mod vm_memory;
 mod vm_more;
 mod vm_nested;
 mod vm_rules;
+mod vm_saved;
 mod vm_sessions;
 mod vm_writes;
 mod windows;

@@ -60,7 +60,7 @@ fn whoever_of_a_session_is_killed_all_end_and_nothing_is_left() {
     // Each by a word of its command line: none is the launcher itself.
     let victims = [
         ("the launcher", None),
-        ("QEMU", Some("/usr/bin/qemu-system-x86_64 ")),
+        ("QEMU", Some(" machine-restore ")),
         ("the launcher of QEMU", Some(" run --tier namespace ")),
         ("the bridge", Some(" guest-bridge ")),
     ];
@@ -74,7 +74,7 @@ fn whoever_of_a_session_is_killed_all_end_and_nothing_is_left() {
                 Some(word) => {
                     // The command line of a launcher holds that of what it launches.
                     let own = |member: &&Member| match who {
-                        "QEMU" => member.words.starts_with(word),
+                        "QEMU" => member.words.contains(word) && !member.words.contains(" run "),
                         "the launcher of QEMU" => member.words.contains(word),
                         _ => member.words.contains(word),
                     };

@@ -1,0 +1,242 @@
+//! How a saved QEMU becomes a process again: in a program of ours, which stands in the sandbox in QEMU's place.
+
+use super::{Checkpoint, Content, Host, Kernels, Kind, LAST_GIVEN, LONGEST, Mapped, VERSION};
+use ringfence_sys as sys;
+use ringfence_sys::Errno;
+use ringfence_sys::restore::{self, Thread, are_pages};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+
+/// How often it is begun anew because something of this program's own lies where the process is to be: it lies elsewhere each time.
+const TRIES: u32 = 8;
+/// Above all numbers that a process has.
+const ABOVE: i32 = 200;
+
+/// Becomes the process that was saved in two files. Returns where that cannot be.
+pub fn run(arguments: &mut dyn Iterator<Item = OsString>) -> u8 {
+    let words: Vec<OsString> = arguments.collect();
+    let why = match &words[..] {
+        [process, pages, qemu, more @ ..] => {
+            let tries = more.first().and_then(|tries| tries.to_str()?.parse().ok()).unwrap_or(0);
+            match become_process(Path::new(process), Path::new(pages)) {
+                Failure::InTheWay if tries < TRIES => {
+                    let mut again = std::process::Command::new("/proc/self/exe");
+                    again
+                        .arg(super::super::RESTORE)
+                        .args([process, pages, qemu])
+                        .arg((tries + 1).to_string());
+                    again.exec().to_string()
+                }
+                Failure::InTheWay => "its memory is in use".to_owned(),
+                Failure::Why(why) => why,
+            }
+        }
+        _ => "two files are needed".to_owned(),
+    };
+    sys::say!("ringfence: a saved machine cannot go on: {why}");
+    125
+}
+
+/// Why there is no process.
+enum Failure {
+    /// Something is mapped where it was.
+    InTheWay,
+    Why(String),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Failure {
+        Failure::Why(why)
+    }
+}
+
+fn become_process(process: &Path, pages: &Path) -> Failure {
+    match becoming(process, pages) {
+        Ok(never) => match never {},
+        Err(failure) => failure,
+    }
+}
+
+fn becoming(process: &Path, pages: &Path) -> Result<std::convert::Infallible, Failure> {
+    let checkpoint = read(process)?;
+    let pages = open(pages)?;
+    let length = pages.metadata().map_err(|error| error.to_string())?.len();
+    checkpoint.check(length)?;
+    if checkpoint.host != Host::now() {
+        return Err("it is another kernel's, or another processor's".to_owned().into());
+    }
+    let given: Vec<OwnedFd> = (0..=LAST_GIVEN).map(above).collect::<Result<_, _>>()?;
+    map(&checkpoint, &pages, given[0].as_fd())?;
+    let moves = moves(&checkpoint.kernels)?;
+    drop(pages);
+    descriptors(&checkpoint, given)?;
+    restore::call_it(c"qemu-system-x86");
+    let threads: Vec<Thread> = checkpoint.threads.into_iter().map(Thread::from).collect();
+    // What this program is besides is not needed again.
+    sys::memory::let_go_of_code();
+    let errno = restore::become_process(&moves, &checkpoint.handlers, &threads);
+    // What comes now is done by a program whose clock and handlers may be gone.
+    Err(Failure::from_mapping(errno))
+}
+
+impl Failure {
+    fn from_mapping(errno: Errno) -> Failure {
+        match errno {
+            Errno::EEXIST => Failure::InTheWay,
+            errno => Failure::Why(sys::describe(errno)),
+        }
+    }
+}
+
+impl From<super::Thread> for Thread {
+    fn from(saved: super::Thread) -> Thread {
+        let super::Thread { registers, vectors, mask, stack, robust, number } = saved;
+        Thread { registers, vectors, mask, stack, robust, number }
+    }
+}
+
+fn open(path: &Path) -> Result<File, String> {
+    File::open(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn read(path: &Path) -> Result<Checkpoint, String> {
+    let mut bytes = Vec::new();
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    open(path)?.take(LONGEST).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    serde_json::from_slice(&bytes).map_err(|error| failed(&error))
+}
+
+impl Checkpoint {
+    /// Whether it is whole: what is not there of a file that is mapped would end the process when it looks there.
+    pub(super) fn check(&self, pages: u64) -> Result<(), String> {
+        let odd = |what: &str| Err(format!("it is odd: {what}"));
+        if self.version != VERSION {
+            return odd("its version");
+        }
+        if pages < self.pages {
+            return odd("its pages are cut off");
+        }
+        if self.handlers.len() != 64 || self.threads.is_empty() {
+            return odd("its threads");
+        }
+        let mut before = 0;
+        for region in &self.regions {
+            let length = region.end.saturating_sub(region.start);
+            let whole = are_pages(region.start, region.end) && region.start >= before;
+            let there = match region.content {
+                Content::Nothing => true,
+                Content::File(file, _) => file < self.files.len(),
+                Content::Memory(offset) => offset.is_multiple_of(super::PAGE),
+                Content::Pages(at) => {
+                    at.is_multiple_of(super::PAGE)
+                        && at.checked_add(length).is_some_and(|end| end <= self.pages)
+                }
+            };
+            if !whole || !there || region.protection > 7 {
+                return odd("its memory");
+            }
+            before = region.end;
+        }
+        let numbers = |at: u64| self.regions.iter().any(|one| one.start <= at && at < one.end);
+        if !self.threads.iter().all(|thread| numbers(thread.number)) {
+            return odd("its threads' numbers");
+        }
+        let given = |number: i32| (0..ABOVE).contains(&number);
+        if !self.descriptors.iter().all(|one| given(one.number)) {
+            return odd("its descriptors");
+        }
+        Ok(())
+    }
+}
+
+/// A descriptor once more, out of the way.
+fn above(number: i32) -> Result<OwnedFd, String> {
+    restore::above(number, ABOVE).map_err(|errno| format!("descriptor {number}: {errno:?}"))
+}
+
+/// Maps its memory where it was.
+fn map(checkpoint: &Checkpoint, pages: &File, memory: BorrowedFd<'_>) -> Result<(), Failure> {
+    let mut files = BTreeMap::new();
+    for region in &checkpoint.regions {
+        let file = match region.content {
+            Content::Nothing => None,
+            Content::Memory(offset) => Some((memory, offset)),
+            Content::Pages(at) => Some((pages.as_fd(), at)),
+            Content::File(at, offset) => {
+                if let std::collections::btree_map::Entry::Vacant(entry) = files.entry(at) {
+                    entry.insert(same(&checkpoint.files[at])?);
+                }
+                Some((files[&at].as_fd(), offset))
+            }
+        };
+        restore::map(region.start, region.end - region.start, region.protection, file)
+            .map_err(Failure::from_mapping)?;
+    }
+    Ok(())
+}
+
+/// A file that is what it was.
+fn same(mapped: &Mapped) -> Result<File, String> {
+    let file = open(&mapped.path)?;
+    let data = file.metadata().map_err(|error| error.to_string())?;
+    if Mapped::of(&mapped.path, &data) == *mapped {
+        Ok(file)
+    } else {
+        Err(format!("{} has changed", mapped.path.display()))
+    }
+}
+
+/// Where the kernel's own parts are to go.
+fn moves(wanted: &[Kernels]) -> Result<Vec<restore::Move>, String> {
+    let maps = fs::read_to_string("/proc/self/maps").map_err(|error| error.to_string())?;
+    let find = |one: &Kernels| {
+        let line = maps.lines().find(|line| line.ends_with(&one.name))?;
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        let start = u64::from_str_radix(start, 16).ok()?;
+        let length = u64::from_str_radix(end, 16).ok()?.checked_sub(start)?;
+        (length == one.end.checked_sub(one.start)?).then_some((start, one.start, length))
+    };
+    let lacks = |one: &Kernels| format!("the kernel's {} is another one", one.name);
+    wanted.iter().map(|one| find(one).ok_or_else(|| lacks(one))).collect()
+}
+
+/// Makes its descriptors, at their numbers.
+fn descriptors(checkpoint: &Checkpoint, given: Vec<OwnedFd>) -> Result<(), String> {
+    let failed = |errno: Errno| format!("a descriptor: {}", sys::describe(errno));
+    // Out of the way first: a new one may have a number that another is to have.
+    let place = |made: OwnedFd, number| {
+        let made = restore::above(made.as_raw_fd(), ABOVE)?;
+        restore::place(made.as_fd(), number)
+    };
+    for descriptor in &checkpoint.descriptors {
+        let number = descriptor.number;
+        let placed = match &descriptor.kind {
+            Kind::Given(waits_not) => {
+                match usize::try_from(number).ok().and_then(|at| given.get(at)) {
+                    None => Err(Errno::EBADF),
+                    Some(fd) if *waits_not => sys::fd::never_wait(fd.as_fd()),
+                    Some(_) => Ok(()),
+                }
+            }
+            Kind::Memory => restore::place(given[0].as_fd(), number),
+            Kind::Event(count) => restore::event(*count).and_then(|made| place(made, number)),
+            Kind::Signals(mask) => restore::signals(*mask).and_then(|made| place(made, number)),
+            Kind::Epoll(_) => restore::epoll().and_then(|made| place(made, number)),
+        };
+        placed.map_err(failed)?;
+    }
+    // They may watch each other.
+    for descriptor in &checkpoint.descriptors {
+        if let Kind::Epoll(watched) = &descriptor.kind {
+            for &(number, events, data) in watched {
+                restore::watch(descriptor.number, number, events, data).map_err(failed)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,325 @@
+//! What a process is made of that another one was saved from: mappings, descriptors, threads. x86-64.
+//!
+//! A restorer maps the saved process's memory beside its own, makes what its descriptors stand for, and then
+//! [`become_process`]: its threads go on where those of the saved process stood.
+
+use crate::ptrace::{Registers, register};
+use crate::{Errno, Result, sys};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// How large a page is.
+const PAGE: u64 = 4096;
+
+/// Maps a file privately, or memory without one, where nothing is mapped.
+///
+/// # Errors
+/// `EEXIST`: something is.
+pub fn map(
+    start: u64,
+    length: u64,
+    protection: u32,
+    file: Option<(BorrowedFd<'_>, u64)>,
+) -> Result<()> {
+    let fixed = libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE;
+    let (flags, fd, offset) = match file {
+        Some((file, offset)) => (fixed, file.as_raw_fd(), offset),
+        None => (fixed | libc::MAP_ANONYMOUS, -1, 0),
+    };
+    // SAFETY: nothing that is mapped is replaced (Linux 4.17; older kernels take the address for a hint).
+    let at = unsafe { sys!(mmap, start, length, protection, flags, fd, offset) }?;
+    if at as u64 == start { Ok(()) } else { Err(Errno::EEXIST) }
+}
+
+/// A descriptor once more, by a number from `least` on (fcntl(2), `F_DUPFD_CLOEXEC`).
+///
+/// # Errors
+/// `EBADF`, `EINVAL`: no number so high is allowed.
+pub fn above(number: i32, least: i32) -> Result<OwnedFd> {
+    // SAFETY: takes numbers only.
+    let fd = unsafe { sys!(fcntl, number, libc::F_DUPFD_CLOEXEC, least) }?;
+    // SAFETY: the kernel has just made it, for nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Makes a number stand for a descriptor, which has another one; what it stood for is closed (dup3(2)).
+///
+/// # Errors
+/// `EINVAL`: it has this one.
+pub fn place(fd: BorrowedFd<'_>, number: i32) -> Result<()> {
+    // SAFETY: takes numbers only. Whose number it was is the caller's business, who becomes another process.
+    unsafe { sys!(dup3, fd.as_raw_fd(), number, libc::O_CLOEXEC) }.map(drop)
+}
+
+/// A new descriptor of an event counter that stands at so much (eventfd(2)).
+///
+/// # Errors
+/// The kernel's.
+pub fn event(count: u64) -> Result<OwnedFd> {
+    let count = u32::try_from(count).or(Err(Errno::EINVAL))?;
+    let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
+    // SAFETY: takes numbers only.
+    let fd = unsafe { sys!(eventfd2, count, flags) }?;
+    // SAFETY: the kernel has just made it, for nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// A new descriptor at which signals of a mask arrive (signalfd(2)).
+///
+/// # Errors
+/// The kernel's.
+pub fn signals(mask: u64) -> Result<OwnedFd> {
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: the pointer is to a mask of the size that is given.
+    let fd = unsafe { sys!(signalfd4, -1i32, &raw const mask, size_of::<u64>(), flags) }?;
+    // SAFETY: the kernel has just made it, for nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// A new epoll instance.
+///
+/// # Errors
+/// The kernel's.
+pub fn epoll() -> Result<OwnedFd> {
+    // SAFETY: takes a number only.
+    let fd = unsafe { sys!(epoll_create1, libc::EPOLL_CLOEXEC) }?;
+    // SAFETY: the kernel has just made it, for nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Has an epoll instance watch a descriptor, both by their numbers.
+///
+/// # Errors
+/// The kernel's.
+pub fn watch(epoll: i32, number: i32, events: u32, data: u64) -> Result<()> {
+    let mut event = libc::epoll_event { events, u64: data };
+    // SAFETY: the pointer is to an event.
+    unsafe { sys!(epoll_ctl, epoll, libc::EPOLL_CTL_ADD, number, &raw mut event) }.map(drop)
+}
+
+/// What this thread is called in lists of processes, as far as 15 bytes (prctl(2), `PR_SET_NAME`).
+pub fn call_it(name: &std::ffi::CStr) {
+    // SAFETY: the pointer is to a string that ends with a zero.
+    let _ = unsafe { sys!(prctl, libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+}
+
+/// A thread as it stood.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// Its general registers.
+    pub registers: Registers,
+    /// Its other ones, as XSAVE writes them.
+    pub vectors: Vec<u8>,
+    /// Its blocked signals.
+    pub mask: u64,
+    /// The stack for its signal handlers: where, flags, how long (sigaltstack(2)).
+    pub stack: (u64, u32, u64),
+    /// Its list of robust futexes.
+    pub robust: (u64, u64),
+    /// Where the C library keeps its number.
+    pub number: u64,
+}
+
+/// A process's part that belongs to the kernel: `[vdso]` and what goes with it. From where, to where, how long.
+pub type Move = (u64, u64, u64);
+
+/// `struct rt_sigframe` without its first word, as the kernel's signal delivery writes it, and behind it what it points to.
+#[repr(C, align(64))]
+struct Frame {
+    /// `struct _fpstate`: as XSAVE writes it, and the kernel's mark at its end.
+    vectors: [u8; VECTORS],
+    /// Where a handler would return to, which stands before what `rt_sigreturn` reads.
+    before: u64,
+    flags: u64,
+    link: u64,
+    /// `stack_t`: where, flags, how long.
+    stack: [u64; 3],
+    /// r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags, segments, error, trap, old mask, fault's address.
+    general: [u64; 23],
+    /// Where `vectors` is.
+    state: u64,
+    reserved: [u64; 8],
+    mask: u64,
+    /// `siginfo_t`, which is not read.
+    information: [u64; 16],
+}
+
+/// The most bytes of vector registers: those of AMX are 8 KiB.
+const VECTORS: usize = 16 * 1024;
+/// Where XSAVE leaves room for software, and what the kernel wants to read there (`struct _fpx_sw_bytes`).
+const SOFTWARE: usize = 464;
+const FIRST_MARK: u32 = 0x4650_5853;
+const LAST_MARK: u32 = 0x4650_5845;
+/// There are extended registers; the stack segment is saved, and is to be restored as it is.
+const FLAGS: u64 = 1 | 2 | 4;
+/// The kernel's own error numbers, with which it interrupts a call that is to be made again.
+const RESTART: std::ops::RangeInclusive<i64> = -514..=-512;
+/// The same of one that would go on by `restart_syscall(2)`, whose state is the kernel's: it is interrupted.
+const RESTART_BLOCK: i64 = -516;
+
+impl Frame {
+    fn fill(&mut self, thread: &Thread) -> Result<()> {
+        use register::{CS, FLAGS as EFLAGS, ORIG_RAX, R8, R9, R10, R11, R12, R13, R14, R15};
+        use register::{RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, SS};
+        let length = thread.vectors.len();
+        if !(576..=VECTORS - 4).contains(&length) {
+            return Err(Errno::EINVAL);
+        }
+        self.vectors[..length].copy_from_slice(&thread.vectors);
+        // The kernel of the saved one has left there which registers there are (XCR0).
+        let mut features = [0; 8];
+        features.copy_from_slice(&thread.vectors[SOFTWARE..SOFTWARE + 8]);
+        let mut put = |at: usize, bytes: &[u8]| {
+            self.vectors[at..at + bytes.len()].copy_from_slice(bytes);
+        };
+        put(SOFTWARE, &FIRST_MARK.to_le_bytes());
+        put(SOFTWARE + 4, &(length as u32 + 4).to_le_bytes());
+        put(SOFTWARE + 8, &features);
+        put(SOFTWARE + 16, &(length as u32).to_le_bytes());
+        put(length, &LAST_MARK.to_le_bytes());
+        let r = &thread.registers;
+        let (mut rip, mut rax) = (r[RIP], r[RAX]);
+        if r[ORIG_RAX] as i64 >= 0 {
+            match rax as i64 {
+                errno if RESTART.contains(&errno) => {
+                    (rip, rax) = (rip - crate::ptrace::SYSCALL.len() as u64, r[ORIG_RAX]);
+                }
+                RESTART_BLOCK => rax = -i64::from(libc::EINTR) as u64,
+                _ => {}
+            }
+        }
+        let segments = (r[CS] & 0xffff) | (r[SS] & 0xffff) << 48;
+        self.general = [
+            r[R8], r[R9], r[R10], r[R11], r[R12], r[R13], r[R14], r[R15], r[RDI], r[RSI], r[RBP],
+            r[RBX], r[RDX], rax, r[RCX], r[RSP], rip, r[EFLAGS], segments, 0, 0, 0, 0,
+        ];
+        self.flags = FLAGS;
+        self.stack = [thread.stack.0, thread.stack.1.into(), thread.stack.2];
+        self.mask = thread.mask;
+        self.state = self.vectors.as_ptr() as u64;
+        Ok(())
+    }
+
+    /// What the stack pointer is when `rt_sigreturn` is called.
+    fn pointer(&self) -> u64 {
+        &raw const self.flags as u64
+    }
+}
+
+/// Becomes a process whose memory is mapped and whose descriptors are there: its first thread is this one, which must be
+/// alone. Returns only where it cannot, and then this program must end: nothing that it does is sure to work.
+///
+/// `handlers` are what `rt_sigaction` takes of signals 1, 2, ….
+pub fn become_process(moves: &[Move], handlers: &[[u64; 4]], threads: &[Thread]) -> Errno {
+    match becoming(moves, handlers, threads) {
+        Ok(never) => match never {},
+        Err(errno) => errno,
+    }
+}
+
+fn becoming(
+    moves: &[Move],
+    handlers: &[[u64; 4]],
+    threads: &[Thread],
+) -> Result<std::convert::Infallible> {
+    // All that is to be allocated, before anything of this program is taken away.
+    // SAFETY: a frame of zeroes is one.
+    let mut frames: Vec<Frame> = threads.iter().map(|_| unsafe { std::mem::zeroed() }).collect();
+    for (frame, thread) in frames.iter_mut().zip(threads) {
+        frame.fill(thread)?;
+    }
+    let (Some((first, others)), Some(frame)) = (threads.split_first(), frames.first()) else {
+        return Err(Errno::EINVAL);
+    };
+    let all = u64::MAX;
+    // SAFETY: the pointer is to a mask of the size that is given.
+    unsafe { sys!(rt_sigprocmask, libc::SIG_SETMASK, &raw const all, 0, size_of::<u64>()) }?;
+    for (number, handler) in (1..).zip(handlers) {
+        if number == libc::SIGKILL || number == libc::SIGSTOP {
+            continue;
+        }
+        // SAFETY: `handler` has the kernel's layout. No signal is taken before the process is there.
+        unsafe { sys!(rt_sigaction, number, handler.as_ptr(), 0, size_of::<u64>()) }?;
+    }
+    // From here on the C library's clock may be gone.
+    for &(from, to, length) in moves {
+        if from == to {
+            continue;
+        }
+        map(to, length, 0, None)?;
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: what is replaced was mapped just now, by nobody else; what is moved is called by the C library alone,
+        // for calls that are not made here any more.
+        unsafe { sys!(mremap, from, length, length, flags, to) }?;
+    }
+    for (thread, frame) in others.iter().zip(&frames[1..]) {
+        start(thread, frame)?;
+    }
+    // SAFETY: takes no arguments.
+    let own = unsafe { sys!(gettid) }?;
+    // SAFETY: where the saved process's C library keeps the number, in its memory, which is mapped now; the
+    // kernel clears it at the thread's end. Its list and its thread-local storage are in that memory as well: nothing
+    // of this program's is used from here on.
+    unsafe {
+        (first.number as *mut u32).write(own as u32);
+        sys!(set_tid_address, first.number)?;
+        sys!(set_robust_list, first.robust.0, first.robust.1)?;
+        sys!(arch_prctl, ARCH_SET_FS, first.registers[register::FS_BASE])?;
+        std::arch::asm!(
+            "mov rsp, {frame}",
+            "mov eax, 15",
+            "syscall",
+            "ud2",
+            frame = in(reg) frame.pointer(),
+            options(noreturn)
+        )
+    }
+}
+
+const ARCH_SET_FS: u32 = 0x1002;
+
+/// Starts a thread, which does nothing before it is what was saved.
+fn start(thread: &Thread, frame: &Frame) -> Result<()> {
+    let flags = libc::CLONE_VM
+        | libc::CLONE_FS
+        | libc::CLONE_FILES
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_SYSVSEM
+        | libc::CLONE_SETTLS
+        | libc::CLONE_CHILD_SETTID
+        | libc::CLONE_CHILD_CLEARTID;
+    let mut result: i64;
+    // SAFETY: the new thread shares this memory and uses none of it but its frame, by set_robust_list(2) and
+    // rt_sigreturn(2); its storage and the place of its number are the saved process's, which are mapped.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "mov rdi, r12",
+            "mov rsi, r13",
+            "mov eax, 273",
+            "syscall",
+            "mov eax, 15",
+            "syscall",
+            "ud2",
+            "2:",
+            inlateout("rax") 56_i64 => result,
+            in("rdi") i64::from(flags),
+            in("rsi") frame.pointer(),
+            in("rdx") 0,
+            in("r10") thread.number,
+            in("r8") thread.registers[register::FS_BASE],
+            in("r12") thread.robust.0,
+            in("r13") thread.robust.1,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    if result < 0 { Err(Errno::new(-result as i32)) } else { Ok(()) }
+}
+
+/// Whether numbers describe whole pages that exist.
+pub fn are_pages(start: u64, end: u64) -> bool {
+    start < end && start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE) && end <= 1 << 47
+}

@@ -1,0 +1,149 @@
+//! Clones that go on from QEMU's saved process, and those for which it is of no use.
+
+use super::vm::{cache, guests, guests_of_one, ringfence, start};
+use ringfence_tests::{Place, Running};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+
+/// The one template that there is after `vm clean` and a run.
+fn template(place: &Place) -> PathBuf {
+    Running::start(ringfence(place, &["vm", "clean"])).finish().ends(0);
+    start(place, &[], &["true"]).finish().ends(0);
+    let entries = fs::read_dir(cache(place.person).join("ringfence/vm")).unwrap().flatten();
+    let is = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("template-");
+    let found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0].clone()
+}
+
+/// How QEMU is started for a command that waits: by its own words, or as what was saved.
+fn started(place: &Place) -> &'static str {
+    let mut running = start(place, &[], &["sh", "-c", "echo up; exec sleep 1000"]);
+    running.printed("up\n");
+    let words = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let below = |mut pid: u32| {
+        (0..8).any(|_| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let parent = status.lines().find_map(|line| line.strip_prefix("PPid:\t"));
+            pid = parent.and_then(|parent| parent.parse().ok()).unwrap_or(0);
+            pid == running.pid()
+        })
+    };
+    let mut kinds: Vec<&str> = pids
+        .filter(|&pid| below(pid))
+        .filter_map(|pid| {
+            let words = words(pid);
+            let mut list = words.split('\0');
+            let (first, second) = (list.next()?, list.next()?);
+            if first.ends_with("/qemu-system-x86_64") {
+                Some("started")
+            } else if second == "machine-restore" {
+                let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+                assert_eq!(name, "qemu-system-x86\n");
+                Some("restored")
+            } else {
+                None
+            }
+        })
+        .collect();
+    running.signal(Signal::TERM);
+    running.finish().ends(143);
+    assert_eq!(kinds.len(), 1, "{kinds:?}");
+    kinds.remove(0)
+}
+
+#[test]
+fn a_clone_goes_on_from_the_process_that_was_saved() {
+    guests(|place| {
+        let template = template(place);
+        assert_eq!(fs::read_to_string(template.join("no-process")).ok(), None);
+        assert_eq!(started(place), "restored");
+        // Its threads, clock and streams are all there: what two of them say of themselves is their own.
+        let script =
+            "cat /etc/machine-id; od -An -N16 -tx1 /dev/urandom; date +%s; sleep 0.01; cat; exit 7";
+        let said = || {
+            let command = ringfence(place, &["run", "--tier", "vm", "--", "sh", "-c", script]);
+            let ended = Running::start_with(command, vec![b'x'; 1 << 20]).finish();
+            let text = ended.ends(7).text();
+            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            assert_eq!(lines[3].len(), 1 << 20);
+            lines
+        };
+        let (one, two) = (said(), said());
+        assert_ne!(one[0], two[0]);
+        assert_ne!(one[1], two[1]);
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+        let seconds: u64 = two[2].parse().unwrap();
+        assert!(now - seconds < 600, "{now} {seconds}");
+        // The control: it is started as ever where nothing was saved.
+        let (process, aside) = (template.join("process"), template.join("aside"));
+        fs::rename(&process, &aside).unwrap();
+        assert_eq!(started(place), "started");
+        fs::rename(&aside, &process).unwrap();
+        assert_eq!(started(place), "restored");
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+#[test]
+fn what_was_saved_and_does_not_fit_is_not_used_and_nothing_runs_twice() {
+    guests_of_one(|place| {
+        let template = template(place);
+        let (process, pages) = (template.join("process"), template.join("pages"));
+        let (kept_process, kept_pages) = (fs::read(&process).unwrap(), fs::read(&pages).unwrap());
+        let saved: Value = serde_json::from_slice(&kept_process).unwrap();
+        let altered = |change: &dyn Fn(&mut Value)| {
+            let mut altered = saved.clone();
+            change(&mut altered);
+            assert_ne!(altered, saved);
+            serde_json::to_vec(&altered).unwrap()
+        };
+        let half = kept_process[..kept_process.len() / 2].to_vec();
+        let cases = [
+            ("cut off", half),
+            ("another version", altered(&|all| all["version"] = json!(0))),
+            ("another kernel's", altered(&|all| all["host"]["kernel"] = json!("Linux 1"))),
+            ("another processor's", altered(&|all| all["host"]["processor"][1][2] = json!(0))),
+            ("another library", altered(&|all| all["files"][1]["size"] = json!(1))),
+            (
+                "a library that is gone",
+                altered(&|all| all["files"][1]["path"] = json!("/lib/absent")),
+            ),
+            ("another vdso", altered(&|all| all["kernels"][0]["end"] = json!(1))),
+            ("memory upon memory", altered(&|all| all["regions"][4] = all["regions"][3].clone())),
+            ("beyond its pages", altered(&|all| all["pages"] = json!(4096))),
+            ("no threads", altered(&|all| all["threads"] = json!([]))),
+            ("a number elsewhere", altered(&|all| all["threads"][0]["number"] = json!(64))),
+            ("a number too high", altered(&|all| all["descriptors"][4]["number"] = json!(5000))),
+        ];
+        let run = |what: &str| {
+            let _ = fs::remove_file(place.project("here"));
+            let ended = start(place, &[], &["sh", "-c", "echo ran >> here; exit 5"]).finish();
+            assert_eq!(ended.ends(5).err, "", "{what}");
+            assert_eq!(fs::read_to_string(place.project("here")).unwrap(), "ran\n", "{what}");
+        };
+        for (what, text) in cases {
+            fs::write(&process, text).unwrap();
+            run(what);
+            assert!(!process.exists() && !pages.exists(), "{what}: it is forgotten");
+            fs::write(&pages, &kept_pages).unwrap();
+            place.person.owns(&pages);
+        }
+        // Its memory is cut off: nobody dies of a page that is not there.
+        fs::write(&process, &kept_process).unwrap();
+        fs::write(&pages, &kept_pages[..kept_pages.len() / 2]).unwrap();
+        run("cut off pages");
+        // The control.
+        fs::write(&process, &kept_process).unwrap();
+        fs::write(&pages, &kept_pages).unwrap();
+        [&process, &pages].into_iter().for_each(|path| place.person.owns(path));
+        assert_eq!(started(place), "restored");
+        run("as it was");
+        assert!(process.exists());
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
