@@ -58,6 +58,43 @@ fn a_granted_socket_keeps_its_mode() {
     });
 }
 
+/// What a service hands over lies in no mount of the view's: there Landlock is the only lock.
+#[test]
+fn a_directory_that_a_service_hands_over_is_not_written_to() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let lent = place.directory("outside/lent");
+        place.person.owns(&lent);
+        let (lent, socket) = (lent.to_str().unwrap(), place.text("outside/socket"));
+        let serve = "import os,socket,sys\ns=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen()\n\
+                     print('up', flush=True)\nfor _ in range(2):\n \
+                     c,_=s.accept(); socket.send_fds(c, [b'x'], [os.open(sys.argv[2], os.O_RDONLY)])";
+        let mut command = place.command("python3");
+        place.person.becomes(&mut command);
+        command.args(["-c", serve, &socket, lent]);
+        let mut service = Running::start(command);
+        service.printed("up\n");
+        let take = format!(
+            "import os, socket\ns=socket.socket(socket.AF_UNIX); s.connect({socket:?})\n\
+             d=socket.recv_fds(s, 9, 1)[1][0]\n\
+             def tried(act):\n try: act()\n except OSError as e: return e.errno\n return 0\n\
+             print(tried(lambda: os.open('made', os.O_CREAT | os.O_WRONLY, dir_fd=d)),\n\
+             tried(lambda: os.mkdir('dir', dir_fd=d)), tried(lambda: os.open('.', os.O_RDONLY, dir_fd=d)))"
+        );
+        let made = || fs::read_dir(lent).unwrap().count();
+        let run = place.run(&["--allow-socket", &socket], &["python3", "-c", &take]);
+        run.ends(0).prints("13 13 13");
+        assert_eq!(made(), 0);
+        // The control: where the directory is granted it is a file, a directory, and a list.
+        let granted = ["--allow-socket", &socket, "-w", lent];
+        place.run(&granted, &["python3", "-c", &take]).ends(0).prints("0 0 0");
+        assert_eq!(made(), 2);
+        service.finish();
+    });
+}
+
 /// By a directory's descriptor all that is in it can be listed, and get other modes and times.
 #[test]
 fn a_directory_is_no_stream() {
