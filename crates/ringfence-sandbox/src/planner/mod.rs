@@ -12,6 +12,7 @@ mod files;
 mod gateway;
 mod grants;
 mod guards;
+mod home;
 mod libraries;
 mod limits;
 mod links;
@@ -243,6 +244,7 @@ fn plan_tier(
         return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
     }
     gateway::check(&planning, tier)?;
+    home::check(&planning, tier)?;
     let bus = bus::of(&planning, tier)?;
     if policy.strict && !facts.seccomp_notify.yes() {
         let what = "--strict needs seccomp notification (Linux 5.9)".to_owned();
@@ -265,15 +267,14 @@ fn plan_tier(
     };
     let private = (tier == Tier::Process)
         .then(|| facts.temporary.join(crate::state::private_name(facts.user.0)));
-    let home_links = match tier {
-        Tier::Namespace => Vec::new(),
-        Tier::Process => view::home_links(&planning, &grants),
-    };
+    let home_links = home::links(&planning, &grants, tier);
     let gateway = gateway::of(&planning, &grants, &guards);
     let overlay = policy.overlay.map(|end| guards.apart(end));
     let landlock = files::domain(&mut planning, &grants, tier)?;
     let signals_inside = landlock.as_ref().is_some_and(|domain| domain.scoped);
     let limits = limits::steps(&mut planning, tier)?;
+    let mut environment = environment::steps(policy, facts, tier, bus.as_ref());
+    environment.extend(home::environment(&planning, &grants, tier));
     if tier == Tier::Process && facts.inside {
         let what = "modes and times of files are held by the sandbox around this one alone, whose launcher is told of \
                     such calls already";
@@ -298,7 +299,7 @@ fn plan_tier(
             Vec::new()
         },
         allowed_calls: calls::allowed(policy).filter(|_| facts.seccomp.yes()),
-        environment: resolving(environment::steps(policy, facts, tier, bus.as_ref()), policy, tier),
+        environment: resolving(environment, policy, tier),
         limits,
         guards: guards.steps,
         guarded_trees: guards.trees,

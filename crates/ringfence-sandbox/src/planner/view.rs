@@ -297,22 +297,6 @@ impl View<'_> {
     }
 }
 
-/// The process tier's stand-in for a private home: links to what is granted below the real one.
-pub(super) fn home_links(planning: &Planning<'_>, grants: &Grants) -> Vec<(PathBuf, PathBuf)> {
-    let home = &planning.policy.home_dir;
-    let mut links: Vec<(PathBuf, PathBuf)> = Vec::new();
-    for path in grants.trees.keys() {
-        let Ok(relative) = path.strip_prefix(home) else { continue };
-        // What is granted below another grant is there by that one's link, and follows it in this order: a link
-        // of its own would be made in the host's directory.
-        let there = links.last().is_some_and(|(_, above)| path.starts_with(above));
-        if !there && !relative.as_os_str().is_empty() {
-            links.push((relative.to_owned(), path.clone()));
-        }
-    }
-    links
-}
-
 /// The size of the private directories, as a limit that the view itself carries out.
 pub(super) fn size_limit(planning: &Planning<'_>) -> Option<LimitStep> {
     planning.policy.limits.disk.map(|bytes| LimitStep::PrivateSize { bytes })

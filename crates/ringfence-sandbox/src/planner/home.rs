@@ -1,0 +1,118 @@
+//! What HOME is in the process tier, which has no view to show one in: a private directory with links to what is granted
+//! below the real one, whose path is another one in each session.
+
+use super::grants::Grants;
+use super::{PlanError, Planning, built_in};
+use crate::facts::Kind;
+use crate::plan::{EnvironmentStep, Tier};
+use ringfence_policy::{Home, Layer};
+use std::path::PathBuf;
+
+/// Refuses what the tier cannot do.
+pub(super) fn check(planning: &Planning<'_>, tier: Tier) -> Result<(), PlanError> {
+    match &planning.policy.home {
+        Home::Named(name) if tier == Tier::Process => Err(PlanError::Missing {
+            layer: Layer::Namespaces,
+            what: format!(
+                "the home {name} is kept to be shown in the place of yours (--home, or a profile's `home`), for which \
+                 the process tier has no mounts"
+            ),
+            remedy: "use --tier namespace, or --home private".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The links of the private home, and where they lead.
+pub(super) fn links(
+    planning: &Planning<'_>,
+    grants: &Grants,
+    tier: Tier,
+) -> Vec<(PathBuf, PathBuf)> {
+    let mut links: Vec<(PathBuf, PathBuf)> = Vec::new();
+    if tier != Tier::Process || planning.policy.home == Home::Host {
+        return links;
+    }
+    for path in grants.trees.keys() {
+        let Ok(relative) = path.strip_prefix(&planning.policy.home_dir) else { continue };
+        // What is granted below another grant is there by that one's link, and follows it in this order: a link
+        // of its own would be made in the host's directory.
+        let there = links.last().is_some_and(|(_, above)| path.starts_with(above));
+        if !there && !relative.as_os_str().is_empty() {
+            links.push((relative.to_owned(), path.clone()));
+        }
+    }
+    links
+}
+
+/// A directory of a tool's below the home, by whose path it knows what it has built, and the variable that names it.
+struct Known {
+    variable: &'static str,
+    usual: &'static str,
+    /// What has to be granted.
+    part: &'static str,
+    write: bool,
+    /// What the tool would fail to read there, where it is and is not granted: in a private home it is absent.
+    read: &'static [&'static str],
+}
+
+const KNOWN: [Known; 3] = [
+    Known {
+        variable: "CARGO_HOME",
+        usual: ".cargo",
+        part: ".cargo/registry",
+        write: false,
+        read: &["config", "config.toml", "credentials", "credentials.toml"],
+    },
+    Known {
+        variable: "GOMODCACHE",
+        usual: "go/pkg/mod",
+        part: "go/pkg/mod",
+        write: false,
+        read: &[],
+    },
+    Known {
+        variable: "GOCACHE",
+        usual: ".cache/go-build",
+        part: ".cache/go-build",
+        write: true,
+        read: &[],
+    },
+];
+
+/// Variables: the real home, if that is what is asked for; and for tools where theirs really is, which would build all
+/// anew in each session for its being elsewhere.
+pub(super) fn environment(
+    planning: &Planning<'_>,
+    grants: &Grants,
+    tier: Tier,
+) -> Vec<EnvironmentStep> {
+    let policy = planning.policy;
+    if tier != Tier::Process || policy.home_dir.parent().is_none() {
+        return Vec::new();
+    }
+    let environment = &policy.environment;
+    let set = |name: &str, path: PathBuf, why| {
+        // One that is no text is left as it is.
+        let value = path.to_str().filter(|_| !environment.set.contains_key(name))?.to_owned();
+        Some(EnvironmentStep::Set { name: name.to_owned(), value, rule: built_in(why) })
+    };
+    if policy.home == Home::Host {
+        return set("HOME", policy.home_dir.clone(), "the host's home").into_iter().collect();
+    }
+    let granted = |path: &PathBuf| grants.covering(path).is_some();
+    let known = KNOWN.iter().filter(|known| {
+        let at = |name: &str| policy.home_dir.join(known.usual).join(name);
+        let part = policy.home_dir.join(known.part);
+        let told = planning.facts.environment.iter().any(|name| name == known.variable);
+        let shown = grants.covering(&part).is_some_and(|(_, grant)| grant.write || !known.write);
+        let unreadable =
+            |name: &&str| planning.paths.kind(&at(name)) != Kind::Absent && !granted(&at(name));
+        !told && !environment.clean && shown && !known.read.iter().any(unreadable)
+    });
+    let steps = known.map(|known| {
+        let why = "where it really is: by another path in each session all would be built anew";
+        set(known.variable, policy.home_dir.join(known.usual), why)
+    });
+    steps.flatten().collect()
+}
