@@ -18,7 +18,8 @@ use ringfence_sandbox::vm;
 use ringfence_sandbox::{LaunchError, Plan, planner};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// `ringfence run [OPTIONS] [--] CMD [ARG...]`
@@ -111,6 +112,11 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let mut policy = request::policy_from(&request, &inputs)?;
     policy.opens_input = std::env::var_os(vm::INNER).is_some();
     crate::vm::check(&policy, parsed)?;
+    if let Some(fault) = missing(&policy, &order.argv) {
+        record.discard();
+        status.failed(&order.session_name(), &fault);
+        return Err(fault);
+    }
     let mut hooks = crate::hooks::begin(&policy)?;
     note(&policy, parsed, &inputs);
     trace.mark("policy");
@@ -226,6 +232,23 @@ fn conclude(
         }
     }
     Ok(finish(&outcome?, plan, status, &order.session_name()))
+}
+
+/// That the command is nowhere, where something would be made for it first: an agent's state, for one that is not
+/// installed. Inside there is no program that is not on the host.
+fn missing(policy: &Policy, argv: &[OsString]) -> Option<Fault> {
+    let name = argv.first().filter(|name| !name.as_bytes().contains(&b'/'))?;
+    let set = policy.environment.set.get("PATH").map(|(value, _)| OsString::from(value));
+    let search = set.or_else(|| std::env::var_os("PATH"))?;
+    let there = |place: PathBuf| policy.workdir.join(place).join(name).exists();
+    if policy.made.is_empty() || name.is_empty() || std::env::split_paths(&search).any(there) {
+        return None;
+    }
+    let name = name.display();
+    let message = format!(
+        "command not found: {name} is in no directory of PATH that the sandbox can see, nor in any other"
+    );
+    Some(Fault { message, code: 127 })
 }
 
 /// Where a command that the sandbox cannot see is on the host, and what would grant it: where it was installed, if

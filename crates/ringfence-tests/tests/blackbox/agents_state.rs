@@ -252,3 +252,18 @@ fn snapshots_of_shells_begin_empty() {
         why.ends(0).prints("does not survive the run");
     });
 }
+
+/// Who tries a preset before the agent is installed finds nothing of it at home.
+#[test]
+fn nothing_is_made_for_an_agent_that_is_not_there() {
+    everywhere(|place| {
+        let state = || place.at("home/.claude").exists() || place.at("home/.claude.json").exists();
+        let missing = place.run(&[], &["claude"]);
+        missing.ends(127).says("command not found: claude");
+        assert!(!state(), "{}", place.shell("ls -a ~").text());
+        // The control: one that is there has its state.
+        program(place, "home/.local/bin/claude", "#!/bin/sh\necho here\n");
+        place.shell("PATH=$HOME/.local/bin:$PATH $RF -- claude").ends(0).prints("here");
+        assert!(state());
+    });
+}
