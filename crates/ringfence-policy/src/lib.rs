@@ -19,6 +19,7 @@ pub mod error;
 pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
+mod git_files;
 pub mod gitconfig;
 mod gitindex;
 mod gitpath;

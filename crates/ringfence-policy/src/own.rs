@@ -68,15 +68,43 @@ fn built_in(text: &str) -> Source {
     Source { origin: "built in".to_owned(), key: String::new(), text: text.to_owned() }
 }
 
+/// Entries of one directory of profiles that are looked at.
+const MOST_PROFILES: usize = 512;
+
+/// Where the links lead that are among the profiles and features of later runs, as those who keep their dotfiles in a
+/// repository make them: whoever writes that, writes the profile.
+pub(crate) fn linked(
+    home: &Path,
+    env: &dyn Fn(&str) -> Option<OsString>,
+    resolver: &mut Resolver<'_>,
+) -> Vec<PathBuf> {
+    let places = directories(home, env).into_iter().filter(|own| own.access == Access::Protect);
+    let mut led_to = Vec::new();
+    for directory in places.flat_map(|own| ["profiles", "features"].map(|name| own.path.join(name)))
+    {
+        let Ok(real) = resolver.real(&directory) else { continue };
+        if !real.links.is_empty() {
+            led_to.push(real.path.clone());
+        }
+        let names = resolver.files().names(&real.path, MOST_PROFILES).unwrap_or_default();
+        for path in names.into_iter().map(|name| real.path.join(name)) {
+            // One that leads to nothing yet is a profile as soon as that is there.
+            let file = resolver.real(&path).ok().filter(|real| !real.links.is_empty());
+            led_to.extend(file.map(|real| real.path));
+        }
+    }
+    led_to
+}
+
 /// Protects files that this run's policy is read from, by their names and where links there lead, and those that
 /// later ones are read from, which are where their names say.
 pub(crate) fn protect(
     deciding: Vec<PathBuf>,
-    elsewhere: &[PathBuf],
+    elsewhere: Vec<PathBuf>,
     resolver: &mut Resolver<'_>,
     policy: &mut Policy,
 ) {
-    let mut files = elsewhere.to_vec();
+    let mut files = elsewhere;
     for file in deciding {
         let real = resolver.real(&file).ok().filter(|real| real.exists).map(|real| real.path);
         files.extend(real.filter(|real| *real != file));

@@ -391,6 +391,9 @@ pub struct Policy {
     pub links: BTreeMap<PathBuf, PathBuf>,
     /// Names protected at any depth of each writable tree.
     pub protected_names: Vec<ProtectedName>,
+    /// Git's configuration for all of the user's repositories: the system's, the user's own, and what these include.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub git_files: Vec<PathBuf>,
     /// Paths that the built-in list would guard, had not a write rule named exactly them: there
     /// the rule holds.
     pub unprotected: BTreeSet<PathBuf>,

@@ -89,7 +89,9 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     }
     let bases = Bases { home: &context.home, workdir: &workdir, env: context.env };
     rules::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
-    crate::own::protect(deciding, &request.elsewhere, &mut resolver, &mut policy);
+    let linked = crate::own::linked(&home, context.env, &mut resolver);
+    let elsewhere = [request.elsewhere.clone(), linked].concat();
+    crate::own::protect(deciding, elsewhere, &mut resolver, &mut policy);
     policy.network = network::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     policy.dbus = crate::dbus::resolve(&merged, &mut policy.warnings)?;
     policy.environment = environment::resolve(&merged, context, &policy.network)?;

@@ -11,7 +11,7 @@ use crate::path::{Anchored, Bases, PathError, anchor, is_relative};
 use crate::policy::{Access, Guarded, Made, PathRule, Policy};
 use crate::resolve::Context;
 use crate::wildcard::Refused;
-use crate::{guard, wildcard, workspace};
+use crate::{git_files, guard, wildcard, workspace};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -103,7 +103,7 @@ pub(crate) fn resolve(
     workspace::resolve(resolver, policy);
     guard::resolve(policy, &may_appear, &moved);
     guard::make_private(policy, resolver);
-    workspace::hooks_of_all(resolver, policy, &moved);
+    git_files::resolve(resolver, policy, &moved, context.env);
     Ok(())
 }
 

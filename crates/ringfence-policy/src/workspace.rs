@@ -2,8 +2,7 @@
 
 use crate::files::Resolver;
 use crate::gitconfig;
-use crate::moved::Moved;
-use crate::policy::{Access, Guarded, PathRule, Policy, ProtectedName, Source};
+use crate::policy::{Access, Guarded, PathRule, Policy, Source};
 use crate::protect::{HOME, NAMES};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 const MOST_GITFILE: u64 = 8 << 10;
 
 /// A git configuration larger than this is not looked into.
-const MOST_CONFIG: u64 = 256 << 10;
+pub(crate) const MOST_CONFIG: u64 = 256 << 10;
 
 /// Directories of the system, which a profile's `.` never makes writable.
 const SYSTEM: [&str; 13] = [
@@ -242,12 +241,16 @@ fn hooks_path(resolver: &mut Resolver<'_>, policy: &mut Policy, git: &Path, work
     policy.paths.push(rule(Access::Protect, path, Guarded::Plain, reason, &source));
 }
 
-const HOOKS_PATH: &str = "git runs its files as hooks, core.hooksPath says so";
+pub(crate) const HOOKS_PATH: &str = "git runs its files as hooks, core.hooksPath says so";
 
 /// The hooks directory that a configuration names.
 fn hooks_of(resolver: &mut Resolver<'_>, file: &Path, home: &Path) -> Option<PathBuf> {
     let text = resolver.files().text(file, MOST_CONFIG).ok()?;
-    let hooks = gitconfig::last_value(&text, "core", "hookspath")?;
+    hooks_named(&gitconfig::last_value(&text, "core", "hookspath")?, home)
+}
+
+/// The hooks directory that a value of `core.hooksPath` means.
+pub(crate) fn hooks_named(hooks: &str, home: &Path) -> Option<PathBuf> {
     // The usual way to have none is /dev/null.
     if hooks == "/dev/null" {
         return None;
@@ -255,44 +258,6 @@ fn hooks_of(resolver: &mut Resolver<'_>, file: &Path, home: &Path) -> Option<Pat
     match hooks.strip_prefix("~/") {
         Some(below) => Some(home.join(below)),
         None => (!hooks.is_empty() && !hooks.starts_with('~')).then(|| PathBuf::from(hooks)),
-    }
-}
-
-/// Protects the hooks directory that the user's or the system's git configuration names: an absolute one where it is,
-/// a relative one in each repository, the writable trees first of all. One whose name does not begin with a dot is
-/// looked for at their top only: further down `hooks` is an ordinary name.
-pub(crate) fn hooks_of_all(resolver: &mut Resolver<'_>, policy: &mut Policy, moved: &Moved) {
-    if crate::guard::writable(policy).next().is_none() {
-        return;
-    }
-    let usual = policy.home_dir.join(".config/git/config");
-    let files = [
-        PathBuf::from("/etc/gitconfig"),
-        moved.path(".config/git/config").unwrap_or(usual),
-        policy.home_dir.join(".gitconfig"),
-    ];
-    for file in files {
-        let Some(hooks) = hooks_of(resolver, &file, &policy.home_dir) else { continue };
-        let reason = HOOKS_PATH.to_owned();
-        if hooks.is_absolute() {
-            let source = crate::guard::built_in();
-            let path = crate::path::normal(&hooks);
-            policy.paths.push(rule(Access::Protect, path, Guarded::Plain, Some(reason), &source));
-            continue;
-        }
-        let hooks = crate::path::normal(&Path::new("/").join(hooks));
-        let name = hooks.to_str().and_then(|name| name.strip_prefix('/')).unwrap_or_default();
-        let known = policy.protected_names.iter().any(|known| known.name == name);
-        if !name.is_empty() && !known && !name.contains(['*', '?']) {
-            let (name, nested) = (name.to_owned().into(), name.starts_with('.'));
-            let guarded = Guarded::GitHooks;
-            policy.protected_names.push(ProtectedName {
-                name,
-                guarded,
-                reason: reason.into(),
-                nested,
-            });
-        }
     }
 }
 

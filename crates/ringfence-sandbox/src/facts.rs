@@ -30,6 +30,8 @@ pub trait PathFacts {
     fn kind(&self, path: &Path) -> Kind;
     /// The names in a directory, sorted; none when it cannot be read.
     fn list(&self, path: &Path) -> Vec<OsString>;
+    /// The symbolic links among the first `most` entries of a directory.
+    fn links(&self, path: &Path, most: usize) -> Vec<OsString>;
     /// Which of the wanted names, each a name or a pattern of `*` and `?`, a directory has; none
     /// when it has more than `most` names: no more than that is read.
     fn among(&self, path: &Path, wanted: &[&str], most: usize) -> Option<BTreeSet<OsString>>;
@@ -76,6 +78,13 @@ impl PathFacts for HostPaths {
         let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
         names.sort();
         names
+    }
+
+    fn links(&self, path: &Path, most: usize) -> Vec<OsString> {
+        let entries = path.read_dir().into_iter().flatten().take(most).flatten();
+        let link =
+            |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        entries.filter(link).map(|entry| entry.file_name()).collect()
     }
 
     fn among(&self, path: &Path, wanted: &[&str], most: usize) -> Option<BTreeSet<OsString>> {
@@ -129,6 +138,13 @@ impl PathFacts for FakePaths {
     fn list(&self, path: &Path) -> Vec<OsString> {
         let below = self.0.keys().filter(|known| known.parent() == Some(path));
         below.filter_map(|known| known.file_name().map(ToOwned::to_owned)).collect()
+    }
+
+    fn links(&self, path: &Path, most: usize) -> Vec<OsString> {
+        let mut names = self.list(path);
+        names.truncate(most);
+        names.retain(|name| matches!(self.kind(&path.join(name)), Kind::Symlink(_)));
+        names
     }
 
     fn among(&self, path: &Path, wanted: &[&str], most: usize) -> Option<BTreeSet<OsString>> {

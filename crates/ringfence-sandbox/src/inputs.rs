@@ -314,6 +314,11 @@ impl PathFacts for Inputs {
         HostPaths.list(path)
     }
 
+    fn links(&self, path: &Path, most: usize) -> Vec<OsString> {
+        self.content(path);
+        HostPaths.links(path, most)
+    }
+
     fn among(&self, path: &Path, wanted: &[&str], most: usize) -> Option<BTreeSet<OsString>> {
         let real = self.directory(path)?;
         let before = identity(&real);

@@ -138,11 +138,15 @@ impl Place {
         path
     }
 
-    /// Makes a symbolic link of this person's.
+    /// Makes a symbolic link, with its directories, of this person's.
     ///
     /// # Panics
     /// It cannot be made.
     pub fn link(&self, name: impl AsRef<Path>, target: impl AsRef<Path>) -> PathBuf {
+        let name = name.as_ref();
+        if let Some(parent) = name.parent() {
+            self.directory(parent);
+        }
         let path = self.at(name);
         std::os::unix::fs::symlink(target, &path).expect("a link");
         self.person.owns(&path);

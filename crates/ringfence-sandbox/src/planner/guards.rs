@@ -5,6 +5,8 @@
 //! on the host, and the process tier has no mounts: these are recorded before the run and put
 //! right after it, when nothing of the sandbox lives any more.
 
+mod outside;
+
 use super::grants::{Grants, expanded, glob};
 use super::{PlanError, Planning};
 use crate::facts::{Kind, PathFacts};
@@ -66,6 +68,7 @@ pub(super) fn guards(
     let mut wanted = Wanted { planning, grants, rules, closed };
     wanted.named_paths(tier)?;
     let trees = wanted.known_names();
+    wanted.led_to_from_outside();
     wanted.led_to();
     if let Some((directory, rule)) = wanted.closed.first() {
         return Err(unknowable(directory, rule));
@@ -182,12 +185,12 @@ impl Wanted<'_, '_> {
         }
     }
 
-    /// Something in a tree that a protected name leads to; who grants exactly it lifts that.
-    fn add_led_to(&mut self, tree: &Path, path: PathBuf, guarded: Guarded, rule: &Source) {
+    /// Something in a writable tree that a protected name leads to; who grants exactly it lifts that.
+    fn add_led_to(&mut self, path: PathBuf, guarded: Guarded, rule: &Source) {
         let granted = self.planning.policy.paths.iter().any(|rule| {
             rule.access == Access::Write && rule.pattern.is_none() && rule.path == path
         });
-        if !granted && path != tree && path.starts_with(tree) {
+        if !granted && !self.grants.trees.contains_key(&path) {
             self.add(path, guarded, rule);
         }
     }
@@ -292,12 +295,12 @@ impl Wanted<'_, '_> {
     }
 
     /// Where links lead that stand at protected names, or as hooks in a directory of hooks: who writes
-    /// that, writes what is executed. Links that lead out of the tree, or to what is not there, are
+    /// that, writes what is executed. Links that lead out of all writable trees, or to what is not there, are
     /// nothing that could be written.
     fn led_to(&mut self) {
         let rules: Vec<_> =
             self.rules.iter().map(|(path, rule)| (path.clone(), rule.clone())).collect();
-        for (path, (tree, guarded, rule)) in rules {
+        for (path, (_, guarded, rule)) in rules {
             let links = match self.planning.paths.kind(&path) {
                 Kind::Symlink(_) => vec![path],
                 Kind::Directory if guarded == Guarded::GitHooks || holds_hooks(&path) => {
@@ -317,17 +320,22 @@ impl Wanted<'_, '_> {
                     _ => None,
                 };
                 if let Some(target) = target {
-                    self.add_led_to(&tree, target, Guarded::ExistingOnly, &rule);
+                    self.add_led_to(target, Guarded::ExistingOnly, &rule);
                 }
             }
         }
     }
 
-    /// Files in the tree that the repository's configuration names, and what that includes: further configuration,
-    /// hooks, programs and what these are told to run. Whoever writes them decides what git runs.
+    /// Files that the configuration of the repository at the top of a tree names.
     fn configured(&mut self, tree: &Path) {
-        let directory = tree.join(".git");
-        let mut files = vec![directory.join("config")];
+        self.follow(vec![tree.join(".git/config")], tree);
+    }
+
+    /// Files in writable trees that git's configuration in some files names, and what that includes: further configuration,
+    /// hooks, programs and what these are told to run. Whoever writes them decides what git runs, in a repository
+    /// at `tree`.
+    fn follow(&mut self, mut files: Vec<PathBuf>, tree: &Path) {
+        let objects = tree.join(".git/objects");
         let mut at = 0;
         while let Some(file) = files.get(at).cloned() {
             at += 1;
@@ -342,8 +350,8 @@ impl Wanted<'_, '_> {
                     {
                         files.push(path.clone());
                     }
-                    if !path.starts_with(directory.join("objects")) {
-                        self.add_led_to(tree, path, guarded, &rule);
+                    if !path.starts_with(&objects) {
+                        self.add_led_to(path, guarded, &rule);
                     }
                 }
             }
@@ -364,6 +372,14 @@ impl Wanted<'_, '_> {
         if setting.section == "core" && setting.name == "hookspath" {
             return vec![(at(tree, value), Guarded::GitHooks)];
         }
+        if setting.section == "init" && setting.name == "templatedir" {
+            // What is in it is in each new repository.
+            let template = at(tree, value);
+            return vec![
+                (template.join("hooks"), Guarded::GitHooks),
+                (template.join("config"), Guarded::GitConfig),
+            ];
+        }
         // A remote in the tree, for one, is named by a path as well, and is not run; nor is what an alias without
         // a mark says.
         if !runs(setting) || setting.section == "alias" && !value.starts_with('!') {
@@ -380,7 +396,7 @@ impl Wanted<'_, '_> {
         let paths = named.map(|word| at(tree, word));
         // What a directory is named for is not known.
         let is_file = |path: &PathBuf| {
-            path.starts_with(tree)
+            self.tree(path).is_some()
                 && matches!(self.planning.paths.kind(path), Kind::File | Kind::Symlink(_))
         };
         paths.filter(is_file).map(|path| (path, Guarded::ExistingOnly)).collect()

@@ -46,6 +46,7 @@ mod learn;
 mod learn_more;
 mod learn_rules;
 mod learn_session;
+mod led_from_outside;
 mod lent;
 mod libraries;
 mod libraries_again;

@@ -1,0 +1,85 @@
+//! Git's configuration for all of the user's repositories: which files it is in, and the hooks that it names.
+
+use crate::files::Resolver;
+use crate::gitconfig;
+use crate::guard::plain;
+use crate::moved::Moved;
+use crate::path::normal;
+use crate::policy::{Access, Guarded, PathRule, Policy, ProtectedName};
+use crate::workspace::{HOOKS_PATH, MOST_CONFIG, hooks_named};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Files that are followed.
+const MOST_FILES: usize = 32;
+
+/// Finds the files, those that they include too, whatever an `includeIf` asks for; and protects the directories of hooks
+/// that they name: an absolute one where it is, a relative one in each repository, the writable trees first of all. One
+/// whose name does not begin with a dot is looked for at their top only: further down `hooks` is an ordinary name.
+pub(crate) fn resolve(
+    resolver: &mut Resolver<'_>,
+    policy: &mut Policy,
+    moved: &Moved,
+    env: &dyn Fn(&str) -> Option<OsString>,
+) {
+    if crate::guard::writable(policy).next().is_none() {
+        return;
+    }
+    let usual = policy.home_dir.join(".config/git/config");
+    // git-config(1), FILES and GIT_CONFIG_GLOBAL: the variables come in place of the usual ones, which a program of the
+    // user's that runs without them takes all the same.
+    let named = ["GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL"].into_iter().filter_map(env);
+    let named = named.map(PathBuf::from).filter(|path| path.is_absolute());
+    let mut files = vec![
+        PathBuf::from("/etc/gitconfig"),
+        moved.path(".config/git/config").unwrap_or(usual),
+        policy.home_dir.join(".gitconfig"),
+    ];
+    files.extend(named);
+    let mut at = 0;
+    while let Some(file) = files.get(at).cloned() {
+        at += 1;
+        let text = resolver.files().text(&file, MOST_CONFIG).ok();
+        let settings = text.and_then(|text| gitconfig::parse(&text).ok()).unwrap_or_default();
+        let mut hooks = None;
+        for setting in settings {
+            let Some(value) = setting.value.filter(|value| !value.is_empty()) else { continue };
+            match (setting.section.as_str(), setting.name.as_str()) {
+                ("include" | "includeif", "path") => {
+                    let base = file.parent().unwrap_or(Path::new("/"));
+                    let included = match value.strip_prefix("~/") {
+                        Some(below) => normal(&policy.home_dir.join(below)),
+                        None => normal(&base.join(value)),
+                    };
+                    if files.len() < MOST_FILES && !files.contains(&included) {
+                        files.push(included);
+                    }
+                }
+                ("core", "hookspath") if setting.subsection.is_none() => hooks = Some(value),
+                _ => {}
+            }
+        }
+        if let Some(hooks) = hooks.and_then(|hooks| hooks_named(&hooks, &policy.home_dir)) {
+            protect_hooks(policy, &hooks);
+        }
+    }
+    policy.git_files = files;
+}
+
+fn protect_hooks(policy: &mut Policy, hooks: &Path) {
+    let reason = HOOKS_PATH.to_owned();
+    if hooks.is_absolute() {
+        let source = crate::guard::built_in();
+        let rule = plain(Access::Protect, normal(hooks), true, source);
+        policy.paths.push(PathRule { reason: Some(reason), ..rule });
+        return;
+    }
+    let hooks = normal(&Path::new("/").join(hooks));
+    let name = hooks.to_str().and_then(|name| name.strip_prefix('/')).unwrap_or_default();
+    let known = policy.protected_names.iter().any(|known| known.name == name);
+    if !name.is_empty() && !known && !name.contains(['*', '?']) {
+        let (name, nested) = (name.to_owned().into(), name.starts_with('.'));
+        let guarded = Guarded::GitHooks;
+        policy.protected_names.push(ProtectedName { name, guarded, reason: reason.into(), nested });
+    }
+}

@@ -1,0 +1,120 @@
+//! What lies outside of every writable tree and leads into one: protected names of the home that are links, as those who keep
+//! their dotfiles in a repository make them, and the user's own git configuration, which names files. Who writes
+//! what that leads to writes what a login, an editor or git runs.
+
+use super::{Top, Wanted, built_in_name, first};
+use crate::facts::Kind;
+use crate::planner::links;
+use ringfence_policy::Guarded;
+use ringfence_policy::protect::{HOME, JUDGED, LINKED_IN, NAMES};
+use std::path::{Path, PathBuf};
+
+/// Entries that are looked at in one directory of [`LINKED_IN`].
+const MOST_ENTRIES: usize = 256;
+
+/// What is left of a protected name below some directory, how it is guarded, and the whole name.
+type Below<'a> = (&'a str, Guarded, &'a str);
+
+impl Wanted<'_, '_> {
+    /// Protects what is led to from outside, if anything is writable.
+    pub(super) fn led_to_from_outside(&mut self) {
+        let writable = self.grants.trees.iter().filter(|(_, grant)| grant.write && grant.directory);
+        let trees: Vec<PathBuf> = writable.map(|(tree, _)| tree.clone()).collect();
+        if trees.is_empty() {
+            return;
+        }
+        let policy = self.planning.policy;
+        let homes = [Some(&policy.home_dir), policy.account_home.as_ref()];
+        let mut homes: Vec<&PathBuf> = homes.into_iter().flatten().collect();
+        homes.dedup();
+        // Somebody without a home has none of this.
+        for home in homes.into_iter().filter(|home| home.parent().is_some()) {
+            self.of_home(home);
+        }
+        for tree in &trees {
+            self.follow(policy.git_files.clone(), tree);
+        }
+        for file in &policy.git_files {
+            if let Some(real) = links::real(self.planning.paths, file) {
+                self.add_led_to(
+                    real.path,
+                    Guarded::GitConfig,
+                    &built_in_name("git's configuration"),
+                );
+            }
+        }
+    }
+
+    fn of_home(&mut self, home: &Path) {
+        let judged = JUDGED.iter().map(|(name, guarded, _)| (*name, *guarded));
+        let listed = HOME.iter().map(|(name, _)| (*name, Guarded::Plain));
+        let named = NAMES.iter().map(|entry| (entry.name, entry.guarded));
+        let farms = LINKED_IN.iter().map(|name| (*name, Guarded::Plain));
+        let all = judged.chain(listed).chain(named).chain(farms);
+        let all = all.filter(|(name, _)| !name.contains('*'));
+        self.below(home, all.map(|(name, guarded)| (name, guarded, name)).collect());
+    }
+
+    /// Looks for names below a directory without links, one level after the other.
+    fn below(&mut self, directory: &Path, mut names: Vec<Below<'_>>) {
+        if self.tree(directory).is_some() {
+            // All that is there leads into the tree, what is made there later too.
+            for (rest, guarded, name) in names {
+                self.add_led_to(directory.join(rest), guarded, &built_in_name(name));
+            }
+            return;
+        }
+        names.sort_by_key(|(rest, ..)| first(rest));
+        let mut firsts: Vec<&str> = names.iter().map(|(rest, ..)| first(rest)).collect();
+        firsts.dedup();
+        let mut top = Top::of(self.planning.paths, directory, &firsts);
+        for same in names.chunk_by(|one, other| first(one.0) == first(other.0)) {
+            let part = first(same[0].0);
+            if top.has(part) {
+                self.at(&directory.join(part), same);
+            }
+        }
+    }
+
+    /// What names lead to whose next component is at a path.
+    fn at(&mut self, path: &Path, names: &[Below<'_>]) {
+        let linked = match self.planning.paths.kind(path) {
+            Kind::Absent => return,
+            Kind::File | Kind::Directory => None,
+            Kind::Symlink(_) => match links::real(self.planning.paths, path) {
+                Some(real) => Some(real.path),
+                // A circle of links leads to nothing.
+                None => return,
+            },
+        };
+        let path = linked.as_deref().unwrap_or(path);
+        let mut deeper = Vec::new();
+        for &(rest, guarded, name) in names {
+            match rest.split_once('/') {
+                Some((_, rest)) => deeper.push((rest, guarded, name)),
+                None if linked.is_some() => {
+                    self.add_led_to(path.to_owned(), guarded, &built_in_name(name));
+                }
+                None => {}
+            }
+        }
+        let ends = |below: &Below<'_>| !below.0.contains('/') && LINKED_IN.contains(&below.2);
+        if let Some((.., name)) = names.iter().find(|below| ends(below))
+            && self.tree(path).is_none()
+        {
+            self.links_in(path, name);
+        }
+        if !deeper.is_empty() {
+            self.below(path, deeper);
+        }
+    }
+
+    /// Where the links in a directory lead.
+    fn links_in(&mut self, directory: &Path, name: &str) {
+        for link in self.planning.paths.links(directory, MOST_ENTRIES) {
+            if let Some(real) = links::real(self.planning.paths, &directory.join(link)) {
+                self.add_led_to(real.path, Guarded::Plain, &built_in_name(name));
+            }
+        }
+    }
+}
