@@ -3,16 +3,19 @@
 //! Messages are lines of JSON (MCP, transports, stdio). Each is parsed and written anew, so that
 //! the server reads what was judged: a key that stands twice, for one, stands once afterwards. Answers
 //! are passed on to requests that wait for one, and as what was asked for: a list of tools is not to be
-//! had as the answer to something else.
+//! had as the answer to something else. A call that is never answered has its row all the same: when its server has
+//! ended, or when the guard is told to end.
 
 use crate::message::{alike, known_by, odd, plain, spelt};
 use ringfence_session::ledger::{self, Event, Process, Verdict};
 use ringfence_session::live;
+use ringfence_sys::{process, signal};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -64,9 +67,13 @@ struct Guard<'a> {
 /// What a request asks for.
 enum Asked {
     Tools,
-    Call { tool: String, arguments: String, began: Instant },
+    Call { tool: String, arguments: String, began: Instant, cancelled: bool },
     Other,
 }
+
+/// What asks the guard to end: HUP, INT, TERM. They are the server's, and the rows of what it has not answered are
+/// written first, since a client that ends a server asks it no further.
+const ENDING: [i32; 3] = [1, 2, 15];
 
 /// Runs a server in a sandbox (`ringfence run OPTIONS -- ARGV`) and stands between it and the
 /// client. Returns its exit code.
@@ -84,6 +91,9 @@ pub fn wrap(
     command.arg("run").args(options).args(["--name", &session, "--"]).args(argv);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("cannot run ringfence: {error}"))?;
+    // Before there is anything to record, and after the server began, which would have them blocked as well.
+    let ending = signal::SignalSet::of(&ENDING);
+    signal::set_mask(ending).map_err(|error| format!("cannot block signals: {error}"))?;
     let server = argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let guard = Guard {
         tools,
@@ -95,8 +105,23 @@ pub fn wrap(
         open: Mutex::default(),
     };
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let launcher = process::pidfd(child.id() as i32)
+        .map_err(|error| format!("cannot open the server's process: {error}"))?;
+    let no_thread = |error| format!("cannot start a thread: {error}");
     std::thread::scope(|scope| {
         let guard = &guard;
+        std::thread::Builder::new()
+            .spawn_scoped(scope, move || {
+                while let Ok(arrived) = signal::wait(ending, None) {
+                    guard.unanswered("the guard was told to end before the server answered");
+                    // A terminal's Ctrl-C reaches the server's launcher by itself.
+                    if arrived.by_process {
+                        let _ = signal::send(launcher.as_fd(), arrived.signal);
+                    }
+                }
+            })
+            .map(drop)
+            .map_err(no_thread)?;
         if let Some(mut stdin) = stdin {
             // The client's side may outlive the server's: it ends with the process.
             std::thread::Builder::new()
@@ -106,15 +131,20 @@ pub fn wrap(
                     });
                 })
                 .map(drop)
-                .map_err(|error| format!("cannot start a thread: {error}"))?;
+                .map_err(no_thread)?;
         }
+        let mut heard = true;
         if let Some(stdout) = stdout {
             for_each_line(BufReader::new(stdout), |line| {
-                guard.servers(line).is_none_or(|line| send(&mut std::io::stdout(), &line))
+                heard = guard.servers(line).is_none_or(|line| send(&mut std::io::stdout(), &line));
+                heard
             });
         }
+        let why = if heard { "the server ended before it answered" } else { "the client had gone" };
+        // Who says nothing any more answers nothing; before the session's end, where there is time.
+        guard.unanswered(why);
         let status = child.wait().map_err(|error| format!("cannot wait: {error}"))?;
-        guard.write(Vec::new());
+        guard.unanswered(why);
         // The other thread waits for a client that has nobody to talk to any more.
         std::process::exit(status.code().unwrap_or(125))
     })
@@ -161,14 +191,60 @@ impl Guard<'_> {
         why: Option<String>,
         began: Instant,
     ) {
-        self.write(vec![Event::ToolCall {
+        self.write(vec![self.row(tool, arguments, verdict, why, began)]);
+    }
+
+    fn row(
+        &self,
+        tool: &str,
+        arguments: &str,
+        verdict: Verdict,
+        why: Option<String>,
+        began: Instant,
+    ) -> Event {
+        Event::ToolCall {
             server: self.server.clone(),
             tool: tool.to_owned(),
             arguments: arguments.chars().take(4096).collect(),
             error: why,
             verdict,
             duration: began.elapsed(),
-        }]);
+        }
+    }
+
+    /// The client waits for a call no more. Its server may answer all the same, or never.
+    fn cancelled(&self, message: &Value) {
+        let id = message.pointer("/params/requestId").and_then(known_by);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Asked::Call { cancelled, .. }) = id.and_then(|id| open.get_mut(&id)) {
+            *cancelled = true;
+        }
+    }
+
+    /// Records the calls that have no answer, and will have none.
+    fn unanswered(&self, why: &str) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // The order in which they were asked.
+        let mut calls: Vec<Event> = Vec::new();
+        let mut left: Vec<Asked> = open.drain().map(|(_, asked)| asked).collect();
+        drop(open);
+        left.sort_by_key(|asked| match asked {
+            Asked::Call { began, .. } => Some(*began),
+            _ => None,
+        });
+        for asked in left {
+            if let Asked::Call { tool, arguments, began, cancelled } = asked {
+                let why = if cancelled { "the client cancelled it" } else { why };
+                calls.push(self.row(
+                    &tool,
+                    &arguments,
+                    Verdict::Allow,
+                    Some(why.to_owned()),
+                    began,
+                ));
+            }
+        }
+        self.write(calls);
     }
 
     /// Writes rows, with those that came before there was anything to write to.
@@ -243,7 +319,11 @@ impl Guard<'_> {
                     let result = json!({"content": content, "isError": true});
                     return refuse(json!({"jsonrpc": "2.0", "id": id, "result": result}));
                 }
-                Asked::Call { tool, arguments, began: Instant::now() }
+                Asked::Call { tool, arguments, began: Instant::now(), cancelled: false }
+            }
+            "notifications/cancelled" => {
+                self.cancelled(&message);
+                Asked::Other
             }
             _ => Asked::Other,
         };
@@ -284,7 +364,7 @@ impl Guard<'_> {
         };
         match asked {
             None => return left_out("an answer to nothing that was asked"),
-            Some(Asked::Call { tool, arguments, began }) => {
+            Some(Asked::Call { tool, arguments, began, .. }) => {
                 let failed = message.get("error").is_some() || message["result"]["isError"] == true;
                 let why = failed.then(|| {
                     let said = &message["error"]["message"];

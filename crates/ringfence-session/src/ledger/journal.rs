@@ -135,7 +135,7 @@ pub(super) fn create(directory: &Path) -> Result<(File, PathBuf)> {
 /// Opens the journal of a session for one more line, from another process.
 pub(super) fn open_to_append(directory: &Path) -> Result<(File, PathBuf)> {
     let path = directory.join(NAME);
-    let file = File::options().append(true).open(&path);
+    let file = File::options().read(true).append(true).open(&path);
     Ok((file.map_err(|error| SessionError::call("open", &path, error))?, path))
 }
 
@@ -266,11 +266,17 @@ pub(super) fn ends(directory: &Path) -> Result<(Head, Option<Tail>, bool)> {
     let live = flock(&file, FlockOperation::NonBlockingLockShared).is_err();
     let mut reader = BufReader::new(&file);
     let head = head(&mut reader, &path)?;
-    let length = file.metadata().map_err(failed)?.len();
-    reader.seek(SeekFrom::Start(length.saturating_sub(TAIL))).map_err(failed)?;
+    let tail = tail(&file, TAIL).map_err(failed)?;
+    Ok((head, tail, live))
+}
+
+/// The end that is told in the last bytes of a journal.
+fn tail(mut file: &File, window: u64) -> std::io::Result<Option<Tail>> {
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(window)))?;
     let mut last = Vec::new();
-    reader.take(TAIL).read_to_end(&mut last).map_err(failed)?;
-    let tail = last.split(|&byte| byte == b'\n').rev().find_map(|line| {
+    file.take(window).read_to_end(&mut last)?;
+    Ok(last.split(|&byte| byte == b'\n').rev().find_map(|line| {
         if !line.starts_with(b"{\"end\"") && !line.starts_with(b"{\"brief\"") {
             return None;
         }
@@ -279,8 +285,13 @@ pub(super) fn ends(directory: &Path) -> Result<(Head, Option<Tail>, bool)> {
             Ok(Line::Brief(brief)) => Some(brief.tail()),
             _ => None,
         }
-    });
-    Ok((head, tail, live))
+    }))
+}
+
+/// The end of a session that [`ends`] finds no more, since a line so long came behind it.
+pub(super) fn end_behind(file: &File, path: &Path, line: u64) -> Result<Option<Tail>> {
+    let told = |window| tail(file, window).map_err(|error| SessionError::call("read", path, error));
+    Ok(if told(TAIL)?.is_some() { None } else { told(TAIL + line)? })
 }
 
 /// Reads the first line.

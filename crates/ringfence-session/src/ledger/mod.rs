@@ -183,7 +183,12 @@ pub fn append(directory: &Path, process: Option<&Process>, what: &Event) -> Resu
     // What is kept free for the session's end is not for this.
     journal::Room::default()
         .append(&file, &path, &line, journal::Stage::Going)
-        .map_err(|(_, why)| why)
+        .map_err(|(_, why)| why)?;
+    // It may have ended meanwhile, and how is looked for at the end of the journal.
+    match journal::end_behind(&file, &path, line.len() as u64)? {
+        Some(tail) => journal::append(&file, &path, &Line::End(tail).encode()),
+        None => Ok(()),
+    }
 }
 
 /// Completes the journal of a session whose launcher was killed.

@@ -57,6 +57,7 @@ mod limits;
 mod mcp;
 mod mcp_calls;
 mod mcp_clients;
+mod mcp_wrapped;
 mod metadata;
 mod network;
 mod network_faults;

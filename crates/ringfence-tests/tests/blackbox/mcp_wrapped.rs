@@ -1,0 +1,72 @@
+//! Calls to somebody else's server that are never answered: each has its row.
+
+use crate::mcp::{HELLO, call, talk};
+use ringfence_tests::{Place, Running, Tier, binary, everybody};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// The rows of calls, and the session.
+fn record(place: &Place) -> (Vec<Value>, Value) {
+    let json = |words: &[&str]| -> Value {
+        serde_json::from_str(&place.ringfence(words).quiet()).unwrap()
+    };
+    let mut logs = json(&["logs", "latest", "--kind", "tool_call", "--json"]);
+    let rows = serde_json::from_value(logs["events"].take()).unwrap();
+    (rows, json(&["show", "latest", "--json"])["session"].take())
+}
+
+/// Reads so many messages, answers the call with the number 2, and does the rest of the script.
+fn server(messages: usize, rest: &str) -> String {
+    let answer = r#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#;
+    format!("for i in $(seq {messages}); do read line; done; echo '{answer}'; {rest}")
+}
+
+#[test]
+fn a_call_whose_server_ends_is_on_record() {
+    everybody(Tier::Namespace, |place| {
+        let long = format!("{{\"text\":\"{}\"}}", "x".repeat(5000));
+        let cancelled = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":4}}\n";
+        let messages = [
+            HELLO.to_owned(),
+            call(2, "answered", "{}"),
+            call(3, "first", &long),
+            call(4, "second", &long),
+            cancelled.to_owned(),
+        ];
+        let script = server(6, "exit 3");
+        talk(place, &["mcp", "wrap", "--", "sh", "-c", &script], messages.concat()).ends(3);
+        let (rows, session) = record(place);
+        let told: Vec<_> = rows.iter().map(|row| (row["tool"].as_str(), &row["error"])).collect();
+        let (ended, cancelled): (Value, Value) =
+            ("the server ended before it answered".into(), "the client cancelled it".into());
+        let wanted = [
+            (Some("answered"), &Value::Null),
+            (Some("first"), &ended),
+            (Some("second"), &cancelled),
+        ];
+        assert_eq!(told, wanted);
+        // However long they are, and though they came after the session's own end.
+        assert_eq!((&session["status"], &session["code"]), (&"exited".into(), &3.into()));
+    });
+}
+
+#[test]
+fn a_call_whose_client_leaves_is_on_record() {
+    everybody(Tier::Namespace, |place| {
+        let messages = [HELLO.to_owned(), call(2, "answered", "{}"), call(3, "open", "{}")];
+        let script = server(4, "echo up >&2; exec sleep 1000");
+        let mut command = place.command(binary());
+        command.args(["mcp", "wrap", "--", "sh", "-c", &script]);
+        let mut running = Running::start_with(command, messages.concat().into_bytes());
+        running.said("up\n");
+        // As clients end their servers.
+        running.signal(Signal::TERM);
+        running.finish().ends(143);
+        let (rows, session) = record(place);
+        let told: Vec<_> = rows.iter().map(|row| (&row["tool"], row["error"].as_str())).collect();
+        let told_to_end = Some("the guard was told to end before the server answered");
+        assert_eq!(told, [(&"answered".into(), None), (&"open".into(), told_to_end)]);
+        assert_eq!(session["signal"], 15);
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
