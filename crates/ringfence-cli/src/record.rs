@@ -1,11 +1,10 @@
 //! The record of a run: what `run` tells the ledger.
 
+mod network;
+
 use crate::error::Fault;
 use crate::options::Parsed;
-use ringfence_net::dns::record_name;
-use ringfence_net::{
-    Control, Event as Happened, Exchange, Injection, NetDecision, Process as Caller, Way,
-};
+use ringfence_net::{Control, NetDecision, Process as Caller};
 use ringfence_sandbox::executions::parent_of;
 use ringfence_sandbox::facts::{Availability, Facts};
 use ringfence_sandbox::live::{End, Executed, Keeper, client};
@@ -15,7 +14,7 @@ use ringfence_sandbox::supervise::Outcome;
 use ringfence_session::gateway::{Peer, Scope, Service, Tree};
 use ringfence_session::ledger::{Ended, Event, Ledger, Process, Recorder, Start, Verdict};
 use ringfence_session::snapshot::fault;
-use ringfence_session::{live, place};
+use ringfence_session::{SessionError, live, place};
 use ringfence_sys::say;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -72,10 +71,7 @@ impl Record {
         if let Some(name) = &name {
             place::check_name(name).map_err(Fault::of)?;
             if let Some(id) = live::named(name) {
-                return Err(Fault::usage(format!(
-                    "--name {name}: the running session {id} has this name; \
-                     `ringfence kill {name}` ends it"
-                )));
+                return Err(Fault::of(SessionError::Taken { name: name.clone(), id }));
             }
         }
         Ok(Rc::new(Record {
@@ -133,7 +129,7 @@ impl Record {
                 known(&programs, process.pid)
                     .unwrap_or_else(|| described(process, parent_of(process.pid)))
             });
-            for event in network(decision) {
+            for event in network::network(decision) {
                 recorder.record(process.as_ref(), &event);
             }
         });
@@ -237,14 +233,18 @@ impl Record {
 impl Record {
     /// A session with a name is there before its command can run: whoever waits for something
     /// that the command does can reach it then. One without a name costs its start nothing.
-    pub fn prepare(&self, plan: &Plan) {
+    ///
+    /// # Errors
+    /// Another session took the name meanwhile.
+    pub fn prepare(&self, plan: &Plan) -> Result<(), Fault> {
         if self.name.is_some() {
             self.discard();
-            *self.door.borrow_mut() = self.open(plan);
+            *self.door.borrow_mut() = self.open(plan)?;
         }
+        Ok(())
     }
 
-    fn open(&self, plan: &Plan) -> Option<OwnedFd> {
+    fn open(&self, plan: &Plan) -> Result<Option<OwnedFd>, Fault> {
         let counted = |limit: &LimitStep| {
             matches!(limit, LimitStep::Cgroup { .. } | LimitStep::CgroupV1 { .. })
         };
@@ -275,12 +275,13 @@ impl Record {
         };
         let ledger = match Ledger::start(start, doors) {
             Ok(ledger) => ledger,
+            Err(error @ SessionError::Taken { .. }) => return Err(Fault::of(error)),
             Err(error) => {
                 // Nothing was to be kept of one without a record, and nobody knows how to call it.
                 if self.record || self.name.is_some() {
                     self.warn("kept", error);
                 }
-                return None;
+                return Ok(None);
             }
         };
         if self.record {
@@ -291,7 +292,7 @@ impl Record {
             }
         }
         *self.ledger.borrow_mut() = Some(ledger);
-        door
+        Ok(door)
     }
 }
 
@@ -308,7 +309,10 @@ impl Keeper for Record {
         if self.ledger.borrow().is_some() {
             return self.door.borrow_mut().take();
         }
-        self.open(plan)
+        self.open(plan).unwrap_or_else(|taken| {
+            self.warn("kept", taken.message);
+            None
+        })
     }
 
     fn brief(&self, plan: &Plan) -> Option<(PathBuf, bool)> {
@@ -406,95 +410,4 @@ fn ended(end: End) -> Ended {
         End::Code(code) => Ended::Code(code),
         End::Signal(signal) => Ended::Signal(i32::from(signal)),
     }
-}
-
-/// The rows that a decision about the network makes: an allowed connection makes its own when it
-/// ends, an inspected request its own as well, with one for each credential that went with it and one for a
-/// call of a language model.
-fn network(decision: &NetDecision) -> Vec<Event> {
-    let (address, mut peers) = (decision.address, None);
-    let (verdict, why, (sent, received, duration)) = match &decision.event {
-        Happened::Allowed if !matches!(decision.way, Way::Dns(_)) => return Vec::new(),
-        Happened::Request(exchange) => return request(decision.host.to_string(), exchange),
-        Happened::Counted { flows, sent, received } => {
-            peers = Some(*flows);
-            (Verdict::Allow, None, (*sent, *received, Duration::ZERO))
-        }
-        Happened::Closed { sent, received, duration } => {
-            (Verdict::Allow, None, (*sent, *received, *duration))
-        }
-        Happened::Cut { why, sent, received, duration } => {
-            (Verdict::Deny, Some(why.clone()), (*sent, *received, *duration))
-        }
-        Happened::Allowed => (Verdict::Allow, None, (0, 0, Duration::ZERO)),
-        Happened::Failed(why) => (Verdict::Allow, Some(why.clone()), (0, 0, Duration::ZERO)),
-        Happened::Denied(why) => (Verdict::Deny, Some(why.clone()), (0, 0, Duration::ZERO)),
-    };
-    let host = decision.host.to_string();
-    let published = match decision.way {
-        Way::Dns(kind) => {
-            // RFC 1035, 4.1.1: no such name; the server failed; no error.
-            let code = match &decision.event {
-                Happened::Denied(_) => 3,
-                Happened::Failed(_) => 2,
-                _ => 0,
-            };
-            let record = record_name(kind).into_owned();
-            return vec![Event::Dns {
-                name: host,
-                record,
-                code,
-                answer: address,
-                verdict,
-                duration,
-            }];
-        }
-        Way::Published(port) => Some(port),
-        _ => None,
-    };
-    // Many have none in common.
-    let one = peers.is_none();
-    vec![Event::Network {
-        protocol: if published.is_some() { "udp" } else { "tcp" },
-        host: one.then_some(host),
-        address: address.filter(|_| one),
-        port: one.then_some(decision.port),
-        published,
-        peers,
-        sent,
-        received,
-        duration,
-        verdict,
-        why,
-    }]
-}
-
-fn request(host: String, exchange: &Exchange) -> Vec<Event> {
-    let verdict = if exchange.refused.is_some() { Verdict::Deny } else { Verdict::Allow };
-    let substituted = |put: &Injection| {
-        let Injection { header, source } = put.clone();
-        Event::Substitution { host: host.clone(), header, source }
-    };
-    let mut rows: Vec<Event> = exchange.injected.iter().map(substituted).collect();
-    rows.extend(exchange.model.as_ref().map(|call| Event::ModelCall {
-        provider: call.provider.clone(),
-        model: call.model.clone(),
-        input: Some(call.input),
-        output: Some(call.output),
-        tool_calls: call.tool_calls.into(),
-        status: exchange.status,
-        duration: exchange.duration,
-    }));
-    rows.push(Event::Http {
-        method: exchange.method.clone(),
-        host: host.clone(),
-        path: exchange.path.clone(),
-        status: exchange.status,
-        sent: exchange.sent,
-        received: exchange.received,
-        duration: exchange.duration,
-        verdict,
-        why: exchange.refused.clone().or_else(|| exchange.failed.clone()),
-    });
-    rows
 }

@@ -147,7 +147,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     record.changes_follow(before.as_ref().map(Before::row), layers.is_some());
     trace.mark("kept");
     let started = |plan: &Plan| status.started(&order.session_name(), plan);
-    record.prepare(&plan);
+    record.prepare(&plan)?;
     let mut result = launch::run(&plan, &order, &inputs, trace, &started);
     // The launch itself was the probe: the next best tier, another place, or the reason why not.
     while match &result {
@@ -175,7 +175,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         if plan.announcement() != said {
             announce(&plan);
         }
-        record.prepare(&plan);
+        record.prepare(&plan)?;
         result = launch::run(&plan, &order, &inputs, trace, &started);
     }
     let result = result.map_err(|error| crate::vm::explain(guest.as_ref(), error));

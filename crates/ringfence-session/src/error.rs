@@ -74,6 +74,16 @@ pub enum SessionError {
         .0.display()
     )]
     Changed(PathBuf),
+    /// A name that a running session has.
+    #[error(
+        "--name {name}: the running session {id} has this name; `ringfence kill {name}` ends it"
+    )]
+    Taken {
+        /// The name.
+        name: String,
+        /// The session's identifier.
+        id: String,
+    },
     /// Bad input: one whole sentence.
     #[error("{0}")]
     Usage(String),

@@ -1,8 +1,13 @@
 //! Where ringfence keeps snapshots and sessions, by the XDG base directory rules.
 
 use crate::error::{Result, SessionError};
+use crate::ledger;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// `$XDG_STATE_HOME/ringfence`, or `~/.local/state/ringfence`.
@@ -48,24 +53,54 @@ pub fn check_name(name: &str) -> Result<()> {
     )))
 }
 
-/// Names a session: from now on the name leads to its directory. Returns the link.
+/// The file, among the links, that is locked while one of them is looked at and changed. Its lock ends with who holds it.
+const LOCK: &str = ".lock";
+
+fn locked(names: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    let lock = options.read(true).append(true).create(true).mode(0o600).open(names.join(LOCK))?;
+    while let Err(error) = flock(&lock, FlockOperation::LockExclusive) {
+        if error != Errno::INTR {
+            return Err(error.into());
+        }
+    }
+    Ok(lock)
+}
+
+/// The session that a name leads to.
+fn leads_to(link: &Path) -> Option<OsString> {
+    Some(std::fs::read_link(link).ok()?.file_name()?.to_owned())
+}
+
+/// Names a session that lives: from now on the name leads to its directory. Returns the link.
+///
+/// # Errors
+/// It is no name; another session that lives has it.
 pub(crate) fn name(sessions: &Path, name: &str, directory: &Path) -> Result<PathBuf> {
     check_name(name)?;
     let names = sessions.join(NAMES);
     let link = names.join(name);
     let id = directory.file_name().unwrap_or_default();
     let target = Path::new("..").join(id);
-    let mut beside = std::ffi::OsString::from(".");
+    let mut beside = OsString::from(".");
     beside.push(id);
     let beside = names.join(beside);
     let failed = |error| SessionError::call("symlink", &link, error);
-    match std::os::unix::fs::symlink(&target, &beside) {
+    // Of several that begin at once, one finds it free.
+    let lock = match locked(&names) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             private_directory(&names)?;
-            std::os::unix::fs::symlink(&target, &beside).map_err(failed)?;
+            locked(&names)
         }
-        other => other.map_err(failed)?,
+        other => other,
+    };
+    let _lock = lock.map_err(|error| SessionError::call("flock", &names.join(LOCK), error))?;
+    let held = leads_to(&link).filter(|other| other != id);
+    if let Some(other) = held.filter(|other| ledger::live(&sessions.join(other))) {
+        let id = other.to_string_lossy().into_owned();
+        return Err(SessionError::Taken { name: name.to_owned(), id });
     }
+    std::os::unix::fs::symlink(&target, &beside).map_err(failed)?;
     // In place of an ended session's, in one step.
     std::fs::rename(&beside, &link).map_err(failed)?;
     Ok(link)
@@ -73,8 +108,9 @@ pub(crate) fn name(sessions: &Path, name: &str, directory: &Path) -> Result<Path
 
 /// Removes a name, unless it leads to another session by now.
 pub(crate) fn forget_name(link: &Path, directory: &Path) {
-    let id = directory.file_name().unwrap_or_default();
-    if std::fs::read_link(link).is_ok_and(|target| target == Path::new("..").join(id)) {
+    // Without the lock, another session's could take its place between the look and the act.
+    let _lock = link.parent().and_then(|names| locked(names).ok());
+    if leads_to(link).as_deref() == directory.file_name() {
         let _ = std::fs::remove_file(link);
     }
 }
@@ -83,7 +119,10 @@ pub(crate) fn forget_name(link: &Path, directory: &Path) {
 pub(crate) fn forget_names(directory: &Path) {
     let Some(sessions) = directory.parent() else { return };
     for link in std::fs::read_dir(sessions.join(NAMES)).into_iter().flatten().flatten() {
-        forget_name(&link.path(), directory);
+        // Most lead elsewhere, and need no lock.
+        if leads_to(&link.path()).as_deref() == directory.file_name() {
+            forget_name(&link.path(), directory);
+        }
     }
 }
 

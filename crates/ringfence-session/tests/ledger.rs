@@ -118,7 +118,7 @@ fn every_field_of_every_kind_comes_back() {
 
     let reader = Reader::open(&sessions.path().join("one")).unwrap();
     let session = reader.session().unwrap();
-    assert_eq!((session.id.as_str(), session.name.as_deref()), ("one", Some("test")));
+    assert_eq!((session.id.as_str(), session.name.as_deref()), ("one", Some("one")));
     assert_eq!((session.argv.join(" "), session.cwd.as_str()), ("make all".into(), "/project"));
     assert_eq!((session.code, session.signal, session.lost), (None, Some(15), 0));
     assert_eq!((session.status(), session.tier.as_str()), ("exited", "namespace"));
@@ -391,4 +391,39 @@ fn a_session_that_ended_soon_has_the_rows_of_any_other() {
     std::fs::write(brief.join("journal"), format!("{head}\n{line}\n")).unwrap();
     assert_eq!(rows("brief"), rows("long"));
     assert!(!rows("brief").is_empty());
+}
+
+/// Of sessions that begin at the same time with one name, one gets it; the others leave nothing.
+#[test]
+fn a_name_is_one_living_sessions() {
+    let sessions = tempfile::tempdir().unwrap();
+    let begin = |id: String, name: &str| {
+        let (argv, cwd) = (vec!["true".into()], "/".into());
+        let name = Some(name.to_owned());
+        let start = Start { id, name, argv, cwd, tier: "namespace", record: true };
+        Ledger::start_in(sessions.path(), start)
+    };
+    for round in 0..20 {
+        let barrier = std::sync::Barrier::new(8);
+        let (barrier, begin) = (&barrier, &begin);
+        let began: Vec<_> = std::thread::scope(|scope| {
+            let one = |number: usize| {
+                scope.spawn(move || {
+                    barrier.wait();
+                    begin(format!("r{round}n{number}"), "same")
+                })
+            };
+            let all: Vec<_> = (0..8).map(one).collect();
+            all.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let (won, lost): (Vec<_>, Vec<_>) = began.into_iter().partition(Result::is_ok);
+        assert_eq!((won.len(), lost.len()), (1, 7));
+        for error in lost.into_iter().filter_map(Result::err) {
+            assert!(error.to_string().contains("--name same: the running session"), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(sessions.path()).unwrap().count(), 2 + round, "and by-name");
+        // One that is gone, however it went, has no claim to it; another name was free all the time.
+        begin(format!("r{round}other"), "other").unwrap().remove();
+        drop(won);
+    }
 }

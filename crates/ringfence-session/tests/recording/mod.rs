@@ -11,7 +11,7 @@ pub const LONG: Duration = Duration::from_secs(60);
 pub fn start(sessions: &Path, id: &str) -> Ledger {
     let start = Start {
         id: id.into(),
-        name: Some("test".into()),
+        name: Some(id.into()),
         argv: vec!["make".into(), "all".into()],
         cwd: "/project".into(),
         tier: "namespace",

@@ -96,6 +96,27 @@ fn what_runs_is_listed_and_can_be_ended() {
     });
 }
 
+/// Of sessions that start at the same time with one name, one has it, and the others do not run.
+#[test]
+fn a_name_belongs_to_one_of_those_that_start_at_once() {
+    everybody(Tier::Namespace, |place| {
+        let ringfence = binary().display();
+        // Each says one word: it is up, and waits, or it is refused. When all have, those that wait are let go.
+        let run = place.shell(&format!(
+            "mkfifo go said; exec 3<>go 4<>said; for i in 1 2 3 4 5 6; do \
+             ({ringfence} run --name same -- sh -c 'echo up; read x' <&3 >&4 2>>refused || echo $? >&4) & \
+             done; for i in 1 2 3 4 5 6; do read word <&4; echo $word; done; \
+             for i in 1 2 3 4 5 6; do echo >&3; done; wait; cat refused >&2"
+        ));
+        let words = run.ends(0).text();
+        assert_eq!(words.matches("up").count(), 1, "{words} {}", run.err);
+        assert_eq!(words.matches("125").count(), 5, "{words} {}", run.err);
+        assert_eq!(run.err.matches("--name same: the running session").count(), 5, "{}", run.err);
+        // The control: it is free again.
+        place.run(&["--name", "same"], &["true"]).quiet();
+    });
+}
+
 #[test]
 fn who_follows_a_session_sees_its_end() {
     everywhere(|place| {
