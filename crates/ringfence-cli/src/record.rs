@@ -198,7 +198,7 @@ impl Record {
             Some(signal) if !outcome.timed_out => Ended::Signal(signal),
             _ => Ended::Code(outcome.code),
         };
-        self.exit(0, ended);
+        self.exit(0, ended, outcome.ended);
         if let Err(error) = ledger.end(ended) {
             self.warn("whole", error);
         }
@@ -217,15 +217,20 @@ impl Record {
         }
     }
 
-    fn exit(&self, number: u32, ended: Ended) {
+    /// A command has ended, now or at a time that is over.
+    fn exit(&self, number: u32, ended: Ended, at: Option<Instant>) {
         let command = self.running.borrow_mut().remove(&number);
         if let Some((process, _)) = &command {
             lock(&self.programs).remove(&process.pid);
         }
         if let (Some((process, since)), Some(recorder)) = (command, self.recorder.get()) {
-            let duration = since.elapsed();
-            let ended = Some(ended);
-            recorder.record_here(Some(&process), &Event::Exit { ended, duration });
+            let at = at.unwrap_or_else(Instant::now);
+            let duration = at.saturating_duration_since(since);
+            recorder.record_since(
+                Some(&process),
+                &Event::Exit { ended: Some(ended), duration },
+                at,
+            );
         }
     }
 }
@@ -328,10 +333,9 @@ impl Keeper for Record {
         let cwd = if own { self.workdir.borrow().clone() } else { command.workdir };
         let process = Process::new(command.pid, command.parent, command.path, argv);
         let exec = Event::Exec { argv: argv.clone(), cwd };
-        recorder.record_here(Some(&process), &exec);
+        let since = command.since.unwrap_or_else(Instant::now);
+        recorder.record_since(Some(&process), &exec, since);
         lock(&self.programs).insert(process.pid, process.clone());
-        let since = Instant::now();
-        let since = since.checked_sub(command.ago).unwrap_or(since);
         self.running.borrow_mut().insert(command.number, (process, since));
     }
 
@@ -339,10 +343,11 @@ impl Keeper for Record {
         let Some(recorder) = self.recorder.get() else { return };
         let process = Process::new(program.pid, program.parent, program.path, &program.argv);
         let exec = Event::Exec { argv: program.argv, cwd: program.workdir };
-        recorder.record_here(Some(&process), &exec);
+        let since = program.since.unwrap_or_else(Instant::now);
+        recorder.record_since(Some(&process), &exec, since);
         lock(&self.programs).insert(process.pid, process.clone());
         if let Some(number) = self.commands(process.pid) {
-            self.running.borrow_mut().insert(number, (process, Instant::now()));
+            self.running.borrow_mut().insert(number, (process, since));
         }
     }
 
@@ -380,7 +385,7 @@ impl Keeper for Record {
     }
 
     fn finished(&self, number: u32, end: End) {
-        self.exit(number, ended(end));
+        self.exit(number, ended(end), None);
     }
 
     fn ended(&self, outcome: &Outcome) {

@@ -112,7 +112,8 @@ impl Executions {
         let parent = process.as_ref().map_or(0, |(pid, pidfd)| parent(*pid, pidfd.as_ref()));
         // Whoever was looked at is the caller only if that still waits.
         let waits = notify::waits(listener, call.id);
-        // It runs on while the rest is done.
+        let since = Instant::now();
+        // It runs on while the rest is done, which may be long, where others want the processor too.
         let _ = notify::go_on(listener, call.id);
         let (mut program, (pid, pidfd)) = (seen?, process?);
         if !waits {
@@ -120,13 +121,13 @@ impl Executions {
         }
         program.pid = pid;
         program.parent = parent;
-        self.follow(pid, pidfd);
+        program.since = Some(since);
+        self.follow(pid, pidfd, since);
         Some(program)
     }
 
     /// Notices the end of a process. Without a descriptor to be had its end stays unknown.
-    fn follow(&mut self, pid: i32, pidfd: Option<OwnedFd>) {
-        let since = Instant::now();
+    fn follow(&mut self, pid: i32, pidfd: Option<OwnedFd>, since: Instant) {
         if let Some(alive) = self.alive.get_mut(&pid).filter(|alive| alive.ended.is_none()) {
             alive.since = since;
             return;

@@ -1,12 +1,15 @@
 //! What a run has come to.
 
 use crate::ask::Asked;
+use std::time::Instant;
 
 /// How a run ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The exit code that stands for it.
     pub code: u8,
+    /// When it had ended: what is put right and looked at afterwards takes its time.
+    pub ended: Option<Instant>,
     /// The signal that ended the command, if one did.
     pub signal: Option<i32>,
     /// The time ran out.

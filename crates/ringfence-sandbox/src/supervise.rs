@@ -294,6 +294,7 @@ pub(crate) fn until_end<'g>(
         }
     };
     watch.messages();
+    watch.outcome.ended.get_or_insert_with(Instant::now);
     if child.tier == Tier::Process {
         // A supervisor that was killed leaves its orphans to us.
         while descendants::kill_all(std::process::id() as i32) {

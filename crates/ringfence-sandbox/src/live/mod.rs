@@ -29,7 +29,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Message from the child: the listener of the gateway for snapshots.
 pub(crate) const GATEWAY: u8 = passed::GATEWAY;
@@ -51,8 +51,8 @@ pub struct Executed {
     pub workdir: PathBuf,
     /// Its arguments; empty for the command of `run`. What does not fit into a message is cut off.
     pub argv: Vec<OsString>,
-    /// How long ago that was.
-    pub ago: Duration,
+    /// When that was, where it is known better than by when it is told.
+    pub since: Option<Instant>,
 }
 
 /// How a command ended.

@@ -4,7 +4,6 @@ use super::Executed;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// A number in a message.
 pub(crate) fn number(message: &[u8], at: usize) -> u32 {
@@ -21,7 +20,7 @@ pub(crate) fn executed(message: &[u8], pid: i32, parent: i32) -> Executed {
     let mut path = || words.next().map(PathBuf::from).unwrap_or_default();
     let (path, workdir) = (path(), path());
     let argv: Vec<OsString> = words.collect();
-    Executed { number: number(message, 1), pid, parent, path, workdir, argv, ago: Duration::ZERO }
+    Executed { number: number(message, 1), pid, parent, path, workdir, argv, since: None }
 }
 
 /// The exit code of a command in the message about its end.

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A message.
 #[derive(Debug, Default)]
@@ -83,7 +83,8 @@ impl Watch<'_, '_> {
                 let path = message.get(5..).unwrap_or_default();
                 let path = PathBuf::from(OsStr::from_bytes(path));
                 let (pid, parent) = (self.on_host(pid, message, 1), self.child.pid);
-                self.executed(Executed { pid, parent, path, ago, ..Executed::default() });
+                let since = Instant::now().checked_sub(ago);
+                self.executed(Executed { pid, parent, path, since, ..Executed::default() });
                 self.tell_early();
                 // Not before: until then any message means to the child that we are gone.
                 if let Some((will, file)) = &self.duties.will {
@@ -100,6 +101,7 @@ impl Watch<'_, '_> {
             live::ENDED => self.finished(message),
             cover::DONE => self.covered(message),
             b'W' => {
+                self.outcome.ended.get_or_insert_with(Instant::now);
                 self.put_right();
                 self.put_right = true;
                 let _ = sys::fd::send(self.child.control.as_fd(), b"w");

@@ -67,8 +67,11 @@ impl Recorder {
     /// Records an event of a process, without waiting for the disk.
     pub fn record(&self, process: Option<&Process>, what: &Event) {
         let line = journal::event(now(), process, what);
-        let mut queue = self.0.lock();
-        if !queue.take(&line) {
+        self.queued(self.0.lock(), &line);
+    }
+
+    fn queued(&self, mut queue: MutexGuard<'_, Queue>, line: &[u8]) {
+        if !queue.take(line) {
             return;
         }
         if !queue.thread {
@@ -91,13 +94,21 @@ impl Recorder {
     /// Records an event on a thread that has nothing else to do: a session in which nothing else
     /// happens needs no thread of the record's own.
     pub fn record_here(&self, process: Option<&Process>, what: &Event) {
-        let line = journal::event(now(), process, what);
-        let mut queue = self.0.lock();
+        self.record_since(process, what, Instant::now());
+    }
+
+    /// The same, of what happened at a time that is over.
+    pub fn record_since(&self, process: Option<&Process>, what: &Event, since: Instant) {
+        let ago = i64::try_from(since.elapsed().as_micros()).unwrap_or_default();
+        let line = journal::event(now() - ago, process, what);
+        let queue = self.0.lock();
         if queue.thread {
-            drop(queue);
-            self.record(process, what);
-        } else if queue.take(&line) {
-            self.0.write(queue);
+            self.queued(queue, &line);
+        } else {
+            let mut queue = queue;
+            if queue.take(&line) {
+                self.0.write(queue);
+            }
         }
     }
 

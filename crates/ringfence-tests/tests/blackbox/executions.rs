@@ -168,3 +168,35 @@ os.wait()
         assert_eq!(place.left_behind(), Vec::<String>::new());
     });
 }
+
+/// A row's time is not after the program's own, nor its end before it: the kernel is asked for both, and nobody's load is
+/// in between. Nor does a command's time go on while what it changed is looked at.
+#[test]
+fn durations_begin_when_a_program_does_and_end_when_it_has() {
+    everywhere(|place| {
+        script(place, "for i in $(seq 60); do sh -c 'date +%s%N; date +%s%N'; done");
+        let run = place.run(&["--record-programs", "--snapshot"], &["sh", "script"]);
+        let times: Vec<i64> =
+            run.ends(0).text().lines().map(|time| time.parse::<i64>().unwrap() / 1000).collect();
+        let rows = executed(place);
+        let dates: Vec<&Value> =
+            rows.iter().filter(|row| row["argv"] == serde_json::json!(["date", "+%s%N"])).collect();
+        assert_eq!((dates.len(), times.len()), (120, 120));
+        for (row, told) in dates.iter().zip(&times) {
+            let at = row["at_us"].as_i64().unwrap();
+            // Both clocks are of one kernel, the durations' goes on evenly.
+            let ended = at + row["duration"].as_i64().unwrap() + 1;
+            assert!((at..=ended).contains(told), "{row}: {told}");
+        }
+        place.run(&["--snapshot"], &["sh", "-c", "echo made > made"]).ends(0);
+        let logs = place.ringfence(["logs", "latest", "--json"]).quiet();
+        let logs: Value = serde_json::from_str(&logs).unwrap();
+        let of = |kind: &str| {
+            let mut rows = logs["events"].as_array().unwrap().iter();
+            rows.find(|row| row["kind"] == kind).unwrap_or_else(|| panic!("{kind}: {logs}"))
+        };
+        let (command, made) = (of("exec"), of("file"));
+        let ended = command["at_us"].as_i64().unwrap() + command["duration"].as_i64().unwrap();
+        assert!(ended <= made["at_us"].as_i64().unwrap(), "{command} {made}");
+    });
+}
