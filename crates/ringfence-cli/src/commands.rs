@@ -1,7 +1,7 @@
 //! The commands, in one table: dispatch, help, completions and the man page read it.
 
 use crate::error::Fault;
-use crate::options::{PLAIN, POLICY, Spec};
+use crate::options::{PLAIN, POLICY, Spec, parse};
 use crate::records;
 use crate::{doctor, exec, generate, help, import, plan, profile_new, profiles, run, why};
 use ringfence_session::cli;
@@ -251,7 +251,12 @@ pub const COMMANDS: [Command; 36] = [
             crate::vm::vm,
         )
     },
-    command("version", "", "Print the version", &PLAIN, |_| {
+    command("version", "", "Print the version", &PLAIN, |words| {
+        let parsed = parse(&PLAIN, words, false)?;
+        if let Some(done) = help::asked("version", &parsed) {
+            return done;
+        }
+        help::no_words("version", &parsed.rest)?;
         generate::line(format_args!("ringfence {}", env!("CARGO_PKG_VERSION")))
     }),
 ];
@@ -276,19 +281,27 @@ fn snapshot(arguments: Vec<OsString>) -> Result<u8, Fault> {
 pub fn call(name: &str, mut arguments: Arguments) -> Result<u8, Fault> {
     let name = match name {
         "-V" | "--version" => "version",
-        "-h" | "--help" => return help::overview(),
-        "help" => {
+        "-h" | "--help" | "help" => {
             let about = arguments.next().map(|name| name.to_string_lossy().into_owned());
-            return about.map_or_else(help::overview, |name| help::command(&name));
+            help::no_words("help COMMAND", &arguments.collect::<Vec<_>>())?;
+            return match about {
+                None => help::overview(),
+                Some(name) if help::find(&name).is_some() => help::command(&name),
+                Some(name) => Err(unknown(&name)),
+            };
         }
         name => name,
     };
     if let Some(command) = COMMANDS.iter().find(|command| command.name == name) {
         return (command.call)(arguments.collect());
     }
+    Err(unknown(name))
+}
+
+fn unknown(name: &str) -> Fault {
     let known: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
-    Err(Fault::usage(match ringfence_policy::suggest::nearest(name, &known) {
+    Fault::usage(match ringfence_policy::suggest::nearest(name, &known) {
         Some(nearest) => format!("unknown command {name}; did you mean ringfence {nearest}?"),
         None => format!("unknown command {name}; to run a program: ringfence run -- {name}"),
-    }))
+    })
 }

@@ -18,6 +18,7 @@ pub fn doctor(arguments: Vec<OsString>) -> Result<u8, Fault> {
     if let Some(done) = help::asked("doctor", &parsed) {
         return done;
     }
+    help::no_words("doctor", &parsed.rest)?;
     let mut report = report(&Facts::probed(), &Surroundings::look());
     report.findings.push(ringfence_sandbox::vm::finding(&crate::vm::home()));
     let text = if parsed.has("json") {

@@ -90,6 +90,7 @@ pub fn man(arguments: Vec<OsString>) -> Result<u8, Fault> {
     if let Some(done) = crate::help::asked("man", &parsed) {
         return done;
     }
+    crate::help::no_words("man", &parsed.rest)?;
     let mut text = Vec::new();
     let root = tree();
     clap_mangen::Man::new(root.clone()).render(&mut text).map_err(Fault::of)?;
@@ -117,6 +118,7 @@ pub fn schema(arguments: Vec<OsString>) -> Result<u8, Fault> {
     if let Some(done) = crate::help::asked("schema", &parsed) {
         return done;
     }
+    crate::help::no_words("schema", &parsed.rest)?;
     let mut text = serde_json::to_vec_pretty(&ringfence_policy::schema()).map_err(Fault::of)?;
     text.push(b'\n');
     print(&text)

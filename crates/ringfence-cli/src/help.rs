@@ -4,6 +4,7 @@ use crate::commands::{COMMANDS, Command};
 use crate::error::Fault;
 use crate::generate::print;
 use crate::options::Spec;
+use std::ffi::OsString;
 use std::fmt::Write;
 
 /// `ringfence --help`
@@ -61,6 +62,20 @@ fn left(spec: &Spec) -> String {
 /// Standard output cannot be written.
 pub fn asked(command_name: &str, parsed: &crate::options::Parsed) -> Option<Result<u8, Fault>> {
     parsed.has("help").then(|| command(command_name))
+}
+
+/// A word that a command has no use for was meant for something.
+///
+/// # Errors
+/// There is one.
+pub fn no_words(command_name: &str, words: &[OsString]) -> Result<(), Fault> {
+    match words.first() {
+        None => Ok(()),
+        Some(word) => Err(Fault::usage(format!(
+            "ringfence {command_name} takes no further words: {}",
+            word.display()
+        ))),
+    }
 }
 
 /// The command of that name.

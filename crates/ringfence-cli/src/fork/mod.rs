@@ -48,6 +48,7 @@ pub fn fork(arguments: Vec<OsString>) -> Result<u8, Fault> {
         return help::command("fork");
     }
     if let Some(language) = parsed.last("helper") {
+        help::no_words("fork --helper", words.as_slice())?;
         return match language.to_str() {
             Some("python") => print(PYTHON),
             Some("c") => print(C),

@@ -1,5 +1,6 @@
 //! The arguments of these commands: words, switches, and options with a value.
 
+use super::text;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
@@ -37,6 +38,16 @@ impl Given {
             .to_str()
             .map(Some)
             .ok_or_else(|| format!("--{name}: {} is no valid text", value.display()))
+    }
+
+    /// A word that a command has no use for was meant for something.
+    pub fn at_most(&self, most: usize, usage: &str) -> Result<(), String> {
+        match self.words.get(most) {
+            None => Ok(()),
+            Some(word) => {
+                Err(format!("{} is one word too many: {usage}", text::safe(word.as_bytes())))
+            }
+        }
     }
 
     /// A word as text.

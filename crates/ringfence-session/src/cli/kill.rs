@@ -49,6 +49,7 @@ pub fn kill(args: Vec<OsString>) -> Result<u8, String> {
         Some(Signal::KILL) => Some(Duration::ZERO),
         Some(_) => None,
     };
+    sessions::check(&given)?;
     for at in 0..given.words.len() {
         let word = given.word(at)?.unwrap_or_default();
         let directory = sessions::find(word).map_err(|error| error.to_string())?;

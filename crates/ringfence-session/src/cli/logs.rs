@@ -36,6 +36,7 @@ pub fn logs(args: Vec<OsString>) -> Result<u8, String> {
     let told = |error: SessionError| error.to_string();
     let known = Known { switches: &["json", "follow", "denied"], valued: &["kind"] };
     let given = parse(&known, args)?;
+    given.at_most(1, "they are of one session: ringfence logs [SESSION]")?;
     let word = given.word(0)?.unwrap_or("latest");
     let kinds: Vec<&str> = given.text("kind")?.map_or(Vec::new(), |all| all.split(',').collect());
     if let Some(kind) = kinds.iter().find(|kind| !KINDS.contains(kind)) {

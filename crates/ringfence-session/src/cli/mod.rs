@@ -12,6 +12,7 @@ mod sessions;
 mod snapshot;
 pub(crate) mod text;
 pub(crate) mod unified;
+mod verbs;
 
 pub use kill::kill;
 pub use logs::logs;

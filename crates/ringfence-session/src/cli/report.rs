@@ -31,6 +31,7 @@ svg{width:100%;height:64px}details>summary{cursor:pointer}\
 /// One sentence for the user; the exit code is then 125.
 pub fn report(args: Vec<OsString>) -> Result<u8, String> {
     let given = parse(&Known { switches: &[], valued: &["output"] }, args)?;
+    given.at_most(1, "it is of one session: ringfence report [SESSION] [--output FILE]")?;
     let told = |error: crate::SessionError| error.to_string();
     let directory = sessions::find(given.word(0)?.unwrap_or("latest")).map_err(told)?;
     let reader = Reader::open(&directory).map_err(told)?;

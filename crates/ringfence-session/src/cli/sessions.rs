@@ -1,6 +1,6 @@
 //! `ringfence ps`, `show`, `rm` and `gc`: sessions as a whole.
 
-use super::arguments::{Known, parse};
+use super::arguments::{Given, Known, parse};
 use super::text;
 use crate::ledger::{JOURNAL, Reader, Session};
 use crate::{Result as Told, SessionError, ledger, overlay, place};
@@ -86,6 +86,14 @@ pub fn find(word: &str) -> Told<PathBuf> {
     }
 }
 
+/// Each word names a session: else nothing is done to any of them.
+pub(super) fn check(given: &Given) -> Result<(), String> {
+    for at in 0..given.words.len() {
+        find(given.word(at)?.unwrap_or_default()).map_err(told)?;
+    }
+    Ok(())
+}
+
 /// There is no such session, but maybe one that is called much like it.
 fn unknown(word: &str, all: &[(PathBuf, Session)]) -> String {
     let known = all.iter().flat_map(|(_, session)| {
@@ -108,6 +116,7 @@ fn unknown(word: &str, all: &[(PathBuf, Session)]) -> String {
 /// One sentence for the user; the exit code is then 125.
 pub fn ps(args: Vec<OsString>) -> Result<u8, String> {
     let given = parse(&Known { switches: &["all", "json"], valued: &[] }, args)?;
+    given.at_most(0, "ringfence ps [--all] [--json]; one session: ringfence show SESSION")?;
     let all: Vec<Session> = sessions().map_err(told)?.into_iter().map(|(_, s)| s).collect();
     let shown = all.iter().filter(|session| given.has("all") || session.live);
     if given.has("json") {
@@ -137,6 +146,7 @@ pub fn ps(args: Vec<OsString>) -> Result<u8, String> {
 /// One sentence for the user; the exit code is then 125.
 pub fn show(args: Vec<OsString>) -> Result<u8, String> {
     let given = parse(&Known { switches: &["json"], valued: &[] }, args)?;
+    given.at_most(1, "it shows one session: ringfence show SESSION")?;
     let word = given.word(0)?.ok_or("show which session? ringfence show SESSION")?;
     let directory = find(word).map_err(told)?;
     let reader = Reader::open(&directory).map_err(told)?;
@@ -195,6 +205,7 @@ pub fn rm(args: Vec<OsString>) -> Result<u8, String> {
     if given.words.is_empty() {
         return Err("remove which session? ringfence rm SESSION...".to_owned());
     }
+    check(&given)?;
     for at in 0..given.words.len() {
         let word = given.word(at)?.unwrap_or_default();
         let directory = find(word).map_err(told)?;
@@ -218,6 +229,7 @@ pub fn rm(args: Vec<OsString>) -> Result<u8, String> {
 /// One sentence for the user; the exit code is then 125.
 pub fn gc(args: Vec<OsString>) -> Result<u8, String> {
     let given = parse(&Known { switches: &["all", "json"], valued: &[] }, args)?;
+    given.at_most(0, "ringfence gc [--all] [--json]; one session: ringfence rm SESSION")?;
     let mut removed = Vec::new();
     for directory in directories().map_err(told)? {
         let changed = std::fs::metadata(directory.join(JOURNAL))

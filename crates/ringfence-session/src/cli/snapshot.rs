@@ -1,7 +1,7 @@
 //! `ringfence snapshot`
 
 use super::arguments::{Given, Known, parse};
-use super::{diff, text, unified};
+use super::{diff, text, unified, verbs};
 use crate::snapshot::{
     Change, Entry, Ignored, Kind, New, Options, Reverted, Select, Snapshot, Store, What,
 };
@@ -31,9 +31,6 @@ const KNOWN: Known = Known {
     valued: &["name", "workspace", "session"],
 };
 
-const VERBS: [&str; 9] =
-    ["create", "list", "show", "changes", "diff", "history", "revert", "compact", "delete"];
-
 /// Runs `ringfence snapshot ARGS`.
 ///
 /// # Errors
@@ -48,13 +45,13 @@ pub fn snapshot(args: Vec<OsString>) -> Result<u8, String> {
         return if given.has("help") || args.is_empty() {
             text::print(USAGE.as_bytes())
         } else {
-            Err(format!("which of {}? See ringfence snapshot --help", VERBS.join(", ")))
+            Err(format!("which of {}? See ringfence snapshot --help", verbs::ALL.join(", ")))
         };
     };
-    if !VERBS.contains(&verb.as_str()) {
-        return Err(format!("ringfence snapshot {verb}: there are {}", VERBS.join(", ")));
+    if !verbs::ALL.contains(&verb.as_str()) {
+        return Err(format!("ringfence snapshot {verb}: there are {}", verbs::ALL.join(", ")));
     }
-    check_words(&verb, &given, paths.len())?;
+    verbs::check(&verb, &given, paths.len())?;
     if crate::gateway::client::socket().is_some() {
         return super::inside::run(&verb, &given, &paths);
     }
@@ -75,36 +72,6 @@ pub fn snapshot(args: Vec<OsString>) -> Result<u8, String> {
     let store = Store::open(&workspace, Options { durable, ..Options::default() });
     let mut command = Command { store: store.map_err(told)?, given, paths };
     command.run(&verb)
-}
-
-/// A word that a verb has no use for was meant for something.
-fn check_words(verb: &str, given: &Given, paths: usize) -> Result<(), String> {
-    let (most, why) = match verb {
-        "create" => (1, "a name is given by --name: ringfence snapshot create --name NAME"),
-        "list" => (1, "it shows all snapshots of the workspace (--workspace DIR)"),
-        "show" => (3, "it takes a snapshot and one path"),
-        "changes" | "diff" => (3, "it takes two snapshots at the most; paths come after `--`"),
-        "history" => (2, "it takes one path"),
-        _ => (usize::MAX, ""),
-    };
-    let one = matches!(verb, "show" | "history");
-    let words = given.words.len() + if one { paths } else { 0 };
-    if words > most {
-        let extra = given
-            .words
-            .get(most)
-            .map_or_else(String::new, |word| format!(" {}", text::safe(word.as_encoded_bytes())));
-        return Err(format!("ringfence snapshot {verb}{extra}: {why}"));
-    }
-    if paths > 0 && matches!(verb, "create" | "list" | "compact" | "delete") {
-        return Err(format!("ringfence snapshot {verb} takes no paths"));
-    }
-    if verb == "compact" && given.value("name").is_some() && given.words.len() < 3 {
-        return Err("--name is for what snapshots are merged into: ringfence snapshot compact \
-                    SNAPSHOT SNAPSHOT... --name NAME"
-            .to_owned());
-    }
-    Ok(())
 }
 
 fn is_home(path: &Path) -> bool {

@@ -43,6 +43,49 @@ fn every_command_tells_what_it_takes() {
     });
 }
 
+/// What a command has no use for was meant for something.
+#[test]
+fn a_word_too_many_is_named_and_nothing_is_done() {
+    everybody(Tier::Namespace, |place| {
+        for name in ["one", "two"] {
+            place.run(&["--name", name], &["true"]).quiet();
+        }
+        for words in [
+            "ps one",
+            "show one two",
+            "logs one two",
+            "report one two",
+            "gc two",
+            "doctor two",
+            "man two",
+            "schema two",
+            "version two",
+            "-V two",
+            "help run two",
+            "--help two",
+            "fork --helper python two",
+            "snapshot revert --resume two",
+        ] {
+            let told = place.ringfence(words.split(' '));
+            told.ends(125).says(words.rsplit(' ').next().unwrap());
+            assert_eq!(told.text(), "", "{words}");
+        }
+        for (words, why) in [
+            ("snapshot create --dry-run", "takes no --dry-run: revert does"),
+            ("snapshot list --name two", "takes no --name: create and compact does"),
+        ] {
+            place.ringfence(words.split(' ')).ends(125).says(why);
+        }
+        // The controls: those that take several do all, or none.
+        place.ringfence(["rm", "one", "three"]).ends(125).says("no session three");
+        place.ringfence(["show", "one"]).ends(0);
+        place.ringfence(["rm", "one", "two"]).quiet();
+        place.ringfence(["show", "two"]).ends(125);
+        place.ringfence(["help", "ps"]).ends(0).prints("Usage: ringfence ps");
+        place.ringfence(["snapshot", "list"]).ends(0);
+    });
+}
+
 /// A client's first calls come before the sandbox of the server is there.
 #[test]
 fn calls_that_are_refused_at_once_are_on_record() {
