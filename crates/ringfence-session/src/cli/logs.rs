@@ -8,7 +8,6 @@ use ringfence_policy::shown;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use rustix::io::Errno;
-use serde_json::json;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
@@ -48,15 +47,30 @@ pub fn logs(args: Vec<OsString>) -> Result<u8, String> {
         return follow(&directory, &kinds, denied, as_json).map_err(told);
     }
     let reader = Reader::open(&directory).map_err(told)?;
-    let events = reader.events(0, &kinds, denied).map_err(told)?;
+    let mut out = text::Out::default();
+    // A record can be larger than what there is of memory: none of it is held for longer than a row.
+    let each = |out: &mut text::Out, shown: &mut dyn FnMut(&Row) -> String| {
+        reader.each(0, &kinds, denied, |row| out.put(&shown(&row)).map_err(SessionError::usage))
+    };
     if as_json {
         let session = reader.session().map_err(told)?.json();
-        let rows: Vec<_> = events.iter().map(Row::json).collect();
-        return text::json(json!({"session": session, "events": rows}));
+        let mut before = "\n";
+        out.put(&format!(
+            "{{\n  \"schema\": 1,\n  \"session\": {},\n  \"events\": [",
+            text::indented(&session, 1)
+        ))?;
+        each(&mut out, &mut |row| {
+            let row = text::indented(&row.json(), 2);
+            format!("{}    {row}", std::mem::replace(&mut before, ",\n"))
+        })
+        .map_err(told)?;
+        let last = if before == "\n" { "]\n}\n" } else { "\n  ]\n}\n" };
+        out.put(last)?;
+    } else {
+        each(&mut out, &mut line).map_err(told)?;
+        out.put(&lost(&reader).map_err(told)?)?;
     }
-    let mut lines: String = events.iter().map(line).collect();
-    lines.push_str(&lost(&reader).map_err(told)?);
-    text::print(lines.as_bytes())
+    out.end()
 }
 
 /// The kernel tells of a file that is closed before it lets go of the lock that came with it, by which a session

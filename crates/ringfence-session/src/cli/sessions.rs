@@ -151,16 +151,17 @@ pub fn show(args: Vec<OsString>) -> Result<u8, String> {
     let directory = find(word).map_err(told)?;
     let reader = Reader::open(&directory).map_err(told)?;
     let session = reader.session().map_err(told)?;
-    let events = reader.events(0, &[], false).map_err(told)?;
     let mut counts: Vec<(&str, u64, u64)> = Vec::new();
-    for event in &events {
+    let count = |event: ledger::Row| {
         let at = counts.iter().position(|(kind, _, _)| *kind == event.kind).unwrap_or_else(|| {
             counts.push((event.kind, 0, 0));
             counts.len() - 1
         });
         counts[at].1 += 1;
         counts[at].2 += u64::from(event.denied());
-    }
+        Ok(true)
+    };
+    reader.each(0, &[], false, count).map_err(told)?;
     if given.has("json") {
         let counts: serde_json::Map<String, Value> = counts
             .iter()

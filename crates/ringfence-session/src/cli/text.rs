@@ -24,6 +24,45 @@ pub(super) fn print_contents(bytes: &[u8]) -> Result<u8, String> {
     }
 }
 
+/// Standard output, for what is made piece by piece.
+#[derive(Default)]
+pub(super) struct Out(Vec<u8>);
+
+impl Out {
+    /// So much is gathered for a call.
+    const PIECE: usize = 64 << 10;
+
+    /// Writes a piece; false: nobody reads any more.
+    pub fn put(&mut self, text: &str) -> Result<bool, String> {
+        self.0.extend_from_slice(text.as_bytes());
+        if self.0.len() < Out::PIECE { Ok(true) } else { self.write() }
+    }
+
+    /// Writes what is left.
+    pub fn end(mut self) -> Result<u8, String> {
+        self.write().map(|_| 0)
+    }
+
+    fn write(&mut self) -> Result<bool, String> {
+        let mut out = std::io::stdout().lock();
+        let written = out.write_all(&self.0).and_then(|()| out.flush());
+        self.0.clear();
+        match written {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+            written => written
+                .map(|()| true)
+                .map_err(|error| format!("cannot write to standard output: {error}")),
+        }
+    }
+}
+
+/// JSON as a part of a document, so many levels deep in it.
+pub(super) fn indented(value: &serde_json::Value, depth: usize) -> String {
+    // No text of JSON holds a line end.
+    let text = format!("{value:#}").replace('\n', &format!("\n{}", "  ".repeat(depth)));
+    shown::json(&text).into_owned()
+}
+
 /// JSON, one document, with its schema number.
 pub(super) fn json(mut value: serde_json::Value) -> Result<u8, String> {
     value["schema"] = 1.into();

@@ -3,8 +3,8 @@
 use super::schema::TABLES;
 use super::{ingest, journal};
 use crate::error::{Result, SessionError};
-use rusqlite::Connection;
 use rusqlite::types::ValueRef;
+use rusqlite::{CachedStatement, Connection, Rows, Statement};
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -172,20 +172,60 @@ impl Reader {
     /// # Errors
     /// The file is damaged.
     pub fn events(&self, after: i64, kinds: &[&str], denied: bool) -> Result<Vec<Row>> {
+        let mut all = Vec::new();
+        self.each(after, kinds, denied, |row| {
+            all.push(row);
+            Ok(true)
+        })?;
+        Ok(all)
+    }
+
+    /// The same one by one, for records that are larger than what a reader should hold; until `act` says that it has
+    /// enough.
+    ///
+    /// # Errors
+    /// The file is damaged; what `act` returns.
+    pub fn each(
+        &self,
+        after: i64,
+        kinds: &[&str],
+        denied: bool,
+        mut act: impl FnMut(Row) -> Result<bool>,
+    ) -> Result<()> {
         self.catch_up()?;
         // One state of all tables.
         let failed = |error| SessionError::database(&self.path, error);
         let connection = self.connection.borrow();
-        let transaction = connection.unchecked_transaction().map_err(failed)?;
-        let mut all = Vec::new();
+        let _transaction = connection.unchecked_transaction().map_err(failed)?;
+        let mut statements = Vec::new();
         for table in TABLES {
+            let condition = match (denied, DECIDED.contains(&table)) {
+                (true, false) => continue,
+                (true, true) => "event > ?1 AND verdict = 'deny'",
+                (false, _) => "event > ?1",
+            };
             if kinds.is_empty() || kinds.contains(&table) {
-                self.table(table, after, denied, &mut all).map_err(failed)?;
+                statements.push((table, prepare(&connection, table, condition).map_err(failed)?));
             }
         }
-        drop(transaction);
-        all.sort_by_key(|row| row.event);
-        Ok(all)
+        // No two tables have the same number: the one whose next row is the first gives it.
+        let mut tables = Vec::new();
+        for (table, statement) in &mut statements {
+            let names = columns(statement);
+            let rows = statement.query([after]).map_err(failed)?;
+            let mut source = Source { table, names, rows, next: None };
+            source.advance().map_err(failed)?;
+            tables.push(source);
+        }
+        let next = |source: &Source| source.next.as_ref().map_or(i64::MAX, |row| row.event);
+        while let Some(first) = tables.iter_mut().min_by_key(|source| next(source)) {
+            let Some(row) = first.next.take() else { break };
+            first.advance().map_err(failed)?;
+            if !act(row)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Those of some `exec` rows whose processes have ended by now.
@@ -193,67 +233,76 @@ impl Reader {
     /// # Errors
     /// The file is damaged.
     pub fn ended(&self, execs: &BTreeSet<i64>) -> Result<Vec<Row>> {
+        let failed = |error| SessionError::database(&self.path, error);
         let mut all = Vec::new();
+        let connection = self.connection.borrow();
         for event in execs {
-            self.select("exec", "event = ?1 AND row.duration IS NOT NULL", *event, &mut all)
-                .map_err(|error| SessionError::database(&self.path, error))?;
+            let condition = "event = ?1 AND row.duration IS NOT NULL";
+            let mut statement = prepare(&connection, "exec", condition).map_err(failed)?;
+            let names = columns(&statement);
+            let rows = statement.query([event]).map_err(failed)?;
+            let mut source = Source { table: "exec", names, rows, next: None };
+            source.advance().map_err(failed)?;
+            all.extend(source.next);
         }
         Ok(all)
     }
+}
 
-    fn table(
-        &self,
-        table: &'static str,
-        after: i64,
-        denied: bool,
-        all: &mut Vec<Row>,
-    ) -> rusqlite::Result<()> {
-        let decided = ["network", "dns", "http", "decision", "tool_call"].contains(&table);
-        match (denied, decided) {
-            (true, false) => Ok(()),
-            (true, true) => self.select(table, "event > ?1 AND verdict = 'deny'", after, all),
-            (false, _) => self.select(table, "event > ?1", after, all),
-        }
-    }
+/// Rows that say whether something was refused.
+const DECIDED: [&str; 5] = ["network", "dns", "http", "decision", "tool_call"];
 
-    /// Rows of a table with the columns of their processes, where a condition about one number holds.
-    fn select(
-        &self,
-        table: &'static str,
-        condition: &str,
-        number: i64,
-        all: &mut Vec<Row>,
-    ) -> rusqlite::Result<()> {
-        let sql = format!(
-            "SELECT row.*, process.pid, process.parent, process.exe, \
-             iif(process.id IS NULL, NULL, lower(hex(process.argv_hash))) AS argv_hash FROM {table} AS row \
-             LEFT JOIN process ON process.id = row.process WHERE row.{condition} \
-             ORDER BY row.event"
-        );
-        let connection = self.connection.borrow();
-        let mut statement = connection.prepare_cached(&sql)?;
-        let names: Vec<String> = statement.column_names().map(Into::into).collect();
-        let mut rows = statement.query([number])?;
-        while let Some(row) = rows.next()? {
-            let mut fields = Map::new();
-            for (at, name) in names.iter().enumerate().skip(2) {
-                let value = match row.get_ref(at)? {
-                    ValueRef::Null => Value::Null,
-                    ValueRef::Integer(number) => number.into(),
-                    ValueRef::Real(number) => number.into(),
-                    ValueRef::Text(text) | ValueRef::Blob(text) => {
-                        String::from_utf8_lossy(text).into()
-                    }
-                };
-                if name != "process" {
-                    fields.insert(name.clone(), value);
-                }
-            }
-            if let Some(argv) = fields.get_mut("argv") {
-                *argv = serde_json::from_str(argv.as_str().unwrap_or_default()).unwrap_or_default();
-            }
-            all.push(Row { event: row.get(0)?, at: row.get(1)?, kind: table, fields });
-        }
+/// Rows of a table with the columns of their processes, where a condition about one number holds.
+fn prepare<'a>(
+    connection: &'a Connection,
+    table: &'static str,
+    condition: &str,
+) -> rusqlite::Result<CachedStatement<'a>> {
+    connection.prepare_cached(&format!(
+        "SELECT row.*, process.pid, process.parent, process.exe, \
+         iif(process.id IS NULL, NULL, lower(hex(process.argv_hash))) AS argv_hash FROM {table} AS row \
+         LEFT JOIN process ON process.id = row.process WHERE row.{condition} \
+         ORDER BY row.event"
+    ))
+}
+
+fn columns(statement: &Statement<'_>) -> Vec<String> {
+    statement.column_names().map(Into::into).collect()
+}
+
+/// The rows of one table, one behind the other.
+struct Source<'a> {
+    table: &'static str,
+    names: Vec<String>,
+    rows: Rows<'a>,
+    next: Option<Row>,
+}
+
+impl Source<'_> {
+    fn advance(&mut self) -> rusqlite::Result<()> {
+        self.next = match self.rows.next()? {
+            Some(row) => Some(row_of(self.table, &self.names, row)?),
+            None => None,
+        };
         Ok(())
     }
+}
+
+fn row_of(table: &'static str, names: &[String], row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    let mut fields = Map::new();
+    for (at, name) in names.iter().enumerate().skip(2) {
+        let value = match row.get_ref(at)? {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(number) => number.into(),
+            ValueRef::Real(number) => number.into(),
+            ValueRef::Text(text) | ValueRef::Blob(text) => String::from_utf8_lossy(text).into(),
+        };
+        if name != "process" {
+            fields.insert(name.clone(), value);
+        }
+    }
+    if let Some(argv) = fields.get_mut("argv") {
+        *argv = serde_json::from_str(argv.as_str().unwrap_or_default()).unwrap_or_default();
+    }
+    Ok(Row { event: row.get(0)?, at: row.get(1)?, kind: table, fields })
 }

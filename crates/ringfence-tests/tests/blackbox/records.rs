@@ -86,6 +86,44 @@ fn a_word_too_many_is_named_and_nothing_is_done() {
     });
 }
 
+/// A record that is larger than what there is of memory is read row by row.
+#[test]
+fn a_long_record_is_not_held_in_memory() {
+    everybody(Tier::Namespace, |place| {
+        place
+            .run(&["--record-programs", "--name", "long"], &["sh", "-c", "/bin/true; true"])
+            .quiet();
+        // `ps` takes nothing of the journal into the database, which goes on where it stopped.
+        let id = place.ringfence(["ps", "--all"]).quiet();
+        let id = id.split_whitespace().next().unwrap().to_owned();
+        let journal = place.text(format!("home/.local/state/ringfence/sessions/{id}/journal"));
+        // Its rows many times over.
+        place.shell(&format!(
+            "head -n 1 {journal} > more; sed -n 2p {journal} > row; \
+             for i in $(seq 200); do cat row; done > rows; for i in $(seq 300); do cat rows; done >> more; \
+             tail -n 1 {journal} >> more; cat more > {journal}; rm more rows"
+        ))
+        .ends(0);
+        let ringfence = binary().display();
+        // The session's own command is one more in the document.
+        for (words, count) in [
+            ("logs long --json", "[ $(grep -c '\"argv\"' out) = 60001 ]"),
+            ("logs long", "[ $(grep -c exec out) = 60000 ]"),
+            ("show long", "grep 'exec *60000' out"),
+        ] {
+            let told = place.shell(&format!(
+                "ulimit -v 90000; {ringfence} {words} > out; echo ended $?; {count}"
+            ));
+            told.ends(0).prints("ended 0");
+        }
+        // It is one document all the same.
+        let logs = place.ringfence(["logs", "long", "--json"]).quiet();
+        let logs: Value = serde_json::from_str(&logs).unwrap();
+        assert_eq!(logs["events"].as_array().unwrap().len(), 60_000);
+        assert_eq!((&logs["schema"], &logs["session"]["id"]), (&1.into(), &id.into()));
+    });
+}
+
 /// A client's first calls come before the sandbox of the server is there.
 #[test]
 fn calls_that_are_refused_at_once_are_on_record() {
