@@ -10,6 +10,8 @@ use std::ops::Range;
 /// A member of an object, or an element of a list.
 struct Part {
     key: Option<String>,
+    /// Where its key begins, or where it has none, its value.
+    start: usize,
     value: Range<usize>,
     /// Where the comma before it stands, or for the first one the comma after it.
     comma: Option<usize>,
@@ -32,33 +34,57 @@ fn next(text: &str, ours: &impl Fn(&Value) -> bool) -> Option<Option<[Range<usiz
     let json = Json(plain(text));
     let Some(hooks) = json.member(json.root()?, "hooks") else { return Some(None) };
     for list in json.parts(hooks.start)? {
-        for entry in json.parts(list.value.start)? {
-            if !ours(&serde_json::from_str(json.0.get(entry.value.clone())?).ok()?) {
-                continue;
+        // Other settings than lists may stand there.
+        for entry in json.parts(list.value.start).unwrap_or_default() {
+            if ours(&serde_json::from_str(json.0.get(entry.value.clone())?).ok()?) {
+                return Some(Some(json.cut(text, &entry)));
             }
-            // Its line goes with it, where nothing else stands before it there.
-            let before = &text[..entry.value.start];
-            let start = before.trim_end_matches([' ', '\t']).len();
-            let end = entry.value.end;
-            let comma = entry.comma.map_or(end..end, |comma| comma..comma + 1);
-            let start = match before[..start].strip_suffix('\n') {
-                // What follows would become part of a comment that ends with the line before.
-                Some(line)
-                    if json.ends_in_comment(text, line.len()) && follows(text, end, &comma) =>
-                {
-                    entry.value.start
-                }
-                Some(line) => line.strip_suffix('\r').unwrap_or(line).len(),
-                None => entry.value.start,
-            };
-            let value = start..end;
-            return Some(Some(match comma.start < value.start {
-                true => [comma, value],
-                false => [value, comma],
-            }));
         }
     }
     Some(None)
+}
+
+/// Takes a member out, which is found by the keys that lead to it.
+pub(super) fn without_member(text: &str, keys: &[&str]) -> Option<String> {
+    let json = Json(plain(text));
+    let (last, above) = keys.split_last()?;
+    let mut open = json.root()?;
+    for key in above {
+        open = json.member(open, key)?.start;
+    }
+    let part =
+        json.parts(open)?.into_iter().rev().find(|part| part.key.as_deref() == Some(last))?;
+    let mut text = text.to_owned();
+    for range in json.cut(&text, &part).into_iter().rev() {
+        text.replace_range(range, "");
+    }
+    Some(text)
+}
+
+/// Adds a member to the whole, where there is none of that name.
+pub(super) fn with_member(text: &str, key: &str, value: &Value) -> Option<String> {
+    let json = Json(plain(text));
+    let root = json.root()?;
+    match json.member(root, key) {
+        Some(_) => Some(text.to_owned()),
+        None => json.insert(text, root, 1, Some(key), value),
+    }
+}
+
+/// What was put into a text, taken out of what has become of it since: every other byte stays. Nothing where that is not
+/// to be found whole, and once.
+pub(super) fn undone(before: &[u8], after: &[u8], now: &[u8]) -> Option<Vec<u8>> {
+    let same = |one: &u8, other: &u8| one == other;
+    let common = before.iter().zip(after).take_while(|(one, other)| same(one, other)).count();
+    let rest = before[common..].iter().rev().zip(after[common..].iter().rev());
+    let behind = rest.take_while(|(one, other)| same(one, other)).count();
+    if common + behind < before.len() {
+        return None;
+    }
+    let put = &after[common..after.len() - behind];
+    let mut found = now.windows(put.len().max(1)).enumerate().filter(|(_, part)| *part == put);
+    let (Some((at, _)), None) = (found.next(), found.next()) else { return None };
+    Some([&now[..at], &now[at + put.len()..]].concat())
 }
 
 /// Whether anything but a comma that goes as well is on the line behind an entry.
@@ -96,6 +122,28 @@ impl Json {
     fn next(&self, at: usize) -> Option<usize> {
         let rest = self.0.as_bytes().get(at..)?;
         rest.iter().position(|byte| !byte.is_ascii_whitespace()).map(|length| at + length)
+    }
+
+    /// What is to be cut out for a part, in the order of the text.
+    fn cut(&self, text: &str, part: &Part) -> [Range<usize>; 2] {
+        // Its line goes with it, where nothing else stands before it there.
+        let before = &text[..part.start];
+        let start = before.trim_end_matches([' ', '\t']).len();
+        let end = part.value.end;
+        let comma = part.comma.map_or(end..end, |comma| comma..comma + 1);
+        let start = match before[..start].strip_suffix('\n') {
+            // What follows would become part of a comment that ends with the line before.
+            Some(line) if self.ends_in_comment(text, line.len()) && follows(text, end, &comma) => {
+                part.start
+            }
+            Some(line) => line.strip_suffix('\r').unwrap_or(line).len(),
+            None => part.start,
+        };
+        let value = start..end;
+        match comma.start < value.start {
+            true => [comma, value],
+            false => [value, comma],
+        }
     }
 
     /// Whether the line of the text that ends here may end in a comment that goes on to its end.
@@ -160,7 +208,7 @@ impl Json {
         let (mut parts, mut at) = (Vec::<Part>::new(), self.next(open + 1)?);
         let mut comma = None;
         while !matches!(self.byte(at)?, b'}' | b']') {
-            let mut key = None;
+            let (mut key, start) = (None, at);
             if object {
                 let end = self.text_end(at)?;
                 key = serde_json::from_str(self.0.get(at..end)?).ok()?;
@@ -170,7 +218,7 @@ impl Json {
             let value = at..self.end(at)?;
             at = self.next(value.end)?;
             let after = (self.byte(at)? == b',').then_some(at);
-            parts.push(Part { key, value, comma: comma.or(after) });
+            parts.push(Part { key, start, value, comma: comma.or(after) });
             comma = after;
             if let Some(comma) = after {
                 at = self.next(comma + 1)?;

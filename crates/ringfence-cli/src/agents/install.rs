@@ -65,18 +65,28 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Fault> {
     done.map_err(failed)
 }
 
-/// The list in the settings that the hook is an entry of, and the entry.
+/// The list in the settings that the hook is an entry of.
+fn list(agent: Agent) -> &'static str {
+    match agent {
+        Agent::Gemini => "BeforeTool",
+        Agent::Cursor => "preToolUse",
+        _ => "PreToolUse",
+    }
+}
+
+/// That list, and the entry.
 fn entry(hook: &Hook) -> Result<(&'static str, Value), Fault> {
     let command = hook.command("answer")?;
     let one = json!({"type": "command", "command": command});
-    Ok(match hook.agent {
+    let entry = match hook.agent {
         Agent::Gemini => {
             let one = json!({"type": "command", "name": "ringfence", "command": command});
-            ("BeforeTool", json!({"matcher": "run_shell_command", "hooks": [one]}))
+            json!({"matcher": "run_shell_command", "hooks": [one]})
         }
-        Agent::Cursor => ("preToolUse", json!({"command": command, "matcher": "Shell"})),
-        _ => ("PreToolUse", json!({"matcher": "Bash", "hooks": [one]})),
-    })
+        Agent::Cursor => json!({"command": command, "matcher": "Shell"}),
+        _ => json!({"matcher": "Bash", "hooks": [one]}),
+    };
+    Ok((list(hook.agent), entry))
 }
 
 /// An entry of ours, whatever its options.
@@ -140,24 +150,27 @@ fn with(hook: &Hook, before: Option<&[u8]>) -> Result<Vec<u8>, Fault> {
     list.retain(|entry| !is_ours(entry));
     list.push(entry.clone());
     written(hook.agent, before, &settings, |text| {
-        edit::with(&edit::without(text, is_ours)?, name, &entry)
+        let mut text = edit::without(text, is_ours)?;
+        if hook.agent == Agent::Cursor {
+            text = edit::with_member(&text, "version", &1.into())?;
+        }
+        edit::with(&text, name, &entry)
     })
 }
 
-/// The settings as a text; where there are comments, the text that was there with what `edit` makes of it, if
-/// that says the same.
+/// The settings as a text: the one that was there with what `edit` makes of it, if that says the same. Where it does not,
+/// they are written anew, but for comments, which would be gone.
 fn written(
     agent: Agent,
     before: Option<&[u8]>,
     settings: &Map<String, Value>,
     edit: impl FnOnce(&str) -> Option<String>,
 ) -> Result<Vec<u8>, Fault> {
-    let Some(commented) = before.and_then(|before| commented(agent, before)) else {
+    let there = before.and_then(|before| std::str::from_utf8(before).ok());
+    let edited = there.and_then(edit).filter(|edited| says(agent, edited.as_bytes(), settings));
+    if edited.is_none() && before.and_then(|before| commented(agent, before)).is_none() {
         return text(settings);
-    };
-    let edited = edit(commented).filter(|edited| {
-        serde_json::from_str::<Map<_, _>>(&plain(edited)).is_ok_and(|read| read == *settings)
-    });
+    }
     edited.map(String::into_bytes).ok_or_else(|| {
         Fault::usage(format!(
             "{}'s settings have comments in a place where they cannot be kept; change by hand what \
@@ -166,6 +179,11 @@ fn written(
             agent.name()
         ))
     })
+}
+
+/// Whether a text says the same to the agent.
+fn says(agent: Agent, text: &[u8], settings: &Map<String, Value>) -> bool {
+    parsed(agent, Some(text)).is_ok_and(|read| read == *settings)
 }
 
 /// Settings that are JSON but for comments, which this agent understands.
@@ -195,7 +213,11 @@ fn parsed(agent: Agent, bytes: Option<&[u8]>) -> Result<Map<String, Value>, Faul
     })
 }
 
-pub(super) fn print(hook: &Hook) -> Result<u8, Fault> {
+pub(super) fn print(hooks: &[Hook]) -> Result<u8, Fault> {
+    hooks.iter().try_fold(0, |_, hook| print_one(hook))
+}
+
+fn print_one(hook: &Hook) -> Result<u8, Fault> {
     let path = settings(hook.agent)?;
     let out = if hook.agent == Agent::Opencode {
         plugin(hook)?
@@ -212,62 +234,137 @@ pub(super) fn print(hook: &Hook) -> Result<u8, Fault> {
     Ok(0)
 }
 
-pub(super) fn install(hook: &Hook) -> Result<u8, Fault> {
-    let (path, kept) = (settings(hook.agent)?, Kept::of(hook.agent)?);
-    let before = read(&path)?;
-    if hook.agent == Agent::Opencode && before.is_some() && read(&kept.after)? != before {
-        return Err(Fault::usage(format!("{} is there already, and is not ours", path.display())));
-    }
-    let after = with(hook, before.as_deref())?;
-    // Installed twice: what was there before the first time is what counts.
-    if before.is_none() || read(&kept.after)? != before {
-        place::private_directory(kept.before.parent().unwrap_or(Path::new("/")))
-            .map_err(Fault::of)?;
-        match &before {
-            Some(bytes) => write(&kept.before, bytes)?,
-            None => drop(fs::remove_file(&kept.before)),
+/// What is to be written for an agent.
+struct Change {
+    agent: Agent,
+    path: PathBuf,
+    kept: Kept,
+    /// What is there now.
+    now: Option<Vec<u8>>,
+    /// What will be; nothing: no file.
+    then: Option<Vec<u8>>,
+}
+
+/// Puts the hooks into the settings of their agents: of all, or of none.
+pub(super) fn install(hooks: &[Hook]) -> Result<u8, Fault> {
+    let planned: Result<Vec<Change>, Fault> = hooks.iter().map(installed).collect();
+    for Change { agent, path, kept, now, then } in planned? {
+        // Installed twice: what was there before the first time is what counts.
+        if now.is_none() || read(&kept.after)? != now {
+            place::private_directory(kept.before.parent().unwrap_or(Path::new("/")))
+                .map_err(Fault::of)?;
+            match &now {
+                Some(bytes) => write(&kept.before, bytes)?,
+                None => drop(fs::remove_file(&kept.before)),
+            }
         }
-    }
-    write(&kept.after, &after)?;
-    write(&path, &after)?;
-    ringfence_sys::say!(
-        "ringfence: {}: shell commands run in a sandbox from now on",
-        path.display()
-    );
-    if hook.agent == Agent::Codex {
-        ringfence_sys::say!("ringfence: codex asks at its next start whether this hook is trusted");
+        let after = then.unwrap_or_default();
+        write(&kept.after, &after)?;
+        write(&path, &after)?;
+        ringfence_sys::say!(
+            "ringfence: {}: shell commands run in a sandbox from now on",
+            path.display()
+        );
+        if agent == Agent::Codex {
+            ringfence_sys::say!(
+                "ringfence: codex asks at its next start whether this hook is trusted"
+            );
+        }
     }
     Ok(0)
 }
 
-pub(super) fn uninstall(agent: Agent) -> Result<u8, Fault> {
-    let (path, kept) = (settings(agent)?, Kept::of(agent)?);
+fn installed(hook: &Hook) -> Result<Change, Fault> {
+    let (agent, path, kept) = (hook.agent, settings(hook.agent)?, Kept::of(hook.agent)?);
     let now = read(&path)?;
-    let untouched = now.is_some() && now == read(&kept.after)?;
-    if untouched {
-        match read(&kept.before)? {
+    if agent == Agent::Opencode && now.is_some() && read(&kept.after)? != now {
+        return Err(Fault::usage(format!("{} is there already, and is not ours", path.display())));
+    }
+    let then = Some(with(hook, now.as_deref())?);
+    Ok(Change { agent, path, kept, now, then })
+}
+
+/// Takes the hooks of agents out of their settings: of all, or of none.
+pub(super) fn uninstall(agents: &[Agent]) -> Result<u8, Fault> {
+    let planned: Result<Vec<Change>, Fault> =
+        agents.iter().map(|agent| uninstalled(*agent)).collect();
+    for Change { path, kept, now, then, .. } in planned? {
+        let untouched = now == read(&kept.after)?;
+        match then {
             Some(bytes) => write(&path, &bytes)?,
             None => fs::remove_file(&path).map_err(Fault::of)?,
         }
-        ringfence_sys::say!("ringfence: {} is what it was", path.display());
-    } else if agent == Agent::Opencode || now.is_none() {
-        return Err(Fault::usage(format!("{} holds no hook of ours", path.display())));
-    } else {
-        let mut settings = parsed(agent, now.as_deref())?;
-        if !take_out(&mut settings) {
-            return Err(Fault::usage(format!("{} holds no hook of ours", path.display())));
+        if untouched {
+            ringfence_sys::say!("ringfence: {} is what it was", path.display());
+        } else {
+            ringfence_sys::say!(
+                "ringfence: {} was changed since; the hook was taken out, the rest is as it is now",
+                path.display()
+            );
         }
-        let edit = |text: &str| edit::without(text, is_ours);
-        write(&path, &written(agent, now.as_deref(), &settings, edit)?)?;
-        ringfence_sys::say!(
-            "ringfence: {} was changed since; the hook was taken out, the rest is as it is now",
-            path.display()
-        );
-    }
-    for path in [kept.before, kept.after] {
-        let _ = fs::remove_file(path);
+        for path in [kept.before, kept.after] {
+            let _ = fs::remove_file(path);
+        }
     }
     Ok(0)
+}
+
+fn uninstalled(agent: Agent) -> Result<Change, Fault> {
+    let (path, kept) = (settings(agent)?, Kept::of(agent)?);
+    let now = read(&path)?;
+    let none = || Fault::usage(format!("{} holds no hook of ours", path.display()));
+    let Some(there) = now.as_deref() else { return Err(none()) };
+    let (before, after) = (read(&kept.before)?, read(&kept.after)?);
+    if now == after {
+        return Ok(Change { agent, path, kept, now, then: before });
+    }
+    if agent == Agent::Opencode {
+        return Err(none());
+    }
+    let mut settings = parsed(agent, Some(there))?;
+    if !take_out(&mut settings) {
+        return Err(none());
+    }
+    // What the hook made to stand in goes with it, where nothing else stands in it by now.
+    let known = after.as_ref().and_then(|_| parsed(agent, before.as_deref()).ok());
+    let emptied = known.map_or(Vec::new(), |before| emptied(agent, &mut settings, &before));
+    // Where nobody touched what was put in, all else is as it was, to the byte.
+    let exact = || edit::undone(before.as_deref()?, after.as_deref()?, there);
+    let then = match exact().filter(|exact| says(agent, exact, &settings)) {
+        Some(exact) => exact,
+        None => written(agent, Some(there), &settings, |text| {
+            let gone = edit::without(text, is_ours);
+            emptied.iter().try_fold(gone?, |text, keys| edit::without_member(&text, keys))
+        })?,
+    };
+    Ok(Change { agent, path, kept, now, then: Some(then) })
+}
+
+/// Takes out what was made for the hook and holds nothing any more: the keys of each.
+fn emptied(
+    agent: Agent,
+    settings: &mut Map<String, Value>,
+    before: &Map<String, Value>,
+) -> Vec<Vec<&'static str>> {
+    let mut gone = Vec::new();
+    let name = list(agent);
+    if let Some(hooks) = settings.get_mut("hooks").and_then(Value::as_object_mut) {
+        let was = before.get("hooks").and_then(|hooks| hooks.get(name)).is_some();
+        if !was && hooks.get(name).and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            hooks.remove(name);
+            gone.push(vec!["hooks", name]);
+        }
+        if hooks.is_empty() && !before.contains_key("hooks") {
+            settings.remove("hooks");
+            gone = vec![vec!["hooks"]];
+        }
+    }
+    let ours = agent == Agent::Cursor && settings.get("version") == Some(&1.into());
+    if ours && !before.contains_key("version") {
+        settings.remove("version");
+        gone.push(vec!["version"]);
+    }
+    gone
 }
 
 /// Takes our entries out; false when there were none.

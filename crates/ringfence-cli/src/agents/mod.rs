@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 const HELP: &str = "\
-Usage: ringfence hooks print|install|uninstall --claude|--codex|--gemini|--cursor|--opencode
+Usage: ringfence hooks print|install|uninstall --claude|--codex|--gemini|--cursor|--opencode...
                  [--session SESSION] [--allow] [-- OPTIONS of run]
 
 The agent's shell commands run by `ringfence run OPTIONS`, or with --session inside a session that
@@ -22,7 +22,7 @@ runs. A command that was refused something says so: what, which rule, what to as
 
   print       what would be added to the agent's settings, and where
   install     add it; what was there is kept
-  uninstall   put back what was there, byte for byte where nobody changed it since
+  uninstall   put back what was there, byte for byte; what was changed since stays changed
 
   --allow     the agent need not ask its user before a command (it runs in the sandbox)
 ";
@@ -134,25 +134,33 @@ pub fn hooks(arguments: Vec<OsString>) -> Result<u8, Fault> {
         crate::generate::print(HELP.as_bytes())?;
         return Ok(if verb.is_empty() { 125 } else { 0 });
     }
-    let (hook, rest) = parsed(words)?;
+    let (hooks, rest) = parsed(words)?;
     if verb != "shell" && !rest.is_empty() {
         return Err(Fault::usage("one `--` is enough: options of run come after it"));
     }
     match verb.as_str() {
-        "print" => install::print(&hook),
-        "install" => install::install(&hook),
-        "uninstall" => install::uninstall(hook.agent),
-        "answer" => answer::answer(&hook),
-        "shell" => shell::shell(&hook, &rest),
+        "print" => install::print(&hooks),
+        "install" => install::install(&hooks),
+        "uninstall" => install::uninstall(&hooks.iter().map(|hook| hook.agent).collect::<Vec<_>>()),
+        "answer" => answer::answer(one(&hooks)?),
+        "shell" => shell::shell(one(&hooks)?, &rest),
         _ => Err(Fault::usage(format!(
             "unknown: hooks {verb}; there are print, install and uninstall"
         ))),
     }
 }
 
-/// The hook that the words describe, and what stands after a second `--`.
-fn parsed(mut words: impl Iterator<Item = OsString>) -> Result<(Hook, Vec<OsString>), Fault> {
-    let (mut agent, mut session, mut allow) = (None, None, false);
+/// The one hook of an agent that calls it.
+fn one(hooks: &[Hook]) -> Result<&Hook, Fault> {
+    let [hook] = hooks else {
+        return Err(Fault::usage("an agent names itself, and no other, when it calls its hook"));
+    };
+    Ok(hook)
+}
+
+/// The hooks that the words describe, one for each agent, and what stands after a second `--`.
+fn parsed(mut words: impl Iterator<Item = OsString>) -> Result<(Vec<Hook>, Vec<OsString>), Fault> {
+    let (mut agents, mut session, mut allow) = (Vec::new(), None, false);
     let mut within = Vec::new();
     let mut options: Vec<OsString> = Vec::new();
     let mut rest = Vec::new();
@@ -164,7 +172,9 @@ fn parsed(mut words: impl Iterator<Item = OsString>) -> Result<(Hook, Vec<OsStri
             break;
         }
         if let Some((known, _)) = Agent::ALL.iter().find(|(_, name)| text == format!("--{name}")) {
-            agent = Some(*known);
+            if !agents.contains(known) {
+                agents.push(*known);
+            }
         } else if text == "--allow" {
             allow = true;
         } else if let Some(name) = text.strip_prefix("--session=") {
@@ -172,14 +182,17 @@ fn parsed(mut words: impl Iterator<Item = OsString>) -> Result<(Hook, Vec<OsStri
         } else if let Some(directory) = text.strip_prefix("--within=") {
             within.push(directory.to_owned());
         } else if text == "--session" {
-            session = words.next().map(|word| word.to_string_lossy().into_owned());
+            let name = words.next().filter(|word| word != "--");
+            let name = name.ok_or_else(|| Fault::usage("--session needs the name of a session"))?;
+            session = Some(name.to_string_lossy().into_owned());
         } else {
             return Err(Fault::usage(format!("unknown option {text}; see ringfence hooks --help")));
         }
     }
-    let agent = agent.ok_or_else(|| {
-        Fault::usage("for which agent? --claude, --codex, --gemini, --cursor or --opencode")
-    })?;
+    if agents.is_empty() {
+        let text = "for which agent? --claude, --codex, --gemini, --cursor or --opencode";
+        return Err(Fault::usage(text));
+    }
     let read = parse(&POLICY, options.clone(), true)?;
     if !read.rest.is_empty() || read.has("help") || read.has("command") {
         return Err(Fault::usage("only options of run come after `--`, no command"));
@@ -187,5 +200,9 @@ fn parsed(mut words: impl Iterator<Item = OsString>) -> Result<(Hook, Vec<OsStri
     if session.is_some() && !options.is_empty() {
         return Err(Fault::usage("a session that runs has its policy; --session takes no options"));
     }
-    Ok((Hook { agent, session, allow, within, options }, rest))
+    let hook = |agent| {
+        let (session, within, options) = (session.clone(), within.clone(), options.clone());
+        Hook { agent, session, allow, within, options }
+    };
+    Ok((agents.into_iter().map(hook).collect(), rest))
 }

@@ -42,8 +42,49 @@ fn what_was_there_comes_back_byte_for_byte() {
             fs::write(&path, changed).unwrap();
             hooks(place, &["uninstall", agent]).ends(0).says("was changed since");
             let now = fs::read_to_string(&path).unwrap();
-            assert!(now.contains("\"a\": 3") && !now.contains("hooks answer"), "{now}");
+            assert_eq!(now, odd.replace("\"a\": 2", "\"a\": 3"), "{agent}");
+            // So it is where the hook's own lines have a neighbour by now: all else stays.
+            hooks(place, &["install", agent]).ends(0);
+            let changed = fs::read_to_string(&path).unwrap();
+            let changed = changed.replacen("\"hooks\": {", "\"hooks\": {\n    \"Mine\": [7],", 1);
+            fs::write(&path, &changed).unwrap();
+            hooks(place, &["uninstall", agent]).ends(0).says("was changed since");
+            let now = fs::read_to_string(&path).unwrap();
+            assert!(changed.starts_with(now.split("[7],").next().unwrap()), "{now}");
+            let now: serde_json::Value = serde_json::from_str(&now).unwrap();
+            let wanted = serde_json::json!({"z": 1, "a": 3, "hooks": {"Mine": [7], "Other": []}});
+            assert_eq!(now, wanted, "{agent}");
         }
+    });
+}
+
+/// The hooks of several agents go in and out together, or not at all.
+#[test]
+fn hooks_of_several_agents_are_installed_all_or_none() {
+    everybody(Tier::Namespace, |place| {
+        let path = |file: &str| place.at("home").join(file);
+        let all: Vec<&str> = AGENTS.iter().map(|(agent, _)| *agent).collect();
+        let words = |verb| [&[verb][..], &all[..]].concat();
+        let damaged = place.file("home/.codex/hooks.json", "[]");
+        hooks(place, &words("install")).ends(125).says("codex");
+        for (agent, file) in AGENTS {
+            assert!(agent == "--codex" || !path(file).exists(), "{agent}");
+        }
+        fs::remove_file(damaged).unwrap();
+        hooks(place, &words("install")).ends(0);
+        for (agent, file) in AGENTS {
+            let text = fs::read_to_string(path(file)).unwrap();
+            // Each is told of itself alone.
+            assert_eq!(
+                text.matches(agent).count(),
+                1 + usize::from(agent == "--opencode"),
+                "{text}"
+            );
+            assert_eq!(AGENTS.iter().filter(|(other, _)| text.contains(other)).count(), 1);
+        }
+        hooks(place, &["answer", "--claude", "--gemini"]).ends(125).says("and no other");
+        hooks(place, &words("uninstall")).ends(0);
+        assert!(AGENTS.iter().all(|(_, file)| !path(file).exists()));
     });
 }
 

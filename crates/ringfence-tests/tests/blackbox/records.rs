@@ -73,6 +73,7 @@ fn a_word_too_many_is_named_and_nothing_is_done() {
         for (words, why) in [
             ("snapshot create --dry-run", "takes no --dry-run: revert does"),
             ("snapshot list --name two", "takes no --name: create and compact does"),
+            ("hooks install --claude --session", "--session needs the name"),
         ] {
             place.ringfence(words.split(' ')).ends(125).says(why);
         }
