@@ -4,6 +4,8 @@ use crate::ledger::{self, Session};
 use crate::place;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,20 @@ pub fn named(name: &str) -> Option<String> {
     let directory = sessions.join(target.file_name()?);
     ledger::live(&directory)
         .then(|| target.file_name().unwrap_or_default().to_string_lossy().into())
+}
+
+/// What the launcher of a session that runs was started with, and where it is. Nothing for one in another container.
+pub fn launcher(word: &str) -> Option<(Vec<OsString>, PathBuf)> {
+    let (session, socket) = find(word).ok()?;
+    let directory = socket.parent()?;
+    // A number alone could be another process's by now.
+    if !ledger::live(directory) || !ledger::held_by(directory, session.pid) {
+        return None;
+    }
+    let words = std::fs::read(format!("/proc/{}/cmdline", session.pid)).ok()?;
+    let words = words.strip_suffix(b"\0")?.split(|&byte| byte == 0);
+    let words = words.map(|word| OsStr::from_bytes(word).to_owned()).collect();
+    Some((words, std::fs::read_link(format!("/proc/{}/cwd", session.pid)).ok()?))
 }
 
 /// Where the socket of a session is, if the word is its identifier or its name: in the order in

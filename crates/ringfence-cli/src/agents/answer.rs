@@ -84,7 +84,7 @@ fn may_run_commands(asked: &Value) -> bool {
 /// Where the agent's user works. A tool's own input may say where the model wants its command to start, by one of many
 /// names, or by one that the hook is not told: that is for the shell to find out, and no policy.
 fn within(hook: &Hook, asked: &Value) -> Result<Vec<String>, Fault> {
-    // A session that runs has its directory.
+    // A session that runs has its policy; where the agent is, `hooks shell` sees itself.
     if hook.session.is_some() {
         return Ok(Vec::new());
     }

@@ -6,6 +6,7 @@ use crate::options::{POLICY, parse};
 use crate::request;
 use ringfence_policy::decide::Request;
 use ringfence_policy::{Decision, Host, HostFiles, Policy, Subject, decide};
+use ringfence_session::live;
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -49,6 +50,11 @@ pub(super) fn shell(hook: &Hook, rest: &[OsString]) -> Result<u8, Fault> {
         Some(session) => run.args(["exec", session]),
         None => run.arg("run").args(&hook.options),
     };
+    // A session has a directory of its own, which is not where the agent is.
+    let asked = match &hook.session {
+        Some(_) => std::env::current_dir().ok(),
+        None => asked,
+    };
     run.args(["--", "bash", "-c"]);
     if let Some(asked) = asked {
         run.arg("cd -- \"$1\" && exec bash -c \"$2\"").arg("bash").arg(asked);
@@ -90,13 +96,24 @@ fn pass_on(mut from: impl Read) -> Vec<u8> {
     kept.into()
 }
 
+/// The policy that the command ran under.
+fn policy(hook: &Hook) -> Option<Policy> {
+    let Some(session) = &hook.session else {
+        let parsed = parse(&POLICY, hook.options.clone(), true).ok()?;
+        return request::policy(&request::request(&parsed, None)).ok();
+    };
+    // What it was started with is in its launcher's own words, which say where they are relative to.
+    let (words, directory) = live::launcher(session)?;
+    let (verb, words) = words.get(1..)?.split_first()?;
+    let parsed = parse(&POLICY, words.to_vec(), true).ok().filter(|_| verb == "run")?;
+    std::env::set_current_dir(directory).ok()?;
+    let command = parsed.rest.first().map(OsString::as_os_str);
+    request::policy(&request::request(&parsed, command)).ok()
+}
+
 /// Asks the same policy about the paths that the messages name.
 fn explain(hook: &Hook, said: &[u8]) {
-    if hook.session.is_some() {
-        return;
-    }
-    let Ok(parsed) = parse(&POLICY, hook.options.clone(), true) else { return };
-    let Ok(policy) = request::policy(&request::request(&parsed, None)) else { return };
+    let Some(policy) = policy(hook) else { return };
     let text = String::from_utf8_lossy(said);
     let mut told = BTreeSet::new();
     for line in text.lines() {

@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod agents;
+mod agents_session;
 mod agents_state;
 mod beside;
 mod brief;
