@@ -45,6 +45,20 @@ pub(super) struct Apply<'a> {
 impl Apply<'_> {
     /// Does it.
     pub fn run(&mut self, changes: &[Change]) -> Result<()> {
+        let done = self.carry_out(changes);
+        // Where it was stopped on the way, too.
+        self.close();
+        done
+    }
+
+    /// Gives directories that were opened up their modes back.
+    fn close(&mut self) {
+        for (directory, mode) in self.opened.drain(..) {
+            let _ = rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode));
+        }
+    }
+
+    fn carry_out(&mut self, changes: &[Change]) -> Result<()> {
         let bytes = |change: &Change| change.path.as_os_str().as_bytes().to_vec();
         let apply: Vec<(Vec<u8>, &Change)> =
             changes.iter().map(|change| (bytes(change), change)).collect();
@@ -88,9 +102,7 @@ impl Apply<'_> {
                 self.link(&path, &entry, &first, change.map_or(Some(&entry), |c| c.new.as_ref()))?;
             }
         }
-        for (directory, mode) in self.opened.drain(..) {
-            let _ = rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode));
-        }
+        self.close();
         for (path, change) in apply.iter().rev() {
             if let Some(old) = change.old.as_ref().filter(|old| old.kind == Kind::Directory) {
                 let directory = self.open(path)?;
@@ -315,8 +327,17 @@ impl Apply<'_> {
         };
         let have = content::attributes(&file).unwrap_or_default();
         let mut mode = entry.mode;
+        if now.mode & 0o200 == 0 && have != wanted {
+            // Attributes of what is read-only are its owner's to change only while it is not. (New files are not.)
+            let _ = rustix::fs::fchmod(&file, Mode::from_raw_mode(now.mode | 0o700));
+        }
         for (name, _) in have.iter().filter(|(name, _)| !wanted.iter().any(|(w, _)| w == name)) {
-            let _ = rustix::fs::fremovexattr(&file, &name[..]);
+            if let Err(error) = rustix::fs::fremovexattr(&file, &name[..])
+                && error != Errno::NODATA
+            {
+                let (path, name) = (shown(path), String::from_utf8_lossy(name));
+                self.kept.push(format!("{}: {name} cannot be taken away", path.display()));
+            }
         }
         for (name, value) in wanted.iter().filter(|pair| !have.contains(pair)) {
             let flags = rustix::fs::XattrFlags::empty();

@@ -86,6 +86,7 @@ mod quarantine_kept;
 mod records;
 mod reports;
 mod sessions;
+mod snapshots_back;
 mod snapshots_words;
 mod storms;
 mod streams;
