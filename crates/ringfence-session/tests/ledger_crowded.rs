@@ -71,8 +71,9 @@ fn a_reader_with_an_open_transaction_is_never_blocked_and_blocks_nobody() {
     });
     assert_eq!(taken, MANY as i64);
     assert_eq!(rows(&held), 10);
-    // What the reader holds is in the log, and goes into the database when it has let go.
-    assert!(log.metadata().unwrap().len() > before + 100 * MANY);
+    // What the reader holds is in the log, and goes into the database when it has let go. A row takes some 90 bytes, and each
+    // transaction some pages more; how many of these there were is the machine's.
+    assert!(log.metadata().unwrap().len() > before + 80 * MANY);
     held.execute_batch("COMMIT").unwrap();
     assert_eq!(rows(&held), MANY as i64);
     let busy: i64 =
