@@ -225,6 +225,7 @@ extern "C" fn early(stack: *const usize) {
         if let Some(role) = role {
             *memory().role.get() = role;
         }
+        crate::relocated::populate(&caller);
     }
 }
 

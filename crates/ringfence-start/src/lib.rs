@@ -43,6 +43,7 @@ pub mod machine;
 pub mod mark;
 mod private;
 pub mod quiet;
+pub mod relocated;
 pub mod runs;
 pub mod spawn;
 pub mod stamp;
