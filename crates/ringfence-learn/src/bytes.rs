@@ -8,6 +8,11 @@ pub trait Bytes {
     /// Reads into `buffer` from `offset` on; how much was there (0: nothing, or an error).
     fn read(&self, offset: u64, buffer: &mut [u8]) -> usize;
 
+    /// The beginning, where it was read already.
+    fn start(&self) -> Option<&[u8]> {
+        None
+    }
+
     /// At most `length` bytes from `offset` on. Memory is taken for what is there only.
     fn part(&self, offset: u64, length: u64, most: usize) -> Vec<u8> {
         let mut part = Vec::new();
@@ -57,23 +62,24 @@ impl Bytes for File {
 /// A file of which the beginning is read at once: in most objects all headers are there.
 pub struct Started<'f> {
     file: &'f File,
-    start: Vec<u8>,
+    start: &'f [u8],
     /// There is no more of it.
     whole: bool,
 }
 
-impl Started<'_> {
-    /// Reads the beginning.
-    pub fn of(file: &File) -> Started<'_> {
-        const START: usize = 4096;
-        let mut start = vec![0; START];
-        let got = file.read(0, &mut start);
-        start.truncate(got);
-        Started { file, start, whole: got < START }
+impl<'f> Started<'f> {
+    /// Reads the beginning, to a room that is used again.
+    pub fn of(file: &'f File, room: &'f mut [u8; 4096]) -> Started<'f> {
+        let got = file.read(0, room);
+        Started { file, whole: got < room.len(), start: &room[..got] }
     }
 }
 
 impl Bytes for Started<'_> {
+    fn start(&self) -> Option<&[u8]> {
+        Some(self.start)
+    }
+
     fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let within = offset.checked_add(buffer.len() as u64);
         match self.whole || within.is_some_and(|end| end <= self.start.len() as u64) {

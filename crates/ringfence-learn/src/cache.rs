@@ -6,9 +6,11 @@
 
 use crate::elf::Machine;
 use crate::table::Table;
+use foldhash::fast::RandomState;
 use std::ffi::OsStr;
+use std::hash::BuildHasher;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const OLD: &[u8] = b"ld.so-1.7.0\0";
 const NEW: &[u8] = b"glibc-ld.so.cache1.1";
@@ -20,9 +22,12 @@ const ENTRY: usize = 24;
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     flags: u32,
+    name: u32,
     path: u32,
     /// For a part of the processors only.
     variant: bool,
+    /// The entry after it whose name has the same hash.
+    next: Option<u32>,
 }
 
 /// The cache, in memory.
@@ -31,7 +36,11 @@ pub struct Cache {
     bytes: Vec<u8>,
     /// Where its strings are counted from.
     base: usize,
-    names: Table<Vec<u8>, Vec<Entry>>,
+    entries: Vec<Entry>,
+    /// The first and the last entry of all whose names have one hash: there are thousands, of which
+    /// a program asks for few, and a copy of each name takes longer than all that is asked.
+    names: Table<u64, (u32, u32)>,
+    hashes: RandomState,
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -60,13 +69,24 @@ impl Cache {
         let count = word(&bytes, base + NEW.len())? as usize;
         let table = bytes.get(base + HEADER..)?;
         let mut cache = Cache { base, ..Cache::default() };
+        let count = count.min(table.len() / ENTRY);
+        cache.entries.reserve(count);
+        cache.names.reserve(count);
         for entry in table.chunks_exact(ENTRY).take(count) {
-            let (flags, key, path) = (word(entry, 0)?, word(entry, 4)?, word(entry, 8)?);
+            let (flags, name, path) = (word(entry, 0)?, word(entry, 4)?, word(entry, 8)?);
             let variant = entry[16..24] != [0; 8];
-            if let Some(name) = string(&bytes, base, key) {
-                let known = cache.names.entry(name.to_vec()).or_default();
-                known.push(Entry { flags, path, variant });
-            }
+            let Some(text) = string(&bytes, base, name) else { continue };
+            let at = u32::try_from(cache.entries.len()).ok()?;
+            cache.entries.push(Entry { flags, name, path, variant, next: None });
+            let (_, last) = cache
+                .names
+                .entry(cache.hashes.hash_one(text))
+                .and_modify(|(_, last)| {
+                    cache.entries[*last as usize].next = Some(at);
+                    *last = at;
+                })
+                .or_insert((at, at));
+            debug_assert_eq!(*last, at, "the newest one is the last");
         }
         cache.bytes = bytes;
         Some(cache)
@@ -74,29 +94,37 @@ impl Cache {
 
     /// The file for a name on this machine, and its variants for other processors.
     pub fn find(&self, name: &[u8], machine: Machine) -> (Option<PathBuf>, Vec<PathBuf>) {
-        let Some(entries) = self.names.get(name) else { return (None, Vec::new()) };
+        let first = self.names.get(&self.hashes.hash_one(name)).map(|(first, _)| *first);
+        let at = |at: u32| self.entries.get(at as usize);
+        let entries = std::iter::successors(first.and_then(at), |entry| entry.next.and_then(at));
+        let entries: Vec<&Entry> = entries
+            .filter(|entry| string(&self.bytes, self.base, entry.name) == Some(name))
+            .collect();
         let path = |entry: &Entry| {
             let text = string(&self.bytes, self.base, entry.path)?;
             Some(PathBuf::from(OsStr::from_bytes(text))).filter(|path| path.is_absolute())
         };
-        let fitting = || entries.iter().filter(|entry| fits(entry.flags, machine));
+        let fitting = || entries.iter().copied().filter(|entry| fits(entry.flags, machine));
         let plain = fitting().filter(|entry| !entry.variant).find_map(path);
         (plain, fitting().filter(|entry| entry.variant).filter_map(path).collect())
     }
 
     /// The directories that the cache leads to.
     pub fn directories(&self) -> Vec<PathBuf> {
-        let mut found: Vec<PathBuf> = Vec::new();
-        for entry in self.names.values().flatten() {
-            let text = string(&self.bytes, self.base, entry.path);
-            let path = text.map(|text| Path::new(OsStr::from_bytes(text)));
-            if let Some(parent) = path.and_then(Path::parent)
-                && !found.iter().any(|known| known == parent)
-            {
-                found.push(parent.to_owned());
+        let mut found: Vec<&[u8]> = Vec::new();
+        for entry in &self.entries {
+            let text = string(&self.bytes, self.base, entry.path).unwrap_or_default();
+            let Some(end) = memchr::memrchr(b'/', text) else { continue };
+            // Most are where the one before is.
+            let above = &text[..end.max(1)];
+            if found.last() != Some(&above) && !found.contains(&above) {
+                found.push(above);
             }
         }
+        let mut found: Vec<PathBuf> =
+            found.into_iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
         found.sort();
+        found.dedup();
         found
     }
 }
@@ -128,6 +156,7 @@ fn fits(flags: u32, machine: Machine) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const WIDE: Machine = Machine { wide: true, big: false, number: 62 };
 
@@ -171,6 +200,24 @@ mod tests {
             Some(Path::new("/lib32/liba.so.1"))
         );
         assert_eq!(cache.find(b"libb.so.1", WIDE).0, None);
+    }
+
+    #[test]
+    fn directories_are_those_of_all_entries() {
+        let cache = Cache::new(cache(&[
+            ("liba.so.1", "/lib/liba.so.1", 0x303, 0),
+            ("libb.so.1", "/lib/libb.so.1", 0x303, 0),
+            ("libc.so.1", "/opt/x/libc.so.1", 0x303, 0),
+            ("liba.so.1", "/lib/y/liba.so.1", 0x303, 0),
+            ("libd.so.1", "/libd.so.1", 0x303, 0),
+            ("libe.so.1", "/lib/libe.so.1", 0x303, 0),
+        ]));
+        assert_eq!(cache.directories(), ["/", "/lib", "/lib/y", "/opt/x"].map(PathBuf::from));
+        assert_eq!(
+            cache.find(b"liba.so.1", WIDE).0,
+            Some("/lib/liba.so.1".into()),
+            "the first one"
+        );
     }
 
     #[test]

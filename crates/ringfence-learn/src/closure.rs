@@ -94,6 +94,8 @@ pub struct Finder<'h, 'a> {
     hwcaps: Table<OsString, Vec<PathBuf>>,
     /// What names lead to where no object says otherwise.
     usual: Table<(Vec<u8>, Machine), Found>,
+    /// Room for the beginning of an object.
+    room: Box<[u8; 4096]>,
 }
 
 impl<'h, 'a> Finder<'h, 'a> {
@@ -108,6 +110,7 @@ impl<'h, 'a> Finder<'h, 'a> {
             objects: Table::default(),
             hwcaps: Table::default(),
             usual: Table::default(),
+            room: Box::new([0; 4096]),
         }
     }
 
@@ -134,7 +137,7 @@ impl<'h, 'a> Finder<'h, 'a> {
             _ if found.real != path => self.object(&found.real),
             Kind::File(_) => {
                 let file = self.host.open(path);
-                file.and_then(|file| elf::parse(&Started::of(&file))).map(Rc::new)
+                file.and_then(|file| elf::parse(&Started::of(&file, &mut self.room))).map(Rc::new)
             }
             Kind::Absent | Kind::Directory | Kind::Link(_) | Kind::Other => None,
         };

@@ -102,12 +102,18 @@ pub(crate) struct Collector<'h, 'a> {
     pub(crate) answer: Answer,
     hints: Table<(OsString, bool), Rc<Hints>>,
     closed: Known<OsString>,
+    /// Paths that were added.
+    placed: Known<OsString>,
     /// By the bytes of paths, as all tables here; sorted in the end.
     reasons: Table<OsString, Reason>,
     /// Room for what is read of an object.
     room: Vec<u8>,
     objects: usize,
     nsswitch: Option<Vec<u8>>,
+    /// The machines' directories in the roots.
+    common: Vec<PathBuf>,
+    /// Places that were looked for, with the directory of libraries of an installation of its own.
+    supplied: Known<(Option<PathBuf>, &'static str)>,
     /// Executables found in directories, to be looked at as commands.
     pub(crate) scripts: Vec<PathBuf>,
 }
@@ -119,10 +125,13 @@ impl<'h, 'a> Collector<'h, 'a> {
             answer: Answer::default(),
             hints: Table::default(),
             closed: Known::default(),
+            placed: Known::default(),
             reasons: Table::default(),
             room: Vec::new(),
             objects: 0,
             nsswitch: None,
+            common: Vec::new(),
+            supplied: Known::default(),
             scripts: Vec::new(),
         };
         let cached = collector.finder.cache().directories();
@@ -136,6 +145,8 @@ impl<'h, 'a> Collector<'h, 'a> {
         let roots = collector.answer.roots.clone();
         let below = |root: &PathBuf| root.ancestors().skip(1).any(|above| roots.contains(above));
         collector.answer.roots.retain(|root| !below(root));
+        let above = collector.answer.roots.iter();
+        collector.common = above.flat_map(|root| collector.machines(root)).collect();
         for root in &roots {
             for name in DATA {
                 let path = root.join(name);
@@ -184,6 +195,9 @@ impl<'h, 'a> Collector<'h, 'a> {
     /// without links.
     pub(crate) fn place(&mut self, path: &Path, how: &str, by: Option<&Path>) -> Option<PathBuf> {
         let found = self.host().resolve(path)?;
+        if !self.placed.insert(path.into()) {
+            return Some(found.real.clone());
+        }
         for (link, target) in &found.links {
             if self.in_root(link) {
                 self.answer.links.insert(link.clone(), target.clone());
@@ -367,11 +381,13 @@ impl<'h, 'a> Collector<'h, 'a> {
 
     /// Adds what belongs to a program by its name and by where it is.
     pub(crate) fn belongings(&mut self, name: &str, real: &Path) {
-        let roots: Vec<PathBuf> = self.answer.roots.iter().cloned().collect();
-        let common: Vec<PathBuf> = roots.iter().flat_map(|root| self.machines(root)).collect();
-        for directory in roots.iter().chain(&common).filter(|_| own_prefix(real).is_none()) {
-            let own = directory.join(name);
-            if self.host().kind(&own) != Kind::Absent {
+        if own_prefix(real).is_none() {
+            let directories = self.answer.roots.iter().chain(&self.common);
+            let own: Vec<PathBuf> = directories
+                .map(|directory| directory.join(name))
+                .filter(|own| self.host().kind(own) != Kind::Absent)
+                .collect();
+            for own in own {
                 self.place(&own, "it has the name of", Some(real));
             }
         }
@@ -389,17 +405,17 @@ impl<'h, 'a> Collector<'h, 'a> {
     }
 
     /// The places that go with a program or a library.
-    fn supplied(&mut self, places: &[&str], real: &Path) {
-        if places.is_empty() {
-            return;
-        }
-        let roots: Vec<PathBuf> = self.answer.roots.iter().cloned().collect();
-        let common: Vec<PathBuf> = roots.iter().flat_map(|root| self.machines(root)).collect();
+    fn supplied(&mut self, places: &[&'static str], real: &Path) {
         for place in places {
-            let (directories, pattern) = match (own_prefix(real), place.strip_prefix("TRIPLE/")) {
+            let prefix = own_prefix(real);
+            // Many programs have a library that comes with the same places.
+            if !self.supplied.insert((prefix.clone(), *place)) {
+                continue;
+            }
+            let (directories, pattern) = match (prefix, place.strip_prefix("TRIPLE/")) {
                 (Some(prefix), _) => (vec![prefix], *place),
-                (None, Some(pattern)) => (common.clone(), pattern),
-                (None, None) => (roots.clone(), *place),
+                (None, Some(pattern)) => (self.common.clone(), pattern),
+                (None, None) => (self.answer.roots.iter().cloned().collect(), *place),
             };
             for directory in directories {
                 self.matching(&directory, pattern, real);
@@ -417,16 +433,20 @@ impl<'h, 'a> Collector<'h, 'a> {
 
     fn matching(&mut self, directory: &Path, pattern: &str, real: &Path) {
         let how = "kept for";
-        let names = if pattern.contains('*') {
+        let paths: Vec<PathBuf> = if pattern.contains('*') {
             if self.host().kind(directory) != Kind::Directory {
                 return;
             }
-            self.host().names(directory, MOST_NAMES)
+            let entries = self.host().listing(directory, MOST_NAMES);
+            let fitting = |name: &OsString| name.to_str().is_some_and(|name| fits(pattern, name));
+            let names = entries.iter().map(|(name, _)| name).filter(|name| fitting(name));
+            let mut paths: Vec<PathBuf> = names.map(|name| directory.join(name)).collect();
+            paths.sort_unstable();
+            paths
         } else {
-            vec![pattern.into()]
+            vec![directory.join(pattern)]
         };
-        let fitting = |name: &OsString| name.to_str().is_some_and(|name| fits(pattern, name));
-        for path in names.iter().filter(|name| fitting(name)).map(|name| directory.join(name)) {
+        for path in paths {
             if self.host().kind(&path) == Kind::Absent {
                 continue;
             }

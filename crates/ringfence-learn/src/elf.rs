@@ -82,9 +82,15 @@ pub struct Object {
 
 /// Reads an object; unset where there is none, or one that no kernel would load.
 pub fn parse(bytes: &dyn Bytes) -> Option<Object> {
-    let mut head = [0; 4096];
-    let got = bytes.read(0, &mut head);
-    let head = &head[..got];
+    let (mut room, got);
+    let head = match bytes.start() {
+        Some(start) => start,
+        None => {
+            room = [0; 4096];
+            got = bytes.read(0, &mut room);
+            &room[..got]
+        }
+    };
     if head.get(..4)? != b"\x7fELF" {
         return None;
     }

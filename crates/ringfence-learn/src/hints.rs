@@ -38,22 +38,22 @@ pub struct Hints {
 
 /// Beginnings of functions' names, and the database that they ask.
 const DATABASES: [(&[u8], &str); 16] = [
-    (b"\0getpw", "passwd"),
-    (b"\0getgr", "group"),
-    (b"\0initgroups", "group"),
-    (b"\0getaddrinfo", "hosts"),
-    (b"\0getnameinfo", "hosts"),
-    (b"\0gethostby", "hosts"),
-    (b"\0getservby", "services"),
-    (b"\0getservent", "services"),
-    (b"\0getprotoby", "protocols"),
-    (b"\0getnetby", "networks"),
-    (b"\0getnetgr", "netgroup"),
-    (b"\0innetgr", "netgroup"),
-    (b"\0getrpcby", "rpc"),
-    (b"\0getsp", "shadow"),
-    (b"\0ether_", "ethers"),
-    (b"\0getalias", "aliases"),
+    (b"getpw", "passwd"),
+    (b"getgr", "group"),
+    (b"initgroups", "group"),
+    (b"getaddrinfo", "hosts"),
+    (b"getnameinfo", "hosts"),
+    (b"gethostby", "hosts"),
+    (b"getservby", "services"),
+    (b"getservent", "services"),
+    (b"getprotoby", "protocols"),
+    (b"getnetby", "networks"),
+    (b"getnetgr", "netgroup"),
+    (b"innetgr", "netgroup"),
+    (b"getrpcby", "rpc"),
+    (b"getsp", "shadow"),
+    (b"ether_", "ethers"),
+    (b"getalias", "aliases"),
 ];
 
 /// Reads the hints of an object, in `room`, which is used again for the next one. Those of the C library itself are about what it could do for
@@ -77,9 +77,6 @@ pub fn of(bytes: &dyn Bytes, object: &Object, room: &mut Vec<u8>) -> Hints {
             }
             at += (STEP - OVERLAP) as u64;
         }
-    }
-    if !hints.opens {
-        hints.libraries.clear();
     }
     // What is needed anyway says nothing about opening.
     for name in object.needed.iter().chain(&object.soname) {
@@ -119,20 +116,36 @@ impl Hints {
     fn functions(&mut self, bytes: &dyn Bytes, object: &Object, room: &mut Vec<u8>) {
         let Some((offset, length)) = object.strings else { return };
         let table = bytes.fill(offset, length, MOST_NAMES, room);
-        let has = |name: &[u8]| memchr::memmem::find(table, name).is_some();
+        // Each name begins behind a zero byte: gone through once, by the first letter.
+        let mut from = 0;
+        while let Some(zero) = memchr::memchr(0, &table[from..]) {
+            from += zero + 1;
+            let rest = &table[from..];
+            if let Some(b'g' | b'i' | b'e' | b'd' | b'p' | b'b') = rest.first() {
+                self.function(rest);
+            }
+        }
+    }
+
+    /// A function whose name is at the beginning of a text.
+    fn function(&mut self, text: &[u8]) {
         for (beginning, database) in DATABASES {
-            if has(beginning) {
+            if text.starts_with(beginning) {
                 self.databases.insert(database);
             }
         }
-        self.converts = has(b"\0iconv_open\0");
-        self.opens = has(b"\0dlopen\0") || has(b"\0dlmopen\0");
-        self.unwinds =
-            has(b"\0pthread_exit\0") || has(b"\0pthread_cancel\0") || has(b"\0backtrace\0");
+        let is = |name: &[u8]| text.starts_with(name);
+        self.converts |= is(b"iconv_open\0");
+        self.opens |= is(b"dlopen\0") || is(b"dlmopen\0");
+        self.unwinds |= is(b"pthread_exit\0") || is(b"pthread_cancel\0") || is(b"backtrace\0");
     }
 
     fn texts(&mut self, part: &[u8]) {
         self.paths.extend(paths(part));
+        // What opens none by name names none.
+        if !self.opens {
+            return;
+        }
         for at in Finder::new(b".so").find_iter(part) {
             if self.libraries.len() >= MOST_HINTS {
                 return;
@@ -190,8 +203,40 @@ mod tests {
     }
 
     #[test]
+    fn functions_are_told_by_their_whole_names_or_beginnings() {
+        let told = |table: &[u8]| {
+            let object = Object { strings: Some((0, table.len() as u64)), ..object() };
+            functions(&table.to_vec(), &object, &mut Vec::new())
+        };
+        let found = told(b"\0xgetpwnam\0getaddrinfo\0innetgr\0iconv_open\0dlopen\0backtrace\0");
+        assert_eq!(found.databases, ["hosts", "netgroup"].into());
+        assert!(found.converts && found.opens && found.unwinds);
+        let others =
+            told(b"dlopen\0xdlopen\0dlopener\0iconv_open_x\0backtrace_symbols\0pthread_exit");
+        assert!(others.databases.is_empty());
+        assert!(!others.converts && !others.opens && !others.unwinds, "{others:?}");
+    }
+
+    fn object() -> Object {
+        Object {
+            machine: crate::elf::Machine { wide: true, big: false, number: 62 },
+            interpreter: None,
+            dynamic: true,
+            needed: Vec::new(),
+            soname: None,
+            rpath: None,
+            runpath: None,
+            no_default: false,
+            build_id: None,
+            dlopen: Vec::new(),
+            segments: Vec::new(),
+            strings: None,
+        }
+    }
+
+    #[test]
     fn names_of_libraries_are_cut_out_of_texts() {
-        let mut hints = Hints::default();
+        let mut hints = Hints { opens: true, ..Hints::default() };
         hints.texts(b"\0libx.so.1\0liby.so\0notlib.so\0libz.source\0libv.so.1.2 not found\0.so");
         let found: Vec<_> = hints.libraries.iter().map(Vec::as_slice).collect();
         assert_eq!(found, [b"libv.so.1.2".as_slice(), b"libx.so.1", b"liby.so"]);

@@ -13,6 +13,8 @@ use std::rc::Rc;
 const NON_BLOCKING: i32 = 0o4000;
 /// The longest beginning of a file that is kept.
 const SHORT: usize = 64 << 10;
+/// What is read at once of a file whose beginning is asked for.
+const SCRIPT: usize = 16 << 10;
 /// Links followed on one path, as the kernel does (`path_resolution(7)`).
 const MOST_LINKS: usize = 40;
 
@@ -86,7 +88,12 @@ pub struct Host<'a> {
     links: RefCell<Known<OsString>>,
     /// Beginnings of files; whether they are all of them.
     short: RefCell<Table<OsString, (bool, Vec<u8>)>>,
+    /// What directories hold; whether that is all of it.
+    listed: RefCell<Table<OsString, (bool, Rc<Entries>)>>,
 }
+
+/// Names in a directory, and what they are.
+pub type Entries = [(OsString, Entry)];
 
 impl<'a> Host<'a> {
     /// The host; `looked` is told every path that answers depend on.
@@ -99,6 +106,7 @@ impl<'a> Host<'a> {
             opened: RefCell::default(),
             links: RefCell::default(),
             short: RefCell::default(),
+            listed: RefCell::default(),
         }
     }
 
@@ -220,10 +228,13 @@ impl<'a> Host<'a> {
         {
             return Some(known[..known.len().min(most)].to_vec());
         }
-        let text = self.open(path)?.part(0, u64::MAX, most);
+        // Of a script its first line is asked for, then all of it: most are read in one go.
+        let wanted = most.max(SCRIPT);
+        let mut text = self.open(path)?.part(0, u64::MAX, wanted);
         if text.len() <= SHORT {
-            self.short.borrow_mut().insert(path.into(), (text.len() < most, text.clone()));
+            self.short.borrow_mut().insert(path.into(), (text.len() < wanted, text.clone()));
         }
+        text.truncate(most);
         Some(text)
     }
 
@@ -232,11 +243,24 @@ impl<'a> Host<'a> {
         self.entries(path, most).into_iter().map(|(name, _)| name).collect()
     }
 
-    /// The names in a directory and what they are (a directory, a link, anything else), sorted.
+    /// The names in a directory and what they are (a directory, a link, anything else), sorted, at most `most`.
     pub fn entries(&self, path: &Path, most: usize) -> Vec<(OsString, Entry)> {
+        let mut entries = self.listing(path, most).to_vec();
+        entries.sort_unstable();
+        entries.truncate(most);
+        entries
+    }
+
+    /// The same, in no order, and more than `most` where they are known. Each directory is read once.
+    pub fn listing(&self, path: &Path, most: usize) -> Rc<Entries> {
+        if let Some((whole, known)) = self.listed.borrow().get(path.as_os_str())
+            && (*whole || known.len() >= most)
+        {
+            return Rc::clone(known);
+        }
         self.tell(path, Look::Names);
-        let Ok(entries) = path.read_dir() else { return Vec::new() };
-        let mut found: Vec<(OsString, Entry)> = entries
+        let Ok(entries) = path.read_dir() else { return Rc::new([]) };
+        let found: Vec<(OsString, Entry)> = entries
             .flatten()
             .take(most)
             .filter_map(|entry| {
@@ -248,9 +272,11 @@ impl<'a> Host<'a> {
                 Some((entry.file_name(), kind))
             })
             .collect();
-        found.sort();
+        let whole = found.len() < most;
         let links = found.iter().filter(|(_, kind)| *kind == Entry::Link);
         self.links.borrow_mut().extend(links.map(|(name, _)| path.join(name).into_os_string()));
+        let found: Rc<Entries> = found.into();
+        self.listed.borrow_mut().insert(path.into(), (whole, Rc::clone(&found)));
         found
     }
 }
@@ -298,5 +324,30 @@ mod tests {
         assert_eq!(host.resolve(&root.join("absent")), None);
         assert!(told.contains(&(root.join("link"), Look::Link)));
         assert!(told.contains(&(root.join("absent"), Look::Absent)));
+    }
+
+    #[test]
+    fn a_directory_and_a_script_are_read_once() {
+        let place = tempfile::tempdir().expect("a directory");
+        let root = place.path().canonicalize().expect("a path");
+        for name in ["b", "a", "c"] {
+            std::fs::write(root.join(name), "#!/bin/sh\necho\n").expect("a file");
+        }
+        let mut listed = 0;
+        let mut looked = |_: &Path, look| listed += usize::from(look == Look::Names);
+        let host = Host::new(&mut looked);
+        assert_eq!(host.names(&root, 2).len(), 2);
+        assert_eq!(host.names(&root, 8), ["a", "b", "c"], "it was not all of it");
+        // Nobody sees the new one: an answer is of one moment.
+        std::fs::write(root.join("d"), "").expect("a file");
+        std::fs::write(root.join("a"), "").expect("a file");
+        assert_eq!(host.listing(&root, 8).len(), 3);
+        assert_eq!(host.names(&root, 2), ["a", "b"]);
+        let script = root.join("c");
+        assert_eq!(host.beginning(&script, 2).as_deref(), Some(b"#!".as_slice()));
+        std::fs::remove_file(&script).expect("removed");
+        assert_eq!(host.beginning(&script, 4096).as_deref(), Some(b"#!/bin/sh\necho\n".as_slice()));
+        drop(host);
+        assert_eq!(listed, 2);
     }
 }

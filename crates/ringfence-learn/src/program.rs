@@ -442,9 +442,9 @@ impl Programs<'_, '_, '_> {
 
 /// Interpreters whose first operand is a script.
 fn is_interpreter(name: &str) -> bool {
-    ["python*", "pypy*", "node", "nodejs", "perl*", "ruby*", "php*", "lua*", "Rscript"]
-        .iter()
-        .any(|pattern| fits(pattern, name))
+    let versions = ["python", "pypy", "perl", "ruby", "php", "lua"];
+    matches!(name, "node" | "nodejs" | "Rscript")
+        || versions.iter().any(|start| name.starts_with(start))
 }
 
 /// Whether the word behind an option is the script itself: `-c` of Python's, `-e` of most.

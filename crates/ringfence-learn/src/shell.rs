@@ -45,13 +45,13 @@ struct Scanner<'t, 's> {
 }
 
 /// A word as it was read, before it is known what it is for.
-struct Read {
+struct Read<'t> {
     word: Word,
     /// Its characters, where nothing of it was quoted or expanded.
-    bare: Option<Vec<u8>>,
+    bare: Option<&'t [u8]>,
 }
 
-impl Scanner<'_, '_> {
+impl<'t> Scanner<'t, '_> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -198,7 +198,7 @@ impl Scanner<'_, '_> {
             if number && matches!(self.peek(), Some(b'<' | b'>')) {
                 continue;
             }
-            match read.bare.as_deref() {
+            match read.bare {
                 Some(bare) if first && until.contains(&bare) => return true,
                 Some(bare) if first && self.keyword(bare) => return false,
                 _ => words.push(read.word),
@@ -224,7 +224,7 @@ impl Scanner<'_, '_> {
             b"function" => {
                 self.blanks();
                 let name = self.word();
-                self.script.functions.extend(name.bare);
+                self.script.functions.extend(name.bare.map(<[u8]>::to_vec));
                 self.blanks();
                 if self.starts(b"()") {
                     self.at += 2;
@@ -275,7 +275,7 @@ impl Scanner<'_, '_> {
                     if self.at == before {
                         return;
                     }
-                    if let Some(name) = &name {
+                    if let Some(name) = name {
                         self.variables.assign(name, word);
                     }
                 }
@@ -313,7 +313,7 @@ impl Scanner<'_, '_> {
                     Some(_) => {
                         let before = self.at;
                         let word = self.word();
-                        if first && word.bare.as_deref() == Some(b"esac") {
+                        if first && word.bare == Some(b"esac") {
                             return;
                         }
                         self.at += usize::from(self.at == before);
@@ -347,7 +347,7 @@ impl Scanner<'_, '_> {
                 Some(b'(' | b')' | b'<' | b'>' | b'&' | b'|') => self.at += 1,
                 Some(_) => {
                     let before = self.at;
-                    if self.word().bare.as_deref() == Some(b"]]") {
+                    if self.word().bare == Some(b"]]") {
                         return;
                     }
                     self.at += usize::from(self.at == before);

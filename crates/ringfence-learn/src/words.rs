@@ -39,12 +39,18 @@ impl Word {
 
     /// Adds a text at its end.
     pub fn push_bytes(&mut self, text: &[u8]) {
+        if text.is_empty() {
+            return;
+        }
         self.0.iter_mut().for_each(|value| value.extend_from_slice(text));
         self.0.retain(|value| value.len() <= LONGEST);
     }
 
     /// Adds another word at its end: each value with each.
     pub fn push(&mut self, other: &Word) {
+        if let [only] = other.0.as_slice() {
+            return self.push_bytes(only);
+        }
         let joined = |start: &Vec<u8>| {
             let start = start.clone();
             other.0.iter().map(move |end| [start.as_slice(), end].concat())

@@ -3,7 +3,31 @@
 use super::{DEEPEST, Read, Scanner};
 use crate::words::Word;
 
-impl Scanner<'_, '_> {
+/// Where a run of bytes that stand for themselves ends: in a word, and in text with expansions.
+static WORD: Stops = stops(b" \t\r\n;&|()<>'\"\\$`*?[~");
+static TEXT: Stops = stops(b"\"\\$`'}");
+
+type Stops = [bool; 256];
+
+const fn stops(bytes: &[u8]) -> Stops {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < bytes.len() {
+        table[bytes[at] as usize] = true;
+        at += 1;
+    }
+    table
+}
+
+impl<'t> Scanner<'t, '_> {
+    /// The bytes up to one of these; none where one is next.
+    fn run(&mut self, until: &Stops) -> &'t [u8] {
+        let rest = &self.text[self.at.min(self.text.len())..];
+        let length = rest.iter().position(|byte| until[usize::from(*byte)]).unwrap_or(rest.len());
+        self.at += length;
+        &rest[..length]
+    }
+
     /// `((…))` and `$((…))`: passed over, substitutions in it count.
     pub(super) fn arithmetic(&mut self, parentheses: usize) {
         self.at += parentheses;
@@ -32,36 +56,37 @@ impl Scanner<'_, '_> {
     }
 
     /// A word, up to a blank or an operator.
-    pub(super) fn word(&mut self) -> Read {
-        let mut word = Word::text(b"");
-        let mut bare = Some(Vec::new());
+    pub(super) fn word(&mut self) -> Read<'t> {
+        let start = self.at;
+        let mut word = Word::text(self.run(&WORD));
+        let mut bare = true;
         while let Some(byte) = self.peek() {
             match byte {
                 b' ' | b'\t' | b'\r' | b'\n' | b';' | b'&' | b'|' | b'(' | b')' | b'<' | b'>' => {
                     break;
                 }
                 b'\'' => {
-                    bare = None;
+                    bare = false;
                     let rest = &self.text[self.at + 1..];
                     let end = memchr::memchr(b'\'', rest).unwrap_or(rest.len());
                     word.push_bytes(&rest[..end]);
                     self.at = (self.at + end + 2).min(self.text.len());
                 }
                 b'"' => {
-                    bare = None;
+                    bare = false;
                     self.at += 1;
                     let quoted = self.quoted_text(Some(b'"'));
                     word.push(&quoted);
                 }
                 b'\\' => {
-                    bare = None;
+                    bare = false;
                     if !self.starts(b"\\\n") {
                         word.push_bytes(self.text.get(self.at + 1..self.at + 2).unwrap_or(b""));
                     }
                     self.at = (self.at + 2).min(self.text.len());
                 }
                 b'$' | b'`' => {
-                    bare = None;
+                    bare = false;
                     if self.starts(b"$'") || self.starts(b"$\"") {
                         self.at += 1;
                         continue;
@@ -69,7 +94,7 @@ impl Scanner<'_, '_> {
                     self.dollar(&mut word);
                 }
                 b'*' | b'?' | b'[' | b'~' => {
-                    if byte == b'~' && bare.as_ref().is_some_and(Vec::is_empty) {
+                    if byte == b'~' && self.at == start {
                         word.push(&self.variables.value(b"HOME"));
                     } else if byte != b'?' {
                         // `*` stays: what is read by a pattern is looked for.
@@ -78,22 +103,18 @@ impl Scanner<'_, '_> {
                         // Patterns name files that are there or not.
                         word = Word::unknown();
                     }
-                    bare.iter_mut().for_each(|bare| bare.push(byte));
                     self.at += 1;
                 }
-                byte => {
-                    word.push_bytes(&[byte]);
-                    bare.iter_mut().for_each(|bare| bare.push(byte));
-                    self.at += 1;
-                }
+                _ => word.push_bytes(self.run(&WORD)),
             }
         }
-        Read { word, bare }
+        let text: &'t [u8] = self.text;
+        Read { word, bare: bare.then(|| &text[start..self.at]) }
     }
 
     /// Text in which only expansions count, up to a quote or the end.
     pub(super) fn quoted_text(&mut self, end: Option<u8>) -> Word {
-        let mut word = Word::text(b"");
+        let mut word = Word::text(self.run(&TEXT));
         while let Some(byte) = self.peek() {
             match byte {
                 byte if Some(byte) == end => {
@@ -108,6 +129,7 @@ impl Scanner<'_, '_> {
                 byte => {
                     word.push_bytes(&[byte]);
                     self.at += 1;
+                    word.push_bytes(self.run(&TEXT));
                 }
             }
         }
@@ -185,7 +207,7 @@ impl Scanner<'_, '_> {
     }
 
     pub(super) fn braced_text(&mut self) -> Word {
-        let mut word = Word::text(b"");
+        let mut word = Word::text(self.run(&TEXT));
         while let Some(byte) = self.peek() {
             match byte {
                 b'}' => {
@@ -214,10 +236,7 @@ impl Scanner<'_, '_> {
                     self.at = (self.at + 2).min(self.text.len());
                 }
                 b'$' | b'`' => self.dollar(&mut word),
-                byte => {
-                    word.push_bytes(&[byte]);
-                    self.at += 1;
-                }
+                _ => word.push_bytes(self.run(&TEXT)),
             }
         }
         word
