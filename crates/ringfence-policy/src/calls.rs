@@ -4,6 +4,9 @@
 //! the same with other arguments are one **family**, named by its most general member, so that a
 //! list that was learnt where a program calls `open` holds where it has to call `openat`.
 
+mod names;
+
+use crate::suggest::{self, nearest};
 use std::collections::BTreeSet;
 
 /// What becomes of calls that are not on the list.
@@ -178,10 +181,13 @@ pub fn is_always(call: &str) -> bool {
     ALWAYS.binary_search(&call).is_ok()
 }
 
-/// Whether a text can be the name of a call.
-pub fn is_name(text: &str) -> bool {
-    let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    !text.is_empty() && text.len() <= 64 && text.bytes().all(known)
+/// What a text that is to name a call is instead, if it names none of any architecture.
+pub fn unknown(text: &str) -> Option<String> {
+    if names::all().any(|name| name == text) {
+        return None;
+    }
+    let known: Vec<&str> = names::all().collect();
+    Some(format!("there is no system call {text:?}{}", suggest::tail(nearest(text, &known))))
 }
 
 #[cfg(test)]
@@ -206,6 +212,22 @@ mod tests {
         assert_eq!(family("ptrace"), "ptrace");
         assert!(members("unlinkat").contains(&"rmdir"));
         assert_eq!(members("ptrace"), ["ptrace"]);
-        assert!(is_name("openat2") && !is_name("open at") && !is_name(""));
+    }
+
+    #[test]
+    fn only_calls_that_there_are_somewhere_can_be_named() {
+        let all: Vec<&str> = names::all().collect();
+        assert!(all.is_sorted());
+        let listed = FAMILIES.iter().copied().flatten().chain(&ALWAYS);
+        for name in listed.copied().chain(syscalls::Sysno::iter().map(|call| call.name())) {
+            assert_eq!(unknown(name), None);
+        }
+        let said = |name| unknown(name).unwrap_or_default();
+        assert_eq!(said("mkdri"), "there is no system call \"mkdri\"; the nearest is `mkdir`");
+        assert_eq!(
+            said("open at\n"),
+            "there is no system call \"open at\\n\"; the nearest is `open`"
+        );
+        assert_eq!(said(""), "there is no system call \"\"");
     }
 }

@@ -38,6 +38,14 @@ impl Kind {
         }
     }
 
+    /// What one does to another of its kind.
+    pub(crate) fn needs(self) -> &'static str {
+        match self {
+            Kind::Profile => "extends",
+            Kind::Feature => "requires",
+        }
+    }
+
     fn folder(self) -> &'static str {
         match self {
             Kind::Profile => "profiles",
@@ -410,7 +418,7 @@ impl Chain<'_, '_> {
             let mut chain: Vec<_> =
                 self.stack[start..].iter().map(|(_, _, name)| name.clone()).collect();
             chain.push(name.to_owned());
-            return Err(PolicyError::Cycle { chain });
+            return Err(PolicyError::Cycle { kind, chain });
         }
         if self.stack.len() == DEEPEST {
             let name = self.stack[0].2.clone();

@@ -1,5 +1,6 @@
 //! [`PolicyError`]: why there is no policy, in one sentence each.
 
+use crate::catalog::Kind;
 use crate::policy::Source;
 use crate::profile::ProfileError;
 use crate::suggest::tail;
@@ -26,9 +27,11 @@ pub enum PolicyError {
         /// The nearest name that exists.
         nearest: Option<String>,
     },
-    /// Profiles extend each other in a circle.
-    #[error("profile `{}` extends itself: {}", .chain.first().map_or("", String::as_str), .chain.join(" → "))]
+    /// Profiles extend each other in a circle, or features require each other in one.
+    #[error("{} `{}` {} itself: {}", .kind.word(), .chain.first().map_or("", String::as_str), .kind.needs(), .chain.join(" → "))]
     Cycle {
+        /// What the first one is.
+        kind: Kind,
         /// The circle, the first name again at its end.
         chain: Vec<String>,
     },

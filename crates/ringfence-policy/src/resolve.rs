@@ -1,6 +1,6 @@
 //! From profiles and options to a [`Policy`], for one user and one directory.
 
-use crate::calls::{CallList, Otherwise, is_name};
+use crate::calls::{self, CallList, Otherwise};
 use crate::catalog::Catalog;
 use crate::error::{Planted, PolicyError};
 use crate::files::{FileView, Resolver, planted};
@@ -10,6 +10,7 @@ use crate::path::{Bases, normal, quote};
 use crate::policy::{Access, Home, Layer, Overlay, PathRule, Policy, Snapshot, Source, TierChoice};
 use crate::profile::Profile;
 use crate::{environment, limits, network, rules};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -324,7 +325,7 @@ fn singles(merged: &Merged, policy: &mut Policy) -> Result<(), PolicyError> {
     if let Some((value, source)) = choice(merged, Key::Snapshot) {
         policy.snapshot = Some(pick(&value, &source, &SNAPSHOTS)?);
     }
-    policy.calls = calls(merged)?;
+    policy.calls = call_list(merged)?;
     if let Some((value, source)) = choice(merged, Key::Arguments) {
         policy.arguments = pick(&value, &source, &ARGUMENTS)?;
     }
@@ -339,7 +340,16 @@ fn singles(merged: &Merged, policy: &mut Policy) -> Result<(), PolicyError> {
 }
 
 /// The list of calls, where one is asked for.
-fn calls(merged: &Merged) -> Result<Option<CallList>, PolicyError> {
+fn call_list(merged: &Merged) -> Result<Option<CallList>, PolicyError> {
+    // What is no call is told where no list is asked for, too: else it is found when one is.
+    let mut allowed = BTreeSet::new();
+    for entry in merged.of_key(Key::CallAllow) {
+        let name = entry.text.to_string_lossy();
+        if let Some(what) = calls::unknown(&name) {
+            return Err(PolicyError::value(&merged.source(entry), what));
+        }
+        allowed.insert(name.into_owned());
+    }
     let Some((mode, source)) = choice(merged, Key::CallMode) else { return Ok(None) };
     let modes =
         [("default", None), ("learned", Some(Otherwise::Refuse)), ("ask", Some(Otherwise::Ask))];
@@ -351,14 +361,7 @@ fn calls(merged: &Merged) -> Result<Option<CallList>, PolicyError> {
         let known = [("refuse", Otherwise::Refuse), ("kill", Otherwise::Kill)];
         list.otherwise = pick(&value, &source, &known)?;
     }
-    for entry in merged.of_key(Key::CallAllow) {
-        let name = entry.text.to_string_lossy();
-        if !is_name(&name) {
-            let what = format!("{name:?} is no name of a system call");
-            return Err(PolicyError::value(&merged.source(entry), what));
-        }
-        list.allow.insert(name.into_owned());
-    }
+    list.allow = allowed;
     Ok(Some(list))
 }
 

@@ -318,6 +318,14 @@ fn circles_and_unknown_names_are_refused() {
         })
         .profile("a");
     assert_eq!(circle.error(), "profile `a` extends itself: a → b → a");
+    let feature = |name: &str, text: &str| {
+        (format!("/home/u/.config/ringfence/features/{name}.toml"), text.to_owned())
+    };
+    let features = [feature("x", "requires = [\"y\"]"), feature("y", "requires = [\"x\"]")];
+    let circle = host()
+        .with(|files| features.iter().fold(files, |files, (path, text)| files.file(path, text)))
+        .own("features = [\"x\"]");
+    assert_eq!(circle.error(), "feature `x` requires itself: x → y → x");
     assert_eq!(
         host().profile("defualt").error(),
         "there is no profile `defualt`; the nearest is `default`"
@@ -454,4 +462,19 @@ fn a_tool_whose_registry_is_not_known_is_named() {
         policy.warnings,
         ["npm's settings name no registry: allow the one it uses with --allow-host"]
     );
+}
+
+#[test]
+fn a_call_that_there_is_not_is_told_with_the_nearest() {
+    // Also where no list is asked for: the name was meant for when one is.
+    for mode in ["", "mode = \"learned\"\n"] {
+        let text = |name: &str| format!("[syscalls]\n{mode}allow = [\"{name}\"]");
+        let said = host().own(&text("mkdri")).error();
+        assert!(
+            said.ends_with("there is no system call \"mkdri\"; the nearest is `mkdir`"),
+            "{said}"
+        );
+        // One of other architectures is one: a list is for all.
+        assert!(host().own(&text("riscv_hwprobe")).resolve().is_ok());
+    }
 }

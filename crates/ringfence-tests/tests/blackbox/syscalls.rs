@@ -168,8 +168,9 @@ fn a_list_goes_with_published_ports() {
 #[test]
 fn mistakes_in_a_list_are_told() {
     let place = &Place::new(Person::Ordinary, Tier::Namespace);
-    profile(place, &["open at"], "");
-    place.run(&["-p", "list.toml"], &["true"]).ends(125).says("no name of a system call");
+    profile(place, &["mkdri"], "");
+    let nearest = "there is no system call \"mkdri\"; the nearest is `mkdir`";
+    place.run(&["-p", "list.toml"], &["true"]).ends(125).says(nearest);
     place.run(&["--syscalls", "few"], &["true"]).ends(125).says("learned");
     profile(place, &["openat"], "");
     let plan = place.ringfence(["plan", "-p", "list.toml"]);
