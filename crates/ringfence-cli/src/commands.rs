@@ -100,7 +100,7 @@ pub const COMMANDS: [Command; 36] = [
     },
     command(
         "integrate",
-        "PROFILE [--program COMMAND] [--beside] [--autostart] [--remove]",
+        "PROFILE [--program COMMAND] [--beside] [--autostart] [--remove] [-- WORD...]",
         "Let a program start in its sandbox, whoever starts it",
         &crate::integrate::INTEGRATE,
         crate::integrate::integrate,

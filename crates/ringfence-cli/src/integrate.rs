@@ -76,12 +76,17 @@ impl Before {
     }
 }
 
-/// `ringfence integrate PROFILE [--program COMMAND] [--remove]`
+/// `ringfence integrate PROFILE [--program COMMAND] [--remove] [-- WORD...]`
 ///
 /// # Errors
 /// Bad input, an unknown profile or program, a file that cannot be written.
 pub fn integrate(arguments: Vec<OsString>) -> Result<u8, Fault> {
-    let parsed = parse(&INTEGRATE, arguments, false)?;
+    // Behind `--` are words that the program is always started with.
+    let (before, words) = match arguments.iter().position(|word| word == "--") {
+        Some(at) => (arguments[..at].to_vec(), &arguments[at + 1..]),
+        None => (arguments.clone(), &[][..]),
+    };
+    let parsed = parse(&INTEGRATE, before, false)?;
     if let Some(done) = help::asked("integrate", &parsed) {
         return done;
     }
@@ -110,14 +115,25 @@ pub fn integrate(arguments: Vec<OsString>) -> Result<u8, Fault> {
             let own = || configured(profile).map_or(profile, |(base, _)| base).to_owned();
             let configurations = found.configurations.iter();
             let configurations = configurations.map(|(name, _)| name.to_string()).collect();
+            let caveats = found.list(Key::Caveats).into_iter().flatten();
+            let caveats: Vec<String> =
+                caveats.map(|text| shown::message(text).into_owned()).collect();
             let wanted = Wanted {
                 profile,
+                words: words
+                    .iter()
+                    .map(|word| quoted(Path::new(word)))
+                    .collect::<Result<_, _>>()?,
                 program: program.unwrap_or_else(own),
                 configurations,
                 beside: parsed.has("beside"),
                 autostart: parsed.has("autostart"),
             };
-            add(&wanted, &home, &folder)?
+            let mut said = add(&wanted, &home, &folder)?;
+            for caveat in caveats {
+                let _ = writeln!(said, "note: {caveat}");
+            }
+            said
         }
     };
     print(said.as_bytes())
@@ -128,6 +144,8 @@ struct Wanted<'a> {
     profile: &'a str,
     program: String,
     configurations: Vec<String>,
+    /// What stands behind the program, before what it is called with.
+    words: Vec<String>,
     /// The program itself stays as it is.
     beside: bool,
     /// It starts with the session.
@@ -153,6 +171,8 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
     })?;
     let (own, real) = (quoted(&std::env::current_exe().map_err(Fault::of)?)?, quoted(&real)?);
     let named = quoted(Path::new(profile))?;
+    let real = std::iter::once(&real).chain(&wanted.words).map(String::as_str);
+    let real = real.collect::<Vec<_>>().join(" ");
     let call = format!("{own} run -p {named} -- {real}");
     let actions = wanted.configurations.iter().map(|name| Action {
         name: format!("{program}: {name}"),

@@ -94,6 +94,27 @@ fn entries_and_what_starts_with_the_session_call_ringfence() {
 }
 
 #[test]
+fn words_that_the_program_needs_inside_are_put_behind_it_and_caveats_are_said() {
+    let place = &place_with_entries();
+    let home = place.at("home");
+    let before = all(&home);
+    let profile = "extends = [\"program\"]\ncaveats = [\"It needs --flag inside.\"]\n";
+    place.file("home/.config/ringfence/profiles/cat.toml", profile);
+    let done = integrate(place, &["cat", "--", "--flag", "two words"]);
+    done.ends(0).prints("note: It needs --flag inside.");
+    let script = read(place, "home/.local/bin/cat");
+    assert!(script.ends_with("/cat --flag \"two words\" \"$@\"\n"), "{script}");
+    let entry = read(place, "home/.local/share/applications/cat.desktop");
+    assert!(entry.contains("/cat --flag \"two words\" %U\n"), "{entry}");
+    integrate(place, &["cat", "--remove"]).ends(0);
+    // Words of a script are no words for a program; without `--` it is one profile too many.
+    integrate(place, &["cat", "--", "$(id)"]).ends(125).says("$(id) cannot stand in a script");
+    integrate(place, &["cat", "flag"]).ends(125);
+    std::fs::remove_dir_all(place.at("home/.config")).unwrap();
+    assert_eq!(all(&home), before);
+}
+
+#[test]
 fn what_starts_the_program_in_another_way_is_named() {
     let place = &place_with_entries();
     let odd = "[Desktop Entry]\nExec=env -u X /bin/cat one\nExec=sh -c \"/bin/cat two\"\n";
