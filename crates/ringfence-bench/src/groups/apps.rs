@@ -1,6 +1,8 @@
 //! Group `apps`: programs with exactly the libraries that they need.
 
 mod bus;
+mod learn;
+mod scan;
 
 use super::{Entry, Outcome, Stop};
 use crate::bench::Bench;
@@ -16,13 +18,15 @@ use std::process::Command;
 
 pub const ENTRY: Entry = Entry {
     name: "apps",
-    summary: "exact library sets: hot, cold, cold from disk, refreshed; small and browser-sized programs; a session bus",
+    summary: "exact library sets: hot, cold, cold from disk, refreshed; small and browser-sized programs; a session bus; \
+              all of /usr/bin; learning",
     method: "`run --libs exact`. hot: the set is cached. cold: ringfence's cache is empty. cold from disk: and the \
              cached pages of all files the program opens are dropped. refresh: the program's file has changed \
              since the set was cached. The library trees are made by the bench with the C compiler: each library \
              needs two others, like those of desktop programs. Give other builds (debug, PGO) by --also. With [dbus]: the profile grants a name of the session bus, and \
-             the command does not connect.",
-    seconds: (90.0, 15.0),
+             the command does not connect. closures of all of /usr/bin: the library's functions, in this process, from nothing each \
+             time. learn: the same work outside, in a run, and under `learn`, which watches it.",
+    seconds: (180.0, 40.0),
     run,
 };
 
@@ -58,13 +62,21 @@ fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
         Ok(built) => programs.extend(built),
         Err(cause) => group.notes.push(format!("library trees: {cause}")),
     }
-    bench.progress.workloads(programs.len() + 1);
+    bench.progress.workloads(programs.len() + 3);
     for (name, argv) in programs {
         program(bench, group, &name, &argv)?;
         bench.progress.next();
     }
     if let Err(cause) = bus::measure(bench, group) {
         group.notes.push(format!("session bus: {cause}"));
+    }
+    bench.progress.next();
+    if let Err(cause) = scan::measure(bench, group) {
+        group.notes.push(format!("closures: {cause}"));
+    }
+    bench.progress.next();
+    if let Err(cause) = learn::measure(bench, group) {
+        group.notes.push(format!("learn: {cause}"));
     }
     bench.progress.next();
     Ok(())
