@@ -128,6 +128,9 @@ pub fn read_list(
     if waits(listener, call.id) { Ok(all) } else { Err(Errno::ENOENT) }
 }
 
+/// What is read at first of a text.
+const SHORT: usize = 256;
+
 /// Reads a text argument of the caller's.
 ///
 /// # Errors
@@ -136,9 +139,11 @@ pub fn read_text(listener: BorrowedFd<'_>, call: &Notification, address: u64) ->
     let mut bytes = Vec::new();
     let mut at = address;
     while bytes.len() <= libc::PATH_MAX as usize {
-        // Not across a page: the next one may not be mapped.
-        let mut page = vec![0u8; 4096 - (at as usize % 4096)];
-        let count = read_memory(listener, call, at, &mut page)?;
+        // Not across a page: the next one may not be mapped. Most texts are short.
+        let mut page = [0; 4096];
+        let most = if bytes.is_empty() { SHORT } else { page.len() };
+        let page = &mut page[..most.min(4096 - (at as usize % 4096))];
+        let count = read_memory(listener, call, at, page)?;
         if let Some(end) = page[..count].iter().position(|&byte| byte == 0) {
             bytes.extend_from_slice(&page[..end]);
             return CString::new(bytes).map_err(|_| Errno::EFAULT);

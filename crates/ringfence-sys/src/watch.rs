@@ -146,7 +146,9 @@ impl Watched {
             let none = std::ptr::null::<u8>();
             // SAFETY: the pointer is to two entries; no time and no mask are given.
             unsafe { sys!(ppoll, entries.as_mut_ptr(), 2, none, none, 0) }?;
-            while let Ok(arrived) = signal::take(self.signals.as_fd()) {
+            while entries[1].revents != 0
+                && let Ok(arrived) = signal::take(self.signals.as_fd())
+            {
                 // It may have ended already.
                 let _ = signal::send(self.program.as_fd(), arrived.signal);
             }
