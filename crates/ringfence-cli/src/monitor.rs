@@ -156,5 +156,9 @@ fn request(place: &str, exchange: &Exchange, decision: &NetDecision) -> String {
     }
     let status =
         exchange.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
-    format!("{status} {asked}{injected}: {sent} bytes sent, {received} received, {duration:.1?}")
+    let carried = format!("{sent} bytes sent, {received} received, {duration:.1?}");
+    match &exchange.broken {
+        Some(why) => format!("failed {asked}{injected}: {why}; until then {status}, {carried}"),
+        None => format!("{status} {asked}{injected}: {carried}"),
+    }
 }

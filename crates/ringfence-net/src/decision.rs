@@ -78,6 +78,8 @@ pub struct Exchange {
     pub refused: Option<String>,
     /// Why there is no answer of the server's, although it was allowed.
     pub failed: Option<String>,
+    /// Why the answer is not whole; the status is the server's own.
+    pub broken: Option<String>,
     /// Bytes of the request's body.
     pub sent: u64,
     /// Bytes of the answer's body.
@@ -88,6 +90,14 @@ pub struct Exchange {
     pub injected: Vec<Injection>,
     /// What was read off a language model's answer.
     pub model: Option<ModelCall>,
+}
+
+impl Exchange {
+    /// Why it did not go well.
+    pub fn why(&self) -> Option<&str> {
+        let all = [&self.refused, &self.failed, &self.broken];
+        all.into_iter().find_map(|why| why.as_deref())
+    }
 }
 
 /// A credential that was put into a request.

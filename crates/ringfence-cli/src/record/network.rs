@@ -91,7 +91,7 @@ fn request(host: String, exchange: &Exchange) -> Vec<Event> {
         received: exchange.received,
         duration: exchange.duration,
         verdict,
-        why: exchange.refused.clone().or_else(|| exchange.failed.clone()),
+        why: exchange.why().map(str::to_owned),
     });
     rows
 }

@@ -3,6 +3,7 @@
 
 use super::exchange::Ending;
 use super::serve::{Link, PATIENCE};
+use super::upstream::reason;
 use crate::leaving::Leaving;
 use crate::relay;
 use bytes::Bytes;
@@ -98,11 +99,28 @@ impl Drop for Sent {
 pub(super) struct Received {
     body: Incoming,
     ending: Ending,
+    /// Why it broke off, where the program's side has not heard of it yet.
+    error: Option<hyper::Error>,
+    /// It has come to its end, or broken off.
+    over: bool,
 }
 
 impl Received {
     pub fn new(body: Incoming, ending: Ending) -> Received {
-        Received { body, ending }
+        let over = body.is_end_stream();
+        Received { body, ending, error: None, over }
+    }
+
+    fn broke_off(&mut self, why: &str) {
+        self.ending.broken(format!("the answer broke off: {why}"));
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        if !self.over {
+            self.ending.broken("the program left before the answer's end".to_owned());
+        }
     }
 }
 
@@ -114,20 +132,44 @@ impl Body for Received {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let mut polled = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &mut polled {
-            if let Some(data) = frame.data_ref() {
-                self.ending.received(data);
+        if let Some(error) = self.error.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(Ok(mut frame))) => {
+                if let Some(data) = frame.data_ref() {
+                    self.ending.received(data);
+                }
+                if let Some(trailers) = frame.trailers_mut() {
+                    self.ending.redact(trailers);
+                    self.over = true;
+                }
+                self.over |= self.body.is_end_stream();
+                Poll::Ready(Some(Ok(frame)))
             }
-            if let Some(trailers) = frame.trailers_mut() {
-                self.ending.redact(trailers);
+            Poll::Ready(Some(Err(error))) => {
+                self.over = true;
+                self.broke_off(&reason(&error));
+                // The engine forgets at an error what it has not written yet, the head too: before it hears of this one,
+                // it has a turn to write.
+                self.error = Some(error);
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Poll::Ready(None) => {
+                self.over = true;
+                // A server of HTTP/2 may end a stream early, and say that this is no error.
+                if self.body.size_hint().lower() > 0 {
+                    self.broke_off("the server ended it before the length that it had said");
+                }
+                Poll::Ready(None)
             }
         }
-        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.error.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

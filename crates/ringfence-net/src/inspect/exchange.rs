@@ -69,6 +69,13 @@ impl Ending {
         }
     }
 
+    /// The answer, which had begun, did not come to its end.
+    pub fn broken(&mut self, why: String) {
+        if let Some(exchange) = self.exchange() {
+            exchange.broken.get_or_insert(why);
+        }
+    }
+
     /// These credentials are on their way to the server; none, where the request came back unsent.
     pub fn gives(&mut self, injected: &[Injection]) {
         if let Some(exchange) = self.exchange() {

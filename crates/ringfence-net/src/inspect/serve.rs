@@ -221,7 +221,8 @@ impl Link {
             exchange.status = Some(response.status().as_u16());
         }
         self.redact(response.headers_mut());
-        // A sentence of the server's own, in which anything can be: the status is enough.
+        // A sentence of the server's own, in which anything can be: the status is enough. One that has no usual sentence
+        // has none, where the engine would write its own word for that.
         response.extensions_mut().remove::<ReasonPhrase>();
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let server = hyper::upgrade::on(&mut response);
@@ -235,6 +236,9 @@ impl Link {
         if response.headers().contains_key(header::TRANSFER_ENCODING) {
             // A length beside it is none (RFC 9112 §6.3), and the body would be cut there.
             response.headers_mut().remove(header::CONTENT_LENGTH);
+        }
+        if response.status().canonical_reason().is_none() {
+            response.extensions_mut().insert(ReasonPhrase::from_static(b""));
         }
         request::clean(response.headers_mut());
         let (mut parts, body) = response.into_parts();

@@ -11,6 +11,7 @@ use crate::gateway::{Shared, Subject};
 use hyper::{StatusCode, client};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ringfence_policy::{Decision, Host};
+use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
@@ -56,7 +57,7 @@ pub(super) async fn connect(
 }
 
 fn no_http(error: hyper::Error) -> Refusal {
-    Refusal::Failed(format!("no HTTP: {error}"))
+    Refusal::Failed(format!("no HTTP: {}", reason(&error)))
 }
 
 /// Begins to speak HTTP/1 with the real server.
@@ -128,10 +129,49 @@ pub(super) fn not_taken(error: &hyper::Error) -> bool {
     })
 }
 
-/// An engine's error, with what is behind it.
+/// An engine's error in words for people: the other side's, or the connection's, where one of them is behind it.
 pub(super) fn reason(error: &hyper::Error) -> String {
+    let mut cause = std::error::Error::source(error);
+    if error.is_user() && cause.is_some() {
+        return "the program's request broke off".to_owned();
+    }
+    while let Some(behind) = cause {
+        if let Some(error) = behind.downcast_ref::<h2::Error>() {
+            return spoken(error);
+        }
+        if let Some(error) = behind.downcast_ref::<io::Error>() {
+            return broken(error);
+        }
+        cause = behind.source();
+    }
+    if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
+        return ENDED.to_owned();
+    }
     match std::error::Error::source(error) {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),
+    }
+}
+
+/// What is said of a server that is gone before it has said all.
+const ENDED: &str = "the server ended the connection too early";
+
+fn broken(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => ENDED.to_owned(),
+        _ => flow::io_text(error),
+    }
+}
+
+/// What an error of HTTP/2 says: who ended what, and the reason by its name in the standard (RFC 9113 §7).
+fn spoken(error: &h2::Error) -> String {
+    if let Some(error) = error.get_io() {
+        return broken(error);
+    }
+    let Some(reason) = error.reason() else { return error.to_string() };
+    match (error.is_remote(), error.is_reset()) {
+        (true, true) => format!("the server reset the request's stream ({reason:?})"),
+        (true, false) => format!("the server ended the connection ({reason:?})"),
+        (false, _) => format!("what the server says is no HTTP/2 ({reason:?})"),
     }
 }

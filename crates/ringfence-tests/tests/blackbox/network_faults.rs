@@ -317,7 +317,12 @@ fn an_answer_that_nobody_reads_holds_up_no_end_where_requests_are_looked_at() {
         let body = "Content-Length: 5\\r\\n\\r\\nwords";
         for (head, heard, then, told) in [
             ("POST /nothing", body, "", "no answer POST 127.0.0.1"),
-            ("POST /part", body, "s.recv(999)", "200 POST 127.0.0.1"),
+            (
+                "POST /part",
+                body,
+                "s.recv(999)",
+                "the program left before the answer's end; until then 200",
+            ),
             ("GET /socket", websocket, "s.recv(999); s.sendall(b'words')", "101 GET 127.0.0.1"),
         ] {
             let script = format!(

@@ -2,6 +2,7 @@
 
 use super::{Server, host, rule, run};
 use crate::clients::server;
+use crate::network_told::rows;
 use ringfence_tests::everywhere;
 use std::io::{Read, Write};
 
@@ -92,6 +93,86 @@ fn an_answer_with_a_length_and_chunks_is_whole() {
         for options in [["--http", get.as_str()], ["-n", &get[4..get.len() - 2]]] {
             assert_eq!(place.run(&options, &["bash", "-c", &ask]).well(), "served", "{options:?}");
         }
+    });
+}
+
+/// A status alone would say that all is well; the program sees that it is not, and what there was of it.
+#[test]
+fn an_answer_that_breaks_off_is_told_as_such() {
+    everywhere(|place| {
+        let short = "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nshort";
+        let cut = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n9\r\n";
+        let wrong = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
+        let whole = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhole";
+        let ended = "the server ended the connection too early";
+        for (answer, shown, told) in [
+            (
+                short,
+                "short 18",
+                format!(
+                    "failed GET {{}}: the answer broke off: {ended}; until then 200, 0 bytes sent, 5 received, "
+                ),
+            ),
+            (
+                cut,
+                "short 18",
+                format!(
+                    "failed GET {{}}: the answer broke off: {ended}; until then 200, 0 bytes sent, 5 received, "
+                ),
+            ),
+            (wrong, " 18", "failed GET {}: the answer broke off: ".to_owned()),
+            (whole, "whole 0", "200 GET {}: 0 bytes sent, 5 received, ".to_owned()),
+        ] {
+            let port = server(move |client| {
+                let _ = client.read(&mut [0; 4096])?;
+                client.write_all(answer.as_bytes())
+            });
+            let get = format!("GET localhost:{port}/*");
+            let ask =
+                format!("curl -s -D head http://localhost:{port}/x; echo \" $?\"; head -c 12 head");
+            let run = place.run(&["-m", "--http", &get], &["bash", "-c", &ask]);
+            assert_eq!(run.ends(0).text(), format!("{shown}\nHTTP/1.1 200"), "{}", run.err);
+            run.says(&told.replace("{}", &format!("localhost:{port}/x")));
+            let row = &rows(place, "http")[0];
+            assert_eq!(row["status"], 200);
+            let why = row["why"].as_str().unwrap_or_default();
+            assert_eq!(why.contains("the answer broke off"), answer != whole, "{row}");
+        }
+    });
+}
+
+/// An answer without an end, of which the program takes a part.
+#[test]
+fn an_answer_that_the_program_leaves_is_told_as_such() {
+    everywhere(|place| {
+        let port = server(move |client| {
+            let _ = client.read(&mut [0; 4096])?;
+            client.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
+            loop {
+                client.write_all(&[b'x'; 4096])?;
+            }
+        });
+        let get = format!("GET localhost:{port}/*");
+        let ask = format!("curl -s http://localhost:{port}/x | head -c 5");
+        let run = place.run(&["-m", "--http", &get], &["bash", "-c", &ask]);
+        assert_eq!(run.ends(0).text(), "xxxxx");
+        let left = "the program left before the answer's end; until then 200, ";
+        run.says(&format!("failed GET localhost:{port}/x: {left}"));
+    });
+}
+
+/// A status that no standard knows has no sentence, and gets none from here.
+#[test]
+fn a_status_of_a_servers_own_is_passed_on_alone() {
+    everywhere(|place| {
+        let port = server(move |client| {
+            let _ = client.read(&mut [0; 4096])?;
+            client.write_all(b"HTTP/1.1 799 Of My Own\r\nContent-Length: 0\r\n\r\n")
+        });
+        let get = format!("GET localhost:{port}/*");
+        let url = format!("http://localhost:{port}/");
+        let run = place.run(&["--http", &get], &["curl", "-sSi", &url]);
+        assert_eq!(run.well().lines().next().map(str::trim_end), Some("HTTP/1.1 799"));
     });
 }
 
