@@ -8,11 +8,12 @@ use crate::names::{Names, address4, address6};
 use ringfence_policy::Host;
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Instant;
 
 /// Bytes of the header.
 const HEADER: usize = 12;
-/// Seconds that an answer stays true; the name keeps its address for the whole session.
-const TTL: u32 = 300;
+/// Seconds that an answer stays true; so long at least the name keeps its address, mostly for the whole session.
+pub(crate) const TTL: u32 = 300;
 
 const TYPE_A: u16 = 1;
 const TYPE_PTR: u16 = 12;
@@ -64,6 +65,8 @@ pub struct Question {
 pub enum Asked {
     /// A name, the type of record, and whether it was allowed.
     Name(Host, u16, bool),
+    /// An allowed name for which there is no address left, and the type of record.
+    TooMany(Host, u16),
     /// Something that is no host name, and the type of record.
     Odd(String, u16),
     /// Nothing that can be understood, or what an address is called.
@@ -166,10 +169,10 @@ pub fn answer(
             Asked::Name(host.clone(), question.kind, false),
         );
     }
-    let Some(index) = names.index(name) else {
+    let Some(index) = names.index(name, Instant::now()) else {
         return (
             reply(query, Some(&question), SERVER_FAILURE, &[]),
-            Asked::Name(host.clone(), question.kind, true),
+            Asked::TooMany(host.clone(), question.kind),
         );
     };
     let record: Vec<u8> = match question.kind {

@@ -8,14 +8,14 @@ use crate::flow;
 use crate::gateway::{Shared, Subject};
 use crate::listeners::{Listeners, Role};
 use crate::who::{self, Finding};
-use crate::{capture, proxy, rules};
+use crate::{capture, names, proxy, rules};
 use ringfence_policy::{Decision, Host};
 use ringfence_sys::{caps, fd, socket};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
@@ -121,7 +121,8 @@ async fn connection(role: Role, client: TcpStream, from: SocketAddr, shared: Arc
             Box::pin(proxy::serve(client, &shared)).await;
         }
         _ => {
-            let host = shared.names().host(to.ip());
+            // Held to the connection's end.
+            let (host, _name) = shared.names().host(to.ip(), Instant::now());
             let mut subject = flow::ask(&shared, Way::Connect, host, to.port());
             match process {
                 Some(process) => subject.process = process,
@@ -148,14 +149,33 @@ fn resolve(query: &[u8], shared: &Shared) -> (Vec<u8>, Option<Subject>) {
     let mut names = shared.names();
     let allowed = &mut |host: &Host| shared.control.asks() || rules::some_port(&policy, host);
     let (answer, asked) = dns::answer(query, &mut names, shared.ipv6, allowed);
+    let tells = matches!(asked, Asked::TooMany(..)) && names.tells();
     drop(names);
     let mut subject = match asked {
+        Asked::TooMany(host, kind) if tells => {
+            too_many(shared, flow::ask(shared, Way::Dns(kind), host, 443));
+            return (answer, None);
+        }
         Asked::Name(host, kind, false) => flow::ask(shared, Way::Dns(kind), host, 443),
         Asked::Odd(name, kind) => odd(flow::ask(shared, Way::Dns(kind), Host::Name(name), 443)),
         _ => return (answer, None),
     };
     subject.port = 0;
     (answer, Some(subject))
+}
+
+/// Tells that a name has no address. The next ones are answered in the same way, and not told.
+fn too_many(shared: &Shared, mut subject: Subject) {
+    subject.port = 0;
+    subject.tell(
+        shared,
+        Event::Failed(format!(
+            "{} names were used within {} seconds, which is the most: more are not resolved until some have not been \
+             used for so long",
+            names::MOST,
+            dns::TTL
+        )),
+    );
 }
 
 /// Something that no rule can name, `*` neither.

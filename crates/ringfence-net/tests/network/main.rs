@@ -6,13 +6,14 @@
 
 mod addresses;
 mod beginnings;
+mod names;
 mod scenarios;
 mod world;
 
 use std::process::{Command, ExitCode, Stdio};
 
 fn all() -> impl Iterator<Item = &'static (&'static str, fn())> {
-    scenarios::ALL.iter().chain(beginnings::ALL).chain(addresses::ALL)
+    scenarios::ALL.iter().chain(beginnings::ALL).chain(addresses::ALL).chain(names::ALL)
 }
 
 fn main() -> ExitCode {
