@@ -151,7 +151,8 @@ fn as_led(decision: Decision, policy: &Policy) -> Decision {
     let Some((host, port)) = rules::asked(&decision) else { return decision };
     let Host::Name(name) = &host else { return decision };
     let upstream = Upstream::of_environment(&|name| std::env::var(name).ok());
-    if upstream.resolves(&host, port) {
+    // What is allowed by its name is the proxy's to resolve; what is allowed by its address goes there too.
+    if decision.allowed && upstream.resolves(&host, port) {
         return decision;
     }
     let addresses = names::Resolver::default().listed(name).unwrap_or_default();

@@ -85,12 +85,9 @@ pub(crate) async fn run(shared: &Arc<Shared>, mut subject: Subject, client: TcpS
     }
 }
 
-/// Whether rules about requests or credentials name a host.
+/// Whether rules about requests or credentials name a host, as they stand.
 fn concerned(shared: &Shared, host: &Host, port: u16) -> bool {
-    let policy = shared.policy();
-    let network = &policy.network;
-    let rules = network.http.iter().map(|rule| &rule.host);
-    rules.chain(network.inject.iter().map(|rule| &rule.host)).any(|rule| rule.matches(host, port))
+    rules::concerned(&shared.policy(), host, port)
 }
 
 /// What looks at the requests of an allowed connection, where rules about requests or credentials

@@ -1,6 +1,10 @@
 //! What the policy says about names and addresses on the wire. The rules themselves are
 //! ringfence-policy's; this asks them in the right order.
 
+mod listed;
+
+pub use listed::listed;
+
 use crate::gateway::HERE;
 use ringfence_policy::decide::Request;
 use ringfence_policy::host::Target;
@@ -145,27 +149,11 @@ pub enum Leads {
     ByHosts,
 }
 
-/// What is decided about a connection to a name, or a request of it, where this host's own file says that the name leads to
-/// these addresses.
-pub fn listed(policy: &Policy, decision: Decision, addresses: &[IpAddr], own: Own) -> Decision {
-    let Some((Host::Name(name), port)) = asked(&decision) else { return decision };
-    let filtered = decision.allowed && policy.network.mode == NetworkMode::Filtered;
-    if !filtered || Host::Name(name.clone()).is_loopback() {
-        return decision;
-    }
-    let judged =
-        addresses.iter().map(|&ip| address(policy, (&name, Leads::ByHosts), ip, port, own));
-    match judged.reduce(|one, other| if one.is_ok() { one } else { other }) {
-        Some(Err(Astray { why, remedy })) => Decision {
-            allowed: false,
-            rule: None,
-            explanation: why,
-            remedy,
-            effect: None,
-            ..decision
-        },
-        _ => decision,
-    }
+/// Whether rules about requests or credentials name a host.
+pub fn concerned(policy: &Policy, host: &Host, port: u16) -> bool {
+    let network = &policy.network;
+    let rules = network.http.iter().map(|rule| &rule.host);
+    rules.chain(network.inject.iter().map(|rule| &rule.host)).any(|rule| rule.matches(host, port))
 }
 
 /// Which host a decision is about, and which port.
@@ -232,13 +220,7 @@ fn looked_at(policy: &Policy, decision: Decision) -> Decision {
     if !by_address || !decision.allowed || policy.network.mode != NetworkMode::Filtered {
         return decision;
     }
-    let network = &policy.network;
-    let mut inspected = network.http.iter().map(|rule| &rule.host);
-    let mut injected = network.inject.iter().map(|rule| &rule.host);
-    if decision.effect.is_some()
-        || inspected.any(|rule| rule.matches(host, *port))
-        || injected.any(|rule| rule.matches(host, *port))
-    {
+    if decision.effect.is_some() || concerned(policy, host, *port) {
         return decision;
     }
     let Some(rule) = by_what_is_said(policy, *port) else { return decision };
@@ -374,32 +356,6 @@ pub(crate) mod tests {
         assert_eq!(decision.remedy.as_deref(), Some("--allow-host 9.9.9.9:443"));
         assert!(connect(&policy, &host("9.9.9.9"), 443, |_| false).allowed);
         assert!(connect(&policy, &host("8.8.8.8"), 443, |_| true).allowed);
-    }
-
-    #[test]
-    fn it_is_said_what_grants_where_the_hosts_own_file_leads() {
-        let decided = |allow: &[&str], addresses: &[&str]| {
-            let policy = policy(allow, &[]);
-            let request = Request::Connect { host: host("nas.lan"), port: 80 };
-            let addresses: Vec<IpAddr> = addresses.iter().map(|ip| ip.parse().expect(ip)).collect();
-            listed(&policy, decide(&policy, &request), &addresses, |_| false)
-        };
-        for (address, remedy) in [
-            ("192.168.1.5", Some("--allow-host 192.168.1.5:80")),
-            ("fd00::5", Some("--allow-host [fd00::5]:80")),
-            ("127.0.0.1", Some("--allow-host localhost:80")),
-            ("::1", Some("--allow-host localhost:80")),
-            ("127.0.1.1", None),
-        ] {
-            let refused = decided(&["nas.lan"], &[address]);
-            assert!(!refused.allowed && refused.rule.is_none());
-            assert!(refused.explanation.contains("by this host's /etc/hosts"), "{address}");
-            assert_eq!(refused.remedy.as_deref(), remedy);
-            let Some(grant) = remedy.and_then(|text| text.split(' ').next_back()) else { continue };
-            assert!(decided(&["nas.lan", grant], &[address]).allowed, "{grant}");
-        }
-        assert!(decided(&["nas.lan"], &[]).allowed && decided(&["nas.lan"], &["9.9.9.9"]).allowed);
-        assert!(decided(&["nas.lan"], &["10.0.0.1", "9.9.9.9"]).allowed);
     }
 
     #[test]

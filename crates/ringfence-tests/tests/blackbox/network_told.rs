@@ -276,5 +276,15 @@ fn names_of_the_hosts_own_file_are_told_with_what_grants_them() {
         let allowed = place.run(&["-n", &to, "-n", &grant], &fetch);
         assert_eq!(allowed.ends(0).text(), "served");
         place.ringfence(["why", "-n", &to, "-n", &grant, "--", "connect", &to]).ends(0);
+        // The address alone, to which programs connect; not where a rule denies the name.
+        assert_eq!(place.run(&["-n", &grant], &fetch).ends(0).text(), "served");
+        let by = format!("{name} is allowed by its address 127.0.0.1");
+        let asked = place.ringfence(["why", "-n", &grant, "--", "connect", &to]);
+        asked.ends(0).prints(&by).prints(&format!("rule:    option --allow-host {grant}"));
+        let denied = ["-n", grant.as_str(), "--deny-host", to.as_str()];
+        assert_ne!(place.run(&denied, &fetch).code, 0);
+        place
+            .ringfence(["why", denied[0], denied[1], denied[2], denied[3], "--", "connect", &to])
+            .ends(1);
     });
 }
