@@ -141,14 +141,14 @@ impl Requests {
                     head.extend_from_slice(bytes);
                     let Some(end) = end_of_head(&head[from..]).map(|end| from + end) else {
                         return if head.len() > HEAD {
-                            Err("a request whose head has no end".to_owned())
+                            Err("a request whose head has more than 32 KiB".to_owned())
                         } else {
                             Ok(())
                         };
                     };
                     bytes = &bytes[bytes.len() - (head.len() - end)..];
                     if end > HEAD {
-                        return Err("a request whose head has no end".to_owned());
+                        return Err("a request whose head has more than 32 KiB".to_owned());
                     }
                     head.truncate(end);
                     let lines = head.iter().filter(|&&byte| byte == b'\n').count();

@@ -5,8 +5,10 @@ use ringfence_policy::Host;
 
 /// The most bytes of a request's head.
 const HEAD: usize = 32 * 1024;
-/// The longest first line that is waited for, where it may become a request's.
-const LINE: usize = 16 * 1024;
+/// The longest first line that is waited for, where it may become a request's: one may fill the head.
+const LINE: usize = HEAD;
+/// What is said of a longer one.
+const LONG: First = First::Broken("a first line of more than 32 KiB");
 
 /// The end of what version 2 of the PROXY protocol begins with; empty lines come before.
 const PROXY_2: &[u8] = b"\0\r\nQUIT\n";
@@ -28,9 +30,7 @@ pub(super) fn read(bytes: &[u8]) -> First {
     }
     let Some(line_end) = bytes.iter().position(|&byte| byte == b'\n') else {
         return match beginning(bytes) {
-            Some(Beginning::Word | Beginning::Line) if bytes.len() > LINE => {
-                First::Broken("a first line without an end")
-            }
+            Some(Beginning::Word | Beginning::Line) if bytes.len() > LINE => LONG,
             Some(Beginning::Word) if skipped == 0 => First::Word,
             Some(Beginning::Word | Beginning::Line) => First::More,
             Some(Beginning::Odd) | None => odd::read(bytes),
@@ -44,7 +44,7 @@ pub(super) fn read(bytes: &[u8]) -> First {
         return First::Broken("HTTP/2 without TLS, in which the host cannot be checked");
     }
     if matches!(beginning(bytes), Some(Beginning::Word | Beginning::Line)) && line_end > LINE {
-        return First::Broken("a first line without an end");
+        return LONG;
     }
     let (target, like) = match (target(line), target_of_like(line)) {
         (Some(target), _) => (target, false),
@@ -60,7 +60,7 @@ pub(super) fn read(bytes: &[u8]) -> First {
         Ok(Some(host)) if like => judge_like(target, &host),
         Ok(Some(host)) => judge(line, target, host),
         Ok(None) if bytes.len() < HEAD => First::More,
-        Ok(None) => First::Broken("a request whose head has no end"),
+        Ok(None) => First::Broken("a request whose head has more than 32 KiB"),
         Err(what) => First::Broken(what),
     }
 }
@@ -361,6 +361,20 @@ mod tests {
         endless(format!("GET /{long} HTTP/1.1\r\n{rest}"));
         endless(format!("{long} / HTTP/1.1\r\n{rest}"));
         endless("\r\n".repeat(LINE));
+    }
+
+    /// Signed links and long queries: as much as the rest of a head may have.
+    #[test]
+    fn a_request_line_may_fill_a_head() {
+        for (length, good) in [(HEAD - 60, true), (HEAD + 1, false)] {
+            let path = "a".repeat(length);
+            let request = format!("GET /{path} HTTP/1.1\r\nHost: a.org\r\n\r\n");
+            let expected = if good { host("a.org") } else { LONG };
+            assert_eq!(read(request.as_bytes()), expected, "{length}");
+            // However it comes.
+            let part = read(&request.as_bytes()[..request.len().min(LINE + 1) - 1]);
+            assert_eq!(part, First::More, "{length}");
+        }
     }
 
     /// Node's server takes the first of these for requests of its own.

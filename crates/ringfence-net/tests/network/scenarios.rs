@@ -232,11 +232,13 @@ connection(b" " + evil)
 connection(evil.replace(b" ", b"\t"))
 connection(evil.replace(b"/1.1", b"/1.1 "))
 connection(evil.replace(b"GET /", b"GET /" + b"a" * 17000))
+connection(b"GET /" + b"a" * 40000)
+connection(good.replace(b"GET /", b"GET /" + b"a" * 31000))
 EOF"#;
     let sandbox = Sandbox::new(&["site.test"], &[], HOSTS);
     let ran = sandbox.run(script, vec![Server::new("[::]:80", keeps)]);
     let expected =
-        "101 4 35\n200 200 200\n200 reset\n200 reset\n".to_owned() + &"reset\n".repeat(6);
+        "101 4 35\n200 200 200\n200 reset\n200 reset\n".to_owned() + &"reset\n".repeat(7) + "200\n";
     assert_eq!(ran.output, expected);
 }
 
