@@ -169,8 +169,8 @@ async fn request<S: AsyncRead + AsyncWrite + Unpin>(client: &mut S) -> io::Resul
         if let Err(why) = held.set(head.len()) {
             return Ok(Asked::HttpWrong(why));
         }
-        if let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
-            return Ok(http(&head, end + 4));
+        if let Some(end) = end_of_head(&head) {
+            return Ok(http(&head, end));
         }
         if head.len() > HEAD {
             return Ok(Asked::HttpWrong("the head of the request has no end"));
@@ -182,11 +182,24 @@ async fn request<S: AsyncRead + AsyncWrite + Unpin>(client: &mut S) -> io::Resul
     }
 }
 
+/// Where an empty line ends a head; some clients write no carriage returns, and wait for an answer as others do.
+fn end_of_head(bytes: &[u8]) -> Option<usize> {
+    (1..=bytes.len()).find(|&end| {
+        let head = &bytes[..end];
+        head.ends_with(b"\n\r\n") || head.ends_with(b"\n\n")
+    })
+}
+
 /// Reads a request to a proxy, of which `bytes[..end]` is the head.
 fn http(bytes: &[u8], end: usize) -> Asked {
-    let line_end = bytes.iter().position(|&byte| byte == b'\r').unwrap_or(end);
+    let line_end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(end - 1);
     let Ok(line) = std::str::from_utf8(&bytes[..line_end]) else {
         return Asked::HttpWrong("the request line is no text");
+    };
+    // All lines end as the first one does, which is looked at below.
+    let (line, ends) = match line.strip_suffix('\r') {
+        Some(line) => (line, "\r\n"),
+        None => (line, "\n"),
     };
     let words: Vec<&str> = line.split(' ').collect();
     let [method, target, version] = words[..] else {
@@ -217,20 +230,20 @@ fn http(bytes: &[u8], end: usize) -> Asked {
         return Asked::HttpWrong("the URL has no host");
     };
     let slash = if rest[path..].starts_with('/') { "" } else { "/" };
-    let mut early = format!("{method} {slash}{} {version}\r\n", &rest[path..]).into_bytes();
-    let fields = &bytes[line_end + 2..end - 2];
+    let mut early = format!("{method} {slash}{} {version}{ends}", &rest[path..]).into_bytes();
+    let fields = &bytes[line_end + 1..end - ends.len()];
     let lines = fields.split_inclusive(|&byte| byte == b'\n');
     let upgrade = lines.clone().any(|line| named(line, "upgrade"));
     let mut hop = vec!["proxy-connection", "proxy-authorization", "keep-alive"];
     if !upgrade {
         // One request for each connection, so that the next is decided anew.
         hop.push("connection");
-        early.extend_from_slice(b"Connection: close\r\n");
+        early.extend_from_slice(format!("Connection: close{ends}").as_bytes());
     }
     for line in lines.filter(|line| !hop.iter().any(|name| named(line, name))) {
         early.extend_from_slice(line);
     }
-    early.extend_from_slice(b"\r\n");
+    early.extend_from_slice(ends.as_bytes());
     early.extend_from_slice(&bytes[end..]);
     Asked::Http { host, port, early, tunnel: false }
 }
@@ -309,8 +322,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Asked {
-        let end = text.find("\r\n\r\n").expect("a head") + 4;
-        http(text.as_bytes(), end)
+        http(text.as_bytes(), end_of_head(text.as_bytes()).expect("a head"))
     }
 
     #[test]
@@ -339,6 +351,31 @@ mod tests {
         assert_eq!((host.to_string().as_str(), port, tunnel), ("a.org", 8080, false));
         let wanted = "POST /?q HTTP/1.1\r\nConnection: close\r\nHost: a.org\r\nX: y\r\n\r\nbody";
         assert_eq!(String::from_utf8_lossy(&early), wanted);
+    }
+
+    #[test]
+    fn a_head_may_have_no_carriage_returns() {
+        let Asked::Http { host, early, .. } =
+            read("GET http://a.org/x HTTP/1.1\nHost: a.org\nConnection: x\n\nrest\r\n\r\n")
+        else {
+            panic!("refused");
+        };
+        assert_eq!(host.to_string(), "a.org");
+        let wanted = "GET /x HTTP/1.1\nConnection: close\nHost: a.org\n\nrest\r\n\r\n";
+        assert_eq!(String::from_utf8_lossy(&early), wanted);
+        let Asked::Http { tunnel: true, early, .. } = read("CONNECT a.org:443 HTTP/1.1\n\nearly")
+        else {
+            panic!("refused");
+        };
+        assert_eq!(early, b"early");
+        for mixed in [
+            "GET http://a.org/x HTTP/1.1\r\nHost: a.org\n\r\n",
+            "GET http://a.org/x HTTP/1.1\r\nHost: a.org\n\nHost: b.org\r\n\r\n",
+            "GET http://a.org/x HTTP/1.1\nHost: a.org\r\n\r\n",
+            "\n\n",
+        ] {
+            assert!(matches!(read(mixed), Asked::HttpWrong(_)), "{mixed:?}");
+        }
     }
 
     #[test]

@@ -400,12 +400,13 @@ fn what_the_proxy_does_not_speak_is_answered() {
             return;
         }
         let script = "import socket
-for said in bytes.fromhex('0401005001020304') + b'x' + bytes(1), bytes.fromhex('16030100050100000100'):
+for said in bytes.fromhex('0401005001020304') + b'x' + bytes(1), bytes.fromhex('16030100050100000100'), b'GET /\\n\\n':
     s = socket.create_connection(('127.0.0.1', 1022), 60); s.sendall(said)
     print(s.makefile('rb').read().decode().splitlines()[-1])";
         let ended = place.run(&["-n", "site.test"], &["python3", "-c", script]);
         let told = "ringfence: this proxy speaks HTTP and SOCKS5, both without TLS";
-        assert_eq!(ended.ends(0).text(), format!("{told}\n{told}"));
+        let none = "ringfence: this is no request";
+        assert_eq!(ended.ends(0).text(), format!("{told}\n{told}\n{none}"));
     });
 }
 
