@@ -11,9 +11,15 @@ pub(super) const DATA: u8 = 23;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
-const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 /// A record holds at most this much (RFC 8446 §5.1).
 const RECORD: usize = 16_384;
+
+/// Whether an extension hides a name: Encrypted Client Hello (RFC 9849) by the number that it has and those that its drafts
+/// had (`encrypted_client_hello` since draft-ietf-tls-esni-07), and what came before it (`encrypted_server_name`). Servers
+/// of the drafts may still be there.
+const fn hides(kind: u16) -> bool {
+    matches!(kind, 0xfe08..=0xfe0d | 0xff02 | 0xff08 | 0xffce)
+}
 
 /// Reads a ClientHello from TLS records, over which it may be spread in any way.
 pub(super) fn read(bytes: &[u8]) -> First {
@@ -142,8 +148,7 @@ fn client_hello(mut body: &[u8]) -> Option<First> {
                 named = true;
                 name = Some(server_name(content)?);
             }
-            ENCRYPTED_CLIENT_HELLO => hidden = true,
-            _ => {}
+            _ => hidden |= hides(kind),
         }
     }
     Some(First::Tls { name, hidden })
@@ -217,8 +222,16 @@ pub(crate) mod tests {
     #[test]
     fn no_name_a_hidden_name_and_two_names_are_told_apart() {
         assert_eq!(read(&records(&hello(&[]), 500)), First::Tls { name: None, hidden: false });
-        let hidden = hello(&[sni(b"example.org"), (0xfe0d, vec![0; 50])]);
-        assert!(matches!(read(&records(&hidden, 500)), First::Tls { hidden: true, .. }));
+        for kind in [0xfe0d, 0xfe08, 0xfe09, 0xfe0a, 0xff02, 0xff08, 0xffce] {
+            let hidden = hello(&[sni(b"example.org"), (kind, vec![0; 50])]);
+            let seen = read(&records(&hidden, 500));
+            assert!(matches!(seen, First::Tls { hidden: true, .. }), "{kind:x}");
+        }
+        // Renegotiation, and what is there so that servers stay used to what they do not know.
+        for kind in [0xff01, 0x0a0a, 0xfafa] {
+            let plain = hello(&[sni(b"example.org"), (kind, vec![0])]);
+            assert_eq!(read(&records(&plain, 500)), named("example.org"), "{kind:x}");
+        }
         let two = hello(&[sni(b"example.org"), sni(b"example.com")]);
         assert!(matches!(read(&records(&two, 500)), First::Broken(_)));
     }
