@@ -9,7 +9,7 @@ use super::model::Scanner;
 use super::passage::Passage;
 use super::request::{self, Place, Refused};
 use super::tls::Protocol;
-use super::upstream::{Upstream, connect, not_taken, reason};
+use super::upstream::{Upstream, connect, not_taken, reason, wants_http1};
 use super::wire::{REFUSED, Strict};
 use crate::decision::{Event, Injection};
 use crate::flow::Refusal;
@@ -24,7 +24,6 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, Uri, Version, server};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ringfence_policy::Decision;
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -38,6 +37,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) const HEADERS: u32 = 64 * 1024;
 /// The most fields of an HTTP/1 head; how many bytes those may have is said elsewhere.
 pub(super) const FIELDS: usize = 512;
+/// Stands for the server's word that it takes a request by HTTP/1.1 alone: the program is told in the server's way, and may
+/// ask again so.
+const BY_HTTP1: StatusCode = StatusCode::HTTP_VERSION_NOT_SUPPORTED;
 /// How often a request is sent again that the server says it has not taken (RFC 9113 §8.7).
 const AGAIN: usize = 2;
 
@@ -111,13 +113,14 @@ where
 async fn answer(
     link: Arc<Link>,
     request: Request<Incoming>,
-) -> Result<Response<Answer>, Infallible> {
+) -> Result<Response<Answer>, h2::Error> {
     if let Some(why) = link.refused.get().filter(|_| request.method() == REFUSED) {
         // Told as the connection's end.
         return Ok(readable(StatusCode::BAD_REQUEST, format!("ringfence: {why}\n")));
     }
     let path = request.uri().path().to_owned();
     let mut ending = Ending::new(link.clone(), request.method().to_string(), path);
+    let http2 = request.version() == Version::HTTP_2;
     match link.exchange(request, &mut ending).await {
         Ok(Passed::Answer(parts, body)) => {
             Ok(Response::from_parts(parts, Either::Left(Received::new(body, ending))))
@@ -128,6 +131,16 @@ async fn answer(
             let tunnel = tokio::spawn(tunnel);
             *link.tunnel.lock().await = Some(tunnel);
             Ok(Response::from_parts(parts, Either::Right(Full::default())))
+        }
+        Err((BY_HTTP1, refused)) => {
+            let answer = refusal(StatusCode::BAD_GATEWAY, refused, &mut ending);
+            if !http2 {
+                return Ok(answer);
+            }
+            if let Some(exchange) = ending.exchange() {
+                exchange.status = None;
+            }
+            Err(h2::Reason::HTTP_1_1_REQUIRED.into())
         }
         Err((status, refused)) => Ok(refusal(status, refused, &mut ending)),
     }
@@ -224,6 +237,9 @@ impl Link {
         // A sentence of the server's own, in which anything can be: the status is enough. One that has no usual sentence
         // has none, where the engine would write its own word for that.
         response.extensions_mut().remove::<ReasonPhrase>();
+        if response.status().canonical_reason().is_none() {
+            response.extensions_mut().insert(ReasonPhrase::from_static(b""));
+        }
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let server = hyper::upgrade::on(&mut response);
             let Some(Some(program)) = switch else {
@@ -236,9 +252,6 @@ impl Link {
         if response.headers().contains_key(header::TRANSFER_ENCODING) {
             // A length beside it is none (RFC 9112 §6.3), and the body would be cut there.
             response.headers_mut().remove(header::CONTENT_LENGTH);
-        }
-        if response.status().canonical_reason().is_none() {
-            response.extensions_mut().insert(ReasonPhrase::from_static(b""));
         }
         request::clean(response.headers_mut());
         let (mut parts, body) = response.into_parts();
@@ -311,6 +324,10 @@ impl Link {
                 // Its body came to an end here: the program's own doing, and nothing of the server's.
                 let refused = Refused { why: why.clone(), decision: None };
                 return Err((StatusCode::BAD_REQUEST, refused));
+            }
+            if wants_http1(&error) {
+                let why = "the server takes it by HTTP/1.1 alone (HTTP_1_1_REQUIRED)".to_owned();
+                return Err((BY_HTTP1, Refused { why, decision: None }));
             }
             if not_taken(&error) {
                 // Where it has ended the connection, there will be a new one; else it is asked again by the same.

@@ -129,6 +129,15 @@ pub(super) fn not_taken(error: &hyper::Error) -> bool {
     })
 }
 
+/// Whether a server says that it takes a request by HTTP/1.1 alone (RFC 9113 §7).
+pub(super) fn wants_http1(error: &hyper::Error) -> bool {
+    let cause =
+        std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| {
+        cause.is_remote() && cause.reason() == Some(h2::Reason::HTTP_1_1_REQUIRED)
+    })
+}
+
 /// An engine's error in words for people: the other side's, or the connection's, where one of them is behind it.
 pub(super) fn reason(error: &hyper::Error) -> String {
     let mut cause = std::error::Error::source(error);

@@ -2,7 +2,7 @@
 
 use super::Server;
 use crate::clients::server;
-use ringfence_tests::{Place, Running, everywhere};
+use ringfence_tests::{Finished, Place, Running, everywhere};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -28,7 +28,17 @@ fn refuse(
 ) -> io::Result<usize> {
     let tls = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
     let mut tls = StreamOwned::new(tls, stream);
-    tls.read_exact(&mut [0; 24])?;
+    let mut begun = vec![0; 24];
+    tls.read_exact(&mut begun)?;
+    if tls.conn.alpn_protocol() == Some(b"http/1.1") {
+        while !begun.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            tls.read_exact(&mut byte)?;
+            begun.push(byte[0]);
+        }
+        tls.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")?;
+        return Ok(1);
+    }
     tls.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0])?;
     let mut heads = 0;
     loop {
@@ -49,6 +59,14 @@ fn refuse(
             3 if heads == 1 => {
                 tls.write_all(&[&[0, 0, 4, 3, 0][..], &stream, &[0, 0, 0, 7]].concat())?;
             }
+            // HTTP_1_1_REQUIRED, of the stream.
+            13 => tls.write_all(&[&[0, 0, 4, 3, 0][..], &stream, &[0, 0, 0, 13]].concat())?,
+            // A head, a part of a body, and INTERNAL_ERROR.
+            2 => {
+                tls.write_all(&[&[0, 0, 1, 1, 4][..], &stream, &[0x88]].concat())?;
+                tls.write_all(&[&[0, 0, 5, 0, 0][..], &stream, b"short"].concat())?;
+                tls.write_all(&[&[0, 0, 4, 3, 0][..], &stream, &[0, 0, 0, 2]].concat())?;
+            }
             // Always.
             9 => tls.write_all(&[&[0, 0, 4, 3, 0][..], &stream, &[0, 0, 0, 7]].concat())?,
             // HEADERS, the last of the stream: 200.
@@ -59,30 +77,38 @@ fn refuse(
 
 /// A server of HTTP/2 that takes no request but, mostly, a second one; how many requests each of its connections brought.
 fn refusing(how: u8) -> (u16, String, Receiver<usize>) {
-    let (config, authority) = Server::certified(&[b"h2"]);
+    let protocols: &[&[u8]] = if how == 13 { &[b"h2", b"http/1.1"] } else { &[b"h2"] };
+    let (config, authority) = Server::certified(protocols);
     let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (send, heads) = channel();
     thread::spawn(move || {
         for (at, stream) in listener.incoming().enumerate() {
-            let Ok(seen) = refuse(stream.unwrap(), &config, how, at == 0) else { continue };
-            if send.send(seen).is_err() {
-                return;
-            }
+            let (stream, config, send) = (stream.unwrap(), config.clone(), send.clone());
+            thread::spawn(move || {
+                if let Ok(seen) = refuse(stream, &config, how, at == 0) {
+                    let _ = send.send(seen);
+                }
+            });
         }
     });
     (port, authority, heads)
 }
 
-fn curl(place: &Place, (port, authority): (u16, &str), more: &[&str]) -> String {
+fn curl(place: &Place, to: (u16, &str), more: &[&str]) -> String {
+    asked(place, to, more).well()
+}
+
+fn asked(place: &Place, (port, authority): (u16, &str), more: &[&str]) -> Finished {
     let authority = place.file("authority.pem", authority);
     let rule = format!("GET,POST localhost:{port}/*");
     let mut command = place.ringfence_run();
-    command.env("SSL_CERT_FILE", authority).args(["--http", &rule, "--", "curl", "-sS", "--http2"]);
+    command.env("SSL_CERT_FILE", authority).args(["-m", "--http", &rule]);
+    command.args(["--", "curl", "-sS", "--http2"]);
     command.args(["-m", "60", "-w", "%{http_code} %{http_version}"]).args(more);
     command.arg(format!("https://localhost:{port}/x"));
-    Running::start(command).finish().well()
+    Running::start(command).finish()
 }
 
 /// What a server of HTTP/2 says that it has not taken may be sent again (RFC 9113 §8.7); what had a body is the program's
@@ -107,6 +133,44 @@ fn what_a_server_has_not_taken_is_sent_again() {
         let refused = curl(place, (port, &authority), &[]);
         assert!(refused.contains("the server has not taken it: ") && refused.ends_with("502 2"));
         assert_eq!(heads.recv().unwrap(), 3, "not without an end");
+    });
+}
+
+/// The program is told in the server's way, asks again by HTTP/1.1, and has its answer.
+#[test]
+fn a_server_that_wants_http_1_1_is_asked_so() {
+    everywhere(|place| {
+        if !place.shell("curl --version").ends(0).text().contains("HTTP2") {
+            return;
+        }
+        for more in [&[][..], &["-d", "x"]] {
+            let (port, authority, heads) = refusing(13);
+            let run = asked(place, (port, &authority), more);
+            assert_eq!(run.ends(0).text(), "200 1.1", "{}", run.err);
+            let method = if more.is_empty() { "GET" } else { "POST" };
+            let why = "the server takes it by HTTP/1.1 alone (HTTP_1_1_REQUIRED)";
+            run.says(&format!("failed {method} localhost:{port}/x: {why}"));
+            let mut seen = [heads.recv().unwrap(), heads.recv().unwrap()];
+            seen.sort_unstable();
+            assert_eq!(seen, [1, 1]);
+        }
+    });
+}
+
+/// An answer of HTTP/2 that its server ends in the middle.
+#[test]
+fn a_stream_that_is_reset_in_the_middle_is_told() {
+    everywhere(|place| {
+        if !place.shell("curl --version").ends(0).text().contains("HTTP2") {
+            return;
+        }
+        let (port, authority, _heads) = refusing(2);
+        let run = asked(place, (port, &authority), &["-v"]);
+        assert_eq!((run.code, run.text().starts_with("short200 2")), (92, true), "{}", run.text());
+        run.says(&format!(
+            "failed GET localhost:{port}/x: the answer broke off: the server reset the request's stream \
+             (INTERNAL_ERROR); until then 200, 0 bytes sent, 5 received, "
+        ));
     });
 }
 
