@@ -117,6 +117,10 @@ pub fn question(query: &[u8]) -> Result<Question, Option<u8>> {
         }
         at += length;
     }
+    if name.is_empty() {
+        // The root, which no rule names.
+        name.push('.');
+    }
     let (kind, class) = (word(at)?, word(at + 2)?);
     Ok(Question { name, kind, class, end: at + 4 })
 }

@@ -3,7 +3,8 @@
 use crate::flow::{self, io_text};
 use crate::gateway::Shared;
 use ringfence_policy::Host;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -65,9 +66,13 @@ impl Place {
         let addresses = match &self.host {
             Host::Address(address) => vec![*address],
             Host::Name(_) if self.host.is_loopback() => HERE.to_vec(),
-            Host::Name(name) => shared.resolver.resolve(name).await?,
+            Host::Name(name) => {
+                let found = shared.resolver.resolve(name).await;
+                found.map_err(|why| format!("cannot be resolved: {why}"))?
+            }
         };
-        let (mut stream, _) = flow::reach(&addresses, self.port).await?;
+        let reached = flow::reach(&addresses, self.port).await;
+        let (mut stream, _) = reached.map_err(|why| self.unreached(&why))?;
         let _ = stream.set_nodelay(true);
         if self.socks {
             self.socks(&mut stream, host, port).await?;
@@ -75,6 +80,15 @@ impl Place {
             self.http(&mut stream, host, port).await?;
         }
         Ok(stream)
+    }
+
+    /// Why it cannot be reached; its address is told already where it is called by that.
+    fn unreached(&self, why: &str) -> String {
+        let known = match &self.host {
+            Host::Address(address) => format!("{}: ", SocketAddr::new(*address, self.port)),
+            Host::Name(_) => String::new(),
+        };
+        format!("cannot be reached: {}", why.strip_prefix(&known).unwrap_or(why))
     }
 
     /// Asks by `CONNECT`.
@@ -85,7 +99,7 @@ impl Place {
             request.push_str(&format!("Proxy-Authorization: Basic {user}\r\n"));
         }
         request.push_str("\r\n");
-        stream.write_all(request.as_bytes()).await.map_err(|error| io_text(&error))?;
+        stream.write_all(request.as_bytes()).await.map_err(broken)?;
         let mut line = String::new();
         for _ in 0..=INTERIM {
             let head = head(stream).await?;
@@ -112,8 +126,7 @@ impl Place {
         const NONE: u8 = 0;
         const PASSWORD: u8 = 2;
         let method = if self.user.is_some() { PASSWORD } else { NONE };
-        let text = |error: std::io::Error| io_text(&error);
-        stream.write_all(&[5, 1, method]).await.map_err(text)?;
+        stream.write_all(&[5, 1, method]).await.map_err(broken)?;
         let mut answer = [0; 4];
         read(stream, &mut answer[..2]).await?;
         if answer[..2] != [5, method] {
@@ -126,7 +139,7 @@ impl Place {
                 message.push(length.map_err(|_| "takes no such long user and password")?);
                 message.extend_from_slice(word);
             }
-            stream.write_all(&message).await.map_err(text)?;
+            stream.write_all(&message).await.map_err(broken)?;
             read(stream, &mut answer[..2]).await?;
             if answer[1] != 0 {
                 return Err("refuses the user and password".to_owned());
@@ -140,7 +153,7 @@ impl Place {
             Host::Name(name) => message.extend([&[3, name.len() as u8], name.as_bytes()].concat()),
         }
         message.extend(port.to_be_bytes());
-        stream.write_all(&message).await.map_err(text)?;
+        stream.write_all(&message).await.map_err(broken)?;
         read(stream, &mut answer).await?;
         if answer[..2] != [5, 0] {
             return Err(format!("answers with SOCKS5 error {}", answer[1]));
@@ -163,9 +176,13 @@ impl Place {
 async fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> Result<(), String> {
     match stream.read_exact(buffer).await {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(gone()),
-        Err(error) => Err(io_text(&error)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(gone()),
+        Err(error) => Err(broken(error)),
     }
+}
+
+fn broken(error: io::Error) -> String {
+    format!("breaks the connection: {}", io_text(&error))
 }
 
 fn gone() -> String {
@@ -177,7 +194,7 @@ async fn head(stream: &mut TcpStream) -> Result<Vec<u8>, String> {
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
     while head.len() < ANSWER {
-        let seen = stream.peek(&mut buffer).await.map_err(|error| io_text(&error))?;
+        let seen = stream.peek(&mut buffer).await.map_err(broken)?;
         if seen == 0 {
             return Err(gone());
         }
@@ -276,6 +293,18 @@ mod tests {
         let user = User { name: b"us@er".to_vec(), password: b"pa:ss".to_vec() };
         assert_eq!((place.host.to_string().as_str(), place.port), ("proxy.corp", 3128));
         assert!(!place.socks && place.user == Some(user));
+    }
+
+    #[test]
+    fn one_that_is_not_there_is_told_in_a_sentence() {
+        for (proxy, why, said) in [
+            ("192.0.2.1:3128", "192.0.2.1:3128: no answer", "no answer"),
+            ("[2001:db8::1]:1", "[2001:db8::1]:1: no answer", "no answer"),
+            ("p.org:3128", "192.0.2.1:3128: no answer", "192.0.2.1:3128: no answer"),
+        ] {
+            let place = Place::parse(proxy).expect("a proxy");
+            assert_eq!(place.unreached(why), format!("cannot be reached: {said}"));
+        }
     }
 
     #[test]

@@ -79,15 +79,15 @@ def ask(*labels):
     length, = struct.unpack('>H', s.recv(2, socket.MSG_WAITALL))
     return s.recv(length, socket.MSG_WAITALL)[3] & 15
 s = socket.create_connection(('192.0.2.53', 53), 20)
-for labels in ((b'exa\x00mple', b'org'), (b'\x1b[31m', b'org'), (b'192', b'0', b'2', b'1'), (b'example', b'org')):
+for labels in ((b'exa\x00mple', b'org'), (b'\x1b[31m', b'org'), (b'192', b'0', b'2', b'1'), (), (b'example', b'org')):
     print(ask(*labels), end=' ')";
     everywhere(|place| {
         if !place.has("python3", "--version") {
             return;
         }
         let ended = place.run(&["-m", "-n", "*"], &["python3", "-c", ASK]);
-        ended.ends(0).prints("3 3 3 0");
-        let names = [r"exa\000mple.org", r"\027\09131m.org", "192.0.2.1"];
+        ended.ends(0).prints("3 3 3 3 0");
+        let names = [r"exa\000mple.org", r"\027\09131m.org", "192.0.2.1", "."];
         for name in names {
             let line = format!("denied name {name} (A)");
             let why = format!("{name} is no name of a host, so its name is not resolved\n");
