@@ -30,3 +30,6 @@ mod watch;
 pub mod wire;
 
 pub use stream::Stream;
+
+/// The file in a guest's first file system that holds the first randomness of its kernel.
+pub const SEED: &str = "seed";

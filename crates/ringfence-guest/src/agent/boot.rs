@@ -55,6 +55,7 @@ pub fn boot() -> Result<(), String> {
     mounted("proc", "/proc", quiet | MountFlags::NODEV, "")?;
     mounted("sysfs", "/sys", quiet | MountFlags::NODEV, "")?;
     mounted("devtmpfs", "/dev", quiet, "")?;
+    seed()?;
     mounted("devpts", "/dev/pts", quiet, "newinstance,ptmxmode=0666,mode=620")?;
     modules()?;
     // Process limits are the guest's own; a kernel without them is asked for none.
@@ -75,6 +76,20 @@ pub fn boot() -> Result<(), String> {
     // What the host says is heard whatever a thousand programs do: a fork bomb too is told to end.
     let _ = ringfence_sys::guest::come_first();
     Ok(())
+}
+
+/// Gives the kernel the randomness that came along, before anything draws from it: nobody waits for it then, whose processor has no
+/// instruction for it. Where none came along the kernel finds its own.
+fn seed() -> Result<(), String> {
+    let path = Path::new("/").join(crate::SEED);
+    let Ok(bytes) = fs::read(&path) else { return Ok(()) };
+    reseed(&random()?, &bytes)?;
+    fs::remove_file(&path).map_err(failed(path.display().to_string()))
+}
+
+fn reseed(random: &OwnedFd, entropy: &[u8]) -> Result<(), String> {
+    ringfence_sys::guest::reseed(random.as_fd(), entropy)
+        .map_err(|errno| format!("random: {errno:?}"))
 }
 
 /// No program gets a capability: they all descend from this process, which keeps its own and executes nothing. Here, and not
@@ -144,8 +159,7 @@ pub fn port() -> Result<OwnedFd, String> {
 
 /// Makes this guest one of its own. Where there are limits, the control group that has them.
 pub fn begin(start: &Start, random: &OwnedFd) -> Result<Option<OwnedFd>, String> {
-    ringfence_sys::guest::reseed(random.as_fd(), &start.entropy)
-        .map_err(|errno| format!("random: {errno:?}"))?;
+    reseed(random, &start.entropy)?;
     let now = rustix::fs::Timespec {
         tv_sec: (start.clock / 1_000_000_000) as i64,
         tv_nsec: (start.clock % 1_000_000_000) as i64,

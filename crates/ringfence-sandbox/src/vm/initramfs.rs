@@ -4,7 +4,7 @@
 //! be built or fetched for the guest.
 
 use super::assets::Kernel;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,11 @@ const NESTED: [&str; 1] = ["kvm_amd"];
 /// What modules ask for at run time without saying so.
 const SILENT: [&str; 1] = ["crc32c_generic"];
 
+/// The guest's first randomness: the emulator's processor has none ([`super::jail`]).
+const SEED: &str = ringfence_guest::SEED;
+/// As much as the kernel's pool holds, twice.
+const SEEDS: usize = 64;
+
 /// Makes it; with `nested`, for a guest that has `/dev/kvm`.
 ///
 /// # Errors
@@ -26,6 +31,7 @@ pub fn make(kernel: &Kernel, program: &Path, nested: bool, to: &Path) -> io::Res
         archive.entry(directory, 0o040_755, &[])?;
     }
     archive.entry("init", 0o100_755, &loadable(program)?)?;
+    archive.entry(SEED, 0o100_600, &seed()?)?;
     for (at, module) in modules(&kernel.modules, nested)?.iter().enumerate() {
         let name = module.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let content = std::fs::read(module)?;
@@ -33,6 +39,12 @@ pub fn make(kernel: &Kernel, program: &Path, nested: bool, to: &Path) -> io::Res
     }
     archive.entry("TRAILER!!!", 0, &[])?;
     archive.file.flush()
+}
+
+fn seed() -> io::Result<[u8; SEEDS]> {
+    let mut bytes = [0; SEEDS];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// An archive as the kernel unpacks it (Documentation/driver-api/early-userspace/buffer-format.rst).

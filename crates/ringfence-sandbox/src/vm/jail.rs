@@ -33,9 +33,10 @@ const WORDS: &str = "quiet loglevel=0 oops=panic panic=-1 reboot=t random.trust_
 const LIGHT: &str = "mitigations=off init_on_alloc=0 randomize_kstack_offset=off psi=0 \
                      hardened_usercopy=off rcupdate.rcu_expedited=1 norandmaps cgroup_disable=memory \
                      transparent_hugepage=never tsc=reliable cryptomgr.notests";
-/// The emulator's processor: without what it emulates byte by byte (`rep movsb`), and without what makes each of a
-/// kernel's copies end a translated block.
-const EMULATED: &str = "max,-erms,-fsrm,-la57,-smap";
+/// The emulator's processor: without what it emulates byte by byte (`rep movsb`), without what makes each of a
+/// kernel's copies end a translated block, and without instructions that draw random numbers: QEMU answers them by a generator of its
+/// own, and all clones of a saved process go on with the same one. The guest's kernel gets its randomness from the host.
+const EMULATED: &str = "max,-erms,-fsrm,-la57,-smap,-rdrand,-rdseed";
 
 /// The machine: without those of its own devices that a guest has no use for, which would be there to be broken into, and
 /// whose buffers QEMU holds (of six disks that there are not, two megabytes).

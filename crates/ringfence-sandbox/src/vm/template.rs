@@ -30,7 +30,7 @@ const UNFINISHED: &str = "new-";
 /// The file that is locked by who makes a template.
 const TURN: &str = "making";
 /// Changes with the layout of what is saved and with how a guest is started.
-const LAYOUT: u32 = 10;
+const LAYOUT: u32 = 11;
 /// What a kernel says of itself: its release, and when and by whom it was built.
 const KERNEL: &str = "/proc/version";
 /// What changes when libraries are installed.

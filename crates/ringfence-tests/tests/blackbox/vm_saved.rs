@@ -5,6 +5,7 @@ use ringfence_tests::{Place, Running};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// The one template that there is after `vm clean` and a run.
@@ -20,6 +21,11 @@ fn template(place: &Place) -> PathBuf {
 
 /// How QEMU is started for a command that waits: by its own words, or as what was saved.
 fn started(place: &Place) -> &'static str {
+    looked_at(place, |_| {})
+}
+
+/// The same, of a process that is looked at while the command waits.
+fn looked_at(place: &Place, look: impl Fn(u32)) -> &'static str {
     let mut running = start(place, &[], &["sh", "-c", "echo up; exec sleep 1000"]);
     running.printed("up\n");
     let words = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -33,27 +39,87 @@ fn started(place: &Place) -> &'static str {
             pid == running.pid()
         })
     };
-    let mut kinds: Vec<&str> = pids
+    let mut found: Vec<(u32, &str)> = pids
         .filter(|&pid| below(pid))
         .filter_map(|pid| {
             let words = words(pid);
             let mut list = words.split('\0');
             let (first, second) = (list.next()?, list.next()?);
             if first.ends_with("/qemu-system-x86_64") {
-                Some("started")
+                Some((pid, "started"))
             } else if second == "machine-restore" {
                 let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
                 assert_eq!(name, "qemu-system-x86\n");
-                Some("restored")
+                Some((pid, "restored"))
             } else {
                 None
             }
         })
         .collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    let (pid, kind) = found.remove(0);
+    look(pid);
     running.signal(Signal::TERM);
     running.finish().ends(143);
-    assert_eq!(kinds.len(), 1, "{kinds:?}");
-    kinds.remove(0)
+    kind
+}
+
+/// A program of so few instructions that writes what the first of them, of four bytes, leaves in `rax`.
+fn writes_a_word(instruction: [u8; 4]) -> Vec<u8> {
+    const CODE: [u8; 21] = [
+        0x50, // push rax
+        0x6a, 0x01, 0x58, // mov eax, 1: write(2)
+        0x89, 0xc7, // mov edi, eax
+        0x48, 0x89, 0xe6, // mov rsi, rsp
+        0x6a, 0x08, 0x5a, // mov edx, 8
+        0x0f, 0x05, // syscall
+        0x6a, 0x3c, 0x58, // mov eax, 60: exit(2)
+        0x31, 0xff, // xor edi, edi
+        0x0f, 0x05, // syscall
+    ];
+    const BASE: u64 = 0x40_0000;
+    const HEADERS: u64 = 64 + 56;
+    let code = [&instruction[..], &CODE].concat();
+    let size = HEADERS + code.len() as u64;
+    // elf(5): 64 bits, an executable for x86-64, one segment that is read and executed.
+    let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
+    let words = |file: &mut Vec<u8>, list: &[u64]| {
+        list.iter().for_each(|word| file.extend(word.to_le_bytes()));
+    };
+    words(&mut file, &[BASE + HEADERS, 64, 0]);
+    file.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 64, 0, 0, 0, 0, 0]);
+    file.extend([1, 0, 0, 0, 5, 0, 0, 0]);
+    words(&mut file, &[0, BASE, BASE, size, size, 4096]);
+    file.extend(code);
+    file
+}
+
+/// What QEMU draws itself is the same in all clones of its saved process: a guest's program is given none of it.
+#[test]
+fn no_two_clones_draw_the_same_numbers() {
+    guests_of_one(|place| {
+        let program = place.project("draws");
+        let draw = |instruction| {
+            fs::write(&program, writes_a_word(instruction)).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            let ended = start(place, &[], &["./draws"]).finish();
+            (ended.code, ended.out)
+        };
+        // The control: `xor rax, rax; nop` is executed, and the word that it leaves is heard.
+        assert_eq!(draw([0x48, 0x31, 0xc0, 0x90]), (0, vec![0; 8]));
+        for (name, instruction) in
+            [("rdrand", [0x48, 0x0f, 0xc7, 0xf0]), ("rdseed", [0x48, 0x0f, 0xc7, 0xf8])]
+        {
+            let (one, two) = (draw(instruction), draw(instruction));
+            // 132: killed by SIGILL.
+            assert!(one.0 == 132 && two.0 == 132 || one.1 != two.1, "{name}: {one:?} {two:?}");
+        }
+        // A guest that KVM executes has its processor's, whose numbers are nobody else's.
+        let flags = "grep -c -w -e rdrand -e rdseed /proc/cpuinfo";
+        if fs::metadata(template(place).join("process")).is_ok() {
+            assert_eq!(start(place, &[], &["sh", "-c", flags]).finish().ends(1).text(), "0\n");
+        }
+    });
 }
 
 #[test]
