@@ -156,6 +156,41 @@ fn a_clone_goes_on_from_the_process_that_was_saved() {
 }
 
 #[test]
+fn a_clone_has_open_what_the_saved_process_had() {
+    guests(|place| {
+        let template = template(place);
+        let saved: Value =
+            serde_json::from_slice(&fs::read(template.join("process")).unwrap()).unwrap();
+        let list = saved["descriptors"].as_array().unwrap();
+        assert!(list.len() > 6, "{list:?}");
+        let kind = looked_at(place, |pid| {
+            let place = PathBuf::from(format!("/proc/{pid}/fd"));
+            let target = |number: &Value| fs::read_link(place.join(number.to_string())).ok();
+            let memory = target(&json!(0));
+            for one in list {
+                let (found, kind) = (target(&one["number"]), &one["kind"]);
+                let anonymous = |name: &str| Some(PathBuf::from(format!("anon_inode:[{name}]")));
+                let is = |name: &str| kind.get(name).is_some();
+                let wanted = match kind {
+                    _ if kind == "Memory" => memory.clone(),
+                    _ if is("Event") => anonymous("eventfd"),
+                    _ if is("Signals") => anonymous("signalfd"),
+                    _ if is("Epoll") => anonymous("eventpoll"),
+                    _ if is("Given") && found.is_some() => found.clone(),
+                    other => panic!("{other} is {found:?}"),
+                };
+                assert_eq!(found, wanted, "{one}");
+            }
+            // Nothing of the restorer's own is left.
+            let own = |name: &std::ffi::OsString| name.to_str().unwrap().parse::<i32>().unwrap();
+            let numbers = fs::read_dir(&place).unwrap().flatten().map(|entry| entry.file_name());
+            assert!(numbers.map(|name| own(&name)).all(|number| number < 200));
+        });
+        assert_eq!(kind, "restored");
+    });
+}
+
+#[test]
 fn what_was_saved_and_does_not_fit_is_not_used_and_nothing_runs_twice() {
     guests_of_one(|place| {
         let template = template(place);

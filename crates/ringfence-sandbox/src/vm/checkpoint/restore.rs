@@ -210,8 +210,10 @@ fn descriptors(checkpoint: &Checkpoint, given: Vec<OwnedFd>) -> Result<(), Strin
     let failed = |errno: Errno| format!("a descriptor: {}", sys::describe(errno));
     // Out of the way first: a new one may have a number that another is to have.
     let place = |made: OwnedFd, number| {
-        let made = restore::above(made.as_raw_fd(), ABOVE)?;
-        restore::place(made.as_fd(), number)
+        let high = restore::above(made.as_raw_fd(), ABOVE)?;
+        // Before the number is given: it may have been this very one, which would be closed with it.
+        drop(made);
+        restore::place(high.as_fd(), number)
     };
     for descriptor in &checkpoint.descriptors {
         let number = descriptor.number;
