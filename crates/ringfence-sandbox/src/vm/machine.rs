@@ -49,6 +49,8 @@ pub struct Machine {
     until: Option<Instant>,
     /// What the guest's kernel has ended for lack of memory, and whether it refused a process.
     reached: (u64, bool),
+    /// The first clone was made of a saved process.
+    of_process: bool,
     /// Another one was made in its place.
     second: bool,
     /// Tests want a first clone, and a second one, that never goes on.
@@ -126,6 +128,7 @@ impl Machine {
             attendance: None,
             until: None,
             reached: (0, false),
+            of_process: saved.is_some(),
             second: false,
             mute,
         };
@@ -198,7 +201,12 @@ impl Machine {
                 self.reached.0 = self.reached.0.saturating_add((*count).into());
             }
             Said::Reached(Limit::Processes) => self.reached.1 = true,
-            _ => self.until = None,
+            _ => {
+                self.until = None;
+                if self.of_process && !self.second {
+                    self.recipe.template.checkpoint_went(Ok(()));
+                }
+            }
         }
     }
 
@@ -231,9 +239,10 @@ impl Machine {
             );
             return Err(self.process.explain(why));
         }
-        if !self.process.late {
-            // It has ended by itself: of a process that cannot go on no other clone can either.
-            self.recipe.template.forget_checkpoint();
+        if self.of_process && !self.process.late {
+            // It has ended by itself: another clone of that process may end so too.
+            let said = self.process.ended();
+            self.recipe.template.checkpoint_went(Err(&said));
         }
         let made = self.recipe.clone(!self.mute.1, None);
         let (process, stream) =
@@ -302,11 +311,16 @@ impl Process {
         self.child.id() as i32
     }
 
-    /// A failure, with QEMU's own words.
-    pub fn explain(&mut self, why: String) -> String {
+    /// Ends it; all that it has said.
+    fn ended(&mut self) -> String {
         // What it has to say it says until its end.
         self.kill();
-        match self.said() {
+        self.said()
+    }
+
+    /// A failure, with QEMU's own words.
+    pub fn explain(&mut self, why: String) -> String {
+        match self.ended() {
             said if said.is_empty() => why,
             said => format!("{why}: {said}"),
         }

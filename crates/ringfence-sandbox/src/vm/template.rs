@@ -31,8 +31,6 @@ const UNFINISHED: &str = "new-";
 const TURN: &str = "making";
 /// Changes with the layout of what is saved and with how a guest is started.
 const LAYOUT: u32 = 11;
-/// What a kernel says of itself: its release, and when and by whom it was built.
-const KERNEL: &str = "/proc/version";
 /// What changes when libraries are installed.
 const LIBRARIES: &str = "/etc/ld.so.cache";
 /// The unit in which memory is saved.
@@ -67,8 +65,9 @@ impl Key {
                 .hash(&mut hasher);
         }
         assets.kernel.release.hash(&mut hasher);
-        // What a saved process depends on: the host's kernel, and QEMU's libraries.
-        fs::read(KERNEL).unwrap_or_default().hash(&mut hasher);
+        // What a saved process depends on: the host's kernel and processor, and QEMU's libraries.
+        #[cfg(target_arch = "x86_64")]
+        checkpoint::Host::now().hash(&mut hasher);
         if let Ok(data) = Path::new(LIBRARIES).metadata() {
             (data.ino(), data.size(), data.mtime(), data.mtime_nsec()).hash(&mut hasher);
         }
@@ -120,11 +119,16 @@ impl Template {
         None
     }
 
-    /// The saved process is of no use: clones are made of the state.
-    pub fn forget_checkpoint(&self) {
-        for file in self.checkpoint().into_iter().flatten() {
-            let _ = fs::remove_file(file);
+    /// A clone of the saved process has begun, or ended before that, with these words. Where it is of no use, clones are made of the
+    /// state.
+    pub fn checkpoint_went(&self, how: Result<(), &str>) {
+        #[cfg(target_arch = "x86_64")]
+        match how {
+            Ok(()) => checkpoint::begun(&self.place),
+            Err(said) => checkpoint::ended(&self.place, said),
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = how;
     }
 
     /// What QEMU asks for of the kernel.
@@ -248,14 +252,12 @@ fn taken_over(
 /// Saves the process as well, where that can be: who cannot look into it starts clones of the state.
 #[cfg(target_arch = "x86_64")]
 fn save_process(process: &Process, memory: &File, new: &Path) {
-    let Some((pid, _held)) = still::monitor(process.launcher()) else { return };
-    let files = checkpoint::files(new);
-    if let Err(why) = checkpoint::save::save(pid, memory, &files) {
-        for file in &files {
-            let _ = fs::remove_file(file);
-        }
-        // It is told where somebody looks for it.
-        let _ = fs::write(new.join(checkpoint::WHY), why);
+    let saved = match still::monitor(process.launcher()) {
+        Some((pid, _held)) => checkpoint::save::save(pid, memory, &checkpoint::files(new)),
+        None => Err("it was not found below its launcher".to_owned()),
+    };
+    if let Err(why) = saved {
+        checkpoint::forget(new, &why);
     }
 }
 

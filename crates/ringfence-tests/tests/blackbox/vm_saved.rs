@@ -1,7 +1,7 @@
 //! Clones that go on from QEMU's saved process, and those for which it is of no use.
 
 use super::vm::{cache, guests, guests_of_one, ringfence, start};
-use ringfence_tests::{Place, Running};
+use ringfence_tests::{Place, Running, binary};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
@@ -231,6 +231,9 @@ fn what_was_saved_and_does_not_fit_is_not_used_and_nothing_runs_twice() {
             fs::write(&process, text).unwrap();
             run(what);
             assert!(!process.exists() && !pages.exists(), "{what}: it is forgotten");
+            let why = fs::read_to_string(template.join("no-process")).unwrap();
+            assert!(why.contains("a saved machine cannot go on any more: "), "{what}: {why}");
+            fs::remove_file(template.join("no-process")).unwrap();
             fs::write(&pages, &kept_pages).unwrap();
             place.person.owns(&pages);
         }
@@ -246,5 +249,39 @@ fn what_was_saved_and_does_not_fit_is_not_used_and_nothing_runs_twice() {
         run("as it was");
         assert!(process.exists());
         assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+/// A limit that one run has, and a clone that somebody kills, say nothing of the saved process.
+#[test]
+fn what_was_saved_is_kept_where_one_run_alone_cannot_use_it() {
+    guests_of_one(|place| {
+        let template = template(place);
+        let (process, why) = (template.join("process"), template.join("no-process"));
+        // No number is as high as those that a restorer puts descriptors out of the way at.
+        let mut command = place.command("/bin/sh");
+        command.env("XDG_CACHE_HOME", cache(place.person));
+        command.args(["-c", "ulimit -n 190; exec \"$0\" \"$@\""]).arg(binary());
+        command.args(["run", "--tier", "vm", "--", "sh", "-c", "exit 5"]);
+        assert_eq!(Running::start(command).finish().ends(5).err, "");
+        assert!(process.exists() && !why.exists());
+        assert_eq!(started(place), "restored");
+        // One that dies as it goes on: its first thread is nowhere.
+        let kept = fs::read(&process).unwrap();
+        let mut saved: Value = serde_json::from_slice(&kept).unwrap();
+        saved["threads"][0]["registers"][16] = json!(0);
+        let lost = serde_json::to_vec(&saved).unwrap();
+        let run = |text: &[u8]| {
+            fs::write(&process, text).unwrap();
+            start(place, &[], &["sh", "-c", "exit 5"]).finish().ends(5);
+        };
+        run(&lost);
+        assert!(process.exists(), "it may have been killed");
+        run(&kept);
+        run(&lost);
+        assert!(process.exists(), "one has begun since");
+        run(&lost);
+        assert!(!process.exists() && !template.join("pages").exists(), "two in a row");
+        assert_ne!(fs::read_to_string(&why).unwrap(), "");
     });
 }

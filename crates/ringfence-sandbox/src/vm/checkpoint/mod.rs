@@ -14,18 +14,23 @@ pub(super) mod save;
 
 use ringfence_sys::ptrace::Registers;
 use serde::{Deserialize, Serialize};
-use std::fs::Metadata;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Changes with the format.
 const VERSION: u32 = 1;
 /// What a kernel says of itself: its release, and when and by whom it was built.
-pub(super) const KERNEL: &str = "/proc/version";
+const KERNEL: &str = "/proc/version";
+/// What the restorer says where there will be no process either the next time, and where there may be one.
+pub(super) const NEVER: &str = "a saved machine cannot go on any more: ";
+pub(super) const NOT_NOW: &str = "a saved machine cannot go on now: ";
 /// All that is not memory.
 const PROCESS: &str = "process";
 /// What was written of its memory.
 const PAGES: &str = "pages";
+/// A clone of it ended for no reason that was told, and none has begun since.
+const DOUBT: &str = "process-ended";
 /// Why there is none, for who looks for it.
 pub(super) const WHY: &str = "no-process";
 /// The longest description that is read.
@@ -36,6 +41,35 @@ const PAGE: u64 = 4096;
 /// The two files of a checkpoint in a template's directory.
 pub(super) fn files(place: &Path) -> [PathBuf; 2] {
     [place.join(PROCESS), place.join(PAGES)]
+}
+
+/// There is none in this directory, or none any more.
+pub(super) fn forget(place: &Path, why: &str) {
+    for file in files(place) {
+        let _ = fs::remove_file(file);
+    }
+    // It is told where somebody looks for it.
+    let _ = fs::write(place.join(WHY), format!("{why}\n"));
+}
+
+/// A clone of it has ended before its guest began, and said so much. What was in its way may pass (a limit of this run's, somebody who
+/// killed it), so it is of no use where that was said, or where the next one ends so too.
+pub(super) fn ended(place: &Path, said: &str) {
+    let doubt = place.join(DOUBT);
+    if said.contains(NOT_NOW) {
+        return;
+    }
+    if said.contains(NEVER) || doubt.exists() {
+        let _ = fs::remove_file(doubt);
+        let why = if said.is_empty() { "two clones ended before they had begun" } else { said };
+        return forget(place, why);
+    }
+    let _ = fs::write(doubt, said);
+}
+
+/// A clone of it has begun.
+pub(super) fn begun(place: &Path) {
+    let _ = fs::remove_file(place.join(DOUBT));
 }
 
 /// What a process is made of.
@@ -56,9 +90,10 @@ struct Checkpoint {
     pages: u64,
 }
 
-/// What of a host a process depends on, that is the same for all processes.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Host {
+/// What of a host a process depends on, that is the same for all processes. It is a part of a template's key: another kernel,
+/// or what a processor's new microcode says, is another template.
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Host {
     /// The kernel, with its build.
     kernel: String,
     /// What the processor says of itself (CPUID): who made it, what it can, what XSAVE writes.
@@ -66,12 +101,12 @@ struct Host {
 }
 
 impl Host {
-    fn now() -> Host {
-        let kernel = std::fs::read_to_string(KERNEL).unwrap_or_default();
+    pub(super) fn now() -> Host {
+        let kernel = fs::read_to_string(KERNEL).unwrap_or_default();
         let leaves = [(0, 0), (1, 0), (7, 0), (7, 1), (0xd, 0), (0xd, 1), (0x8000_0001, 0)];
         let processor = leaves.map(|(leaf, sub)| {
             let said = std::arch::x86_64::__cpuid_count(leaf, sub);
-            // Which processor it is that answers (APIC's number), and whether the kernel uses XSAVE.
+            // Not which one of the processors it is that answers (APIC's number).
             let own = if leaf == 1 { 0x00ff_ffff } else { u32::MAX };
             [said.eax, said.ebx & own, said.ecx, said.edx]
         });

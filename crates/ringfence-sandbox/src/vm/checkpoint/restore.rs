@@ -1,58 +1,68 @@
 //! How a saved QEMU becomes a process again: in a program of ours, which stands in the sandbox in QEMU's place.
 
-use super::{Checkpoint, Content, Host, Kernels, Kind, LAST_GIVEN, LONGEST, Mapped, VERSION};
+use super::{
+    Checkpoint, Content, Host, Kernels, Kind, LAST_GIVEN, LONGEST, Mapped, NEVER, NOT_NOW, VERSION,
+};
 use ringfence_sys as sys;
 use ringfence_sys::Errno;
 use ringfence_sys::restore::{self, Thread, are_pages};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 /// How often it is begun anew because something of this program's own lies where the process is to be: it lies elsewhere each time.
-const TRIES: u32 = 8;
+const TRIES: u64 = 8;
 /// Above all numbers that a process has.
 const ABOVE: i32 = 200;
 
 /// Becomes the process that was saved in two files. Returns where that cannot be.
 pub fn run(arguments: &mut dyn Iterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = arguments.collect();
-    let why = match &words[..] {
+    let failure = match &words[..] {
         [process, pages, qemu, more @ ..] => {
-            let tries = more.first().and_then(|tries| tries.to_str()?.parse().ok()).unwrap_or(0);
+            let number = |at: usize| more.get(at).and_then(|word| word.to_str()?.parse().ok());
+            let (tries, before) = (number(0).unwrap_or(0), number(1));
+            let here = whereabouts();
             match become_process(Path::new(process), Path::new(pages)) {
-                Failure::InTheWay if tries < TRIES => {
+                // Where programs always have the same addresses it is in the way each time.
+                Failure::InTheWay if tries < TRIES && before != Some(here) => {
                     let mut again = std::process::Command::new("/proc/self/exe");
-                    again
-                        .arg(super::super::RESTORE)
-                        .args([process, pages, qemu])
-                        .arg((tries + 1).to_string());
-                    again.exec().to_string()
+                    again.arg(super::super::RESTORE).args([process, pages, qemu]);
+                    again.args([(tries + 1).to_string(), here.to_string()]);
+                    Failure::NotNow(again.exec().to_string())
                 }
-                Failure::InTheWay => "its memory is in use".to_owned(),
-                Failure::Why(why) => why,
+                failure => failure,
             }
         }
-        _ => "two files are needed".to_owned(),
+        _ => Failure::NotNow("two files are needed".to_owned()),
     };
-    sys::say!("ringfence: a saved machine cannot go on: {why}");
+    let (what, why) = match failure {
+        Failure::InTheWay => (NOT_NOW, "its memory is in use".to_owned()),
+        Failure::NotNow(why) => (NOT_NOW, why),
+        Failure::Never(why) => (NEVER, why),
+    };
+    sys::say!("ringfence: {what}{why}");
     125
+}
+
+/// Where this program's stack is: elsewhere each time, where the kernel lays programs out at random.
+fn whereabouts() -> u64 {
+    let here = 0_u8;
+    &raw const here as u64
 }
 
 /// Why there is no process.
 enum Failure {
     /// Something is mapped where it was.
     InTheWay,
-    Why(String),
-}
-
-impl From<String> for Failure {
-    fn from(why: String) -> Failure {
-        Failure::Why(why)
-    }
+    /// What may be otherwise the next time: limits, the kernel's lack of something.
+    NotNow(String),
+    /// It does not fit, or is odd.
+    Never(String),
 }
 
 fn become_process(process: &Path, pages: &Path) -> Failure {
@@ -65,16 +75,17 @@ fn become_process(process: &Path, pages: &Path) -> Failure {
 fn becoming(process: &Path, pages: &Path) -> Result<std::convert::Infallible, Failure> {
     let checkpoint = read(process)?;
     let pages = open(pages)?;
-    let length = pages.metadata().map_err(|error| error.to_string())?.len();
-    checkpoint.check(length)?;
+    let length = pages.metadata().map_err(|error| Failure::NotNow(error.to_string()))?.len();
+    checkpoint.check(length).map_err(Failure::Never)?;
     if checkpoint.host != Host::now() {
-        return Err("it is another kernel's, or another processor's".to_owned().into());
+        return Err(Failure::Never("it is another kernel's, or another processor's".to_owned()));
     }
-    let given: Vec<OwnedFd> = (0..=LAST_GIVEN).map(above).collect::<Result<_, _>>()?;
+    let given = (0..=LAST_GIVEN).map(above).collect::<Result<Vec<OwnedFd>, _>>();
+    let given = given.map_err(Failure::NotNow)?;
     map(&checkpoint, &pages, given[0].as_fd())?;
     let moves = moves(&checkpoint.kernels)?;
     drop(pages);
-    descriptors(&checkpoint, given)?;
+    descriptors(&checkpoint, given).map_err(Failure::NotNow)?;
     restore::call_it(c"qemu-system-x86");
     let threads: Vec<Thread> = checkpoint.threads.into_iter().map(Thread::from).collect();
     // What this program is besides is not needed again.
@@ -88,7 +99,7 @@ impl Failure {
     fn from_mapping(errno: Errno) -> Failure {
         match errno {
             Errno::EEXIST => Failure::InTheWay,
-            errno => Failure::Why(sys::describe(errno)),
+            errno => Failure::NotNow(sys::describe(errno)),
         }
     }
 }
@@ -100,15 +111,25 @@ impl From<super::Thread> for Thread {
     }
 }
 
-fn open(path: &Path) -> Result<File, String> {
-    File::open(path).map_err(|error| format!("{}: {error}", path.display()))
+fn open(path: &Path) -> Result<File, Failure> {
+    File::open(path).map_err(|error| {
+        let why = format!("{}: {error}", path.display());
+        match error.kind() {
+            io::ErrorKind::NotFound => Failure::Never(why),
+            _ => Failure::NotNow(why),
+        }
+    })
 }
 
-fn read(path: &Path) -> Result<Checkpoint, String> {
+fn read(path: &Path) -> Result<Checkpoint, Failure> {
     let mut bytes = Vec::new();
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    open(path)?.take(LONGEST).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
-    serde_json::from_slice(&bytes).map_err(|error| failed(&error))
+    let read = open(path)?.take(LONGEST + 1).read_to_end(&mut bytes);
+    let length = read.map_err(|error| Failure::NotNow(failed(&error)))?;
+    if length as u64 > LONGEST {
+        return Err(Failure::Never(failed(&format!("it is longer than {LONGEST} bytes"))));
+    }
+    serde_json::from_slice(&bytes).map_err(|error| Failure::Never(failed(&error)))
 }
 
 impl Checkpoint {
@@ -181,19 +202,20 @@ fn map(checkpoint: &Checkpoint, pages: &File, memory: BorrowedFd<'_>) -> Result<
 }
 
 /// A file that is what it was.
-fn same(mapped: &Mapped) -> Result<File, String> {
+fn same(mapped: &Mapped) -> Result<File, Failure> {
     let file = open(&mapped.path)?;
-    let data = file.metadata().map_err(|error| error.to_string())?;
+    let data = file.metadata().map_err(|error| Failure::NotNow(error.to_string()))?;
     if Mapped::of(&mapped.path, &data) == *mapped {
         Ok(file)
     } else {
-        Err(format!("{} has changed", mapped.path.display()))
+        Err(Failure::Never(format!("{} has changed", mapped.path.display())))
     }
 }
 
 /// Where the kernel's own parts are to go.
-fn moves(wanted: &[Kernels]) -> Result<Vec<restore::Move>, String> {
-    let maps = fs::read_to_string("/proc/self/maps").map_err(|error| error.to_string())?;
+fn moves(wanted: &[Kernels]) -> Result<Vec<restore::Move>, Failure> {
+    let maps = fs::read_to_string("/proc/self/maps");
+    let maps = maps.map_err(|error| Failure::NotNow(error.to_string()))?;
     let find = |one: &Kernels| {
         let line = maps.lines().find(|line| line.ends_with(&one.name))?;
         let (start, end) = line.split_once(' ')?.0.split_once('-')?;
@@ -201,7 +223,7 @@ fn moves(wanted: &[Kernels]) -> Result<Vec<restore::Move>, String> {
         let length = u64::from_str_radix(end, 16).ok()?.checked_sub(start)?;
         (length == one.end.checked_sub(one.start)?).then_some((start, one.start, length))
     };
-    let lacks = |one: &Kernels| format!("the kernel's {} is another one", one.name);
+    let lacks = |one: &Kernels| Failure::Never(format!("the kernel's {} is another one", one.name));
     wanted.iter().map(|one| find(one).ok_or_else(|| lacks(one))).collect()
 }
 
