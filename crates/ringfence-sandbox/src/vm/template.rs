@@ -153,11 +153,18 @@ pub(super) fn make(
     if let Some(made) = Template::find(cache, key) {
         return Ok(made);
     }
+    let place = cache.join(key.name());
+    // What is left of one that was being removed, by somebody who does not know what belongs together, or who was killed.
+    match fs::remove_dir_all(&place) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(format!("remove({}): {error}", place.display()));
+        }
+        _ => {}
+    }
     remove_others(cache, key);
     let new = cache.join(machine::name(UNFINISHED));
     make_directory(&new).map_err(|error| format!("mkdir({}): {error}", new.display()))?;
     let made = boot(assets, shape, cache, &new);
-    let place = cache.join(key.name());
     let result = made.and_then(|()| match fs::rename(&new, &place) {
         Ok(()) => Ok(Template { place }),
         // Another start was first: on a file system without locks.
@@ -224,7 +231,17 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
         save_process(&process, &memory, new);
     }
     let _ = fs::remove_file(&initramfs);
+    // A name that outlives a crash of the host must not stand for files that do not.
+    durable(new).map_err(failed("the saved guest"))?;
     fs::rename(new.join("state.new"), new.join("state")).map_err(failed("rename(state)"))
+}
+
+/// Waits until all files of a directory are on the disk.
+fn durable(place: &Path) -> io::Result<()> {
+    for entry in place.read_dir()? {
+        File::open(entry?.path())?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Saves a machine that has just booted, and has another QEMU take it over, with the same memory; also the other end of that one's

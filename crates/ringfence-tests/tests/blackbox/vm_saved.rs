@@ -285,3 +285,17 @@ fn what_was_saved_is_kept_where_one_run_alone_cannot_use_it() {
         assert_ne!(fs::read_to_string(&why).unwrap(), "");
     });
 }
+
+/// A cache cleaner, or one who was killed while removing it, leaves parts of a saved guest.
+#[test]
+fn a_guest_boots_where_a_saved_one_is_not_whole() {
+    guests_of_one(|place| {
+        let template = template(place);
+        fs::remove_file(template.join("state")).unwrap();
+        assert!(template.join("memory").exists());
+        let ended = start(place, &[], &["sh", "-c", "exit 5"]).finish();
+        assert_eq!(ended.ends(5).err, "");
+        assert!(template.join("state").exists() && template.join("process").exists());
+        assert_eq!(started(place), "restored");
+    });
+}
