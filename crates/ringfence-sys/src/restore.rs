@@ -30,6 +30,12 @@ pub fn map(
     if at as u64 == start { Ok(()) } else { Err(Errno::EEXIST) }
 }
 
+/// Where this process's heap ends (brk(2)).
+pub fn heaps_end() -> Option<u64> {
+    // SAFETY: of an address at which there can be no heap the kernel tells where it is, and changes nothing.
+    unsafe { sys!(brk, 0) }.ok().map(|end| end as u64)
+}
+
 /// A descriptor once more, by a number from `least` on (fcntl(2), `F_DUPFD_CLOEXEC`).
 ///
 /// # Errors

@@ -266,8 +266,15 @@ fn what_was_saved_is_kept_where_one_run_alone_cannot_use_it() {
         assert_eq!(Running::start(command).finish().ends(5).err, "");
         assert!(process.exists() && !why.exists());
         assert_eq!(started(place), "restored");
-        // One that dies as it goes on: its first thread is nowhere.
+        // A restorer's own heap is above the saved one: what the C library asks for would be granted, and be nothing.
         let kept = fs::read(&process).unwrap();
+        let mut saved: Value = serde_json::from_slice(&kept).unwrap();
+        assert!(saved["heap"].as_u64().unwrap() > 1 << 30, "{}", saved["heap"]);
+        saved["heap"] = json!(4096);
+        fs::write(&process, serde_json::to_vec(&saved).unwrap()).unwrap();
+        assert_eq!(started(place), "started");
+        assert!(process.exists() && !why.exists());
+        // One that dies as it goes on: its first thread is nowhere.
         let mut saved: Value = serde_json::from_slice(&kept).unwrap();
         saved["threads"][0]["registers"][16] = json!(0);
         let lost = serde_json::to_vec(&saved).unwrap();

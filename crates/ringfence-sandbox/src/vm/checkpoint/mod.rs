@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Changes with the format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// What a kernel says of itself: its release, and when and by whom it was built.
 const KERNEL: &str = "/proc/version";
 /// What the restorer says where there will be no process either the next time, and where there may be one.
@@ -81,6 +81,8 @@ struct Checkpoint {
     kernels: Vec<Kernels>,
     files: Vec<Mapped>,
     regions: Vec<Region>,
+    /// Where its heap begins (brk(2)), if it has one.
+    heap: Option<u64>,
     /// What rt_sigaction(2) takes of signals 1 to 64.
     handlers: Vec<[u64; 4]>,
     /// Its threads, the first one first.

@@ -80,6 +80,11 @@ fn becoming(process: &Path, pages: &Path) -> Result<std::convert::Infallible, Fa
     if checkpoint.host != Host::now() {
         return Err(Failure::Never("it is another kernel's, or another processor's".to_owned()));
     }
+    // What the C library asks of brk(2) goes on to be answered of this program's heap. Where that is above, it answers with an address
+    // that is higher than what was asked for, which the library takes for a yes.
+    if checkpoint.heap.is_some_and(|heap| restore::heaps_end().is_none_or(|end| end > heap)) {
+        return Err(Failure::InTheWay);
+    }
     let given = (0..=LAST_GIVEN).map(above).collect::<Result<Vec<OwnedFd>, _>>();
     let given = given.map_err(Failure::NotNow)?;
     map(&checkpoint, &pages, given[0].as_fd())?;

@@ -62,6 +62,7 @@ pub fn save(
         kernels: Vec::new(),
         files: Vec::new(),
         regions: Vec::new(),
+        heap: None,
         handlers,
         threads: saved,
         descriptors: descriptors(&proc, memory)?,
@@ -329,7 +330,8 @@ impl Image<'_> {
                 to.kernels.push(Kernels { name: line.name.to_owned(), start, end });
                 return Ok(());
             }
-            "" | "[heap]" | "[stack]" => {}
+            "[heap]" => to.heap = to.heap.or(Some(start)),
+            "" | "[stack]" => {}
             name if name.starts_with('/') => {}
             name if name.starts_with("[anon") => {}
             name => return Err(format!("it has {name} mapped")),

@@ -60,6 +60,7 @@ fn what_was_saved_must_be_whole() {
             Region { start: 0x1000, end: 0x3000, protection: 3, content: Content::Pages(0x1000) },
             Region { start: 0x3000, end: 0x4000, protection: 0, content: Content::Nothing },
         ],
+        heap: Some(0x1000),
         handlers: vec![[0; 4]; 64],
         threads: vec![Thread {
             registers: Registers::default(),
