@@ -46,6 +46,20 @@ pub mod register {
     pub const GS_BASE: usize = 22;
 }
 
+/// `PTRACE_EVENT_STOP`.
+const EVENT_STOP: i32 = 128;
+
+/// Why a thread stands.
+enum Stop {
+    /// It is held, or stopped as its whole process is.
+    Held,
+    /// It is about to take this signal; SIGTRAP is that of a step that was made.
+    Before(i32),
+}
+
+/// How often a step is tried that was held up by what goes before it.
+const TRIES: u32 = 8;
+
 /// A thread that this one holds still. Let go of, it goes on.
 #[derive(Debug)]
 pub struct Held(i32);
@@ -71,18 +85,32 @@ impl Held {
     fn interrupt(&self) -> Result<()> {
         // SAFETY: takes numbers only.
         unsafe { sys!(ptrace, INTERRUPT, self.0, 0, 0) }?;
-        self.stopped()
+        loop {
+            match self.stopped()? {
+                Stop::Held => return Ok(()),
+                // It stands before a signal, which is its own: the interruption comes after that.
+                Stop::Before(signal) => {
+                    // SAFETY: takes numbers only.
+                    unsafe { sys!(ptrace, CONTINUE, self.0, 0, signal) }?;
+                }
+            }
+        }
     }
 
-    /// Waits until it stands.
-    fn stopped(&self) -> Result<()> {
+    /// Waits until it stands; why it does.
+    fn stopped(&self) -> Result<Stop> {
         let mut status = 0_i32;
         loop {
             // SAFETY: `status` is room for the answer; no usage is asked for.
             match unsafe { sys!(wait4, self.0, &raw mut status, libc::__WALL, 0) } {
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(errno),
-                Ok(_) if libc::WIFSTOPPED(status) => return Ok(()),
+                Ok(_) if libc::WIFSTOPPED(status) && status >> 16 == EVENT_STOP => {
+                    return Ok(Stop::Held);
+                }
+                Ok(_) if libc::WIFSTOPPED(status) => {
+                    return Ok(Stop::Before(libc::WSTOPSIG(status)));
+                }
                 Ok(_) => return Err(Errno::ESRCH),
             }
         }
@@ -156,7 +184,7 @@ impl Held {
     /// that instruction is executed again.
     ///
     /// # Errors
-    /// It has ended; the call's.
+    /// It has ended; `EINTR`: a signal came first, which it has lost, and the call was not made; the call's.
     pub fn call(&self, number: crate::Sysno, words: [u64; 4]) -> Result<usize> {
         use register::{ORIG_RAX, R10, RAX, RDI, RDX, RIP, RSI};
         let mut before = self.registers()?;
@@ -169,14 +197,32 @@ impl Held {
             (words[0], words[1], words[2], words[3]);
         let length = size_of_val(&registers);
         self.set(SET_SET, GENERAL, registers.as_mut_ptr().cast(), length)?;
-        // SAFETY: takes numbers only.
-        let stepped = unsafe { sys!(ptrace, STEP, self.0, 0, 0) }.and_then(|_| self.stopped());
-        let after = stepped.and_then(|()| self.registers());
+        let after = self.step().and_then(|()| self.registers());
         self.set(SET_SET, GENERAL, before.as_mut_ptr().cast(), length)?;
-        match after?[RAX] as i64 {
+        let after = after?;
+        if after[RIP] != before[RIP] {
+            return Err(Errno::EINTR);
+        }
+        match after[RAX] as i64 {
             failed @ -4095..0 => Err(Errno::new(-failed as i32)),
             result => Ok(result as usize),
         }
+    }
+}
+
+impl Held {
+    /// Has it execute one instruction.
+    fn step(&self) -> Result<()> {
+        for _ in 0..TRIES {
+            // SAFETY: takes numbers only.
+            unsafe { sys!(ptrace, STEP, self.0, 0, 0) }?;
+            match self.stopped()? {
+                Stop::Held => {}
+                Stop::Before(libc::SIGTRAP) => return Ok(()),
+                Stop::Before(_) => return Err(Errno::EINTR),
+            }
+        }
+        Err(Errno::EINTR)
     }
 }
 
@@ -219,6 +265,11 @@ mod tests {
         assert_eq!(held.call(crate::Sysno::getpid, [0; 4]), Ok(pid as usize));
         assert_eq!(held.call(crate::Sysno::close, [999, 0, 0, 0]), Err(Errno::EBADF));
         assert_eq!(held.registers(), Ok(registers));
+        // A signal that comes first: no call was made, and none is told to have been.
+        crate::signal::kill(pid, libc::SIGWINCH).expect("sent");
+        assert_eq!(held.call(crate::Sysno::getpid, [0; 4]), Err(Errno::EINTR));
+        assert_eq!(held.registers(), Ok(registers));
+        assert_eq!(held.call(crate::Sysno::getpid, [0; 4]), Ok(pid as usize));
         assert!(held.vectors().expect("vectors").len() >= 576);
         assert_eq!(held.mask(), Ok(0));
         assert_ne!(held.robust().expect("a list").0, 0);
