@@ -10,6 +10,7 @@ const DETACH: usize = 17;
 const GET_SET: usize = 0x4204;
 const SET_SET: usize = 0x4205;
 const GET_MASK: usize = 0x420a;
+const GET_RSEQ: usize = 0x420f;
 /// `NT_PRSTATUS`, `NT_X86_XSTATE`: which registers.
 const GENERAL: usize = 1;
 const EXTENDED: usize = 0x202;
@@ -178,6 +179,19 @@ impl Held {
         // SAFETY: both pointers are to room for a word.
         unsafe { sys!(get_robust_list, self.0, &raw mut head, &raw mut length) }?;
         Ok((head, length))
+    }
+
+    /// Where its C library has the kernel write which processor it runs on (rseq(2)), if it does.
+    ///
+    /// # Errors
+    /// `EIO`: the kernel does not tell (Linux 5.13).
+    pub fn rseq(&self) -> Result<Option<u64>> {
+        // struct ptrace_rseq_configuration: where, how long and by which signature, flags.
+        let mut found = [0_u64; 3];
+        let length = size_of_val(&found);
+        // SAFETY: `found` has the size that is given.
+        unsafe { sys!(ptrace, GET_RSEQ, self.0, length, found.as_mut_ptr()) }?;
+        Ok((found[0] != 0).then_some(found[0]))
     }
 
     /// Has it make a system call with four words, and puts its registers back. It must stand behind a call of its own:

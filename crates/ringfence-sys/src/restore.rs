@@ -151,6 +151,11 @@ struct Frame {
 
 /// The most bytes of vector registers: those of AMX are 8 KiB.
 const VECTORS: usize = 16 * 1024;
+/// Registers that a thread has only once it has asked the kernel for them, which an emulator does not: AMX's tiles. ptrace(2) tells of
+/// them, zeroed; of a thread that has none `rt_sigreturn` takes nothing that is as long as with them.
+const ON_DEMAND: u64 = 1 << 18;
+/// Where XSAVE writes which registers are not as they were in the beginning (`XSTATE_BV`).
+const USED: usize = 512;
 /// Where XSAVE leaves room for software, and what the kernel wants to read there (`struct _fpx_sw_bytes`).
 const SOFTWARE: usize = 464;
 const FIRST_MARK: u32 = 0x4650_5853;
@@ -162,24 +167,48 @@ const RESTART: std::ops::RangeInclusive<i64> = -514..=-512;
 /// The same of one that would go on by `restart_syscall(2)`, whose state is the kernel's: it is interrupted.
 const RESTART_BLOCK: i64 = -516;
 
+/// How long it is what XSAVE writes of so many features, of which a processor tells where they are, and how long.
+fn length_of(features: u64, place: impl Fn(u32) -> (usize, usize)) -> usize {
+    // The first two are in the part that is always there, with the header behind it.
+    let others = (2..63).filter(|feature| features & 1 << feature != 0);
+    let ends = others.map(|feature| {
+        let (at, length) = place(feature);
+        at + length
+    });
+    ends.max().unwrap_or(0).max(576)
+}
+
 impl Frame {
     fn fill(&mut self, thread: &Thread) -> Result<()> {
         use register::{CS, FLAGS as EFLAGS, ORIG_RAX, R8, R9, R10, R11, R12, R13, R14, R15};
         use register::{RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, SS};
-        let length = thread.vectors.len();
-        if !(576..=VECTORS - 4).contains(&length) {
+        if !(576..=VECTORS - 4).contains(&thread.vectors.len()) {
             return Err(Errno::EINVAL);
         }
-        self.vectors[..length].copy_from_slice(&thread.vectors);
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&thread.vectors[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
         // The kernel of the saved one has left there which registers there are (XCR0).
-        let mut features = [0; 8];
-        features.copy_from_slice(&thread.vectors[SOFTWARE..SOFTWARE + 8]);
+        let features = word(SOFTWARE) & !ON_DEMAND;
+        if word(USED) & ON_DEMAND != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let length = match word(SOFTWARE) & ON_DEMAND {
+            0 => thread.vectors.len(),
+            _ => thread.vectors.len().min(length_of(features, |feature| {
+                let place = std::arch::x86_64::__cpuid_count(0xd, feature);
+                (place.ebx as usize, place.eax as usize)
+            })),
+        };
+        self.vectors[..length].copy_from_slice(&thread.vectors[..length]);
         let mut put = |at: usize, bytes: &[u8]| {
             self.vectors[at..at + bytes.len()].copy_from_slice(bytes);
         };
         put(SOFTWARE, &FIRST_MARK.to_le_bytes());
         put(SOFTWARE + 4, &(length as u32 + 4).to_le_bytes());
-        put(SOFTWARE + 8, &features);
+        put(SOFTWARE + 8, &features.to_le_bytes());
         put(SOFTWARE + 16, &(length as u32).to_le_bytes());
         put(length, &LAST_MARK.to_le_bytes());
         let r = &thread.registers;
@@ -328,4 +357,59 @@ fn start(thread: &Thread, frame: &Frame) -> Result<()> {
 /// Whether numbers describe whole pages that exist.
 pub fn are_pages(start: u64, end: u64) -> bool {
     start < end && start.is_multiple_of(PAGE) && end.is_multiple_of(PAGE) && end <= 1 << 47
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A processor with AMX, as Intel's are.
+    const AMX: [(u32, usize, usize); 7] = [
+        (2, 576, 256),
+        (5, 1088, 64),
+        (6, 1152, 512),
+        (7, 1664, 1024),
+        (9, 2688, 8),
+        (17, 2752, 64),
+        (18, 2816, 8192),
+    ];
+
+    #[test]
+    fn registers_that_no_thread_has_asked_for_are_left_out() {
+        let place = |feature| {
+            let (_, at, length) =
+                AMX.into_iter().find(|(known, ..)| *known == feature).expect("known");
+            (at, length)
+        };
+        let features = AMX.iter().fold(3, |all, (feature, ..)| all | 1 << feature);
+        assert_eq!(length_of(features, place), 11_008);
+        assert_eq!(length_of(features & !ON_DEMAND, place), 2816);
+        assert_eq!(length_of(3, place), 576);
+        let mut vectors = vec![0; 11_008];
+        vectors[SOFTWARE..SOFTWARE + 8].copy_from_slice(&features.to_le_bytes());
+        let mut thread = Thread {
+            registers: Registers::default(),
+            vectors,
+            mask: 0,
+            stack: (0, 0, 0),
+            robust: (0, 0),
+            number: 0,
+        };
+        // SAFETY: a frame of zeroes is one.
+        let mut frame: Frame = unsafe { std::mem::zeroed() };
+        assert_eq!(frame.fill(&thread), Ok(()));
+        let word = |frame: &Frame, at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&frame.vectors[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        assert_eq!(word(&frame, SOFTWARE + 8), features & !ON_DEMAND);
+        // What the kernel compares with what a thread has, and reads its mark behind: this processor's.
+        let length = word(&frame, SOFTWARE + 16) as usize;
+        assert!((576..=2816).contains(&length), "{length}");
+        assert_eq!(word(&frame, length) as u32, LAST_MARK);
+        // One that does have them is not what can be restored.
+        thread.vectors[USED..USED + 8].copy_from_slice(&ON_DEMAND.to_le_bytes());
+        assert_eq!(frame.fill(&thread), Err(Errno::EINVAL));
+    }
 }

@@ -48,6 +48,9 @@ pub fn save(
     }
     let first = threads.first().ok_or("it has no threads")?;
     let handlers = handlers(first, &own)?;
+    for held in &threads {
+        without_rseq(held, &own)?;
+    }
     let mut image = File::options();
     let image = image.write(true).create_new(true).mode(0o600).open(pages);
     let mut image = Image {
@@ -164,6 +167,19 @@ fn thread(held: &Held, memory: &File, number: u32) -> Result<Thread, String> {
         robust: held.robust().map_err(kernel)?,
         number: place,
     })
+}
+
+/// A restored thread's C library does not have the kernel write which processor it runs on: so that it asks, it is told that there
+/// was nobody to do so. No call is to be made of the thread any more: at its end the kernel writes it anew.
+fn without_rseq(held: &Held, memory: &File) -> Result<(), String> {
+    /// `RSEQ_CPU_ID_REGISTRATION_FAILED`, where `struct rseq` has the processor.
+    const FAILED: i32 = -2;
+    const PROCESSOR: u64 = 4;
+    // A kernel that does not tell of it: the number stays what it was, and is a hint.
+    let Ok(Some(place)) = held.rseq() else { return Ok(()) };
+    memory
+        .write_all_at(&FAILED.to_ne_bytes(), place + PROCESSOR)
+        .map_err(|error| format!("/proc/PID/mem: {error}"))
 }
 
 /// Has a thread make a call that writes an answer, below its stack, which is left as it was.

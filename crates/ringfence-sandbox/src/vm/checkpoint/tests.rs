@@ -96,3 +96,37 @@ fn what_was_saved_must_be_whole() {
         assert!(checkpoint.check(0x3000).is_err(), "{at}");
     }
 }
+
+/// What a thread's C library reads of its processor without asking (rseq(2)) would be what it was when it was saved.
+#[test]
+fn a_saved_thread_is_not_told_which_processor_it_runs_on() {
+    use ringfence_sys::ptrace::Held;
+    use std::os::unix::fs::FileExt;
+    use std::process::{Command, Stdio};
+    let place = tempfile::tempdir().expect("a directory");
+    let files = files(place.path());
+    let memory = fs::File::create(place.path().join("memory")).expect("a file");
+    // Without a locale, whose files it would share with others.
+    let mut command = Command::new("cat");
+    command.env("LC_ALL", "C").stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = command.spawn().expect("cat(1)");
+    let pid = child.id() as i32;
+    // It may not have come to its read(2) yet: saving waits for it.
+    save::save(pid, &memory, &files).expect("saved");
+    let held = Held::seize(pid).expect("held");
+    let found = held.rseq();
+    drop(held);
+    drop(child.stdin.take());
+    assert!(child.wait().expect("ended").success());
+    // glibc before 2.35, Linux before 5.13.
+    let Ok(Some(at)) = found else { return };
+    let saved: Checkpoint =
+        serde_json::from_slice(&fs::read(&files[0]).expect("read")).expect("whole");
+    let holds = |region: &&Region| region.start <= at && at < region.end;
+    let region = saved.regions.iter().find(holds).expect("its memory");
+    let Content::Pages(from) = region.content else { panic!("{region:?}") };
+    let pages = fs::File::open(&files[1]).expect("its pages");
+    let mut word = [0; 4];
+    pages.read_exact_at(&mut word, from + (at - region.start) + 4).expect("there");
+    assert_eq!(i32::from_ne_bytes(word), -2);
+}
