@@ -1,6 +1,6 @@
 //! Which new files are deleted ones under another name.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 
 /// Deleted files of one size: those that nobody looked at yet, and the others by what is in them.
@@ -41,6 +41,32 @@ pub fn pairs<H: Eq + Hash>(
     pairs
 }
 
+/// The new files that have the bytes of a deleted one, which may be that of several. Each is read once, as in [`pairs`].
+pub fn alike<H: Eq + Hash>(
+    gone: &[(usize, u64)],
+    new: &[(usize, u64)],
+    mut hash: impl FnMut(usize) -> Option<H>,
+) -> Vec<usize> {
+    let mut sizes: HashMap<u64, (Vec<usize>, HashSet<H>)> = HashMap::new();
+    for &(at, size) in gone {
+        sizes.entry(size).or_default().0.push(at);
+    }
+    let mut alike = Vec::new();
+    for &(at, size) in new {
+        let Some((unseen, seen)) = sizes.get_mut(&size) else { continue };
+        let Some(own) = hash(at) else { continue };
+        while !seen.contains(&own)
+            && let Some(next) = unseen.pop()
+        {
+            seen.extend(hash(next));
+        }
+        if seen.contains(&own) {
+            alike.push(at);
+        }
+    }
+    alike
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +100,28 @@ mod tests {
         });
         assert!(pairs.is_empty() && read == 2000, "{read}");
         assert!(COMPARED.get() < 20_000, "{}", COMPARED.get());
+    }
+
+    #[test]
+    fn a_deleted_file_is_alike_to_several_and_each_is_read_once() {
+        let all = |from: usize| (from..from + 1000).map(|at| (at, 6)).collect::<Vec<_>>();
+        let read = |text: &dyn Fn(usize) -> usize| {
+            let mut read = 0;
+            let alike = alike(&all(0), &all(1000), |at| {
+                read += 1;
+                Some(text(at))
+            });
+            (alike.len(), read)
+        };
+        assert_eq!(read(&|at| at), (0, 2000));
+        assert_eq!(read(&|at| at % 1000), (1000, 2000));
+        assert_eq!(read(&|at| usize::from(at != 0)), (1000, 1001), "one is enough");
+        let sizes = alike(&[(0, 1)], &[(1, 2)], |_| -> Option<u8> {
+            unreachable!("no other has its size")
+        });
+        assert!(sizes.is_empty());
+        let unread = alike(&[(0, 1), (1, 1)], &[(2, 1)], |at| (at > 0).then_some(()));
+        assert_eq!(unread, [2]);
     }
 
     #[test]

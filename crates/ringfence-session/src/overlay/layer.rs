@@ -155,7 +155,7 @@ impl Layer<'_> {
             Some(_) if at.moved && new.file_type != FileType::Directory => {
                 Some(Trouble::Conflict("the host moved its directory meanwhile".into()))
             }
-            // Moved here inside, or deleted by the host: where the host did nothing, the first.
+            // Moved here inside, or deleted by the host: where the host did nothing, the first; else `renamed` tells.
             None if copied && moved_away => Some(vanished()),
             _ => None,
         };
@@ -306,34 +306,8 @@ impl Layer<'_> {
     }
 }
 
-/// A file that is new at its name and was there at another one before: where a deleted file has
-/// just its bytes, it was moved inside, and not deleted by the host.
-pub(super) fn moved(upper: &OwnedFd, lower: &OwnedFd, changes: &mut [Change]) {
-    let file = |change: &Change| change.kind == Kind::File;
-    let gone = |change: &&Change| change.what == What::Deleted && file(change);
-    let deleted: Vec<(Vec<u8>, u64)> =
-        changes.iter().filter(gone).map(|change| (change.path.clone(), change.size)).collect();
-    let unclear = |change: &&mut Change| {
-        change.what == What::Added && file(change) && change.trouble == Some(vanished())
-    };
-    for change in changes.iter_mut().filter(unclear) {
-        let here = beneath::split(&change.path);
-        let same = |path: &[u8]| {
-            let there = beneath::split(path);
-            let opened = [(upper, here), (lower, there)].map(|(root, (parent, name))| {
-                let parent = beneath::open_directory(root.as_fd(), parent).ok()?;
-                beneath::open_file(&parent, name).ok().map(File::from)
-            });
-            matches!(opened, [Some(one), Some(other)] if equal(&one, &other).unwrap_or(false))
-        };
-        let alike = deleted.iter().filter(|(_, size)| *size == change.size);
-        if alike.map(|(path, _)| path).any(|path| same(path)) {
-            change.trouble = None;
-        }
-    }
-}
-
-fn vanished() -> Trouble {
+/// What is said of a file that was there before, and is new at its name.
+pub(super) fn vanished() -> Trouble {
     Trouble::Conflict("the host deleted or moved it meanwhile".to_owned())
 }
 

@@ -276,7 +276,7 @@ impl Overlay {
         layer.scan(tree.only().map(OsStrExt::as_bytes))?;
         let mut changes = layer.changes;
         changes.sort_by(|a, b| a.path.cmp(&b.path));
-        layer::moved(upper, lower, &mut changes);
+        renamed::moved(upper, lower, &mut changes);
         judge::judge(&self.record, tree, (upper, lower), &self.temporary(), &mut changes)?;
         Ok(changes)
     }

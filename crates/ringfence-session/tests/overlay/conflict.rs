@@ -52,6 +52,47 @@ fn a_directory_that_another_one_took_the_place_of() {
     assert_eq!(found, ["kept/a"]);
 }
 
+/// The host was in the directory, so that its times say nothing: what has a deleted file's bytes was moved.
+#[test]
+fn what_was_renamed_inside_was_not_deleted_by_the_host() {
+    let world = World::new();
+    drop(world.begin());
+    world.delete("gone/deep/file");
+    for name in ["one", "two"] {
+        world.change(&format!("kept/{name}"), "old gone/deep/file");
+    }
+    // Of the same size.
+    world.change("kept/other", "new gone/deep/file");
+    world.write("real/kept/host", "host's");
+    let done = world.commit();
+    assert_eq!(names(&done.conflicts), ["kept/other"]);
+}
+
+/// More than is read to find out stays a conflict, and is read no further.
+#[test]
+fn what_is_too_much_to_be_read_is_unclear() {
+    let world = World::new();
+    let large = |name: &str, bytes: u64| {
+        let file = fs::File::options().write(true).open(world.top.join(name)).unwrap();
+        file.set_len(bytes).unwrap();
+    };
+    let conflicts = |bytes: u64| {
+        large("real/gone/deep/file", bytes);
+        drop(world.begin());
+        world.delete("gone/deep/file");
+        world.change("kept/new", "");
+        large("session/overlay/0/upper/kept/new", bytes);
+        world.write("real/kept/host", "host's");
+        let changes = world.open().changes().unwrap();
+        let troubled = changes.iter().filter(|found| found.change.trouble.is_some());
+        let troubled = troubled.map(|found| found.change.path.clone()).collect::<Vec<_>>();
+        world.open().discard(true).unwrap();
+        troubled
+    };
+    assert_eq!(conflicts(1 << 10), [b""; 0], "the control");
+    assert_eq!(conflicts(129 << 20), [b"kept/new"]);
+}
+
 #[test]
 fn the_tree_itself_is_another_one() {
     let world = World::new();
