@@ -392,10 +392,10 @@ impl Guarding {
         self.pass(&mut work);
         self.taken.set(work.quarantine.taken());
         if session.is_some() {
-            work.quarantine.renew(&mut work.said);
             if let Some(unnoted) = notes::end(self.begun.as_ref(), &self.trees, self.since) {
                 work.said.push(unnoted);
             }
+            work.quarantine.renew(&mut work.said);
             self.ended.set(true);
             // Nothing is left to be put back.
             self.word.take();

@@ -71,6 +71,11 @@ impl Past {
         })
     }
 
+    /// Whether one has no end yet, wherever its trees are: what is in one can have been moved to others.
+    pub fn goes_on(&self) -> bool {
+        self.0.as_chunks::<NOTE>().0.iter().map(parse).any(|(_, end, _)| end == i64::MAX)
+    }
+
     /// Gives an end to each run that has none. `end` says when it was, given its start.
     fn close(&mut self, mut end: impl FnMut(usize, i64) -> i64) {
         for (at, note) in self.0.as_chunks_mut::<NOTE>().0.iter_mut().enumerate() {
@@ -230,6 +235,8 @@ mod tests {
         let before = now() - 1;
         let (completed, killed) = (begin().expect("a note"), begin().expect("another"));
         let first = now();
+        let goes_on = || read_from(&path).expect("notes").goes_on();
+        assert!(goes_on());
         assert!(!read_from(&path).expect("notes").holds(inside, &[], before, &lately));
         let later = now() + 1_000_000_000;
         assert!(read_from(&path).expect("notes").holds(inside, &[], later, &lately), "both go on");
@@ -242,7 +249,9 @@ mod tests {
             read_from(&path).expect("notes").holds(inside, &[], later, &lately),
             "the warden has it"
         );
+        assert!(goes_on());
         drop(left);
+        assert!(!goes_on());
         let past = read_from(&path).expect("notes");
         let closed = now();
         assert!(

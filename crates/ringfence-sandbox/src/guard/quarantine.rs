@@ -204,9 +204,14 @@ fn aside(
 /// # Errors
 /// It has its name still.
 pub(super) fn rename_aside(path: &Path) -> io::Result<OsString> {
-    let random = ringfence_sys::identity::random;
-    let name = OsString::from(format!("{ASIDE}{:08x}{:08x}", random(), random()));
+    let name = random_name(ASIDE);
     fs::rename(path, path.with_file_name(&name)).map(|()| name)
+}
+
+/// A name that nobody can guess.
+pub(super) fn random_name(beginning: &str) -> OsString {
+    let random = ringfence_sys::identity::random;
+    OsString::from(format!("{beginning}{:08x}{:08x}", random(), random()))
 }
 
 fn is_too_much(why: &io::Error) -> bool {
