@@ -14,22 +14,21 @@ const DIFFERENT: First = First::Broken("a request line that servers read differe
 pub(super) fn read(bytes: &[u8]) -> First {
     let window = &bytes[..bytes.len().min(WATCHED)];
     let undecided = if bytes.len() < WATCHED { First::Watch } else { First::Other };
-    // Java's own server ends lines by CR LF alone, so that a method of its can hold a LF.
-    let ends = [
-        window.iter().position(|&byte| byte == b'\n'),
-        window.iter().position(|&byte| byte == b'\r'),
-    ];
-    let lines = || ends.iter().flatten().map(|&end| &window[..end]);
-    if lines().any(versioned) {
+    let ends = |by: &[u8]| window.windows(by.len()).position(|part| part == by);
+    // Java's own server ends its first line by CR LF alone, so that a method of its can hold either.
+    let end = ends(b"\r\n");
+    if [ends(b"\n"), ends(b"\r"), end].iter().flatten().any(|&end| versioned(&window[..end])) {
         return DIFFERENT;
     }
-    let [Some(_), Some(end)] = ends else { return undecided };
-    if !lines().any(aimed) {
+    let Some(end) = end else { return undecided };
+    if !aimed(&window[..end]) {
         return First::Other;
     }
-    // The last line is not ended yet, but the name of a field in it may be.
-    let mut fields = window[end..].split(|&byte| byte == b'\n').skip(1);
-    if fields.by_ref().take_while(|line| !line.trim_ascii_end().is_empty()).any(named_host) {
+    // Fields it ends by one alone as well; a line of blanks ends none, nor the head. The last line is not ended yet, but
+    // the name of a field in it may be.
+    let mut fields = window[end + 2..].split(|&byte| byte == b'\n');
+    let mut head = fields.by_ref().take_while(|line| !matches!(*line, b"" | b"\r"));
+    if head.any(|line| line.split(|&byte| byte == b'\r').any(named_host)) {
         return DIFFERENT;
     }
     match fields.next() {
@@ -58,12 +57,13 @@ fn versioned(line: &[u8]) -> bool {
             .is_some_and(|(name, version)| name.eq_ignore_ascii_case(b"http/") && number(version))
 }
 
-/// Whether the second of three words or more is a target: Java's own server takes anything for the third.
+/// Whether there is a target between two words. Java's own server takes anything for these, nothing as well, and splits
+/// at spaces alone; others at all blanks.
 fn aimed(line: &[u8]) -> bool {
-    let mut all = words(line).skip(1);
-    let target = all.next().unwrap_or_default();
-    let path = target.starts_with(b"/") || target.windows(3).any(|part| part == b"://");
-    path && all.next().is_some()
+    let target =
+        |word: &&[u8]| word.starts_with(b"/") || word.windows(3).any(|part| part == b"://");
+    let between = |all: Vec<&[u8]>| all.len() > 2 && all[1..all.len() - 1].iter().any(target);
+    between(words(line).collect()) || between(line.split(|&byte| byte == b' ').collect())
 }
 
 /// Whether a line is the field that names a host.
@@ -79,7 +79,7 @@ mod tests {
     /// `http.server` of Python takes the first of these, `com.sun.net.httpserver` of Java the others.
     #[test]
     fn what_lenient_servers_serve_is_refused_before_it_is_whole() {
-        let lines: [&[u8]; 12] = [
+        let lines: [&[u8]; 23] = [
             b"GET\x1c/\x1cHTTP/1.1",
             b"GET\x1d/x HTTP/1.1",
             b"GET\xa0/\xa0HTTP/1.1",
@@ -92,6 +92,17 @@ mod tests {
             b"G\nT / HTTP/1.1",
             b"G(T / x",
             b"G\xff http://b.org/ 1",
+            b"G(\tT / x",
+            b"G(\tT http://b.org/ x",
+            b"G(T / ",
+            b" / x",
+            b"G(\rT / x",
+            b"G(\n\rT / x",
+            b"G(\r1\n\n / x",
+            b"G(T / x\r\na: b\r\n ",
+            b"G(T / x\r\na: b\r\n\t \r\nc: d",
+            b"G(T / x\r\na: b\n\x01",
+            b"G(T / x\r\na: b\rc: d",
         ];
         for line in lines {
             let whole = [line, b"\r\nHost: b.org\r\n\r\n"].concat();
@@ -104,6 +115,18 @@ mod tests {
                 "{}: {last:?}",
                 line.escape_ascii()
             );
+        }
+    }
+
+    /// Newer ones of Java's end a field by CR alone; an empty line ends the head.
+    #[test]
+    fn what_is_behind_the_head_names_no_host() {
+        let head = b"G(T / x\r\na: b\rHost:";
+        assert!(matches!(first(head), First::Broken(_)));
+        assert!(matches!(first(&head[..head.len() - 1]), First::Watch));
+        for end in ["\r\n\r\n", "\n\n", "\n\r\n"] {
+            let whole = [b"G(T / x\r\na: b", end.as_bytes(), b"Host: b.org\r\n\r\n"].concat();
+            assert_eq!(first(&whole), First::Other, "{end:?}");
         }
     }
 

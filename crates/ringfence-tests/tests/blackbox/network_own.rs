@@ -61,13 +61,14 @@ def ask(line):
     s.sendall(line + b'\\r\\nHost: other.test\\r\\n\\r\\n')
     try: return s.recv(99)[-6:] == b'served'
     except ConnectionResetError: return False
-odd = [b'GET\\xa0/\\xa0HTTP/1.1', b'GET\\x1c/ HTTP/1.1', b'\\x85GET / HTTP/1.1', b'G(T / HTTP/1.1', b'G\\nT / HTTP/1.1', b'G(T / x']
-print([ask(line) for line in odd], ask(b'SSH-2.0-x'), ask(b'(a / b) c'))";
+odd = [b'GET\\xa0/\\xa0HTTP/1.1', b'GET\\x1c/ HTTP/1.1', b'\\x85GET / HTTP/1.1', b'G(T / HTTP/1.1', b'G\\nT / HTTP/1.1', b'G(T / x',
+    b'G(\\tT / x', b'G(T / ', b'G(T / x\\r\\na: b\\r\\n ', b'G(T / x\\r\\na: b\\rc: d']
+print(any([ask(line) for line in odd]), ask(b'SSH-2.0-x'), ask(b'(a / b) c'))";
         let mut command = place.ringfence_run();
         command.env("HTTP_PROXY", &through);
         command.args(["-n", "site.test", "--", "python3", "-c", script]);
         let ended = Running::start(command).finish();
-        let expected = "[False, False, False, False, False, False] True False";
+        let expected = "False True False";
         assert_eq!(ended.ends(0).text(), expected);
     });
 }
