@@ -310,21 +310,23 @@ impl Control {
         let why = &decision.explanation;
         let said = |waits| self.refused((host, Some(port)), process, why, waits);
         let pid = process.map(|process| process.pid);
-        let put = self.0.questions.put(host, port, pid, patience, || {
-            let refused = said(patience.as_secs().max(1));
-            let place = place(host, port);
-            (self.0.notice)(&format!(
-                "{place} is not allowed; it waits {patience:?} for an answer: ringfence watch, or \
-                 ringfence allow SESSION {place}"
-            ));
-            refused
-        });
-        let Some(Put { number, place, deadline, answered }) = put else {
+        // Those who watch are told before anybody can answer: none of them is waited for.
+        let put =
+            self.0.questions.put(host, port, pid, patience, || said(patience.as_secs().max(1)));
+        let Some(Put { number, place, deadline, new, answered }) = put else {
             said(0);
             return None;
         };
         let mut waits =
             Waits { control: self, number, place, without: "refused: the program ended" };
+        if new {
+            // It may take as long as whoever reads it.
+            let place = self::place(host, port);
+            (self.0.notice)(&format!(
+                "{place} is not allowed; it waits {patience:?} for an answer: ringfence watch, or \
+                 ringfence allow SESSION {place}"
+            ));
+        }
         // A rule may have come since the decision was made, and have found nobody waiting.
         if rules::connect(&self.policy(), host, port, rules::own).allowed {
             waits.without = "allowed";

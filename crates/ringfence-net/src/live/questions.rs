@@ -53,6 +53,8 @@ pub(super) struct Put {
     pub(super) place: u64,
     /// The question's: who comes later waits no longer than the first.
     pub(super) deadline: Instant,
+    /// Nobody waited for it before.
+    pub(super) new: bool,
     pub(super) answered: oneshot::Receiver<Answer>,
 }
 
@@ -66,7 +68,8 @@ pub(super) enum Left {
 
 impl Questions {
     /// Waits with those of the same process for the same place, else `said` is asked for the refusal that
-    /// a new question is about. None where too many are open.
+    /// a new question is about, while all others wait: it may wait for nobody. None where too many are open. Which
+    /// process asks may not be known: then it is asked for itself, and counts with the others of which that is so.
     pub(super) fn put(
         &self,
         host: &Host,
@@ -79,9 +82,13 @@ impl Questions {
         asked.places += 1;
         let place = asked.places;
         let same = |open: &Open| {
-            open.pid == pid && open.refused.port == Some(port) && open.refused.host == *host
+            pid.is_some()
+                && open.pid == pid
+                && open.refused.port == Some(port)
+                && open.refused.host == *host
         };
-        let at = match asked.open.iter().position(same) {
+        let known = asked.open.iter().position(same);
+        let at = match known {
             Some(at) => at,
             None => {
                 let own = asked.open.iter().filter(|open| open.pid == pid).count();
@@ -96,7 +103,8 @@ impl Questions {
         let (answer, answered) = oneshot::channel();
         let open = &mut asked.open[at];
         open.waiting.push((place, answer));
-        Some(Put { number: open.refused.number, place, deadline: open.deadline, answered })
+        let (number, deadline, new) = (open.refused.number, open.deadline, known.is_none());
+        Some(Put { number, place, deadline, new, answered })
     }
 
     /// Takes the question with this number, to answer it.
@@ -123,6 +131,11 @@ impl Questions {
         }
         open.remove(at);
         Left::Nobody
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_free(&self) -> bool {
+        self.0.try_lock().is_ok()
     }
 
     #[cfg(test)]

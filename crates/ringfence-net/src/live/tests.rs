@@ -77,3 +77,47 @@ fn a_process_asks_about_a_place_once() {
         assert!(control.0.questions.is_empty());
     });
 }
+
+/// Who asks is not known of each: an answer to one is none to another.
+#[test]
+fn processes_that_are_not_known_are_not_one() {
+    let questions = Questions::default();
+    let host = Host::parse("b.org").expect("a host");
+    let put = |number, pid| {
+        let line = String::new();
+        let refused = || Refused { number, host: host.clone(), port: Some(443), line };
+        questions.put(&host, 443, pid, Duration::from_secs(1000), refused)
+    };
+    let (mut first, mut second) = (put(1, None).expect("put"), put(2, None).expect("put"));
+    assert_eq!([(first.number, first.new), (second.number, second.new)], [(1, true), (2, true)]);
+    questions.take(1).expect("it is open").answer(Answer::Once);
+    assert_eq!(first.answered.try_recv(), Ok(Answer::Once));
+    assert!(second.answered.try_recv().is_err());
+    // The control: one that is known.
+    let (third, fourth) = (put(3, Some(7)).expect("put"), put(4, Some(7)).expect("put"));
+    assert_eq!([(third.number, third.new), (fourth.number, fourth.new)], [(3, true), (3, false)]);
+}
+
+/// A person's terminal may stand still: the questions of others are answered meanwhile.
+#[test]
+fn nobody_waits_for_who_is_told_of_a_question() {
+    let slot = Arc::new(std::sync::OnceLock::<Control>::new());
+    let (told, seen) = (slot.clone(), std::sync::mpsc::channel());
+    let open = move |_: &str| {
+        let control = told.get().expect("set below");
+        // It would wait for itself.
+        seen.0.send(control.0.questions.is_free()).expect("heard");
+    };
+    let patience = Some(Duration::from_secs(1000));
+    let control = Control::new(Arc::new(policy(&["a.org"], &[])), patience, Box::new(open));
+    assert!(slot.set(control.clone()).is_ok());
+    let host = Host::parse("b.org").expect("a host");
+    let decision = rules::connect(&control.policy(), &host, 443, rules::own);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime").block_on(async {
+        let mut asks = Box::pin(control.ask(&host, 443, None, &decision));
+        let answer = tokio::time::timeout(Duration::ZERO, asks.as_mut()).await;
+        assert!(answer.is_err(), "{answer:?}");
+    });
+    assert_eq!(seen.1.try_iter().collect::<Vec<_>>(), [true]);
+}
