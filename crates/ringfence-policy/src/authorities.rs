@@ -1,6 +1,8 @@
 //! Whom to trust, where the caller's environment says so: a corporate authority is often known by a variable alone, which
 //! goes inside like any other. What it names goes along, for reading, where it holds certificates, which are public,
-//! and nothing else. Where it cannot, the variable stays outside: with it, no TLS would work at all.
+//! and the text that bundles have between them: no key, and nothing else in blocks of that kind. What that text says is
+//! not judged, and of a directory what comes later is not: both are documented. Where it cannot go along, the variable
+//! stays outside: with it, no TLS would work at all.
 
 use crate::decide::Subject;
 use crate::guard::plain;
@@ -124,7 +126,7 @@ fn one(
     Ok(())
 }
 
-/// Whether a text is certificates (RFC 7468), with comments between them, and nothing else that is written so.
+/// Whether a text is certificates (RFC 7468), with any text between them, and nothing else that is written so.
 fn certificates(text: &str) -> bool {
     let (mut inside, mut any) = (None, false);
     for line in text.lines().map(str::trim) {
