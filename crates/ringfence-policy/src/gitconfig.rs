@@ -209,8 +209,10 @@ pub fn runs(setting: &Setting) -> bool {
         ("pager", _) => boolean(value).is_none(),
         ("diff", "external") | ("interactive", "difffilter") => true,
         ("difftool" | "mergetool" | "browser" | "man", "cmd" | "path") => true,
+        // vimdiff's is put into a command of vim's.
+        ("difftool" | "mergetool", "layout") => true,
         ("web" | "help" | "instaweb", "browser") | ("man", "viewer") => true,
-        ("instaweb", "httpd" | "modulepath") => true,
+        ("instaweb", "httpd" | "modulepath" | "gitwebdir") => true,
         ("guitool", _) => true,
         ("sendemail", name) => {
             name.ends_with("cmd") || name == "smtpserver" && value.starts_with(['/', '~'])
@@ -227,16 +229,33 @@ pub fn runs(setting: &Setting) -> bool {
         ("protocol", "allow") => !matches!(value, "never" | "user"),
         ("http", "proxy" | "sslverify" | "sslcainfo" | "sslcapath" | "curloptresolve") => true,
         ("http", "cookiefile" | "savecookies" | "proxysslcainfo") => true,
+        // Who may speak in the user's name.
+        ("http", "delegation") => value != "none",
+        ("tig", "diff-highlight") => boolean(value).is_none(),
         // tig's keys can stand for commands, git-flow runs hooks of its own.
         ("tig", _) => {
             setting.subsection.as_deref() == Some("bind")
                 && value.contains(['!', '@', '?', '+', '<', '>'])
         }
         ("gitflow", "hooks") => true,
+        // Commands' words: git-secrets takes patterns from the output of one, p4 connects through one, and patatt and
+        // transcrypt run the program in their place.
+        ("secrets", "providers") | ("git-p4", "port") | ("patatt", "gpg-bin") => true,
+        ("transcrypt", "openssl-path") => true,
+        // git-annex gives them to programs that run others (ssh, rsync), or runs git-annex-remote-TYPE.
+        ("annex", name) if annex(name) => true,
+        (_, name) if name.strip_prefix("annex-").is_some_and(annex) => true,
         ("lfs", "path" | "args" | "standalonetransferagent") => true,
         // `credential.helper`, `core.sshCommand`, `filter.*.process`, `gpg.*.program`, …
         (_, name) => PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending)),
     }
+}
+
+/// Whether git-annex runs something for a key of `annex`, or of a remote behind `annex-`.
+fn annex(name: &str) -> bool {
+    name.ends_with("-options")
+        || matches!(name, "shell" | "externaltype" | "rsync-transport")
+        || PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Whether an address is served by a program: `HELPER::ADDRESS`.

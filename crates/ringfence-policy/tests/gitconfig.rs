@@ -199,6 +199,17 @@ fn what_makes_git_run_a_program_is_found() {
         ("[imap]\ntunnel = evil", "imap.tunnel"),
         ("[a]\nk = v\n[core] fsmonitor = evil", "core.fsmonitor"),
         ("[web]\nbrowser = x", "web.browser"),
+        ("[mergetool \"vimdiff\"]\nlayout = `evil`", "mergetool.vimdiff.layout"),
+        ("[tig]\ndiff-highlight = ./evil", "tig.diff-highlight"),
+        ("[secrets]\nproviders = ./evil", "secrets.providers"),
+        ("[instaweb]\ngitwebdir = ./evil", "instaweb.gitwebdir"),
+        ("[git-p4]\nport = rsh:./evil", "git-p4.port"),
+        ("[remote \"o\"]\nannex-ssh-options = -oProxyCommand=evil", "remote.o.annex-ssh-options"),
+        ("[remote \"o\"]\nannex-rsync-transport = evil", "remote.o.annex-rsync-transport"),
+        ("[annex]\nyoutube-dl-options = --exec=evil", "annex.youtube-dl-options"),
+        ("[transcrypt]\nopenssl-path = ./evil", "transcrypt.openssl-path"),
+        ("[patatt]\ngpg-bin = ./evil", "patatt.gpg-bin"),
+        ("[http]\ndelegation = always", "http.delegation"),
     ];
     for (text, key) in cases {
         assert_eq!(executes(text).as_deref(), Some(key), "{text}");
@@ -259,6 +270,20 @@ fn what_git_itself_writes_is_harmless() {
 	repositoryformatversion = 0
 [clean]
 	requireForce = true
+[annex]
+	uuid = 1
+	version = 10
+[remote "p"]
+	annex-uuid = 2
+	annex-ignore = true
+[tig]
+	diff-highlight = true
+[mergetool]
+	keepBackup = false
+[http]
+	delegation = none
+[git-p4]
+	client = c
 "#;
     assert_eq!(executes(text), None);
     assert_eq!(executes(""), None);
