@@ -49,6 +49,13 @@ ATTACK(tioccons)
     attempt(ioctl(STDIN_FILENO, TIOCCONS), "TIOCCONS");
 }
 
+/* tiocexcl: keeps everybody else from opening the terminal, for as long as anybody has it open. */
+ATTACK(tiocexcl)
+{
+    attempt(ioctl(STDIN_FILENO, TIOCEXCL), "TIOCEXCL");
+    attempt(syscall(SYS_ioctl, STDIN_FILENO, 1UL << 32 | TIOCEXCL, 0), "TIOCEXCL, bit 32 set");
+}
+
 /* other_pty PATH: writes on another terminal of the same user. */
 ATTACK(other_pty)
 {

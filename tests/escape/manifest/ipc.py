@@ -159,6 +159,8 @@ ATTACKS = (
              "tiocsti_high", "CVE-2019-7303", bare()),
     terminal("tioclinux", "pastes on a virtual console", "tioclinux",
              "field survey §4: TIOCLINUX", bare("ENOTTY", "EPERM", detects=False)),
+    terminal("tiocexcl", "keeps others from opening the terminal", "tiocexcl",
+             "found by attacking 0.1: it outlives the run", bare()),
     terminal("tioccons", "redirects the kernel's console to itself", "tioccons",
              "snapd and flatpak filters", bare("ESCAPED", "EBUSY", user="root", detects=False)),
 )

@@ -134,6 +134,7 @@ const PROTO_ICMPV6: u32 = 58;
 
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541C;
+const TIOCEXCL: u32 = 0x540C;
 const TIOCSETD: u32 = 0x5423;
 const TIOCCONS: u32 = 0x541D;
 const AT_EMPTY_PATH: u32 = 0x1000;
@@ -396,6 +397,7 @@ fn terminal(add: &mut impl FnMut(&'static str, Verdict, &[(u8, Test)], &'static 
     for (request, reason) in [
         (TIOCSTI, "types into the terminal for the user (CVE-2017-5226)"),
         (TIOCLINUX, "pastes into the console for the user (CVE-2023-28100)"),
+        (TIOCEXCL, "keeps everybody else from opening the terminal, after the run too"),
         (TIOCSETD, "loads line disciplines"),
         (TIOCCONS, "takes the console's output"),
     ] {
