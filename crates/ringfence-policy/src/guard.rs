@@ -5,7 +5,7 @@ use crate::glob;
 use crate::moved::Moved;
 use crate::policy::{Access, Guarded, Made, PathRule, Policy, ProtectedName, Source};
 use crate::protect::{GIT_INNARDS, HOME, JUDGED, NAMES};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +53,34 @@ pub(crate) fn resolve(policy: &mut Policy, may_appear: &[PathBuf], moved: &Moved
         !paths.iter().any(|rule| rule.access == Access::Protect && rule.path == *path)
     });
 }
+
+/// Protects what mise reads for the environments that the caller's variable names.
+pub(crate) fn of_environment(policy: &mut Policy, env: &dyn Fn(&str) -> Option<OsString>) {
+    if policy.protected_names.is_empty() {
+        return;
+    }
+    let all = env("MISE_ENV").unwrap_or_default().to_string_lossy().into_owned();
+    let plain = |name: &&str| !name.is_empty() && !name.contains(['/', '*', '?', '\0', '\u{fffd}']);
+    for name in all.split(',').map(str::trim).filter(plain).take(MOST_ENVIRONMENTS) {
+        for file in
+            ["mise.NAME.toml", ".mise.NAME.toml", "mise.NAME.local.toml", ".mise.NAME.local.toml"]
+        {
+            let file = file.replace("NAME", name);
+            if !policy.protected_names.iter().any(|known| known.name == file) {
+                let reason = "mise runs its hooks on entering the directory, MISE_ENV says so";
+                policy.protected_names.push(ProtectedName {
+                    name: file.into(),
+                    guarded: Guarded::Plain,
+                    reason: reason.into(),
+                    nested: true,
+                });
+            }
+        }
+    }
+}
+
+/// Environments of `MISE_ENV` that are looked at.
+const MOST_ENVIRONMENTS: usize = 16;
 
 /// Protects what is looked for in a base directory that was moved away from the home.
 fn elsewhere(policy: &mut Policy, trees: &[PathBuf], may_appear: &[PathBuf], moved: &Moved) {

@@ -102,6 +102,7 @@ pub(crate) fn resolve(
     rules.finish(policy)?;
     workspace::resolve(resolver, policy);
     guard::resolve(policy, &may_appear, &moved);
+    guard::of_environment(policy, context.env);
     guard::make_private(policy, resolver);
     git_files::resolve(resolver, policy, &moved, context.env);
     Ok(())
