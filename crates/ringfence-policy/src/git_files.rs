@@ -1,7 +1,7 @@
 //! Git's configuration for all of the user's repositories: which files it is in, and the hooks that it names.
 
 use crate::files::Resolver;
-use crate::gitconfig;
+use crate::gitnamed::{MOST_INCLUDED, Reader};
 use crate::guard::plain;
 use crate::moved::Moved;
 use crate::path::normal;
@@ -9,9 +9,6 @@ use crate::policy::{Access, Guarded, PathRule, Policy, ProtectedName};
 use crate::workspace::{HOOKS_PATH, MOST_CONFIG, hooks_named};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-
-/// Files that are followed.
-const MOST_FILES: usize = 32;
 
 /// Finds the files, those that they include too, whatever an `includeIf` asks for; and protects the directories of hooks
 /// that they name: an absolute one where it is, a relative one in each repository, the writable trees first of all. One
@@ -36,30 +33,25 @@ pub(crate) fn resolve(
         policy.home_dir.join(".gitconfig"),
     ];
     files.extend(named);
-    let mut at = 0;
-    while let Some(file) = files.get(at).cloned() {
-        at += 1;
-        let text = resolver.files().text(&file, MOST_CONFIG).ok();
-        let settings = text.and_then(|text| gitconfig::parse(&text).ok()).unwrap_or_default();
-        let mut hooks = None;
-        for setting in settings {
-            let Some(value) = setting.value.filter(|value| !value.is_empty()) else { continue };
-            match (setting.section.as_str(), setting.name.as_str()) {
-                ("include" | "includeif", "path") => {
-                    let base = file.parent().unwrap_or(Path::new("/"));
-                    let included = match value.strip_prefix("~/") {
-                        Some(below) => normal(&policy.home_dir.join(below)),
-                        None => normal(&base.join(value)),
-                    };
-                    if files.len() < MOST_FILES && !files.contains(&included) {
-                        files.push(included);
-                    }
-                }
-                ("core", "hookspath") if setting.subsection.is_none() => hooks = Some(value),
-                _ => {}
-            }
+    let (mut included, mut hooks) = (Vec::new(), Vec::new());
+    let home = policy.home_dir.clone();
+    // Where a command that they name is looked for is another place in each repository: that is the planner's.
+    let reader = Reader {
+        real: &|path| Some(path.to_owned()),
+        text: &|path| resolver.files().text(path, MOST_CONFIG).ok(),
+    };
+    let of = |user: &str| user.is_empty().then(|| home.clone());
+    reader.each(files.clone(), Path::new("/"), &of, |_, setting, path, guarded| match guarded {
+        Guarded::GitConfig if setting.section.starts_with("include") => {
+            included.push(path.to_owned())
         }
-        if let Some(hooks) = hooks.and_then(|hooks| hooks_named(&hooks, &policy.home_dir)) {
+        Guarded::GitHooks if setting.section == "core" => hooks.extend(setting.value.clone()),
+        _ => {}
+    });
+    files.extend(included);
+    files.truncate(MOST_INCLUDED);
+    for hooks in hooks {
+        if let Some(hooks) = hooks_named(&hooks, &home, resolver) {
             protect_hooks(policy, &hooks);
         }
     }

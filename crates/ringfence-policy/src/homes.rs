@@ -24,6 +24,23 @@ pub fn homes(uid: u32, home: &Path) -> Vec<PathBuf> {
     [home.to_owned()].into_iter().chain(others.own).chain(others.others).collect()
 }
 
+/// The home of a user, by the list of accounts (`/etc/passwd`) and his name.
+pub fn home_of(accounts: &[u8], user: &str) -> Option<PathBuf> {
+    let mut accounts = accounts.split(|&byte| byte == b'\n');
+    accounts.find_map(|account| {
+        let fields: Vec<&[u8]> = account.split(|&byte| byte == b':').collect();
+        let [name, _, _, _, _, directory, _] = fields[..] else { return None };
+        let home = normal(Path::new(OsStr::from_bytes(directory)));
+        (name == user.as_bytes() && home.is_absolute()).then_some(home)
+    })
+}
+
+/// The home of a user by his name, as far as the list of accounts is read.
+pub(crate) fn of_user(user: &str, resolver: &mut Resolver<'_>) -> Option<PathBuf> {
+    let accounts = resolver.files().beginning(Path::new("/etc/passwd"), MOST).ok()?;
+    home_of(&accounts, user)
+}
+
 /// Looks into the list of accounts. Those of a directory service are not in it.
 pub(crate) fn of(uid: u32, home: &Path, resolver: &mut Resolver<'_>) -> Homes {
     let mut homes = Homes::default();

@@ -246,19 +246,28 @@ pub(crate) const HOOKS_PATH: &str = "git runs its files as hooks, core.hooksPath
 /// The hooks directory that a configuration names.
 fn hooks_of(resolver: &mut Resolver<'_>, file: &Path, home: &Path) -> Option<PathBuf> {
     let text = resolver.files().text(file, MOST_CONFIG).ok()?;
-    hooks_named(&gitconfig::last_value(&text, "core", "hookspath")?, home)
+    hooks_named(&gitconfig::last_value(&text, "core", "hookspath")?, home, resolver)
 }
 
 /// The hooks directory that a value of `core.hooksPath` means.
-pub(crate) fn hooks_named(hooks: &str, home: &Path) -> Option<PathBuf> {
+pub(crate) fn hooks_named(
+    hooks: &str,
+    home: &Path,
+    resolver: &mut Resolver<'_>,
+) -> Option<PathBuf> {
     // The usual way to have none is /dev/null.
     if hooks == "/dev/null" {
         return None;
     }
-    match hooks.strip_prefix("~/") {
-        Some(below) => Some(home.join(below)),
-        None => (!hooks.is_empty() && !hooks.starts_with('~')).then(|| PathBuf::from(hooks)),
-    }
+    let Some(of) = hooks.strip_prefix('~') else {
+        return (!hooks.is_empty()).then(|| PathBuf::from(hooks));
+    };
+    let (user, below) = of.split_once('/').unwrap_or((of, ""));
+    let home = match user {
+        "" => home.to_owned(),
+        user => crate::homes::of_user(user, resolver)?,
+    };
+    Some(home.join(below))
 }
 
 fn rule(

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Host, host};
-use ringfence_policy::PolicyError;
+use ringfence_policy::{Access, Key, PolicyError};
 use std::path::{Path, PathBuf};
 
 /// Standing in a directory, a link and what it leads to, and what is named.
@@ -51,4 +51,20 @@ fn other_links_lead_where_they_lead() {
     ] {
         assert_eq!(of(cwd, link, named).unwrap(), Path::new(workdir), "{cwd} {named}");
     }
+}
+
+#[test]
+fn the_hooks_directory_may_be_in_the_home_of_a_user_by_his_name() {
+    let hooks = |value: &str| {
+        let host = host().with(|files| {
+            let accounts = "root:x:0:0::/root:/bin/sh\nada:x:1000:1000::/home/u:/bin/sh\n";
+            let text = format!("[core]\n\thooksPath = {value}\n");
+            files.file("/etc/passwd", accounts).file("/home/u/project/.git/config", &text)
+        });
+        let policy = host.option(Key::Write, ".").resolve().expect("a policy");
+        let hooks = Path::new("/home/u/project/c");
+        policy.paths.iter().any(|rule| rule.access == Access::Protect && rule.path == hooks)
+    };
+    assert!(hooks("~ada/project/c") && hooks("~/project/c") && hooks("c"));
+    assert!(!hooks("~bob/project/c") && !hooks("~ada/project/d"));
 }

@@ -301,7 +301,8 @@ impl Run<'_> {
                 || equal(name, b"rebase-merge")
                 || equal(name, b"rebase-apply");
             let shared = starts_with(name, b"sharedindex.");
-            // Hooks are judged by themselves, objects have directories of their own.
+            // Hooks are judged by themselves, objects have directories of their own: that a short run put something
+            // else into one that was there is not seen.
             let passed_over = match objects {
                 true => !equal(name, b"info") && !equal(name, b"pack"),
                 false => top && equal(name, b"hooks"),

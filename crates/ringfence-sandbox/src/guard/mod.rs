@@ -8,6 +8,7 @@
 mod awaited;
 mod git;
 mod locked;
+mod named;
 mod notes;
 mod others;
 mod past;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -133,6 +133,13 @@ fn enter(path: &Path) -> io::Result<(fs::File, PathBuf)> {
 }
 
 impl Saved {
+    /// Whether this is, in a directory of hooks, a sample, which git never runs. A directory of such a name could be a
+    /// repository.
+    pub fn is_sample(&self, name: &OsStr) -> bool {
+        let plain = matches!(self, Saved::File { .. } | Saved::Stamped { .. });
+        plain && name.as_encoded_bytes().ends_with(b".sample")
+    }
+
     /// Reads what is at a path, its last link not followed. The directory that holds it is the
     /// caller's to be sure of.
     ///

@@ -8,7 +8,7 @@
 //! (`ringfence_start::quiet`), and must not pass over what is looked at here. What was created or changed inside and is executed or trusted by
 //! host programs is moved away.
 
-use super::{Directory, Work, changed, expand, git, harmless, locked, quarantine};
+use super::{Directory, Work, changed, expand, git, harmless, locked, named, quarantine};
 use crate::guard::saved::Saved;
 use crate::plan::GuardedTree;
 use crate::planner::glob;
@@ -133,17 +133,25 @@ fn below(
         return;
     }
     if first == ".git" && !data.is_dir() {
-        if !top && work.suspect(&shown, &data) {
+        if top {
+            return;
+        }
+        if work.suspect(&shown, &data) {
             let target = work.git_link(&at, &shown);
             target.into_iter().for_each(|target| led_to(work, &target, candidates));
         }
-        return;
+        return named::worktree(work, path);
     }
     if data.is_symlink() {
-        // What it leads to is looked at where it really is; the link itself is what a host
-        // program would follow.
-        if !top && work.suspect(&shown, &data) {
+        // The link itself is what a host program would follow.
+        let mut names = candidates.iter().map(|(relative, _)| *relative);
+        let suspect = !top && work.suspect(&shown, &data);
+        if suspect && !named::leads_to_nothing(work, &shown, &mut names) {
             work.take_away(&at, &shown, "created or changed");
+        } else if !top {
+            for (relative, guarded) in candidates {
+                named::led_to(work, &shown, &path.join(relative), *guarded);
+            }
         }
         return;
     }
@@ -177,12 +185,17 @@ fn below(
             }
         }
     }
+    // At the top they are known before the run.
+    if first == ".git" && !top {
+        named::repository(work, path, &shown);
+    }
 }
 
 /// A repository in a directory that is not called `.git`: what is protected in one that is.
 fn repository(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Path, Guarded)]) {
     innards(work, tree, path, git);
     names_in_repository(work, tree, path, git);
+    named::repository(work, path, path);
 }
 
 /// The directory that a `.git` file leads to, and the one of the repository, where that is a worktree's: the walk may not
@@ -215,10 +228,23 @@ fn names_in_repository(
     }
 }
 
-/// All that is in a repository but its objects' own directories. Links that the run made are taken away: no git makes
-/// any, and one outside would write messages and names of branches, which the program chose, to where they lead, or
-/// tidy up there. What the run closed is opened for it. Repositories of submodules and worktrees have what this one has,
-/// whatever they are called. The budget is one of its own for all of them: a repository must not hide what is beside it.
+/// Whether a name is that of a directory which holds nothing but objects.
+fn is_of_objects(name: &OsStr) -> bool {
+    name.len() == 2 && name.as_bytes().iter().all(u8::is_ascii_hexdigit)
+}
+
+/// Whether a run changed such a directory, in which it may have put something else. There may be 256 of them in each
+/// repository, so the others are not looked into.
+fn is_by_run(work: &Work<'_>, directory: &Directory, name: &OsStr) -> bool {
+    let data = directory.at(name).symlink_metadata();
+    data.is_ok_and(|data| changed(&data) >= work.guarding.since)
+}
+
+/// All that is in a repository, but for directories of objects that the run did not change. Links that the run made are
+/// taken away: no git makes any, and one outside would write messages and names of branches, which the program chose, to
+/// where they lead, or tidy up there. What the run closed is opened for it. Repositories of submodules and worktrees have
+/// what this one has, whatever they are called. The budget is one of its own for all of them: a repository must not hide
+/// what is beside it.
 fn innards(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Path, Guarded)]) {
     std::mem::swap(&mut work.budget, &mut work.innards);
     let mut queue = VecDeque::from([(path.to_owned(), true)]);
@@ -245,12 +271,22 @@ fn innards(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Path, 
             }
         }
         // Further down these may be names of submodules.
+        let of_objects = at.parent().is_some_and(|above| above == path.join("objects"));
         if at == path {
             // Judged by themselves.
             inner.retain(|name| name != "hooks");
         } else if at == path.join("objects") {
-            inner.retain(|name| name == "info" || name == "pack");
-        } else if is_repository(parts) {
+            inner.retain(|name| !is_of_objects(name) || is_by_run(work, &directory, name));
+        } else if of_objects && at.file_name().is_some_and(is_of_objects) {
+            // No git makes any, and in a later run this one would be passed over.
+            for name in std::mem::take(&mut inner) {
+                let (place, below) = (directory.at(&name), at.join(&name));
+                if place.symlink_metadata().is_ok_and(|data| work.suspect(&below, &data)) {
+                    work.take_away(&place, &below, "created or changed");
+                }
+            }
+        }
+        if at != path && is_repository(parts) {
             names_in_repository(work, tree, &at, git);
         }
         queue.extend(inner.into_iter().map(|name| (at.join(name), by_run)));
@@ -289,20 +325,30 @@ fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, g
             let suspects: Vec<_> = hooks
                 .flatten()
                 .map(|hook| hook.file_name())
-                .filter(|hook| !hook.as_bytes().ends_with(b".sample"))
                 .filter(|hook| {
-                    let data = directory.at(hook).symlink_metadata();
-                    data.is_ok_and(|data| work.suspect(&shown.join(hook), &data))
+                    let Ok(data) = directory.at(hook).symlink_metadata() else { return false };
+                    // A directory of that name could be a repository.
+                    let sample = data.is_file() && hook.as_bytes().ends_with(b".sample");
+                    !sample && work.suspect(&shown.join(hook), &data)
                 })
                 .collect();
             for hook in suspects {
                 work.take_away(&directory.at(&hook), &shown.join(&hook), "created or changed");
             }
+            let hooks = fs::read_dir(directory.at("")).into_iter().flatten().flatten();
+            for hook in hooks.filter(|hook| hook.file_type().is_ok_and(|kind| kind.is_symlink())) {
+                let hook = shown.join(hook.file_name());
+                named::led_to(work, &hook, &hook, Guarded::Plain);
+            }
         }
         // A directory of that name is a submodule's.
         Guarded::GitState if data.is_dir() || !work.suspect(&shown, &data) => {}
         Guarded::GitState => git::judge(work, &inner, name, &shown),
-        _ if !suspect_within(work, &at, &shown, &data) => {}
+        _ if !suspect_within(work, &at, &shown, &data) => {
+            if data.is_symlink() {
+                named::led_to(work, &shown, &shown, guarded);
+            }
+        }
         _ => {
             let now = Saved::of(&at).unwrap_or(Saved::Unknown);
             let project = work.guarding.project.as_deref();

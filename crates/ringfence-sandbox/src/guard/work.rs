@@ -4,7 +4,7 @@
 use super::past::{self, Past};
 use super::quarantine::Quarantine;
 use super::said::inside;
-use super::{Guarding, Said, Saved, changed, locked, quarantine};
+use super::{Guarding, Said, Saved, changed, locked, named, quarantine};
 use crate::plan::{Found, GuardStep, GuardedTree};
 use ringfence_policy::gitconfig::{executes_in, executes_the_same};
 use ringfence_policy::path::normal;
@@ -122,8 +122,7 @@ impl Work<'_> {
             let Some(inner) = directory.enter(name) else {
                 return self.take_away(&at, &step.path, "created");
             };
-            let hooks = entries.keys().filter(|name| !name.as_bytes().ends_with(b".sample"));
-            for hook in hooks {
+            for (hook, _) in entries.iter().filter(|(name, entry)| !entry.is_sample(name)) {
                 self.take_away(&inner.at(hook), &step.path.join(hook), "created");
             }
             return;
@@ -347,14 +346,19 @@ impl Work<'_> {
     }
 
     /// A component on the way to a guarded path is a link, which a host program would follow.
-    /// One that was made during the run is taken away.
+    /// One that was made during the run is taken away, but where it leads to a directory of a tree that has no such
+    /// name in it.
     fn link_on_the_way(&mut self, step: &GuardStep) {
         let mut ancestors: Vec<&Path> = step.path.ancestors().skip(1).collect();
         ancestors.reverse();
         for ancestor in ancestors {
             let Ok(data) = ancestor.symlink_metadata() else { return };
             if data.is_symlink() {
-                return self.take_link(ancestor, "created");
+                let rest = step.path.strip_prefix(ancestor.parent().unwrap_or(ancestor)).ok();
+                if !named::leads_to_nothing(self, ancestor, rest.into_iter()) {
+                    self.take_link(ancestor, "created");
+                }
+                return;
             }
         }
     }
@@ -488,7 +492,7 @@ pub(super) fn harmless(
             git_common_allowed(path, bytes).is_some_and(|target| leads_straight(&target))
         }
         (Guarded::GitHooks, Saved::Directory(entries), Saved::Nothing) => {
-            entries.keys().all(|name| name.as_bytes().ends_with(b".sample"))
+            entries.iter().all(|(name, entry)| entry.is_sample(name))
         }
         _ => false,
     }

@@ -8,13 +8,14 @@
 mod outside;
 
 use super::grants::{Grants, expanded, glob};
+use super::named::{self, Repository};
 use super::{PlanError, Planning};
 use crate::facts::{Kind, PathFacts};
 use crate::plan::{Apart, Found, GuardStep, GuardedTree, Tier};
-use ringfence_policy::gitconfig::{Setting, parse, runs};
+use ringfence_policy::gitconfig::{Setting, parse};
+use ringfence_policy::gitnamed::{self, Base, MOST_INCLUDED};
 use ringfence_policy::gitstate::STATE;
 use ringfence_policy::guard::built_in;
-use ringfence_policy::path::normal;
 use ringfence_policy::{Access, Guarded, PathRule, Source};
 use ringfence_start::listing;
 use std::collections::{BTreeMap, BTreeSet};
@@ -276,7 +277,11 @@ impl Wanted<'_, '_> {
             }
         }
         if top.has(".git") {
-            self.configured(&tree);
+            let judged = self.rules.iter().filter(|(_, rule)| rule.1 == Guarded::GitConfig);
+            let judged = judged.map(|(path, _)| path.as_path());
+            for repository in named::repositories(self.planning.paths, &tree, judged) {
+                self.configured(repository);
+            }
         }
         if !policy.unprotected.is_empty() {
             absent.retain(|(name, _)| !policy.unprotected.contains(&tree.join(name.as_ref())));
@@ -289,8 +294,12 @@ impl Wanted<'_, '_> {
         // Git writes it all the time: it is judged at the end alone, and after the configuration.
         let state = STATE.iter().map(|entry| (entry.name.into(), entry.guarded));
         let nested = nested.chain(state).collect();
-        let lifted = policy.unprotected.iter().filter(|path| path.starts_with(&tree));
-        let lifted = lifted.cloned().collect();
+        let lifted = policy.unprotected.iter().filter(|path| path.starts_with(&tree)).cloned();
+        // A directory is a tree by itself.
+        let files = self.grants.trees.iter().filter(|(_, grant)| grant.write && !grant.directory);
+        let files = files.map(|(path, _)| path).filter(|path| path.starts_with(&tree)).cloned();
+        let lifted: BTreeSet<PathBuf> = lifted.chain(files).collect();
+        let lifted = lifted.into_iter().collect();
         GuardedTree { tree, absent, nested, lifted }
     }
 
@@ -326,24 +335,18 @@ impl Wanted<'_, '_> {
         }
     }
 
-    /// Files that the configuration of the repository at the top of a tree names.
-    fn configured(&mut self, tree: &Path) {
-        self.follow(vec![tree.join(".git/config")], tree);
-    }
-
-    /// Files in writable trees that git's configuration in some files names, and what that includes: further configuration,
-    /// hooks, programs and what these are told to run. Whoever writes them decides what git runs, in a repository
-    /// at `tree`.
-    fn follow(&mut self, mut files: Vec<PathBuf>, tree: &Path) {
-        let objects = tree.join(".git/objects");
+    /// Files in writable trees that git's configuration names, and what that includes: further configuration,
+    /// hooks, programs and what these are told to run. Whoever writes them decides what git runs.
+    fn configured(&mut self, repository: Repository) {
+        let Repository { mut files, objects, worktree } = repository;
         let mut at = 0;
         while let Some(file) = files.get(at).cloned() {
             at += 1;
             let text = self.planning.paths.text(&file);
             for setting in text.and_then(|text| parse(&text).ok()).unwrap_or_default() {
                 let rule = built_in_name(&setting.key());
-                let base = file.parent().unwrap_or(tree);
-                for (path, guarded) in self.named_by(&setting, base, tree) {
+                let base = file.parent().unwrap_or(&worktree);
+                for (path, guarded) in self.named_by(&setting, base, &worktree) {
                     if guarded == Guarded::GitConfig
                         && files.len() < MOST_INCLUDED
                         && !files.contains(&path)
@@ -359,61 +362,18 @@ impl Wanted<'_, '_> {
     }
 
     /// The files that a setting of a file in `base` names, and how each is guarded.
-    fn named_by(&self, setting: &Setting, base: &Path, tree: &Path) -> Vec<(PathBuf, Guarded)> {
-        let Some(value) = &setting.value else { return Vec::new() };
-        let home = &self.planning.policy.home_dir;
-        let at = |base: &Path, text: &str| match text.strip_prefix("~/") {
-            Some(below) => normal(&home.join(below)),
-            None => normal(&base.join(text)),
-        };
-        if matches!(setting.section.as_str(), "include" | "includeif") {
-            return vec![(at(base, value), Guarded::GitConfig)];
-        }
-        if setting.section == "core" && setting.name == "hookspath" {
-            return vec![(at(tree, value), Guarded::GitHooks)];
-        }
-        if setting.section == "init" && setting.name == "templatedir" {
-            // What is in it is in each new repository.
-            let template = at(tree, value);
-            return vec![
-                (template.join("hooks"), Guarded::GitHooks),
-                (template.join("config"), Guarded::GitConfig),
-            ];
-        }
-        // A remote in the tree, for one, is named by a path as well, and is not run; nor is what an alias without
-        // a mark says.
-        if !runs(setting) || setting.section == "alias" && !value.starts_with('!') {
-            return Vec::new();
-        }
-        let words = value.split(|c: char| c.is_whitespace() || "!'\"`;&|()<>$={}".contains(c));
-        // A plain word is looked for in PATH, and not in the tree, but where a program is told to read it.
-        let mut read = false;
-        let named = words.filter(|word| !word.is_empty()).take(MOST_WORDS).filter(|word| {
-            let named = read || word.contains('/');
-            read |= READERS.contains(&word.rsplit('/').next().unwrap_or_default());
-            named
-        });
-        let paths = named.map(|word| at(tree, word));
+    fn named_by(&self, setting: &Setting, base: &Path, worktree: &Path) -> Vec<(PathBuf, Guarded)> {
+        let home = |user: &str| named::home(self.planning, user);
+        let mut paths = gitnamed::named(setting, &Base { file: base, worktree, home: &home });
         // What a directory is named for is not known.
         let is_file = |path: &PathBuf| {
             self.tree(path).is_some()
                 && matches!(self.planning.paths.kind(path), Kind::File | Kind::Symlink(_))
         };
-        paths.filter(is_file).map(|path| (path, Guarded::ExistingOnly)).collect()
+        paths.retain(|(path, guarded)| *guarded != Guarded::ExistingOnly || is_file(path));
+        paths
     }
 }
-
-/// Files of configuration that are followed, of one repository.
-const MOST_INCLUDED: usize = 32;
-
-/// Programs that execute a file that they are named.
-const READERS: [&str; 17] = [
-    ".", "source", "sh", "bash", "dash", "zsh", "ksh", "fish", "python", "python3", "node", "deno",
-    "bun", "perl", "ruby", "php", "lua",
-];
-
-/// Words that are looked at, of one setting.
-const MOST_WORDS: usize = 64;
 
 /// Directories of hooks that are no repository's own.
 fn holds_hooks(path: &Path) -> bool {

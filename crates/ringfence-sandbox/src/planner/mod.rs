@@ -17,6 +17,7 @@ mod libraries;
 mod limits;
 mod links;
 mod machine;
+mod named;
 mod trust;
 mod view;
 

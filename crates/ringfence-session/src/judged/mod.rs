@@ -2,6 +2,7 @@
 //! the host runs or trusts by itself. What a run makes is judged at its end, by the same list. A session's gateway reverts
 //! during its run, which may change what is there after the look: then it is the sweep at the end of the run that holds.
 
+mod named;
 mod names;
 mod repository;
 
@@ -105,6 +106,7 @@ impl<'a> Judge<'a> {
             *held = self.by_name(number)?;
         }
         repository::judge(self, held)?;
+        named::judge(self, held);
         self.around(held);
         Ok(())
     }
@@ -290,7 +292,8 @@ fn harmless(guarded: Guarded, path: &[u8], kind: Option<Kind>, itself: bool) -> 
         // Only what exists is protected; a new one is the program's own business.
         Guarded::ExistingOnly => true,
         Guarded::GitHooks if itself => kind == Some(Kind::Directory),
-        Guarded::GitHooks => path.ends_with(b".sample"),
+        // A directory of that name could be a repository.
+        Guarded::GitHooks => path.ends_with(b".sample") && matches!(kind, None | Some(Kind::File)),
         _ => false,
     }
 }

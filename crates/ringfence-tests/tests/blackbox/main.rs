@@ -33,6 +33,7 @@ mod fork_killed;
 mod gateway;
 mod git_followed;
 mod git_index;
+mod git_named;
 mod git_settings;
 mod git_writes;
 mod hostile;

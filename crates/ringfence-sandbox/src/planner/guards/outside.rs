@@ -5,6 +5,7 @@
 use super::{Top, Wanted, built_in_name, first};
 use crate::facts::Kind;
 use crate::planner::links;
+use crate::planner::named::Repository;
 use ringfence_policy::Guarded;
 use ringfence_policy::protect::{HOME, JUDGED, LINKED_IN, NAMES};
 use std::path::{Path, PathBuf};
@@ -32,7 +33,11 @@ impl Wanted<'_, '_> {
             self.of_home(home);
         }
         for tree in &trees {
-            self.follow(policy.git_files.clone(), tree);
+            self.configured(Repository {
+                files: policy.git_files.clone(),
+                objects: tree.join(".git/objects"),
+                worktree: tree.clone(),
+            });
         }
         for file in &policy.git_files {
             if let Some(real) = links::real(self.planning.paths, file) {

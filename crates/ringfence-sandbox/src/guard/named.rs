@@ -1,0 +1,192 @@
+//! What the configuration of a repository below the top of a tree names (hooks, further configuration, programs), and
+//! where links lead that stand at protected names there. The files that git's configuration names at the top are known
+//! when the run is planned, and held; these are found by the walk after it.
+//!
+//! What an earlier run made, and the user named since, is his: he had a look at it, or could have. What this run
+//! changed is not.
+
+use super::{Directory, Saved, Work, changed, expand, harmless, locked};
+use ringfence_policy::gitconfig::last_value;
+use ringfence_policy::gitnamed::Reader;
+use ringfence_policy::path::normal;
+use ringfence_policy::{Guarded, home_of};
+use ringfence_sys as sys;
+use std::fs::{self, OpenOptions};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use sys::Errno;
+
+/// The largest configuration that is read.
+const MOST: u64 = 1 << 20;
+
+/// Who names a file: where his own things begin, and when he was changed last.
+#[derive(Clone, Copy)]
+struct By<'a> {
+    around: &'a Path,
+    at: i128,
+}
+
+/// Judges what a repository names that has its configuration in `git`, and whose files are in `worktree`.
+pub(super) fn repository(work: &mut Work<'_>, worktree: &Path, git: &Path) {
+    let files = vec![git.join("config"), git.join("config.worktree")];
+    let own = text(&files[0]).and_then(|text| last_value(&text, "core", "worktree"));
+    let worktree = own.map_or(worktree.to_owned(), |own| normal(&git.join(own)));
+    configured(work, &worktree, files);
+}
+
+/// The same for a directory whose `.git` is a file, which has been judged.
+pub(super) fn worktree(work: &mut Work<'_>, worktree: &Path) {
+    if let Some((common, private)) = READER.of_worktree(worktree) {
+        configured(work, worktree, vec![common.join("config"), private.join("config.worktree")]);
+    }
+}
+
+fn configured(work: &mut Work<'_>, worktree: &Path, files: Vec<PathBuf>) {
+    READER.each(files, worktree, &home, |file, _, path, guarded| {
+        let at = fs::metadata(file).map_or(i128::MIN, |data| changed(&data));
+        look(work, path, guarded, By { around: worktree, at });
+    });
+}
+
+const READER: Reader<'_> = Reader { real: &|path| path.canonicalize().ok(), text: &text };
+
+/// Judges what is at a path that a link leads to, which stands at a protected name, on the way to one or as a hook,
+/// and which the run did not make.
+pub(super) fn led_to(work: &mut Work<'_>, link: &Path, path: &Path, guarded: Guarded) {
+    // Git writes by its own names all the time.
+    if guarded == Guarded::GitState {
+        return;
+    }
+    let (Ok(data), Ok(real)) = (link.symlink_metadata(), path.canonicalize()) else { return };
+    let by = By { around: link.parent().unwrap_or(link), at: changed(&data) };
+    judge(work, &real, guarded, by);
+}
+
+/// Whether a link leads to a directory in a tree that holds none of some names: an ordinary one (`tools`). The names
+/// count from the directory that the link is in, and begin with it. It is looked at again in later runs, whose plans
+/// hold what it leads to.
+pub(super) fn leads_to_nothing<'n>(
+    work: &Work<'_>,
+    link: &Path,
+    mut names: impl Iterator<Item = &'n Path>,
+) -> bool {
+    let (Some(parent), Ok(real)) = (link.parent(), link.canonicalize()) else { return false };
+    let in_tree = work.guarding.trees.iter().any(|tree| real.starts_with(&tree.tree));
+    let git = |path: &Path| path.iter().any(|part| part == ".git");
+    let nothing = |name: &Path| {
+        let found = expand(parent, &name.to_string_lossy());
+        name.iter().count() > 1 && !found.iter().any(|path| path.symlink_metadata().is_ok())
+    };
+    in_tree && !git(&real) && !link.ends_with(".git") && real.is_dir() && names.all(nothing)
+}
+
+/// Judges what a path names, and what it leads to.
+fn look(work: &mut Work<'_>, path: &Path, guarded: Guarded, by: By<'_>) {
+    judge(work, path, guarded, by);
+    if let Ok(real) = path.canonicalize()
+        && real != path
+    {
+        judge(work, &real, guarded, by);
+    }
+}
+
+/// Judges what is at a path, if that is in a tree and not granted by name.
+fn judge(work: &mut Work<'_>, path: &Path, guarded: Guarded, by: By<'_>) {
+    let guarding = work.guarding;
+    let Some(tree) = guarding.trees.iter().find(|tree| path.starts_with(&tree.tree)) else {
+        return;
+    };
+    let granted = guarding.trees.iter().any(|tree| tree.tree == path)
+        || tree.lifted.iter().any(|lifted| path.starts_with(lifted));
+    let known = guarding.steps.iter().any(|(step, _)| path.starts_with(&step.path));
+    let (false, false, Some(parent), Some(name)) =
+        (granted, known, path.parent(), path.file_name())
+    else {
+        return;
+    };
+    let directory = match locked::open(work, parent) {
+        Ok(directory) => directory,
+        Err(Errno::ELOOP | Errno::ENOTDIR) => {
+            let below = |above: &&Path| above.starts_with(&tree.tree) && **above != tree.tree;
+            let way: Vec<&Path> = path.ancestors().skip(1).take_while(below).collect();
+            return way.into_iter().for_each(|above| work.take_link(above, "created or changed"));
+        }
+        Err(_) => return,
+    };
+    let at = directory.at(name);
+    let Ok(data) = at.symlink_metadata() else { return };
+    if data.is_dir() {
+        if guarded == Guarded::GitHooks {
+            locked::unlock(work, path);
+            directory.enter(name).into_iter().for_each(|inner| hooks(work, &inner, path, by));
+        }
+        return;
+    }
+    if !is_runs(work, path, &data, by) {
+        return;
+    }
+    let now = Saved::of(&at).unwrap_or(Saved::Unknown);
+    let project = guarding.project.as_deref();
+    match harmless(guarded, path, &now, &Saved::Nothing, project) {
+        true => work.alone(&directory, name, path, &now),
+        false => work.take_away(&at, path, "created or changed"),
+    }
+}
+
+/// All that is in a directory of hooks.
+fn hooks(work: &mut Work<'_>, directory: &Directory, path: &Path, by: By<'_>) {
+    for hook in fs::read_dir(directory.at("")).into_iter().flatten().flatten() {
+        let (name, at) = (hook.file_name(), directory.at(hook.file_name()));
+        let Ok(data) = at.symlink_metadata() else { continue };
+        let (shown, sample) = (path.join(&name), name.as_bytes().ends_with(b".sample"));
+        // Git runs no directory.
+        if data.is_symlink() && !is_runs(work, &shown, &data, by) {
+            led_to(work, &shown, &shown, Guarded::Plain);
+        } else if !(sample && data.is_file()) && !data.is_dir() && is_runs(work, &shown, &data, by)
+        {
+            work.take_away(&at, &shown, "created or changed");
+        }
+    }
+}
+
+/// Whether what is at a path is a run's doing, and not what the user found there when he named it: this run changed it,
+/// or an earlier one, after he did or where this run may have put one directory in the place of another. That changes
+/// the directory, and the one that it is in.
+fn is_runs(work: &Work<'_>, path: &Path, data: &fs::Metadata, by: By<'_>) -> bool {
+    let (time, since) = (changed(data), work.guarding.since);
+    if time >= since {
+        return true;
+    }
+    let within = |above: &&Path| match path.starts_with(by.around) {
+        true => above.starts_with(by.around) && **above != *by.around,
+        false => {
+            let mut trees = work.guarding.trees.iter();
+            trees.any(|tree| above.starts_with(&tree.tree) && **above != tree.tree)
+        }
+    };
+    let new = |above: &Path| above.symlink_metadata().is_ok_and(|data| changed(&data) >= since);
+    let moved = |above: &Path| new(above) && above.parent().is_some_and(new);
+    let mut way = path.ancestors().skip(1).take_while(within);
+    work.suspect(path, data) && (time > by.at || way.any(moved))
+}
+
+/// The text of a small file. No FIFO there may stop us.
+fn text(path: &Path) -> Option<String> {
+    let real = path.canonicalize().ok()?;
+    let file =
+        OpenOptions::new().read(true).custom_flags(super::saved::CAREFULLY).open(real).ok()?;
+    file.metadata().ok().filter(|data| data.is_file() && data.len() <= MOST)?;
+    let mut text = String::new();
+    file.take(MOST).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// The home of a user by his name; of the caller, without one.
+fn home(user: &str) -> Option<PathBuf> {
+    match user {
+        "" => sys::identity::home(),
+        user => home_of(&fs::read("/etc/passwd").ok()?, user),
+    }
+}

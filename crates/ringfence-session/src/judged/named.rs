@@ -1,0 +1,109 @@
+//! What repositories below the top of a tree name in their configuration (hooks, further configuration, programs), and
+//! where links lead that stand at protected names: as the host has them. What is to be written of such a configuration
+//! names nothing that is run. What is named at the top is known by its path.
+
+use super::{Held, Judge, above};
+use crate::snapshot::beneath::shown;
+use crate::snapshot::entry::Kind;
+use ringfence_policy::gitnamed::Reader;
+use ringfence_policy::guard::Standing;
+use ringfence_policy::{Guarded, home_of};
+use rustix::fs::{Mode, OFlags};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A file that is named, how it is guarded, and by what.
+type Named = (PathBuf, Guarded, String);
+
+/// Holds what is named.
+pub(super) fn judge(judge: &Judge<'_>, held: &mut [Option<Held>]) {
+    if judge.names.git.is_empty() {
+        return;
+    }
+    let mut known: HashMap<&[u8], Vec<Named>> = HashMap::new();
+    for (number, held) in held.iter_mut().enumerate().filter(|(_, held)| held.is_none()) {
+        let item = &judge.items[number];
+        if matches!(item.kind, None | Some(Kind::Directory)) {
+            continue;
+        }
+        let path = judge.root.join(shown(item.path));
+        let runs = |(named, guarded, _): &&Named| match guarded {
+            _ if item.kind == Some(Kind::Symlink) && named.starts_with(&path) => true,
+            Guarded::GitHooks if path != *named && path.starts_with(named) => {
+                !item.path.ends_with(b".sample")
+            }
+            Guarded::GitConfig if path == *named => {
+                let text = judge.source.text(number).ok().flatten();
+                text.is_none_or(|text| !judge.says_nothing(*guarded, item.path, &text))
+            }
+            _ => path == *named,
+        };
+        for directory in above(item.path).filter(|directory| !directory.is_empty()) {
+            let all = known.entry(directory).or_insert_with(|| named_in(judge, directory));
+            if let Some((_, _, by)) = all.iter().find(runs) {
+                *held = Some(Held::itself(item.path, format!("{by} leads to it")));
+                break;
+            }
+        }
+    }
+}
+
+/// What is named in a directory.
+fn named_in(judge: &Judge<'_>, directory: &[u8]) -> Vec<Named> {
+    let at = judge.root.join(shown(directory));
+    let mut all = Vec::new();
+    let git = at.join(".git");
+    let files = match git.symlink_metadata() {
+        Ok(data) if data.is_dir() => vec![git.join("config"), git.join("config.worktree")],
+        Ok(data) if data.is_file() => match READER.of_worktree(&at) {
+            Some((common, own)) => vec![common.join("config"), own.join("config.worktree")],
+            None => Vec::new(),
+        },
+        _ => Vec::new(),
+    };
+    READER.each(files, &at, &home, |file, setting, path, guarded| {
+        let by = format!("{} of {}", setting.key(), file.display());
+        all.extend(path.canonicalize().ok().map(|real| (real, guarded, by.clone())));
+        all.push((path.to_owned(), guarded, by));
+    });
+    for link in links(&git.join("hooks")).into_iter().chain(named_links(judge, &at)) {
+        if let Some(real) = link.canonicalize().ok().filter(|real| real.is_file()) {
+            all.push((real, Guarded::Plain, format!("the link {}", link.display())));
+        }
+    }
+    all
+}
+
+/// Links at protected names in a directory.
+fn named_links<'a>(judge: &'a Judge<'_>, at: &Path) -> impl Iterator<Item = PathBuf> + 'a {
+    links(at).into_iter().filter(|link| {
+        let Some(name) = link.file_name() else { return false };
+        let is = judge.names.met(&[name]).any(|(_, _, standing)| standing == Standing::Within(1));
+        is && name != OsStr::from_bytes(b".git")
+    })
+}
+
+fn links(directory: &Path) -> Vec<PathBuf> {
+    let entries = directory.read_dir().into_iter().flatten().flatten();
+    let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+    links.map(|entry| entry.path()).collect()
+}
+
+const READER: Reader<'_> = Reader { real: &|path| path.canonicalize().ok(), text: &text };
+
+/// The text of a small file. No FIFO there may stop us.
+fn text(path: &Path) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    String::from_utf8(super::whole(file, super::MOST)?).ok()
+}
+
+/// The home of a user by his name; of the caller, without one.
+fn home(user: &str) -> Option<PathBuf> {
+    match user {
+        "" => std::env::var_os("HOME").map(PathBuf::from),
+        user => home_of(&std::fs::read("/etc/passwd").ok()?, user),
+    }
+}
