@@ -11,7 +11,7 @@ use crate::error::{Error, Result, error};
 use crate::interleave::{Reading, Rounds, Trial, interleave};
 use crate::lanes::{BARE, Lane};
 use crate::model::Group;
-use crate::work::find;
+use crate::work::{find, find_any};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,7 +52,9 @@ fn run(bench: &mut Bench, group: &mut Group) -> Outcome {
         ("a CLI daemon (redis-server)", "redis-server", &["--version"]),
         ("Chromium", "chromium", &["--version"]),
     ] {
-        if let Some(path) = find(program) {
+        // Distributions start Chromium by a script of theirs.
+        let script = || (program == "chromium").then(|| find_any(program)).flatten();
+        if let Some(path) = find(program).or_else(script) {
             let line = std::iter::once(path.into()).chain(args.iter().map(OsString::from));
             programs.push((name.into(), line.collect()));
         }
