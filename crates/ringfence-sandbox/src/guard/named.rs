@@ -144,8 +144,7 @@ fn hooks(work: &mut Work<'_>, directory: &Directory, path: &Path, by: By<'_>) {
         // Git runs no directory.
         if data.is_symlink() && !is_runs(work, &shown, &data, by) {
             led_to(work, &shown, &shown, Guarded::Plain);
-        } else if !(sample && data.is_file()) && !data.is_dir() && is_runs(work, &shown, &data, by)
-        {
+        } else if !(data.is_dir() || sample && data.is_file()) && is_runs(work, &shown, &data, by) {
             work.take_away(&at, &shown, "created or changed");
         }
     }

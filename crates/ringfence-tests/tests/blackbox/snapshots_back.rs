@@ -17,7 +17,7 @@ fn attributes_of_read_only_directories_come_back() {
         rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty()).unwrap();
     };
     let has = |path: &Path, name: &str| {
-        let mut value = vec![0; 64];
+        let mut value = [0; 64];
         rustix::fs::getxattr(path, name, &mut value[..]).map(|length| value[..length].to_vec())
     };
     let (closes, was) =
