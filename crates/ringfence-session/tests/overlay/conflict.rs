@@ -73,7 +73,7 @@ fn what_was_renamed_inside_was_not_deleted_by_the_host() {
 fn what_is_too_much_to_be_read_is_unclear() {
     let world = World::new();
     let large = |name: &str, bytes: u64| {
-        let file = fs::File::options().write(true).open(world.top.join(name)).unwrap();
+        let file = fs::File::create(world.top.join(name)).unwrap();
         file.set_len(bytes).unwrap();
     };
     let conflicts = |bytes: u64| {
@@ -82,7 +82,7 @@ fn what_is_too_much_to_be_read_is_unclear() {
         world.delete("gone/deep/file");
         world.change("kept/new", "");
         large("session/overlay/0/upper/kept/new", bytes);
-        world.write("real/kept/host", "host's");
+        world.write(&format!("real/kept/{bytes}"), "host's");
         let changes = world.open().changes().unwrap();
         let troubled = changes.iter().filter(|found| found.change.trouble.is_some());
         let troubled = troubled.map(|found| found.change.path.clone()).collect::<Vec<_>>();
