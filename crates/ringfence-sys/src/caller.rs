@@ -70,7 +70,7 @@ struct Pages {
 impl Pages {
     /// What is at an address, to the end of its page.
     fn rest(&mut self, address: u64) -> Result<&[u8]> {
-        const PAGE: u64 = 4096;
+        const PAGE: u64 = crate::memory::PAGE as u64;
         let offset = address.wrapping_sub(self.at) as usize;
         if offset < self.bytes.len() {
             return Ok(&self.bytes[offset..]);

@@ -16,6 +16,9 @@ pub const READ_WRITE: i32 = libc::O_RDWR | libc::O_NOCTTY;
 /// Opens a path as a place, not for its content (`O_PATH`).
 pub const PATH_ONLY: i32 = libc::O_PATH;
 
+/// Calls on what is opened return instead of waiting; so does the opening of a FIFO (`O_NONBLOCK`).
+pub const NON_BLOCKING: i32 = libc::O_NONBLOCK;
+
 /// Opens no link at a path's end (`O_NOFOLLOW`).
 pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
 

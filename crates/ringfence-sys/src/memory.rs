@@ -2,6 +2,8 @@
 
 use crate::sys;
 
+/// Bytes of a page (x86-64, and most kernels elsewhere).
+pub const PAGE: usize = 4096;
 const PT_LOAD: u32 = 1;
 const PF_W: u32 = 2;
 

@@ -7,8 +7,7 @@ use crate::ptrace::{Registers, register};
 use crate::{Errno, Result, sys};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// How large a page is.
-const PAGE: u64 = 4096;
+const PAGE: u64 = crate::memory::PAGE as u64;
 
 /// Maps a file privately, or memory without one, where nothing is mapped.
 ///

@@ -277,14 +277,14 @@ impl Copies {
 /// Opens a plain file and makes an empty one for its copy. What stands there may be a link, a FIFO or a device by
 /// now: none of them is opened.
 pub(super) fn copy(path: &Path, target: &Path) -> io::Result<Copied> {
-    const NONBLOCK: i32 = 0o4_000;
     let carefully = flags::NO_FOLLOW as i32 | ringfence_sys::fd::PATH_ONLY;
     let place = fs::OpenOptions::new().read(true).custom_flags(carefully).open(path)?;
     if !place.metadata()?.is_file() {
         return Err(io::Error::other("it was no plain file"));
     }
     let through = format!("/proc/self/fd/{}", place.as_raw_fd());
-    let open = || fs::OpenOptions::new().read(true).custom_flags(NONBLOCK).open(&through);
+    let waits_not = ringfence_sys::fd::NON_BLOCKING;
+    let open = || fs::OpenOptions::new().read(true).custom_flags(waits_not).open(&through);
     let file = open().or_else(|why| {
         // Its owner took the right to read it away. It may have other names: the mode is what it was, afterwards.
         let mode = place.metadata()?.permissions();

@@ -255,8 +255,7 @@ impl Renewing<'_> {
 
 /// Whether somebody has a file open for writing, as far as can be told.
 fn has_writers(at: &Path) -> bool {
-    const NONBLOCK: i32 = 0o4_000;
-    let careful = ringfence_start::flags::NO_FOLLOW as i32 | NONBLOCK;
+    let careful = ringfence_start::flags::NO_FOLLOW as i32 | sys::fd::NON_BLOCKING;
     let file = File::options().read(true).custom_flags(careful).open(at);
     file.map_or(true, |file| sys::file::has_writers(file.as_fd()) == Some(true))
 }

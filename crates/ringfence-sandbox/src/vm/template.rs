@@ -14,6 +14,7 @@ use super::machine::{self, Process, make_directory};
 use super::still;
 use ringfence_guest::rehearsal;
 use ringfence_sys::file::next_part;
+use ringfence_sys::memory::PAGE;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek};
@@ -33,8 +34,6 @@ const TURN: &str = "making";
 const LAYOUT: u32 = 11;
 /// What changes when libraries are installed.
 const LIBRARIES: &str = "/etc/ld.so.cache";
-/// The unit in which memory is saved.
-const PAGE: usize = 4096;
 /// What is looked at at once.
 const PIECE: usize = 1 << 20;
 /// How long a guest may take to boot; an emulated one on a loaded machine is slow.

@@ -35,8 +35,7 @@ const DOUBT: &str = "process-ended";
 pub(super) const WHY: &str = "no-process";
 /// The longest description that is read.
 const LONGEST: u64 = 4 << 20;
-/// The unit of memory.
-const PAGE: u64 = 4096;
+const PAGE: u64 = ringfence_sys::memory::PAGE as u64;
 
 /// The two files of a checkpoint in a template's directory.
 pub(super) fn files(place: &Path) -> [PathBuf; 2] {

@@ -5,6 +5,7 @@ use super::{
     VERSION,
 };
 use ringfence_sys::Sysno;
+use ringfence_sys::fd::NON_BLOCKING;
 use ringfence_sys::ptrace::{Held, SYSCALL, register};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -14,16 +15,15 @@ use std::path::Path;
 const TRIES: u32 = 200;
 /// Where glibc keeps a thread's number, from the beginning of its storage (`struct pthread`, `tid`; x86-64).
 const NUMBER: u64 = 0x2d0;
-/// How far below its stack pointer a thread writes nothing before a call, and the room that is taken there.
+/// How far below a thread's stack pointer a call of ours writes its answer: what was there is put back, and is not what the thread
+/// keeps below it (128 bytes, by the ABI).
 const SCRATCH: u64 = 16 * 1024;
 /// How far the first thread's stack may grow: less than the usual limit, which counts from its top.
 const STACK: u64 = 7 << 20;
 /// How far apart parts of the file of pages begin, so that the kernel reads them ahead for themselves.
 const ALIGNMENT: u64 = 64 * 1024;
-/// The longest line of `/proc`, and the most of a table of pages at once.
+/// Of how many pages it is read at once whether there is something in them.
 const MOST_AT_ONCE: u64 = 1 << 16;
-/// `O_NONBLOCK`, as `/proc/PID/fdinfo` shows it.
-const NONBLOCK: u32 = 0o4000;
 /// `/proc/PID/pagemap`: there is a page, in memory or swapped out; it is a file's.
 const PRESENT: u64 = 3 << 62;
 const OF_A_FILE: u64 = 1 << 61;
@@ -171,7 +171,7 @@ fn thread(held: &Held, memory: &File, number: u32) -> Result<Thread, String> {
 
 /// A restored thread's C library does not have the kernel write which processor it runs on: so that it asks, it is told that there
 /// was nobody to do so. No call is to be made of the thread any more: at its end the kernel writes it anew.
-fn without_rseq(held: &Held, memory: &File) -> Result<(), String> {
+pub(super) fn without_rseq(held: &Held, memory: &File) -> Result<(), String> {
     /// `RSEQ_CPU_ID_REGISTRATION_FAILED`, where `struct rseq` has the processor.
     const FAILED: i32 = -2;
     const PROCESSOR: u64 = 4;
@@ -224,9 +224,9 @@ fn descriptors(proc: &Path, memory: (u64, u64)) -> Result<Vec<Descriptor>, Strin
         let information = read(&proc.join("fdinfo").join(&name))?;
         let kind = if number <= LAST_GIVEN {
             let flags = information.lines().find_map(|line| line.strip_prefix("flags:"));
-            let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+            let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
             let flags = flags.ok_or("flags are not told")?;
-            Kind::Given(flags & NONBLOCK != 0)
+            Kind::Given(flags & NON_BLOCKING != 0)
         } else {
             let target = fs::read_link(entry.path()).map_err(|error| error.to_string())?;
             let target = target.to_string_lossy().into_owned();
