@@ -99,6 +99,7 @@ fn judge(work: &mut Work<'_>, path: &Path, guarded: Guarded, by: By<'_>) {
         return;
     };
     let granted = guarding.trees.iter().any(|tree| tree.tree == path)
+        || tree.granted.iter().any(|granted| granted == path)
         || tree.lifted.iter().any(|lifted| path.starts_with(lifted));
     let known = guarding.steps.iter().any(|(step, _)| path.starts_with(&step.path));
     let (false, false, Some(parent), Some(name)) =

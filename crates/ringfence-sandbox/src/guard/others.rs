@@ -311,6 +311,7 @@ mod tests {
             absent: vec![(".envrc".into(), Guarded::Plain), (".husky".into(), Guarded::Plain)],
             nested: Vec::new(),
             lifted: vec![tree.join(".husky")],
+            granted: Vec::new(),
         };
         let trees = [guarded];
         let before = |name: &str| {
@@ -346,6 +347,7 @@ mod tests {
             absent: vec![(".envrc".into(), Guarded::Plain)],
             nested: Vec::new(),
             lifted: vec![tree.join(odd).join(odd)],
+            granted: Vec::new(),
         };
         let third = tell_in(&told, 1, &[step], &[odd_tree]).expect("told");
         assert_eq!(before("odd"), Some(link));

@@ -186,6 +186,7 @@ mod tests {
                 absent: Vec::new(),
                 nested: Vec::new(),
                 lifted: Vec::new(),
+                granted: Vec::new(),
             });
             let all: Vec<GuardedTree> = all.collect();
             noted(&all).into_iter().flat_map(|noted| noted.note(start, end)).collect()

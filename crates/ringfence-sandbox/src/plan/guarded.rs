@@ -39,7 +39,11 @@ pub struct GuardedTree {
     pub absent: Vec<(Cow<'static, str>, Guarded)>,
     /// Names looked for at the end in the directories below its top.
     pub nested: Vec<(Cow<'static, str>, Guarded)>,
-    /// Paths in it that would be protected, and that rules grant for writing by name.
+    /// Paths in it that would be protected, and that rules grant for writing by name, and all files that they do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lifted: Vec<PathBuf>,
+    /// Directories in it that rules grant for writing by name: who grants just the one that a configuration names lifts
+    /// that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub granted: Vec<PathBuf>,
 }

@@ -294,13 +294,16 @@ impl Wanted<'_, '_> {
         // Git writes it all the time: it is judged at the end alone, and after the configuration.
         let state = STATE.iter().map(|entry| (entry.name.into(), entry.guarded));
         let nested = nested.chain(state).collect();
+        let granted = policy.paths.iter().filter(|rule| {
+            rule.access == Access::Write && rule.pattern.is_none() && rule.path.starts_with(&tree)
+        });
+        let granted = granted.map(|rule| rule.path.clone()).filter(|path| *path != tree);
+        let (granted, files): (Vec<_>, Vec<_>) =
+            granted.partition(|path| self.planning.paths.kind(path) != Kind::File);
         let lifted = policy.unprotected.iter().filter(|path| path.starts_with(&tree)).cloned();
-        // A directory is a tree by itself.
-        let files = self.grants.trees.iter().filter(|(_, grant)| grant.write && !grant.directory);
-        let files = files.map(|(path, _)| path).filter(|path| path.starts_with(&tree)).cloned();
         let lifted: BTreeSet<PathBuf> = lifted.chain(files).collect();
         let lifted = lifted.into_iter().collect();
-        GuardedTree { tree, absent, nested, lifted }
+        GuardedTree { tree, absent, nested, lifted, granted }
     }
 
     /// Where links lead that stand at protected names, or as hooks in a directory of hooks: who writes
