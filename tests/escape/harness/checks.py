@@ -202,6 +202,15 @@ def terminal_silent(world: World) -> Optional[str]:
     return f"{waiting} characters wait in the user's terminal" if waiting else None
 
 
+TIOCGEXCL = 0x80045440  # not in Python's termios
+
+
+def terminal_open_to_others(world: World) -> Optional[str]:
+    """The user's terminal can be opened again."""
+    exclusive = struct.unpack("i", fcntl.ioctl(world.tty, TIOCGEXCL, bytes(4)))[0]
+    return "the user's terminal cannot be opened any more" if exclusive else None
+
+
 def other_terminal_silent(world: World) -> Optional[str]:
     try:
         said = os.read(world.terminal, 100)

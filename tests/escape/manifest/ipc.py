@@ -4,7 +4,8 @@ import socket
 
 from harness import plant
 from harness.checks import (
-    fifo_silent, ipc_untouched, nobody_came, queue_is_there, terminal_silent,
+    fifo_silent, ipc_untouched, nobody_came, queue_is_there, terminal_open_to_others,
+    terminal_silent,
 )
 from harness.model import HIDDEN, SOCKETLESS, Attack, bare, granted
 
@@ -39,9 +40,9 @@ def reach_in(name: str):
     return on_ready
 
 
-def terminal(name: str, what: str, act: str, source: str, control) -> Attack:
+def terminal(name: str, what: str, act: str, source: str, control, check=terminal_silent) -> Attack:
     return Attack(f"ipc/{name}", what, (act,), frozenset({"EPERM", "EACCES"}), source=source,
-                  tty=True, setup=(plant.controlling_terminal,), checks=(terminal_silent,),
+                  tty=True, setup=(plant.controlling_terminal,), checks=(check,),
                   control=control)
 
 
@@ -160,7 +161,7 @@ ATTACKS = (
     terminal("tioclinux", "pastes on a virtual console", "tioclinux",
              "field survey §4: TIOCLINUX", bare("ENOTTY", "EPERM", detects=False)),
     terminal("tiocexcl", "keeps others from opening the terminal", "tiocexcl",
-             "found by attacking 0.1: it outlives the run", bare()),
+             "found by attacking 0.1: it outlives the run", bare(), terminal_open_to_others),
     terminal("tioccons", "redirects the kernel's console to itself", "tioccons",
              "snapd and flatpak filters", bare("ESCAPED", "EBUSY", user="root", detects=False)),
 )
