@@ -13,7 +13,7 @@ pub struct Supply {
 }
 
 /// The table.
-pub const SUPPLIES: [Supply; 19] = [
+pub const SUPPLIES: [Supply; 21] = [
     Supply {
         programs: &["python", "python2*", "python3*", "pypy3*"],
         places: &["python2*", "python3*", "pypy3*"],
@@ -37,20 +37,33 @@ pub const SUPPLIES: [Supply; 19] = [
             "TRIPLE/bfd-plugins",
             "TRIPLE/libc.*",
             "TRIPLE/libc_nonshared.a",
-            "TRIPLE/libm.a",
+            "TRIPLE/libm.*",
             "TRIPLE/libm-*.a",
             "TRIPLE/libpthread.*",
             "TRIPLE/libdl.*",
             "TRIPLE/librt.*",
             "TRIPLE/libutil.*",
             "TRIPLE/libmvec.*",
+            "TRIPLE/libresolv.*",
+            "TRIPLE/libcrypt.*",
             "TRIPLE/libgcc_s.*",
             "TRIPLE/libstdc++.*",
         ],
         commands: &["as", "ld", "ld.bfd", "ld.gold", "ar", "ranlib", "nm", "objcopy"],
     },
     Supply { programs: &["rustc", "cargo"], places: &[], commands: &["cc", "gcc", "ld"] },
-    Supply { programs: &["make", "gmake"], places: &[], commands: &["sh"] },
+    // What its recipes call, most of all.
+    Supply {
+        programs: &["make", "gmake"],
+        places: &[],
+        commands: &["sh", "cc", "c++", "gcc", "g++"],
+    },
+    Supply {
+        programs: &["ccache", "distcc", "sccache"],
+        places: &[],
+        commands: &["cc", "c++", "gcc", "g++"],
+    },
+    Supply { programs: &["soffice*", "libreoffice*"], places: &["libreoffice"], commands: &[] },
     Supply { programs: &["npm", "npx", "yarn", "pnpm"], places: &[], commands: &["sh", "node"] },
     Supply { programs: &["ssh", "scp", "sftp"], places: &["openssh"], commands: &["ssh"] },
     Supply { programs: &["rsync"], places: &[], commands: &["ssh"] },
@@ -126,6 +139,7 @@ pub fn wrapper(name: &str) -> Option<(&'static str, usize)> {
         "watch" => ("nd", 0),
         "exec" => ("a", 0),
         "command" | "builtin" | "xvfb-run" | "catchsegv" | "eatmydata" => ("", 0),
+        "ccache" | "distcc" | "sccache" => ("", 0),
         // It has the loader tell what the program would load: that must be there.
         "ldd" => ("", 0),
         _ => return None,

@@ -47,9 +47,18 @@ fn a_compiler_compiles_and_what_it_made_runs() {
         if !place.has("gcc", "--version") {
             return;
         }
-        place.file("home/project/a.c", "#include <math.h>\n#include <stdio.h>\nint main(int c, char **v) { printf(\"%.1f\\n\", sqrt(c * 4.0)); }\n");
+        place.file("home/project/a.c", "#include <math.h>\n#include <stdio.h>\nint main(int c, char **v) { printf(\"%.1f\\n\", pow(c * 4.0, 0.5)); }\n");
         place.run(&EXACT, &["gcc", "-O1", "a.c", "-lm", "-o", "a"]).ends(0);
         assert_eq!(place.run(&EXACT, &["./a"]).well(), "2.0");
+        // By who calls the compiler, and with its words.
+        place.file("home/project/Makefile", "made: a.c\n\tgcc -O1 $< -lm -o $@\n");
+        if place.has("make", "--version") {
+            place.run(&EXACT, &["make", "-s", "made"]).ends(0);
+            assert_eq!(place.run(&EXACT, &["./made"]).well(), "2.0");
+        }
+        if place.has("ccache", "--version") {
+            place.run(&EXACT, &["ccache", "gcc", "-c", "a.c"]).ends(0);
+        }
     });
 }
 
