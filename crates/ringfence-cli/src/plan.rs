@@ -60,7 +60,6 @@ fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out, "starts in     {}", shown::path(&plan.workdir))?;
     section(out, "mounts, in order", plan.mounts.iter().map(|step| (mount(step), &step.rule)))?;
     if let Some(landlock) = &plan.landlock {
-        let reading = if landlock.reading { "" } else { "; opening for reading is the view's" };
         let scopes =
             if landlock.scoped { "; abstract sockets and signals stay inside" } else { "" };
         let rules = landlock.files.iter().map(|rule| {
@@ -72,7 +71,7 @@ fn print(plan: &Plan, out: &mut impl Write) -> std::io::Result<()> {
             };
             (format!("{rights:<6} {}", rule.path.display()), &rule.rule)
         });
-        section(out, &format!("Landlock, version {}{reading}{scopes}", landlock.abi), rules)?;
+        section(out, &format!("Landlock, version {}{scopes}", landlock.abi), rules)?;
     }
     if let Some(allowed) = &plan.allowed_calls {
         let others = match allowed.otherwise {

@@ -25,7 +25,7 @@ pub(crate) fn streams_are_usable() -> bool {
 /// do so by `/dev/stdin` and `/dev/stderr`, and a file that the caller lent may lie where nothing is granted.
 /// Nothing is gained by it: whoever holds the descriptor can do with it what the new one can. Where a stream is
 /// nothing of the kind, or the kernel takes no rule for it, there is just none.
-pub(crate) fn grant_streams(ruleset: usize, handled: u64) {
+pub(crate) fn grant_streams(ruleset: usize, known: u64) {
     const F_GETFL: usize = 3;
     const O_ACCMODE: usize = 3;
     const O_PATH: usize = 0o10_000_000;
@@ -52,7 +52,7 @@ pub(crate) fn grant_streams(ruleset: usize, handled: u64) {
                 1 => WRITE_FILE | TRUNCATE | IOCTL_DEV,
                 _ => READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV,
             };
-            let rule = Rule { rights: rights & handled, fd };
+            let rule = Rule { rights: rights & known, fd };
             // SAFETY: the rule outlives the call.
             let _ = unsafe { sys!(landlock_add_rule, ruleset, PATH_BENEATH, &raw const rule, 0) };
         }

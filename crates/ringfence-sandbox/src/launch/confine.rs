@@ -26,15 +26,10 @@ const RLIMIT_CORE: u32 = 4;
 const RLIMIT_NPROC: u32 = 6;
 const RLIMIT_NOFILE: u32 = 7;
 
-/// The Landlock rights that are ruled: none of the others is refused to anybody.
-fn handled(plan: &Landlock) -> u64 {
-    let left = if plan.reading { 0 } else { access::READ_FILE | access::TRUNCATE };
-    access::known(plan.abi) & !left
-}
-
 /// The Landlock rights that a group stands for.
-fn rights(rights: Rights, handled: u64) -> u64 {
-    handled
+fn rights(rights: Rights, abi: u32) -> u64 {
+    let known = access::known(abi);
+    known
         & match rights {
             Rights::List => access::READ_DIR,
             Rights::Read => access::EXECUTE | access::READ_FILE | access::READ_DIR,
@@ -54,7 +49,7 @@ pub(super) fn write_new_ruleset(script: &mut Script, plan: &Landlock) {
         if plan.scoped { landlock::SCOPE_ABSTRACT_SOCKETS | landlock::SCOPE_SIGNALS } else { 0 };
     let network = if plan.ports.is_some() { landlock::BIND_TCP | landlock::CONNECT_TCP } else { 0 };
     // An older kernel takes a longer structure as long as the rest is zero.
-    let handled = words(&[handled(plan), network, scopes]);
+    let handled = words(&[access::known(plan.abi), network, scopes]);
     let size = handled.len().into();
     let handled = Arg::Data(script.constant(&handled));
     script.call(Sysno::landlock_create_ruleset, &[handled, size, 0_u32.into()]).result =
@@ -65,13 +60,12 @@ pub(super) fn write_new_ruleset(script: &mut Script, plan: &Landlock) {
 /// directory: in that tier there is no view to wait for, and often there are hundreds of rules, so that the
 /// process that becomes the command makes some of them.
 pub(super) fn write_rules(script: &mut Script, plan: &Landlock, private: Option<u8>) {
-    let handled = handled(plan);
     let sockets = if plan.no_sockets { access::MAKE_SOCK } else { 0 };
     let chunks: Vec<_> = plan.files.chunk_by(|a, b| a.path == b.path && a.file == b.file).collect();
     let aside = if private.is_some() { chunks.len() * 2 / 5 } else { 0 };
     for (number, same) in chunks.into_iter().enumerate() {
         script.part(if number < aside { Part::Confine } else { Part::Build });
-        let all = same.iter().fold(0, |all, rule| all | rights(rule.rights, handled));
+        let all = same.iter().fold(0, |all, rule| all | rights(rule.rights, plan.abi));
         script.note("grant by Landlock", Some(&same[0].path));
         let path = script.path(&same[0].path);
         write_rule(script, path, all & !sockets, same[0].file);
@@ -79,7 +73,7 @@ pub(super) fn write_rules(script: &mut Script, plan: &Landlock, private: Option<
     script.part(Part::Build);
     if let Some(private) = private {
         script.note("grant by Landlock", Some(Path::new("the private directory")));
-        write_grant(script, private, rights(Rights::Write, handled));
+        write_grant(script, private, rights(Rights::Write, plan.abi));
     }
     script.note("grant ports by Landlock", None);
     for rule in plan.ports.iter().flatten() {
@@ -171,8 +165,8 @@ pub(super) fn write_confinement(script: &mut Script, plan: &Plan) {
     script.call(Sysno::close_range, &[3_u32.into(), all, CLOSE_RANGE_CLOEXEC.into()]);
     if let Some(landlock) = &plan.landlock {
         script.note("confine the command by Landlock", None);
-        let handled = Arg::Number(handled(landlock));
-        script.step(special::STREAMS, &[Arg::Register(register::RULESET), handled]);
+        let known = Arg::Number(access::known(landlock.abi));
+        script.step(special::STREAMS, &[Arg::Register(register::RULESET), known]);
         script.call(Sysno::landlock_restrict_self, &[Arg::Register(register::RULESET)]);
     }
     script.note("confine the command", None);

@@ -50,9 +50,6 @@ pub struct Landlock {
     pub abi: u32,
     /// Paths.
     pub files: Vec<FileRule>,
-    /// Opening files for reading is ruled too, and with it truncating, which each `open` asks for besides
-    /// (`hook_file_open` in the kernel's security/landlock/fs.c). Where a view holds that, each `open` is spared the look.
-    pub reading: bool,
     /// TCP ports; unset: TCP is not Landlock's business here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<PortRule>>,

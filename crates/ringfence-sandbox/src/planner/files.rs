@@ -58,9 +58,7 @@ pub(super) fn domain(
     let ports = confined(planning, tier).then(Vec::new);
     // Over a Unix socket the host's could be passed on, where it is not locked by itself.
     let no_sockets = ports.is_some() && !locks_sockets(planning, tier);
-    // All that there is to read in a view may be read.
-    let reading = tier == Tier::Process;
-    Ok(Some(Landlock { abi, files, reading, ports, no_sockets, scoped }))
+    Ok(Some(Landlock { abi, files, ports, no_sockets, scoped }))
 }
 
 /// Whether the program's sockets are held by what confines the program: it may connect, bind and
