@@ -8,7 +8,7 @@ use super::beneath::{self, Placed, shown, split};
 use super::compare::{Change, What};
 use super::content;
 use super::database::Database;
-use super::entry::{Entry, Kind, Stamp};
+use super::entry::{Entry, Kind, Seen};
 use super::fault;
 use super::scan::Scan;
 use super::spent::Spent;
@@ -97,9 +97,16 @@ impl Apply<'_> {
             .collect();
         for (path, entry) in std::mem::take(&mut self.links) {
             let first = entry.link.clone().unwrap_or_default();
-            let change = relink.get(&path[..]);
-            if change.is_some() || written.contains(&first) {
-                self.link(&path, &entry, &first, change.map_or(Some(&entry), |c| c.new.as_ref()))?;
+            let change = relink.get(&path[..]).map(|change| change.new.as_ref());
+            // Names that are not to be reverted have a part in it where they still are the file that they were.
+            let first_is_it = written.contains(&first) || self.is_still(&first, &entry);
+            match change {
+                Some(now) if first_is_it => self.link(&path, &entry, &first, now)?,
+                Some(now) => self.place(&path, &entry, now)?,
+                None if written.contains(&first) && self.is_still(&path, &entry) => {
+                    self.link(&path, &entry, &first, Some(&entry))?;
+                }
+                None => {}
             }
         }
         self.close();
@@ -152,17 +159,23 @@ impl Apply<'_> {
             Err(Errno::NOENT) => return Ok(false),
             Err(error) => return Err(self.failed("statx", path)(error)),
         };
-        let seen = self.seen(path).ok_or_else(changed)?;
+        let seen = self.seen(path).ok_or_else(changed)?.stamp;
         let is_file = now.file_type == FileType::RegularFile;
         let same = now.stamp.stands_for(&seen, is_file);
         if same { Ok(true) } else { Err(changed()) }
     }
 
-    fn seen(&self, path: &[u8]) -> Option<Stamp> {
+    fn seen(&self, path: &[u8]) -> Option<&Seen> {
         let (parent, name) = split(path);
         let all = self.scan.directories.get(parent)?;
         let at = all.binary_search_by(|seen| seen.entry.name[..].cmp(name)).ok()?;
-        Some(all[at].stamp)
+        Some(&all[at])
+    }
+
+    /// Whether what was seen at a path is the snapshot's file, whatever its other names.
+    fn is_still(&self, path: &[u8], entry: &Entry) -> bool {
+        let link = entry.link.clone();
+        self.seen(path).is_some_and(|seen| Entry { link, ..seen.entry.clone() }.same(entry))
     }
 
     fn remove(&mut self, path: &[u8], entry: &Entry) -> Result<()> {
@@ -266,7 +279,7 @@ impl Apply<'_> {
     /// Moves what was made to its path; a write to what it replaces at the last moment is not lost.
     fn rename(&mut self, path: &[u8], replace: bool) -> Result<()> {
         fault::point("rename");
-        let (temporary, seen) = (self.temporary, self.seen(path));
+        let (temporary, seen) = (self.temporary, self.seen(path).map(|seen| seen.stamp));
         let done = self.within("rename", path, |parent, name| {
             beneath::put_in_place(parent, temporary, name, replace, seen)
         })?;

@@ -248,6 +248,31 @@ fn hard_links_come_back_as_one_file() {
     assert!(store.changes(&base, None, &Select::default()).unwrap().is_empty());
 }
 
+/// What one path has been linked to is not reverted with it.
+#[test]
+fn other_names_of_what_is_reverted_stay_as_they_are() {
+    let place = Place::new();
+    place.write("one", "shared");
+    let at = |name: &str| place.work().join(name);
+    for directory in ["gone", "mine", "still"] {
+        std::fs::create_dir(at(directory)).unwrap();
+        std::fs::hard_link(at("one"), at(directory).join("two")).unwrap();
+    }
+    let mut store = place.open();
+    let base = create(&mut store);
+    std::fs::remove_dir_all(at("gone")).unwrap();
+    std::fs::remove_file(at("mine/two")).unwrap();
+    place.write("mine/two", "mine");
+    std::fs::remove_file(at("one")).unwrap();
+    place.write("one", "changed");
+    let select = Select { only: vec!["one".into()], except: vec![] };
+    store.revert(&base, &select).unwrap();
+    assert_eq!(place.read("one"), b"shared");
+    assert!(!at("gone").exists());
+    assert_eq!(place.read("mine/two"), b"mine");
+    assert_eq!(place.read("still/two"), b"shared");
+}
+
 #[test]
 fn names_of_any_bytes_are_kept() {
     let place = Place::new();
