@@ -36,9 +36,9 @@ fn tools_know_what_they_built_by_where_it_really_is() {
     assert_eq!(set(&host().file("/home/u/.cargo/registry/index"), "CARGO_HOME"), None);
     let told = with.clone().facts(|facts| facts.environment.push("CARGO_HOME".to_owned()));
     assert_eq!(set(&told, "CARGO_HOME"), None);
-    let settings = with.clone().file("/home/u/.cargo/config.toml");
+    let settings = with.clone().file("/home/u/.cargo/credentials.toml");
     assert_eq!(set(&settings, "CARGO_HOME"), None);
-    let granted = settings.option(Key::Read, "~/.cargo/config.toml");
+    let granted = settings.option(Key::Read, "~/.cargo/credentials.toml");
     assert_eq!(set(&granted, "CARGO_HOME").as_deref(), Some("/home/u/.cargo"));
     let go = host().file("/home/u/go/pkg/mod/cache/x").file("/home/u/.cache/go-build/x").process();
     let go = go.option(Key::Read, "~/go/pkg").option(Key::Read, "~/.cache/go-build");

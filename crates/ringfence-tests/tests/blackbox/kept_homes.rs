@@ -64,8 +64,10 @@ fn no_tier_makes_anything_through_it() {
         place.file("home/d/f", "a file");
         place.directory("outside/o");
         let outside = place.at("outside/o");
-        run(place, &[], &format!("ln -s {} ~/d", outside.display())).ends(0);
-        run(place, &["-r", "~/d/f", "-r", "~/d/g"], "true");
+        // The process tier has no kept homes.
+        let code = if place.tier_name() == "process" { 125 } else { 0 };
+        run(place, &[], &format!("ln -s {} ~/d", outside.display())).ends(code);
+        run(place, &["-r", "~/d/f", "-r", "~/d/g"], "true").ends(125);
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "nothing was made outside");
     });
 }

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 /// Entries that are looked at in one directory of [`LINKED_IN`].
 const MOST_ENTRIES: usize = 256;
 
-/// What is left of a protected name below some directory, how it is guarded, and the whole name.
-type Below<'a> = (&'a str, Guarded, &'a str);
+/// What is left of a protected name below some directory, how it is guarded, and the whole name; whether it is one of
+/// [`LINKED_IN`], which are parts of other names.
+type Below<'a> = (&'a str, Guarded, &'a str, bool);
 
 impl Wanted<'_, '_> {
     /// Protects what is led to from outside, if anything is writable.
@@ -54,17 +55,17 @@ impl Wanted<'_, '_> {
         let judged = JUDGED.iter().map(|(name, guarded, _)| (*name, *guarded));
         let listed = HOME.iter().map(|(name, _)| (*name, Guarded::Plain));
         let named = NAMES.iter().map(|entry| (entry.name, entry.guarded));
-        let farms = LINKED_IN.iter().map(|name| (*name, Guarded::Plain));
-        let all = judged.chain(listed).chain(named).chain(farms);
-        let all = all.filter(|(name, _)| !name.contains('*'));
-        self.below(home, all.map(|(name, guarded)| (name, guarded, name)).collect());
+        let all = judged.chain(listed).chain(named).filter(|(name, _)| !name.contains('*'));
+        let all = all.map(|(name, guarded)| (name, guarded, name, false));
+        let parts = LINKED_IN.iter().map(|name| (*name, Guarded::Plain, *name, true));
+        self.below(home, all.chain(parts).collect());
     }
 
     /// Looks for names below a directory without links, one level after the other.
     fn below(&mut self, directory: &Path, mut names: Vec<Below<'_>>) {
         if self.tree(directory).is_some() {
             // All that is there leads into the tree, what is made there later too.
-            for (rest, guarded, name) in names {
+            for (rest, guarded, name, _) in names.into_iter().filter(|(.., part)| !part) {
                 self.add_led_to(directory.join(rest), guarded, &built_in_name(name));
             }
             return;
@@ -94,17 +95,17 @@ impl Wanted<'_, '_> {
         };
         let path = linked.as_deref().unwrap_or(path);
         let mut deeper = Vec::new();
-        for &(rest, guarded, name) in names {
+        for &(rest, guarded, name, part) in names {
             match rest.split_once('/') {
-                Some((_, rest)) => deeper.push((rest, guarded, name)),
+                Some((_, rest)) => deeper.push((rest, guarded, name, part)),
                 None if linked.is_some() => {
                     self.add_led_to(path.to_owned(), guarded, &built_in_name(name));
                 }
                 None => {}
             }
         }
-        let ends = |below: &Below<'_>| !below.0.contains('/') && LINKED_IN.contains(&below.2);
-        if let Some((.., name)) = names.iter().find(|below| ends(below))
+        let ends = |(rest, .., part): &&Below<'_>| *part && !rest.contains('/');
+        if let Some((_, _, name, _)) = names.iter().find(ends)
             && self.tree(path).is_none()
         {
             self.links_in(path, name);
