@@ -12,7 +12,7 @@
 use crate::Errno;
 use crate::account::{self, Account, Filing};
 use crate::bytes::from;
-use crate::call::{exit, send, sys};
+use crate::call::{exit, glance, send, sys};
 use crate::entry::Launched;
 use crate::image::{Image, RECORDED};
 use crate::key::Caller;
@@ -392,6 +392,7 @@ impl Ended<'_> {
     /// Does what remains, and ends; returns when that is for `main`, which can do each of it again, to the answer
     /// that the warden waits for: what it said has only been looked at. Nothing else of the sandbox is left.
     fn end(self, milliseconds: u64, room: &mut Room) {
+        const WNOHANG: usize = 1;
         let run = run(self.image, self.launched, milliseconds as usize);
         if !run.is_quiet(&room.ahead, &mut room.walk) || !crate::private::remove(self.image, room) {
             return;
@@ -408,9 +409,12 @@ impl Ended<'_> {
         }
         // As it was told, unless the warden ends in another way.
         let mut status = i32::from(self.code) << 8;
-        // SAFETY: `status` is room for the answer; no usage is asked for.
-        while unsafe { sys!(wait4, self.launched.pid, &raw mut status, 0, 0) } == Err(Errno::EINTR)
-        {
+        let mut collect = |flags: usize| {
+            // SAFETY: `status` is room for the answer; no usage is asked for.
+            unsafe { sys!(wait4, self.launched.pid, &raw mut status, flags, 0) }
+        };
+        if !glance(|| collect(WNOHANG) != Ok(0)) {
+            while collect(0) == Err(Errno::EINTR) {}
         }
         let signal = status & 0x7f;
         exit(if signal == 0 { status >> 8 & 0xff } else { 128 + signal })

@@ -3,11 +3,11 @@
 
 use crate::Errno;
 use crate::beside::Beside;
-use crate::bytes::{Text, string};
+use crate::bytes::string;
 use crate::call::{exit, sys};
-use crate::image::{ANNOUNCED, PROCESS_TIER, register};
+use crate::image::{ANNOUNCED, PASSING, PROCESS_TIER, register};
 use crate::machine::{Failed, Machine, orphaned, report, send_about};
-use crate::spawn::{Command, MOST_PATH, Refused, find, spawn};
+use crate::spawn::{Command, MOST_PATH, Refused, spawn};
 use crate::trace::PARENT_DEATH;
 use crate::warden::{Wanted, Warden};
 
@@ -28,6 +28,8 @@ pub mod said {
     pub const EXECUTE: u8 = b'x';
     /// No process could be made for the command.
     pub const CLONE: u8 = b'f';
+    /// The host's tree could not be let go of.
+    pub const HOST: u8 = b'h';
 }
 
 const PR_SET_PDEATHSIG: usize = 1;
@@ -59,9 +61,10 @@ pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
     let Some(image) = start.machine.image else { exit(125) };
     let flags = image.header().flags;
     let (beside, command) = (start.machine.beside, start.command);
-    // SAFETY: nobody else touches the object or the stack yet; the command outlives the process beside us, which
+    let (sought, path) = ((&raw const command, start.search), &raw mut *start.path);
+    // SAFETY: nobody else touches the object, the stack or the path yet; all outlive the process beside us, which
     // has executed or ended when this function returns.
-    unsafe { (*beside).prepare(start.machine, &raw const command, start.stack) };
+    unsafe { (*beside).prepare(start.machine, sought, path, start.stack) };
     // SAFETY: by the caller's promise.
     if let Err(failed) = unsafe { start.machine.run(image.build(), 0, image.build().len()) } {
         // SAFETY: prepared, and not waited for.
@@ -75,7 +78,8 @@ pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
         Ok(Some(pid)) => pid,
         // The launcher is gone. Without a mount namespace there are things of ours to remove.
         Ok(None) if process_tier => {
-            return (Warden { command: 0, control, process_tier }, Wanted::Orphaned);
+            let warden = Warden { command: 0, control, process_tier, passing: false };
+            return (warden, Wanted::Orphaned);
         }
         Ok(None) => exit(125),
         Err(refused) => {
@@ -83,25 +87,16 @@ pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
             exit(125)
         }
     };
-    let warden = Warden { command: pid, control, process_tier };
+    let warden = Warden { command: pid, control, process_tier, passing: flags & PASSING != 0 };
     let wanted = warden.watch();
     (warden, wanted)
 }
 
 /// Has the command executed; nothing when the launcher died before.
 unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
-    let Start { machine, command, shell, search, stack, path } = start;
+    let Start { machine, command, shell, stack, path, .. } = start;
     let announced = machine.image.is_some_and(|image| image.header().flags & ANNOUNCED != 0);
     let control = machine.control();
-    let mut text = Text::new(path);
-    // SAFETY: the arguments are a list of strings, the directory is a string.
-    let found =
-        unsafe { find(&mut text, string(*command.arguments), search, string(command.workdir)) };
-    if found.is_err() {
-        // SAFETY: prepared, and not waited for.
-        unsafe { Beside::abandon(machine.beside) };
-    }
-    found?;
     let path = path.as_ptr();
     // From here on the warden ends the sandbox in order when the launcher dies.
     let all = u64::MAX;
@@ -118,8 +113,8 @@ unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
         return Ok(None);
     }
     machine.trace.mark_child(b"rules", control);
-    // SAFETY: started by the image; the path is a string.
-    let mut result = unsafe { Beside::execute(machine.beside, path) };
+    // SAFETY: started by the image.
+    let mut result = unsafe { Beside::execute(machine.beside) };
     if result == Err(Refused::Execute(Errno::ENOEXEC)) && !shell.is_null() {
         // A text without `#!` is the shell's, as for execvp(3).
         // SAFETY: the caller left the second place for it.
@@ -146,6 +141,7 @@ fn say(control: i32, refused: Refused) {
         Refused::Confine(failed) => report(control, said::CONFINE, failed),
         Refused::Execute(errno) => report(control, said::EXECUTE, at(errno)),
         Refused::Clone(errno) => report(control, said::CLONE, at(errno)),
+        Refused::Host(errno) => report(control, said::HOST, at(errno)),
     }
 }
 

@@ -466,7 +466,7 @@ pub fn random() -> Option<u32> {
 }
 
 /// A pair of connected Unix sequenced-packet sockets, close-on-exec.
-fn socket_pair() -> Result<(i32, i32)> {
+pub(crate) fn socket_pair() -> Result<(i32, i32)> {
     const AF_UNIX: usize = 1;
     const SOCK_SEQPACKET_CLOEXEC: usize = 5 | 0o2_000_000;
     let mut fds = [0i32; 2];

@@ -9,7 +9,7 @@
 //! ```
 
 /// The first word of every image: its format. Changed with every change of what is below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage8");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage9");
 
 /// A range of bytes in the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Header {
     pub namespaces: u64,
     /// Of the whole, in bytes.
     pub length: u32,
-    /// [`PROCESS_TIER`], [`ANNOUNCED`], [`BRIEF`], [`RECORDED`].
+    /// [`PROCESS_TIER`], [`ANNOUNCED`], [`BRIEF`], [`RECORDED`], [`PASSING`].
     pub flags: u32,
     /// The first so many steps of `confine` are a part of building the boundary, and for the first command
     /// only: rules of Landlock in the process tier, places of the view in the other one.
@@ -87,6 +87,8 @@ pub const ANNOUNCED: u32 = 2;
 pub const BRIEF: u32 = 4;
 /// [`Header::flags`]: the session is recorded.
 pub const RECORDED: u32 = 8;
+/// [`Header::flags`]: nothing of the view lasts, so that nobody has to wait until it is taken apart ([`crate::teardown`]).
+pub const PASSING: u32 = 16;
 
 /// What an argument of an [`Op`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

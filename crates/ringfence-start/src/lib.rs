@@ -41,12 +41,14 @@ pub mod later;
 pub mod listing;
 pub mod machine;
 pub mod mark;
+mod network;
 mod private;
 pub mod quiet;
 pub mod relocated;
 pub mod runs;
 pub mod spawn;
 pub mod stamp;
+pub mod teardown;
 pub mod trace;
 pub mod warden;
 

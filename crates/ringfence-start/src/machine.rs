@@ -397,7 +397,7 @@ const SOL_SOCKET: i32 = 1;
 const MSG_NOSIGNAL: usize = 0x4000;
 
 /// Sends one byte and one descriptor (`SCM_RIGHTS`, unix(7)).
-fn hand_out(control: i32, byte: u8, fd: i32) -> Result<()> {
+pub(crate) fn hand_out(control: i32, byte: u8, fd: i32) -> Result<()> {
     #[repr(C)]
     struct Rights {
         length: usize,

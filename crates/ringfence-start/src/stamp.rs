@@ -52,7 +52,8 @@ pub struct Stat {
     modified: Time,
     device_of: [u32; 2],
     device: [u32; 2],
-    rest: [u64; 14],
+    mount: u64,
+    rest: [u64; 13],
 }
 
 impl Stat {
@@ -61,6 +62,12 @@ impl Stat {
         let device = u64::from(self.device[0]) << 32 | u64::from(self.device[1]);
         let (modified, changed) = (self.modified.nanoseconds(), self.changed.nanoseconds());
         [device, self.inode, self.size, modified, changed]
+    }
+
+    /// The mount it was found in; none before Linux 5.8.
+    pub fn mount(&self) -> Option<u64> {
+        const STATX_MNT_ID: u32 = 0x1000;
+        (self.mask & STATX_MNT_ID != 0).then_some(self.mount)
     }
 
     /// Whether it is a directory.

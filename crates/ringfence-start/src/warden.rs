@@ -6,7 +6,8 @@
 //! the launcher's own code: [`watch`] returns then, and this process becomes one with libc.
 
 use crate::Errno;
-use crate::call::{exit, receive, send, sys};
+use crate::call::{exit, glance, receive, send, sys};
+use crate::teardown;
 use crate::trace::PARENT_DEATH;
 
 /// The launcher asks for a service: ours, which nobody else sends.
@@ -80,6 +81,8 @@ pub struct Warden {
     pub control: i32,
     /// No PID namespace.
     pub process_tier: bool,
+    /// [`crate::image::PASSING`].
+    pub passing: bool,
 }
 
 impl Warden {
@@ -170,7 +173,13 @@ impl Warden {
             return Some(Wanted::Finish(kind, value));
         }
         let _ = send(self.control, &[b'W', kind, value as u8]);
+        // While the launcher looks whether there is anything to put right.
+        if self.passing {
+            teardown::leave_to_the_kernel();
+        }
         let mut reply = [0u8; 16];
+        // Mostly the launcher has nothing to put right, and says so at once.
+        let _ = glance(|| receive(self.control, &mut reply, false) != Err(Errno::EAGAIN));
         while reply[0] != b'w' {
             // Only a reply means that it was done: the socket of a launcher that died with our
             // message unread says ECONNRESET before it says that it is closed.

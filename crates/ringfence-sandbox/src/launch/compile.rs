@@ -1,5 +1,6 @@
 //! From a plan to its image: the very calls that carry it out.
 
+use super::assemble::assemble;
 use super::brief::Brief;
 use super::cache;
 use super::capture;
@@ -9,11 +10,11 @@ use super::failure::{MAKE_NETWORK, MAKE_PRIVATE};
 use super::script::{Arg, CWD, Note, Script};
 use super::skeleton::Skeletons;
 use super::view;
-use crate::plan::{LimitStep, Plan, Tier};
+use crate::plan::{LimitStep, MountOp, MountStep, Plan, Tier};
 use crate::state;
 use ringfence_net::capture::Calls;
 use ringfence_policy::NetworkMode;
-use ringfence_start::image::{self, Header, Image, Op, Patch, Span, Stamp, register, special};
+use ringfence_start::image::{self, Header, Image, Patch, Span, register, special};
 use ringfence_start::{Sysno, flags};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -63,7 +64,7 @@ pub(super) struct Filed<'a> {
 
 /// A finished image.
 pub(super) struct Compiled {
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     pub build: Vec<Note>,
     pub confine: Vec<Note>,
 }
@@ -143,7 +144,8 @@ pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
         magic: image::MAGIC,
         namespaces: super::namespaces(plan).bits(),
         flags: if plan.tier == Tier::Process { image::PROCESS_TIER } else { 0 }
-            | if extras.announced { image::ANNOUNCED } else { 0 },
+            | if extras.announced { image::ANNOUNCED } else { 0 }
+            | if passing(plan) { image::PASSING } else { 0 },
         workdir: Span { at: workdir, length: plan.workdir.as_os_str().len() as u32 },
         ..Header::default()
     };
@@ -205,94 +207,13 @@ fn span(script: &mut Script, bytes: &[u8]) -> Span {
     Span { at, length: bytes.len() as u32 }
 }
 
-fn assemble(mut header: Header, script: Script, stamps: &cache::Stamps, extra: &[u8]) -> Compiled {
-    let mut body: Vec<u8> = vec![0; size_of::<Header>()];
-    let mut place = |bytes: &[u8], count: usize| {
-        while !body.len().is_multiple_of(8) {
-            body.push(0);
-        }
-        let at = body.len() as u32;
-        body.extend_from_slice(bytes);
-        Span { at, length: count as u32 }
+/// Whether nothing of the view lasts. The directories of an overlay are another one's at once, perhaps: the kernel has
+/// them used by one at a time.
+fn passing(plan: &Plan) -> bool {
+    let lasts = |step: &MountStep| {
+        matches!(step.op, MountOp::Overlay { .. } | MountOp::NamedHome { apart: Some(_), .. })
     };
-    let ops = |ops: &[Op]| ops.iter().flat_map(op_bytes).collect::<Vec<u8>>();
-    header.build = place(&ops(&script.build.ops), script.build.ops.len());
-    header.confine = place(&ops(&script.confine.ops), script.confine.ops.len());
-    (header.aside, header.early) = (script.aside as u32, script.early as u32);
-    let mut list = |stamps: &[Stamp]| {
-        let bytes: Vec<u8> = stamps.iter().flat_map(stamp_bytes).collect();
-        place(&bytes, stamps.len())
-    };
-    header.stamps = list(&stamps.first);
-    header.later = list(&stamps.later);
-    header.data = place(&script.data, script.data.len());
-    header.extra = place(extra, extra.len());
-    while !body.len().is_multiple_of(8) {
-        body.push(0);
-    }
-    header.length = body.len() as u32;
-    body[..size_of::<Header>()].copy_from_slice(&header_bytes(&header));
-    header.sum = image::sum(&body[16..]);
-    body[..size_of::<Header>()].copy_from_slice(&header_bytes(&header));
-    Compiled { bytes: body, build: script.build.notes, confine: script.confine.notes }
-}
-
-fn header_bytes(header: &Header) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(size_of::<Header>());
-    for word in [header.magic, header.sum, header.namespaces] {
-        bytes.extend(word.to_ne_bytes());
-    }
-    for word in [header.length, header.flags, header.aside, header.early] {
-        bytes.extend(word.to_ne_bytes());
-    }
-    let spans = [
-        header.build,
-        header.confine,
-        header.stamps,
-        header.later,
-        header.data,
-        header.key,
-        header.kept,
-        header.set,
-        header.patches,
-        header.notes,
-        header.workdir,
-        header.announce,
-        header.runs,
-        header.trees,
-        header.sessions,
-        header.private,
-        header.made,
-        header.extra,
-    ];
-    for span in spans {
-        bytes.extend(span.at.to_ne_bytes());
-        bytes.extend(span.length.to_ne_bytes());
-    }
-    bytes
-}
-
-fn op_bytes(op: &Op) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(size_of::<Op>());
-    bytes.extend(op.call.to_ne_bytes());
-    bytes.extend(op.kinds.to_ne_bytes());
-    for argument in op.arguments {
-        bytes.extend(argument.to_ne_bytes());
-    }
-    bytes.extend([op.result, op.then, op.tolerated[0], op.tolerated[1]]);
-    bytes.extend(op.otherwise.to_ne_bytes());
-    bytes
-}
-
-fn stamp_bytes(stamp: &Stamp) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(size_of::<Stamp>());
-    for word in [stamp.kind, stamp.name, stamp.text, 0] {
-        bytes.extend(word.to_ne_bytes());
-    }
-    for word in stamp.identity {
-        bytes.extend(word.to_ne_bytes());
-    }
-    bytes
+    plan.tier != Tier::Process && !plan.mounts.iter().any(lasts)
 }
 
 /// Whether a network namespace is made.
@@ -334,9 +255,6 @@ fn write_build(
         script.note("join its control groups", None);
         script.step(special::ASSIST, &[assistance::GROUPS.into()]);
     }
-    if plan.namespaces.iter().any(|name| name == "user") {
-        write_identity(script, plan.user);
-    }
     // Before there is a second process, which has them as well then.
     for limit in &plan.limits {
         if let LimitStep::Processors { count } = limit {
@@ -347,10 +265,14 @@ fn write_build(
     if let Some(landlock) = &plan.landlock {
         confine::write_new_ruleset(script, landlock);
     }
-    script.mark(c"identity");
     script.note(if own_network(plan) { MAKE_NETWORK } else { "make a process" }, None);
     script.step(special::COMMAND_START, &[u32::from(own_network(plan)).into()]);
     script.mark(c"network-started");
+    // The second process needs no name for its user before it executes.
+    if plan.namespaces.iter().any(|name| name == "user") {
+        write_identity(script, plan.user);
+    }
+    script.mark(c"identity");
     let (mut own, mut left) = (None, None);
     if let Some(private) = private {
         script.note("adopt orphans", None);

@@ -185,17 +185,19 @@ fn write_start(script: &mut Script, plan: &Plan) {
 }
 
 /// What is called after an early filter, and so must be allowed by it.
-const AFTER_THE_FILTER: [&str; 12] = [
+const AFTER_THE_FILTER: [&str; 14] = [
     "chdir",
     "close_range",
     "execve",
     "exit_group",
+    "faccessat",
     "fcntl",
     "futex",
     "landlock_add_rule",
     "landlock_restrict_self",
     "prctl",
     "rt_sigprocmask",
+    "sched_yield",
     "sendmsg",
     "statx",
 ];

@@ -11,6 +11,7 @@
 //!    │ guards put right            ┴                                            ┴
 //! ```
 
+mod assemble;
 mod brief;
 mod cache;
 mod capture;

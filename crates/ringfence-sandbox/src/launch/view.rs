@@ -478,18 +478,13 @@ impl<'a> Building<'a> {
     }
 }
 
-/// Makes the mount behind `root` the root directory, and lets go of the former one: afterwards
-/// nothing of the host's tree can be named that was not put into the new one.
-///
-/// At once: the unmount waits for every processor (64 µs at rest, 800 where the others are busy), but until then each
-/// `..` that reaches the root leads to the host's tree, in a link, in `PATH`, in the directory to start in.
+/// Makes the mount behind `root` the root directory. The former one is stacked on it, and let go of right before
+/// the command executes ([`ringfence_start::beside`]): from then on nothing of the host's tree can be named that was
+/// not put into the new one.
 fn change_root(script: &mut Script, root: u8) {
-    const MNT_DETACH: u32 = 2;
     let (dot, slash) = (script.text(c"."), script.text(c"/"));
     script.call(Sysno::fchdir, &[Arg::Register(root)]);
-    // pivot_root(".", "."), see pivot_root(2) NOTES: the old root is stacked on the new one
-    // at the same place, and the unmount takes the one on top.
+    // pivot_root(".", "."), see pivot_root(2) NOTES.
     script.call(Sysno::pivot_root, &[dot, dot]);
-    script.call(Sysno::umount2, &[dot, MNT_DETACH.into()]);
     script.call(Sysno::chdir, &[slash]);
 }

@@ -158,8 +158,8 @@ fn no_path_is_followed_before_the_hosts_tree_is_gone() {
         }
         // Once the long way, once by the plan that this made.
         for way in ["cold", "hot"] {
-            let line = "strace -f -ttt -qq -o ../calls -e trace=umount2,chdir,execve \
-                        -e inject=umount2:delay_enter=400000 $RF -- /bin/true; echo $?";
+            let line = "strace -f -ttt -qq -o ../calls -e trace=umount2,chdir,faccessat,execve \
+                        -e inject=umount2:delay_enter=400000 $RF -- true; echo $?";
             let ended = place.shell(line);
             assert_eq!(ended.text(), "0", "{way}: {}", ended.err);
             let calls = fs::read_to_string(place.at("home/calls")).expect("traced");
@@ -173,6 +173,112 @@ fn no_path_is_followed_before_the_hosts_tree_is_gone() {
             for call in ["chdir(", "execve("] {
                 assert!(when(call) >= gone + 0.39, "{way}: {call} in {calls}");
             }
+            // Who executes looks for the command: the first look of its own counts.
+            let who = calls.lines().rfind(|line| line.contains("execve("));
+            let who = who.and_then(|line| line.split_whitespace().next()).expect("a process");
+            let own = calls.lines().filter(|line| line.starts_with(who));
+            let looks: Vec<_> = own.filter(|line| line.contains("faccessat(")).collect();
+            let first = looks.first().and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+            assert!(first.is_some_and(|first: f64| first >= gone + 0.39), "{way}: {looks:?}");
+        }
+    });
+}
+
+/// A link of `PATH` whose `..` leads past the root is what the view says, and not what the host has there.
+#[test]
+fn a_command_is_looked_for_in_the_view_alone() {
+    everybody(Tier::Namespace, |place| {
+        place.directory("home/p/one");
+        // Outside of the workspace: in the view it is not there.
+        for (name, said) in [("home/hidden/probe", "host"), ("home/p/two/probe", "view")] {
+            let program = place.file(name, format!("#!/bin/sh\necho {said}\n"));
+            fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let up = "../".repeat(16);
+        let hidden = format!("{up}{}", place.at("home/hidden/probe").display());
+        std::os::unix::fs::symlink(hidden, place.at("home/p/one/probe")).unwrap();
+        let project = place.at("home/p");
+        let search = |command: &mut std::process::Command| {
+            let path = format!("{0}/one:{0}/two:/usr/bin:/bin", project.display());
+            command.current_dir(&project).env("PATH", path);
+        };
+        let mut outside = place.command("/bin/sh");
+        search(&mut outside);
+        outside.args(["-c", "probe"]);
+        assert_eq!(Running::start(outside).finish().text(), "host");
+        for _ in 0..20 {
+            let mut inside = place.ringfence_run();
+            search(&mut inside);
+            inside.args(["--", "probe"]);
+            assert_eq!(Running::start(inside).finish().ends(0).text(), "view");
+        }
+    });
+}
+
+#[test]
+fn a_hosts_tree_that_cannot_be_let_go_of_ends_the_start() {
+    everybody(Tier::Namespace, |place| {
+        if !followed(place) {
+            return;
+        }
+        for way in ["cold", "hot"] {
+            let line = "strace -f -qq -o ../calls -e trace=umount2 -e inject=umount2:error=EPERM \
+                        $RF -- sh -c 'echo ran'; echo $?";
+            let ended = place.shell(line);
+            assert_eq!(ended.text(), "125", "{way}: {}", ended.err);
+            ended.says("cannot let go of the host's tree");
+            assert_eq!(place.left_behind(), [""; 0], "{way}");
+        }
+        assert_eq!(place.sh(&[], "echo fine").quiet(), "fine");
+    });
+}
+
+/// Says which mount namespaces there are by their inodes (`NS_MNT_GET_NEXT`, Linux 6.12).
+const NAMESPACES: &str = r#"
+import fcntl, os
+GET_INFO, NEXT, PREVIOUS = 0x8010b70a, 0x8010b70b, 0x8010b70c
+def others(namespace, way):
+    while True:
+        try: namespace = fcntl.ioctl(namespace, way, bytearray(16))
+        except OSError: return
+        print(os.fstat(namespace).st_ino)
+own = os.open("/proc/self/ns/mnt", os.O_RDONLY)
+fcntl.ioctl(own, GET_INFO, bytearray(16))
+others(own, NEXT)
+others(own, PREVIOUS)
+print("listed")
+"#;
+
+/// The kernel takes the view apart behind the run's end; it does.
+#[test]
+fn soon_after_a_run_its_mount_namespace_is_gone() {
+    everybody(Tier::Namespace, |place| {
+        if place.person != Person::Root {
+            return;
+        }
+        let list = || {
+            let mut python = place.command("python3");
+            python.args(["-c", NAMESPACES]);
+            Running::start(python).finish()
+        };
+        if !list().text().ends_with("listed") {
+            return left_out("a list of mount namespaces", &list().err);
+        }
+        let lives = |own: &str| list().text().lines().any(|line| line == own);
+        let inode = |link: &str| link.replace(|c: char| !c.is_ascii_digit(), "");
+        let script = "readlink /proc/self/ns/mnt; echo up; exec sleep 1000";
+        let mut running = place.start(&[], &["sh", "-c", script]);
+        running.printed("up\n");
+        // The control: it can be seen while it is there.
+        let script = "readlink /proc/self/ns/mnt";
+        let [warden] = children(running.pid())[..] else { panic!("one child") };
+        let link = fs::read_link(format!("/proc/{warden}/ns/mnt")).expect("root may");
+        assert!(lives(&inode(&link.to_string_lossy())), "{link:?} is listed");
+        running.signal(rustix::process::Signal::TERM);
+        running.finish();
+        for _ in 0..20 {
+            let own = inode(&place.sh(&[], script).ends(0).text());
+            ringfence_tests::until("the view is taken apart", || !lives(&own));
         }
     });
 }

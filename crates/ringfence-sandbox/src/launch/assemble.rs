@@ -1,0 +1,103 @@
+//! Puts an image together: the bytes of its header, its lists and its data, in the layout of
+//! [`ringfence_start::image`].
+
+use super::cache;
+use super::compile::Compiled;
+use super::script::Script;
+use ringfence_start::image::{self, Header, Op, Span, Stamp};
+
+/// The image of a script, and the notes for its steps.
+pub(super) fn assemble(
+    mut header: Header,
+    script: Script,
+    stamps: &cache::Stamps,
+    extra: &[u8],
+) -> Compiled {
+    let mut body: Vec<u8> = vec![0; size_of::<Header>()];
+    let mut place = |bytes: &[u8], count: usize| {
+        while !body.len().is_multiple_of(8) {
+            body.push(0);
+        }
+        let at = body.len() as u32;
+        body.extend_from_slice(bytes);
+        Span { at, length: count as u32 }
+    };
+    let ops = |ops: &[Op]| ops.iter().flat_map(op_bytes).collect::<Vec<u8>>();
+    header.build = place(&ops(&script.build.ops), script.build.ops.len());
+    header.confine = place(&ops(&script.confine.ops), script.confine.ops.len());
+    (header.aside, header.early) = (script.aside as u32, script.early as u32);
+    let mut list = |stamps: &[Stamp]| {
+        let bytes: Vec<u8> = stamps.iter().flat_map(stamp_bytes).collect();
+        place(&bytes, stamps.len())
+    };
+    header.stamps = list(&stamps.first);
+    header.later = list(&stamps.later);
+    header.data = place(&script.data, script.data.len());
+    header.extra = place(extra, extra.len());
+    while !body.len().is_multiple_of(8) {
+        body.push(0);
+    }
+    header.length = body.len() as u32;
+    body[..size_of::<Header>()].copy_from_slice(&header_bytes(&header));
+    header.sum = image::sum(&body[16..]);
+    body[..size_of::<Header>()].copy_from_slice(&header_bytes(&header));
+    Compiled { bytes: body, build: script.build.notes, confine: script.confine.notes }
+}
+
+fn header_bytes(header: &Header) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size_of::<Header>());
+    for word in [header.magic, header.sum, header.namespaces] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    for word in [header.length, header.flags, header.aside, header.early] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    let spans = [
+        header.build,
+        header.confine,
+        header.stamps,
+        header.later,
+        header.data,
+        header.key,
+        header.kept,
+        header.set,
+        header.patches,
+        header.notes,
+        header.workdir,
+        header.announce,
+        header.runs,
+        header.trees,
+        header.sessions,
+        header.private,
+        header.made,
+        header.extra,
+    ];
+    for span in spans {
+        bytes.extend(span.at.to_ne_bytes());
+        bytes.extend(span.length.to_ne_bytes());
+    }
+    bytes
+}
+
+fn op_bytes(op: &Op) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size_of::<Op>());
+    bytes.extend(op.call.to_ne_bytes());
+    bytes.extend(op.kinds.to_ne_bytes());
+    for argument in op.arguments {
+        bytes.extend(argument.to_ne_bytes());
+    }
+    bytes.extend([op.result, op.then, op.tolerated[0], op.tolerated[1]]);
+    bytes.extend(op.otherwise.to_ne_bytes());
+    bytes
+}
+
+fn stamp_bytes(stamp: &Stamp) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size_of::<Stamp>());
+    for word in [stamp.kind, stamp.name, stamp.text, 0] {
+        bytes.extend(word.to_ne_bytes());
+    }
+    for word in stamp.identity {
+        bytes.extend(word.to_ne_bytes());
+    }
+    bytes
+}
