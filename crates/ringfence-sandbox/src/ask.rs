@@ -204,6 +204,8 @@ pub(crate) fn carry_out(
         duties.watches.answer(listener, call);
     } else if call_is == Some(Sysno::kill) {
         crate::own_group::answer(listener, call);
+    } else if crate::told_of_input::is(call) {
+        crate::told_of_input::answer(listener, call);
     } else if call_is == Some(Sysno::setpgid) {
         crate::other_group::answer(listener, call);
     } else if let Some(at) = crate::own_number::place(call_is) {

@@ -39,6 +39,7 @@ mod own_group;
 mod own_number;
 mod settled;
 mod sockets;
+mod told_of_input;
 mod warden;
 mod watches;
 

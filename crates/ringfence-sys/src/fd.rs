@@ -231,16 +231,35 @@ pub fn poll(watched: &[Watched<'_>], timeout_ms: i32) -> Result<Vec<Ready>> {
     Ok(list.iter().map(ready).collect())
 }
 
+/// A flag of an open file ([`flags`]): its owner gets a signal when there is input (`O_ASYNC`).
+pub const ASYNCHRONOUS: usize = libc::O_ASYNC as usize;
+/// The same: reads leave the access time alone, which only the file's owner may ask for (`O_NOATIME`).
+pub const LEAVES_NO_TIME: usize = libc::O_NOATIME as usize;
+
+/// The flags of an open file (`F_GETFL`, fcntl(2)).
+///
+/// # Errors
+/// The kernel's.
+pub fn flags(fd: BorrowedFd<'_>) -> Result<usize> {
+    // SAFETY: takes numbers only.
+    unsafe { sys!(fcntl, fd.as_raw_fd(), libc::F_GETFL) }
+}
+
+/// Sets those flags of an open file that can be changed (`F_SETFL`), for all who hold it.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_flags(fd: BorrowedFd<'_>, flags: usize) -> Result<()> {
+    // SAFETY: takes numbers only.
+    unsafe { sys!(fcntl, fd.as_raw_fd(), libc::F_SETFL, flags) }.map(drop)
+}
+
 /// Lets calls on an open file return instead of waiting (`O_NONBLOCK`), for all who hold it.
 ///
 /// # Errors
 /// The kernel's.
 pub fn never_wait(fd: BorrowedFd<'_>) -> Result<()> {
-    // SAFETY: takes numbers only.
-    let flags = unsafe { sys!(fcntl, fd.as_raw_fd(), libc::F_GETFL) }?;
-    // SAFETY: takes numbers only.
-    unsafe { sys!(fcntl, fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK as usize) }
-        .map(drop)
+    set_flags(fd, flags(fd)? | libc::O_NONBLOCK as usize)
 }
 
 /// One `write(2)`.
@@ -300,6 +319,18 @@ pub fn content(file: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
     }
     bytes.truncate(at);
     Ok(bytes)
+}
+
+/// Whether an open file is a device: a terminal is one.
+///
+/// # Errors
+/// The kernel's.
+pub fn is_device(file: BorrowedFd<'_>) -> Result<bool> {
+    // SAFETY: stat is plain numbers, for which all zeroes are valid.
+    let mut data: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `data` is room for the answer.
+    unsafe { sys!(fstat, file.as_raw_fd(), &raw mut data) }?;
+    Ok(matches!(data.st_mode & libc::S_IFMT, libc::S_IFCHR | libc::S_IFBLK))
 }
 
 /// Whether the descriptor is open, and a terminal (`isatty(3)`).

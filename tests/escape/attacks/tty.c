@@ -1,6 +1,7 @@
 /* The terminal belongs to the user's shell too: what is pushed into its input, the shell runs. */
 #include "attack.h"
 
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 
@@ -54,6 +55,40 @@ ATTACK(tiocexcl)
 {
     attempt(ioctl(STDIN_FILENO, TIOCEXCL), "TIOCEXCL");
     attempt(syscall(SYS_ioctl, STDIN_FILENO, 1UL << 32 | TIOCEXCL, 0), "TIOCEXCL, bit 32 set");
+}
+
+/* tcxonc: stops what is printed on it, and what is typed; undone at once, since this program prints too. */
+static void stop(unsigned long high, unsigned long way, unsigned long undo, const char *what)
+{
+    long result = syscall(SYS_ioctl, STDIN_FILENO, high | TCXONC, high | way);
+    int why = errno;
+
+    ioctl(STDIN_FILENO, TCXONC, undo);
+    errno = why;
+    attempt(result, "%s", what);
+}
+
+ATTACK(tcxonc)
+{
+    stop(0, TCOOFF, TCOON, "TCOOFF");
+    stop(0, TCIOFF, TCION, "TCIOFF");
+    stop(1UL << 32, TCOOFF, TCOON, "TCOOFF, bit 32 set");
+}
+
+/* signal_by_tty: has it signal who is in its foreground whenever something is typed. */
+ATTACK(signal_by_tty)
+{
+    int on = 1;
+    int tty = open("/dev/tty", O_RDWR | O_CLOEXEC);
+
+    if (tty < 0) {
+        refused("open /dev/tty");
+        return;
+    }
+    fcntl(tty, F_SETSIG, SIGUSR1);
+    attempt(fcntl(tty, F_SETFL, O_RDWR | O_ASYNC), "O_ASYNC on /dev/tty");
+    attempt(syscall(SYS_fcntl, tty, 1UL << 32 | F_SETFL, 1UL << 32 | O_ASYNC), "O_ASYNC, bit 32 set");
+    attempt(ioctl(STDIN_FILENO, FIOASYNC, &on), "FIOASYNC on stdin");
 }
 
 /* other_pty PATH: writes on another terminal of the same user. */

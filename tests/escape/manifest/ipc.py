@@ -162,6 +162,12 @@ ATTACKS = (
              "field survey §4: TIOCLINUX", bare("ENOTTY", "EPERM", detects=False)),
     terminal("tiocexcl", "keeps others from opening the terminal", "tiocexcl",
              "found by attacking 0.1: it outlives the run", bare(), terminal_open_to_others),
+    terminal("tcxonc", "stops the terminal", "tcxonc",
+             "found by attacking 0.1: nobody can print on it, after the run too",
+             bare(detects=False)),
+    terminal("signal-by-terminal", "has the terminal signal who is in its foreground", "signal_by_tty",
+             "found by attacking 0.1: __tty_fasync takes the foreground group for the owner",
+             bare(detects=False)),
     terminal("tioccons", "redirects the kernel's console to itself", "tioccons",
              "snapd and flatpak filters", bare("ESCAPED", "EBUSY", user="root", detects=False)),
 )

@@ -5,6 +5,8 @@
 //! are named, so that the plan reads the same on every architecture; a name that the running
 //! architecture does not have is left out when the filter is compiled.
 
+mod terminal;
+
 use crate::own_number::CALLS as BY_NUMBER;
 use crate::plan::{AllowedCalls, CallRule, Degraded, Test, Tier, Verdict};
 use ringfence_policy::calls::{ALWAYS, Otherwise, members};
@@ -132,11 +134,6 @@ const PROTO_TCP: u32 = 6;
 const PROTO_UDP: u32 = 17;
 const PROTO_ICMPV6: u32 = 58;
 
-const TIOCSTI: u32 = 0x5412;
-const TIOCLINUX: u32 = 0x541C;
-const TIOCEXCL: u32 = 0x540C;
-const TIOCSETD: u32 = 0x5423;
-const TIOCCONS: u32 = 0x541D;
 const AT_EMPTY_PATH: u32 = 0x1000;
 const MSG_FASTOPEN: u32 = 0x2000_0000;
 /// `S_IFMT`, `S_IFCHR`, `S_IFBLK`.
@@ -223,8 +220,9 @@ const SET_FILE_ATTRIBUTES: [u32; 9] = [
     0x4004_7211,
 ];
 
-/// Ioctls of btrfs (`linux/btrfs.h`) have this type. Its subvolumes are made and removed by a
-/// descriptor of a directory that is open for reading, and Landlock has no hook there.
+/// Ioctls of btrfs (`linux/btrfs.h`) have this type. Its subvolumes are made and removed by a descriptor of a
+/// directory that is open for reading, and Landlock has no hook there. A snapshot of one that the user owns shows what
+/// lies under the mounts in it: what is denied.
 const TYPE_OF_IOCTL: u32 = 0xFF00;
 const BTRFS: u32 = 0x9400;
 /// `FICLONE`, `FICLONERANGE`, `FIDEDUPERANGE`: of the same type, and of every file system; they want
@@ -258,11 +256,16 @@ pub(super) fn rules(
     let unseen = "its flags lie in memory, where a filter cannot look";
     add("clone3", Verdict::NotImplemented, &[], unseen);
     add("clone", Verdict::Refuse, &[(0, Test::AnyBit(CLONE_NEW))], "makes namespaces");
-    terminal(&mut add);
+    terminal::rules(&mut add, notify);
     for request in ENCRYPTION_KEYS {
         let test = [(1, Test::Equals(request))];
         add("ioctl", Verdict::Refuse, &test, "reaches the keys of the host's file systems");
     }
+    let mut test = vec![(1, Test::Masked(TYPE_OF_IOCTL, BTRFS))];
+    test.extend(CLONES.map(|clone| (1, Test::Differs(clone))));
+    let reason =
+        "copies, makes and removes subvolumes, past the path rules and what is mounted in them";
+    add("ioctl", Verdict::Refuse, &test, reason);
     sockets(&mut add, tier, &policy.network, confined);
     let handle = "executes a file that has no path";
     add("execveat", Verdict::Refuse, &[(4, Test::AnyBit(AT_EMPTY_PATH))], handle);
@@ -320,9 +323,6 @@ pub(super) fn rules(
             let reason = "joins a group of processes, which may be one outside";
             add("setpgid", Verdict::Supervise, &[(1, Test::Differs(0))], reason);
         }
-        let mut test = vec![(1, Test::Masked(TYPE_OF_IOCTL, BTRFS))];
-        test.extend(CLONES.map(|clone| (1, Test::Differs(clone))));
-        add("ioctl", Verdict::Refuse, &test, "makes and removes subvolumes, past the path rules");
         let verdict = if notify { Verdict::Supervise } else { Verdict::AccessDenied };
         let reason = "tells of names in directories that cannot be listed";
         add("inotify_add_watch", verdict, &[], reason);
@@ -391,18 +391,6 @@ fn personality(
     let allowed = allowed.into_iter().chain(fixed);
     let tests: Vec<_> = allowed.map(|value| (0, Test::Differs(value))).collect();
     add("personality", Verdict::Refuse, &tests, "switches to emulations with weaker rules");
-}
-
-fn terminal(add: &mut impl FnMut(&'static str, Verdict, &[(u8, Test)], &'static str)) {
-    for (request, reason) in [
-        (TIOCSTI, "types into the terminal for the user (CVE-2017-5226)"),
-        (TIOCLINUX, "pastes into the console for the user (CVE-2023-28100)"),
-        (TIOCEXCL, "keeps everybody else from opening the terminal, after the run too"),
-        (TIOCSETD, "loads line disciplines"),
-        (TIOCCONS, "takes the console's output"),
-    ] {
-        add("ioctl", Verdict::Refuse, &[(1, Test::Equals(request))], reason);
-    }
 }
 
 fn sockets(

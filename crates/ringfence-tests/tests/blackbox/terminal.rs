@@ -209,6 +209,9 @@ libc = ctypes.CDLL(None, use_errno=True)
 for number in (termios.TIOCSTI, termios.TIOCSTI | 1 << 32, 0x541c, 0x541d, termios.TIOCEXCL):
     result = libc.ioctl(0, ctypes.c_ulong(number), b'x')
     print(result, errno.errorcode.get(ctypes.get_errno()), end=' ')
+for way in (termios.TCOOFF, termios.TCIOFF):
+    result = libc.ioctl(0, ctypes.c_ulong(0x540a), way)
+    print(result, errno.errorcode.get(ctypes.get_errno()), end=' ')
 print('en' + 'd')
 ",
         );
@@ -216,7 +219,49 @@ print('en' + 'd')
         let mut terminal = Terminal::shell(place);
         terminal.line("$RF -- ./type");
         let shown = terminal.shows("end");
-        assert!(shown.contains(&"-1 EPERM ".repeat(5)), "{shown}");
+        assert!(shown.contains(&"-1 EPERM ".repeat(7)), "{shown}");
+        terminal.leave();
+    });
+}
+
+/// As servers have it (nginx on its channels): `O_ASYNC` is refused of terminals alone.
+#[test]
+fn a_socket_tells_of_input_by_a_signal_and_a_terminal_does_not() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.script(
+            "told",
+            "#!/usr/bin/env python3
+import errno, fcntl, os, signal, socket, struct
+told = []
+signal.signal(signal.SIGIO, lambda *_: told.append(1))
+FIOASYNC, O_ASYNC = 0x5452, 0o20000
+def by_flag(file): fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | O_ASYNC)
+def by_request(file): fcntl.ioctl(file, FIOASYNC, struct.pack('i', 1))
+for way in (by_flag, by_request):
+    near, far = socket.socketpair()
+    fcntl.fcntl(near, fcntl.F_SETOWN, os.getpid())
+    way(near)
+    far.send(b'x')
+    assert fcntl.fcntl(near, fcntl.F_GETFL) & O_ASYNC
+    fcntl.ioctl(near, FIOASYNC, struct.pack('i', 0))
+    far.send(b'x')
+    assert not fcntl.fcntl(near, fcntl.F_GETFL) & O_ASYNC
+    try: way(os.open('/dev/tty', os.O_RDWR))
+    except OSError as error: print(errno.errorcode[error.errno], end=' ')
+print(len(told), 'en' + 'd')
+",
+        );
+        let mut terminal = Terminal::shell(place);
+        // The control.
+        terminal.line("./told");
+        let shown = terminal.shows("end");
+        assert!(shown.contains("\n2 end"), "{shown}");
+        terminal.line("$RF -- ./told");
+        let shown = terminal.shows("end");
+        assert!(shown.contains("EPERM EPERM 2 end"), "{shown}");
         terminal.leave();
     });
 }
