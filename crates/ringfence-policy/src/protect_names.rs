@@ -204,6 +204,7 @@ pub const NAMES: &[Entry] = &[
     ),
     deep(".yarnrc", Plain, "yarn runs the yarn it names"),
     deep(".yarnrc.yml", Plain, "yarn runs the yarn and the plugins it names"),
+    deep(".corepack.env", Plain, "corepack runs the package manager that its addresses lead to"),
     deep(".yarn/releases", Plain, "yarn runs itself from there"),
     deep(".yarn/plugins", Plain, "yarn runs its plugins from there"),
     deep(".pnpmfile.cjs", Plain, "pnpm runs it at any installation"),

@@ -5,7 +5,7 @@ use ringfence_tests::{Finished, Place, Tier, everybody, everywhere};
 use std::fs;
 
 /// Names of every kind that the list holds, with what a program would put there.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     ".envrc",
     ".vscode/tasks.json",
     ".idea/workspace.xml",
@@ -22,6 +22,7 @@ const NAMES: [&str; 22] = [
     ".dir-locals.el",
     ".npmrc",
     ".yarnrc.yml",
+    ".corepack.env",
     ".cargo/config.toml",
     "mise.toml",
     ".git/hooks/pre-commit",
