@@ -56,7 +56,7 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     let output = parsed.last("output").map(PathBuf::from);
     let merge = parsed.last("merge").map(PathBuf::from);
-    let base = Base::of(merge, output.as_deref())?;
+    let base = Base::of(merge, output.as_deref(), &parsed)?;
     if let Some(session) = parsed.last("from") {
         if !parsed.rest.is_empty() || parsed.has("command") {
             return Err(Fault::usage(
@@ -80,13 +80,16 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
     Ok(lesson.code)
 }
 
-/// The profile that is added to.
+/// What the proposal is added to: a profile, and the options that were given.
 struct Base {
     file: Option<(PathBuf, String)>,
+    /// The options of the policy, each with a blank behind it. Profiles are not among them: they are told by themselves.
+    given: String,
 }
 
 impl Base {
-    fn of(merge: Option<PathBuf>, output: Option<&Path>) -> Result<Base, Fault> {
+    fn of(merge: Option<PathBuf>, output: Option<&Path>, parsed: &Parsed) -> Result<Base, Fault> {
+        let given = given(parsed);
         if let Some(output) =
             output.filter(|output| output.exists() && Some(*output) != merge.as_deref())
         {
@@ -95,7 +98,7 @@ impl Base {
                 "{output} exists and is not overwritten: --merge {output} shows what would be added to it, and with -o {output} as well adds it"
             )));
         }
-        let Some(file) = merge else { return Ok(Base { file: None }) };
+        let Some(file) = merge else { return Ok(Base { file: None, given }) };
         if let Some(target) = output.and_then(|output| output.read_link().ok()) {
             let (file, target) = (file.display(), target.display());
             return Err(Fault::usage(format!(
@@ -105,8 +108,20 @@ impl Base {
         let text = HostFiles
             .text(&file, MOST)
             .map_err(|error| Fault::usage(format!("cannot read {}: {error}", file.display())))?;
-        Ok(Base { file: Some((file, text)) })
+        Ok(Base { file: Some((file, text)), given })
     }
+}
+
+/// What was said of the policy beside profiles, as words for a command line.
+fn given(parsed: &Parsed) -> String {
+    let of_policy = |name: &str| name != "profile" && POLICY.iter().any(|spec| spec.long == name);
+    let options = parsed.options.iter().filter(|(name, _)| of_policy(name));
+    options
+        .map(|(name, value)| match value.is_empty() {
+            true => format!("--{name} "),
+            false => format!("--{name}={} ", quoted(&value.to_string_lossy())),
+        })
+        .collect()
 }
 
 /// The policy that the proposal is about: the profile that is added to is part of it.
@@ -208,12 +223,13 @@ fn finish(
     let mut files = profiles(policy, "file ");
     files.retain(|file| merged.as_deref() != Some(Path::new(file)));
     let with: String = files.iter().map(|file| format!("-p {} ", quoted(file))).collect();
+    let with = ringfence_policy::shown::line(&format!("{}{with}", base.given)).to_string();
     let result = match &base.file {
         Some((_, old)) => text::merged(old, proposal),
         None => {
             let mut head = head.to_vec();
-            if !files.is_empty() {
-                head.push(format!("It goes with {with}which it cannot name: give both."));
+            if !with.is_empty() {
+                head.push(format!("It goes with {with}which it does not name: give both."));
             }
             let names: Vec<String> =
                 profiles(policy, "profile ").into_iter().map(str::to_owned).collect();

@@ -164,12 +164,15 @@ impl Proposal {
             .filter(|(act, _, port)| *act == Act::Bind && *port != 0)
             .map(|(_, _, port)| *port)
             .collect();
+        // Which port the kernel gave is not seen: one of these.
+        let given = observed.addresses.keys().any(|(act, _, port)| *act == Act::Bind && *port == 0);
+        let is_served = |port: &u16| served.contains(port) || given && *port >= FIRST_GIVEN;
         let mut bound: BTreeMap<u16, Use> = BTreeMap::new();
         for ((act, address, port), uses) in &observed.addresses {
             let published = policy.network.publish.iter().any(|rule| rule.port == *port);
             match act {
                 Act::Bind if *port != 0 && !published => bound.entry(*port).or_default().join(uses),
-                Act::Connect if address.is_loopback() && *port != 53 && !served.contains(port) => {
+                Act::Connect if address.is_loopback() && *port != 53 && !is_served(port) => {
                     let host = "localhost".parse::<Host>();
                     let allowed = host.is_ok_and(|host| {
                         decide(policy, &Request::Connect { host, port: *port }).allowed
@@ -188,6 +191,9 @@ impl Proposal {
         }
     }
 }
+
+/// The first port that the kernel gives to who binds none (`ip_local_port_range` of a new network namespace, ip(7)).
+const FIRST_GIVEN: u16 = 32768;
 
 /// What each sandbox has for itself.
 pub(crate) fn is_its_own(policy: &Policy, path: &Path) -> bool {

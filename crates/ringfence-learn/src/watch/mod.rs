@@ -22,12 +22,13 @@ use sys::{Errno, Sysno, caller};
 
 /// The calls that name a file, a program or a socket, and where: the argument that is the
 /// directory (none: the current one), the one that is the path, and what is done.
-const CALLS: [(&str, Option<usize>, usize, Act); 31] = [
+const CALLS: [(&str, Option<usize>, usize, Act); 32] = [
     ("execve", None, 0, Act::Execute),
     ("execveat", Some(0), 1, Act::Execute),
     ("open", None, 0, Act::Read),
     ("openat", Some(0), 1, Act::Read),
     ("openat2", Some(0), 1, Act::Read),
+    ("chdir", None, 0, Act::Read),
     ("creat", None, 0, Act::Write),
     ("truncate", None, 0, Act::Write),
     ("mkdir", None, 0, Act::Write),

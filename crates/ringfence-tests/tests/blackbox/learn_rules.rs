@@ -203,3 +203,59 @@ fn what_is_on_the_way_to_a_grant_is_not_advised_to_be_granted() {
     place.ringfence(["help", "learn"]).ends(0).prints("--merge FILE");
     place.ringfence(["help"]).ends(0).prints("Commands:");
 }
+
+#[test]
+fn a_directory_that_is_only_gone_to_is_missed_and_learnt() {
+    everybody(Tier::Namespace, |place| {
+        let _ = fs::remove_file(place.project("l.toml"));
+        place.directory("home/elsewhere");
+        let script = "cd ~/elsewhere && echo there";
+        let missed = place.run(&["--trace-missing"], &["sh", "-c", script]);
+        missed.says("home/elsewhere shows it");
+        assert_eq!(missed.text(), "", "{}", missed.err);
+        learn(place, &["-o", "l.toml"], script).ends(0).prints("there");
+        assert!(rules(place).contains("/elsewhere?"), "{}", rules(place));
+        place.run(&["-p", "./l.toml"], &["sh", "-c", script]).ends(0).prints("there");
+    });
+}
+
+/// Which port the kernel gives is another one each time.
+#[test]
+fn a_port_that_the_program_was_given_is_no_service_of_the_hosts() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let serve = |port: u16| {
+            format!(
+                "python3 -c \"import socket; s = socket.create_server(('127.0.0.1', {port})); \
+                 socket.create_connection(s.getsockname()); s.accept(); print('served')\""
+            )
+        };
+        let given = learn(place, &[], &serve(0));
+        given.ends(0).prints("served");
+        assert!(!given.err.contains("localhost"), "{}", given.err);
+        // The control: one that is asked for is told of, and a service of somebody else is.
+        learn(place, &[], &serve(18_333)).ends(0).says("18333: it is served inside");
+        let refused = "python3 -c \"import socket; s = socket.socket(); s.bind(('127.0.0.1', 0))
+s.connect_ex(('127.0.0.1', 18334))\"";
+        learn(place, &[], refused).says("localhost:18334: a service of the host's own");
+    });
+}
+
+#[test]
+fn the_command_that_is_told_has_the_options_that_learnt_it() {
+    everybody(Tier::Namespace, |place| {
+        let _ = fs::remove_file(place.project("l.toml"));
+        place.file("home/with blank/data", "known\n");
+        let script = "cat ~/'with blank/data'";
+        let directory = place.at("home/with blank").display().to_string();
+        let learnt = learn(place, &["-r", &directory, "-o", "l.toml"], script);
+        let told = format!("run --read='{directory}' -p l.toml -- CMD");
+        learnt.ends(0).prints("known").says(&told);
+        let line = format!("$RF --read='{directory}' -p l.toml -- sh -c \"{script}\"");
+        assert_eq!(place.shell(&line).ends(0).text(), "known");
+        let profile = fs::read_to_string(place.project("l.toml")).unwrap_or_default();
+        assert!(profile.contains(&format!("It goes with --read='{directory}'")), "{profile}");
+    });
+}
