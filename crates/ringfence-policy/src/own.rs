@@ -7,7 +7,7 @@
 //! sessions, beside which are the sockets of those that run, and a read-only mount does not stop
 //! connecting to one.
 
-use crate::files::Resolver;
+use crate::files::{Real, Resolver};
 use crate::guard::plain;
 use crate::policy::{Access, PathRule, Policy, Source};
 use std::ffi::OsString;
@@ -83,17 +83,23 @@ pub(crate) fn linked(
     for directory in places.flat_map(|own| ["profiles", "features"].map(|name| own.path.join(name)))
     {
         let Ok(real) = resolver.real(&directory) else { continue };
-        if !real.links.is_empty() {
-            led_to.push(real.path.clone());
-        }
+        led_to.extend(by_links(&real));
         let names = resolver.files().names(&real.path, MOST_PROFILES).unwrap_or_default();
         for path in names.into_iter().map(|name| real.path.join(name)) {
             // One that leads to nothing yet is a profile as soon as that is there.
-            let file = resolver.real(&path).ok().filter(|real| !real.links.is_empty());
-            led_to.extend(file.map(|real| real.path));
+            led_to.extend(resolver.real(&path).iter().flat_map(by_links));
         }
     }
     led_to
+}
+
+/// Where links lead, and they themselves; nothing where there are none.
+fn by_links(real: &Real) -> Vec<PathBuf> {
+    if real.links.is_empty() {
+        return Vec::new();
+    }
+    let links = real.links.iter().map(|(link, _)| link.clone());
+    links.chain([real.path.clone()]).collect()
 }
 
 /// Protects files that this run's policy is read from, by their names and where links there lead, and those that
@@ -106,8 +112,8 @@ pub(crate) fn protect(
 ) {
     let mut files = elsewhere;
     for file in deciding {
-        let real = resolver.real(&file).ok().filter(|real| real.exists).map(|real| real.path);
-        files.extend(real.filter(|real| *real != file));
+        let real = resolver.real(&file).ok().filter(|real| real.exists);
+        files.extend(real.iter().flat_map(by_links).filter(|path| *path != file));
         files.push(file);
     }
     for path in files.into_iter().filter(|path| path.is_absolute()) {
@@ -116,8 +122,10 @@ pub(crate) fn protect(
         if written && !policy.paths.iter().any(known) {
             let source = built_in("policy is not written from inside");
             let reason = Some("it decides what a sandbox may do".to_owned());
+            // Of a link itself, not of what is in the directory that it leads to.
+            let link = resolver.files().link(&path).is_ok_and(|target| target.is_some());
             let rule = plain(Access::Protect, path, true, source);
-            policy.paths.push(PathRule { reason, ..rule });
+            policy.paths.push(PathRule { link, reason, ..rule });
         }
     }
 }

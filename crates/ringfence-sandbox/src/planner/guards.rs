@@ -5,6 +5,7 @@
 //! on the host, and the process tier has no mounts: these are recorded before the run and put
 //! right after it, when nothing of the sandbox lives any more.
 
+mod led;
 mod outside;
 
 use super::grants::{Grants, expanded, glob};
@@ -186,16 +187,6 @@ impl Wanted<'_, '_> {
         }
     }
 
-    /// Something in a writable tree that a protected name leads to; who grants exactly it lifts that.
-    fn add_led_to(&mut self, path: PathBuf, guarded: Guarded, rule: &Source) {
-        let granted = self.planning.policy.paths.iter().any(|rule| {
-            rule.access == Access::Write && rule.pattern.is_none() && rule.path == path
-        });
-        if !granted && !self.grants.trees.contains_key(&path) {
-            self.add(path, guarded, rule);
-        }
-    }
-
     /// `protect` rules, and `deny` rules about what does not exist yet.
     fn named_paths(&mut self, tier: Tier) -> Result<(), PlanError> {
         for rule in &self.planning.policy.paths {
@@ -306,38 +297,6 @@ impl Wanted<'_, '_> {
         GuardedTree { tree, absent, nested, lifted, granted }
     }
 
-    /// Where links lead that stand at protected names, or as hooks in a directory of hooks: who writes
-    /// that, writes what is executed. Links that lead out of all writable trees, or to what is not there, are
-    /// nothing that could be written.
-    fn led_to(&mut self) {
-        let rules: Vec<_> =
-            self.rules.iter().map(|(path, rule)| (path.clone(), rule.clone())).collect();
-        for (path, (_, guarded, rule)) in rules {
-            let links = match self.planning.paths.kind(&path) {
-                Kind::Symlink(_) => vec![path],
-                Kind::Directory if guarded == Guarded::GitHooks || holds_hooks(&path) => {
-                    if self.planning.paths.unlisted(&path) {
-                        self.close(path.clone(), &rule);
-                    }
-                    let names = self.planning.paths.list(&path);
-                    let hooks =
-                        names.into_iter().filter(|name| !name.as_bytes().ends_with(b".sample"));
-                    hooks.map(|name| path.join(name)).collect()
-                }
-                _ => continue,
-            };
-            for link in links {
-                let target = match self.planning.paths.kind(&link) {
-                    Kind::Symlink(_) => super::trust::real(&link, self.planning.paths),
-                    _ => None,
-                };
-                if let Some(target) = target {
-                    self.add_led_to(target, Guarded::ExistingOnly, &rule);
-                }
-            }
-        }
-    }
-
     /// Files in writable trees that git's configuration names, and what that includes: further configuration,
     /// hooks, programs and what these are told to run. Whoever writes them decides what git runs.
     fn configured(&mut self, repository: Repository) {
@@ -376,11 +335,6 @@ impl Wanted<'_, '_> {
         paths.retain(|(path, guarded)| *guarded != Guarded::ExistingOnly || is_file(path));
         paths
     }
-}
-
-/// Directories of hooks that are no repository's own.
-fn holds_hooks(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name == ".husky" || name == ".githooks")
 }
 
 fn first(name: &str) -> &str {

@@ -56,6 +56,7 @@ mod libraries_skeleton;
 mod libraries_started;
 mod lifetime;
 mod limits;
+mod links_on_the_way;
 mod mcp;
 mod mcp_calls;
 mod mcp_clients;

@@ -42,11 +42,7 @@ impl Wanted<'_, '_> {
         }
         for file in &policy.git_files {
             if let Some(real) = links::real(self.planning.paths, file) {
-                self.add_led_to(
-                    real.path,
-                    Guarded::GitConfig,
-                    &built_in_name("git's configuration"),
-                );
+                self.add_real(real, Guarded::GitConfig, &built_in_name("git's configuration"));
             }
         }
     }
@@ -88,7 +84,13 @@ impl Wanted<'_, '_> {
             Kind::Absent => return,
             Kind::File | Kind::Directory => None,
             Kind::Symlink(_) => match links::real(self.planning.paths, path) {
-                Some(real) => Some(real.path),
+                Some(real) => {
+                    // What is in a directory is led to by them as well.
+                    if let Some((_, _, name, _)) = names.first() {
+                        self.add_links(&real, &built_in_name(name));
+                    }
+                    Some(real.path)
+                }
                 // A circle of links leads to nothing.
                 None => return,
             },
@@ -119,7 +121,7 @@ impl Wanted<'_, '_> {
     fn links_in(&mut self, directory: &Path, name: &str) {
         for link in self.planning.paths.links(directory, MOST_ENTRIES) {
             if let Some(real) = links::real(self.planning.paths, &directory.join(link)) {
-                self.add_led_to(real.path, Guarded::Plain, &built_in_name(name));
+                self.add_real(real, Guarded::Plain, &built_in_name(name));
             }
         }
     }

@@ -1,0 +1,139 @@
+//! Links on the way to what protected names lead to: who replaces one chooses what is run.
+
+use ringfence_tests::{Place, everywhere};
+use std::fs;
+
+/// What files say after acts inside, of which each that fails is no matter but for the last, the control.
+fn after(place: &Place, options: &[&str], act: &str, files: &[&str]) -> Vec<String> {
+    place.clock_moves_on();
+    let run = place.sh(options, &format!("({act}) 2>/dev/null; echo x > control"));
+    assert!(place.project("control").exists(), "the control: {}", run.err);
+    fs::remove_file(place.project("control")).unwrap();
+    let text = |file: &&str| fs::read_to_string(place.at(file)).unwrap_or_default();
+    files.iter().map(text).map(|text| text.trim().to_owned()).collect()
+}
+
+/// Files that say `host`, their directories beside, and links.
+fn make(place: &Place, files: &[&str], links: &[(&str, &str)]) {
+    for file in files {
+        place.file(format!("home/project/{file}"), "host\n");
+    }
+    for (link, target) in links {
+        place.link(format!("home/{link}"), target);
+    }
+}
+
+#[test]
+fn links_of_dotfiles_to_links_go_on_leading_where_they_did() {
+    everywhere(|place| {
+        let overlay = place.tier_name() == "namespace";
+        let ways: &[&[&str]] = if overlay { &[&[], &["--overlay=commit"]] } else { &[&[]] };
+        make(
+            place,
+            &["bash/rc", "v1/profile", "v1/gitconfig", "v1/config.fish", "v2/other", "tools/own"],
+            &[
+                ("project/bashrc", "bash/rc"),
+                (".bashrc", "project/bashrc"),
+                ("project/current", "v1"),
+                (".profile", "project/current/profile"),
+                (".gitconfig", "project/current/gitconfig"),
+                (".config/fish", "../project/fish"),
+                ("project/fish", "v1"),
+                // The control: nothing leads over it.
+                ("project/ordinary", "v1"),
+            ],
+        );
+        place.file("home/project/v1/gitconfig", "[user]\n\tname = host\n");
+        let act = "for v in bashrc current fish ordinary; do rm -f $v; echo EVIL > v2/profile; \
+                   ln -s v2 $v; done; echo EVIL > v2/config.fish; rm bashrc; echo EVIL > bashrc";
+        for options in ways {
+            let files = [".bashrc", ".profile", ".config/fish/config.fish"];
+            let files = files.map(|file| format!("home/{file}"));
+            let files = files.each_ref().map(String::as_str);
+            assert_eq!(after(place, options, act, &files), ["host"; 3], "{options:?}");
+            let ordinary = fs::read_link(place.project("ordinary")).unwrap();
+            assert_eq!(ordinary.to_str(), Some("v2"), "{options:?}");
+            for (link, target) in [("bashrc", "bash/rc"), ("current", "v1"), ("fish", "v1")] {
+                let now = fs::read_link(place.project(link)).unwrap();
+                assert_eq!(now.to_str(), Some(target), "{options:?}");
+            }
+        }
+        if overlay {
+            let refused = "rm bashrc; mv current x; ln -sfn v2 fish";
+            place.sh(&[], refused).says("Device or resource busy");
+        }
+    });
+}
+
+#[test]
+fn a_profile_behind_two_links_stays_what_it_was() {
+    everywhere(|place| {
+        let text = "extends = [\"default\"]\n";
+        for name in ["v1/mine.toml", "v2/mine.toml", "v1/named.toml", "v2/named.toml"] {
+            place.file(format!("home/project/{name}"), text);
+        }
+        make(place, &[], &[("project/current", "v1"), ("project/by-name", "v1")]);
+        let profile = place.project("current/mine.toml");
+        place.link("home/.config/ringfence/profiles/mine.toml", profile);
+        place.person.owns(&place.at("home"));
+        let evil = "printf '[filesystem]\\nwrite = [\"/home\"]\\n' | tee v2/mine.toml > v2/named.toml; \
+                    ln -sfn v2 current; ln -sfn v2 by-name";
+        let profile = ["home/.config/ringfence/profiles/mine.toml"];
+        assert_eq!(after(place, &[], evil, &profile), [text.trim()]);
+        // The control: nothing names the other one, until a run takes its policy from it.
+        assert_eq!(fs::read_link(place.project("by-name")).unwrap().to_str(), Some("v2"));
+        place.shell("ln -sfn v1 by-name").ends(0);
+        let named = ["-p", "./by-name/named.toml"];
+        let there = ["home/project/by-name/named.toml"];
+        assert_eq!(after(place, &named, evil, &there), [text.trim()]);
+    });
+}
+
+#[test]
+fn links_in_the_tree_to_links_go_on_leading_where_they_did() {
+    everywhere(|place| {
+        let overlay = place.tier_name() == "namespace";
+        let ways: &[&[&str]] = if overlay { &[&[], &["--overlay=commit"]] } else { &[&[]] };
+        place.shell("mkdir -p .git/objects .git/refs .git/hooks tools2").ends(0);
+        place.file("home/project/.git/HEAD", "ref: refs/heads/main\n");
+        place.file("home/project/.git/config", "[include]\n\tpath = ../inc\n");
+        make(
+            place,
+            &["tools/check", "v1/envrc", "v1/inc"],
+            &[
+                ("project/cur", "tools"),
+                ("project/.git/hooks/pre-commit", "../../cur/check"),
+                ("project/env/rc", "../v1/envrc"),
+                ("project/.envrc", "env/rc"),
+                ("project/inc", "between"),
+                ("project/between", "v1/inc"),
+                ("project/ordinary", "tools"),
+            ],
+        );
+        place.file("home/project/v1/inc", "");
+        let act = "echo EVIL > tools2/check; for l in cur ordinary; do rm $l; ln -s tools2 $l; done; \
+                   rm env/rc; echo EVIL > env/rc; rm between; printf '[core]\\n\\tpager = EVIL\\n' > between";
+        for options in ways {
+            let files = ["home/project/.git/hooks/pre-commit", "home/project/.envrc"];
+            assert_eq!(after(place, options, act, &files), ["host"; 2], "{options:?}");
+            let inc = fs::read_to_string(place.project("inc")).unwrap();
+            assert_eq!(inc, "", "{options:?}");
+            let ordinary = fs::read_link(place.project("ordinary")).unwrap();
+            assert_eq!(ordinary.to_str(), Some("tools2"), "{options:?}");
+        }
+    });
+}
+
+#[test]
+fn a_directory_that_a_run_led_elsewhere_is_held_in_the_next() {
+    everywhere(|place| {
+        place.link("home/.zshrc", place.project("zsh/rc"));
+        place.sh(&[], "mkdir other; ln -s other zsh").ends(0);
+        // It leads to nothing that is run.
+        assert!(place.project("zsh").is_symlink());
+        let act =
+            "rm zsh; mkdir zsh; echo EVIL > zsh/rc; echo EVIL > other/rc; echo EVIL > other/plain";
+        let files = ["home/.zshrc", "home/project/other/plain"];
+        assert_eq!(after(place, &[], act, &files), ["", "EVIL"]);
+    });
+}
