@@ -9,7 +9,7 @@ use super::{Directory, Saved, Work, changed, expand, harmless, locked};
 use ringfence_policy::gitconfig::last_value;
 use ringfence_policy::gitnamed::Reader;
 use ringfence_policy::path::normal;
-use ringfence_policy::{Guarded, home_of};
+use ringfence_policy::{Guarded, HostFiles, Resolver, home_of};
 use ringfence_sys as sys;
 use std::fs::{self, OpenOptions};
 use std::io::Read;
@@ -59,9 +59,9 @@ pub(super) fn led_to(work: &mut Work<'_>, link: &Path, path: &Path, guarded: Gua
     if guarded == Guarded::GitState {
         return;
     }
-    let (Ok(data), Ok(real)) = (link.symlink_metadata(), path.canonicalize()) else { return };
+    let (Ok(data), true) = (link.symlink_metadata(), path.exists()) else { return };
     let by = By { around: link.parent().unwrap_or(link), at: changed(&data) };
-    judge(work, &real, guarded, by);
+    follow(work, path, guarded, by, Some(link));
 }
 
 /// Whether a link leads to a directory in a tree that holds none of some names: an ordinary one (`tools`). The names
@@ -85,10 +85,18 @@ pub(super) fn leads_to_nothing<'n>(
 /// Judges what a path names, and what it leads to.
 fn look(work: &mut Work<'_>, path: &Path, guarded: Guarded, by: By<'_>) {
     judge(work, path, guarded, by);
-    if let Ok(real) = path.canonicalize()
-        && real != path
-    {
-        judge(work, &real, guarded, by);
+    follow(work, path, guarded, by, None);
+}
+
+/// Judges what a path leads to, and the links by which it does, but one that has been judged: a run that made one of
+/// them chose where it leads.
+fn follow(work: &mut Work<'_>, path: &Path, guarded: Guarded, by: By<'_>, known: Option<&Path>) {
+    let Ok(real) = Resolver::new(&HostFiles).real(path) else { return };
+    for (link, _) in real.links.iter().filter(|(link, _)| known != Some(link)) {
+        judge(work, link, Guarded::Plain, by);
+    }
+    if real.exists && real.path != path {
+        judge(work, &real.path, guarded, by);
     }
 }
 

@@ -3,13 +3,13 @@
 //! names nothing that is run. What is named at the top is known by its path.
 
 use super::{Held, Judge, above};
-use crate::snapshot::beneath::shown;
+use crate::snapshot::beneath::{self, shown};
 use crate::snapshot::entry::Kind;
 use ringfence_policy::gitnamed::Reader;
 use ringfence_policy::guard::Standing;
-use ringfence_policy::{Guarded, home_of};
-use rustix::fs::{Mode, OFlags};
-use std::collections::HashMap;
+use ringfence_policy::{Guarded, HostFiles, Resolver, home_of};
+use rustix::fs::{Dir, FileType, Mode, OFlags};
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,16 @@ use std::path::{Path, PathBuf};
 /// A file that is named, how it is guarded, and by what.
 type Named = (PathBuf, Guarded, String);
 
+/// Entries of a tree that are walked through for what directories in it name outside of themselves.
+const MOST_WALKED: usize = 50_000;
+
 /// Holds what is named.
 pub(super) fn judge(judge: &Judge<'_>, held: &mut [Option<Held>]) {
     if judge.names.git.is_empty() {
         return;
     }
     let mut known: HashMap<&[u8], Vec<Named>> = HashMap::new();
+    let mut elsewhere: Option<Vec<Named>> = None;
     for (number, held) in held.iter_mut().enumerate().filter(|(_, held)| held.is_none()) {
         let item = &judge.items[number];
         if matches!(item.kind, None | Some(Kind::Directory)) {
@@ -47,7 +51,43 @@ pub(super) fn judge(judge: &Judge<'_>, held: &mut [Option<Held>]) {
                 break;
             }
         }
+        let elsewhere = elsewhere.get_or_insert_with(|| named_around(judge));
+        if held.is_none()
+            && let Some((_, _, by)) = elsewhere.iter().find(runs)
+        {
+            *held = Some(Held::itself(item.path, format!("{by} leads to it")));
+        }
     }
+}
+
+/// What is named in directories of the tree that lies outside of them, as far as a walk comes, the nearest first.
+fn named_around(judge: &Judge<'_>) -> Vec<Named> {
+    let (mut all, mut left) = (Vec::new(), MOST_WALKED);
+    let mut queue = VecDeque::from([Vec::new()]);
+    while let Some(directory) = queue.pop_front() {
+        let Ok(opened) = beneath::open_directory(judge.host, &directory) else { continue };
+        let Ok(entries) = Dir::read_from(&opened) else { continue };
+        let mut names_something = false;
+        for entry in entries.flatten() {
+            let Some(rest) = left.checked_sub(1_usize) else { break };
+            left = rest;
+            let (name, kind) = (entry.file_name().to_bytes(), entry.file_type());
+            names_something |=
+                name == b".git" || matches!(kind, FileType::Symlink | FileType::Unknown);
+            // What is none is not opened as one.
+            let inner = matches!(kind, FileType::Directory | FileType::Unknown);
+            if inner && ![&b"."[..], b"..", b".git"].contains(&name) {
+                queue.push_back(beneath::join(&directory, name));
+            }
+        }
+        if names_something && !directory.is_empty() {
+            let at = judge.root.join(shown(&directory));
+            let outside =
+                |(path, ..): &Named| path.starts_with(judge.root) && !path.starts_with(&at);
+            all.extend(named_in(judge, &directory).into_iter().filter(outside));
+        }
+    }
+    all
 }
 
 /// What is named in a directory.
@@ -55,6 +95,7 @@ fn named_in(judge: &Judge<'_>, directory: &[u8]) -> Vec<Named> {
     let at = judge.root.join(shown(directory));
     let mut all = Vec::new();
     let git = at.join(".git");
+    let mut hooks = vec![git.join("hooks")];
     let files = match git.symlink_metadata() {
         Ok(data) if data.is_dir() => vec![git.join("config"), git.join("config.worktree")],
         Ok(data) if data.is_file() => match READER.of_worktree(&at) {
@@ -65,15 +106,26 @@ fn named_in(judge: &Judge<'_>, directory: &[u8]) -> Vec<Named> {
     };
     READER.each(files, &at, &home, |file, setting, path, guarded| {
         let by = format!("{} of {}", setting.key(), file.display());
-        all.extend(path.canonicalize().ok().map(|real| (real, guarded, by.clone())));
+        all.extend(led_to(path, guarded, &by));
         all.push((path.to_owned(), guarded, by));
+        if guarded == Guarded::GitHooks {
+            hooks.push(path.to_owned());
+        }
     });
-    for link in links(&git.join("hooks")).into_iter().chain(named_links(judge, &at)) {
-        if let Some(real) = link.canonicalize().ok().filter(|real| real.is_file()) {
-            all.push((real, Guarded::Plain, format!("the link {}", link.display())));
+    let hooks = hooks.iter().flat_map(|directory| links(directory));
+    for link in hooks.chain(named_links(judge, &at)) {
+        if link.is_file() {
+            all.extend(led_to(&link, Guarded::Plain, &format!("the link {}", link.display())));
         }
     }
     all
+}
+
+/// What a path leads to, and the links by which it does.
+fn led_to(path: &Path, guarded: Guarded, by: &str) -> Vec<Named> {
+    let Ok(real) = Resolver::new(&HostFiles).real(path) else { return Vec::new() };
+    let links = real.links.into_iter().map(|(link, _)| (link, Guarded::Plain));
+    links.chain([(real.path, guarded)]).map(|(at, how)| (at, how, by.to_owned())).collect()
 }
 
 /// Links at protected names in a directory.

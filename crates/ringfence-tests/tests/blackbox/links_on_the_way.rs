@@ -1,6 +1,6 @@
 //! Links on the way to what protected names lead to: who replaces one chooses what is run.
 
-use ringfence_tests::{Place, everywhere};
+use ringfence_tests::{Place, Tier, everybody, everywhere};
 use std::fs;
 
 /// What files say after acts inside, of which each that fails is no matter but for the last, the control.
@@ -135,5 +135,52 @@ fn a_directory_that_a_run_led_elsewhere_is_held_in_the_next() {
             "rm zsh; mkdir zsh; echo EVIL > zsh/rc; echo EVIL > other/rc; echo EVIL > other/plain";
         let files = ["home/.zshrc", "home/project/other/plain"];
         assert_eq!(after(place, &[], act, &files), ["", "EVIL"]);
+    });
+}
+
+#[test]
+fn links_below_the_top_to_links_go_on_leading_where_they_did() {
+    everybody(Tier::Namespace, |place| {
+        let parts = "mkdir -p sub/.git/objects sub/.git/refs sub/.git/hooks sub/hk n; \
+                     echo 'ref: refs/heads/m' > sub/.git/HEAD";
+        place.shell(parts).ends(0);
+        place.file("home/project/sub/.git/config", "[core]\n\thooksPath = hk\n");
+        make(
+            place,
+            &["tools/pc", "tools/e", "tools/usual", "tools/plain", "sub/hk/post-commit"],
+            &[
+                ("project/sub/hk/pre-commit", "../../tools/pc"),
+                ("project/sub/.git/hooks/pre-push", "../../../tools/usual"),
+                ("project/n/e", "../tools/e"),
+                ("project/n/.envrc", "e"),
+                ("project/n/x", "../tools/plain"),
+            ],
+        );
+        let act = "for f in tools/pc tools/usual sub/hk/post-commit; do echo EVIL > $f; done; \
+                   for l in n/e n/x; do rm $l; echo EVIL > $l; done";
+        let files = ["sub/hk/pre-commit", "sub/.git/hooks/pre-push", "sub/hk/post-commit"];
+        let files = files.into_iter().chain(["n/.envrc", "n/x"]);
+        let files: Vec<String> = files.map(|file| format!("home/project/{file}")).collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let host = ["host", "host", "host", "host", "EVIL"];
+        assert_eq!(after(place, &["--overlay=commit"], act, &files), host);
+        // Without a layer it is moved away.
+        place.shell("rm n/x; ln -s ../tools/plain n/x").ends(0);
+        let moved = ["", "", "", "", "EVIL"];
+        assert_eq!(after(place, &[], act, &files), moved);
+    });
+}
+
+/// What an earlier run left under a harmless name is not what the user's link leads to now.
+#[test]
+fn a_link_below_the_top_is_not_led_to_what_an_earlier_run_made() {
+    everywhere(|place| {
+        place.sh(&[], "mkdir -p n/tools; echo EVIL > n/tools/evil; echo fine > n/tools/e").ends(0);
+        place.clock_moves_on();
+        make(place, &["n/tools/e"], &[("project/n/e", "tools/e"), ("project/n/.envrc", "e")]);
+        let act = "ln -sfn tools/evil n/e; ln -s tools/evil n/other";
+        let files = ["home/project/n/.envrc", "home/project/n/other"];
+        assert_eq!(after(place, &[], act, &files), ["", "EVIL"]);
+        assert!(place.project("n/.envrc").is_symlink());
     });
 }
