@@ -223,9 +223,7 @@ impl Guarding {
         }
         // What one of them has removed it will put back: that is not ours to take away.
         for (_, path, saved) in others.found().take_while(|(since, ..)| *since < until) {
-            let of = |tree: &&GuardedTree| {
-                path.starts_with(&tree.tree) && !tree.lifted.iter().any(|at| path.starts_with(at))
-            };
+            let of = |tree: &&GuardedTree| path.starts_with(&tree.tree) && !tree.is_lifted(path);
             let known = self.steps.iter().any(|(step, _)| step.path == path);
             if known || path.symlink_metadata().is_ok() || !self.trees.iter().any(|tree| of(&tree))
             {

@@ -108,7 +108,7 @@ fn judge(work: &mut Work<'_>, path: &Path, guarded: Guarded, by: By<'_>) {
     };
     let granted = guarding.trees.iter().any(|tree| tree.tree == path)
         || tree.granted.iter().any(|granted| granted == path)
-        || tree.lifted.iter().any(|lifted| path.starts_with(lifted));
+        || tree.is_lifted(path);
     let known = guarding.steps.iter().any(|(step, _)| path.starts_with(&step.path));
     let (false, false, Some(parent), Some(name)) =
         (granted, known, path.parent(), path.file_name())

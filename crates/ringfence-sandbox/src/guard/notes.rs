@@ -45,6 +45,13 @@ pub(super) fn hash(path: &Path) -> u64 {
     hasher.finish()
 }
 
+/// The same of a file that was granted, which is no hash of a path: what is below it is not meant.
+pub(super) fn hash_of_file(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (path.as_os_str(), "file").hash(&mut hasher);
+    hasher.finish()
+}
+
 /// A run that goes on, noted.
 #[derive(Debug)]
 pub(crate) struct Begun {
@@ -69,6 +76,8 @@ pub(super) enum Noted<'a> {
     Tree(&'a Path),
     /// A place in it that was granted by its name.
     Granted(&'a Path),
+    /// A file in it that was.
+    GrantedFile(&'a Path),
     /// A directory that a tree is in.
     Above(&'a Path),
 }
@@ -76,22 +85,33 @@ pub(super) enum Noted<'a> {
 impl Noted<'_> {
     /// The note, with an end if it takes one.
     pub(super) fn note(self, start: i64, end: i64) -> [u8; NOTE] {
-        let (start, end, place) = match self {
-            Noted::Tree(tree) => (start, end, tree),
-            Noted::Granted(place) => (-start, end, place),
-            Noted::Above(place) => (start, ABOVE_A_TREE, place),
+        let (start, end) = match self {
+            Noted::Tree(_) => (start, end),
+            Noted::Granted(_) | Noted::GrantedFile(_) => (-start, end),
+            Noted::Above(_) => (start, ABOVE_A_TREE),
         };
         let mut note = [0; NOTE];
         note[..8].copy_from_slice(&start.to_ne_bytes());
         note[8..16].copy_from_slice(&end.to_ne_bytes());
-        note[16..].copy_from_slice(&hash(place).to_ne_bytes());
+        note[16..].copy_from_slice(&self.place().to_ne_bytes());
         note
+    }
+
+    /// The place, as it is noted.
+    fn place(self) -> u64 {
+        match self {
+            Noted::Tree(place) | Noted::Granted(place) | Noted::Above(place) => hash(place),
+            Noted::GrantedFile(file) => hash_of_file(file),
+        }
     }
 }
 
 /// All that is noted of a run. What has an end comes first.
 pub(super) fn noted(trees: &[GuardedTree]) -> Vec<Noted<'_>> {
-    let granted = trees.iter().flat_map(|tree| &tree.lifted).map(|place| Noted::Granted(place));
+    let granted = trees.iter().flat_map(|tree| {
+        let files = tree.files.iter().map(|(file, _)| Noted::GrantedFile(file));
+        tree.lifted.iter().map(|place| Noted::Granted(place)).chain(files)
+    });
     let above: BTreeSet<_> = trees.iter().flat_map(|tree| tree.tree.ancestors().skip(1)).collect();
     let own = trees.iter().map(|tree| Noted::Tree(&tree.tree));
     own.chain(granted).chain(above.into_iter().map(Noted::Above)).collect()
@@ -112,12 +132,12 @@ pub(super) fn begin_in(path: &Path, trees: &[Noted<'_>], start: i128) -> std::io
 /// As [`runs::begin`] takes them.
 fn places(trees: &[Noted<'_>]) -> Vec<u8> {
     let place = |noted: &Noted<'_>| {
-        let (mark, path) = match noted {
-            Noted::Tree(tree) => (runs::TREE, tree),
-            Noted::Granted(place) => (runs::GRANTED, place),
-            Noted::Above(place) => (runs::ABOVE, place),
+        let mark = match noted {
+            Noted::Tree(_) => runs::TREE,
+            Noted::Granted(_) | Noted::GrantedFile(_) => runs::GRANTED,
+            Noted::Above(_) => runs::ABOVE,
         };
-        [&[mark][..], &hash(path).to_ne_bytes()].concat()
+        [&[mark][..], &noted.place().to_ne_bytes()].concat()
     };
     trees.iter().flat_map(place).collect()
 }

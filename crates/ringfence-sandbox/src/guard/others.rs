@@ -48,6 +48,8 @@ struct Tree<'a> {
     tree: Named<'a>,
     absent: Cow<'a, [(Cow<'static, str>, Guarded)]>,
     lifted: Vec<Named<'a>>,
+    #[serde(default)]
+    files: Vec<Named<'a>>,
 }
 
 /// A path, which may be no text.
@@ -106,6 +108,7 @@ fn tell_in(
                 tree: named(&guarded.tree),
                 absent: Cow::from(&guarded.absent),
                 lifted: guarded.lifted.iter().map(named).collect(),
+                files: guarded.files.iter().map(|(file, _)| named(file)).collect(),
             })
             .collect(),
     };
@@ -251,7 +254,8 @@ impl Told<'_> {
         }
         self.trees.iter().find_map(|tree| {
             let relative = path.strip_prefix(&tree.tree.0).ok()?;
-            if tree.lifted.iter().any(|lifted| path.starts_with(&lifted.0)) {
+            let file = || tree.files.iter().any(|file| *file.0 == *path);
+            if tree.lifted.iter().any(|lifted| path.starts_with(&lifted.0)) || file() {
                 return None;
             }
             // It was not there, and is none of the user's.
@@ -311,6 +315,7 @@ mod tests {
             absent: vec![(".envrc".into(), Guarded::Plain), (".husky".into(), Guarded::Plain)],
             nested: Vec::new(),
             lifted: vec![tree.join(".husky")],
+            files: Vec::new(),
             granted: Vec::new(),
         };
         let trees = [guarded];
@@ -347,6 +352,7 @@ mod tests {
             absent: vec![(".envrc".into(), Guarded::Plain)],
             nested: Vec::new(),
             lifted: vec![tree.join(odd).join(odd)],
+            files: Vec::new(),
             granted: Vec::new(),
         };
         let third = tell_in(&told, 1, &[step], &[odd_tree]).expect("told");

@@ -18,7 +18,7 @@
 //!
 //! What is written there is written by [`notes`](super::notes).
 
-use super::notes::{file, hash, nanoseconds};
+use super::notes::{file, hash, hash_of_file, nanoseconds};
 use ringfence_start::runs::{ABOVE_A_TREE, NOTE, OPEN};
 use ringfence_sys as sys;
 use std::fs;
@@ -43,7 +43,8 @@ impl Past {
         ctime: &dyn Fn(&Path) -> Option<i128>,
     ) -> bool {
         let Ok(time) = i64::try_from(time) else { return false };
-        let (whole, path) = (path, path.ancestors().map(hash).collect::<Vec<u64>>());
+        let (whole, file) = (path, hash_of_file(path));
+        let path = path.ancestors().map(hash).collect::<Vec<u64>>();
         let trees: Vec<u64> = trees.iter().flat_map(|tree| tree.ancestors()).map(hash).collect();
         let notes = || self.0.as_chunks::<NOTE>().0.iter().map(parse);
         let here = |place| path.contains(&place) || trees.contains(&place);
@@ -66,7 +67,8 @@ impl Past {
         };
         notes().any(|(start, end, tree)| {
             let changed = start >= 0 && (start..=end).contains(&time);
-            let granted = || notes().any(|(of, _, place)| of == -start && path.contains(&place));
+            let by_name = |place| path.contains(&place) || place == file;
+            let granted = || notes().any(|(of, _, place)| of == -start && by_name(place));
             changed && (here(tree) || moved(start)) && !granted()
         })
     }
@@ -173,9 +175,16 @@ mod tests {
         assert!(past.holds(Path::new("/w/sub"), &[], 60, &lately));
         assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 60, &lately));
         assert!(!past.holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 10, &lately));
+        // A file, and not what is made in its place.
+        notes.extend(Noted::GrantedFile(Path::new("/w/sub/.envrc")).note(50, 90));
+        let past = Past(notes.clone());
+        assert!(!past.holds(Path::new("/w/sub/.envrc"), &[], 60, &lately));
+        assert!(past.holds(Path::new("/w/sub/.envrc/.git/config"), &[], 60, &lately));
         // Another run, of the same time, had no such grant.
         notes.extend(write(40, 70, "/w"));
-        assert!(Past(notes).holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 60, &lately));
+        let past = Past(notes);
+        assert!(past.holds(Path::new("/w/sub/.vscode/tasks.json"), &[], 60, &lately));
+        assert!(past.holds(Path::new("/w/sub/.envrc"), &[], 60, &lately));
     }
 
     #[test]
@@ -186,6 +195,7 @@ mod tests {
                 absent: Vec::new(),
                 nested: Vec::new(),
                 lifted: Vec::new(),
+                files: Vec::new(),
                 granted: Vec::new(),
             });
             let all: Vec<GuardedTree> = all.collect();

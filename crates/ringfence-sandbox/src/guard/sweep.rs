@@ -37,6 +37,7 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&P
             names.entry(first).or_default().push((name, *guarded));
         }
     }
+    granted_files(work, tree);
     work.budget = budget(work);
     work.innards = work.budget;
     if let Some(target) = leads_to {
@@ -72,7 +73,9 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&P
             }
             if let Some(candidates) = names.get(name.as_os_str()) {
                 below(work, tree, &directory, &path, &name, candidates, top);
-                if is_judged_whole(candidates, &name) || tree.lifted.contains(&path.join(&name)) {
+                let shown = path.join(&name);
+                let whole = is_judged_whole(candidates, &name) && !tree.is_file(&shown);
+                if whole || tree.lifted.contains(&shown) {
                     continue;
                 }
             }
@@ -86,6 +89,19 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&P
             let git = names.get(OsStr::new(".git")).map(Vec::as_slice).unwrap_or_default();
             let own = git_of_worktree(&path).filter(|own| own.starts_with(&tree.tree));
             own.into_iter().chain([path.as_path()]).for_each(|at| repository(work, tree, at, git));
+        }
+    }
+}
+
+/// Who grants a file by a protected name means no directory: the next run would have all of that granted.
+fn granted_files(work: &mut Work<'_>, tree: &GuardedTree) {
+    for (file, _) in tree.files.iter().filter(|(_, protected)| *protected) {
+        let (Some(parent), Some(name)) = (file.parent(), file.file_name()) else { continue };
+        let Ok(directory) = locked::open(work, parent) else { continue };
+        let at = directory.at(name);
+        let data = at.symlink_metadata();
+        if data.is_ok_and(|data| data.is_dir() && work.suspect(file, &data)) {
+            work.take_away(&at, file, "created");
         }
     }
 }
@@ -129,7 +145,7 @@ fn below(
 ) {
     let (at, shown) = (directory.at(first), path.join(first));
     let Ok(data) = at.symlink_metadata() else { return };
-    if tree.lifted.contains(&shown) {
+    if tree.lifted.contains(&shown) || tree.is_file(&shown) {
         return;
     }
     if first == ".git" && !data.is_dir() {
@@ -307,7 +323,7 @@ fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, g
     // What was there at the top when the run began has been judged by itself, and what is granted
     // by name may be what it likes.
     let judged = work.guarding.steps.iter().any(|(step, _)| step.path == shown);
-    if judged || tree.lifted.iter().any(|lifted| shown.starts_with(lifted)) {
+    if judged || tree.is_lifted(&shown) {
         return;
     }
     let Some((inner, name)) = open_parent(work, path, relative) else {

@@ -3,7 +3,7 @@
 use ringfence_policy::{Guarded, Source};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What a guarded path was at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,11 +39,27 @@ pub struct GuardedTree {
     pub absent: Vec<(Cow<'static, str>, Guarded)>,
     /// Names looked for at the end in the directories below its top.
     pub nested: Vec<(Cow<'static, str>, Guarded)>,
-    /// Paths in it that would be protected, and that rules grant for writing by name, and all files that they do.
+    /// Paths in it that would be protected, and that rules grant for writing by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lifted: Vec<PathBuf>,
+    /// Files in it that rules grant for writing by name, and whether they would be protected: they themselves, not what is
+    /// in a directory that is made in the place of one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<(PathBuf, bool)>,
     /// Directories in it that rules grant for writing by name: who grants just the one that a configuration names lifts
     /// that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub granted: Vec<PathBuf>,
+}
+
+impl GuardedTree {
+    /// Whether what is at a path was granted by its name, and may be what it likes.
+    pub fn is_lifted(&self, path: &Path) -> bool {
+        self.lifted.iter().any(|lifted| path.starts_with(lifted)) || self.is_file(path)
+    }
+
+    /// Whether a path is one of the granted files.
+    pub fn is_file(&self, path: &Path) -> bool {
+        self.files.iter().any(|(file, _)| file == path)
+    }
 }

@@ -292,9 +292,14 @@ impl Wanted<'_, '_> {
         let (granted, files): (Vec<_>, Vec<_>) =
             granted.partition(|path| self.planning.paths.kind(path) != Kind::File);
         let lifted = policy.unprotected.iter().filter(|path| path.starts_with(&tree)).cloned();
-        let lifted: BTreeSet<PathBuf> = lifted.chain(files).collect();
-        let lifted = lifted.into_iter().collect();
-        GuardedTree { tree, absent, nested, lifted, granted }
+        let (protected, lifted): (Vec<_>, Vec<_>) =
+            lifted.partition(|path| self.planning.paths.kind(path) == Kind::File);
+        let files = files.into_iter().map(|path| (path, false));
+        // Those that would be protected count as that.
+        let files: BTreeMap<PathBuf, bool> =
+            files.chain(protected.into_iter().map(|path| (path, true))).collect();
+        let files = files.into_iter().collect();
+        GuardedTree { tree, absent, nested, lifted, files, granted }
     }
 
     /// Files in writable trees that git's configuration names, and what that includes: further configuration,

@@ -153,3 +153,51 @@ fn submodules_with_slashes_in_their_names_work() {
         place.shell(log).ends(0).prints("one");
     });
 }
+
+/// A file that is granted by its name is that file: a directory in its place is one like others.
+#[test]
+fn what_is_in_a_directory_in_the_place_of_a_granted_file_is_judged() {
+    everywhere(|place| {
+        let overlay = place.tier_name() == "namespace";
+        let ways: &[&[&str]] = if overlay { &[&[], &["--overlay=commit"]] } else { &[&[]] };
+        for options in ways {
+            for name in ["notes", "sub/notes", ".envrc"] {
+                place.file(format!("home/project/{name}"), "host's\n");
+            }
+            place.clock_moves_on();
+            let act = "for d in notes sub/notes .envrc other; do rm -f $d; mkdir -p $d/.vscode $d/deep/.git; \
+                       echo EVIL > $d/.vscode/tasks.json; echo EVIL > $d/.mise.toml; \
+                       printf '[core]\\n\\tfsmonitor = evil\\n' > $d/deep/.git/config; echo fine > $d/plain; done";
+            let granted = ["-w", "notes", "-w", "sub/notes", "-w", ".envrc"];
+            let run = place.sh(&[*options, &granted].concat(), act);
+            run.ends(0);
+            let left = |place: &Place| {
+                let names = [".vscode/tasks.json", ".mise.toml", "deep/.git/config"];
+                let all = ["notes", "sub/notes", ".envrc", "other"].into_iter();
+                let all = all.flat_map(|at| names.map(|name| format!("{at}/{name}")));
+                all.filter(|name| place.project(name).exists()).collect::<Vec<_>>()
+            };
+            assert_eq!(left(place), [""; 0], "{options:?}: {}", run.err);
+            // The control, and what would be all granted in the next run.
+            for (name, stays) in [("notes", true), ("sub/notes", true), ("other", true)] {
+                assert_eq!(
+                    place.project(name).join("plain").exists(),
+                    stays,
+                    "{name}: {}",
+                    run.err
+                );
+            }
+            assert!(!place.project(".envrc").is_dir(), "{options:?}: {}", run.err);
+            place.shell("rm -rf notes sub .envrc other").ends(0);
+        }
+        // As a file it may be what it likes, and another one.
+        place.file("home/project/.envrc", "host's\n");
+        place.clock_moves_on();
+        let write = "echo theirs > new; mv new .envrc";
+        assert_eq!(place.sh(&["-w", ".envrc"], write).quiet(), "");
+        assert_eq!(fs::read_to_string(place.project(".envrc")).unwrap(), "theirs\n");
+        place.clock_moves_on();
+        assert_eq!(place.sh(&[], "true").quiet(), "");
+        assert_eq!(fs::read_to_string(place.project(".envrc")).unwrap(), "theirs\n");
+    });
+}
