@@ -38,7 +38,7 @@ fn serve(program: PathBuf, mut options: Vec<OsString>) -> Result<u8, Fault> {
              sandbox: ringfence mcp wrap -- SERVER",
         ));
     }
-    check(&parsed)?;
+    check("mcp", &parsed)?;
     // A model chooses what is run; no name or argument of that is to choose a policy.
     if !parsed.has("for") {
         options.push(format!("--for={KEEPS}").into());
@@ -49,9 +49,9 @@ fn serve(program: PathBuf, mut options: Vec<OsString>) -> Result<u8, Fault> {
     Ok(0)
 }
 
-fn check(parsed: &crate::options::Parsed) -> Result<(), Fault> {
+fn check(command: &str, parsed: &crate::options::Parsed) -> Result<(), Fault> {
     match NOT_HERE.iter().find(|option| parsed.has(option)) {
-        Some(option) => Err(Fault::usage(format!("ringfence mcp takes no --{option}"))),
+        Some(option) => Err(Fault::usage(format!("ringfence {command} takes no --{option}"))),
         None => Ok(()),
     }
 }
@@ -100,6 +100,6 @@ fn wrap(program: PathBuf, arguments: Vec<OsString>) -> Result<u8, Fault> {
     if !dashes || argv.is_empty() || !parsed.rest.is_empty() {
         return Err(usage());
     }
-    check(&parsed)?;
+    check("mcp wrap", &parsed)?;
     ringfence_mcp::wrap(&program, &options, &argv, &tools).map_err(Fault::usage)
 }

@@ -35,7 +35,10 @@ pub(crate) fn resolve(
         ..Network::default()
     };
     // Who names hosts, on the command line or in a profile, was told, or did not need to be.
-    let told = merged.of_key(Key::AllowHost).any(|entry| !entry.is_shipped());
+    let named = |key| merged.of_key(key).any(|entry| !entry.is_shipped());
+    // So was who chose a network to which no rule applies.
+    let unruled = choice(merged, Key::Mode).is_some_and(|(word, _)| word != "filtered");
+    let told = named(Key::AllowHost) || named(Key::Http) || unruled;
     for entry in merged.of_key(Key::Registries) {
         let source = merged.source(entry);
         let mut hosts = crate::registry::hosts(&source.text, context)

@@ -465,6 +465,22 @@ fn a_tool_whose_registry_is_not_known_is_named() {
 }
 
 #[test]
+fn a_registry_is_not_asked_for_where_no_rule_would_apply_or_one_names_a_host() {
+    let profile = |network: &str| format!("features = [\"node\"]\n[network]\n{network}");
+    for network in [
+        "mode = \"none\"",
+        "mode = \"host\"",
+        "allow = [\"a.example\"]",
+        "http = [\"GET a.example\"]",
+    ] {
+        let policy = host().own(&profile(network)).policy();
+        assert_eq!(policy.warnings, [""; 0], "{network}");
+    }
+    // The control.
+    assert_eq!(host().own(&profile("mode = \"filtered\"")).policy().warnings.len(), 1);
+}
+
+#[test]
 fn a_call_that_there_is_not_is_told_with_the_nearest() {
     // Also where no list is asked for: the name was meant for when one is.
     for mode in ["", "mode = \"learned\"\n"] {
