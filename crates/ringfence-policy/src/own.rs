@@ -68,9 +68,6 @@ fn built_in(text: &str) -> Source {
     Source { origin: "built in".to_owned(), key: String::new(), text: text.to_owned() }
 }
 
-/// Entries of one directory of profiles that are looked at.
-const MOST_PROFILES: usize = 512;
-
 /// Where the links lead that are among the profiles and features of later runs, as those who keep their dotfiles in a
 /// repository make them: whoever writes that, writes the profile.
 pub(crate) fn linked(
@@ -84,7 +81,8 @@ pub(crate) fn linked(
     {
         let Ok(real) = resolver.real(&directory) else { continue };
         led_to.extend(by_links(&real));
-        let names = resolver.files().names(&real.path, MOST_PROFILES).unwrap_or_default();
+        // No run can add to them.
+        let names = resolver.files().names(&real.path, usize::MAX).unwrap_or_default();
         for path in names.into_iter().map(|name| real.path.join(name)) {
             // One that leads to nothing yet is a profile as soon as that is there.
             led_to.extend(resolver.real(&path).iter().flat_map(by_links));

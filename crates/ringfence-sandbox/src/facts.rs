@@ -30,7 +30,7 @@ pub trait PathFacts {
     fn kind(&self, path: &Path) -> Kind;
     /// The names in a directory, sorted; none when it cannot be read.
     fn list(&self, path: &Path) -> Vec<OsString>;
-    /// The symbolic links among the first `most` entries of a directory.
+    /// Symbolic links in a directory, `most` of them.
     fn links(&self, path: &Path, most: usize) -> Vec<OsString>;
     /// Which of the wanted names, each a name or a pattern of `*` and `?`, a directory has; none
     /// when it has more than `most` names: no more than that is read.
@@ -81,10 +81,10 @@ impl PathFacts for HostPaths {
     }
 
     fn links(&self, path: &Path, most: usize) -> Vec<OsString> {
-        let entries = path.read_dir().into_iter().flatten().take(most).flatten();
+        let entries = path.read_dir().into_iter().flatten().flatten();
         let link =
             |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
-        entries.filter(link).map(|entry| entry.file_name()).collect()
+        entries.filter(link).map(|entry| entry.file_name()).take(most).collect()
     }
 
     fn among(&self, path: &Path, wanted: &[&str], most: usize) -> Option<BTreeSet<OsString>> {
@@ -142,8 +142,8 @@ impl PathFacts for FakePaths {
 
     fn links(&self, path: &Path, most: usize) -> Vec<OsString> {
         let mut names = self.list(path);
-        names.truncate(most);
         names.retain(|name| matches!(self.kind(&path.join(name)), Kind::Symlink(_)));
+        names.truncate(most);
         names
     }
 

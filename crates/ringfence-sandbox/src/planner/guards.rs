@@ -13,11 +13,12 @@ use super::named::{self, Repository};
 use super::{PlanError, Planning};
 use crate::facts::{Kind, PathFacts};
 use crate::plan::{Apart, Found, GuardStep, GuardedTree, Tier};
+use led::MOST_LINKS;
 use ringfence_policy::gitconfig::{Setting, parse};
 use ringfence_policy::gitnamed::{self, Base, MOST_INCLUDED};
 use ringfence_policy::gitstate::STATE;
 use ringfence_policy::guard::built_in;
-use ringfence_policy::{Access, Guarded, PathRule, Source};
+use ringfence_policy::{Access, Guarded, Layer, PathRule, Source};
 use ringfence_start::listing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -66,8 +67,14 @@ pub(super) fn guards(
     tier: Tier,
 ) -> Result<Guards, PlanError> {
     let git_settings = planning.policy.git_settings;
-    let (rules, closed) = (BTreeMap::new(), Vec::new());
-    let mut wanted = Wanted { planning, grants, rules, closed };
+    let mut wanted = Wanted {
+        planning,
+        grants,
+        rules: BTreeMap::new(),
+        closed: Vec::new(),
+        hooks: BTreeSet::new(),
+        crowded: None,
+    };
     wanted.named_paths(tier)?;
     let trees = wanted.known_names();
     wanted.led_to_from_outside();
@@ -75,7 +82,14 @@ pub(super) fn guards(
     if let Some((directory, rule)) = wanted.closed.first() {
         return Err(unknowable(directory, rule));
     }
-    let wanted = wanted.rules;
+    let (wanted, crowded) = (wanted.rules, wanted.crowded);
+    if let Some(directory) = crowded {
+        let directory = ringfence_policy::shown::path(&directory);
+        let what = format!(
+            "{directory} has more than {MOST_LINKS} symbolic links: what the others lead to in a writable tree is not protected"
+        );
+        planning.missing(Layer::Protect, what, "remove some")?;
+    }
     let mut guards = Guards { trees, ..Guards::default() };
     for (path, (tree, guarded, rule)) in wanted {
         let kind = planning.paths.kind(&path);
@@ -127,6 +141,10 @@ struct Wanted<'a, 'b> {
     /// Directories of the user's own in writable trees that cannot be looked into, with the rules about what is in
     /// them.
     closed: Vec<(PathBuf, Source)>,
+    /// Directories that git's configuration names for hooks.
+    hooks: BTreeSet<PathBuf>,
+    /// One in which there are more links than are followed.
+    crowded: Option<PathBuf>,
 }
 
 impl Wanted<'_, '_> {
@@ -321,7 +339,7 @@ impl Wanted<'_, '_> {
                         files.push(path.clone());
                     }
                     if !path.starts_with(&objects) {
-                        self.add_led_to(path, guarded, &rule);
+                        self.add_named(path, guarded, &rule);
                     }
                 }
             }
@@ -333,9 +351,9 @@ impl Wanted<'_, '_> {
         let home = |user: &str| named::home(self.planning, user);
         let mut paths = gitnamed::named(setting, &Base { file: base, worktree, home: &home });
         // What a directory is named for is not known.
-        let is_file = |path: &PathBuf| {
-            self.tree(path).is_some()
-                && matches!(self.planning.paths.kind(path), Kind::File | Kind::Symlink(_))
+        let is_file = |path: &PathBuf| match self.tree(path) {
+            Some(_) => matches!(self.planning.paths.kind(path), Kind::File | Kind::Symlink(_)),
+            None => self.leads_in(path),
         };
         paths.retain(|(path, guarded)| *guarded != Guarded::ExistingOnly || is_file(path));
         paths

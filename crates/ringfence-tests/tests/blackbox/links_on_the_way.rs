@@ -184,3 +184,101 @@ fn a_link_below_the_top_is_not_led_to_what_an_earlier_run_made() {
         assert!(place.project("n/.envrc").is_symlink());
     });
 }
+
+/// What git runs in a directory of hooks by any name, and what lies behind a link to such a directory.
+#[test]
+fn links_among_hooks_are_followed_whatever_the_directory_is_called() {
+    everywhere(|place| {
+        place.shell("mkdir -p .git/objects .git/refs").ends(0);
+        place.file("home/project/.git/HEAD", "ref: refs/heads/main\n");
+        make(
+            place,
+            &["tools/a", "tools/b", "tools/c", "tools/plain", "real/post-commit", "tools/fsm"],
+            &[
+                ("project/myhooks/pre-commit", "../tools/a"),
+                ("project/.githooks/pre-commit", "../tools/b"),
+                ("project/other/pre-commit", "../tools/plain"),
+                ("project/real/pre-commit", "../tools/c"),
+                ("project/led", "real"),
+                ("bin/fsm", "../project/tools/fsm"),
+            ],
+        );
+        let act = "for f in tools/a tools/b tools/c tools/plain tools/fsm real/post-commit; do echo EVIL > $f; done; true";
+        let files = ["tools/a", "tools/b", "tools/c", "real/post-commit", "tools/fsm"];
+        let files = files.map(|file| format!("home/project/{file}"));
+        let files = files.each_ref().map(String::as_str);
+        let (evil, host) = ("EVIL", "host");
+        for (hooks, says) in [
+            ("myhooks", [host, host, evil, evil, host]),
+            ("led", [evil, host, host, host, host]),
+            ("other", [evil, host, evil, evil, host]),
+        ] {
+            make(place, &["tools/a", "tools/b", "tools/c", "real/post-commit"], &[]);
+            let config = format!("[core]\n\thooksPath = {hooks}\n\tfsmonitor = ~/bin/fsm\n");
+            place.file("home/project/.git/config", config);
+            assert_eq!(after(place, &[], act, &files), says, "{hooks}");
+            let plain = if hooks == "other" { host } else { evil };
+            let text = fs::read_to_string(place.project("tools/plain")).unwrap();
+            assert_eq!(text.trim(), plain, "{hooks}");
+            place.file("home/project/tools/plain", "host\n");
+        }
+    });
+}
+
+#[test]
+fn what_links_in_protected_directories_lead_to_is_not_changed() {
+    everywhere(|place| {
+        let overlay = place.tier_name() == "namespace";
+        let ways: &[&[&str]] = if overlay { &[&[], &["--overlay=commit"]] } else { &[&[]] };
+        make(
+            place,
+            &["tools/tasks.json", "tools/conf", "tools/settings", "tools/other"],
+            &[
+                ("project/.vscode/tasks.json", "../tools/tasks.json"),
+                ("project/.idea/x.xml", "between"),
+                ("project/.idea/between", "../tools/settings"),
+                ("project/docs/x", "../tools/other"),
+                (".config/fish", "../project/fish"),
+                ("project/fish/conf.d/x.fish", "../../tools/conf"),
+            ],
+        );
+        let act = "for f in tasks.json conf settings other; do echo EVIL > tools/$f; done; true";
+        let files = ["tasks.json", "conf", "settings", "other"];
+        let files = files.map(|file| format!("home/project/tools/{file}"));
+        let files = files.each_ref().map(String::as_str);
+        for options in ways {
+            let now = after(place, options, act, &files);
+            assert_eq!(now, ["host", "host", "host", "EVIL"], "{options:?}");
+        }
+        // Who names a file means it.
+        let granted = ["-w", "tools/tasks.json"];
+        assert_eq!(after(place, &granted, act, &files), ["EVIL", "host", "host", "EVIL"]);
+    });
+}
+
+#[test]
+fn no_link_is_passed_over_for_what_is_beside_it() {
+    everywhere(|place| {
+        let beside = "mkdir -p ../.local/share/applications ../.config/ringfence/profiles; \
+                      for n in $(seq 700); do : > ../.local/share/applications/$n.desktop; \
+                      : > ../.config/ringfence/profiles/$n.toml; done; \
+                      for n in $(seq 20); do echo host > $n.desktop; \
+                      ln -s $PWD/$n.desktop ../.local/share/applications/z$n.desktop; done; \
+                      echo host > zz.toml; ln -s $PWD/zz.toml ../.config/ringfence/profiles/; echo host > plain";
+        place.shell(beside).ends(0);
+        let files = (1..=20).map(|n| format!("{n}.desktop")).chain(["zz.toml".to_owned()]);
+        let files: Vec<String> = files.map(|name| format!("home/project/{name}")).collect();
+        let mut files: Vec<&str> = files.iter().map(String::as_str).collect();
+        files.push("home/project/plain");
+        let act = "for f in *.desktop zz.toml plain; do echo EVIL > $f; done; true";
+        let now = after(place, &[], act, &files);
+        assert_eq!(now[..21], ["host"; 21]);
+        assert_eq!(now[21], "EVIL");
+        // More than are followed: a refusal.
+        let more = "cd ../.local/share/applications; for n in $(seq 1100); do ln -s x l$n; done";
+        place.shell(more).ends(0);
+        let run = place.sh(&[], "true");
+        run.ends(125).says("symbolic links").says("--allow-degraded protect");
+        place.sh(&["--allow-degraded", "protect"], "true").ends(0).says("symbolic links");
+    });
+}

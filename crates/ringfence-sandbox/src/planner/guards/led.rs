@@ -8,6 +8,12 @@ use ringfence_policy::{Access, Guarded, Source};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// Links that are followed of one directory.
+pub(super) const MOST_LINKS: usize = 1024;
+
+/// Where rules of our own come from.
+const BUILT_IN: &str = "built in";
+
 impl Wanted<'_, '_> {
     /// Something in a writable tree that a protected name leads to; who grants exactly it lifts that.
     pub(super) fn add_led_to(&mut self, path: PathBuf, guarded: Guarded, rule: &Source) {
@@ -32,7 +38,31 @@ impl Wanted<'_, '_> {
         }
     }
 
-    /// Where links lead that stand at protected names, or as hooks in a directory of hooks. Links that lead out of all
+    /// Something that git's configuration names, and what that leads to.
+    pub(super) fn add_named(&mut self, path: PathBuf, guarded: Guarded, rule: &Source) {
+        let followed = guarded == Guarded::GitHooks || self.tree(&path).is_none();
+        match links::real(self.planning.paths, &path).filter(|_| followed) {
+            Some(real) => {
+                if guarded == Guarded::GitHooks {
+                    self.hooks.insert(real.path.clone());
+                }
+                self.add_real(real, guarded, rule);
+            }
+            None => self.add_led_to(path, guarded, rule),
+        }
+    }
+
+    /// Whether a path of the user's own outside of all writable trees leads to a file in one.
+    pub(super) fn leads_in(&self, path: &Path) -> bool {
+        let paths = self.planning.paths;
+        let home = &self.planning.policy.home_dir;
+        let own = home.parent().is_some() && path.starts_with(home);
+        let real = own.then(|| links::real(paths, path)).flatten();
+        let in_tree = real.filter(|real| self.tree(&real.path).is_some());
+        in_tree.is_some_and(|real| paths.kind(&real.path) == Kind::File)
+    }
+
+    /// Where links lead that stand at protected names, or in a directory that is protected. Links that lead out of all
     /// writable trees, or to what is not there, are nothing that could be written.
     pub(super) fn led_to(&mut self) {
         let rules: Vec<_> =
@@ -40,14 +70,17 @@ impl Wanted<'_, '_> {
         for (path, (_, guarded, rule)) in rules {
             let links = match self.planning.paths.kind(&path) {
                 Kind::Symlink(_) => vec![path],
-                Kind::Directory if guarded == Guarded::GitHooks || holds_hooks(&path) => {
+                Kind::Directory if guarded == Guarded::GitHooks || self.holds_hooks(&path) => {
                     if self.planning.paths.unlisted(&path) {
                         self.close(path.clone(), &rule);
                     }
-                    let names = self.planning.paths.list(&path);
-                    let hooks =
-                        names.into_iter().filter(|name| !name.as_bytes().ends_with(b".sample"));
-                    hooks.map(|name| path.join(name)).collect()
+                    let mut hooks = self.links_of(&path);
+                    hooks.retain(|link| !link.as_os_str().as_bytes().ends_with(b".sample"));
+                    hooks
+                }
+                // What a rule of the user's protects is not known to be run.
+                Kind::Directory if guarded != Guarded::Private && rule.origin == BUILT_IN => {
+                    self.links_of(&path)
                 }
                 _ => continue,
             };
@@ -66,9 +99,21 @@ impl Wanted<'_, '_> {
             self.add_real(real, Guarded::ExistingOnly, rule);
         }
     }
-}
 
-/// Directories of hooks that are no repository's own.
-fn holds_hooks(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name == ".husky" || name == ".githooks")
+    /// The links in a directory, as many as are followed.
+    pub(super) fn links_of(&mut self, directory: &Path) -> Vec<PathBuf> {
+        let mut links = self.planning.paths.links(directory, MOST_LINKS + 1);
+        if links.len() > MOST_LINKS {
+            links.truncate(MOST_LINKS);
+            self.crowded = Some(directory.to_owned());
+        }
+        links.into_iter().map(|name| directory.join(name)).collect()
+    }
+
+    /// Whether a directory is one of hooks that is no repository's own.
+    fn holds_hooks(&self, path: &Path) -> bool {
+        let name = path.file_name();
+        name.is_some_and(|name| name == ".husky" || name == ".githooks")
+            || self.hooks.contains(path)
+    }
 }

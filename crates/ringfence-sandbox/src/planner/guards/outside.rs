@@ -10,9 +10,6 @@ use ringfence_policy::Guarded;
 use ringfence_policy::protect::{HOME, JUDGED, LINKED_IN, NAMES};
 use std::path::{Path, PathBuf};
 
-/// Entries that are looked at in one directory of [`LINKED_IN`].
-const MOST_ENTRIES: usize = 256;
-
 /// What is left of a protected name below some directory, how it is guarded, and the whole name; whether it is one of
 /// [`LINKED_IN`], which are parts of other names.
 type Below<'a> = (&'a str, Guarded, &'a str, bool);
@@ -61,8 +58,13 @@ impl Wanted<'_, '_> {
     fn below(&mut self, directory: &Path, mut names: Vec<Below<'_>>) {
         if self.tree(directory).is_some() {
             // All that is there leads into the tree, what is made there later too.
-            for (rest, guarded, name, _) in names.into_iter().filter(|(.., part)| !part) {
-                self.add_led_to(directory.join(rest), guarded, &built_in_name(name));
+            for (rest, guarded, name, part) in names {
+                let path = directory.join(rest);
+                if !part {
+                    self.add_led_to(path, guarded, &built_in_name(name));
+                } else if self.planning.paths.kind(&path) == Kind::Directory {
+                    self.links_in(&path, name);
+                }
             }
             return;
         }
@@ -107,9 +109,7 @@ impl Wanted<'_, '_> {
             }
         }
         let ends = |(rest, .., part): &&Below<'_>| *part && !rest.contains('/');
-        if let Some((_, _, name, _)) = names.iter().find(ends)
-            && self.tree(path).is_none()
-        {
+        if let Some((_, _, name, _)) = names.iter().find(ends) {
             self.links_in(path, name);
         }
         if !deeper.is_empty() {
@@ -119,8 +119,8 @@ impl Wanted<'_, '_> {
 
     /// Where the links in a directory lead.
     fn links_in(&mut self, directory: &Path, name: &str) {
-        for link in self.planning.paths.links(directory, MOST_ENTRIES) {
-            if let Some(real) = links::real(self.planning.paths, &directory.join(link)) {
+        for link in self.links_of(directory) {
+            if let Some(real) = links::real(self.planning.paths, &link) {
                 self.add_real(real, Guarded::Plain, &built_in_name(name));
             }
         }
