@@ -351,11 +351,7 @@ fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, g
             for hook in suspects {
                 work.take_away(&directory.at(&hook), &shown.join(&hook), "created or changed");
             }
-            let hooks = fs::read_dir(directory.at("")).into_iter().flatten().flatten();
-            for hook in hooks.filter(|hook| hook.file_type().is_ok_and(|kind| kind.is_symlink())) {
-                let hook = shown.join(hook.file_name());
-                named::led_to(work, &hook, &hook, Guarded::Plain);
-            }
+            links_in(work, &directory, &shown);
         }
         // A directory of that name is a submodule's.
         Guarded::GitState if data.is_dir() || !work.suspect(&shown, &data) => {}
@@ -363,6 +359,10 @@ fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, g
         _ if !suspect_within(work, &at, &shown, &data) => {
             if data.is_symlink() {
                 named::led_to(work, &shown, &shown, guarded);
+            } else if data.is_dir()
+                && let Some(directory) = inner.enter(name)
+            {
+                links_in(work, &directory, &shown);
             }
         }
         _ => {
@@ -373,6 +373,15 @@ fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, g
                 false => work.take_away(&at, &shown, "created or changed"),
             }
         }
+    }
+}
+
+/// What links in a directory lead to that the run did not make.
+fn links_in(work: &mut Work<'_>, directory: &Directory, path: &Path) {
+    let entries = fs::read_dir(directory.at("")).into_iter().flatten().flatten();
+    for link in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink())) {
+        let link = path.join(link.file_name());
+        named::led_to(work, &link, &link, Guarded::Plain);
     }
 }
 

@@ -72,8 +72,8 @@ fn named_around(judge: &Judge<'_>) -> Vec<Named> {
             let Some(rest) = left.checked_sub(1_usize) else { break };
             left = rest;
             let (name, kind) = (entry.file_name().to_bytes(), entry.file_type());
-            names_something |=
-                name == b".git" || matches!(kind, FileType::Symlink | FileType::Unknown);
+            names_something |= name == b".git"
+                || kind != FileType::RegularFile && is_protected(judge, OsStr::from_bytes(name));
             // What is none is not opened as one.
             let inner = matches!(kind, FileType::Directory | FileType::Unknown);
             if inner && ![&b"."[..], b"..", b".git"].contains(&name) {
@@ -128,13 +128,22 @@ fn led_to(path: &Path, guarded: Guarded, by: &str) -> Vec<Named> {
     links.chain([(real.path, guarded)]).map(|(at, how)| (at, how, by.to_owned())).collect()
 }
 
-/// Links at protected names in a directory.
-fn named_links<'a>(judge: &'a Judge<'_>, at: &Path) -> impl Iterator<Item = PathBuf> + 'a {
-    links(at).into_iter().filter(|link| {
-        let Some(name) = link.file_name() else { return false };
-        let is = judge.names.met(&[name]).any(|(_, _, standing)| standing == Standing::Within(1));
-        is && name != OsStr::from_bytes(b".git")
-    })
+/// Links at protected names in a directory, and in the directories that have such.
+fn named_links(judge: &Judge<'_>, at: &Path) -> Vec<PathBuf> {
+    let entries = at.read_dir().into_iter().flatten().flatten();
+    let protected = entries.filter(|entry| is_protected(judge, &entry.file_name()));
+    let links_of = |entry: std::fs::DirEntry| match entry.file_type() {
+        Ok(kind) if kind.is_symlink() => vec![entry.path()],
+        Ok(kind) if kind.is_dir() => links(&entry.path()),
+        _ => Vec::new(),
+    };
+    protected.flat_map(links_of).collect()
+}
+
+/// Whether a name in a directory is protected, with all that is in it.
+fn is_protected(judge: &Judge<'_>, name: &OsStr) -> bool {
+    name != ".git"
+        && judge.names.met(&[name]).any(|(_, _, standing)| standing == Standing::Within(1))
 }
 
 fn links(directory: &Path) -> Vec<PathBuf> {

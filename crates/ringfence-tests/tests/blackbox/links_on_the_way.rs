@@ -154,19 +154,21 @@ fn links_below_the_top_to_links_go_on_leading_where_they_did() {
                 ("project/n/e", "../tools/e"),
                 ("project/n/.envrc", "e"),
                 ("project/n/x", "../tools/plain"),
+                ("project/n/.vscode/tasks.json", "../../tools/tasks"),
             ],
         );
-        let act = "for f in tools/pc tools/usual sub/hk/post-commit; do echo EVIL > $f; done; \
+        place.file("home/project/tools/tasks", "host\n");
+        let act = "for f in tools/pc tools/usual tools/tasks sub/hk/post-commit; do echo EVIL > $f; done; \
                    for l in n/e n/x; do rm $l; echo EVIL > $l; done";
         let files = ["sub/hk/pre-commit", "sub/.git/hooks/pre-push", "sub/hk/post-commit"];
-        let files = files.into_iter().chain(["n/.envrc", "n/x"]);
+        let files = files.into_iter().chain(["n/.envrc", "n/.vscode/tasks.json", "n/x"]);
         let files: Vec<String> = files.map(|file| format!("home/project/{file}")).collect();
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
-        let host = ["host", "host", "host", "host", "EVIL"];
+        let host = ["host", "host", "host", "host", "host", "EVIL"];
         assert_eq!(after(place, &["--overlay=commit"], act, &files), host);
         // Without a layer it is moved away.
         place.shell("rm n/x; ln -s ../tools/plain n/x").ends(0);
-        let moved = ["", "", "", "", "EVIL"];
+        let moved = ["", "", "", "", "", "EVIL"];
         assert_eq!(after(place, &[], act, &files), moved);
     });
 }
