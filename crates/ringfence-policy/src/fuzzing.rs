@@ -3,6 +3,7 @@
 //! They are here and not in `fuzz/`, so that an ordinary test runs them as well.
 
 use crate::gitconfig;
+use crate::gitnamed::{self, Base};
 use crate::gitstate::{self, Content};
 use crate::host::{Host, HostRule};
 use crate::import::{Peer, import};
@@ -60,6 +61,10 @@ pub fn git_config(bytes: &[u8]) {
     let read = gitconfig::parse(&text);
     let judged = gitconfig::executes(&text);
     assert!(read.is_ok() || judged.is_some());
+    let home = |_: &str| Some("/h".into());
+    let base = Base { file: Path::new("/w/.git"), worktree: Path::new("/w"), home: &home };
+    let mut named = read.iter().flatten().flat_map(|setting| gitnamed::named(setting, &base));
+    assert!(named.all(|(path, _)| path.is_absolute()));
 }
 
 /// What git keeps for itself is judged, whatever is in it; an index that names what git refuses never counts as harmless.

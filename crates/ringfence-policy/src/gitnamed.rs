@@ -2,22 +2,15 @@
 //! Whoever writes them decides what git runs.
 
 use crate::gitconfig::{Setting, parse, runs};
+use crate::gitwords::programs;
 use crate::path::normal;
 use crate::policy::Guarded;
 use crate::protect::git_file_target;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Files of configuration that are followed, of one repository.
 pub const MOST_INCLUDED: usize = 32;
-
-/// Words that are looked at, of one setting.
-const MOST_WORDS: usize = 64;
-
-/// Programs that execute a file that they are named.
-const READERS: [&str; 17] = [
-    ".", "source", "sh", "bash", "dash", "zsh", "ksh", "fish", "python", "python3", "node", "deno",
-    "bun", "perl", "ruby", "php", "lua",
-];
 
 /// From where the paths of a setting count.
 #[derive(Clone, Copy)]
@@ -63,16 +56,11 @@ pub fn named(setting: &Setting, base: &Base<'_>) -> Vec<(PathBuf, Guarded)> {
     if !runs(setting) || setting.section == "alias" && !value.starts_with('!') {
         return Vec::new();
     }
-    let words = value.split(|c: char| c.is_whitespace() || "!'\"`;&|()<>$={}".contains(c));
-    // A plain word is looked for in PATH, and not in the tree, but where a program is told to read it.
-    let mut read = false;
-    let named = words.filter(|word| !word.is_empty()).take(MOST_WORDS).filter(|word| {
-        let named = read || word.contains('/');
-        read |= READERS.contains(&word.rsplit('/').next().unwrap_or_default());
-        named
-    });
-    let paths = named.filter_map(|word| base.path(base.worktree, word));
-    paths.map(|path| (path, Guarded::ExistingOnly)).collect()
+    // Some take a path, others a command; a plain word is looked for in PATH, and not in the tree.
+    let whole = (value.contains('/') && !value.starts_with('!')).then(|| value.clone());
+    let words = whole.into_iter().chain(programs(value.strip_prefix("ext::").unwrap_or(value)));
+    let paths: BTreeSet<_> = words.filter_map(|word| base.path(base.worktree, &word)).collect();
+    paths.into_iter().map(|path| (path, Guarded::ExistingOnly)).collect()
 }
 
 /// How files of configuration are read: `real` follows links, `text` reads a small file.
@@ -154,9 +142,25 @@ mod tests {
 
     #[test]
     fn paths_count_from_the_file_and_commands_from_the_worktree() {
-        let text = "[include]\n\tpath = ../inc\n[filter \"c\"]\n\tclean = ./tools/clean %f\n\
+        let text = "[include]\n\tpath = ../inc\n[filter \"c\"]\n\tclean = ./tools/clean\n\
                     [remote \"o\"]\n\turl = ../o\n[alias]\n\ta = log -- ./x\n";
         let wanted = [("/w/inc", Guarded::GitConfig), ("/w/tools/clean", Guarded::ExistingOnly)];
         assert_eq!(of(text), wanted.map(|(path, guarded)| (path.to_owned(), guarded)));
+    }
+
+    #[test]
+    fn a_command_names_what_it_runs_and_a_path_may_have_blanks() {
+        for (text, wanted) in [
+            (
+                "[core]\n\teditor = $HOME/ed -w ./data\n",
+                &["/home/ada/ed", "/w/$HOME/ed -w ./data"][..],
+            ),
+            ("[alias]\n\ta = !git add ./x && sh y ./z\n", &["/w/y"]),
+            ("[gpg]\n\tprogram = ./my tools/gpg\n", &["/w/my", "/w/my tools/gpg"]),
+            ("[remote \"o\"]\n\turl = ext::./serve %S\n", &["/w/ext::./serve %S", "/w/serve"]),
+        ] {
+            let found = of(text);
+            assert_eq!(found.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(), wanted);
+        }
     }
 }

@@ -25,6 +25,7 @@ mod gitindex;
 pub mod gitnamed;
 mod gitpath;
 pub mod gitstate;
+mod gitwords;
 pub mod glob;
 pub mod guard;
 mod homes;

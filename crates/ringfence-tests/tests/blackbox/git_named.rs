@@ -106,6 +106,66 @@ fn who_grants_what_is_named_may_write_it() {
     });
 }
 
+/// Programs as people write them for a shell, and what their commands merely mention.
+#[test]
+fn programs_in_gits_configuration_are_read_as_a_shell_reads_them() {
+    const RUN: [&str; 8] = [
+        "bin/home",
+        "bin/pwd",
+        "scripts/top",
+        "my tools/quoted",
+        "my tools/blank",
+        "scripts/merge.js",
+        "scripts/inner",
+        "scripts/wrapped",
+    ];
+    const READ: [&str; 4] = ["package.json", "package-lock.json", "src/main.rs", "src/data"];
+    everywhere(|place| {
+        for at in [".", "sub"] {
+            let way = if at == "." { "" } else { "sub/" };
+            place.shell(&format!("{PARTS} make {at}/.git; mkdir -p {at}/.git/hooks")).ends(0);
+            for name in RUN.iter().chain(&READ) {
+                place.file(format!("home/project/{way}{name}"), "host's\n");
+            }
+            let home = format!("$HOME/project/{way}bin/home");
+            let text = format!(
+                "[core]\n\teditor = {home} -w\n[diff \"p\"]\n\ttextconv = ${{PWD}}/bin/pwd\n\
+                 [alias]\n\tb = !\\\"$(git rev-parse --show-toplevel)/scripts/top\\\"\n\
+                 \tv = !node -p \\\"require('./package.json').version\\\"\n\
+                 \twip = !git add src/main.rs && git commit -m wip\n\
+                 \ti = !sh -c './scripts/inner \\\"$1\\\" src/data' -\n\
+                 \tw = !env A=1 ./scripts/wrapped ./src/data\n\
+                 [filter \"c\"]\n\tclean = \\\"my tools/quoted\\\" %f\n\
+                 [merge \"n\"]\n\tdriver = node scripts/merge.js package-lock.json %A %O %B\n\
+                 [filter \"d\"]\n\tclean = my\\\\ tools/blank %f\n"
+            );
+            place.file(format!("home/project/{way}.git/config"), &text);
+        }
+        place.clock_moves_on();
+        for at in ["", "sub/"] {
+            for (names, stays) in [(&RUN[..], false), (&READ[..], true)] {
+                for name in names {
+                    let act = format!("echo EVIL >> '{at}{name}'");
+                    let run = place.sh(&[], &format!("({act}) 2>said; cat said >&2; true"));
+                    let file = place.project(format!("{at}{name}"));
+                    let text = fs::read_to_string(&file).unwrap_or_default();
+                    assert_eq!(text.contains("EVIL"), stays, "{at}{name}: {}", run.err);
+                    if stays || at.is_empty() {
+                        assert!(text.starts_with("host's"), "{at}{name}: {}", run.err);
+                    }
+                    if at.is_empty() && !stays && place.tier_name() == "namespace" {
+                        assert!(run.err.contains("Read-only file system"), "{name}: {}", run.err);
+                    }
+                }
+            }
+        }
+        // As `npm install` does it: another file is put in its place.
+        let replace = "for at in . sub; do echo new > $at/p && mv $at/p $at/package.json; done";
+        place.sh(&[], replace).ends(0);
+        assert_eq!(fs::read_to_string(place.project("sub/package.json")).unwrap(), "new\n");
+    });
+}
+
 /// Text of a file of the project, which a run tries to change.
 fn after(place: &Place, options: &[&str], act: &str, file: &str) -> String {
     let run = place.sh(options, &format!("({act}) 2>/dev/null; echo x > control"));
