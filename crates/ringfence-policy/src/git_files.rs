@@ -2,7 +2,7 @@
 
 use crate::files::Resolver;
 use crate::gitnamed::{MOST_INCLUDED, Reader};
-use crate::guard::plain;
+use crate::guard::{granted, plain, writable};
 use crate::moved::Moved;
 use crate::path::normal;
 use crate::policy::{Access, Guarded, PathRule, Policy, ProtectedName};
@@ -19,7 +19,7 @@ pub(crate) fn resolve(
     moved: &Moved,
     env: &dyn Fn(&str) -> Option<OsString>,
 ) {
-    if crate::guard::writable(policy).next().is_none() {
+    if writable(policy).next().is_none() {
         return;
     }
     let usual = policy.home_dir.join(".config/git/config");
@@ -61,8 +61,11 @@ pub(crate) fn resolve(
 fn protect_hooks(policy: &mut Policy, hooks: &Path) {
     let reason = HOOKS_PATH.to_owned();
     if hooks.is_absolute() {
-        let source = crate::guard::built_in();
-        let rule = plain(Access::Protect, normal(hooks), true, source);
+        let (path, source) = (normal(hooks), crate::guard::built_in());
+        if granted(policy, &path) {
+            return;
+        }
+        let rule = plain(Access::Protect, path, true, source);
         policy.paths.push(PathRule { reason: Some(reason), ..rule });
         return;
     }
@@ -70,6 +73,15 @@ fn protect_hooks(policy: &mut Policy, hooks: &Path) {
     let name = hooks.to_str().and_then(|name| name.strip_prefix('/')).unwrap_or_default();
     let known = policy.protected_names.iter().any(|known| known.name == name);
     if !name.is_empty() && !known && !name.contains(['*', '?']) {
+        // As with any name of the list (`guard::resolve`).
+        let protected = |path: &Path| {
+            let mut rules = policy.paths.iter().filter(|rule| rule.access == Access::Protect);
+            rules.any(|rule| rule.path == path)
+        };
+        let paths = writable(policy).map(|tree| tree.join(name));
+        let lifted: Vec<PathBuf> =
+            paths.filter(|path| granted(policy, path) && !protected(path)).collect();
+        policy.unprotected.extend(lifted);
         let (name, nested) = (name.to_owned().into(), name.starts_with('.'));
         let guarded = Guarded::GitHooks;
         policy.protected_names.push(ProtectedName { name, guarded, reason: reason.into(), nested });

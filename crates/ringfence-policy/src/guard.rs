@@ -207,6 +207,12 @@ pub(crate) fn writable(policy: &Policy) -> impl Iterator<Item = &Path> {
     rules.map(|rule| rule.path.as_path())
 }
 
+/// Whether exactly this path is granted for writing.
+pub(crate) fn granted(policy: &Policy, path: &Path) -> bool {
+    let mut rules = policy.paths.iter().filter(|rule| rule.access == Access::Write);
+    rules.any(|rule| rule.pattern.is_none() && rule.path == path)
+}
+
 /// The protected name that a path below a tree is, or lies below, and the path that it guards.
 pub fn named<'n>(
     names: &'n [ProtectedName],

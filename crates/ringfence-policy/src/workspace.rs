@@ -236,6 +236,10 @@ fn guard_repository(policy: &mut Policy, directory: &Path) {
 fn hooks_path(resolver: &mut Resolver<'_>, policy: &mut Policy, git: &Path, workdir: &Path) {
     let Some(hooks) = hooks_of(resolver, &git.join("config"), &policy.home_dir) else { return };
     let path = crate::path::normal(&workdir.join(hooks));
+    // Who works on the hooks themselves, or whose hooks are beside all else.
+    if crate::guard::granted(policy, &path) {
+        return;
+    }
     let reason = Some(HOOKS_PATH.to_owned());
     let source = crate::guard::built_in();
     policy.paths.push(rule(Access::Protect, path, Guarded::Plain, reason, &source));

@@ -68,3 +68,38 @@ fn the_hooks_directory_may_be_in_the_home_of_a_user_by_his_name() {
     assert!(hooks("~ada/project/c") && hooks("~/project/c") && hooks("c"));
     assert!(!hooks("~bob/project/c") && !hooks("~ada/project/d"));
 }
+
+#[test]
+fn a_hooks_directory_that_is_granted_exactly_may_be_written() {
+    for global in [false, true] {
+        let file = if global { "/home/u/.gitconfig" } else { "/home/u/project/.git/config" };
+        let policy = |value: &str, granted: &str| {
+            let text = format!("[core]\n\thooksPath = {value}\n");
+            let host = host().with(|files| {
+                files
+                    .file(file, &text)
+                    .directory("/home/u/project/hk")
+                    .directory("/home/u/project/.git")
+            });
+            host.option(Key::Write, ".").option(Key::Write, granted).resolve().expect("a policy")
+        };
+        let held = |value: &str, granted: &str, path: &str| {
+            let policy = policy(value, granted);
+            let path = Path::new(path);
+            let name = path.strip_prefix("/home/u/project").unwrap();
+            let named =
+                || policy.protected_names.iter().any(|known| Path::new(&*known.name) == name);
+            let mut rules = policy.paths.iter();
+            let ruled = rules.any(|rule| rule.access == Access::Protect && rule.path == path);
+            ruled || named() && !policy.unprotected.contains(path)
+        };
+        let hooks = "/home/u/project/hk";
+        for value in ["hk", "~/project/hk", hooks] {
+            assert!(held(value, ".", hooks), "the control: {value}");
+            assert!(!held(value, "hk", hooks), "{value}");
+        }
+        // The directory of the run itself.
+        assert!(!held("~/project", ".", "/home/u/project"));
+        assert!(!held(".", ".", "/home/u/project"));
+    }
+}

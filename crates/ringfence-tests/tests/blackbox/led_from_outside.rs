@@ -136,3 +136,40 @@ fn what_a_tree_names_in_another_one_is_not_changed() {
         assert_eq!(changed(place, &both, &names), names);
     });
 }
+
+/// Who works on his hooks stands in their directory, or grants it.
+#[test]
+fn hooks_are_written_where_their_directory_is_granted_exactly() {
+    everywhere(|place| {
+        let hook = "home/project/hk/pre-commit";
+        for (file, value) in [
+            ("home/.gitconfig", "~/project/hk"),
+            ("home/.gitconfig", "hk"),
+            ("home/project/.git/config", "hk"),
+            ("home/project/hk/.git/config", "."),
+        ] {
+            let config = place.file(file, format!("[core]\n\thooksPath = {value}\n"));
+            for name in ["objects/x", "refs/x"] {
+                place.file(format!("home/project/hk/.git/{name}"), "");
+            }
+            place.file("home/project/hk/.git/HEAD", "ref: refs/heads/m\n");
+            for options in [&[][..], &["-w", "hk"], &["--workdir", "hk"]] {
+                place.file(hook, "host's\n");
+                place.clock_moves_on();
+                let inside = options.first() == Some(&"--workdir");
+                let at = if inside { "." } else { "hk" };
+                let run = place.sh(options, &format!("echo more >> {at}/pre-commit; true"));
+                let text = fs::read_to_string(place.at(hook)).unwrap_or_default();
+                let written = !options.is_empty() && text == "host's\nmore\n";
+                assert!(written || options.is_empty(), "{file} {value} {options:?}: {}", run.err);
+                if options.is_empty() {
+                    // What it stands in the way of: hooks of a repository that somebody works beside.
+                    assert!(!text.contains("more"), "{file} {value}: {}", run.err);
+                    let tier = place.tier_name() == "namespace" && value != ".";
+                    assert!(!tier || run.err.contains("Read-only file system"), "{}", run.err);
+                }
+            }
+            fs::remove_file(config).unwrap();
+        }
+    });
+}
