@@ -67,7 +67,14 @@ struct Guard<'a> {
 /// What a request asks for.
 enum Asked {
     Tools,
-    Call { tool: String, arguments: String, began: Instant, cancelled: bool },
+    /// Whether the client cancelled it, and whether there is a row of it already.
+    Call {
+        tool: String,
+        arguments: String,
+        began: Instant,
+        cancelled: bool,
+        recorded: bool,
+    },
     Other,
 }
 
@@ -221,30 +228,25 @@ impl Guard<'_> {
         }
     }
 
-    /// Records the calls that have no answer, and will have none.
+    /// Records the calls that have no answer. One that comes all the same is passed on: a server may end by and by, or
+    /// take a signal for something else.
     fn unanswered(&self, why: &str) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        // The order in which they were asked.
-        let mut calls: Vec<Event> = Vec::new();
-        let mut left: Vec<Asked> = open.drain().map(|(_, asked)| asked).collect();
-        drop(open);
-        left.sort_by_key(|asked| match asked {
-            Asked::Call { began, .. } => Some(*began),
-            _ => None,
-        });
-        for asked in left {
-            if let Asked::Call { tool, arguments, began, cancelled } = asked {
-                let why = if cancelled { "the client cancelled it" } else { why };
-                calls.push(self.row(
-                    &tool,
-                    &arguments,
-                    Verdict::Allow,
-                    Some(why.to_owned()),
-                    began,
-                ));
+        let mut left: Vec<(Instant, Event)> = Vec::new();
+        for asked in open.values_mut() {
+            if let Asked::Call { tool, arguments, began, cancelled, recorded } = asked
+                && !*recorded
+            {
+                *recorded = true;
+                let why = if *cancelled { "the client cancelled it" } else { why };
+                let why = Some(why.to_owned());
+                left.push((*began, self.row(tool, arguments, Verdict::Allow, why, *began)));
             }
         }
-        self.write(calls);
+        drop(open);
+        // The order in which they were asked.
+        left.sort_by_key(|(began, _)| *began);
+        self.write(left.into_iter().map(|(_, row)| row).collect());
     }
 
     /// Writes rows, with those that came before there was anything to write to.
@@ -319,7 +321,8 @@ impl Guard<'_> {
                     let result = json!({"content": content, "isError": true});
                     return refuse(json!({"jsonrpc": "2.0", "id": id, "result": result}));
                 }
-                Asked::Call { tool, arguments, began: Instant::now(), cancelled: false }
+                let began = Instant::now();
+                Asked::Call { tool, arguments, began, cancelled: false, recorded: false }
             }
             "notifications/cancelled" => {
                 self.cancelled(&message);
@@ -364,6 +367,7 @@ impl Guard<'_> {
         };
         match asked {
             None => return left_out("an answer to nothing that was asked"),
+            Some(Asked::Call { recorded: true, .. }) => {}
             Some(Asked::Call { tool, arguments, began, .. }) => {
                 let failed = message.get("error").is_some() || message["result"]["isError"] == true;
                 let why = failed.then(|| {

@@ -58,7 +58,7 @@ fn a_call_whose_client_leaves_is_on_record() {
         let mut command = place.command(binary());
         command.args(["mcp", "wrap", "--", "sh", "-c", &script]);
         let mut running = Running::start_with(command, messages.concat().into_bytes());
-        running.said("up\n");
+        running.said("up\n").printed("\"id\":2,");
         // As clients end their servers.
         running.signal(Signal::TERM);
         running.finish().ends(143);
@@ -68,5 +68,43 @@ fn a_call_whose_client_leaves_is_on_record() {
         assert_eq!(told, [(&"answered".into(), None), (&"open".into(), told_to_end)]);
         assert_eq!(session["signal"], 15);
         assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+/// A server may end by and by, or take a signal for something else (HUP, to read its settings again).
+#[test]
+fn an_answer_that_comes_after_a_signal_is_passed_on() {
+    everybody(Tier::Namespace, |place| {
+        let ping = "{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"ping\"}\n";
+        let messages =
+            [HELLO.to_owned(), call(2, "answered", "{}"), call(3, "open", "{}"), ping.into()];
+        for (name, signal) in [("TERM", Signal::TERM), ("HUP", Signal::HUP)] {
+            let late =
+                |id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"late\":1}}}}");
+            let end = format!(
+                "late() {{ echo \"$first\"; echo \"$second\"; exit 0; }}; trap late {name}; \
+                 first='{}'; second='{}'; sleep 1000 & echo up >&2; wait",
+                late(3),
+                late(4)
+            );
+            let script = server(5, &end);
+            let mut command = place.command(binary());
+            command.args(["mcp", "wrap", "--", "sh", "-c", &script]);
+            let mut running = Running::start_with(command, messages.concat().into_bytes());
+            running.said("up\n").printed("\"id\":2,");
+            running.signal(signal);
+            let done = running.finish();
+            done.ends(0);
+            for id in [2, 3, 4] {
+                done.prints(&format!("\"id\":{id},"));
+            }
+            assert!(!done.err.contains("left out"), "{}", done.err);
+            // Each call has one row.
+            let (rows, _) = record(place);
+            let told: Vec<_> =
+                rows.iter().map(|row| (&row["tool"], row["error"].as_str())).collect();
+            let told_to_end = Some("the guard was told to end before the server answered");
+            assert_eq!(told, [(&"answered".into(), None), (&"open".into(), told_to_end)]);
+        }
     });
 }
