@@ -1,13 +1,12 @@
 //! The hook in the agent's settings: added, and taken out again.
 
+use super::replace::{self, File, read};
 use super::{Agent, Hook, edit};
 use crate::error::Fault;
 use ringfence_policy::import::plain;
 use ringfence_session::place;
 use serde_json::{Map, Value, json};
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What is written below the state directory, to put back what was there.
@@ -33,36 +32,6 @@ fn settings(agent: Agent) -> Result<PathBuf, Fault> {
     let path = agent.settings(&home);
     // A link stays one: what it leads to is written.
     Ok(fs::canonicalize(&path).unwrap_or(path))
-}
-
-fn read(path: &Path) -> Result<Option<Vec<u8>>, Fault> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Fault::usage(format!("cannot read {}: {error}", path.display()))),
-    }
-}
-
-/// Replaces a file in one step.
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Fault> {
-    let failed =
-        |error: std::io::Error| Fault::usage(format!("cannot write {}: {error}", path.display()));
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(parent).map_err(failed)?;
-    let mode = fs::metadata(path).map_or(0o600, |found| found.mode() & 0o7777);
-    let beside = parent.join(format!(".ringfence-{}", std::process::id()));
-    let mut options = fs::File::options();
-    let options = options.write(true).create_new(true).mode(mode);
-    let mut file = options.open(&beside).map_err(failed)?;
-    let done = file
-        .write_all(bytes)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::set_permissions(&beside, fs::Permissions::from_mode(mode)))
-        .and_then(|()| fs::rename(&beside, path));
-    if done.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    done.map_err(failed)
 }
 
 /// The list in the settings that the hook is an entry of.
@@ -248,19 +217,19 @@ struct Change {
 /// Puts the hooks into the settings of their agents: of all, or of none.
 pub(super) fn install(hooks: &[Hook]) -> Result<u8, Fault> {
     let planned: Result<Vec<Change>, Fault> = hooks.iter().map(installed).collect();
-    for Change { agent, path, kept, now, then } in planned? {
+    let planned = planned?;
+    let mut files: Vec<File> = Vec::new();
+    for Change { path, kept, now, then, .. } in &planned {
         // Installed twice: what was there before the first time is what counts.
-        if now.is_none() || read(&kept.after)? != now {
+        if now.is_none() || read(&kept.after)? != *now {
             place::private_directory(kept.before.parent().unwrap_or(Path::new("/")))
                 .map_err(Fault::of)?;
-            match &now {
-                Some(bytes) => write(&kept.before, bytes)?,
-                None => drop(fs::remove_file(&kept.before)),
-            }
+            files.push((kept.before.clone(), now.clone()));
         }
-        let after = then.unwrap_or_default();
-        write(&kept.after, &after)?;
-        write(&path, &after)?;
+        files.extend([(kept.after.clone(), then.clone()), (path.clone(), then.clone())]);
+    }
+    replace::all(&files)?;
+    for Change { agent, path, .. } in planned {
         ringfence_sys::say!(
             "ringfence: {}: shell commands run in a sandbox from now on",
             path.display()
@@ -288,12 +257,15 @@ fn installed(hook: &Hook) -> Result<Change, Fault> {
 pub(super) fn uninstall(agents: &[Agent]) -> Result<u8, Fault> {
     let planned: Result<Vec<Change>, Fault> =
         agents.iter().map(|agent| uninstalled(*agent)).collect();
-    for Change { path, kept, now, then, .. } in planned? {
-        let untouched = now == read(&kept.after)?;
-        match then {
-            Some(bytes) => write(&path, &bytes)?,
-            None => fs::remove_file(&path).map_err(Fault::of)?,
-        }
+    let planned = planned?;
+    let mut files: Vec<File> = Vec::new();
+    let mut said = Vec::new();
+    for Change { path, kept, now, then, .. } in planned {
+        said.push((path.clone(), now == read(&kept.after)?));
+        files.extend([(path, then), (kept.before, None), (kept.after, None)]);
+    }
+    replace::all(&files)?;
+    for (path, untouched) in said {
         if untouched {
             ringfence_sys::say!("ringfence: {} is what it was", path.display());
         } else {
@@ -301,9 +273,6 @@ pub(super) fn uninstall(agents: &[Agent]) -> Result<u8, Fault> {
                 "ringfence: {} was changed since; the hook was taken out, the rest is as it is now",
                 path.display()
             );
-        }
-        for path in [kept.before, kept.after] {
-            let _ = fs::remove_file(path);
         }
     }
     Ok(0)

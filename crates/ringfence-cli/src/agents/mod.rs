@@ -6,6 +6,7 @@
 mod answer;
 mod edit;
 mod install;
+mod replace;
 mod shell;
 
 use crate::error::Fault;

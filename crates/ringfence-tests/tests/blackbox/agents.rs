@@ -71,6 +71,18 @@ fn hooks_of_several_agents_are_installed_all_or_none() {
             assert!(agent == "--codex" || !path(file).exists(), "{agent}");
         }
         fs::remove_file(damaged).unwrap();
+        // One that cannot be written, by root neither.
+        let there = place.file("home/.claude/settings.json", "{\"mine\": 1}");
+        place.link("home/.config/opencode", "nowhere/opencode");
+        let refused = hooks(place, &words("install"));
+        assert!(refused.code == 125 && refused.err.contains("plugins"), "{}", refused.err);
+        assert_eq!(fs::read_to_string(&there).unwrap(), "{\"mine\": 1}");
+        for (agent, file) in AGENTS {
+            assert!(agent == "--claude" || !path(file).exists(), "{agent}");
+        }
+        hooks(place, &["uninstall", "--claude"]).ends(125).says("holds no hook");
+        fs::remove_file(there).unwrap();
+        fs::remove_file(place.at("home/.config/opencode")).unwrap();
         hooks(place, &words("install")).ends(0);
         for (agent, file) in AGENTS {
             let text = fs::read_to_string(path(file)).unwrap();
