@@ -219,12 +219,12 @@ pub(super) fn install(hooks: &[Hook]) -> Result<u8, Fault> {
     let planned: Result<Vec<Change>, Fault> = hooks.iter().map(installed).collect();
     let planned = planned?;
     let mut files: Vec<File> = Vec::new();
-    for Change { path, kept, now, then, .. } in &planned {
+    for Change { agent, path, kept, now, then } in &planned {
         // Installed twice: what was there before the first time is what counts.
         if now.is_none() || read(&kept.after)? != *now {
             place::private_directory(kept.before.parent().unwrap_or(Path::new("/")))
                 .map_err(Fault::of)?;
-            files.push((kept.before.clone(), now.clone()));
+            files.push((kept.before.clone(), without(*agent, now)?));
         }
         files.extend([(kept.after.clone(), then.clone()), (path.clone(), then.clone())]);
     }
@@ -241,6 +241,12 @@ pub(super) fn install(hooks: &[Hook]) -> Result<u8, Fault> {
         }
     }
     Ok(0)
+}
+
+/// Settings as they are, but for a hook of ours that is in them from an earlier time.
+fn without(agent: Agent, now: &Option<Vec<u8>>) -> Result<Option<Vec<u8>>, Fault> {
+    let installed = agent != Agent::Opencode && take_out(&mut parsed(agent, now.as_deref())?);
+    if installed { Ok(uninstalled(agent)?.then) } else { Ok(now.clone()) }
 }
 
 fn installed(hook: &Hook) -> Result<Change, Fault> {

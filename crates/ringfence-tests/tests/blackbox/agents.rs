@@ -58,6 +58,29 @@ fn what_was_there_comes_back_byte_for_byte() {
     });
 }
 
+/// What was there before the hook is what the user had, though he installed it twice and edited in between.
+#[test]
+fn a_hook_that_was_installed_again_after_an_edit_goes_without_a_trace() {
+    everybody(Tier::Namespace, |place| {
+        for (agent, file) in AGENTS.into_iter().filter(|(agent, _)| *agent != "--opencode") {
+            for text in [
+                "{\n  \"version\": 1,\n  \"model\": \"x\"\n}\n",
+                "{\"hooks\": {}, \"version\":1,  \"model\":  \"x\"}",
+            ] {
+                let path = place.file(format!("home/{file}"), text);
+                let now = || fs::read_to_string(&path).unwrap();
+                hooks(place, &["install", agent]).ends(0);
+                fs::write(&path, now().replace("\"x\"", "\"y\"")).unwrap();
+                hooks(place, &["install", agent, "--", "-n", "example.org"]).ends(0);
+                assert_eq!(now().matches("hooks answer").count(), 1, "{agent}: {}", now());
+                hooks(place, &["uninstall", agent]).ends(0).says("is what it was");
+                assert_eq!(now(), text.replace("\"x\"", "\"y\""), "{agent}");
+                hooks(place, &["uninstall", agent]).ends(125).says("holds no hook");
+            }
+        }
+    });
+}
+
 /// The hooks of several agents go in and out together, or not at all.
 #[test]
 fn hooks_of_several_agents_are_installed_all_or_none() {
