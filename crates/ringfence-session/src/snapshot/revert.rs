@@ -357,6 +357,7 @@ impl Apply<'_> {
             match rustix::fs::fsetxattr(&file, &name[..], value, flags) {
                 Ok(()) => {}
                 Err(error @ (Errno::NOSPC | Errno::DQUOT)) => {
+                    let _ = rustix::fs::fchmod(&file, Mode::from_raw_mode(now.mode));
                     return Err(self.failed("fsetxattr", path)(error));
                 }
                 Err(_) => {

@@ -1,7 +1,7 @@
 //! Stores on a disk that is full, which is where the kernel lets us have a small one.
 
 use ringfence_session::SessionError;
-use ringfence_session::snapshot::{New, Options, Store};
+use ringfence_session::snapshot::{New, Options, Select, Store};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -120,4 +120,59 @@ fn giving_space_back_says_what_it_lacks() {
     store.delete(&large).unwrap();
     store.compact(&[], None).unwrap();
     assert!(disk.free() > 4 << 20, "{}", disk.free());
+}
+
+/// A directory is opened up to have its attributes set, and closed again where there is no room for them.
+#[test]
+fn a_directory_whose_attributes_have_no_room_keeps_its_mode() {
+    let top = tempfile::tempdir().unwrap();
+    let disk = top.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=8m,nr_inodes=64", "ringfence-tests"])
+        .arg(&disk)
+        .output();
+    if !mounted.is_ok_and(|mounted| mounted.status.success()) {
+        return;
+    }
+    struct Mounted<'a>(&'a Path);
+    impl Drop for Mounted<'_> {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg(self.0).status();
+        }
+    }
+    let _mounted = Mounted(&disk);
+    let (tree, name) = (disk.join("tree"), "user.ringfence");
+    let directory = tree.join("d");
+    std::fs::create_dir_all(&directory).unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(&directory, name, &[7; 3000], flags).is_err() {
+        return;
+    }
+    let mode = |mode| {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let has = || {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(&directory).unwrap().mode() & 0o7777
+    };
+    mode(0o555);
+    let options = Options { directory: Some(top.path().join("store")), ..Options::default() };
+    let mut store = Store::open(&tree, options).unwrap();
+    let base = store.create(&New::default()).unwrap().snapshot;
+    mode(0o755);
+    rustix::fs::removexattr(&directory, name).unwrap();
+    mode(0o555);
+    // Inodes and attributes have the same room there.
+    let filler = |number: u32| disk.join(format!("filler{number}"));
+    let filled = (0..).take_while(|number| std::fs::write(filler(*number), "").is_ok()).count();
+    assert!(store.revert(&base, &Select::default()).is_err(), "there is room for it");
+    assert_eq!(has(), 0o555);
+    // The control.
+    (0..filled as u32).for_each(|number| std::fs::remove_file(filler(number)).unwrap());
+    store.revert(&base, &Select::default()).unwrap();
+    assert_eq!(has(), 0o555);
+    let mut value = vec![0; 4000];
+    assert_eq!(rustix::fs::getxattr(&directory, name, &mut value[..]).unwrap(), 3000);
 }
