@@ -99,12 +99,13 @@ impl Apply<'_> {
             let first = entry.link.clone().unwrap_or_default();
             let change = relink.get(&path[..]).map(|change| change.new.as_ref());
             // Names that are not to be reverted have a part in it where they still are the file that they were.
-            let first_is_it = written.contains(&first) || self.is_still(&first, &entry);
+            let ours = written.contains(&first);
+            let first_is_it = ours || self.is_still(&first, &entry);
             match change {
-                Some(now) if first_is_it => self.link(&path, &entry, &first, now)?,
+                Some(now) if first_is_it => self.link(&path, &entry, (&first, ours), now)?,
                 Some(now) => self.place(&path, &entry, now)?,
-                None if written.contains(&first) && self.is_still(&path, &entry) => {
-                    self.link(&path, &entry, &first, Some(&entry))?;
+                None if ours && self.is_still(&path, &entry) => {
+                    self.link(&path, &entry, (&first, true), Some(&entry))?;
                 }
                 None => {}
             }
@@ -294,25 +295,28 @@ impl Apply<'_> {
         }
     }
 
-    /// Makes a path another name of the first one.
+    /// Makes a path another name of the first one, which this revert has written, or which is what was seen there.
     fn link(
         &mut self,
         path: &[u8],
         entry: &Entry,
-        first: &[u8],
+        (first, ours): (&[u8], bool),
         current: Option<&Entry>,
     ) -> Result<()> {
         let (from, to) = (self.open(split(first).0)?, split(first).1);
-        let temporary = self.temporary;
+        let (temporary, seen) = (self.temporary, self.seen(first).map(|seen| seen.stamp));
         let made = self.within("link", path, |parent, _| {
             let _ = rustix::fs::unlinkat(parent, temporary, AtFlags::empty());
             match rustix::fs::linkat(&from, to, parent, temporary, AtFlags::empty()) {
                 Err(Errno::NOENT | Errno::MLINK | Errno::XDEV | Errno::PERM) => Ok(false),
-                result => result.map(|()| true),
+                result => {
+                    result?;
+                    Ok(ours || beneath::untouched(seen, &beneath::stat(parent, temporary)?))
+                }
             }
         })?;
         if !made {
-            // The first name is not part of this revert: the bytes are what counts.
+            // The first name is not part of this revert, or another file by now: the bytes are what counts.
             return self.place(path, entry, current);
         }
         let replace = current.is_some();

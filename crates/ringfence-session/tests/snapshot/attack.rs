@@ -88,22 +88,26 @@ fn a_directory_that_became_a_link_is_not_written_through() {
     assert_eq!(place.read("directory/file"), b"stored");
 }
 
+type Act = (&'static str, Box<dyn FnOnce()>);
+
 thread_local! {
-    /// What is done on this thread when a workspace was found, and is not open yet.
-    static FOUND: std::cell::Cell<Option<Box<dyn FnOnce()>>> = const { std::cell::Cell::new(None) };
+    /// What is done on this thread at a step.
+    static ACT: std::cell::Cell<Option<Act>> = const { std::cell::Cell::new(None) };
+}
+
+/// Does something once, at a step of what this thread does next.
+fn at_step(step: &'static str, act: impl FnOnce() + 'static) {
+    fault::install(|point| match ACT.take() {
+        Some((step, act)) if step == point => act(),
+        other => ACT.set(other),
+    });
+    ACT.set(Some((step, Box::new(act))));
 }
 
 /// A session's gateway opens its tree when it is first asked to, and again when that failed: a program in another
 /// sandbox, whose tree this one is in, has as many tries as it likes to hit the moment in between.
 #[test]
 fn a_workspace_that_becomes_a_link_while_it_is_opened_is_not_followed() {
-    fault::install(|point| {
-        if point == "resolved"
-            && let Some(act) = FOUND.take()
-        {
-            act();
-        }
-    });
     let place = Place::new();
     let (outside, work) = (place.top.path().join("outside"), place.work());
     std::fs::create_dir(&outside).unwrap();
@@ -111,16 +115,47 @@ fn a_workspace_that_becomes_a_link_while_it_is_opened_is_not_followed() {
     let options =
         || Options { directory: Some(place.top.path().join("store")), ..Options::default() };
     let (moved, target) = (place.top.path().join("moved"), outside.clone());
-    FOUND.set(Some(Box::new(move || {
+    at_step("resolved", move || {
         std::fs::rename(&work, moved).unwrap();
         symlink(target, work).unwrap();
-    })));
+    });
     let refused = Store::open(&place.work(), options()).err().unwrap().to_string();
     assert!(refused.contains("Too many levels of symbolic links"), "{refused}");
-    assert!(FOUND.take().is_none(), "it was tried");
+    assert!(ACT.take().is_none(), "it was tried");
     // The control: what is a link before is the user's own word.
     let store = Store::open(&place.work(), options()).unwrap();
     assert_eq!(store.workspace(), outside.canonicalize().unwrap());
+}
+
+/// A program may put another file in the place of a file's first name, while its other name comes back.
+#[test]
+fn the_other_name_of_a_file_that_was_replaced_meanwhile_has_its_bytes() {
+    for replaced in [true, false] {
+        let place = Place::new();
+        place.write("a", "stored");
+        place.write("one", "stored");
+        let (one, two) = (place.work().join("one"), place.work().join("two"));
+        std::fs::hard_link(&one, &two).unwrap();
+        let mut store = place.open();
+        let base = create(&mut store);
+        place.write("a", "changed");
+        std::fs::remove_file(&two).unwrap();
+        let (other, name) = (place.top.path().join("other"), one.clone());
+        at_step("make", move || {
+            if replaced {
+                std::fs::write(&other, "EVIL").unwrap();
+                std::fs::rename(other, name).unwrap();
+            }
+        });
+        store.revert(&base, &Select::default()).unwrap();
+        assert!(ACT.take().is_none(), "it was tried");
+        assert_eq!((place.read("a"), place.read("two")), (b"stored".into(), b"stored".into()));
+        let inode = |path| rustix::fs::stat(path).unwrap().st_ino;
+        assert_eq!(inode(&one) == inode(&two), !replaced);
+        // Doing it again finishes it.
+        store.revert(&base, &Select::default()).unwrap();
+        assert_eq!(place.read("one"), b"stored");
+    }
 }
 
 #[test]
