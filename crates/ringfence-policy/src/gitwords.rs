@@ -377,7 +377,8 @@ impl Line<'_> {
                 return word.push(b'$');
             }
         };
-        let begins = word.iter().rposition(|byte| *byte == b'=').map_or(0, |at| at + 1);
+        // Behind an alias's mark, or an option's.
+        let begins = word.iter().rposition(|byte| b"!=".contains(byte)).map_or(0, |at| at + 1);
         let home = meant == "HOME" && word.len() == begins;
         word.truncate(begins);
         word.extend_from_slice(match () {
@@ -416,6 +417,8 @@ mod tests {
             ("\"my tools/c\" %f", "my tools/c"),
             ("my\\ tools/c %f", "my tools/c"),
             ("$HOME/b/ed", "~/b/ed"),
+            ("!$HOME/b/ed", "~/b/ed"),
+            ("!\"$HOME\"/b/ed -w", "~/b/ed"),
             ("\"${HOME}/b/ed\" -w", "~/b/ed"),
             ("~/b/ed", "~/b/ed"),
             ("${PWD}/scripts/e", "./scripts/e"),

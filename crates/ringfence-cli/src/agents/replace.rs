@@ -93,6 +93,7 @@ fn failed(path: &Path, error: &io::Error) -> Fault {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -109,8 +109,9 @@ fn who_grants_what_is_named_may_write_it() {
 /// Programs as people write them for a shell, and what their commands merely mention.
 #[test]
 fn programs_in_gits_configuration_are_read_as_a_shell_reads_them() {
-    const RUN: [&str; 8] = [
+    const RUN: [&str; 9] = [
         "bin/home",
+        "bin/alias",
         "bin/pwd",
         "scripts/top",
         "my tools/quoted",
@@ -127,10 +128,10 @@ fn programs_in_gits_configuration_are_read_as_a_shell_reads_them() {
             for name in RUN.iter().chain(&READ) {
                 place.file(format!("home/project/{way}{name}"), "host's\n");
             }
-            let home = format!("$HOME/project/{way}bin/home");
+            let bin = format!("$HOME/project/{way}bin");
             let text = format!(
-                "[core]\n\teditor = {home} -w\n[diff \"p\"]\n\ttextconv = ${{PWD}}/bin/pwd\n\
-                 [alias]\n\tb = !\\\"$(git rev-parse --show-toplevel)/scripts/top\\\"\n\
+                "[core]\n\teditor = {bin}/home -w\n[diff \"p\"]\n\ttextconv = ${{PWD}}/bin/pwd\n\
+                 [alias]\n\ta = !{bin}/alias\n\tb = !\\\"$(git rev-parse --show-toplevel)/scripts/top\\\"\n\
                  \tv = !node -p \\\"require('./package.json').version\\\"\n\
                  \twip = !git add src/main.rs && git commit -m wip\n\
                  \ti = !sh -c './scripts/inner \\\"$1\\\" src/data' -\n\
