@@ -3,6 +3,7 @@
 
 mod covers;
 mod duties;
+mod guards;
 mod messages;
 mod record;
 mod stops;
@@ -39,10 +40,11 @@ const SIGCHLD: i32 = 17;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 const SIGTSTP: i32 = 20;
-/// Stops for using the terminal from the background keep their usual effect on the launcher, so
-/// do the faults that only ourselves could cause. Ctrl-Z (SIGTSTP) is the command's to take or
-/// to ignore: the launcher stops when the command did.
-const LEFT_ALONE: [i32; 10] = [4, 5, 6, 7, 8, 11, SIGKILL, SIGSTOP, 21, 22];
+const SIGTTIN: i32 = 21;
+const SIGTTOU: i32 = 22;
+/// The faults that only ourselves could cause keep their effect on the launcher. Ctrl-Z (SIGTSTP) is
+/// the command's to take or to ignore: the launcher stops when the command did.
+const LEFT_ALONE: [i32; 8] = [4, 5, 6, 7, 8, 11, SIGKILL, SIGSTOP];
 
 /// After so long a launcher makes itself small.
 const IDLE: Duration = Duration::from_millis(100);
@@ -62,6 +64,14 @@ const CALLS_AT_ONCE: usize = 64;
 
 /// How long a command may take to end itself after a timeout's SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// The milliseconds until a moment, as ppoll(2) has them.
+fn left(next: Option<Instant>) -> i32 {
+    next.map_or(-1, |next| {
+        let left = next.saturating_duration_since(Instant::now());
+        i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
+    })
+}
 
 /// Signals that the launcher takes from a descriptor.
 pub(crate) fn handled_signals() -> SignalSet {
@@ -97,6 +107,9 @@ struct Watch<'a, 'g> {
     creations: Option<Creations>,
     /// Protected names that are made.
     vigil: Option<Vigil<'g>>,
+    /// When they are watched for, and when names that are made have gathered.
+    vigil_begins: Option<Instant>,
+    gathering: Option<Instant>,
     /// Mounts on names of the host's.
     covers: Covers,
     /// Where `exec` knocks, until the warden has it.
@@ -115,6 +128,10 @@ struct Watch<'a, 'g> {
     deadline: Option<Instant>,
     /// Who has stopped.
     stops: Stops,
+    /// When a stop that could not be followed is to be.
+    stops_again: Option<Instant>,
+    /// What is said while somebody stands in for us.
+    held: Option<Vec<Heard>>,
     network: Network,
     /// What the user is asked about calls.
     questions: Option<Questions>,
@@ -136,8 +153,6 @@ pub(crate) fn until_end<'g>(
     trace.mark("watching");
     let heard = std::mem::take(&mut child.heard);
     let mut idle = Some(Instant::now() + IDLE);
-    let mut vigil = Some(child.began + VIGIL);
-    let mut gathering: Option<Instant> = None;
     let mut watch = Watch {
         child: &child,
         outcome: Outcome::default(),
@@ -148,6 +163,8 @@ pub(crate) fn until_end<'g>(
         executions: Executions::default(),
         creations: Creations::of(duties.plan),
         vigil: None,
+        vigil_begins: Some(child.began + VIGIL),
+        gathering: None,
         covers: Covers::default(),
         early: Vec::new(),
         door: None,
@@ -158,6 +175,8 @@ pub(crate) fn until_end<'g>(
         recorded: false,
         deadline: timeout.map(|timeout| Instant::now() + timeout),
         stops: Stops::default(),
+        stops_again: None,
+        held: None,
         network,
         questions: Questions::of(duties.plan),
     };
@@ -171,21 +190,8 @@ pub(crate) fn until_end<'g>(
     let code = loop {
         let machine = duties.machine.map(RefCell::borrow);
         let begins = machine.as_ref().and_then(|machine| machine.until());
-        gathering = gathering.filter(|gathering| Instant::now() < *gathering);
-        let next = watch
-            .deadline
-            .into_iter()
-            .chain(idle)
-            .chain(vigil)
-            .chain(gathering)
-            .chain(begins)
-            .chain(watch.covers.next())
-            .chain(watch.vigil.as_ref().and_then(Vigil::next))
-            .min();
-        let wait = next.map_or(-1, |next| {
-            let left = next.saturating_duration_since(Instant::now());
-            i32::try_from(left.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
-        });
+        let times = watch.deadline.into_iter().chain(idle).chain(begins).chain(watch.stops_again);
+        let wait = left(times.chain(watch.guards_next()).min());
         // A closed socket would be ready over and over while the kernel takes the sandbox apart.
         let control = if watch.silent { signals.as_fd() } else { child.control.as_fd() };
         let mut watched = vec![signals.as_fd(), control];
@@ -201,10 +207,7 @@ pub(crate) fn until_end<'g>(
             watched.extend(watch.executions.descriptor());
         }
         let noted = watched.len();
-        if gathering.is_none() {
-            watched.extend(watch.vigil.as_ref().and_then(Vigil::descriptor));
-            watched.extend(watch.covers.descriptor());
-        }
+        watched.extend(watch.guards_descriptors());
         let seen = watched.len();
         watched.extend(watch.questions.as_ref().and_then(Questions::descriptor));
         let asked = watched.len();
@@ -220,20 +223,7 @@ pub(crate) fn until_end<'g>(
         {
             machine.borrow_mut().attend();
         }
-        if vigil.is_some_and(|vigil| Instant::now() >= vigil) {
-            watch.vigil = (watch.duties.vigil)();
-            vigil = None;
-            watch.covers.due();
-            watch.begin_covers();
-        }
-        if watch.covers.next().is_some_and(|next| Instant::now() >= next) {
-            watch.covers_due();
-        }
-        if let Some(vigil) = &mut watch.vigil
-            && vigil.next().is_some_and(|next| Instant::now() >= next)
-        {
-            vigil.due();
-        }
+        watch.guards_due();
         if idle.is_some_and(|idle| Instant::now() >= idle) {
             // The command is one that runs for a while: what is needed of ourselves until its
             // end fits into a few pages.
@@ -249,7 +239,8 @@ pub(crate) fn until_end<'g>(
                 watch.signal(arrived);
             }
         }
-        if ready[1] {
+        if ready[1] || watch.stops_again.is_some_and(|again| Instant::now() >= again) {
+            watch.stops_again = None;
             watch.messages();
         }
         if ready[plain..seen].contains(&true) {
@@ -274,9 +265,7 @@ pub(crate) fn until_end<'g>(
             watch.tell_gone(&gone);
         }
         if ready[noted..seen].contains(&true) {
-            watch.vigil.iter_mut().for_each(Vigil::serve);
-            watch.serve_covers();
-            gathering = Some(Instant::now() + GATHER);
+            watch.guards_serve();
         }
         if ready[seen..asked].contains(&true) {
             let allowed = watch.questions.as_mut().map(Questions::typed);
@@ -293,7 +282,7 @@ pub(crate) fn until_end<'g>(
             break code;
         }
     };
-    watch.messages();
+    watch.take_messages();
     watch.outcome.ended.get_or_insert_with(Instant::now);
     if child.tier == Tier::Process {
         // A supervisor that was killed leaves its orphans to us.
@@ -328,6 +317,8 @@ impl Watch<'_, '_> {
                 let after = self.stops.go_on();
                 self.go_on(after);
             }
+            // Who uses the terminal from the background stops all of his group: us as well, but not who keeps watch.
+            SIGTTIN | SIGTTOU if !arrived.by_process => self.stop(),
             SIGINT if !arrived.by_process => self.outcome.interrupted = true,
             signal if arrived.by_process => self.send(signal),
             _ => {}

@@ -9,7 +9,7 @@
 use crate::Errno;
 use crate::bytes::{Text, equal};
 use crate::call::{close, exit, sys};
-use crate::inherited::{LEFT_ALONE, mask, streams_are_usable};
+use crate::inherited::{LEFT_ALONE, OF_THE_TERMINAL, mask, streams_are_usable};
 use crate::key::Caller;
 use crate::stamp::AT_FDCWD;
 
@@ -117,7 +117,7 @@ pub(crate) unsafe fn ask(caller: &Caller, room: &mut [u8]) -> Option<i32> {
         return None;
     };
     // From here on a signal is the command's, or waits for `main`.
-    let before = mask(!LEFT_ALONE);
+    let before = mask(!(LEFT_ALONE | OF_THE_TERMINAL));
     if send_with_streams(connection, request) {
         wait(connection);
         return Some(connection);
@@ -133,7 +133,7 @@ fn wait(connection: i32) {
     const SFD_CLOEXEC_NONBLOCK: usize = 0o2_004_000;
     const POLLIN: u64 = 1;
     const MSG_PEEK_DONTWAIT: usize = 0x42;
-    let signals = !LEFT_ALONE;
+    let signals = !(LEFT_ALONE | OF_THE_TERMINAL);
     // SAFETY: the pointer is to eight bytes.
     let made = unsafe { sys!(signalfd4, -1_isize, &raw const signals, 8, SFD_CLOEXEC_NONBLOCK) };
     let Ok(signals) = made else { return };

@@ -3,9 +3,13 @@
 use crate::call::sys;
 use crate::stamp::{EMPTY_PATH, Looked, Stat, look};
 
-/// Signals that stay as they are in the launcher: faults, SIGKILL, SIGSTOP, SIGTTIN, SIGTTOU.
+/// Signals that stay as they are in the launcher: faults, SIGKILL, SIGSTOP.
 pub(crate) const LEFT_ALONE: u64 =
-    1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 8 | 1 << 18 | 1 << 20 | 1 << 21;
+    1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 8 | 1 << 18;
+
+/// SIGTTIN and SIGTTOU: a launcher stops itself, so that somebody keeps watch meanwhile; who has none to keep is
+/// stopped by them.
+pub(crate) const OF_THE_TERMINAL: u64 = 1 << 20 | 1 << 21;
 
 /// Whether the descriptors 0, 1 and 2 are open, and none is a directory: by one all that is in it could be listed
 /// and have its modes changed, whatever is granted. `main` has the words for it.

@@ -40,6 +40,7 @@ pub mod say;
 pub mod seccomp;
 pub mod signal;
 pub mod socket;
+pub mod standin;
 pub mod stream;
 pub mod terminal;
 pub mod unix;

@@ -3,7 +3,7 @@
 
 use super::protocol::{INLINE, MOST, Reply, Request, Terminal, Wish};
 use super::terminal::{Relay, screen};
-use crate::supervise::handled_signals;
+use crate::supervise;
 use ringfence_start::entry::{self, Role};
 use ringfence_sys as sys;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use sys::Errno;
 use sys::fd::Watched;
-use sys::signal::Arrived;
+use sys::signal::{Arrived, SignalSet};
 
 const SIGINT: i32 = 2;
 const SIGTERM: u8 = 15;
@@ -98,6 +98,14 @@ pub fn asked() -> Option<OwnedFd> {
         Role::Client(connection) => sys::fd::adopt(connection),
         _ => None,
     }
+}
+
+/// Signals that are taken from a descriptor. A stop for using the terminal from the background has its usual effect:
+/// who keeps watch over the command is the session's launcher.
+fn handled_signals() -> SignalSet {
+    const SIGTTIN: i32 = 21;
+    const SIGTTOU: i32 = 22;
+    supervise::handled_signals().without(&[SIGTTIN, SIGTTOU])
 }
 
 /// Asks the session behind a connection for a command. From here on signals are the command's.

@@ -47,6 +47,7 @@ impl Watch<'_, '_> {
 
     /// Does what a message says.
     pub(super) fn heard(&mut self, heard: Heard) {
+        let Some(heard) = self.holds(heard) else { return };
         let Heard { message, passed, pid, ago } = heard;
         // Sent by the warden as about itself: the kernel would not say more.
         let pid = pid.filter(|&pid| pid != self.child.pid);

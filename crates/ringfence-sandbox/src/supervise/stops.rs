@@ -27,6 +27,8 @@ pub(super) struct Stops {
     asked: bool,
     /// Another one came meanwhile.
     again: bool,
+    /// It goes on by itself since the launcher stopped: somebody continued it without us.
+    went_on: bool,
 }
 
 impl Stops {
@@ -34,6 +36,7 @@ impl Stops {
     pub fn stopped(&mut self, number: u8) {
         self.last = number;
         self.told = true;
+        self.went_on = false;
     }
 
     /// A SIGTSTP came to the launcher, which no command can send it.
@@ -49,6 +52,22 @@ impl Stops {
     /// The warden says that the command goes on.
     pub fn continued(&mut self) {
         self.told = false;
+        self.went_on = true;
+    }
+
+    /// The launcher stops now: from here on it is asked [whether the command went on](Stops::went_on).
+    pub fn begins(&mut self) {
+        self.went_on = false;
+    }
+
+    /// Whether the command goes on while the launcher is stopped, so that this one is to go on as well.
+    pub fn went_on(&self) -> bool {
+        self.went_on
+    }
+
+    /// The launcher could not stop: it is still to follow.
+    pub fn not_followed(&mut self) {
+        self.told = std::mem::take(&mut self.followed);
     }
 
     /// A SIGCONT arrived, and what the warden had said was taken: how it is to be passed on.
@@ -154,6 +173,32 @@ mod tests {
         stops.stopped(1);
         assert_eq!(stops.answered(true), None);
         assert!(stops.due());
+    }
+
+    #[test]
+    fn who_goes_on_without_us_takes_us_along() {
+        let mut stops = Stops::default();
+        stops.stopped(1);
+        assert!(stops.due());
+        stops.begins();
+        assert!(!stops.went_on());
+        stops.continued();
+        assert!(stops.went_on());
+        stops.stopped(2);
+        assert!(!stops.went_on());
+        stops.continued();
+        assert!(stops.went_on());
+        assert_eq!(stops.go_on(), Some(After::Stop(2)));
+    }
+
+    #[test]
+    fn a_stop_that_could_not_be_followed_is_followed_later() {
+        let mut stops = Stops::default();
+        stops.stopped(1);
+        assert!(stops.due());
+        stops.not_followed();
+        assert!(stops.due());
+        assert_eq!(stops.go_on(), Some(After::Stop(1)));
     }
 
     #[test]

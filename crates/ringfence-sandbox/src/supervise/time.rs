@@ -27,11 +27,4 @@ impl Watch<'_, '_> {
             Tier::Process => self.send(sys::signal::parent_death()),
         }
     }
-
-    /// Stops as the command did. A stopped launcher keeps no time: only the user's own stop may halt
-    /// the clock.
-    pub(super) fn stop(&mut self) {
-        let by_user = self.stops.by_user();
-        sys::signal::stop_until(self.deadline.filter(|_| !by_user));
-    }
 }

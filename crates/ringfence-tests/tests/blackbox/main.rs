@@ -90,6 +90,7 @@ mod reports;
 mod sessions;
 mod snapshots_back;
 mod snapshots_words;
+mod stopped;
 mod storms;
 mod streams;
 mod strict;
