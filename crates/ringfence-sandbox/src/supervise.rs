@@ -290,6 +290,8 @@ pub(crate) fn until_end<'g>(
             while let Ok(Some(_)) = sys::process::wait_any(true) {}
         }
     }
+    // Nobody inside is there any more to stop it anew. What is to be said of a timeout holds up nobody.
+    sys::terminal::show_output(watch.outcome.timed_out);
     if let Some(failure) = watch.failure {
         return Err(failure);
     }

@@ -378,6 +378,19 @@ fn next(control: &[u64; CONTROL], at: usize, bytes: usize) -> Option<(u64, (usiz
     Some((kind, (at + 2, data), at + length.div_ceil(8)))
 }
 
+/// Lets the output of the terminal among the standard streams be shown again, where the command stopped it for good
+/// (`tcflow(3)`). SIGTTOU is blocked.
+fn show_output() {
+    const TCXONC: usize = 0x540a;
+    const TCOON: usize = 1;
+    let mut fd = 0;
+    while fd < 3 {
+        // SAFETY: takes numbers.
+        let _ = unsafe { sys!(ioctl, fd, TCXONC, TCOON) };
+        fd += 1;
+    }
+}
+
 /// A command that has ended by itself within the moment.
 struct Ended<'a> {
     image: &'a Image,
@@ -407,6 +420,7 @@ impl Ended<'_> {
         if self.image.header().flags & RECORDED != 0 && self.record(room).is_none() {
             return;
         }
+        show_output();
         // As it was told, unless the warden ends in another way.
         let mut status = i32::from(self.code) << 8;
         let mut collect = |flags: usize| {

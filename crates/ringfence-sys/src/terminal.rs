@@ -113,6 +113,24 @@ pub fn set_foreground(terminal: BorrowedFd<'_>, group: i32) -> Result<()> {
     done.map(drop)
 }
 
+/// Lets what is written to the caller's terminal be shown again, where a program stopped that for good by
+/// `tcflow(TCOOFF)`, which no key undoes. `by_keys`: where a key did, be it the user's Ctrl-S, as well. From the
+/// background too.
+pub fn show_output(by_keys: bool) {
+    const TCOOFF: i32 = 0;
+    const TCOON: i32 = 1;
+    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_NONBLOCK;
+    let Ok(terminal) = crate::fd::open_at(crate::fd::CWD, c"/dev/tty", flags, 0) else { return };
+    let Ok(before) = crate::signal::set_mask(crate::signal::SignalSet::ALL) else { return };
+    // The kernel forgets a stop by a key where one by a program is ended.
+    let first = if by_keys { TCOOFF } else { TCOON };
+    for action in [first, TCOON] {
+        // SAFETY: takes numbers only.
+        let _ = unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TCXONC, action) };
+    }
+    let _ = crate::signal::set_mask(before);
+}
+
 impl Mode {
     /// Whole lines, shown as they are typed, with the keys that interrupt and end.
     #[must_use]

@@ -180,3 +180,31 @@ fn protected_names_are_taken_while_the_terminal_has_stopped_the_command() {
         terminal.leave();
     });
 }
+
+/// No key undoes what tcflow(3) did.
+#[test]
+fn a_terminal_that_the_command_stopped_shows_what_comes_after_it() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let stop = "import os, signal, sys, termios
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+terminal = os.open('/dev/tty', os.O_RDWR)
+try:
+    termios.tcflow(terminal, termios.TCOOFF)
+except OSError:
+    pass
+open('.envrc', 'w').close()
+signal.pause() if sys.argv[1:] else sys.exit(5)";
+        place.script("stop", &format!("#!/usr/bin/env python3\n{stop}\n"));
+        let mut terminal = Terminal::shell(place);
+        terminal.line("$RF -- ./stop");
+        terminal.code(5);
+        terminal.line("$RF --timeout 1s -- ./stop for good");
+        terminal.shows("timed out after");
+        terminal.code(124);
+        assert!(!place.project(".envrc").exists());
+        terminal.leave();
+    });
+}
