@@ -25,7 +25,7 @@ pub fn watch(inotify: BorrowedFd<'_>, place: BorrowedFd<'_>, events: u32) -> Res
 pub struct Names(OwnedFd);
 
 /// A name that is new, or gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Named {
     /// The number of the directory that it is in.
     pub directory: i32,

@@ -20,18 +20,21 @@ use crate::plan::Found;
 use crate::planner::glob;
 use ringfence_policy::{Guarded, shown};
 use ringfence_sys as sys;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 use sys::Errno;
+use sys::inotify::Named;
 
 /// Directories watched at most.
 const MOST: usize = 512;
 /// What waits aside at most; more of it is left to the look at the whole tree.
 const WAITING: usize = 256;
+/// So many names told at once are much.
+const MUCH: usize = 64;
 /// Directories further down are not looked into here.
 const DEEPEST: usize = 8;
 /// Between two looks, where the kernel tells nothing.
@@ -218,13 +221,15 @@ impl Vigil<'_> {
         self.again = Instant::now() + BLIND.max(began.elapsed() * 9);
     }
 
-    /// Looks at what was told.
+    /// Looks at what was told: all of it, each name once. Where it is much, who makes so many names may have put them
+    /// before the one that counts: those that are known are looked for first.
     pub fn serve(&mut self) {
-        let told = self.names.as_ref().map(sys::inotify::Names::take).unwrap_or_default();
-        if told.lost {
+        let told = self.names.as_ref().map(sys::inotify::Names::take_all).unwrap_or_default();
+        if told.lost || told.names.len() > MUCH {
             self.look();
         }
-        for named in told.names {
+        let names: BTreeSet<Named> = told.names.into_iter().collect();
+        for named in names {
             if let Some(directory) = self.watched.get(&named.directory) {
                 let path = directory.join(&named.name);
                 self.look_at(&path, 0);
