@@ -71,6 +71,9 @@ impl Watch<'_, '_> {
             // Whatever it was doing is half done.
             Err(sys::Errno::ECHILD) => self.send(super::SIGKILL),
             Err(_) => {
+                if by_user {
+                    self.stops.wanted();
+                }
                 self.stops.not_followed();
                 self.stops_again = Some(Instant::now() + AGAIN);
             }
