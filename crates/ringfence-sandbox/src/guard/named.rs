@@ -64,6 +64,35 @@ pub(super) fn led_to(work: &mut Work<'_>, link: &Path, path: &Path, guarded: Gua
     follow(work, path, guarded, by, Some(link));
 }
 
+/// Judges a link, and what is there at names that begin with it. At the top one that was there when the run began, or was put
+/// back since, has been judged by itself.
+pub(super) fn on_the_way(
+    work: &mut Work<'_>,
+    (at, link, data): (&Path, &Path, &fs::Metadata),
+    names: &[&(&Path, Guarded)],
+    top: bool,
+) {
+    let Some(parent) = link.parent().filter(|_| !names.is_empty()) else { return };
+    // Names with a pattern are found by a listing.
+    let trees = &work.guarding.trees;
+    let real = link.canonicalize().ok();
+    let in_tree = |real: &PathBuf| trees.iter().any(|tree| real.starts_with(&tree.tree));
+    if let Some(real) = real.filter(in_tree) {
+        locked::unlock(work, &real);
+    }
+    let known = work.guarding.steps.iter().any(|(step, _)| step.path == link);
+    let judged = top && (known || changed(data) < work.guarding.since);
+    let mut all = names.iter().map(|(name, _)| *name);
+    if !judged && work.suspect(link, data) && !leads_to_nothing(work, link, &mut all) {
+        return work.take_away(at, link, "created or changed");
+    }
+    for (name, guarded) in names {
+        for found in expand(parent, &name.to_string_lossy()) {
+            led_to(work, link, &found, *guarded);
+        }
+    }
+}
+
 /// Whether a link leads to a directory in a tree that holds none of some names: an ordinary one (`tools`). The names
 /// count from the directory that the link is in, and begin with it. It is looked at again in later runs, whose plans
 /// hold what it leads to.

@@ -160,16 +160,9 @@ fn below(
     }
     if data.is_symlink() {
         // The link itself is what a host program would follow.
-        let mut names = candidates.iter().map(|(relative, _)| *relative);
-        let suspect = !top && work.suspect(&shown, &data);
-        if suspect && !named::leads_to_nothing(work, &shown, &mut names) {
-            work.take_away(&at, &shown, "created or changed");
-        } else if !top {
-            for (relative, guarded) in candidates {
-                named::led_to(work, &shown, &path.join(relative), *guarded);
-            }
-        }
-        return;
+        let pattern = |name: &Path| name.as_os_str().as_bytes().contains(&b'*');
+        let looked_for = candidates.iter().filter(|(name, _)| !top || pattern(name));
+        return named::on_the_way(work, (&at, &shown, &data), &looked_for.collect::<Vec<_>>(), top);
     }
     if data.is_dir() {
         locked::unlock(work, &shown);

@@ -284,3 +284,43 @@ fn no_link_is_passed_over_for_what_is_beside_it() {
         place.sh(&["--allow-degraded", "protect"], "true").ends(0).says("symbolic links");
     });
 }
+
+/// Names with a pattern, behind links to directories: the user's own, and those that an earlier run made.
+#[test]
+fn names_with_a_pattern_are_found_behind_links() {
+    everywhere(|place| {
+        place.shell("mkdir -p tooling cfg sub/tooling sub/cfg scripts sub/scripts").ends(0);
+        make(
+            place,
+            &["tooling/README"],
+            &[
+                ("project/mise", "tooling"),
+                ("project/.config", "cfg"),
+                ("project/sub/mise", "tooling"),
+                ("project/sub/.config", "cfg"),
+            ],
+        );
+        let act = "for d in . sub; do for f in tooling/config.toml tooling/mise.ci.toml cfg/mise.ci.toml \
+                   cfg/lefthook.jsonc tooling/other.toml; do echo EVIL > $d/$f; done; done; chmod 300 sub/cfg";
+        let names = ["mise/config.toml", "mise/mise.ci.toml", ".config/mise.ci.toml"];
+        let names = names.into_iter().chain([".config/lefthook.jsonc", "mise/other.toml"]);
+        let below = |d: &str| names.clone().map(|f| format!("home/project/{d}{f}")).collect();
+        let files: Vec<String> =
+            [below(""), below("sub/")].into_iter().flat_map(|all: Vec<_>| all).collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let taken = ["", "", "", "", "EVIL"].repeat(2);
+        assert_eq!(after(place, &[], act, &files), taken);
+        for link in ["mise", ".config", "sub/mise", "sub/.config"] {
+            assert!(place.project(link).is_symlink(), "{link}");
+        }
+        // Two runs: a link that leads to nothing, and then to something.
+        place.shell("rm mise sub/mise; chmod 700 sub/cfg").ends(0);
+        place.sh(&[], "ln -s scripts mise; ln -s scripts sub/mise").ends(0);
+        assert!(place.project("mise").is_symlink());
+        let act = "for d in . sub; do echo EVIL > $d/scripts/config.toml; echo EVIL > $d/scripts/run; done";
+        let files = ["mise/config.toml", "sub/mise/config.toml", "scripts/run", "sub/scripts/run"];
+        let files = files.map(|file| format!("home/project/{file}"));
+        let files = files.each_ref().map(String::as_str);
+        assert_eq!(after(place, &[], act, &files), ["", "", "EVIL", "EVIL"]);
+    });
+}
