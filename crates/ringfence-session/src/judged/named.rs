@@ -7,14 +7,14 @@ use crate::snapshot::beneath::{self, shown};
 use crate::snapshot::entry::Kind;
 use ringfence_policy::gitnamed::Reader;
 use ringfence_policy::guard::Standing;
-use ringfence_policy::{Guarded, HostFiles, Resolver, home_of};
+use ringfence_policy::{Guarded, HostFiles, Resolver, glob, home_of};
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A file that is named, how it is guarded, and by what.
+/// A file that is named, or a pattern of such, how it is guarded, and by what.
 type Named = (PathBuf, Guarded, String);
 
 /// Entries of a tree that are walked through for what directories in it name outside of themselves.
@@ -42,7 +42,8 @@ pub(super) fn judge(judge: &Judge<'_>, held: &mut [Option<Held>]) {
                 let text = judge.source.text(number).ok().flatten();
                 text.is_none_or(|text| !judge.says_nothing(*guarded, item.path, &text))
             }
-            _ => path == *named,
+            Guarded::ExistingOnly | Guarded::GitHooks => path == *named,
+            _ => is_behind(named, &path),
         };
         for directory in above(item.path).filter(|directory| !directory.is_empty()) {
             let all = known.entry(directory).or_insert_with(|| named_in(judge, directory));
@@ -62,7 +63,7 @@ pub(super) fn judge(judge: &Judge<'_>, held: &mut [Option<Held>]) {
 
 /// What is named in directories of the tree that lies outside of them, as far as a walk comes, the nearest first.
 fn named_around(judge: &Judge<'_>) -> Vec<Named> {
-    let (mut all, mut left) = (Vec::new(), MOST_WALKED);
+    let (mut all, mut left) = (behind_links(judge, judge.root, true), MOST_WALKED);
     let mut queue = VecDeque::from([Vec::new()]);
     while let Some(directory) = queue.pop_front() {
         let Ok(opened) = beneath::open_directory(judge.host, &directory) else { continue };
@@ -73,7 +74,9 @@ fn named_around(judge: &Judge<'_>) -> Vec<Named> {
             left = rest;
             let (name, kind) = (entry.file_name().to_bytes(), entry.file_type());
             names_something |= name == b".git"
-                || kind != FileType::RegularFile && is_protected(judge, OsStr::from_bytes(name));
+                || kind != FileType::RegularFile && is_protected(judge, OsStr::from_bytes(name))
+                || matches!(kind, FileType::Symlink | FileType::Unknown)
+                    && !judge.names.beyond(OsStr::from_bytes(name), false).is_empty();
             // What is none is not opened as one.
             let inner = matches!(kind, FileType::Directory | FileType::Unknown);
             if inner && ![&b"."[..], b"..", b".git"].contains(&name) {
@@ -118,7 +121,37 @@ fn named_in(judge: &Judge<'_>, directory: &[u8]) -> Vec<Named> {
             all.extend(led_to(&link, Guarded::Plain, &format!("the link {}", link.display())));
         }
     }
+    all.extend(behind_links(judge, &at, false));
     all
+}
+
+/// Where names are looked for that begin with a link in a directory, and the links by which it leads there. These may be
+/// patterns.
+fn behind_links(judge: &Judge<'_>, at: &Path, top: bool) -> Vec<Named> {
+    let mut all = Vec::new();
+    for link in links(at) {
+        let name = link.file_name().filter(|name| *name != ".git").unwrap_or_default();
+        let beyond = judge.names.beyond(name, top);
+        if beyond.is_empty() || !link.is_dir() {
+            continue;
+        }
+        let by = format!("the link {}", link.display());
+        let led_to = led_to(&link, Guarded::ExistingOnly, &by);
+        let Some((real, ..)) = led_to.last() else { continue };
+        let guarded = beyond.iter().map(|(rest, name)| (real.join(rest), name.guarded));
+        let guarded = guarded.filter(|(_, guarded)| *guarded != Guarded::ExistingOnly);
+        all.extend(guarded.map(|(path, guarded)| (path, guarded, by.clone())));
+        all.extend(led_to.into_iter().filter(|(_, guarded, _)| *guarded == Guarded::Plain));
+    }
+    all
+}
+
+/// Whether a path is what a pattern stands for, or lies below.
+fn is_behind(pattern: &Path, path: &Path) -> bool {
+    let mut parts = path.iter();
+    pattern.iter().all(|pattern| {
+        parts.next().is_some_and(|part| glob::name(pattern.as_bytes(), part.as_bytes()))
+    })
 }
 
 /// What a path leads to, and the links by which it does.

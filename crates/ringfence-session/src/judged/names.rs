@@ -89,6 +89,18 @@ impl Names {
         self.all.push(name);
     }
 
+    /// What is left of the names that a name in a directory is on the way to. At the top those without a pattern are
+    /// known by where they lead.
+    pub fn beyond(&self, name: &OsStr, top: bool) -> Vec<(PathBuf, &Name)> {
+        let met = self.by_first.get(name).into_iter().flatten().map(|&number| &self.all[number]);
+        let looked_for = met.filter(|name| match top {
+            true => name.name.contains('*'),
+            false => name.nested,
+        });
+        let rest = looked_for.filter_map(|name| Some((name.name.split_once('/')?.1.into(), name)));
+        rest.collect()
+    }
+
     /// There are none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
