@@ -51,6 +51,25 @@ fn what_links_of_the_home_lead_to_is_not_changed() {
 }
 
 #[test]
+fn what_links_of_the_home_lead_to_is_not_changed_where_the_list_has_a_pattern() {
+    everywhere(|place| {
+        let there = ["bazelrc", "mise.global", "work.code-workspace", "other"];
+        for name in there {
+            place.file(format!("home/project/{name}"), "true\n");
+        }
+        for (link, name) in [
+            (".bazelrc", "bazelrc"),
+            (".config/mise.toml", "mise.global"),
+            ("work.code-workspace", "work.code-workspace"),
+            (".config/unknown.toml", "other"),
+        ] {
+            place.link(format!("home/{link}"), place.project(name));
+        }
+        assert_eq!(changed(place, &[], &there), ["other"]);
+    });
+}
+
+#[test]
 fn a_profile_that_is_a_link_is_not_written_from_inside() {
     everywhere(|place| {
         let victim = place.file("home/victim", "secret\n");

@@ -8,11 +8,24 @@ use crate::planner::links;
 use crate::planner::named::Repository;
 use ringfence_policy::Guarded;
 use ringfence_policy::protect::{HOME, JUDGED, LINKED_IN, NAMES};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// What is left of a protected name below some directory, how it is guarded, and the whole name; whether it is one of
 /// [`LINKED_IN`], which are parts of other names.
 type Below<'a> = (&'a str, Guarded, &'a str, bool);
+
+/// What a name that ends with a pattern stands for, as far as tools have settings so: a directory of the home changes all
+/// the time, and a start depends on what is looked for in it.
+const ENDINGS: [&str; 6] = ["toml", "local.toml", "yml", "yaml", "json", "jsonc"];
+
+/// A name, or those that one with a pattern at its end stands for.
+fn endings(name: &'static str) -> impl Iterator<Item = Cow<'static, str>> {
+    let pattern = name.strip_suffix('*').filter(|stem| !stem.contains('*'));
+    let all = pattern.map(|stem| ENDINGS.map(|ending| Cow::Owned(format!("{stem}{ending}"))));
+    let itself = all.is_none().then_some(Cow::Borrowed(name));
+    all.into_iter().flatten().chain(itself)
+}
 
 impl Wanted<'_, '_> {
     /// Protects what is led to from outside, if anything is writable.
@@ -48,8 +61,17 @@ impl Wanted<'_, '_> {
         let judged = JUDGED.iter().map(|(name, guarded, _)| (*name, *guarded));
         let listed = HOME.iter().map(|(name, _)| (*name, Guarded::Plain));
         let named = NAMES.iter().map(|entry| (entry.name, entry.guarded));
-        let all = judged.chain(listed).chain(named).filter(|(name, _)| !name.contains('*'));
-        let all = all.map(|(name, guarded)| (name, guarded, name, false));
+        // Patterns in a repository are not for a home's.
+        let all = judged
+            .chain(listed)
+            .chain(named)
+            .filter(|(name, _)| !name.starts_with(".git/") || !name.contains('*'));
+        let all: Vec<_> = all
+            .flat_map(|(name, guarded)| {
+                endings(name).map(move |as_found| (as_found, guarded, name))
+            })
+            .collect();
+        let all = all.iter().map(|(as_found, guarded, name)| (&**as_found, *guarded, *name, false));
         let parts = LINKED_IN.iter().map(|name| (*name, Guarded::Plain, *name, true));
         self.below(home, all.chain(parts).collect());
     }
@@ -59,6 +81,10 @@ impl Wanted<'_, '_> {
         if self.tree(directory).is_some() {
             // All that is there leads into the tree, what is made there later too.
             for (rest, guarded, name, part) in names {
+                // At the top of a tree it is looked for as in others.
+                if rest.starts_with('*') {
+                    continue;
+                }
                 let path = directory.join(rest);
                 if !part {
                     self.add_led_to(path, guarded, &built_in_name(name));
@@ -74,7 +100,11 @@ impl Wanted<'_, '_> {
         let mut top = Top::of(self.planning.paths, directory, &firsts);
         for same in names.chunk_by(|one, other| first(one.0) == first(other.0)) {
             let part = first(same[0].0);
-            if top.has(part) {
+            if part.starts_with('*') {
+                for found in top.matching(part) {
+                    self.at(&directory.join(found), same);
+                }
+            } else if top.has(part) {
                 self.at(&directory.join(part), same);
             }
         }
