@@ -6,6 +6,7 @@
 //! has one for them. So they are had of everything but devices; the launcher sets the flag, on the file that it has
 //! looked at.
 
+use crate::plan::{CallRule, Test, Verdict};
 use ringfence_sys as sys;
 use std::os::fd::{AsFd, BorrowedFd};
 use sys::notify::{self, Notification};
@@ -14,6 +15,13 @@ use sys::{Errno, Sysno, caller};
 /// Whether it is one of these calls.
 pub(crate) fn is(call: &Notification) -> bool {
     call.call == Sysno::fcntl.id() || call.call == Sysno::ioctl.id() && request(call) == FIOASYNC
+}
+
+/// Whether it is a rule for one of them.
+pub(crate) fn is_ruled_by(rule: &CallRule) -> bool {
+    let request = || rule.tests.contains(&(1, Test::Equals(FIOASYNC)));
+    rule.verdict == Verdict::Supervise
+        && (rule.call == "fcntl" || rule.call == "ioctl" && request())
 }
 
 const FIOASYNC: u32 = 0x5452;

@@ -246,8 +246,12 @@ fn write_listener(
     const NEW_LISTENER: u32 = 1 << 3;
     /// A supervised caller is not woken by signals that do not kill it (Linux 5.19).
     const WAIT_KILLABLE: u32 = 1 << 5;
-    let deaf: Vec<CallRule> =
-        rules.iter().filter(|rule| rule.verdict != Verdict::Observe).cloned().collect();
+    // What a file tells of is the launcher's around this one to set, which has the rule too: nobody could carry it out
+    // here, and servers do not start without it.
+    let is_heard = |rule: &&CallRule| {
+        rule.verdict != Verdict::Observe && !crate::told_of_input::is_ruled_by(rule)
+    };
+    let deaf: Vec<CallRule> = rules.iter().filter(is_heard).cloned().collect();
     // Who cannot be asked has not allowed it.
     let list = list.map(|list| AllowedCalls { otherwise: Verdict::Refuse, ..list.clone() });
     let deaf = match (&list, deaf.len() == rules.len()) {
