@@ -12,6 +12,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use sys::notify::{self, Notification};
 use sys::{Errno, Sysno, caller};
 
+const F_SETFL: u32 = 4;
+const FIOASYNC: u32 = 0x5452;
+
+/// These calls, and what their arguments are then.
+pub(crate) const CALLS: [(&str, &[(u8, Test)]); 2] = [
+    ("fcntl", &[(1, Test::Equals(F_SETFL)), (2, Test::AnyBit(sys::fd::ASYNCHRONOUS as u32))]),
+    ("ioctl", &[(1, Test::Equals(FIOASYNC))]),
+];
+
 /// Whether it is one of these calls.
 pub(crate) fn is(call: &Notification) -> bool {
     call.call == Sysno::fcntl.id() || call.call == Sysno::ioctl.id() && request(call) == FIOASYNC
@@ -19,12 +28,9 @@ pub(crate) fn is(call: &Notification) -> bool {
 
 /// Whether it is a rule for one of them.
 pub(crate) fn is_ruled_by(rule: &CallRule) -> bool {
-    let request = || rule.tests.contains(&(1, Test::Equals(FIOASYNC)));
     rule.verdict == Verdict::Supervise
-        && (rule.call == "fcntl" || rule.call == "ioctl" && request())
+        && CALLS.iter().any(|(call, tests)| rule.call == *call && rule.tests == *tests)
 }
-
-const FIOASYNC: u32 = 0x5452;
 
 /// The kernel takes the low half.
 fn request(call: &Notification) -> u32 {

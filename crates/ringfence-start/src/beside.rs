@@ -218,8 +218,7 @@ impl Beside {
         let (running, network) = unsafe { (&(*this).running, &(*this).network) };
         // SAFETY: `start` wrote it, and nobody does since.
         let pid = unsafe { (*this).pid };
-        let _ = glance(|| running.load(Ordering::Acquire) != BEGUN);
-        wait_beside(running, pid, |now| now == BEGUN);
+        wait_soon(running, pid, |now| now == BEGUN);
         match network.load(Ordering::Acquire) {
             0 => Err(Errno::ESRCH),
             result if result < 0 => Err(Errno::new(-result)),
@@ -312,11 +311,16 @@ fn collect(pid: i32) {
 
 /// Sleeps as long as the number is as told, which it may not be for long.
 fn wait_while(number: &AtomicU32, as_told: impl Fn(u32) -> bool) {
-    let _ = glance(|| !as_told(number.load(Ordering::Acquire)));
-    wait_beside(number, 0, as_told);
+    wait_soon(number, 0, as_told);
 }
 
-/// The same, but not longer than this child lives, if there is one: kernels before 5.16 do not clear the number
+/// [`wait_beside`], after a glance.
+fn wait_soon(number: &AtomicU32, child: i32, as_told: impl Fn(u32) -> bool) {
+    let _ = glance(|| !as_told(number.load(Ordering::Acquire)));
+    wait_beside(number, child, as_told);
+}
+
+/// Sleeps as long as the number is as told, but not longer than this child lives, if there is one: kernels before 5.16 do not clear the number
 /// of who ends in a core dump (`mm_release` in kernel/fork.c), as a filter that kills may have it.
 fn wait_beside(number: &AtomicU32, child: i32, as_told: impl Fn(u32) -> bool) {
     const FUTEX_WAIT: usize = 0;

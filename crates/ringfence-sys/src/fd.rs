@@ -288,16 +288,22 @@ pub fn in_memory(bytes: &[u8]) -> Result<OwnedFd> {
     Ok(file)
 }
 
+/// What an open file is (fstat(2)).
+fn status(file: BorrowedFd<'_>) -> Result<libc::stat> {
+    // SAFETY: stat is plain numbers, for which all zeroes are valid.
+    let mut data: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `data` is room for the answer.
+    unsafe { sys!(fstat, file.as_raw_fd(), &raw mut data) }?;
+    Ok(data)
+}
+
 /// The whole of a regular file of at most `most` bytes, wherever it was read to; never waits for
 /// anybody to write.
 ///
 /// # Errors
 /// `EINVAL` for what is no regular file, `EFBIG` for one that is longer; the kernel's.
 pub fn content(file: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
-    // SAFETY: stat is plain numbers, for which all zeroes are valid.
-    let mut data: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `data` is room for the answer.
-    unsafe { sys!(fstat, file.as_raw_fd(), &raw mut data) }?;
+    let data = status(file)?;
     if data.st_mode & libc::S_IFMT != libc::S_IFREG {
         return Err(crate::Errno::EINVAL);
     }
@@ -326,11 +332,7 @@ pub fn content(file: BorrowedFd<'_>, most: usize) -> Result<Vec<u8>> {
 /// # Errors
 /// The kernel's.
 pub fn is_device(file: BorrowedFd<'_>) -> Result<bool> {
-    // SAFETY: stat is plain numbers, for which all zeroes are valid.
-    let mut data: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `data` is room for the answer.
-    unsafe { sys!(fstat, file.as_raw_fd(), &raw mut data) }?;
-    Ok(matches!(data.st_mode & libc::S_IFMT, libc::S_IFCHR | libc::S_IFBLK))
+    Ok(matches!(status(file)?.st_mode & libc::S_IFMT, libc::S_IFCHR | libc::S_IFBLK))
 }
 
 /// Whether the descriptor is open, and a terminal (`isatty(3)`).

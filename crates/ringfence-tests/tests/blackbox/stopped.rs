@@ -138,6 +138,16 @@ fn the_time_of_a_command_that_stopped_itself_passes() {
     });
 }
 
+/// The job that was stopped goes on to its end.
+fn goes_on(mut terminal: Terminal) {
+    terminal.line("fg");
+    terminal.shows("exit 4'");
+    terminal.line("word");
+    terminal.shows("\ngot word");
+    terminal.code(4);
+    terminal.leave();
+}
+
 #[test]
 fn protected_names_are_taken_while_the_user_has_stopped_the_command() {
     everywhere(|place| {
@@ -149,12 +159,7 @@ fn protected_names_are_taken_while_the_user_has_stopped_the_command() {
         terminal.types("\x1a").shows("Stopped");
         terminal.shows("ready> ");
         are_taken(place);
-        terminal.line("fg");
-        terminal.shows("exit 4'");
-        terminal.line("word");
-        terminal.shows("\ngot word");
-        terminal.code(4);
-        terminal.leave();
+        goes_on(terminal);
     });
 }
 
@@ -172,12 +177,7 @@ fn protected_names_are_taken_while_the_terminal_has_stopped_the_command() {
         terminal.shows("\nstopped");
         terminal.shows("ready> ");
         are_taken(place);
-        terminal.line("fg");
-        terminal.shows("exit 4'");
-        terminal.line("word");
-        terminal.shows("\ngot word");
-        terminal.code(4);
-        terminal.leave();
+        goes_on(terminal);
     });
 }
 

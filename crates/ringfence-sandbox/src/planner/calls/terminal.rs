@@ -9,12 +9,9 @@ const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541C;
 const TIOCCONS: u32 = 0x541D;
 const TIOCSETD: u32 = 0x5423;
-const FIOASYNC: u32 = 0x5452;
 /// What `TCXONC` does: stops output, and has the other side stop (`ioctl_tty(2)`).
 const TCOOFF: u32 = 0;
 const TCIOFF: u32 = 2;
-const F_SETFL: u32 = 4;
-const O_ASYNC: u32 = 0o20_000;
 
 /// The rules, in order.
 pub(super) fn rules(
@@ -39,8 +36,8 @@ pub(super) fn rules(
     // Without a listener there is one around this sandbox already (`learn`, another sandbox, which has the rule too).
     if notify {
         let reason = "has the terminal signal processes outside";
-        let flag = [(1, Test::Equals(F_SETFL)), (2, Test::AnyBit(O_ASYNC))];
-        add("fcntl", Verdict::Supervise, &flag, reason);
-        add("ioctl", Verdict::Supervise, &[(1, Test::Equals(FIOASYNC))], reason);
+        for (call, tests) in crate::told_of_input::CALLS {
+            add(call, Verdict::Supervise, tests, reason);
+        }
     }
 }
