@@ -46,8 +46,12 @@ impl Evidence {
     pub fn open(directory: &Path) -> io::Result<Evidence> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let path = directory.join(FILE);
-        // Made by us, so that it is nobody else's to read from the beginning.
-        File::options().append(true).create(true).mode(0o600).open(&path)?;
+        // Made by us, so that it is nobody else's to read from the beginning. One that is there is
+        // not opened: to close it would drop the locks that another connection of ours has on it.
+        match File::options().append(true).create_new(true).mode(0o600).open(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let connection = Connection::open_with_flags(&path, flags).map_err(other)?;
         connection.busy_timeout(Duration::from_secs(10)).map_err(other)?;

@@ -15,6 +15,7 @@ pub mod overlay;
 pub mod place;
 pub mod renamed;
 pub mod snapshot;
+mod wal;
 pub mod wrote;
 
 pub use error::{Result, SessionError};

@@ -7,6 +7,7 @@ use super::event::{Ended, Event, Process};
 use super::journal::{self, Head, Line, NAME, Tail};
 use super::schema;
 use crate::error::{Result, SessionError};
+use crate::wal::log_ahead;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Params, params};
 use std::collections::HashMap;
@@ -82,13 +83,12 @@ fn on_disk(path: &Path, made: bool) -> Result<Connection> {
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     connection.busy_timeout(WAIT).map_err(failed)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
+    // What a crash of the machine takes is made again from the journal.
+    connection.execute_batch("PRAGMA synchronous = OFF;").map_err(failed)?;
     if made || schema::version(&connection, path)? < schema::MIGRATIONS.len() {
-        // What a crash of the machine takes is made again from the journal.
-        let setup = "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;";
-        connection.execute_batch(setup).map_err(failed)?;
+        log_ahead(&connection).map_err(failed)?;
         schema::migrate(&mut connection, path, schema::MIGRATIONS.len())?;
     }
-    connection.execute_batch("PRAGMA synchronous = OFF;").map_err(failed)?;
     Ok(connection)
 }
 

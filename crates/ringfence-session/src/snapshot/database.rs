@@ -6,6 +6,7 @@
 
 use super::entry::{Entry, Hash, NONE, read_tree};
 use crate::error::{Result, SessionError};
+use crate::wal::log_ahead;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::cell::{Cell, RefCell};
@@ -82,10 +83,15 @@ impl Database {
     pub fn open(directory: &Path, durable: bool) -> Result<Database> {
         let path = directory.join("store.db");
         let failed = |error| SessionError::database(&path, error);
-        // SQLite gives its other files the mode of the first.
+        // SQLite gives its other files the mode of the first. One that is there is not opened: to
+        // close it would drop the locks that another connection of this process has on it.
         let mut options = std::fs::File::options();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        options.open(&path).map_err(|error| SessionError::call("open", &path, error))?;
+        match options.write(true).create_new(true).mode(0o600).open(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(SessionError::call("open", &path, error));
+            }
+            _ => {}
+        }
         let connection = Connection::open(&path).map_err(failed)?;
         connection.busy_timeout(std::time::Duration::from_secs(10)).map_err(failed)?;
         connection
@@ -100,13 +106,12 @@ impl Database {
         // The page size counts only before the first table. The cache, KiB, is taken as it is
         // used: pages of the index that do not fit are written again and again.
         let flush = if durable { "FULL" } else { "NORMAL" };
-        let first = if version == 0 {
-            "PRAGMA page_size = 16384; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;"
-        } else {
-            ""
-        };
+        if version == 0 {
+            let first = "PRAGMA page_size = 16384; PRAGMA auto_vacuum = INCREMENTAL;";
+            connection.execute_batch(first).and_then(|()| log_ahead(&connection)).map_err(failed)?;
+        }
         let settings = format!(
-            "{first} PRAGMA synchronous = {flush}; PRAGMA cache_size = -65536; \
+            "PRAGMA synchronous = {flush}; PRAGMA cache_size = -65536; \
              PRAGMA journal_size_limit = {LOG};"
         );
         connection.execute_batch(&settings).map_err(failed)?;
