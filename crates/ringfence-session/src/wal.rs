@@ -51,9 +51,8 @@ mod tests {
             });
             other.execute_batch("COMMIT").expect("let go");
             let connection = waits.join().expect("no panic").expect("in the end");
-            let mode: String = connection
-                .query_row("PRAGMA journal_mode", [], |row| row.get(0))
-                .expect("a mode");
+            let mode: String =
+                connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).expect("a mode");
             assert_eq!(mode, "wal");
         });
     }

@@ -9,7 +9,6 @@
 //! touches a guarded directory) goes on in `main` as always: it gets what was [`Heard`], and what it is to
 //! answer has not been taken from the sockets.
 
-use crate::Errno;
 use crate::account::{self, Account, Filing};
 use crate::bytes::from;
 use crate::call::{exit, glance, send, sys};
@@ -18,6 +17,7 @@ use crate::image::{Image, RECORDED};
 use crate::key::Caller;
 use crate::quiet::{self, Ahead};
 use crate::spawn::MOST_PATH;
+use crate::{Errno, code};
 
 /// So long, in nanoseconds: as long as a command is not watched for protected names by anybody.
 pub const MOMENT: u64 = 20_000_000;
@@ -190,6 +190,7 @@ fn listen(
                     return;
                 }
                 run(image, launched, 0).look_ahead(&mut room.ahead, &mut room.walk);
+                code::let_go();
             }
             Some((passed::CALLS | passed::NETWORK | passed::GATEWAY | passed::BUS, _))
                 if heard.count < MOST_MESSAGES && heard.length == 0 =>
@@ -257,6 +258,7 @@ fn ready(control: i32, heard: &mut Heard, most: u64) -> Ready {
         return Ready::Main;
     }
     let mut at = 1;
+    let mut ending = false;
     while at < count {
         let Some(events) = heard.watched.get(at).map(returned) else { return Ready::Main };
         if events & POLLIN != 0 {
@@ -266,8 +268,13 @@ fn ready(control: i32, heard: &mut Heard, most: u64) -> Ready {
             && let Some(gone) = heard.gone.get_mut(at)
         {
             *gone = true;
+            ending = true;
         }
         at += 1;
+    }
+    if ending {
+        // Nobody is left who could call: the warden is about to say how the command ended.
+        let _ = glance(|| peek(control).is_some());
     }
     match heard.watched.first().map(returned) {
         Some(0) => Ready::Again,

@@ -108,7 +108,10 @@ impl Database {
         let flush = if durable { "FULL" } else { "NORMAL" };
         if version == 0 {
             let first = "PRAGMA page_size = 16384; PRAGMA auto_vacuum = INCREMENTAL;";
-            connection.execute_batch(first).and_then(|()| log_ahead(&connection)).map_err(failed)?;
+            connection
+                .execute_batch(first)
+                .and_then(|()| log_ahead(&connection))
+                .map_err(failed)?;
         }
         let settings = format!(
             "PRAGMA synchronous = {flush}; PRAGMA cache_size = -65536; \
