@@ -7,8 +7,8 @@
 //! warden until it executes the command; it does not get on before the warden has said that all is built.
 //!
 //! ```text
-//! warden  ── start ── view ──────── enters the network ── rules ── go ── waits ── watches
-//!              └── places ── network ── rights, filter ───────── confined: execve
+//! warden  ── start ── view ──────── enters the network, brings it up ── rules ── go ── waits ── watches
+//!              └── places ── network ── rights, filter ────────────────────── confined: execve
 //! ```
 //!
 //! The unmount of the host's tree waits for every processor (`synchronize_rcu_expedited`), long after nobody can
@@ -20,18 +20,18 @@
 //! the view's own file system, on which the warden mounts then.
 
 use crate::bytes::{Text, string};
-use crate::call::{close, exit, glance, sys};
+use crate::call::{exit, glance, sys};
 use crate::clone;
 use crate::image::{Header, Image, PROCESS_TIER, register};
 use crate::later::Later;
 use crate::machine::Machine;
-use crate::network::{CLONE_NEWNET, make_network};
+use crate::network::Network;
 use crate::spawn::{Command, MOST_PATH, Refused, execute, find};
 use crate::stamp::{AT_FDCWD, Looked, look};
 use crate::{Errno, Result};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 const SIGKILL: usize = 9;
 
@@ -67,8 +67,8 @@ pub struct Beside {
     wants_network: bool,
     /// What it looks at when the network is made.
     later: Later,
-    /// The namespace's descriptor, or a negative error number.
-    network: AtomicI32,
+    /// The [`Network`], or a negative error number.
+    network: AtomicI64,
     /// [`BEGUN`], [`BEYOND_NETWORK`]; the kernel clears it when the command executes, or at the end.
     running: AtomicU32,
     /// [`PLACES`], [`GO`], [`APART`].
@@ -99,7 +99,7 @@ impl Beside {
             warden: 0,
             wants_network: false,
             later: Later::NONE,
-            network: AtomicI32::new(0),
+            network: AtomicI64::new(0),
             running: AtomicU32::new(0),
             stage: AtomicU32::new(0),
             places: AtomicU32::new(0),
@@ -205,7 +205,8 @@ impl Beside {
         }
     }
 
-    /// Waits until the network namespace is made, and enters it.
+    /// Waits until the network namespace is made, enters it and brings its loopback up: who made it has the longer
+    /// way from there.
     ///
     /// # Errors
     /// Those of `unshare(2)`, of bringing the loopback up, of `setns(2)`; `ESTALE` where a later
@@ -221,13 +222,8 @@ impl Beside {
         wait_soon(running, pid, |now| now == BEGUN);
         match network.load(Ordering::Acquire) {
             0 => Err(Errno::ESRCH),
-            result if result < 0 => Err(Errno::new(-result)),
-            namespace => {
-                // SAFETY: takes numbers only.
-                let entered = unsafe { sys!(setns, namespace, CLONE_NEWNET) };
-                close(namespace);
-                entered.map(drop)
-            }
+            result if result < 0 => Err(Errno::new(-result as i32)),
+            network => Network::of_number(network).enter(),
         }
     }
 
@@ -399,12 +395,11 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
             }
         }
         let made = if (*this).wants_network {
-            let made = make_network();
+            let made = Network::make();
             let held = (*this).later.hold();
-            let made = made.and_then(|namespace| held.map(|()| namespace));
-            (*this)
-                .network
-                .store(made.unwrap_or_else(|errno| -errno.into_raw()), Ordering::Release);
+            let made = made.and_then(|network| held.map(|()| network.to_number()));
+            let told = made.unwrap_or_else(|errno| -i64::from(errno.into_raw()));
+            (*this).network.store(told, Ordering::Release);
             made.is_ok()
         } else {
             true
