@@ -49,11 +49,12 @@ const SHA_1: usize = 20;
 /// Blocks of entries that git reads at once: as many as it has threads.
 const MOST_BLOCKS: u64 = 1 << 14;
 
-/// Judges an index whose hashes have `hash` bytes.
+/// Judges an index whose hashes have `hash` bytes, and tells each of its paths, in their order, until something is
+/// wrong.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn judge(content: Content<'_>, hash: usize) -> Result<(), Bad> {
+pub fn judge(content: Content<'_>, hash: usize, each: &mut dyn FnMut(&[u8])) -> Result<(), Bad> {
     if content.size > LARGEST {
         return Err(Bad::Unreadable("it is too large"));
     }
@@ -75,6 +76,7 @@ pub fn judge(content: Content<'_>, hash: usize) -> Result<(), Bad> {
         Entries { at: HEADER, version, hash, path: Vec::new(), read: 0, blocks, stripped: false };
     for entry in 0..count {
         entries.next(&mut window, entry)?;
+        each(&entries.path);
     }
     if !entries.blocks.is_empty() || stated.is_some_and(|stated| stated != entries.at) {
         return Err(Bad::Unreadable("its entries are not where it says"));

@@ -45,19 +45,21 @@ fn judged(left: &mut u64, directory: &Directory, name: &OsStr, path: &Path) -> R
     let open = open(&directory.at(name)).map_err(|_| Bad::Unreadable("it cannot be opened"))?;
     let (file, size) = open.ok_or(Bad::Unreadable("it is no plain file"))?;
     *left = left.checked_sub(size).ok_or(Bad::Unreadable("there is too much of its kind"))?;
-    let hash = match gitstate::is_index(Path::new(name)) {
-        true => gitstate::hash_length(configuration(path).as_deref()),
-        false => 0,
-    };
+    let hash = if gitstate::is_index(Path::new(name)) { hash_length(path) } else { 0 };
     let mut read_at = |at: u64, into: &mut [u8]| file.read_at(into, at);
     gitstate::judge(Path::new(name), hash, Content { size, read_at: &mut read_at })
 }
 
 /// A file, and its size. No FIFO there may stop us.
-fn open(path: &Path) -> io::Result<Option<(File, u64)>> {
+pub(super) fn open(path: &Path) -> io::Result<Option<(File, u64)>> {
     let file = OpenOptions::new().read(true).custom_flags(CAREFULLY).open(path)?;
     let data = file.metadata()?;
     Ok(data.is_file().then_some((file, data.len())))
+}
+
+/// How long the hashes of an index are.
+pub(super) fn hash_length(index: &Path) -> usize {
+    gitstate::hash_length(configuration(index).as_deref())
 }
 
 /// The repository's configuration, which has been judged before: what was not to stay is not there any more.

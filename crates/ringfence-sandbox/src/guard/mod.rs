@@ -17,6 +17,7 @@ mod renewed;
 mod said;
 mod saved;
 mod sweep;
+mod tracked;
 mod unsure;
 mod vigil;
 mod work;
@@ -78,6 +79,8 @@ pub(crate) struct Guarding {
     awaited: RefCell<BTreeSet<PathBuf>>,
     /// What was at paths of which it is not known what they held before.
     unsure: BTreeMap<PathBuf, Identity>,
+    /// What was taken from its place: see [`tracked`].
+    missed: RefCell<Vec<PathBuf>>,
     /// Whether some of what was saved is not what was found, but what another run that goes on found.
     inherits: bool,
 }
@@ -164,6 +167,7 @@ impl Guarding {
             removed: RefCell::default(),
             awaited: RefCell::default(),
             unsure: BTreeMap::new(),
+            missed: RefCell::default(),
             inherits: false,
         };
         let places = places(plan);
@@ -340,6 +344,7 @@ impl Guarding {
             removed: RefCell::default(),
             awaited: RefCell::default(),
             unsure: BTreeMap::new(),
+            missed: RefCell::default(),
             inherits: false,
         })
     }
@@ -384,6 +389,14 @@ impl Guarding {
         if self.is_removed(path) { said::AGAIN.to_owned() } else { said::inside("created") }
     }
 
+    /// Something was taken from its place.
+    fn misses(&self, path: &Path) {
+        let mut missed = self.missed.borrow_mut();
+        if missed.len() < tracked::MOST {
+            missed.push(path.to_owned());
+        }
+    }
+
     /// Puts right what the run created or changed; returns a sentence for each. Without a
     /// session (the launcher is dead) nothing is kept.
     pub fn enforce(&self, session: Option<&str>) -> Vec<String> {
@@ -395,6 +408,9 @@ impl Guarding {
                 work.said.push(unnoted);
             }
             work.quarantine.renew(&mut work.said);
+            for sentence in tracked::missing(&self.missed.take()) {
+                work.said.push(sentence);
+            }
             self.ended.set(true);
             // Nothing is left to be put back.
             self.word.take();

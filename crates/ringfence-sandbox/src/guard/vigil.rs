@@ -377,6 +377,7 @@ impl Vigil<'_> {
         let mut quarantine = self.guarding.quarantine(Some(&self.session));
         let away = quarantine.move_away(&at, &mut self.copies);
         self.guarding.taken.set(quarantine.taken());
+        self.guarding.misses(path);
         let what = match away {
             Ok(Away::Kept(kept)) => {
                 let told = format!("moved to {} while the command ran", shown::path(&kept));

@@ -384,6 +384,7 @@ impl Work<'_> {
     pub fn take(&mut self, at: &Path, path: &Path, way: &str) {
         let shown = shown::path(path);
         let taken = self.taken(at, path, Quarantine::take);
+        self.guarding.misses(path);
         self.said.push(match taken {
             Ok(Some(kept)) => format!("{shown} {way}: moved to {}", shown::path(&kept)),
             Ok(None) => format!("{shown} {way}: removed"),

@@ -358,3 +358,36 @@ fn indexes_without_end_are_not_read() {
         assert!(left[0] != left[1], "{left:?}: one is read, and is good");
     });
 }
+
+/// A commit made after the run would remove from the repository what was taken away: it is told.
+#[test]
+fn what_was_taken_away_and_is_tracked_is_told() {
+    everywhere(|place| {
+        if !place.has("git", "--version") {
+            return;
+        }
+        place.file("project/src/.envrc", "theirs\n");
+        place.file("project/src/plain", "theirs\n");
+        let as_somebody = "-c user.name=a -c user.email=a@b";
+        place
+            .shell(&format!("git init -q . && git add -A && git {as_somebody} commit -qm one"))
+            .ends(0);
+        for version in ["2", "4"] {
+            place.shell(&format!("git update-index --index-version {version}")).ends(0);
+            place.shell("rm src/.envrc src/plain").ends(0);
+            place.clock_moves_on();
+            let run =
+                place.sh(&[], "git checkout -q -- src && touch src/.vimrc.lua && cat src/plain");
+            let told = format!("git tracks src/.envrc in {}", place.text("project"));
+            run.ends(0).prints("theirs").says(&told);
+            assert!(!place.project("src/.envrc").exists(), "version {version}");
+            // The control: what is said to bring it back does.
+            place.shell("git checkout -- src/.envrc").ends(0);
+            assert!(place.project("src/.envrc").exists());
+        }
+        // What is not tracked is not told of.
+        let run = place.sh(&[], "mkdir -p other; echo evil > other/.envrc");
+        run.ends(0).says("other/.envrc was created");
+        assert!(!run.err.contains("git tracks"), "{}", run.err);
+    });
+}
