@@ -366,8 +366,8 @@ fn what_was_taken_away_and_is_tracked_is_told() {
         if !place.has("git", "--version") {
             return;
         }
-        place.file("project/src/.envrc", "theirs\n");
-        place.file("project/src/plain", "theirs\n");
+        place.file("home/project/src/.envrc", "theirs\n");
+        place.file("home/project/src/plain", "theirs\n");
         let as_somebody = "-c user.name=a -c user.email=a@b";
         place
             .shell(&format!("git init -q . && git add -A && git {as_somebody} commit -qm one"))
@@ -378,7 +378,7 @@ fn what_was_taken_away_and_is_tracked_is_told() {
             place.clock_moves_on();
             let run =
                 place.sh(&[], "git checkout -q -- src && touch src/.vimrc.lua && cat src/plain");
-            let told = format!("git tracks src/.envrc in {}", place.text("project"));
+            let told = format!("git tracks src/.envrc in {}", place.text("home/project"));
             run.ends(0).prints("theirs").says(&told);
             assert!(!place.project("src/.envrc").exists(), "version {version}");
             // The control: what is said to bring it back does.
