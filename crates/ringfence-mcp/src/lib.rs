@@ -8,6 +8,7 @@
 //! Nothing of this is loaded or started unless `ringfence mcp` is.
 
 mod files;
+mod line;
 mod message;
 mod schema;
 mod server;

@@ -2,7 +2,7 @@
 //! session's snapshots and nobody else's; what the policy denies or protects is neither shown nor reverted.
 
 use crate::within::Sandbox;
-use ringfence_session::gateway::{Actor, Peer, Scope, Tree, client};
+use ringfence_session::gateway::{Actor, Peer, Scope, Tree, client, give_up_capabilities};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -35,8 +35,15 @@ impl Snapshots {
             Some(actor) => actor,
             none => none.insert(Actor::new(scope(sandbox)?, sandbox.teller())),
         };
-        let answer =
-            actor.answer(request.to_string().as_bytes(), &Peer::new(std::process::id() as i32));
+        // As a gateway's thread does it: what a command without capabilities cannot do is not done for it.
+        let request = request.to_string();
+        let answer = std::thread::scope(|scope| {
+            let act = || {
+                give_up_capabilities();
+                actor.answer(request.as_bytes(), &Peer::new(std::process::id() as i32))
+            };
+            scope.spawn(act).join().map_err(|_| "the snapshots are in disorder")
+        })?;
         match answer["error"].as_str() {
             Some(error) => Err(error.to_owned()),
             None => Ok(answer),

@@ -6,6 +6,7 @@
 //! had as the answer to something else. A call that is never answered has its row all the same: when its server has
 //! ended, or when the guard is told to end.
 
+use crate::line::{self, Unreadable};
 use crate::message::{alike, known_by, odd, plain, spelt};
 use ringfence_session::ledger::{self, Event, Process, Verdict};
 use ringfence_session::live;
@@ -275,8 +276,12 @@ impl Guard<'_> {
             send(&mut std::io::stdout(), &answer);
             None
         };
-        let Ok(mut message) = serde_json::from_slice::<Value>(line) else {
-            return refuse(error(&Value::Null, -32700, "the message is no JSON"));
+        let mut message = match line::read(line) {
+            Ok(message) => message,
+            Err(Unreadable { id, why, .. }) => {
+                let id = id.filter(|id| known_by(id).is_some()).unwrap_or(Value::Null);
+                return refuse(error(&id, -32700, &format!("the message cannot be read: {why}")));
+            }
         };
         if !message.is_object() {
             // Batches left the protocol with its version of 2025-06-18.
@@ -345,12 +350,18 @@ impl Guard<'_> {
 
     /// What the client gets of a server's message.
     fn servers(&self, line: &[u8]) -> Option<Value> {
-        let message = serde_json::from_slice::<Value>(line).ok().filter(Value::is_object);
         let left_out = |what: &str| {
             ringfence_sys::say!("ringfence: the server wrote {what}; it was left out");
             None
         };
-        let Some(mut message) = message else { return left_out("what is no message") };
+        let mut message = match line::read(line) {
+            Ok(message) if message.is_object() => message,
+            // Who waits for it waits no more.
+            Err(Unreadable { id: Some(id), method: false, why }) => {
+                error(&id, -32603, &format!("the server's answer cannot be read: {why}"))
+            }
+            _ => return left_out("what is no message"),
+        };
         plain(&mut message);
         let answer = ["result", "error"].iter().any(|name| message.get(name).is_some());
         if message.get("method").is_some() {

@@ -323,7 +323,7 @@ impl Actor {
             let visible = changes.iter().filter(|change| select.takes(&change.path));
             let store = self.store(&tree)?;
             for (row, change) in rows.iter_mut().zip(visible) {
-                let text = if !readable(change) {
+                let text = if !readable(store, change, &from, to.as_ref())? {
                     format!("{} {}\n", change.what.word(), shown(&change.path))
                 } else if bytes < LONGEST_DIFFERENCES {
                     unified::as_text(&diff::of(store, change, to.as_ref())?)
@@ -393,10 +393,22 @@ fn outside(path: &str, tree: &Tree) -> SessionError {
     SessionError::usage(format!("{path} is not in {}, or has `..` in it", shown(&tree.path)))
 }
 
-/// The bytes are what the command itself could have read: its own, or everybody's. (Who is root
-/// outside may have kept more.)
-fn readable(change: &Change) -> bool {
-    [&change.old, &change.new].into_iter().flatten().all(look::readable)
+/// Whether the command could have read what is compared: of a tree as it is, this thread reads what it can.
+fn readable(
+    store: &Store,
+    change: &Change,
+    from: &Snapshot,
+    to: Option<&Snapshot>,
+) -> Result<bool> {
+    let sides = [(&change.old, Some(from)), (&change.new, to)];
+    for (entry, snapshot) in sides {
+        if let (Some(entry), Some(snapshot)) = (entry, snapshot)
+            && !look::readable(store, snapshot, &change.path, entry)?
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// As JSON, those that may be shown; and how many more there are.

@@ -8,10 +8,30 @@ use crate::snapshot::{Entry, Kind, Snapshot, Store};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// The bytes are what the command itself could have read: its own, or everybody's. (Who is root
+/// Whether the command itself could have read this: its own, or everybody's, in directories that are. (Who is root
 /// outside may have kept more.)
-pub(super) fn readable(entry: &Entry) -> bool {
-    entry.uid == rustix::process::geteuid().as_raw() || entry.mode & 0o004 != 0
+pub(super) fn readable(
+    store: &Store,
+    snapshot: &Snapshot,
+    path: &Path,
+    entry: &Entry,
+) -> Result<bool> {
+    let may = |entry: &Entry, everybody: u32| {
+        entry.uid == rustix::process::geteuid().as_raw() || entry.mode & everybody != 0
+    };
+    if !may(entry, 0o004) {
+        return Ok(false);
+    }
+    // Nobody else's snapshot has what its maker could not get to.
+    if !rustix::process::geteuid().is_root() {
+        return Ok(true);
+    }
+    for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+        if !store.entry(snapshot, above)?.is_some_and(|above| may(&above, 0o001)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// An entry as JSON.
@@ -46,7 +66,7 @@ pub(super) fn show(
             SessionError::usage(format!("{} is not in snapshot {}", shown(&path), snapshot.id))
         })?;
         if found.kind != Kind::Directory {
-            return file(store, &path, &found);
+            return file(store, snapshot, &path, &found);
         }
     }
     let visible = select(tree, &[])?;
@@ -58,8 +78,8 @@ pub(super) fn show(
 }
 
 /// What it holds, in `text` or `hex`.
-fn file(store: &Store, path: &Path, found: &Entry) -> Result<Value> {
-    if !readable(found) {
+fn file(store: &Store, snapshot: &Snapshot, path: &Path, found: &Entry) -> Result<Value> {
+    if !readable(store, snapshot, path, found)? {
         return Err(SessionError::usage(format!("{}: its mode hides it", shown(path))));
     }
     let bytes = store.read(found, LONGEST_DIFFERENCES as u64)?;

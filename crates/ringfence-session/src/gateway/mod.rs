@@ -69,3 +69,15 @@ pub struct Tree {
 
 /// Hears what was done, on the service's thread: who asked, and the row for the record.
 pub type Told = Box<dyn Fn(&Peer, &Event) + Send>;
+
+/// Of this thread alone: who is root outside could otherwise be asked for what a command without
+/// capabilities cannot do.
+pub fn give_up_capabilities() {
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+    let none = CapabilitySet::empty();
+    // Giving up is never refused.
+    let _ = set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    );
+}

@@ -38,7 +38,7 @@ impl Service {
         listener.set_nonblocking(true).map_err(failed("fcntl"))?;
         let actor = Actor::new(scope, told);
         let serve = move || {
-            give_up_capabilities();
+            super::give_up_capabilities();
             let forks = Forks::new(forks);
             Serving { listener, stop: theirs, actor, forks, visits: Vec::new() }.run();
         };
@@ -54,18 +54,6 @@ impl Drop for Service {
         // A thread that panicked has ended too.
         let _ = self.thread.take().map(JoinHandle::join);
     }
-}
-
-/// Of this thread alone: who is root outside could otherwise be asked for what a command without
-/// capabilities cannot do.
-fn give_up_capabilities() {
-    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
-    let none = CapabilitySet::empty();
-    // Giving up is never refused.
-    let _ = set_capabilities(
-        None,
-        CapabilitySets { effective: none, permitted: none, inheritable: none },
-    );
 }
 
 struct Serving {
