@@ -4,8 +4,10 @@ pub(crate) mod answer;
 mod hello;
 mod http;
 mod odd;
+mod wish;
 
-pub(crate) use http::authority;
+pub(crate) use http::{authority, blanks, field};
+pub(crate) use odd::like_a_request;
 
 use ringfence_policy::Host;
 
@@ -50,16 +52,23 @@ pub enum First {
 /// Tells what a client's first bytes are. More bytes of the same client never turn `Tls`, `Http`
 /// or `Other` into something else.
 pub fn first(bytes: &[u8]) -> First {
-    match bytes {
+    let wishes = wish::end(bytes);
+    if wishes > wish::MOST {
+        return First::Broken("a wish for TLS again and again");
+    }
+    match &bytes[wishes..] {
+        [] if wishes > 0 => http::read(bytes),
         [] => First::More,
-        [hello::HANDSHAKE, ..] => hello::read(bytes),
-        _ => hello::other(bytes).unwrap_or_else(|| http::read(bytes)),
+        [hello::HANDSHAKE, ..] => hello::read(&bytes[wishes..]),
+        // What is neither is a beginning as a whole, for whoever knows no such wishes.
+        rest => hello::other(rest).unwrap_or_else(|| http::read(bytes)),
     }
 }
 
-/// Where a complete ClientHello's records end; nothing where they hold more than that one message.
+/// Where a complete ClientHello's records end, behind wishes for TLS; nothing where they hold more than that one message.
 pub(crate) fn end_of_hello(bytes: &[u8]) -> Option<usize> {
-    hello::end(bytes)
+    let wishes = wish::end(bytes);
+    hello::end(&bytes[wishes..]).map(|end| wishes + end)
 }
 
 /// What a client says to a server that wants another ClientHello. Before that there can be what it had sent too early.
@@ -145,11 +154,46 @@ mod tests {
         assert_eq!(fits(&tls(host("a.org"), true), "a.org", true), Ok(()));
     }
 
+    /// A server of tenants looks for one in a hello that comes after such a wish.
+    #[test]
+    fn a_hello_after_a_wish_for_tls_is_read() {
+        let records =
+            |names: &[(u16, Vec<u8>)]| hello::tests::records(&hello::tests::hello(names), 500);
+        let hello = records(&[hello::tests::sni(b"a.org")]);
+        let named = First::Tls { name: Host::parse("a.org").ok(), hidden: false };
+        for wishes in [&[wish::TLS][..], &[wish::GSS, wish::TLS], &[wish::TLS; 4]] {
+            let whole = [&wishes.concat()[..], &hello].concat();
+            assert_eq!(first(&whole), named);
+            assert_eq!(end_of_hello(&whole), Some(whole.len()));
+            let wished = wishes.len() * 8;
+            for length in 1..whole.len() {
+                let seen = first(&whole[..length]);
+                let passes = matches!(seen, First::Watch);
+                assert!(
+                    if length <= wished { passes } else { seen == First::More },
+                    "{length}: {seen:?}"
+                );
+            }
+            let nameless = [&wishes.concat()[..], &records(&[])].concat();
+            assert_eq!(first(&nameless), First::Tls { name: None, hidden: false });
+        }
+        for broken in [
+            [wish::TLS, &[0x15, 3, 1, 0, 2, 1, 90], &hello].concat(),
+            [wish::TLS, b" / HTTP/1.1\r\nHost: b.org\r\n\r\n"].concat(),
+            [&[wish::TLS; 5].concat()[..], &hello].concat(),
+        ] {
+            assert!(matches!(first(&broken), First::Broken(_)), "{}", broken.escape_ascii());
+        }
+        // A session's beginning, where the server wants no TLS.
+        let plain = [wish::TLS, &[0, 0, 0, 16, 0, 3, 0, 0], b"user\0a\0\0"].concat();
+        assert_eq!(first(&plain), First::Watch);
+    }
+
     proptest! {
         /// Cutting the input shorter only ever gives `More` or the same answer.
         #[test]
-        fn answers_are_final(bytes in proptest::collection::vec(any::<u8>(), 0..200), lead in 0usize..11) {
-            let lead: &[u8] = [&b""[..], &[0x16, 3, 1, 0, 60, 1, 0, 0, 50], b"GET / HTTP/1.1\r\n", b"\r\nHEAD ", b"\r\n\0\r\nQU", b"PROXY T", &[0x15], &[0x80, 40, 1], b"SETUP / RTSP/1.0\r\nHost: ", b"G(T / x\r\n", b"GET\x1c/"][lead];
+        fn answers_are_final(bytes in proptest::collection::vec(any::<u8>(), 0..200), lead in 0usize..13) {
+            let lead: &[u8] = [&b""[..], &[0x16, 3, 1, 0, 60, 1, 0, 0, 50], b"GET / HTTP/1.1\r\n", b"\r\nHEAD ", b"\r\n\0\r\nQU", b"PROXY T", &[0x15], &[0x80, 40, 1], wish::TLS, &[0, 0, 0, 8, 4, 210, 22, 47, 0x16, 3, 1, 0, 60, 1, 0, 0, 50], b"SETUP / RTSP/1.0\r\nHost: ", b"G(T / x\r\n", b"GET\x1c/"][lead];
             let whole = [lead, &bytes].concat();
             let mut seen = First::More;
             for length in 0..=whole.len() {

@@ -226,7 +226,7 @@ async fn upward(
             Verdict::Hello => {
                 drop(held);
                 let heard = (half, word);
-                return hellos(client, server, gate.head, first, count, heard).await;
+                return hellos(client, server, gate.head, (first, passed), count, heard).await;
             }
             Verdict::Refuse(text) => return Err(Broken::Refused(text)),
             Verdict::Hold => held.set(first.len()).map_err(Broken::refused)?,
@@ -256,13 +256,13 @@ async fn end(mut to: WriteHalf<'_>, half: &AtomicBool) -> io::Result<()> {
     if half.swap(true, Relaxed) { Ok(()) } else { to.shutdown().await }
 }
 
-/// Relays what a TLS client says, of which `held` is there and has not passed. A server may want another hello
+/// Relays what a TLS client says, of which `held` is there and `passed` bytes have passed. A server may want another hello
 /// (RFC 8446 §4.1.4), and look for its name in that one.
 async fn hellos(
     mut client: ReadHalf<'_>,
     mut server: WriteHalf<'_>,
     head: JudgeHead<'_>,
-    mut held: Vec<u8>,
+    (mut held, passed): (Vec<u8>, usize),
     count: &AtomicU64,
     (half, word): (&AtomicBool, &Word),
 ) -> Result<(), Broken> {
@@ -270,8 +270,8 @@ async fn hellos(
     let end_of_hello =
         end_of_hello.ok_or_else(|| Broken::refused("more in the records of its hello"))?;
     let mut later = held.split_off(end_of_hello);
-    server.write_all(&held).await?;
-    count.fetch_add(held.len() as u64, Relaxed);
+    server.write_all(&held[passed..]).await?;
+    count.fetch_add((held.len() - passed) as u64, Relaxed);
     drop(held);
     let (mut ended, mut kept) = (false, Held::default());
     let mut again = loop {

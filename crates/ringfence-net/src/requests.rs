@@ -6,18 +6,17 @@
 //! one that does not know WebSockets answers, and takes what follows for requests.
 
 mod framing;
+mod lines;
 
 use crate::first::{First, first};
-use framing::{end_of_head, framing};
+use framing::{encoded_target, end_of_head, framing};
 
 /// The most bytes of one head, of one line between chunks, and of what comes before a server has said
 /// whether it changes the protocol.
 const HEAD: usize = 32 * 1024;
 const LINE: usize = 4 * 1024;
 const HELD: usize = 32 * 1024;
-
-/// Fields that say where a request goes or ends, and have no place after its body (RFC 9110 §6.5.1).
-const NOT_AFTER: [&[u8]; 3] = [b"host", b"content-length", b"transfer-encoding"];
+const LONG: &str = "a request whose head has more than 32 KiB";
 
 /// A client's stream of requests, as far as it was seen.
 #[derive(Debug, Default)]
@@ -27,7 +26,8 @@ pub(crate) struct Requests {
     heads: u64,
     /// The first one is of another protocol, that is like HTTP.
     like: bool,
-    /// The most fields of a head, where there is a measure.
+    /// The most fields of a head, where there is a measure: an engine reads them then, to which targets are spelled
+    /// as URLs have it.
     fields: Option<usize>,
 }
 
@@ -62,7 +62,7 @@ impl Default for State {
 type Judge<'a> = dyn Fn(&First) -> Result<(), String> + 'a;
 
 impl Requests {
-    /// Requests whose heads have no more than so many fields.
+    /// Requests for an engine, whose heads have no more than so many fields.
     pub fn of(fields: usize) -> Requests {
         Requests { fields: Some(fields), ..Requests::default() }
     }
@@ -125,8 +125,9 @@ impl Requests {
                         return Err("a chunk's line has no end".to_owned());
                     }
                     if end.is_some() {
-                        out.extend_from_slice(line);
-                        self.state = self.state.after_line()?;
+                        let passed = std::mem::take(line);
+                        self.state = self.state.after_line(&passed)?;
+                        out.extend_from_slice(&passed);
                     }
                 }
                 State::Head(head) => {
@@ -140,15 +141,11 @@ impl Requests {
                     let from = head.len().saturating_sub(3);
                     head.extend_from_slice(bytes);
                     let Some(end) = end_of_head(&head[from..]).map(|end| from + end) else {
-                        return if head.len() > HEAD {
-                            Err("a request whose head has more than 32 KiB".to_owned())
-                        } else {
-                            Ok(())
-                        };
+                        return if head.len() > HEAD { Err(LONG.to_owned()) } else { Ok(()) };
                     };
                     bytes = &bytes[bytes.len() - (head.len() - end)..];
                     if end > HEAD {
-                        return Err("a request whose head has more than 32 KiB".to_owned());
+                        return Err(LONG.to_owned());
                     }
                     head.truncate(end);
                     let lines = head.iter().filter(|&&byte| byte == b'\n').count();
@@ -162,7 +159,12 @@ impl Requests {
                         return Err("something else than a request after a request".to_owned());
                     }
                     let (next, plain) = framing(head, like)?;
-                    out.extend_from_slice(plain.as_deref().unwrap_or(head));
+                    let plain = plain.as_deref().unwrap_or(head);
+                    match self.fields.and_then(|_| encoded_target(plain)) {
+                        Some(longer) if longer.len() > HEAD => return Err(LONG.to_owned()),
+                        Some(longer) => out.extend_from_slice(&longer),
+                        None => out.extend_from_slice(plain),
+                    }
                     self.state = next;
                     self.heads += 1;
                     self.like = like;
@@ -227,38 +229,6 @@ impl Requests {
         self.like = false;
         self.state = if changed { State::Free } else { State::default() };
         self.feed(&held, judge, out)
-    }
-}
-
-impl State {
-    /// What comes after a complete line between chunks.
-    fn after_line(&self) -> Result<State, String> {
-        let (State::Size(line) | State::Trailer(line)) = self else { return Ok(State::default()) };
-        // Servers disagree on what else ends a line.
-        let line = line.strip_suffix(b"\r\n").ok_or("a chunk's line with a strange end")?;
-        if line.iter().any(|byte| matches!(byte, b'\r' | 0)) {
-            return Err("a chunk's line with a stray control character".to_owned());
-        }
-        if let State::Trailer(_) = self {
-            if line.is_empty() {
-                return Ok(State::default());
-            }
-            let name = line.split(|&byte| byte == b':').next().unwrap_or(line).trim_ascii();
-            if NOT_AFTER.iter().any(|field| name.eq_ignore_ascii_case(field)) {
-                return Err("a field after a request that belongs before it".to_owned());
-            }
-            return Ok(State::Trailer(Vec::new()));
-        }
-        let digits = line.split(|byte| matches!(byte, b';' | b' ' | b'\t')).next();
-        let size = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let valid = |text: &&str| {
-            (1..=15).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit())
-        };
-        let size = size.filter(valid).and_then(|text| u64::from_str_radix(text, 16).ok());
-        match size.ok_or("a chunk whose size is none")? {
-            0 => Ok(State::Trailer(Vec::new())),
-            size => Ok(State::Chunk(size)),
-        }
     }
 }
 
@@ -412,6 +382,10 @@ mod tests {
             "Content-Length: 5\r\nContent-Length: 6",
             "Content-Length: +5",
             "Content-Length: 5, 5",
+            "Content-Length: 9223372036854775808",
+            "Content-Length: \x0c5",
+            "Content-Length: 5\x0b",
+            "Transfer-Encoding: \x0cchunked",
             "Transfer-Encoding: identity",
             "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
             "Transfer-Encoding: gzip, chunked",
@@ -424,10 +398,6 @@ mod tests {
             let stream = format!("POST / HTTP/1.1\r\nHost: a.org\r\n{fields}\r\n\r\n");
             assert!(pass(stream.as_bytes(), 4096).is_err(), "{fields}");
         }
-        for size in ["x", "-1", "0x5", "", "1234567890abcdef0"] {
-            let head = "POST / HTTP/1.1\r\nHost: a.org\r\nTransfer-Encoding: chunked\r\n\r\n";
-            assert!(pass(format!("{head}{size}\r\n").as_bytes(), 4096).is_err(), "{size}");
-        }
         let chunked = "POST / HTTP/1.1\r\nHost: a.org\r\nTransfer-Encoding: chunked\r\n\r\n";
         for (body, passes) in [
             ("3\r\nabc\r\n0\r\n\r\n", true),
@@ -439,6 +409,8 @@ mod tests {
             ("0\r\n\n", false),
             ("0\r\nHost: b.org\r\n\r\n", false),
             ("0\r\ncontent-length : 5\r\n\r\n", false),
+            ("100000003\r\nabc\r\n0\r\n\r\n", false),
+            ("0\r\nXGET http://b.org/ HTTP/1.1\r\n\r\n", false),
         ] {
             for size in [1, 4096] {
                 let passed = pass(format!("{chunked}{body}").as_bytes(), size);

@@ -1,5 +1,7 @@
 //! A server's first bytes, as far as they decide what its client may say next.
 
+use super::wish;
+
 /// A handshake record with a ServerHello that wants another ClientHello has this for its random number (RFC 8446 §4.1.3).
 const AGAIN: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
@@ -9,7 +11,9 @@ const AGAIN: [u8; 32] = [
 const RANDOM: usize = 5 + 4 + 2;
 
 /// So many bytes are enough for what is asked here.
-pub(crate) const ENOUGH: usize = RANDOM + AGAIN.len();
+pub(crate) const ENOUGH: usize = wish::ANSWERS + HELLO;
+/// So many of a handshake record.
+const HELLO: usize = RANDOM + AGAIN.len();
 
 /// Whether a server changes the protocol that it was asked to change, once that is said.
 pub(crate) fn changes(said: &[u8]) -> Option<bool> {
@@ -32,12 +36,13 @@ pub(crate) fn speaks_other(said: &[u8]) -> Option<bool> {
 
 /// Whether a server wants another ClientHello, once that is said. One that says it in pieces is taken to want one.
 pub(crate) fn again(said: &[u8]) -> Option<bool> {
+    let said = wish::after_answers(said);
     match *said {
         [] => None,
-        [super::hello::HANDSHAKE, _, _, 0, length, ..] if usize::from(length) < ENOUGH - 5 => {
+        [super::hello::HANDSHAKE, _, _, 0, length, ..] if usize::from(length) < HELLO - 5 => {
             Some(true)
         }
-        [super::hello::HANDSHAKE, ..] => said.get(RANDOM..ENOUGH).map(|random| random == AGAIN),
+        [super::hello::HANDSHAKE, ..] => said.get(RANDOM..HELLO).map(|random| random == AGAIN),
         _ => Some(false),
     }
 }
@@ -50,13 +55,22 @@ mod tests {
     fn a_server_wants_another_hello_or_says_something_else() {
         let hello =
             |random: [u8; 32]| [&[22, 3, 3, 0, 90, 2, 0, 0, 86, 3, 3][..], &random].concat();
-        for length in 0..ENOUGH {
+        for length in 0..HELLO {
             assert_eq!(again(&hello(AGAIN)[..length]), None);
         }
         assert_eq!(again(&hello(AGAIN)), Some(true));
         assert_eq!(again(&hello([7; 32])), Some(false));
         assert_eq!(again(&[22, 3, 3, 0, 4, 2]), Some(true));
         assert_eq!(again(&[21]), Some(false));
+        // After the answers to wishes for TLS.
+        for said in [&b"S"[..], b"NS", b"NNNN"] {
+            assert_eq!(again(said), None);
+            let behind = |random| [said, &hello(random)].concat();
+            assert_eq!(again(&behind(AGAIN)), Some(true));
+            assert_eq!(again(&behind([7; 32])), Some(false));
+            assert!(said.len() + HELLO <= ENOUGH);
+        }
+        assert_eq!(again(b"SSH-2.0"), Some(false));
     }
 
     #[test]

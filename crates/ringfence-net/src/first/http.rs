@@ -178,23 +178,37 @@ fn head(mut rest: &[u8], whole: bool) -> Result<Option<Vec<&[u8]>>, &'static str
         if line.is_empty() {
             return Ok(Some(hosts));
         }
-        if line[0] == b' ' || line[0] == b'\t' {
-            return Err("a folded header field");
-        }
-        let Some(colon) = line.iter().position(|&byte| byte == b':') else {
-            return Err("a header line without a colon");
-        };
-        let name = &line[..colon];
-        if name.is_empty() || !name.iter().all(|&byte| token(byte)) {
-            return Err("a header field whose name is none");
-        }
-        if line.contains(&b'\r') || line.contains(&0) {
-            return Err("a header field with a stray control character");
-        }
+        let (name, value) = field(line)?;
         if name.eq_ignore_ascii_case(b"host") {
-            hosts.push(line[colon + 1..].trim_ascii());
+            hosts.push(value);
         }
     }
+}
+
+/// The name and the value of a field, of its line without the end.
+pub(crate) fn field(line: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
+    if line.first().is_some_and(|byte| matches!(byte, b' ' | b'\t')) {
+        return Err("a folded header field");
+    }
+    let Some(colon) = line.iter().position(|&byte| byte == b':') else {
+        return Err("a header line without a colon");
+    };
+    let name = &line[..colon];
+    if name.is_empty() || !name.iter().all(|&byte| token(byte)) {
+        return Err("a header field whose name is none");
+    }
+    if line.contains(&b'\r') || line.contains(&0) {
+        return Err("a header field with a stray control character");
+    }
+    Ok((name, blanks(&line[colon + 1..])))
+}
+
+/// A value without the blanks around it: spaces and tabs, and no others (RFC 9110 §5.6.3).
+pub(crate) fn blanks(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
 }
 
 fn judge(line: &[u8], target: &[u8], hosts: Vec<&[u8]>) -> First {
@@ -298,6 +312,7 @@ mod tests {
             "GET / HTTP/1.1\r\nX: y\r\n Host: a.org\r\nHost: b.org\r\n\r\n",
             "GET http://b.org/ HTTP/1.1\r\nHost: a.org\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a.org, b.org\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: \x0ca.org\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a.org\n\r\n",
             "POST / HTTP/1.1\r\nHost: a.org\r\nContent-Length: 9\n\nHost: b.org\r\n\r\n",
             "GET / HTTP/1.1\nHost: a.org\r\n\n",

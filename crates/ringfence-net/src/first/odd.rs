@@ -37,6 +37,11 @@ pub(super) fn read(bytes: &[u8]) -> First {
     }
 }
 
+/// Whether a line could be a request's to the most lenient server.
+pub(crate) fn like_a_request(line: &[u8]) -> bool {
+    versioned(line) || aimed(line)
+}
+
 /// The words of a line, as the most lenient server takes them apart.
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&byte| blank(byte) || byte == b'\n').filter(|word| !word.is_empty())

@@ -1,6 +1,8 @@
 //! Where a head ends, and what follows it.
 
 use super::State;
+use crate::first::blanks;
+use ringfence_policy::http::encoded;
 
 /// Where a head ends: after the first empty line.
 pub(super) fn end_of_head(bytes: &[u8]) -> Option<usize> {
@@ -23,11 +25,14 @@ pub(super) fn framing(head: &[u8], like: bool) -> Result<(State, Option<Vec<u8>>
     let older = lines.next().is_some_and(|line| line.trim_ascii_end().ends_with(b"HTTP/1.0"));
     for line in lines {
         let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
-        let value = String::from_utf8_lossy(line[colon + 1..].trim_ascii()).to_ascii_lowercase();
+        let value = blanks(line[colon + 1..].strip_suffix(b"\r").unwrap_or(&line[colon + 1..]));
+        let value = String::from_utf8_lossy(value).to_ascii_lowercase();
         match line[..colon].to_ascii_lowercase().as_slice() {
             b"content-length" => {
                 let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
                 let number = if digits { value.parse::<u64>().ok() } else { None };
+                // To a server of signed numbers more than theirs is less, or none.
+                let number = number.filter(|&number| i64::try_from(number).is_ok());
                 if number.is_none() || length.is_some_and(|other| Some(other) != number) {
                     return Err("a request whose Content-Length is none, or two".to_owned());
                 }
@@ -79,7 +84,7 @@ fn without_upgrade(head: &[u8]) -> Vec<u8> {
             out.extend_from_slice(line);
             continue;
         }
-        let words = value[1..].split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+        let words = blanks(value[1..].trim_ascii_end()).split(|&byte| byte == b',').map(blanks);
         let kept: Vec<_> = words.filter(|word| !word.is_empty() && !gone(word)).collect();
         if !kept.is_empty() {
             let end = &line[line.trim_ascii_end().len()..];
@@ -87,4 +92,36 @@ fn without_upgrade(head: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+/// A complete head with its target spelled as URLs have it ([`encoded`]); nothing where it is so.
+pub(super) fn encoded_target(head: &[u8]) -> Option<Vec<u8>> {
+    let end = head.iter().position(|&byte| byte == b'\n')?;
+    let start = head[..end].iter().position(|&byte| byte == b' ')? + 1;
+    let end = head[..end].iter().rposition(|&byte| byte == b' ').filter(|&end| end > start)?;
+    let target = encoded(&head[start..end])?;
+    Some([&head[..start], target.as_bytes(), &head[end..]].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_spelled_as_urls_have_it() {
+        for (target, expected) in [
+            ("/a%20b?x={y}|z", None),
+            ("/a?x={\"a\":1}", Some("/a?x={%22a%22:1}")),
+            ("/<a>`", Some("/%3Ca%3E%60")),
+            ("/\u{e9}", Some("/%C3%A9")),
+        ] {
+            let head = |target: &str| format!("GET {target} HTTP/1.1\r\nX: \"<\u{e9}\r\n\r\n");
+            let spelled = encoded_target(head(target).as_bytes());
+            assert_eq!(spelled, expected.map(|target| head(target).into_bytes()), "{target}");
+        }
+        assert_eq!(
+            encoded_target(b"GET /\xff HTTP/1.1\n\n"),
+            Some(b"GET /%FF HTTP/1.1\n\n".to_vec())
+        );
+    }
 }

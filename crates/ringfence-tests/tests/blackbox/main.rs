@@ -64,6 +64,7 @@ mod mcp_wrapped;
 mod metadata;
 mod network;
 mod network_faults;
+mod network_framing;
 mod network_own;
 mod network_told;
 mod network_tricks;
