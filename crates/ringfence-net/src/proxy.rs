@@ -135,7 +135,7 @@ async fn refused(shared: &Shared, subject: &Subject, mut client: TcpStream, refu
 }
 
 /// Sends a readable refusal, and waits until the client has taken it.
-async fn plain(client: &mut TcpStream, status: &str, text: &str) -> io::Result<()> {
+pub(crate) async fn plain(client: &mut TcpStream, status: &str, text: &str) -> io::Result<()> {
     let body = format!("ringfence: {text}\n");
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\

@@ -11,6 +11,7 @@ use crate::decision::Event;
 use crate::first::{self, First};
 use crate::flow::{self, Refusal};
 use crate::gateway::{Shared, Subject};
+use crate::proxy;
 use hyper::StatusCode;
 use ringfence_policy::Host;
 use std::sync::Arc;
@@ -57,7 +58,15 @@ async fn look(
     let host = match fits(subject, &first) {
         Ok(host) => host,
         Err(why) => {
-            flow::reset(&client);
+            match refusal(&first, &early) {
+                // Told first: who reads the answer may look for it.
+                Some(status) => {
+                    let why = flow::tell(shared, subject, Refusal::Denied(why));
+                    let _ = proxy::plain(&mut client, status, &why).await;
+                    return Ok(None);
+                }
+                None => flow::reset(&client),
+            }
             return Err(Refusal::Denied(why));
         }
     };
@@ -128,6 +137,18 @@ async fn hear(client: &mut TcpStream, mut early: Vec<u8>) -> std::io::Result<(Fi
             0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             count => early.extend_from_slice(&buffer[..count]),
         }
+    }
+}
+
+/// The status of the answer to what does not fit, where it has the form of HTTP.
+fn refusal(first: &First, early: &[u8]) -> Option<&'static str> {
+    match first {
+        First::Http { .. } => Some("403 Forbidden"),
+        First::Broken(_) => {
+            let begun = early.iter().find(|byte| !matches!(byte, b'\r' | b'\n'));
+            begun.is_some_and(u8::is_ascii_alphabetic).then_some("400 Bad Request")
+        }
+        _ => None,
     }
 }
 

@@ -28,6 +28,7 @@ mod serve;
 mod tls;
 pub mod trust;
 mod truststore;
+mod unread;
 mod upstream;
 mod wire;
 

@@ -9,9 +9,10 @@ use super::model::Scanner;
 use super::passage::Passage;
 use super::request::{self, Place, Refused};
 use super::tls::Protocol;
+use super::unread::Unread;
 use super::upstream::{Upstream, connect, not_taken, reason, wants_http1};
 use super::wire::{REFUSED, Strict};
-use crate::decision::{Event, Injection};
+use crate::decision::{Event, Exchange, Injection};
 use crate::flow::Refusal;
 use crate::gateway::{Shared, Subject};
 use crate::leaving;
@@ -106,6 +107,8 @@ where
         .auto_date_header(false);
     let own = link.clone();
     let service = service_fn(move |request| answer(own.clone(), request));
+    let own = link.clone();
+    let stream = Unread::new(stream, move || own.unread());
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -398,6 +401,15 @@ impl Link {
         (self.sent.load(Relaxed), self.received.load(Relaxed))
     }
 
+    /// Tells of a request that nobody could look at.
+    fn unread(&self) {
+        let why = "a request that cannot be read (PROTOCOL_ERROR), as where its path or query has characters that URLs \
+                   write as %XX";
+        let refused = Some(why.to_owned());
+        let exchange = Exchange { method: "?".to_owned(), refused, ..Exchange::default() };
+        self.tell(Event::Request(Box::new(exchange)), None);
+    }
+
     pub fn tell(&self, event: Event, decision: Option<Decision>) {
         let decision = decision.or_else(|| self.subject.decision.clone());
         self.subject.tell_of(&self.shared, event, decision);
@@ -414,8 +426,15 @@ fn copy(request: &Request<Sent>, body: Sent) -> Request<Sent> {
     same
 }
 
-/// Says how a body of unknown length ends: the engine would take it that GET has none.
+/// Says how a body of unknown length ends: the engine would take it that GET has none; and that nothing follows one that
+/// the server may leave unread.
 fn frame(request: &mut Request<Sent>) {
+    let body = request.body();
+    if !body.is_end_stream() && request::leaves_body(request.method()) {
+        // The engine does not use the connection again either; and the next request goes by another.
+        let close = HeaderValue::from_static("close");
+        request.headers_mut().insert(header::CONNECTION, close);
+    }
     let body = request.body();
     let known = body.is_end_stream() || body.size_hint().exact().is_some();
     if !known && !request.headers().contains_key(header::CONTENT_LENGTH) {

@@ -59,7 +59,8 @@ pub(super) struct Strict<S> {
     /// Looked at and not yet taken.
     good: Vec<u8>,
     at: usize,
-    refused: bool,
+    /// Nothing more comes of it, but this error where it is in the middle of a request.
+    refused: Option<Option<String>>,
 }
 
 /// The method of what stands for a request that is none, to be answered by why it is none. A program that
@@ -79,18 +80,17 @@ impl<S> Strict<S> {
             raw: Vec::new(),
             good: Vec::new(),
             at: 0,
-            refused: false,
+            refused: None,
         }
     }
 
     /// Looks at what was read: so many bytes, none where the server's word is all that is new.
-    fn look(&mut self, count: usize) -> io::Result<()> {
+    fn look(&mut self, count: usize) {
         let judge = |first: &First| match first {
             First::Http { .. } => Ok(()),
             First::Broken(what) => Err((*what).to_owned()),
             _ => Err("no request".to_owned()),
         };
-        let between = self.requests.between();
         self.good.clear();
         self.at = 0;
         let looked = match self.requests.asked() {
@@ -101,14 +101,14 @@ impl<S> Strict<S> {
         let raw = &self.raw[..count];
         let looked = looked.and_then(|()| self.requests.feed(raw, &judge, &mut self.good));
         if let Err(why) = looked {
-            self.refused = true;
             let _ = self.why.set(why.clone());
-            if !between && !self.requests.between() {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            if self.requests.between() {
+                self.good.extend_from_slice(NO_REQUEST);
+                self.refused = Some(None);
+            } else {
+                self.refused = Some(Some(why));
             }
-            self.good.extend_from_slice(NO_REQUEST);
         }
-        Ok(())
     }
 }
 
@@ -126,11 +126,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
                 this.at += count;
                 return Poll::Ready(Ok(()));
             }
-            if this.refused {
-                return Poll::Ready(Ok(()));
+            match &this.refused {
+                Some(None) => return Poll::Ready(Ok(())),
+                Some(Some(why)) => {
+                    let broken = io::Error::new(io::ErrorKind::InvalidData, why.clone());
+                    return Poll::Ready(Err(broken));
+                }
+                None => {}
             }
             if this.requests.asked().is_some() {
-                this.look(0)?;
+                this.look(0);
                 continue;
             }
             if this.requests.free() {
@@ -146,7 +151,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
             if count == 0 {
                 return Poll::Ready(Ok(()));
             }
-            this.look(count)?;
+            this.look(count);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Requests looked at: what programs see of it, what servers see of it, and what nobody may see.
 
+mod bodies;
 pub mod clients;
 mod models;
 mod odd;
