@@ -25,6 +25,8 @@ const FORMAT_ERROR: u8 = 1;
 const SERVER_FAILURE: u8 = 2;
 const NO_SUCH_NAME: u8 = 3;
 const NOT_IMPLEMENTED: u8 = 4;
+/// Of it the lower four bits stand in the header (RFC 6891 §6.1.3).
+const BAD_VERSION: u8 = 16;
 
 /// What a type of record is called (RFC 3597 §5 for those without a name of their own).
 pub fn record_name(kind: u16) -> Cow<'static, str> {
@@ -145,17 +147,24 @@ pub fn answer(
         let bytes = reply(query, Some(&question), NO_SUCH_NAME, &[]);
         return (bytes, Asked::Odd(question.name, question.kind));
     };
+    if version(query, question.end).is_some_and(|version| version != 0) {
+        return (reply(query, Some(&question), BAD_VERSION, &[]), Asked::Nothing);
+    }
     if question.class != CLASS_IN {
         return (reply(query, Some(&question), NOT_IMPLEMENTED, &[]), Asked::Nothing);
     }
     if question.kind == TYPE_PTR {
         let known = reverse(name).and_then(|address| names.name(address).cloned());
         let record = known.map(|name| encode(&name));
-        let code = if record.is_some() { 0 } else { NO_SUCH_NAME };
+        // A name that exists has no such record: that is another answer than that it does not (RFC 8020).
+        let forward = reverse(name).is_none();
+        let exists =
+            record.is_some() || forward && (local(name) || names.knows(name) || allowed(host));
+        let code = if exists { 0 } else { NO_SUCH_NAME };
         let bytes = reply(query, Some(&question), code, record.as_deref().unwrap_or(&[]));
         return (bytes, Asked::Nothing);
     }
-    if name == "localhost" || name.ends_with(".localhost") {
+    if local(name) {
         // RFC 6761: always the loopback, the sandbox's own.
         let record: Vec<u8> = match question.kind {
             TYPE_A => Ipv4Addr::LOCALHOST.octets().into(),
@@ -187,13 +196,18 @@ pub fn answer(
     (reply(query, Some(&question), 0, &record), Asked::Name(host.clone(), question.kind, true))
 }
 
+/// Whether a name is the loopback's (RFC 6761).
+fn local(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost")
+}
+
 /// Builds the answer: with the question where there is one, and a record unless it is empty.
 fn reply(query: &[u8], question: Option<&Question>, code: u8, record: &[u8]) -> Vec<u8> {
     let end = question.map_or(HEADER, |question| question.end.min(query.len()));
     let mut out = Vec::with_capacity(end + 32 + record.len());
     out.extend_from_slice(&query[..2]);
     // A response, authoritative, with the query's wish for recursion, and recursion available.
-    out.extend_from_slice(&[0x84 | (query[2] & 1), 0x80 | code]);
+    out.extend_from_slice(&[0x84 | (query[2] & 1), 0x80 | code & 0xf]);
     let asks_extended = question.is_some() && extended(query, end);
     let counts =
         [u16::from(question.is_some()), u16::from(!record.is_empty()), 0, u16::from(asks_extended)];
@@ -210,8 +224,8 @@ fn reply(query: &[u8], question: Option<&Question>, code: u8, record: &[u8]) -> 
         out.extend_from_slice(record);
     }
     if asks_extended {
-        // RFC 6891: root, OPT, 1232 bytes of UDP, no extended code, no options.
-        out.extend_from_slice(&[0, 0, TYPE_OPT as u8, 4, 208, 0, 0, 0, 0, 0, 0]);
+        // RFC 6891: root, OPT, 1232 bytes of UDP, the rest of the code, version 0, no options.
+        out.extend_from_slice(&[0, 0, TYPE_OPT as u8, 4, 208, code >> 4, 0, 0, 0, 0, 0]);
     }
     out
 }
@@ -220,6 +234,11 @@ fn reply(query: &[u8], question: Option<&Question>, code: u8, record: &[u8]) -> 
 fn extended(query: &[u8], end: usize) -> bool {
     query.get(10..12).is_some_and(|count| count != [0, 0])
         && query.get(end..end + 3) == Some(&[0, 0, TYPE_OPT as u8])
+}
+
+/// The version of EDNS that a query is of.
+fn version(query: &[u8], end: usize) -> Option<u8> {
+    extended(query, end).then(|| query.get(end + 6).copied()).flatten()
 }
 
 /// The address that a name under `in-addr.arpa` or `ip6.arpa` stands for.
@@ -326,6 +345,30 @@ mod tests {
         assert!(ask(&query(&six, TYPE_PTR), &mut names).0.ends_with(&encode("example.org")));
         let (none, _) = ask(&query("9.9.9.9.in-addr.arpa", TYPE_PTR), &mut names);
         assert_eq!(code(&none), NO_SUCH_NAME);
+        // A name that exists, and one that does not.
+        for (name, expected) in
+            [("example.org", 0), ("a.localhost", 0), ("example.com", NO_SUCH_NAME)]
+        {
+            let (bytes, asked) = ask(&query(name, TYPE_PTR), &mut names);
+            assert_eq!((code(&bytes), bytes[7], asked), (expected, 0, Asked::Nothing), "{name}");
+        }
+        let (bytes, _) = answer(
+            &query("9.9.9.9.in-addr.arpa", TYPE_PTR),
+            &mut Names::default(),
+            true,
+            &mut |_| true,
+        );
+        assert_eq!(code(&bytes), NO_SUCH_NAME, "where every name is allowed too");
+    }
+
+    #[test]
+    fn a_later_version_of_edns_is_not_known() {
+        let mut query = query("example.org", TYPE_A);
+        query[11] = 1;
+        query.extend([0, 0, 41, 0x10, 0, 0, 1, 0, 0, 0, 0]);
+        let (bytes, asked) = ask(&query, &mut Names::default());
+        assert_eq!((code(&bytes), bytes[7], asked), (0, 0, Asked::Nothing));
+        assert!(bytes.ends_with(&[0, 0, 41, 4, 208, 1, 0, 0, 0, 0, 0]));
     }
 
     #[test]

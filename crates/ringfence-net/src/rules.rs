@@ -213,15 +213,46 @@ pub fn by_what_is_said(policy: &Policy, port: u16) -> Option<&Source> {
         .map(|(_, source)| source)
 }
 
-/// What a grant of an address comes to where rules about names cover its port.
+/// A wildcard that allows this name, and a name whose requests are ruled, which it covers too: one server may serve both.
+fn beside_a_ruled_one<'a>(
+    policy: &'a Policy,
+    host: &Host,
+    port: u16,
+) -> Option<(&'a Source, Host)> {
+    let network = &policy.network;
+    let names = |rule: &HostRule| match &rule.target {
+        Target::Name(name) if rule.ports.contains(port) => Some(Host::Name(name.clone())),
+        _ => None,
+    };
+    let ruled: Vec<Host> = network.http.iter().filter_map(|rule| names(&rule.host)).collect();
+    let wide = |rule: &HostRule| matches!(rule.target, Target::Any | Target::Below(_));
+    network.allow.iter().filter(|rule| wide(&rule.host) && rule.host.matches(host, port)).find_map(
+        |rule| {
+            let other = ruled.iter().find(|name| rule.host.matches(name, port))?;
+            Some((&rule.source, other.clone()))
+        },
+    )
+}
+
+/// What a grant of an address comes to where rules about names cover its port; and one of a name beside which others are
+/// ruled.
 fn looked_at(policy: &Policy, decision: Decision) -> Decision {
     let Request::Connect { host, port } = &decision.request else { return decision };
     let by_address = matches!(host, Host::Address(_)) || host.is_loopback();
-    if !by_address || !decision.allowed || policy.network.mode != NetworkMode::Filtered {
+    if !decision.allowed || policy.network.mode != NetworkMode::Filtered {
         return decision;
     }
     if decision.effect.is_some() || concerned(policy, host, *port) {
         return decision;
+    }
+    if !by_address {
+        let Some((rule, other)) = beside_a_ruled_one(policy, host, *port) else { return decision };
+        let effect = format!(
+            "`{}` covers {other} too, whose requests are ruled: in TLS to {host} they are not looked at, and a server of \
+             both may serve them",
+            rule.text
+        );
+        return Decision { effect: Some(effect), ..decision };
     }
     let Some(rule) = by_what_is_said(policy, *port) else { return decision };
     let effect = format!(
@@ -374,6 +405,24 @@ pub(crate) mod tests {
         assert!(!connect(&policy, &host("192.168.0.1"), 443, own).allowed);
         assert!(!connect(&policy, &host("169.254.169.254"), 80, own).allowed);
         assert!(every_name(&policy, 443) && !every_name(&policy, 8443));
+    }
+
+    #[test]
+    fn a_name_beside_a_ruled_one_is_said_to_be_so() {
+        let mut policy = policy(&["*.a.org", "b.org"], &[]);
+        let effect = |policy: &Policy, name: &str| connect(policy, &host(name), 443, own).effect;
+        assert_eq!(effect(&policy, "x.a.org"), None);
+        policy.network.http.push(ringfence_policy::HttpRule {
+            methods: vec!["GET".to_owned()],
+            host: HostRule::parse("api.a.org").expect("a host"),
+            path: "/*".to_owned(),
+            source: Source { origin: String::new(), key: String::new(), text: String::new() },
+        });
+        let said = effect(&policy, "x.a.org").expect("an effect");
+        assert!(said.starts_with("`*.a.org` covers api.a.org too"), "{said}");
+        for name in ["b.org", "api.a.org", "c.org"] {
+            assert_eq!(effect(&policy, name), None, "{name}");
+        }
     }
 
     #[test]

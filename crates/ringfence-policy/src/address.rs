@@ -24,9 +24,10 @@ impl IpNet {
     /// show that the writer meant another range.
     pub fn parse(text: &str) -> Result<IpNet, String> {
         let (address, length) = text.split_once('/').ok_or("a range is ADDRESS/LENGTH")?;
-        let address: IpAddr = address
-            .parse()
-            .map_err(|_| "before `/` stands an address, as in 10.0.0.0/8".to_owned())?;
+        let address: IpAddr = address.parse().map_err(|_| {
+            "before `/` stands an address, as in 10.0.0.0/8; after a name there is no path: \
+                 leave it out, or rule requests by --http 'METHOD HOST/PATH'"
+        })?;
         let digits = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
         let length: u8 = (if digits { length.parse().ok() } else { None })
             .filter(|&length| length <= width(address))
