@@ -16,6 +16,7 @@
 //! The authority's key exists in the launcher's memory alone and is made after the clone.
 
 mod allowance;
+mod any;
 mod authority;
 mod begin;
 mod body;
@@ -32,8 +33,8 @@ mod unread;
 mod upstream;
 mod wire;
 
+pub(crate) use any::judge_any;
 pub(crate) use begin::connection;
-pub(crate) use request::judge_any;
 
 use allowance::Measure;
 use authority::Authority;

@@ -136,7 +136,7 @@ assert b' 403 ' in s.recv(99)",
         );
         let rule = format!("GET localhost:{}/echo/*", server.port);
         let ended = place.run(&["-m", "--http", &rule], &["python3", "-c", &script]);
-        let shown = format!("denied GET localhost:{}/\\u{{9b}}31m\\u{{202e}}: ", server.port);
+        let shown = format!("denied GET localhost:{}/%C2%9B31m%E2%80%AE: ", server.port);
         ended.ends(0).says(&shown);
         assert!(!ended.err.contains(['\u{9b}', '\u{202e}']), "{}", ended.err);
     });
