@@ -322,6 +322,8 @@ impl Watch<'_, '_> {
             // Who uses the terminal from the background stops all of his group: us as well, but not who keeps watch.
             SIGTTIN | SIGTTOU if !arrived.by_process => self.stop(),
             SIGINT if !arrived.by_process => self.outcome.interrupted = true,
+            // Everything inside; what is left is done as at any end.
+            sys::signal::END if arrived.by_process => self.end_all(),
             signal if arrived.by_process => self.send(signal),
             _ => {}
         }

@@ -264,6 +264,9 @@ fn stop_for(time: Duration) -> Result<()> {
     set.map(drop)
 }
 
+/// A real-time signal: ours for "end the sandbox", which a launcher is sent and does not pass on.
+pub const END: i32 = 61;
+
 /// The last real-time signal: ours for "the launcher died", which nobody else sends.
 pub fn parent_death() -> i32 {
     libc::SIGRTMAX()

@@ -18,6 +18,7 @@ use ringfence_start::image::{self, Header, Image, Patch, Span, register, special
 use ringfence_start::{Sysno, flags};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What only a launcher with libc can do, by number.
@@ -207,11 +208,22 @@ fn span(script: &mut Script, bytes: &[u8]) -> Span {
     Span { at, length: bytes.len() as u32 }
 }
 
-/// Whether nothing of the view lasts. The directories of an overlay are another one's at once, perhaps: the kernel has
-/// them used by one at a time.
+/// Whether nothing of the view is missed when it goes by and by. The directories of an overlay are another one's at
+/// once, perhaps: the kernel has them used by one at a time. And a file system that is unmounted after the run is
+/// written out by who lets go of it last: that of the system's directories and the home stays, others may be pulled out.
 fn passing(plan: &Plan) -> bool {
-    let lasts = |step: &MountStep| {
-        matches!(step.op, MountOp::Overlay { .. } | MountOp::NamedHome { apart: Some(_), .. })
+    let device = |path: &Path| path.metadata().ok().map(|data| data.dev());
+    let home = ringfence_sys::identity::home();
+    let system = ["/", "/usr", "/var", "/opt"].map(Path::new);
+    let stay: Vec<u64> = system.into_iter().chain(home.as_deref()).filter_map(device).collect();
+    let stays = |path: &Path| device(path).is_none_or(|device| stay.contains(&device));
+    let lasts = |step: &MountStep| match &step.op {
+        MountOp::Overlay { .. } | MountOp::NamedHome { apart: Some(_), .. } => true,
+        MountOp::HostRoot => true,
+        // Devices of the minimal set lie in the kernel's own file system.
+        MountOp::Bind { devices: false, .. } => !stays(&step.path),
+        MountOp::NamedHome { from, apart: None } => !stays(from),
+        _ => false,
     };
     plan.tier != Tier::Process && !plan.mounts.iter().any(lasts)
 }

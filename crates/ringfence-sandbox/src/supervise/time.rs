@@ -21,7 +21,7 @@ impl Watch<'_, '_> {
 
     /// In the namespace tier the end of PID 1 is the end of all; in the process tier the
     /// warden, told as if we were dead, ends all that descends from it.
-    fn end_all(&self) {
+    pub(super) fn end_all(&self) {
         match self.child.tier {
             Tier::Namespace => self.send(SIGKILL),
             Tier::Process => self.send(sys::signal::parent_death()),

@@ -3,6 +3,7 @@
 use super::arguments::{Known, parse};
 use super::{sessions, text};
 use crate::ledger::{self, Session};
+use ringfence_sys::signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsString;
@@ -12,10 +13,12 @@ use std::time::{Duration, Instant};
 
 /// How long a command may take to end itself.
 const GRACE: Duration = Duration::from_secs(10);
+/// How long a launcher may take for what is left to do when all inside has ended.
+const AFTERWARDS: Duration = Duration::from_secs(20);
 /// How long the kernel may take to end a killed launcher.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Signals that a launcher passes on; KILL ends it, and all inside.
+/// Signals that a launcher passes on; KILL ends all inside.
 const SIGNALS: [(&str, Signal); 12] = [
     ("HUP", Signal::HUP),
     ("INT", Signal::INT),
@@ -43,8 +46,9 @@ pub fn kill(args: Vec<OsString>) -> Result<u8, String> {
     if given.words.is_empty() {
         return Err("end which session? ringfence kill SESSION...".to_owned());
     }
-    let signal = given.text("signal")?.map(signal).transpose()?;
-    let grace = match signal {
+    let wanted = given.text("signal")?.map(named).transpose()?;
+
+    let grace = match wanted {
         None => Some(GRACE),
         Some(Signal::KILL) => Some(Duration::ZERO),
         Some(_) => None,
@@ -59,21 +63,26 @@ pub fn kill(args: Vec<OsString>) -> Result<u8, String> {
         let send = |signal| pidfd_send_signal(&launcher, signal);
         let failed = |error| format!("kill({}): {error}", session.pid);
         match grace {
-            None => send(signal.unwrap_or(Signal::TERM)).map_err(failed)?,
+            None => send(wanted.unwrap_or(Signal::TERM)).map_err(failed)?,
             Some(grace) => {
                 // A stopped one is woken, to hear of it.
-                if grace.is_zero()
-                    || send(Signal::TERM).and_then(|()| send(Signal::CONT)).is_err()
-                    || !ends(&launcher, grace)
-                {
-                    let _ = send(Signal::KILL);
-                    if !ends(&launcher, PATIENCE) {
-                        let pid = session.pid;
-                        return Err(format!("process {pid} does not end; the kernel holds it"));
-                    }
-                    // It could not say so itself any more.
-                    let _ = ledger::append_end(&directory, Signal::KILL.as_raw());
+                // A stopped one is woken, to hear of it.
+                let asked = || send(Signal::TERM).and_then(|()| send(Signal::CONT)).is_ok();
+                if !grace.is_zero() && asked() && ends(&launcher, grace) {
+                    continue;
                 }
+                // The launcher ends the sandbox, and does what is left to do then: nobody else does.
+                let told = signal::send(launcher.as_fd(), signal::END).is_ok();
+                if told && send(Signal::CONT).is_ok() && ends(&launcher, AFTERWARDS) {
+                    continue;
+                }
+                let _ = send(Signal::KILL);
+                if !ends(&launcher, PATIENCE) {
+                    let pid = session.pid;
+                    return Err(format!("process {pid} does not end; the kernel holds it"));
+                }
+                // It could not say so itself any more.
+                let _ = ledger::append_end(&directory, Signal::KILL.as_raw());
             }
         }
     }
@@ -115,7 +124,7 @@ fn ends(process: &OwnedFd, most: Duration) -> bool {
     }
 }
 
-fn signal(text: &str) -> Result<Signal, String> {
+fn named(text: &str) -> Result<Signal, String> {
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
     let number = name.parse().ok();
@@ -136,10 +145,10 @@ mod tests {
     #[test]
     fn signals_have_names_and_numbers() {
         for text in ["TERM", "sigterm", "15"] {
-            assert_eq!(signal(text), Ok(Signal::TERM), "{text}");
+            assert_eq!(named(text), Ok(Signal::TERM), "{text}");
         }
         for text in ["", "SEGV", "STOP", "0", "-9"] {
-            assert!(signal(text).is_err(), "{text}");
+            assert!(named(text).is_err(), "{text}");
         }
     }
 }

@@ -153,12 +153,14 @@ fn who_follows_a_session_sees_its_end() {
 #[test]
 fn what_ignores_its_end_is_ended() {
     everywhere(|place| {
-        let script = "trap '' TERM; echo up; while :; do sleep 1000; done";
+        let script = "trap '' TERM; echo x > .envrc; echo up; while :; do sleep 1000; done";
         let mut running = place.start(&["--name", "deaf"], &["sh", "-c", script]);
         running.printed("up\n");
         place.ringfence(["kill", "--signal", "KILL", "deaf"]).quiet();
-        running.finish().ends(137);
-        assert_eq!(json(place, &["show", "deaf"])["session"]["status"], "exited");
+        // What is done and told at any end is done and told at this one.
+        running.finish().ends(137).says(".envrc was created inside and is protected");
+        let shown = &json(place, &["show", "deaf"])["session"];
+        assert_eq!((&shown["status"], &shown["code"]), (&"exited".into(), &137.into()));
         assert_eq!(place.left_behind(), Vec::<String>::new());
         // Other signals are sent, and that is all.
         let script = "trap 'echo heard; exit 5' USR1; echo up; while :; do sleep 1000 & wait; done";
