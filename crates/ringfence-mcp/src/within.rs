@@ -13,7 +13,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// As many bytes of each stream are kept; the rest is read and counted.
@@ -30,11 +31,23 @@ const KILL: i32 = 9;
 /// What a server does that cannot ask its session for commands.
 const APART: &str = "each command runs in a sandbox of its own, of which nothing but files stays";
 
-/// A sandbox that lives as long as this value.
+/// A sandbox that lives as long as this value; in a new session where the former one was ended from inside.
 #[derive(Debug)]
 pub struct Sandbox {
     config: Config,
     name: String,
+    session: Mutex<Arc<Session>>,
+    /// No session is begun any more.
+    ends: AtomicBool,
+}
+
+/// What is said of a session that was begun in place of another one.
+const ANEW: &str =
+    "the session had been ended from inside: this is a new one, and nothing runs in it";
+
+/// One session.
+#[derive(Debug)]
+struct Session {
     /// None: there is no room for a session's record. Nobody can be asked for commands in it then.
     directory: Option<PathBuf>,
     /// Local sockets are refused where we are (the process tier): that is how a session is asked.
@@ -64,8 +77,47 @@ impl Sandbox {
     /// What ringfence said.
     pub fn start(config: Config) -> Result<Sandbox, String> {
         let name = format!("mcp-{}", std::process::id());
+        let session = Session::begin(&config, &name)?;
+        let (session, ends) = (Mutex::new(Arc::new(session)), AtomicBool::new(false));
+        let sandbox = Sandbox { config, name, session, ends };
+        if let Some(apart) = sandbox.apart() {
+            sys::say!("ringfence: {apart}");
+        }
+        Ok(sandbox)
+    }
+
+    /// Ends the sandbox, and with it what still runs in it; returns when nothing of it is left.
+    pub fn end(&self) {
+        self.ends.store(true, Ordering::Relaxed);
+        let session = self.session.lock().map(|session| Arc::clone(&session));
+        if let Ok(session) = session {
+            session.end();
+        }
+    }
+
+    /// The session, a new one where it has ended; whether it is new.
+    ///
+    /// # Errors
+    /// None can be begun.
+    fn session(&self) -> Result<(Arc<Session>, bool), String> {
+        let mut session = self.session.lock().map_err(|_| "the session is in disorder")?;
+        let anew = session.ended() && !self.ends.load(Ordering::Relaxed);
+        if anew {
+            *session = Arc::new(Session::begin(&self.config, &self.name)?);
+        }
+        Ok((Arc::clone(&session), anew))
+    }
+
+    /// Where the session's record is.
+    fn directory(&self) -> Option<PathBuf> {
+        self.session.lock().ok()?.directory.clone()
+    }
+}
+
+impl Session {
+    fn begin(config: &Config, name: &str) -> Result<Session, String> {
         let mut command = Command::new(&config.program);
-        command.arg("run").args(&config.options).args(["--name", &name, "--", "cat"]);
+        command.arg("run").args(&config.options).args(["--name", name, "--", "cat"]);
         command.current_dir(&config.workdir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut launcher = command.spawn().map_err(|error| format!("cannot start: {error}"))?;
@@ -92,21 +144,16 @@ impl Sandbox {
             });
         }
         // It is there before its command, or not at all; the name may lead to one of an earlier server with this number.
-        let found = live::find(&name).ok().filter(|(session, _)| session.live);
+        let found = live::find(name).ok().filter(|(session, _)| session.live);
         let directory = found.and_then(|(_, socket)| socket.parent().map(PathBuf::from));
         // A name that nobody listens at: whether it is there is not even looked at then.
         let probe = |directory: &PathBuf| client::connect(&directory.join("nobody")).err();
         let mute = directory.as_ref().and_then(probe) == Some(sys::Errno::EACCES);
-        let (launcher, stdin) = (Mutex::new(launcher), Mutex::new(stdin));
-        let sandbox = Sandbox { config, name, directory, mute, launcher, stdin };
-        if let Some(apart) = sandbox.apart() {
-            sys::say!("ringfence: {apart}");
-        }
-        Ok(sandbox)
+        Ok(Session { directory, mute, launcher: Mutex::new(launcher), stdin: Mutex::new(stdin) })
     }
 
-    /// Ends the sandbox, and with it what still runs in it; returns when nothing of it is left.
-    pub fn end(&self) {
+    /// Ends it, and with it what still runs in it; returns when nothing of it is left.
+    fn end(&self) {
         // Closed first: whoever comes second finds it closed, and waits with us.
         if let Ok(mut stdin) = self.stdin.lock() {
             stdin.take();
@@ -116,6 +163,13 @@ impl Sandbox {
         }
     }
 
+    /// Whether it has ended by itself.
+    fn ended(&self) -> bool {
+        self.launcher.lock().is_ok_and(|mut launcher| matches!(launcher.try_wait(), Ok(Some(_))))
+    }
+}
+
+impl Sandbox {
     /// What it was started with.
     pub fn config(&self) -> &Config {
         &self.config
@@ -126,18 +180,19 @@ impl Sandbox {
     /// # Errors
     /// It has none.
     pub fn id(&self) -> Result<String, String> {
-        let directory = self.directory.as_deref();
-        let name = directory.and_then(|directory| directory.file_name()?.to_str());
+        let directory = self.directory();
+        let name = directory.as_ref().and_then(|directory| directory.file_name()?.to_str());
         name.map(ToOwned::to_owned).ok_or_else(|| "the session has no identifier".to_owned())
     }
 
     /// Says that each command has a sandbox of its own, where it is so.
     pub fn apart(&self) -> Option<String> {
-        match self.directory {
-            None => Some(format!(
+        let session = self.session.lock().ok()?;
+        match (&session.directory, session.mute) {
+            (None, _) => Some(format!(
                 "calls of tools are not recorded, and {APART}: there is no room for a session's record"
             )),
-            Some(_) => self.mute.then(|| {
+            (Some(_), mute) => mute.then(|| {
                 format!("{APART}: local sockets are refused here, by which a session is asked")
             }),
         }
@@ -145,14 +200,14 @@ impl Sandbox {
 
     /// Adds a row to the session's record. Its troubles are no caller's.
     pub fn record(&self, event: &Event) {
-        if let Some(directory) = &self.directory {
-            let _ = ledger::append(directory, Some(&Process::own()), event);
+        if let Some(directory) = self.directory() {
+            let _ = ledger::append(&directory, Some(&Process::own()), event);
         }
     }
 
     /// The same, for who does things in the session's place.
     pub fn teller(&self) -> Told {
-        let directory = self.directory.clone();
+        let directory = self.directory();
         Box::new(move |_, event| {
             if let Some(directory) = &directory {
                 let _ = ledger::append(directory, Some(&Process::own()), event);
@@ -172,7 +227,24 @@ impl Sandbox {
         input: Vec<u8>,
         cancelled: BorrowedFd<'_>,
     ) -> Result<Ran, String> {
-        let Some(directory) = self.directory.as_ref().filter(|_| !self.mute) else {
+        let (session, anew) = self.session()?;
+        let mut ran = self.exec_in(&session, workdir, timeout, argv, input, cancelled)?;
+        if anew {
+            ran.stderr.extend(format!("ringfence: {ANEW}\n").bytes());
+        }
+        Ok(ran)
+    }
+
+    fn exec_in(
+        &self,
+        session: &Session,
+        workdir: Option<&str>,
+        timeout: Duration,
+        argv: &[OsString],
+        input: Vec<u8>,
+        cancelled: BorrowedFd<'_>,
+    ) -> Result<Ran, String> {
+        let Some(directory) = session.directory.as_ref().filter(|_| !session.mute) else {
             let options = [format!("--timeout={}s", timeout.as_secs()).into()];
             return self.fresh(&options, &going_to(workdir, argv), input, cancelled);
         };
@@ -227,7 +299,7 @@ impl Sandbox {
     ) -> Result<Ran, String> {
         let mut command = self.ringfence("run");
         // Where there is no room for one, each would say so.
-        command.args(self.directory.is_none().then_some("--no-record"));
+        command.args(self.directory().is_none().then_some("--no-record"));
         command.args(options).arg("--").args(argv);
         finish(command, input, MOST, cancelled)
     }

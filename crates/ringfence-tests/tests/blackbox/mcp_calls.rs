@@ -390,3 +390,45 @@ fn a_command_without_a_session_starts_where_a_model_says_and_that_is_not_writabl
         assert_eq!(std::fs::read_to_string(place.project("sub/made")).unwrap(), "new\n");
     });
 }
+
+/// Ends all that runs inside, and goes on.
+const RELENTLESS: &str = r#"
+import json, subprocess, sys
+server = subprocess.Popen([sys.argv[1], "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def say(message):
+    server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    server.stdin.flush()
+def call(number, *command):
+    say({"id": number, "method": "tools/call", "params": {"name": "exec", "arguments": {"command": command}}})
+    while True:
+        message = json.loads(server.stdout.readline())
+        if message.get("id") == number:
+            return message["result"]["structuredContent"]
+say({"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}})
+server.stdout.readline()
+say({"method": "notifications/initialized"})
+assert call(2, "sh", "-c", "echo kept > kept; echo gone > /tmp/gone; cat /tmp/gone")["stdout"] == "gone\n"
+call(3, "sh", "-c", "kill -KILL -1")
+number = 4
+while (answer := call(number, "sh", "-c", "ls /tmp; cat kept"))["exit_code"] == 125:
+    number += 1
+assert answer["stdout"] == "kept\n" and "this is a new one" in answer["stderr"], answer
+assert call(number + 1, "true")["stderr"] == ""
+server.stdin.close()
+assert server.wait() == 0
+print("held")
+"#;
+
+#[test]
+fn a_session_that_was_ended_from_inside_begins_anew() {
+    everybody(Tier::Namespace, |place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.file("home/project/client.py", RELENTLESS);
+        let mut command = place.command("python3");
+        command.arg("client.py").arg(binary());
+        Running::start(command).finish().ends(0).prints("held");
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}

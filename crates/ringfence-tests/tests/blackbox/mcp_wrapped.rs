@@ -108,3 +108,28 @@ fn an_answer_that_comes_after_a_signal_is_passed_on() {
         }
     });
 }
+
+/// JavaScript and Python write what JSON does not allow, and read it; what nobody can read is waited for by nobody.
+#[test]
+fn answers_that_are_no_json_are_answers() {
+    everybody(Tier::Namespace, |place| {
+        let messages = [
+            HELLO.to_owned(),
+            call(2, "cut", "{\"text\":\"half \\ud83d\",\"n\":0.025678275830824982}"),
+            call(3, "large", "{}"),
+        ];
+        let script = r#"read a; read b; read c; read d; printf '%s\n' "$c" >&2
+            printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"cut \ud83d"}]}}'
+            printf '%s\n' '{"jsonrpc":"2.0","id":3,"result":{"n":1e400}}'"#;
+        let run = talk(place, &["mcp", "wrap", "--", "sh", "-c", script], messages.concat());
+        run.ends(0)
+            .prints("\"text\":\"cut \u{fffd}\"")
+            .prints("the server's answer cannot be read: number out of range")
+            .says("half \u{fffd}")
+            .says("0.025678275830824982");
+        let (rows, _) = record(place);
+        let errors: Vec<_> =
+            rows.iter().map(|row| (&row["tool"], row["error"].is_null())).collect();
+        assert_eq!(errors, [(&"cut".into(), true), (&"large".into(), false)]);
+    });
+}
