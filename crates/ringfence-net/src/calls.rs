@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | [`Reach::Own`] | `bind` | a bind of a socket of its own namespace, or of one locked to its port |
 //! | [`Reach::Confined`] | `bind`, `connect`, `listen` | a bind that Landlock refuses: no TCP port, no Unix socket |
-//! | [`Reach::Redirected`] | the same, `getpeername`, `getsockopt` for `SO_PEERNAME` | nothing: none goes on but questions |
+//! | [`Reach::Redirected`] | the same, `getpeername`, `getsockopt` for `SO_PEERNAME`, `setsockopt` for `SO_REUSEPORT` | nothing: none goes on but questions |
 
 use crate::forward::Teller;
 use crate::publish::Published;
@@ -22,7 +22,6 @@ use ringfence_sys::{Errno, Sysno};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,6 +35,9 @@ const MOST_WAITING: usize = 64;
 const PATIENCE: i32 = 150_000;
 /// `O_CLOEXEC`, as `/proc/PID/fdinfo` shows it.
 const CLOSE_ON_EXEC: u32 = 0o2_000_000;
+/// The first port that takes no privilege to bind, as every network namespace begins
+/// (`net.ipv4.ip_unprivileged_port_start`).
+pub(crate) const FIRST_UNPRIVILEGED: u16 = 1024;
 const AF_UNIX: i32 = 1;
 const AF_INET: i32 = 2;
 const AF_INET6: i32 = 10;
@@ -50,8 +52,9 @@ pub enum Reach {
     /// The same, but the program may neither connect nor listen but through here.
     Confined {
         /// Published sockets are not locked: sockets over which they could leave the sandbox are refused, but for these
-        /// Unix sockets of the host. None: they are.
-        granted: Option<Vec<PathBuf>>,
+        /// Unix sockets of the host, held by descriptors without rights (`O_PATH`): another one may get their names, and no
+        /// other one their numbers. None: they are.
+        granted: Option<Arc<[OwnedFd]>>,
     },
     /// The host's network namespace, in which they may connect to nothing but the gateway.
     Redirected(Redirect),
@@ -200,6 +203,7 @@ impl Handler {
             (Some(Sysno::bind), Reach::Redirected(redirect)) => redirect.bind(&caller),
             (Some(Sysno::connect), Reach::Redirected(redirect)) => redirect.connect(&caller),
             (Some(Sysno::listen), Reach::Redirected(redirect)) => redirect.listen(&caller),
+            (Some(Sysno::setsockopt), Reach::Redirected(redirect)) => redirect.share(&caller),
             (Some(Sysno::getpeername), Reach::Redirected(redirect)) => {
                 redirect.peer(&caller, |caller, raw| caller.give(raw))
             }
@@ -238,9 +242,15 @@ impl Handler {
                     return Answer::Done(Err(Errno::EINVAL));
                 }
                 let lock = if locked { Lock::Socket } else { Lock::Program };
-                self.published
-                    .put(caller, &raw, &copy, lock)
-                    .unwrap_or_else(|| Answer::Done(behalf::bind(copy.as_fd(), &raw)))
+                let own = || {
+                    let port = ringfence_sys::socket::address(&raw).map_or(0, |at| at.port());
+                    // The launcher has the capability over that namespace, and the program does not.
+                    if takes_privilege(port, FIRST_UNPRIVILEGED) && !self.published.names(port) {
+                        return Err(Errno::EACCES);
+                    }
+                    behalf::bind(copy.as_fd(), &raw)
+                };
+                self.published.put(caller, &raw, &copy, lock).unwrap_or_else(|| Answer::Done(own()))
             }
             // Whatever it is by now, Landlock refuses TCP ports and Unix sockets.
             Ok((raw, _, copy)) => {
@@ -249,7 +259,7 @@ impl Handler {
         }
     }
 
-    fn connect(&self, caller: &Caller<'_>, granted: Option<&[PathBuf]>) -> Answer {
+    fn connect(&self, caller: &Caller<'_>, granted: Option<&[OwnedFd]>) -> Answer {
         let judged = || {
             let raw = caller.address()?;
             let copy = caller.socket()?;
@@ -289,6 +299,11 @@ pub(crate) fn own(socket: BorrowedFd<'_>) -> bool {
     });
     let theirs = behalf::namespace(socket).ok();
     host.is_some() && theirs.is_some() && theirs != *host
+}
+
+/// Whether it takes `CAP_NET_BIND_SERVICE` to bind a port.
+pub(crate) fn takes_privilege(port: u16, first_without: u16) -> bool {
+    port != 0 && port < first_without
 }
 
 /// A listener of the host listens already; whatever else is of the host was accepted by it, and

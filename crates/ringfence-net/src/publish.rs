@@ -52,6 +52,11 @@ impl Published {
         answer.or_else(|| self.datagrams(caller, &raw, &copy)).unwrap_or(Answer::GoOn)
     }
 
+    /// Whether such a port is published, in either family.
+    pub fn names(&self, port: u16) -> bool {
+        self.ports.iter().any(|of| of.port == port && of.transport == Transport::Tcp)
+    }
+
     /// The rules for a port that is to be bound: one for each family at most.
     fn wanted(
         &self,
@@ -92,9 +97,15 @@ impl Published {
         let (publish, wanted) = fitting.next()?;
         let place = SocketAddr::new(publish.address, publish.host_port);
         let close_on_exec = caller.closes_on_exec();
+        // Who shares the port gets some of what comes: another one's clients would be the program's.
+        let own = || self.given.at(place).1;
+        let kind = listener::Kind { reuse_port: kind.reuse_port && own(), ..kind };
         let given = listener::publish(place, kind, lock).and_then(|ours| {
             let (number, id) = (caller.descriptor(), caller.call.id);
             self.given.note(ours.as_fd())?;
+            if kind.reuse_port && !own() {
+                return Err(Errno::EADDRINUSE);
+            }
             notify::place(caller.listener, id, ours.as_fd(), number, close_on_exec)
         });
         Some(match given {

@@ -5,12 +5,14 @@
 //!
 //! ```text
 //! connect(203.0.113.7:443) ─► noted: this socket was going there ─► connect(gateway) on a copy
-//! connect(127.0.0.1:3000)  ─► a server of the sandbox's own: connected on a copy
+//! connect(127.0.0.1:3000)  ─► a server of the sandbox's own: connected on a copy, or else relayed by the gateway
 //! bind(0.0.0.0:3000)       ─► bind(127.0.0.1:3000) on a copy: its servers are for the loopback
 //! ```
 //!
 //! Nothing goes on in the kernel as it was made: what was judged is what is done.
 
+mod groups;
+mod servers;
 mod wanted;
 
 pub use wanted::Wanted;
@@ -19,9 +21,9 @@ use crate::calls::{self, Answer, Caller, To};
 use crate::gateway::Gateway;
 use crate::listeners::{Listeners, Role};
 use crate::{capture, flow};
+use groups::Groups;
 use ringfence_sys::listener::behalf;
 use ringfence_sys::{Errno, describe, socket};
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicUsize;
@@ -36,6 +38,8 @@ const AF_UNSPEC: u16 = 0;
 const SOCK_STREAM: i32 = 1;
 const HERE4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const HERE6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+/// What an answer on this machine takes at most, in milliseconds; else a server has no room for a connection.
+const PROMPT: i32 = 2;
 
 /// Makes a gateway with listeners of the launcher's.
 pub type Make = Box<dyn Fn(Listeners) -> Gateway + Send + Sync>;
@@ -53,8 +57,7 @@ struct Inner {
     /// From the first connection on.
     serving: Mutex<Option<Serving>>,
     wanted: Wanted,
-    /// Servers of the sandbox's own: by port, where they listen, and the number of the socket.
-    servers: Mutex<HashMap<u16, (SocketAddr, u64)>>,
+    groups: Groups,
     waiting: Arc<AtomicUsize>,
 }
 
@@ -93,6 +96,10 @@ impl Copy {
         self.socket.as_fd()
     }
 
+    fn only_ipv6(&self) -> bool {
+        self.ipv6 && behalf::only_ipv6(self.fd())
+    }
+
     /// Where it is bound; nothing while its port is 0.
     fn bound(&self) -> Option<SocketAddr> {
         let local = behalf::local(self.fd())?;
@@ -100,10 +107,13 @@ impl Copy {
         (local.port() != 0).then_some(local)
     }
 
-    /// Binds it to a port of the loopback, any one if it is not bound.
-    fn bind(&self, port: u16) -> Result<SocketAddr, Errno> {
-        let here = if self.ipv6 && behalf::only_ipv6(self.fd()) { HERE6 } else { HERE4 };
-        behalf::bind(self.fd(), &behalf::raw(SocketAddr::new(here, port), self.ipv6))?;
+    /// Where a server is that asks for all addresses.
+    fn here(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(if self.only_ipv6() { HERE6 } else { HERE4 }, port)
+    }
+
+    fn bind(&self, place: SocketAddr) -> Result<SocketAddr, Errno> {
+        behalf::bind(self.fd(), &behalf::raw(place, self.ipv6))?;
         self.bound().ok_or(Errno::EADDRNOTAVAIL)
     }
 }
@@ -115,7 +125,7 @@ impl Redirect {
             make,
             serving: Mutex::default(),
             wanted: Wanted::default(),
-            servers: Mutex::default(),
+            groups: Groups::default(),
             waiting: Arc::default(),
         }))
     }
@@ -125,48 +135,59 @@ impl Redirect {
             let raw = caller.address()?;
             let copy = Copy::of(caller.socket()?)?;
             if raw.get(..2) == Some(&AF_UNSPEC.to_ne_bytes()) {
-                return Ok((copy, raw, None));
+                return Ok(Err((copy, raw)));
             }
             let to = socket::address(&raw).ok_or(Errno::EAFNOSUPPORT)?;
             let to = SocketAddr::new(to.ip().to_canonical(), to.port());
             // The kernel answers for one that is connected, or on its way: what is noted of it stays true.
             let idle = socket::is_over(copy.fd());
-            if let Some(server) = self.server(to) {
-                if idle {
-                    self.0.wanted.forget(copy.fd())?;
+            if idle && let Some(server) = self.0.wanted.server(to, copy.only_ipv6()) {
+                self.0.wanted.forget(copy.fd())?;
+                if let Some(result) = self.join(&copy, server)? {
+                    return Ok(Ok(result));
                 }
-                let raw = behalf::raw(server, copy.ipv6);
-                return Ok((copy, raw, Some(server)));
             }
-            let gateway = self.gateway(copy.ipv6 && behalf::only_ipv6(copy.fd()))?;
+            let gateway = self.gateway(copy.only_ipv6())?;
             if idle {
                 let process = ringfence_sys::caller::process(caller.call);
                 self.0.wanted.note(copy.fd(), (to, process))?;
             }
             let raw = behalf::raw(gateway, copy.ipv6);
-            Ok((copy, raw, None))
+            Ok(Err((copy, raw)))
         };
         match judged() {
             Err(Unreached(errno, None)) => Answer::Done(Err(errno)),
             Err(Unreached(errno, Some(why))) => Answer::Told(errno, why),
-            Ok((copy, raw, None)) => {
+            Ok(Ok(result)) => Answer::Done(result),
+            Ok(Err((copy, raw))) => {
                 calls::connect(caller, copy.socket, To::from(raw), &self.0.waiting)
             }
-            Ok((copy, raw, Some(server))) => {
-                let Ok(again) = copy.socket.try_clone() else {
-                    return Answer::Done(Err(Errno::EMFILE));
-                };
-                let answer = calls::connect(caller, copy.socket, To::from(raw), &self.0.waiting);
-                if self.server(server).is_none() {
-                    // Its port may have been another's by the time that it was connected to.
-                    let _ = behalf::connect(again.as_fd(), &[0; 16]);
-                    if matches!(answer, Answer::Done(_)) {
-                        return Answer::Done(Err(Errno::ECONNREFUSED));
-                    }
-                }
-                answer
-            }
         }
+    }
+
+    /// Connects a copy to a server of the sandbox's own, if that takes it at once; it is as it was where it does not.
+    ///
+    /// A wish must not stay: it would be carried out when the server has room or, where the program put it off
+    /// (`TCP_FASTOPEN_CONNECT`), when it sends something, at whoever listens there by then.
+    fn join(&self, copy: &Copy, server: SocketAddr) -> Result<Option<Result<(), Errno>>, Errno> {
+        let raw = behalf::raw(server, copy.ipv6);
+        let was = behalf::set_nonblocking(copy.fd(), true)?;
+        let mut result = behalf::connect(copy.fd(), &raw);
+        if result == Err(Errno::EINPROGRESS) && behalf::writable(copy.fd(), PROMPT) && !was {
+            // A second time tells how the first one ended.
+            result = behalf::connect(copy.fd(), &raw);
+        }
+        if !was {
+            let _ = behalf::set_nonblocking(copy.fd(), false);
+        }
+        // No call to the server's address comes after this look. One that is over has reached nobody.
+        if socket::is_over(copy.fd()) || self.0.wanted.own().reached(copy.fd(), server) {
+            return Ok(Some(result));
+        }
+        behalf::connect(copy.fd(), &[0; 16])?;
+        // That it was called off is not for the program to hear.
+        let _ = behalf::ended(copy.fd());
+        Ok(None)
     }
 
     /// `getpeername(2)` and its kin: where the program wanted to go. What it asks of other sockets, and how it
@@ -197,16 +218,33 @@ impl Redirect {
             }
             let copy = Copy::of(any)?;
             let wanted = socket::address(&raw).ok_or(Errno::EAFNOSUPPORT)?;
-            let ip = wanted.ip().to_canonical();
+            let (ip, port) = (wanted.ip().to_canonical(), wanted.port());
             if !ip.is_unspecified() && !ip.is_loopback() {
                 return Err(Errno::EADDRNOTAVAIL);
             }
-            if ip.is_loopback() {
-                return behalf::bind(copy.fd(), &raw);
+            // The launcher may be root, or hold the capability, and the program does not.
+            if calls::takes_privilege(port, first_unprivileged()) {
+                return Err(Errno::EACCES);
             }
-            copy.bind(wanted.port()).map(drop)
+            let place = if ip.is_loopback() { SocketAddr::new(ip, port) } else { copy.here(port) };
+            if self.0.groups.join(caller, &copy, place)? {
+                return Ok(());
+            }
+            if ip.is_loopback() {
+                behalf::bind(copy.fd(), &raw)?;
+            } else {
+                copy.bind(place)?;
+            }
+            self.0.groups.bound(caller, &copy);
+            Ok(())
         };
         Answer::Done(bound())
+    }
+
+    /// `setsockopt(2)` for `SO_REUSEPORT`.
+    pub(crate) fn share(&self, caller: &Caller<'_>) -> Answer {
+        let asked = || self.0.groups.ask(caller, &Copy::of(caller.socket()?)?);
+        Answer::Done(asked())
     }
 
     pub(crate) fn listen(&self, caller: &Caller<'_>) -> Answer {
@@ -214,29 +252,12 @@ impl Redirect {
             let copy = Copy::of(caller.socket()?)?;
             let place = match copy.bound() {
                 Some(place) => place,
-                None => copy.bind(0)?,
+                None => copy.bind(copy.here(0))?,
             };
             behalf::listen(copy.fd(), caller.call.arguments[1] as i32)?;
-            let number = behalf::cookie(copy.fd())?;
-            locked(&self.0.servers).insert(place.port(), (place, number));
-            Ok(())
+            self.0.wanted.serves(place, copy.fd())
         };
         Answer::Done(listened())
-    }
-
-    /// Where a server of the sandbox's own listens, if that is what is wanted: another one may have
-    /// taken its port since.
-    fn server(&self, wanted: SocketAddr) -> Option<SocketAddr> {
-        if !wanted.ip().is_loopback() && !wanted.ip().is_unspecified() {
-            return None;
-        }
-        let (place, number) = *locked(&self.0.servers).get(&wanted.port())?;
-        let nobody = match place.ip() {
-            IpAddr::V4(_) => SocketAddr::new(HERE4, 0),
-            IpAddr::V6(_) => SocketAddr::new(HERE6, 0),
-        };
-        let there = self.0.wanted.find(place, nobody).ok()?;
-        (there.number == number).then_some(place)
     }
 
     /// As [`Gateway::settle`], where one was started.
@@ -290,6 +311,12 @@ impl Redirect {
         gateway.start().map_err(failed)?;
         Ok(Serving { gateway, four, six: place })
     }
+}
+
+/// The first port of this network namespace that takes no privilege to bind.
+fn first_unprivileged() -> u16 {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(calls::FIRST_UNPRIVILEGED)
 }
 
 /// Why a call is not made, and what its user should know of it.

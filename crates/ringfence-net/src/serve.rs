@@ -8,7 +8,7 @@ use crate::flow;
 use crate::gateway::{Shared, Subject};
 use crate::listeners::{Listeners, Role};
 use crate::who::{self, Finding};
-use crate::{capture, names, proxy, rules};
+use crate::{capture, inward, names, proxy, rules};
 use ringfence_policy::{Decision, Host};
 use ringfence_sys::{caps, fd, socket};
 use std::io;
@@ -111,6 +111,9 @@ async fn connection(role: Role, client: TcpStream, from: SocketAddr, shared: Arc
         None => (destination(role, &client, from), None),
     };
     let Some(to) = to else { return flow::reset(&client) };
+    if let Some(server) = shared.wanted.server(to, false).filter(|_| role == Role::Wanted) {
+        return Box::pin(inward::relay(client, server, shared.wanted.own())).await;
+    }
     match (role, to.port()) {
         (Role::DnsTcp, _) | (Role::Wanted, capture::DNS_PORT) => {
             let _ = Box::pin(dns_tcp(client, &shared, to, process)).await;

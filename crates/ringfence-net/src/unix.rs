@@ -12,7 +12,6 @@ use std::ffi::CString;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 
 const AF_UNIX: u16 = 1;
 
@@ -64,7 +63,7 @@ pub(crate) fn bind(caller: &Caller<'_>, copy: &OwnedFd, raw: &[u8]) -> Result<()
 }
 
 /// The address to connect to, if it is one that may be.
-pub(crate) fn address(caller: &Caller<'_>, raw: &[u8], granted: &[PathBuf]) -> Result<To, Errno> {
+pub(crate) fn address(caller: &Caller<'_>, raw: &[u8], granted: &[OwnedFd]) -> Result<To, Errno> {
     let Named::Path(path) = named(raw)? else {
         return Ok(To::from(raw.to_vec()));
     };
@@ -96,12 +95,11 @@ fn private(caller: &Caller<'_>, place: &OwnedFd) -> Result<bool, Errno> {
     Ok(inside == place && inside != device("/".to_owned())?)
 }
 
-fn is_granted(place: &OwnedFd, granted: &[PathBuf]) -> bool {
-    let Ok(place) = fs::metadata(format!("/proc/self/fd/{}", place.as_raw_fd())) else {
-        return false;
+fn is_granted(place: &OwnedFd, granted: &[OwnedFd]) -> bool {
+    let which = |place: &OwnedFd| {
+        let data = fs::metadata(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
+        Some((data.dev(), data.ino()))
     };
-    let same = |path: &PathBuf| {
-        fs::metadata(path).is_ok_and(|data| (data.dev(), data.ino()) == (place.dev(), place.ino()))
-    };
-    granted.iter().any(same)
+    let place = which(place);
+    place.is_some() && granted.iter().any(|granted| which(granted) == place)
 }

@@ -181,8 +181,14 @@ pub(crate) fn asks(list: &AllowedCalls) -> bool {
 }
 
 /// Calls that the network's side answers.
-const SOCKET_CALLS: [Sysno; 5] =
-    [Sysno::bind, Sysno::connect, Sysno::listen, Sysno::getpeername, Sysno::getsockopt];
+const SOCKET_CALLS: [Sysno; 6] = [
+    Sysno::bind,
+    Sysno::connect,
+    Sysno::listen,
+    Sysno::getpeername,
+    Sysno::getsockopt,
+    Sysno::setsockopt,
+];
 
 /// Carries out a supervised call; one that the user has allowed and no rule supervises goes on.
 pub(crate) fn carry_out(

@@ -389,6 +389,9 @@ pub struct Plan {
     /// Ports that the host may connect in to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub publish: Vec<Publish>,
+    /// Unix sockets of the host that are shown by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<PathBuf>,
     /// The machine around it (vm tier): the rest of the plan is the sandbox of its bridge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<crate::vm::Shape>,

@@ -1,10 +1,13 @@
 //! What answers the socket calls that the filter hands to the launcher.
 
 use crate::network::Filter;
-use crate::plan::{MountOp, MountStep, Plan, Tier};
+use crate::plan::{Plan, Tier};
 use ringfence_net::publish::{Handler, Reach};
 use ringfence_net::redirect::Redirect;
 use ringfence_policy::NetworkMode;
+use ringfence_sys::fd;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 
 /// What answers those of a plan's command.
 pub(crate) fn handler(plan: &Plan, filter: Option<&Filter>) -> Handler {
@@ -16,11 +19,12 @@ pub(crate) fn handler(plan: &Plan, filter: Option<&Filter>) -> Handler {
             Reach::Redirected(Redirect::new(Box::new(make)))
         }
         (Tier::Namespace, _, _) if confined => {
-            // Sockets that are granted by name are shown one by one.
-            let single =
-                |step: &&MountStep| matches!(step.op, MountOp::Bind { directory: false, .. });
-            let granted = plan.mounts.iter().filter(single).map(|step| step.path.clone());
             let no_sockets = plan.landlock.as_ref().is_some_and(|landlock| landlock.no_sockets);
+            // The very ones that are there now, as those that are mounted are.
+            let granted = plan.sockets.iter().filter_map(|path| {
+                let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+                fd::open_at(fd::CWD, &path, fd::PATH_ONLY, 0).ok()
+            });
             Reach::Confined { granted: no_sockets.then(|| granted.collect()) }
         }
         _ => Reach::Own,

@@ -27,9 +27,10 @@ const ATTRIBUTES: usize = 72;
 const ONLY_IPV6: u16 = 11;
 /// Where a question names the states that it asks for, and `TCPF_LISTEN`.
 const STATES: usize = HEADER + 4;
-const LISTENS: u32 = 1 << 10;
-/// `TCP_SYN_SENT`.
+const LISTENS: u32 = 1 << LISTEN;
+/// `TCP_SYN_SENT`, `TCP_LISTEN`.
 const SYN_SENT: u8 = 2;
+const LISTEN: u8 = 10;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
@@ -52,6 +53,8 @@ pub struct Found {
     pub number: u64,
     /// It asks to be connected, and has no answer yet (`SYN_SENT`).
     pub connecting: bool,
+    /// It waits for whoever comes.
+    pub listens: bool,
 }
 
 /// The TCP socket at `local` that is connected to `remote`, or else listens at `local`.
@@ -149,8 +152,9 @@ fn question(protocol: u8, local: SocketAddr, remote: SocketAddr, flags: u16) -> 
         }
         bytes.extend_from_slice(&field);
     }
-    // Any interface, any cookie.
-    bytes.extend_from_slice(&[0; 4]);
+    // A socket that is bound to an interface is found by that alone, others by any: the loopback's is the first. Any cookie.
+    let interface = u32::from(local.ip().is_loopback());
+    bytes.extend_from_slice(&interface.to_ne_bytes());
     bytes.extend_from_slice(&[0xFF; 8]);
     bytes
 }
@@ -208,6 +212,7 @@ fn found(answer: &[u8]) -> Option<Found> {
         inode: (inode != 0).then_some(inode.into()),
         number: u64::from(word(answer, COOKIE)?) | u64::from(word(answer, COOKIE + 4)?) << 32,
         connecting: answer[1] == SYN_SENT,
+        listens: answer[1] == LISTEN,
     })
 }
 
@@ -236,19 +241,20 @@ mod tests {
         let from = client.local_addr().expect("an address");
         let (server, _) = listener.accept().expect("accepted");
         let found = |local, remote| tcp(by.as_fd(), local, remote);
-        let is = |inode, socket| {
+        let is = |inode, socket, listens| {
             let number = behalf::cookie(socket).expect("a number");
-            Ok(Found { inode: Some(inode), number, connecting: false })
+            Ok(Found { inode: Some(inode), number, connecting: false, listens })
         };
-        assert_eq!(found(from, to), is(inode_of(&client), client.as_fd()));
-        assert_eq!(found(to, from), is(inode_of(&server), server.as_fd()));
+        assert_eq!(found(from, to), is(inode_of(&client), client.as_fd(), false));
+        assert_eq!(found(to, from), is(inode_of(&server), server.as_fd(), false));
         let nobody = SocketAddr::new([127, 0, 0, 9].into(), 1);
-        assert_eq!(found(to, nobody), is(inode_of(&listener), listener.as_fd()));
+        assert_eq!(found(to, nobody), is(inode_of(&listener), listener.as_fd(), true));
         assert_eq!(found(nobody, to), Err(Errno::ENOENT));
         // While the other end is there its number is known, though nobody holds it.
         let number = behalf::cookie(client.as_fd()).expect("a number");
         drop(client);
-        assert_eq!(found(from, to), Ok(Found { inode: None, number, connecting: false }));
+        let gone = Found { inode: None, number, connecting: false, listens: false };
+        assert_eq!(found(from, to), Ok(gone));
     }
 
     #[test]

@@ -217,10 +217,21 @@ pub fn begin_to_connect(to: SocketAddr) -> Result<(OwnedFd, bool)> {
 /// been begun. One at whose other end there is somebody, or was until it ended its side, is not.
 pub fn is_over(socket: BorrowedFd<'_>) -> bool {
     const CLOSE: u8 = 7;
-    // The first field of `struct tcp_info` is the state.
+    state(socket).is_none_or(|state| state == CLOSE)
+}
+
+/// Whether a TCP socket is to be connected, and has no answer yet: it asked for that, or will with the first bytes
+/// that are sent (`TCP_FASTOPEN_CONNECT`). When in doubt it is.
+pub fn is_under_way(socket: BorrowedFd<'_>) -> bool {
+    // `TCP_SYN_SENT`, `TCP_SYN_RECV`, `TCP_NEW_SYN_RECV`.
+    state(socket).is_none_or(|state| matches!(state, 2 | 3 | 12))
+}
+
+/// The state of a TCP socket: the first field of `struct tcp_info`.
+fn state(socket: BorrowedFd<'_>) -> Option<u8> {
     let mut state = [0];
-    let read = option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut state);
-    read.is_err() || state == [CLOSE]
+    option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut state).ok()?;
+    Some(state[0])
 }
 
 /// Moves up to `length` bytes between a pipe and a socket without copying them (`splice(2)`),

@@ -151,6 +151,46 @@ def free_port(world: World) -> None:
         world.vars["port"] = str(sock.getsockname()[1])
 
 
+def later_server(world: World) -> None:
+    """{port}: one that nobody listens on yet."""
+    free_port(world)
+    world.traps = []
+
+
+def serve_now(world: World, _run) -> None:
+    """The server that comes later."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", int(world.vars["port"])))
+    sock.listen(16)
+    trap(world, sock)
+
+
+def shared_server(world: World) -> None:
+    """A server of the user's that lets others of theirs share its port."""
+    sock = socket.socket()
+    # The kernel goes by the socket's owner.
+    os.fchown(sock.fileno(), world.user.uid, world.user.gid)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    sock.bind(("127.0.0.1", int(world.vars.get("port", 0))))
+    world.vars["port"] = str(sock.getsockname()[1])
+    sock.listen(128)
+    trap(world, sock)
+
+
+def low_port(world: World) -> None:
+    """{port}: one that takes a privilege to bind, and that nobody has."""
+    for port in range(700, 1000):
+        with socket.socket() as sock:
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        world.vars["port"] = str(port)
+        return
+    raise Skip("no port below 1000 is free")
+
+
 def own_address(world: World) -> None:
     """{address}: one of the machine's own, not loopback, if it has any."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

@@ -2,7 +2,7 @@
 
 from . import (filesystem_deny, filesystem_links, filesystem_metadata, filesystem_paths,
                filesystem_proc, ipc, ipc_process, kernel_calls, kernel_namespaces,
-               kernel_privilege, lifecycle, network, network_filter, writeback_agents, writeback_git,
+               kernel_privilege, lifecycle, network, network_filter, network_ports, writeback_agents, writeback_git,
                writeback_hidden, writeback_home, writeback_index)
 
 ALL = (
@@ -15,6 +15,7 @@ ALL = (
     *lifecycle.ATTACKS,
     *network.ATTACKS,
     *network_filter.ATTACKS,
+    *network_ports.ATTACKS,
 )
 
 assert len({a.id for a in ALL}) == len(ALL), "two attacks have the same id"

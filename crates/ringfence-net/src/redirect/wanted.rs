@@ -7,6 +7,7 @@
 //! that an accepted connection leads to, as long as there is a connection.
 
 use super::locked;
+use crate::given::Given;
 use ringfence_sys::listener::behalf;
 use ringfence_sys::{Errno, diag, socket};
 use std::collections::{HashMap, VecDeque};
@@ -14,16 +15,19 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Where the program's sockets were going, and whose they are.
+/// Where the program's sockets were going, and whose they are; and the servers of the sandbox's own.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted(Arc<Inner>);
+pub struct Wanted(pub(super) Arc<Inner>);
 
 #[derive(Debug, Default)]
-struct Inner {
+pub(super) struct Inner {
     /// By the number of the socket. Of one that is closed nobody tells.
     noted: Mutex<Latest<u64, Destination>>,
     /// To ask by, from the first question on.
     diag: OnceLock<Mutex<OwnedFd>>,
+    /// Where servers of the sandbox's own were, by port and whether it is one of IPv6.
+    pub servers: Mutex<HashMap<(u16, bool), SocketAddr>>,
+    pub own: Given,
 }
 
 /// Where a socket was going, and the process that it was of.
@@ -80,7 +84,7 @@ impl Wanted {
 
 /// What is known of things, of so many that were noted last: programs decide how many there are.
 #[derive(Debug)]
-struct Latest<K, V> {
+pub(super) struct Latest<K, V> {
     known: HashMap<K, (u64, V)>,
     /// In order, and with what has been forgotten since.
     noted: VecDeque<(u64, K)>,
@@ -97,7 +101,7 @@ impl<K: Clone + Eq + std::hash::Hash, V: Clone> Latest<K, V> {
     /// More than are served and wait to be accepted at once.
     const MOST: usize = 16_384;
 
-    fn note(&mut self, key: K, value: V) {
+    pub fn note(&mut self, key: K, value: V) {
         self.next += 1;
         self.known.insert(key.clone(), (self.next, value));
         self.noted.push_back((self.next, key));
@@ -110,11 +114,11 @@ impl<K: Clone + Eq + std::hash::Hash, V: Clone> Latest<K, V> {
         }
     }
 
-    fn of(&self, key: &K) -> Option<V> {
+    pub fn of(&self, key: &K) -> Option<V> {
         self.known.get(key).map(|known| known.1.clone())
     }
 
-    fn forget(&mut self, key: &K) {
+    pub fn forget(&mut self, key: &K) {
         self.known.remove(key);
     }
 }

@@ -6,7 +6,7 @@ use super::{Order, cache};
 use crate::cover::Cover;
 use crate::guard::{Guarding, Saved};
 use crate::inputs::Inputs;
-use crate::plan::{LimitStep, MountOp, Plan, Tier};
+use crate::plan::{LimitStep, Plan, Tier};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -80,8 +80,7 @@ pub(super) fn filing<'a>(
     let mut lean = plan.clone();
     lean.seccomp.clear();
     lean.allowed_calls = None;
-    // What is published needs to know which sockets are shown by name.
-    lean.mounts.retain(|step| matches!(step.op, MountOp::Bind { directory: false, .. }));
+    lean.mounts.clear();
     if let Some(landlock) = lean.landlock.as_mut().filter(|_| plan.tier == Tier::Namespace) {
         landlock.files.clear();
     }

@@ -128,7 +128,9 @@ const SOCK_STREAM: u32 = 1;
 const SOCK_DGRAM: u32 = 2;
 const SOCK_SEQPACKET: u32 = 5;
 const SOL_SOCKET: u32 = 1;
+const SO_REUSEPORT: u32 = 15;
 const SO_PEERNAME: u32 = 28;
+const TCP_FASTOPEN_CONNECT: u32 = 30;
 const PROTO_ICMP: u32 = 1;
 const PROTO_TCP: u32 = 6;
 const PROTO_UDP: u32 = 17;
@@ -470,6 +472,10 @@ fn sockets(
         add("getpeername", Verdict::Supervise, &[], peer);
         let name: &[_] = &[(1, Test::Equals(SOL_SOCKET)), (2, Test::Equals(SO_PEERNAME))];
         add("getsockopt", Verdict::Supervise, name, peer);
+        let share: &[_] = &[(1, Test::Equals(SOL_SOCKET)), (2, Test::Equals(SO_REUSEPORT))];
+        add("setsockopt", Verdict::Supervise, share, "shares ports with services of the host");
+        let late: &[_] = &[(1, Test::Equals(PROTO_TCP)), (2, Test::Equals(TCP_FASTOPEN_CONNECT))];
+        add("setsockopt", Verdict::Refuse, late, "connects later than it is judged");
     }
     // A socket of the host must not be used to connect out past the namespace.
     if !published && (tier == Tier::Namespace || network == NetworkMode::None) {

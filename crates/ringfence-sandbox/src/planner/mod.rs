@@ -311,6 +311,7 @@ fn plan_tier(
         bus,
         network: policy.network.mode,
         publish: policy.network.publish.clone(),
+        sockets: policy.network.sockets.iter().map(|rule| rule.path.clone()).collect(),
         capture: if tier == Tier::Namespace { ringfence_net::Capture::of(policy) } else { None },
         workdir: policy.workdir.clone(),
         machine: None,

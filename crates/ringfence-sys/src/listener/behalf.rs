@@ -88,8 +88,10 @@ pub fn connected(socket: BorrowedFd<'_>) -> bool {
     unsafe { sys!(getpeername, socket.as_raw_fd(), at, size) }.is_ok()
 }
 
-/// An address as the kernel takes it; IPv4 for a socket of IPv6 is written as a mapped one.
+/// An address as the kernel takes it; IPv4 for a socket of IPv6 is written as a mapped one. IPv6 stays what it is, and
+/// a socket of IPv4 refuses it.
 pub fn raw(address: SocketAddr, ipv6: bool) -> Vec<u8> {
+    let ipv6 = ipv6 || address.is_ipv6();
     let family = if ipv6 { libc::AF_INET6 } else { libc::AF_INET };
     let mut raw = (family as u16).to_ne_bytes().to_vec();
     raw.extend_from_slice(&address.port().to_be_bytes());
@@ -206,6 +208,9 @@ mod tests {
         let mapped = raw("192.0.2.1:80".parse().expect("an address"), true);
         let read = crate::socket::address(&mapped).expect("an address");
         assert_eq!(read.to_string(), "[::ffff:192.0.2.1]:80");
+        // Cut to the size of the other family, `::1` would be 0.0.0.0.
+        let other: SocketAddr = "[::1]:80".parse().expect("an address");
+        assert_eq!(crate::socket::address(&raw(other, false)), Some(other));
     }
 
     #[test]

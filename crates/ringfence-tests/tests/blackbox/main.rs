@@ -66,6 +66,7 @@ mod network;
 mod network_faults;
 mod network_framing;
 mod network_own;
+mod network_ports;
 mod network_told;
 mod network_tricks;
 mod overlapping;

@@ -1,0 +1,87 @@
+//! Servers of the sandbox's own in the process tier. Their ports are the host's: who listens at one may be somebody else by
+//! the time that a program connects, and a service of the host's may have the same port in the other family.
+
+use super::{Wanted, locked};
+use crate::given::Given;
+use ringfence_sys::Errno;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+impl Wanted {
+    /// A socket of the program's is about to listen at `place`.
+    pub(super) fn serves(&self, place: SocketAddr, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.0.own.note(socket)?;
+        locked(&self.0.servers).insert((place.port(), place.is_ipv6()), place);
+        Ok(())
+    }
+
+    /// Where a server of the sandbox's own listens, and nobody else, if that is what is wanted, by a socket for both
+    /// families or for one. A server that asked for all addresses of both is bound in IPv4, and none of IPv6 is reached
+    /// by an address of IPv4.
+    pub(crate) fn server(&self, wanted: SocketAddr, only_ipv6: bool) -> Option<SocketAddr> {
+        if !wanted.ip().is_loopback() && !wanted.ip().is_unspecified() {
+            return None;
+        }
+        let families: &[bool] = match wanted {
+            SocketAddr::V4(_) => &[false],
+            SocketAddr::V6(_) if only_ipv6 => &[true],
+            SocketAddr::V6(_) => &[true, false],
+        };
+        families
+            .iter()
+            .filter_map(|&six| locked(&self.0.servers).get(&(wanted.port(), six)).copied())
+            .find(|&place| self.0.own.at(place) == (true, true))
+    }
+
+    /// All that listens for the sandbox.
+    pub(crate) fn own(&self) -> &Given {
+        &self.0.own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringfence_sys::listener::behalf;
+    use std::net::TcpListener;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn who_listens_in_the_other_family_is_not_taken_for_the_server() {
+        let Ok(own) = TcpListener::bind("[::1]:0") else { return };
+        let place = own.local_addr().expect("an address");
+        let wanted = Wanted::default();
+        wanted.serves(place, own.as_fd()).expect("noted");
+        let four = SocketAddr::from(([127, 0, 0, 1], place.port()));
+        let server = |to| [wanted.server(to, false), wanted.server(to, true)];
+        assert_eq!((server(place), server(four)), ([Some(place); 2], [None; 2]));
+        drop(own);
+        assert_eq!(server(place), [None; 2]);
+        let Ok(own) = TcpListener::bind(four) else { return };
+        wanted.serves(four, own.as_fd()).expect("noted");
+        assert_eq!((server(place), server(four)), ([Some(four), None], [Some(four); 2]));
+    }
+
+    #[test]
+    fn a_connection_that_is_under_way_has_reached_nobody() {
+        let own = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let place = own.local_addr().expect("an address");
+        behalf::listen(own.as_fd(), 0).expect("listens");
+        let wanted = Wanted::default();
+        wanted.serves(place, own.as_fd()).expect("noted");
+        // Of so many some find no room in its queue.
+        let clients = [(); 4].map(|()| {
+            let (client, _) = ringfence_sys::socket::begin_to_connect(place).expect("begun");
+            behalf::writable(client.as_fd(), 100);
+            let under_way = ringfence_sys::socket::is_under_way(client.as_fd());
+            assert_eq!(wanted.own().reached(client.as_fd(), place), !under_way);
+            (client, under_way)
+        });
+        assert!(clients.iter().any(|(_, under_way)| *under_way));
+        assert!(clients.iter().any(|(_, under_way)| !*under_way));
+        // Somebody else's, by all that is known here.
+        let other = Wanted::default();
+        let reached = |client| other.own().reached(client, place);
+        assert!(clients.iter().all(|(client, _)| !reached(client.as_fd())));
+    }
+}

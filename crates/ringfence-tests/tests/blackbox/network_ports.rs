@@ -1,0 +1,129 @@
+//! Ports of the sandbox's own: programs inside share them, and fill a server's queue, as without a sandbox. What must not
+//! come of it is in the escape corpus (`network_ports.py`).
+
+use ringfence_tests::{Person, Place, Tier, everybody, everywhere};
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+
+fn python(place: &Place) -> bool {
+    place.has("python3", "--version")
+}
+
+fn free() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// As nginx (`listen … reuseport`), prefork servers and asyncio do it.
+#[test]
+fn programs_inside_share_a_port_among_themselves() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let port = free();
+        let script = format!(
+            "import errno, os, socket
+def bound(share):
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if share: s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    s.bind(('127.0.0.1', {port})); s.listen(); return s
+def refused(share):
+    try: bound(share)
+    except OSError as e: return errno.errorcode[e.errno]
+one, two = bound(True), bound(True)
+print(refused(False))
+r, w = os.pipe()
+if os.fork() == 0:
+    one.close(); two.close()
+    three = bound(True); os.write(w, b'x')
+    for _ in range(8): three.accept()[0].sendall(b'child')
+    os._exit(0)
+os.read(r, 1); one.close(); two.close()
+said = {{socket.create_connection(('127.0.0.1', {port}), 20).recv(9) for _ in range(8)}}
+os.wait(); print(said, refused(False))
+last = bound(False); print(refused(True))"
+        );
+        let ended = place.run(&["-n", "site.test"], &["python3", "-c", &script]);
+        assert_eq!(ended.ends(0).text(), "EADDRINUSE\n{b'child'} None\nEADDRINUSE");
+    });
+}
+
+/// One thread is both ends: it begins more connections than the server's queue holds, and only then accepts.
+#[test]
+fn connections_that_find_no_room_are_served_when_there_is_some() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let script = "import asyncio, socket
+async def serve(r, w):
+    w.write(await r.read(5)); await w.drain(); w.close()
+async def ask(port):
+    r, w = await asyncio.open_connection('127.0.0.1', port)
+    w.write(b'hello'); said = await r.read(); w.close(); return said, w.get_extra_info('peername')[1] == port
+async def main():
+    s = await asyncio.start_server(serve, '127.0.0.1', 0, backlog=4)
+    port = s.sockets[0].getsockname()[1]
+    print(set(await asyncio.gather(*[ask(port) for _ in range(40)])))
+    try: await ask(1)
+    except OSError as e: print(type(e).__name__)
+asyncio.run(main())
+# The same by a thread that waits.
+import threading
+l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(0); to = l.getsockname(); said = []
+def wait(): c = socket.create_connection(to, 60); c.sendall(b'x'); said.append(c.recv(1))
+threads = [threading.Thread(target=wait) for _ in range(6)]
+for t in threads: t.start()
+for _ in threads: c = l.accept()[0]; c.sendall(c.recv(1)); c.close()
+for t in threads: t.join()
+print(said)";
+        let ended = place.run(&["-n", "site.test"], &["python3", "-c", script]);
+        let text = ended.ends(0).text();
+        assert!(text.starts_with("{(b'hello', True)}\nConnection"), "{text}");
+        let waited = "[b'x', b'x', b'x', b'x', b'x', b'x']";
+        assert!(text.ends_with(waited), "{text}");
+    });
+}
+
+/// One that is in a writable tree has no mount of its own; another one that gets its name is not it.
+#[test]
+fn a_socket_that_is_granted_in_a_writable_tree_goes_with_a_published_port() {
+    everybody(Tier::Namespace, |place| {
+        if !python(place) || !place.publishes() {
+            return;
+        }
+        let listens = |name: &str, said: &'static [u8]| {
+            let socket = UnixListener::bind(place.project(name)).unwrap();
+            place.person.owns(&place.project(name));
+            std::thread::spawn(move || {
+                while let Ok((mut client, _)) = socket.accept() {
+                    let _ = client.write_all(said);
+                }
+            });
+        };
+        listens("ok.sock", b"granted");
+        listens("other.sock", b"another");
+        let granted = place.project("ok.sock").display().to_string();
+        let script = "import errno, os, socket
+def ask(name):
+    s = socket.socket(socket.AF_UNIX)
+    try: s.connect(name); return s.recv(9).decode()
+    except OSError as e: return errno.errorcode[e.errno]
+said = [ask('ok.sock'), ask('other.sock')]
+os.rename('ok.sock', 'was.sock'); os.rename('other.sock', 'ok.sock')
+print(*said, ask('was.sock'), ask('ok.sock'))
+os.rename('ok.sock', 'other.sock'); os.rename('was.sock', 'ok.sock')";
+        let publish = free().to_string();
+        // Root's published socket is locked by itself.
+        let other = if place.person == Person::Root { "another" } else { "EACCES" };
+        // The second start may use the first one's plan.
+        for _ in 0..2 {
+            let options = ["-w", ".", "--publish", &publish, "--allow-socket", &granted];
+            let ended = place.run(&options, &["python3", "-c", script]);
+            let expected = format!("granted {other} granted {other}");
+            assert_eq!(ended.ends(0).text(), expected, "{}", ended.err);
+        }
+    });
+}
