@@ -5,8 +5,10 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 
 #ifndef TCP_FASTOPEN_NO_COOKIE
 #define TCP_FASTOPEN_NO_COOKIE 34
@@ -91,21 +93,57 @@ ATTACK(late_deferred)
     speak(fd, 1, "a connection that was put off");
 }
 
-/* late_full PORT: the same with one that finds no room at its own server, so that the kernel asks again. */
-ATTACK(late_full)
+/* A server of its own whose queue is full, and the last client, which found no room; -1 where that is refused. */
+static int full(const char *port, int *client)
+{
+    struct sockaddr_in where = loopback(port);
+    int own = serving(port, SO_REUSEADDR, 0);
+
+    for (int i = 0; own >= 0 && i < 5; i++) {
+        *client = stream(SOCK_NONBLOCK);
+        if (connect(*client, (void *)&where, sizeof where) < 0 && errno != EINPROGRESS) {
+            refused("connect number %d", i);
+            return -1;
+        }
+    }
+    return own;
+}
+
+/* late_waiting PORT: the same with a connection that a process waits for, as there is no room. */
+ATTACK(late_waiting)
 {
     struct sockaddr_in where = loopback(operand(argc, argv, 1));
-    int own = serving(argv[1], SO_REUSEADDR, 0), fd = -1;
+    int other, own = full(argv[1], &other), fd = stream(0);
+    struct tcp_info info = {.tcpi_state = TCP_CLOSE};
+    socklen_t size = sizeof info;
+    pid_t child;
 
     if (own < 0)
         return;
-    for (int i = 0; i < 5; i++) {
-        fd = stream(SOCK_NONBLOCK);
-        if (connect(fd, (void *)&where, sizeof where) < 0 && errno != EINPROGRESS) {
-            refused("connect number %d", i);
-            return;
-        }
+    child = fork();
+    if (child == 0) {
+        close(own);
+        if (connect(fd, (void *)&where, sizeof where) < 0)
+            refused("connect that waits");
+        else
+            speak(fd, 0, "a connection that was waited for");
+        _exit(0);
     }
+    while (info.tcpi_state == TCP_CLOSE && waitpid(child, NULL, WNOHANG) == 0 &&
+           getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0)
+        sched_yield();
+    close(own);
+    ready_wait();
+    waitpid(child, NULL, 0);
+}
+
+/* late_full PORT: the same with one that finds no room at its own server, so that the kernel asks again. */
+ATTACK(late_full)
+{
+    int fd, own = full(operand(argc, argv, 1), &fd);
+
+    if (own < 0)
+        return;
     close(own);
     ready_wait();
     speak(fd, 0, "a connection that found no room");

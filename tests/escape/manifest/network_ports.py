@@ -62,6 +62,8 @@ ATTACKS = (
          "late_deferred", "ECONNRESET"),
     late("full", "begins to connect to its own server, whose queue is full until another one is there",
          "late_full"),
+    late("waiting", "waits for its own server, whose queue is full until another one is there",
+         "late_waiting"),
     Attack("network/share-out", "shares the port of a server of the host's, and connects to it",
            ("share_out", "{port}"), ALONE, flags=FILTERED, source=SOURCE,
            control=bare(detects=True), setup=(plant.shared_server,), checks=(nobody_came,)),
