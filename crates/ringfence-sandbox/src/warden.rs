@@ -136,6 +136,7 @@ impl Watch<'_> {
             SIGCONT => {}
             // A terminal's signals reach the command by themselves.
             signal if arrived.by_process => {
+                let signal = if signal == sys::signal::END { SIGKILL } else { signal };
                 let _ = sys::signal::kill(self.command, signal);
             }
             _ => {}

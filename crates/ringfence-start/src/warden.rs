@@ -18,6 +18,10 @@ pub const SERVICE: i32 = 63;
 /// real-time signal stays by itself.
 pub const GO_ON: i32 = 62;
 
+/// The launcher has the sandbox ended: what it does then it does itself, and the command is killed. Who is outside
+/// asks a launcher for it by the same signal.
+pub const END: i32 = 61;
+
 /// Where a `siginfo_t` of a queued signal has its value, counted in `int`s.
 pub const VALUE: usize = 6;
 /// Its value when any stop is meant, not only the one with this number.
@@ -123,6 +127,7 @@ impl Warden {
                 // Of whoever continues our group: the launcher's word comes as well.
                 SIGCONT => {}
                 signal if sent => {
+                    let signal = if signal == END { SIGKILL } else { signal };
                     // SAFETY: takes numbers.
                     let _ = unsafe { sys!(kill, self.command, signal) };
                 }

@@ -2,6 +2,7 @@
 
 use crate::fd::owned;
 use crate::{Errno, Result, sys};
+pub use ringfence_start::warden::END;
 use ringfence_start::warden::{ANY_STOP, GO_ON, VALUE};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -263,9 +264,6 @@ fn stop_for(time: Duration) -> Result<()> {
     let _ = unsafe { sys!(timer_delete, timer) };
     set.map(drop)
 }
-
-/// A real-time signal: ours for "end the sandbox", which a launcher is sent and does not pass on.
-pub const END: i32 = 61;
 
 /// The last real-time signal: ours for "the launcher died", which nobody else sends.
 pub fn parent_death() -> i32 {

@@ -19,12 +19,12 @@ impl Watch<'_, '_> {
         Some(Instant::now() + GRACE)
     }
 
-    /// In the namespace tier the end of PID 1 is the end of all; in the process tier the
-    /// warden, told as if we were dead, ends all that descends from it.
+    /// In the namespace tier the end of PID 1 is the end of all; in the process tier the warden kills the command, and
+    /// ends what else descends from it.
     pub(super) fn end_all(&self) {
         match self.child.tier {
             Tier::Namespace => self.send(SIGKILL),
-            Tier::Process => self.send(sys::signal::parent_death()),
+            Tier::Process => self.send(sys::signal::END),
         }
     }
 }

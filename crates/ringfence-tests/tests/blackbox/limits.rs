@@ -141,7 +141,10 @@ fn a_timeout_reaches_those_who_hide_from_it() {
              (setsid setsid sleep 1000 &)
              while :; do sleep 1000; done"
         );
-        place.sh(&["--timeout", "200ms"], &hidden).ends(124).says("--timeout");
+        // What is done at any end is done at this one: what was taken away is kept.
+        let hidden = format!("echo kept > .envrc; {hidden}");
+        let ended = place.sh(&["--timeout", "200ms"], &hidden);
+        ended.ends(124).says("--timeout").says("inside and is protected: moved to");
         assert_eq!(place.left_behind(), [""; 0]);
     });
 }

@@ -158,7 +158,7 @@ fn what_ignores_its_end_is_ended() {
         running.printed("up\n");
         place.ringfence(["kill", "--signal", "KILL", "deaf"]).quiet();
         // What is done and told at any end is done and told at this one.
-        running.finish().ends(137).says(".envrc was created inside and is protected");
+        running.finish().ends(137).says("inside and is protected: moved to");
         let shown = &json(place, &["show", "deaf"])["session"];
         assert_eq!((&shown["status"], &shown["code"]), (&"exited".into(), &137.into()));
         assert_eq!(place.left_behind(), Vec::<String>::new());
