@@ -262,7 +262,12 @@ impl Apply<'_> {
             beneath::put_in_place(parent, temporary, name, replace, before)
         })?;
         match done {
-            Placed::Done(_) => Ok(()),
+            Placed::Done(replaced) => {
+                if let Some((file, _)) = replaced.filter(|_| !self.force) {
+                    self.written.lost_a_name(&file);
+                }
+                Ok(())
+            }
             Placed::Changed => Err(self.changed(path)),
         }
     }
@@ -330,10 +335,14 @@ impl Apply<'_> {
             }
         }
         let (wanted, have) = (attributes(source), attributes(target));
+        if now.mode & 0o200 == 0 && have != wanted {
+            // Attributes of what is read-only are its owner's to change only while it is not.
+            let _ = rustix::fs::fchmod(target, Mode::from_raw_mode(now.mode | 0o700));
+        }
         for (name, _) in have.iter().filter(|(name, _)| !wanted.iter().any(|(w, _)| w == name)) {
             let _ = rustix::fs::fremovexattr(target, &name[..]);
         }
-        for (name, value) in wanted.iter().filter(|pair| !have.contains(pair)) {
+        for (name, value) in content::lists_last(&wanted).filter(|pair| !have.contains(pair)) {
             match rustix::fs::fsetxattr(target, &name[..], value, rustix::fs::XattrFlags::empty()) {
                 Ok(()) => {}
                 Err(error @ (Errno::NOSPC | Errno::DQUOT)) => {
@@ -383,6 +392,13 @@ impl Apply<'_> {
             return Ok(());
         }
         let before = Some(found.stamp);
+        let linked = (found.stamp.links > 1 && !self.force).then(|| {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            self.within("open", path, |parent, name| {
+                rustix::fs::openat(parent, name, flags, Mode::empty())
+            })
+        });
+        let linked = linked.transpose()?;
         let done = self.within("rename", path, |parent, name| {
             let aside = RenameFlags::NOREPLACE;
             rustix::fs::renameat_with(parent, name, parent, temporary, aside)?;
@@ -393,7 +409,13 @@ impl Apply<'_> {
             }
             rustix::fs::renameat_with(parent, temporary, parent, name, aside).map(|()| false)
         })?;
-        if done { Ok(()) } else { Err(self.changed(path)) }
+        if !done {
+            return Err(self.changed(path));
+        }
+        if let Some(file) = linked {
+            self.written.lost_a_name(&file);
+        }
+        Ok(())
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) const OVERLAYS_OWN: &[u8] = b"user.overlay.";
 
 /// Directories further down are not looked into: each level takes descriptors.
 pub(super) const DEEPEST: usize = 200;
+/// Nor is more than this deleted: a descriptor each.
+const DEEPEST_DELETED: usize = 500;
 
 /// Why a change is not committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,13 +91,16 @@ impl Layer<'_> {
     fn directory(&mut self, at: &At<'_>, only: Option<&[u8]>) -> Result<()> {
         let upper = beneath::open_directory(self.upper.as_fd(), at.path)
             .map_err(|error| failed("open", at.path, error))?;
+        let own = names(&upper).map_err(|error| failed("getdents64", at.path, error))?;
         let lower = match beneath::open_directory(self.lower.as_fd(), at.path) {
             Ok(lower) => Some(lower),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => None,
+            // Nothing is looked for in it: `closed` saw to that.
+            Err(Errno::ACCESS) if !at.hidden && own.is_empty() => return Ok(()),
             Err(error) => return Err(failed("open", at.path, error)),
         };
         let mut all = BTreeSet::new();
-        for name in names(&upper).map_err(|error| failed("getdents64", at.path, error))? {
+        for name in own {
             if only.is_none_or(|only| only == name) {
                 self.name(at, &upper, lower.as_ref(), &name)?;
             }
@@ -147,10 +152,8 @@ impl Layer<'_> {
             Some(old) if old.mount => {
                 Some(Trouble::Left("another file system is mounted there".into()))
             }
-            Some(old)
-                if old.file_type != FileType::Directory && old.stamp.changed >= self.since =>
-            {
-                Some(Trouble::Conflict("the host changed it meanwhile".into()))
+            Some(old) if old.file_type != FileType::Directory && self.later(&change.path, old) => {
+                Some(meanwhile())
             }
             Some(_) if at.moved && new.file_type != FileType::Directory => {
                 Some(Trouble::Conflict("the host moved its directory meanwhile".into()))
@@ -223,8 +226,10 @@ impl Layer<'_> {
             moved |= later && old.stamp.changed > old.stamp.modified;
             let differs = !same_attributes(lower, upper, name, &old.stamp, &new.stamp);
             change.what = What::Attributes;
-            if hidden && later {
-                change.trouble = Some(Trouble::Conflict("the host changed it meanwhile".into()));
+            // A directory is copied up with the mode and attributes that it has then: those that the host gave it since
+            // would be taken back. Which of the two changed them nobody can tell.
+            if later && (hidden || differs) {
+                change.trouble = Some(meanwhile());
             }
             if differs || change.trouble.is_some() {
                 self.changes.push(change.clone());
@@ -236,12 +241,9 @@ impl Layer<'_> {
             self.changes.push(change.clone());
         }
         let deep = change.path.iter().filter(|&&byte| byte == b'/').count() >= DEEPEST;
-        let opened = beneath::open_directory(self.upper.as_fd(), &change.path);
-        let closed =
-            opened.err().filter(|error| matches!(*error, Errno::ACCESS | Errno::NAMETOOLONG));
+        let closed = self.closed(&change.path, hidden && over.is_some());
         if deep || closed.is_some() {
-            let why = closed.map_or("too deep".to_owned(), |error| error.to_string());
-            change.trouble = Some(Trouble::Left(format!("it cannot be looked into: {why}")));
+            change.trouble = Some(blind(closed));
             self.changes.retain(|other| other.path != change.path);
             self.changes.push(change);
             return Ok(());
@@ -263,16 +265,25 @@ impl Layer<'_> {
     ) -> Result<()> {
         let old = beneath::stat(lower, name).map_err(|error| failed("statx", path, error))?;
         let directory = old.file_type == FileType::Directory;
+        let mut closed = None;
         if directory && !old.mount {
-            let opened = beneath::open_directory(lower.as_fd(), name)
-                .map_err(|error| failed("open", path, error))?;
-            let below = names(&opened).map_err(|error| failed("getdents64", path, error))?;
-            for name in below {
-                self.deleted(&opened, &join(path, &name), &name, early, anew)?;
+            let deep = path.iter().filter(|&&byte| byte == b'/').count() >= DEEPEST_DELETED;
+            let opened = beneath::open_directory(lower.as_fd(), name);
+            match opened.and_then(|opened| Ok((looked_into(&opened)?, opened))) {
+                Ok((below, opened)) if !deep || below.is_empty() => {
+                    for name in below {
+                        self.deleted(&opened, &join(path, &name), &name, early, anew)?;
+                    }
+                }
+                Ok(_) => closed = Some(blind(None)),
+                Err(error @ Errno::ACCESS) => closed = Some(blind(Some(error))),
+                Err(error) => return Err(failed("open", path, error)),
             }
         }
         let trouble = if old.mount {
             Some(Trouble::Left("another file system is mounted there".to_owned()))
+        } else if closed.is_some() {
+            closed
         } else if self.later(path, &old) {
             Some(Trouble::Conflict("deleted inside, and the host changed it meanwhile".to_owned()))
         } else {
@@ -294,6 +305,20 @@ impl Layer<'_> {
 }
 
 impl Layer<'_> {
+    /// Why nobody can tell what is in a directory: its mode keeps us out of the layer's, or of the real one that is
+    /// compared with it.
+    fn closed(&self, path: &[u8], hidden: bool) -> Option<Errno> {
+        let look = |tree: &OwnedFd| looked_into(&beneath::open_directory(tree.as_fd(), path)?);
+        let refused = |looked: std::result::Result<_, Errno>| {
+            looked.err().filter(|error| matches!(*error, Errno::ACCESS | Errno::NAMETOOLONG))
+        };
+        match look(self.upper) {
+            Ok(names) if names.is_empty() && !hidden => None,
+            Ok(_) => refused(look(self.lower)),
+            failed => refused(failed),
+        }
+    }
+
     /// The host changed what is there since the run began.
     pub fn later(&self, path: &[u8], found: &Found) -> bool {
         found.stamp.changed >= self.since && !self.ours.has(path, found)
@@ -304,6 +329,25 @@ impl Layer<'_> {
         let Some(lower) = lower else { return !at.hidden };
         beneath::stat(lower, b"").map_or(true, |found| self.later(at.path, &found))
     }
+}
+
+/// The names in a directory in which each of them can be looked at.
+fn looked_into(directory: &OwnedFd) -> std::result::Result<Vec<Vec<u8>>, Errno> {
+    let all = names(directory)?;
+    // It can be listed though it may not be entered.
+    if !all.is_empty() {
+        beneath::stat(directory, b".")?;
+    }
+    Ok(all)
+}
+
+fn blind(why: Option<Errno>) -> Trouble {
+    let why = why.map_or("too deep".to_owned(), |error| error.to_string());
+    Trouble::Left(format!("it cannot be looked into: {why}"))
+}
+
+fn meanwhile() -> Trouble {
+    Trouble::Conflict("the host changed it meanwhile".to_owned())
 }
 
 /// What is said of a file that was there before, and is new at its name.
@@ -328,15 +372,9 @@ fn kind(file_type: FileType) -> Kind {
 
 /// The names in a directory, sorted.
 pub(super) fn names(directory: &OwnedFd) -> std::result::Result<Vec<Vec<u8>>, Errno> {
-    let mut all = Vec::new();
-    for entry in rustix::fs::Dir::read_from(directory)? {
-        let name = entry?.file_name().to_bytes().to_vec();
-        if name != b"." && name != b".." {
-            all.push(name);
-        }
-    }
-    all.sort();
-    Ok(all)
+    // From the beginning, however often it was read.
+    rustix::fs::seek(directory, rustix::fs::SeekFrom::Start(0))?;
+    Ok(beneath::names(directory)?.iter().map(<[u8]>::to_vec).collect())
 }
 
 pub(super) fn is_whiteout(directory: &OwnedFd, name: &[u8]) -> bool {

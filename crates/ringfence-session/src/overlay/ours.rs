@@ -5,8 +5,9 @@ use super::steps::{Act, Step, whole};
 use crate::error::{Result, SessionError};
 use crate::snapshot::beneath::{self, Found, split};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -21,20 +22,27 @@ struct Left {
     directory: Directory,
     inode: u64,
     changed: i64,
+    /// It is a file that has lost a name, whatever its others are; the directory says nothing.
+    #[serde(default)]
+    file: bool,
 }
 
 /// All of them, in a file beside the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ours(Vec<Left>);
 
-/// Those of one tree: inode and change time by path.
+/// Those of one tree: inode and change time by path, and of files.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known(HashMap<Vec<u8>, (u64, i64)>);
+pub(super) struct Known(HashMap<Vec<u8>, (u64, i64)>, HashSet<(u64, i64)>);
 
 impl Known {
     /// It is as a commit left it.
     pub fn has(&self, path: &[u8], found: &Found) -> bool {
-        self.0.get(path) == Some(&state(found))
+        let state = state(found);
+        match found.file_type {
+            FileType::Directory => self.0.get(path) == Some(&state),
+            _ => self.1.contains(&state),
+        }
     }
 }
 
@@ -44,7 +52,11 @@ impl Known {
 /// as the clock's tick (before Linux 6.13), what happens in the same tick as that. A commit that was interrupted cannot
 /// tell who was at them since, and has none.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Written(HashMap<Vec<u8>, Option<(u64, i64)>>);
+pub(super) struct Written(
+    HashMap<Vec<u8>, Option<(u64, i64)>>,
+    /// Files that lost a name by this commit, and have others.
+    HashMap<u64, i64>,
+);
 
 impl Written {
     /// Those of these steps: `later` says that the host was at one that is there.
@@ -61,7 +73,7 @@ impl Written {
         let host =
             |path: &[u8], now: &Option<Found>| now.as_ref().is_some_and(|found| later(path, found));
         let ours = all.into_iter().filter(|(path, now)| !host(path, now));
-        Written(ours.map(|(path, now)| (path, now.as_ref().map(state))).collect())
+        Written(ours.map(|(path, now)| (path, now.as_ref().map(state))).collect(), HashMap::new())
     }
 
     /// We write to a directory.
@@ -74,6 +86,13 @@ impl Written {
             _ => drop(self.0.remove(path)),
         }
         done
+    }
+
+    /// A file that nobody had changed lost a name by us, which changed the time of its others.
+    pub fn lost_a_name(&mut self, file: &OwnedFd) {
+        if let Some(found) = beneath::stat(file, b"").ok().filter(|found| found.stamp.links > 0) {
+            self.1.insert(found.stamp.inode, found.stamp.changed);
+        }
     }
 
     /// We made one; false: somebody else did.
@@ -116,11 +135,21 @@ impl Ours {
     /// Takes these directories as they were left.
     pub fn take(&mut self, tree: usize, written: Written) {
         let path = |directory: &Directory| directory.0.as_os_str().as_bytes().to_vec();
-        self.0.retain(|left| left.tree != tree || !written.0.contains_key(&path(&left.directory)));
+        self.0.retain(|left| {
+            left.tree != tree
+                || match left.file {
+                    true => !written.1.contains_key(&left.inode),
+                    false => !written.0.contains_key(&path(&left.directory)),
+                }
+        });
+        for (inode, changed) in written.1 {
+            let directory = Directory(PathBuf::new());
+            self.0.push(Left { tree, directory, inode, changed, file: true });
+        }
         for (path, left) in written.0 {
             let Some((inode, changed)) = left else { continue };
             let directory = Directory(std::ffi::OsString::from_vec(path).into());
-            self.0.push(Left { tree, directory, inode, changed });
+            self.0.push(Left { tree, directory, inode, changed, file: false });
         }
     }
 
@@ -133,7 +162,12 @@ impl Ours {
 
     pub fn of(&self, tree: usize) -> Known {
         let mine = self.0.iter().filter(|left| left.tree == tree);
+        let (files, mine): (Vec<&Left>, Vec<&Left>) = mine.partition(|left| left.file);
         let path = |left: &Left| left.directory.0.as_os_str().as_bytes().to_vec();
-        Known(mine.map(|left| (path(left), (left.inode, left.changed))).collect())
+        let state = |left: &Left| (left.inode, left.changed);
+        Known(
+            mine.into_iter().map(|left| (path(left), state(left))).collect(),
+            files.into_iter().map(state).collect(),
+        )
     }
 }

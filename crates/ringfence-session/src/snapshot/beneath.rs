@@ -30,9 +30,25 @@ pub(crate) fn open_workspace(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve)
 }
 
-/// Opens a directory by its path relative to the root; empty is the root.
+/// The kernel takes no longer path at once (PATH_MAX, with the byte at its end).
+const LONGEST: usize = 4095;
+
+/// Opens a directory by its path relative to the root; empty is the root. One that is too long for the kernel is gone
+/// in parts.
 pub(crate) fn open_directory(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let (mut rest, mut above) = (path, None::<OwnedFd>);
+    while rest.len() > LONGEST {
+        let cut = rest[..=LONGEST].iter().rposition(|&byte| byte == b'/');
+        let cut = cut.ok_or(Errno::NAMETOOLONG)?;
+        let from = above.as_ref().map_or(root, AsFd::as_fd);
+        let part = open_beneath(from, &rest[..cut], OFlags::PATH)?;
+        (rest, above) = (&rest[cut + 1..], Some(part));
+    }
+    open_beneath(above.as_ref().map_or(root, AsFd::as_fd), rest, OFlags::RDONLY)
+}
+
+fn open_beneath(root: BorrowedFd<'_>, path: &[u8], how: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = how | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH
         | ResolveFlags::NO_SYMLINKS
         | ResolveFlags::NO_MAGICLINKS

@@ -253,6 +253,12 @@ fn kept(name: &[u8]) -> bool {
         || name == b"security.capability"
 }
 
+/// Attributes in the order in which they are set: an access list may take the owner's right to set the others.
+pub(crate) fn lists_last(all: &Attributes) -> impl Iterator<Item = &(Vec<u8>, Vec<u8>)> {
+    let list = |pair: &&(Vec<u8>, Vec<u8>)| pair.0.starts_with(b"system.posix_acl_");
+    all.iter().filter(move |pair| !list(pair)).chain(all.iter().filter(list))
+}
+
 /// The mode without what is not to be given: where a file's access list cannot be set, the group's bits were the
 /// list's bound, and would be rights of the group.
 pub(crate) fn without_list(mode: u32, refused: &[u8]) -> u32 {

@@ -356,7 +356,7 @@ impl Apply<'_> {
                 self.kept.push(format!("{}: {name} cannot be taken away", path.display()));
             }
         }
-        for (name, value) in wanted.iter().filter(|pair| !have.contains(pair)) {
+        for (name, value) in content::lists_last(&wanted).filter(|pair| !have.contains(pair)) {
             let flags = rustix::fs::XattrFlags::empty();
             match rustix::fs::fsetxattr(&file, &name[..], value, flags) {
                 Ok(()) => {}

@@ -1,6 +1,7 @@
 //! Layers made by hand, as the kernel makes them, and what a commit does with them.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod closed;
 mod commit;
 mod conflict;
 mod killed;
