@@ -85,6 +85,13 @@ fn make(tree: &Path, options: Options, session: &str) -> Result<Before, Fault> {
             first.display()
         );
     }
+    if let Some(first) = made.foreign.first() {
+        let (count, first) = (made.foreign.len(), tree.join(first));
+        ringfence_sys::say!(
+            "ringfence: {count} paths are other file systems or devices and not in the snapshot, as {}",
+            first.display()
+        );
+    }
     Ok(Before { store, snapshot: made.snapshot })
 }
 

@@ -57,6 +57,7 @@ fn members(tool: &str) -> Vec<Member> {
         "snapshot_create" => vec![
             ("snapshot", snapshot(), true),
             ("unreadable", list(text()), true),
+            ("foreign", list(text()), true),
             ("unsettled", list(text()), true),
         ],
         "snapshot_list" => vec![("snapshots", list(snapshot()), true)],

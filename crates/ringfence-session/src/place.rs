@@ -139,6 +139,9 @@ pub fn snapshots(workspace: &Path) -> Result<PathBuf> {
     Ok(state()?.join("snapshots").join(format!("{name}-{}", &hash[..24])))
 }
 
+/// A directory that is removed while one is made in it is made again so often.
+const TRIES: usize = 16;
+
 /// Makes a directory and its parents for the user alone, and refuses one that others could
 /// have prepared.
 ///
@@ -146,7 +149,16 @@ pub fn snapshots(workspace: &Path) -> Result<PathBuf> {
 /// The file system's; the directory belongs to somebody else or is open to others.
 pub fn private_directory(path: &Path) -> Result<()> {
     let failed = |error| SessionError::call("mkdir", path, error);
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    let make = || std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let mut made = make();
+    for _ in 1..TRIES {
+        match made {
+            // Another ringfence removes directories above that are empty.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => made = make(),
+            _ => break,
+        }
+    }
+    made.map_err(failed)?;
     let found = std::fs::symlink_metadata(path).map_err(failed)?;
     let own = rustix::process::geteuid().as_raw();
     if !found.is_dir() || found.uid() != own {
@@ -159,4 +171,33 @@ pub fn private_directory(path: &Path) -> Result<()> {
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o700)).map_err(failed)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// As `gc` does beside a first run.
+    #[test]
+    fn a_directory_is_made_though_the_one_above_is_removed_whenever_it_is_empty() {
+        let top = tempfile::tempdir().unwrap();
+        let (above, done) = (top.path().join("sessions"), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let _ = std::fs::remove_dir(&above);
+                }
+            });
+            let made = (0..2000).try_for_each(|number| {
+                let path = above.join(number.to_string());
+                private_directory(&path)?;
+                std::fs::remove_dir(&path)
+                    .map_err(|error| SessionError::call("rmdir", &path, error))
+            });
+            done.store(true, Ordering::Relaxed);
+            made.unwrap();
+        });
+    }
 }

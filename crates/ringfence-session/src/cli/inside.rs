@@ -49,7 +49,7 @@ pub(super) fn run(verb: &str, given: &Given, paths: &[PathBuf]) -> Result<u8, St
         "revert" => reverted(&answer),
         _ => String::new(),
     };
-    for key in ["unreadable", "unsettled", "kept"] {
+    for key in ["unreadable", "foreign", "unsettled", "kept"] {
         rows(&answer[key]).for_each(|row| ringfence_sys::say!("ringfence: {key}: {}", word(row)));
     }
     if let Some(more) = answer["left_out"].as_u64().filter(|more| *more > 0) {

@@ -94,7 +94,8 @@ fn no_store(verb: &str, workspace: &Path, as_json: bool) -> Result<u8, String> {
             above.display()
         ),
         None => format!(
-            "there are no snapshots of {}; make one: ringfence snapshot create",
+            "there are no snapshots of {}; make one: ringfence snapshot create (those of a directory that was moved \
+             belong to its former path: move it back to use them)",
             full.display()
         ),
     })
@@ -200,6 +201,13 @@ impl Command {
                 "ringfence: {path} cannot be read: it is not in the snapshot, and a revert leaves it alone"
             );
         }
+        for path in &made.foreign {
+            let path = text::path(path);
+            ringfence_sys::say!(
+                "ringfence: {path} is another file system or a device: it is not in the snapshot, and a revert \
+                 leaves it alone"
+            );
+        }
         for path in &made.unsettled {
             let path = text::path(path);
             ringfence_sys::say!(
@@ -209,6 +217,7 @@ impl Command {
         if self.json() {
             let mut value = json!({"snapshot": row(&made.snapshot), "read": made.read});
             value["unreadable"] = made.unreadable.iter().map(|p| text::path(p)).collect();
+            value["foreign"] = made.foreign.iter().map(|p| text::path(p)).collect();
             value["unsettled"] = made.unsettled.iter().map(|p| text::path(p)).collect();
             return text::json(value);
         }
@@ -358,15 +367,17 @@ impl Command {
         }
         if self.json() {
             let rows: Vec<Value> = done.changes.iter().map(change_row).collect();
-            return text::json(json!({
+            text::json(json!({
                 "before": done.before.as_ref().map(row), "reverted": rows, "kept": done.kept,
-            }));
+            }))?;
+            return Ok(u8::from(done.unread));
         }
         let paths = text::count(done.changes.len() as u64, "path");
         let undo = done.before.as_ref().map_or(String::new(), |before| {
             format!("; to undo: ringfence snapshot revert {}", before.id)
         });
-        text::print(format!("{paths} reverted{undo}\n").as_bytes())
+        text::print(format!("{paths} reverted{undo}\n").as_bytes())?;
+        Ok(u8::from(done.unread))
     }
 
     fn compact(&mut self) -> Result<u8, String> {

@@ -300,7 +300,8 @@ impl Actor {
             seen.take(MOST_PATHS).map(|path| shown(path)).collect()
         };
         Ok(json!({
-            "snapshot": self.row(&made.snapshot), "unreadable": paths(&made.unreadable), "unsettled": paths(&made.unsettled),
+            "snapshot": self.row(&made.snapshot), "unreadable": paths(&made.unreadable),
+            "foreign": paths(&made.foreign), "unsettled": paths(&made.unsettled),
         }))
     }
 

@@ -191,6 +191,11 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// A relative path is below a directory.
+pub(crate) fn inside(above: &[u8], path: &[u8]) -> bool {
+    above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.first() == Some(&b'/'))
+}
+
 /// For messages and results.
 pub(crate) fn shown(path: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path))

@@ -90,6 +90,14 @@ impl Database {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(SessionError::call("open", &path, error));
             }
+            // Who takes the lock has opened the store before, which was not empty then.
+            Err(_)
+                if std::fs::metadata(&path).is_ok_and(|found| found.len() == 0)
+                    && directory.join("lock").exists() =>
+            {
+                let what = "it is empty, and was not".to_owned();
+                return Err(SessionError::Corrupt { path, what });
+            }
             _ => {}
         }
         let connection = Connection::open(&path).map_err(failed)?;

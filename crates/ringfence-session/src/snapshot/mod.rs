@@ -19,6 +19,7 @@
 mod ahead;
 pub(crate) mod beneath;
 mod bounds;
+mod closed;
 mod codec;
 mod compare;
 pub(crate) mod content;
@@ -51,6 +52,7 @@ use compare::{Side, compare};
 use database::Database;
 use rustix::fd::OwnedFd;
 use scan::{Aim, Leave, Scan, Scanner};
+use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -127,6 +129,9 @@ pub struct Created {
     pub unreadable: Vec<PathBuf>,
     /// Files that were written to all the time.
     pub unsettled: Vec<PathBuf>,
+    /// What is no part of the workspace's file system (a mount, a subvolume, a device): it is not in the snapshot, and
+    /// no revert touches it.
+    pub foreign: Vec<PathBuf>,
 }
 
 /// What a revert did.
@@ -138,6 +143,8 @@ pub struct Reverted {
     pub changes: Vec<Change>,
     /// What was not, a sentence each.
     pub kept: Vec<String>,
+    /// Some of it could not be read, or the kernel refused to change it (an immutable file): it is as it was.
+    pub unread: bool,
 }
 
 /// A revert that was interrupted.
@@ -235,8 +242,9 @@ impl Store {
             fault::point("record");
             let snapshot = store.record(new, &scan)?;
             let large = store.database.retain(automatic, bytes)?;
+            let foreign = closed::foreign(&scan, &store.hidden());
             let Scan { read, unreadable, unsettled, .. } = scan;
-            Ok((Created { snapshot, read, unreadable, unsettled }, large))
+            Ok((Created { snapshot, read, unreadable, unsettled, foreign }, large))
         })?;
         if large || self.database.deleted()? >= retain::SWEEP_AFTER {
             self.database.sweep()?;
@@ -309,10 +317,17 @@ impl Store {
             None => Arc::new(Names::excepted(except)),
         };
         self.names = (!outside).then(|| Arc::clone(&names));
+        let (mut closed, mut unread) = (closed::Closed::default(), false);
         let narrowed = if outside { excepted::without(select, except) } else { select.clone() };
         let found = self.transaction(|store| {
             store.database.added = 0;
-            let scan = store.scan(Aim::Revert, to.leave())?;
+            let mut scan = store.scan(Aim::Revert, to.leave())?;
+            if !scan.unreadable.is_empty() {
+                closed = store.open_up(to, &scan.unreadable, &narrowed)?;
+                if !closed.is_empty() {
+                    scan = store.scan_opened(Aim::Revert, to.leave(), closed.modes())?;
+                }
+            }
             let changes =
                 compare(&store.database, &Side::Stored(to.root), &Side::Seen(&scan), select)?;
             let gone = |c: &Change| {
@@ -320,7 +335,9 @@ impl Store {
             };
             let mut changes: Vec<Change> = changes.into_iter().filter(|c| !gone(c)).collect();
             let mut held = excepted::hold_back(&mut changes, &narrowed);
-            held.extend(revert::leave_alone(&mut changes));
+            let (left, now) = revert::leave_alone(&mut changes);
+            held.extend(left);
+            unread = now;
             if !except.is_empty() {
                 let tree = (&*store.workspace, &store.root);
                 let named = outside.then_some(&select.only[..]);
@@ -359,18 +376,21 @@ impl Store {
                 links,
                 plain: self.options.session.is_some(),
                 kept: Vec::new(),
+                refused: false,
                 opened: Vec::new(),
                 spent: spent::Spent::on(&self.root),
             };
             apply.run(&changes)?;
             kept.append(&mut apply.kept);
+            unread |= apply.refused;
+            closed.settle(&changes);
             fault::point("done");
             self.database.set_pending(None)?;
         }
         if large == Some(true) {
             self.database.sweep()?;
         }
-        Ok(Reverted { before, changes, kept })
+        Ok(Reverted { before, changes, kept, unread })
     }
 
     /// The revert that was interrupted, if one was.
@@ -421,14 +441,48 @@ impl Store {
         self.database.end(result)
     }
 
-    fn scan(&mut self, aim: Aim, leave: Leave) -> Result<Scan> {
+    /// Directories of ringfence itself, device and inode.
+    fn hidden(&self) -> Vec<(u64, u64)> {
         let hidden = [Some(self.database.directory.clone()), place::state().ok()];
         let hidden = hidden.into_iter().flatten().filter_map(|path| {
             let found = std::fs::metadata(path).ok()?;
             Some((found.dev(), found.ino()))
         });
+        hidden.collect()
+    }
+
+    /// Opens up what a revert to a snapshot is about and its owner closed.
+    fn open_up(
+        &self,
+        to: &Snapshot,
+        unreadable: &[PathBuf],
+        select: &Select,
+    ) -> Result<closed::Closed> {
+        let failed = |error| SessionError::call("statx", &self.workspace, error);
+        let device = beneath::stat(&self.root, b"").map_err(failed)?.stamp.device;
+        let chosen = unreadable.iter().filter(|path| {
+            // Or the way to what is chosen.
+            select.takes(path) || select.only.iter().any(|only| only.starts_with(path))
+        });
+        let chosen: Vec<PathBuf> = chosen.cloned().collect();
+        closed::Closed::open(&self.root, device, &chosen, |path| {
+            self.entry(to, &beneath::shown(path))
+        })
+    }
+
+    fn scan(&mut self, aim: Aim, leave: Leave) -> Result<Scan> {
+        self.scan_opened(aim, leave, HashMap::new())
+    }
+
+    fn scan_opened(
+        &mut self,
+        aim: Aim,
+        leave: Leave,
+        closed: HashMap<Vec<u8>, u32>,
+    ) -> Result<Scan> {
         let scanner = Scanner {
-            hidden: hidden.collect(),
+            closed,
+            hidden: self.hidden(),
             database: &mut self.database,
             root: &self.root,
             path: &self.workspace,

@@ -33,6 +33,8 @@ pub(super) struct Apply<'a> {
     pub links: Vec<(Vec<u8>, Entry)>,
     /// What could not be put right, a sentence each.
     pub kept: Vec<String>,
+    /// The kernel lets nobody change some of it.
+    pub refused: bool,
     /// A program asks for it, which may write to a file while it is made: none gets set-user-ID or
     /// set-group-ID.
     pub plain: bool,
@@ -73,7 +75,8 @@ impl Apply<'_> {
                 _ => false,
             };
             if let (true, Some(new)) = (gone, &change.new) {
-                self.remove(path, new)?;
+                let done = self.remove(path, new);
+                self.or_refused(path, done)?;
             }
         }
         let mut written = HashSet::new();
@@ -84,8 +87,10 @@ impl Apply<'_> {
                 Kind::Directory | Kind::Socket => {}
                 _ => {
                     if old.link.is_none() {
-                        self.place(path, old, change.new.as_ref())?;
-                        written.insert(path.clone());
+                        let done = self.place(path, old, change.new.as_ref());
+                        if self.or_refused(path, done)? {
+                            written.insert(path.clone());
+                        }
                     }
                 }
             }
@@ -102,8 +107,14 @@ impl Apply<'_> {
             let ours = written.contains(&first);
             let first_is_it = ours || self.is_still(&first, &entry);
             match change {
-                Some(now) if first_is_it => self.link(&path, &entry, (&first, ours), now)?,
-                Some(now) => self.place(&path, &entry, now)?,
+                Some(now) if first_is_it => {
+                    let done = self.link(&path, &entry, (&first, ours), now);
+                    self.or_refused(&path, done)?;
+                }
+                Some(now) => {
+                    let done = self.place(&path, &entry, now);
+                    self.or_refused(&path, done)?;
+                }
                 None if ours && self.is_still(&path, &entry) => {
                     self.link(&path, &entry, (&first, true), Some(&entry))?;
                 }
@@ -114,10 +125,26 @@ impl Apply<'_> {
         for (path, change) in apply.iter().rev() {
             if let Some(old) = change.old.as_ref().filter(|old| old.kind == Kind::Directory) {
                 let directory = self.open(path)?;
-                self.dress(&directory, old, path)?;
+                let done = self.dress(&directory, old, path);
+                self.or_refused(path, done)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether it was done. What is immutable (chattr(1)) is no matter of the other paths.
+    fn or_refused(&mut self, path: &[u8], done: Result<()>) -> Result<bool> {
+        match done {
+            Err(SessionError::Call { source, path: of, .. })
+                if source.raw_os_error() == Some(Errno::PERM.raw_os_error())
+                    && of == self.path.join(shown(path)) =>
+            {
+                self.refused = true;
+                self.kept.push(format!("{}: {source}", shown(path).display()));
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
     }
 
     fn failed(&self, call: &'static str, path: &[u8]) -> impl Fn(Errno) -> SessionError + use<> {
@@ -378,8 +405,9 @@ impl Apply<'_> {
 }
 
 /// Takes out what can be neither removed nor replaced, with what was in it, and says so of each.
-pub(super) fn leave_alone(changes: &mut Vec<Change>) -> Vec<String> {
-    let mut left = Vec::new();
+/// Also whether some of it is unreadable now, and was not in the snapshot.
+pub(super) fn leave_alone(changes: &mut Vec<Change>) -> (Vec<String>, bool) {
+    let (mut left, mut now) = (Vec::new(), false);
     let mut top = None;
     changes.retain(|change| {
         // Parents come before what is in them.
@@ -388,10 +416,11 @@ pub(super) fn leave_alone(changes: &mut Vec<Change>) -> Vec<String> {
         if alone && !within {
             left.push(format!("{}: could not be read", change.path.display()));
             top = Some(change.path.clone());
+            now |= change.old.as_ref().is_none_or(|old| !old.kind.untouchable());
         }
         !(alone || within)
     });
-    left
+    (left, now)
 }
 
 /// All hard links below a stored tree: the other names, with what they point to.

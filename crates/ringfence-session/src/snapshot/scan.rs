@@ -3,6 +3,7 @@
 use super::ahead::{Ahead, Looked};
 use super::beneath::{self, Found, join, shown};
 use super::bounds::{Most, too_much};
+use super::closed::as_it_was;
 use super::content::{self, Trouble};
 use super::database::Database;
 use super::entry::{Cached, Entry, Hash, Kind, NONE, Seen, write_tree};
@@ -23,7 +24,7 @@ const TICK: i64 = 20_000_000;
 const TRIES: usize = 3;
 
 /// Directories nested deeper are not looked into: only somebody who means harm makes them.
-const DEEPEST: usize = 512;
+pub(super) const DEEPEST: usize = 512;
 
 /// A `.gitignore` beyond this ignores nothing.
 const LONGEST_RULES: u64 = 1 << 20;
@@ -77,6 +78,8 @@ pub(super) struct Scanner<'a> {
     pub path: &'a Path,
     pub aim: Aim,
     pub leave: Leave,
+    /// What was opened up, with the mode that it had.
+    pub closed: HashMap<Vec<u8>, u32>,
     /// Directories of ringfence itself, device and inode.
     pub hidden: Vec<(u64, u64)>,
     pub rules: Rules,
@@ -105,7 +108,7 @@ impl Scanner<'_> {
         // Depth first, with the rules of the way down on a stack.
         let mut depths: Vec<Vec<u8>> = Vec::new();
         while let Some((path, base)) = pending.pop() {
-            while depths.last().is_some_and(|above| !inside(above, &path)) {
+            while depths.last().is_some_and(|above| !beneath::inside(above, &path)) {
                 depths.pop();
                 self.rules.leave();
             }
@@ -209,7 +212,8 @@ impl Scanner<'_> {
                 before => {
                     let looked =
                         self.look(&directory, path, name.to_vec(), &found, foreign, began)?;
-                    let Some(seen) = looked else { continue };
+                    let Some(mut seen) = looked else { continue };
+                    as_it_was(&self.closed, path, &mut seen);
                     // Only what is in the store may be trusted to be there.
                     let stored = self.stores()
                         || before.as_ref().is_some_and(|(b, _)| {
@@ -461,10 +465,6 @@ impl Scanner<'_> {
         self.scan.root = hash;
         Ok(hash)
     }
-}
-
-fn inside(above: &[u8], path: &[u8]) -> bool {
-    above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
 /// Names of one inode point to the first of them.

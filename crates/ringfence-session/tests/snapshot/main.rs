@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod attack;
+mod closed;
 mod forty;
 mod full;
 mod judged;
