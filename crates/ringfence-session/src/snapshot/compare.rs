@@ -296,10 +296,13 @@ impl<'a> Walk<'a> {
         let foreign = [&old, &new].into_iter().flatten().any(|entry| entry.kind == Kind::Foreign);
         // A path cannot come back without the directories above it.
         let above = what == Some(What::Deleted);
+        // What is in one that is closed, or that another file system hides, is not gone.
+        let hidden = [&old, &new].into_iter().flatten().any(|entry| entry.kind.untouchable());
+        let hidden = hidden && (foreign || self.select.takes(&shown));
         if let Some(what) = what.filter(|_| !foreign && (above || self.select.takes(&shown))) {
             self.changes.push(Change { path: shown, what, old, new });
         }
-        self.directory(&path, before, after)
+        if hidden { Ok(()) } else { self.directory(&path, before, after) }
     }
 }
 

@@ -106,6 +106,21 @@ fn what_was_closed_before_stays_so() {
     mode(&place.work().join("closed"), 0o700);
 }
 
+/// Nor is it taken for gone by who only looks.
+#[test]
+fn what_is_in_a_closed_directory_is_no_change() {
+    as_ordinary();
+    let place = Place::new();
+    place.write("closed/a", "a");
+    let mut store = place.open();
+    let base = named(&mut store, "base");
+    mode(&place.work().join("closed"), 0);
+    let changes = store.changes(&base, None, &Select::default()).unwrap();
+    mode(&place.work().join("closed"), 0o700);
+    let paths: Vec<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
+    assert_eq!(paths, [Path::new("closed")]);
+}
+
 /// What is no part of the tree's file system is named (here a device, as which a mount counts).
 #[test]
 fn what_is_not_in_a_snapshot_is_told() {
