@@ -1,7 +1,9 @@
 //! Which built-in protections hold in the writable trees of a policy.
 
+use crate::decide::{Request, Subject, decide};
 use crate::files::Resolver;
 use crate::glob;
+use crate::judge_path;
 use crate::moved::Moved;
 use crate::policy::{Access, Guarded, Made, PathRule, Policy, ProtectedName, Source};
 use crate::protect::{GIT_INNARDS, HOME, JUDGED, NAMES};
@@ -148,6 +150,31 @@ fn home(policy: &mut Policy, directory: &Path, trees: &[PathBuf], may_appear: &[
                 }
             }
         }
+    }
+}
+
+/// Says which grants for writing are of something in what is protected whole: they lift nothing. `asked` are those
+/// that somebody wrote.
+pub(crate) fn without_effect(
+    policy: &mut Policy,
+    asked: &[(PathBuf, Source)],
+    resolver: &mut Resolver<'_>,
+) {
+    for (path, source) in asked {
+        let held = writable(policy).find_map(|tree| named(&policy.protected_names, tree, path));
+        let Some((whole, _)) = held.filter(|(whole, _)| whole != path) else { continue };
+        let question = Request::Write(Subject::lexical(path));
+        let decision = decide(policy, &question);
+        if decision.allowed || decision.rule != Some(built_in()) {
+            continue;
+        }
+        let remedy = judge_path::option("--write", &whole, !resolver.exists(&whole));
+        policy.warnings.push(format!(
+            "{} {} has no effect: {} is protected whole, and {remedy} grants that",
+            source.origin.trim_start_matches("option "),
+            source.text,
+            whole.display(),
+        ));
     }
 }
 

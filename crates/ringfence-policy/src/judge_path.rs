@@ -1,6 +1,7 @@
 //! Decisions about files and sockets.
 
 use crate::decide::{Subject, Verdict};
+use crate::files::FileView;
 use crate::glob;
 use crate::guard;
 use crate::path::quote;
@@ -172,6 +173,15 @@ fn protection(policy: &Policy, path: &Path, missing: bool) -> Option<Verdict> {
         }
         let explanation =
             format!("{} is protected in writable trees: {}", guarded.display(), name.reason);
+        let closer = best(policy, Access::Write, path);
+        let closer = closer.filter(|rule| rule.path != guarded && rule.path.starts_with(&guarded));
+        let explanation = match closer.map(|rule| &rule.source) {
+            Some(source) => format!(
+                "{explanation} (`{}` of {} lifts nothing of that: it is protected whole)",
+                source.text, source.origin
+            ),
+            None => explanation,
+        };
         let verdict = Verdict::new(false, "protect", explanation).rule(&guard::built_in());
         let remedy = lift(&guarded, missing, name.guarded);
         return Some(new_ones(verdict, judged(name.guarded)).remedy(remedy));
@@ -278,6 +288,9 @@ fn private(policy: &Policy, path: &Path) -> Option<(&'static str, String)> {
     if PRIVATE.iter().any(|private| path.starts_with(private)) {
         return Some(("a private directory for temporary files", gone));
     }
+    if has_empty_workdir(policy) && path.starts_with(&policy.workdir) {
+        return Some(("the directory of the run, which is empty inside", gone));
+    }
     if !path.starts_with(&policy.home_dir) || policy.home_dir.parent().is_none() {
         return None;
     }
@@ -288,6 +301,31 @@ fn private(policy: &Policy, path: &Path) -> Option<(&'static str, String)> {
         }
         Home::Host => None,
     }
+}
+
+/// Whether a program that is shown only what its arguments name starts in an empty directory of its own, called as the
+/// one that it was started in.
+fn has_empty_workdir(policy: &Policy) -> bool {
+    let workdir = &policy.workdir;
+    let grants = |rule: &PathRule| matches!(rule.access, Access::Read | Access::Write);
+    let shown = |rule: &PathRule| rule.path.starts_with(workdir) || workdir.starts_with(&rule.path);
+    policy.arguments.is_some()
+        && *workdir != policy.home_dir
+        && !policy.paths.iter().any(|rule| grants(rule) && shown(rule))
+}
+
+/// The directory of the host in which a path would be made, and that a private view has not: what is written there
+/// fails, unless the program makes the directory first, though the view takes writes.
+pub fn unseen_above(policy: &Policy, path: &Path, files: &dyn FileView) -> Option<PathBuf> {
+    private(policy, path)?;
+    let above = path.ancestors().skip(1).find(|above| files.link(above).is_ok())?;
+    // What is in a home that is kept is not known here.
+    let kept = matches!(policy.home, Home::Named(_)) && above.starts_with(&policy.home_dir);
+    let mut own = PRIVATE.iter().map(Path::new).chain([&*policy.home_dir, &*policy.workdir]);
+    let there = own.any(|own| own.starts_with(above))
+        || leads_to_granted(policy, above)
+        || above.starts_with("/dev");
+    (!kept && !there).then(|| above.to_path_buf())
 }
 
 /// What a sandbox has of its own to read.
@@ -304,7 +342,7 @@ fn reason(rule: &PathRule) -> String {
 }
 
 /// What to type to grant a path.
-fn option(option: &str, path: &Path, missing: bool) -> String {
+pub(crate) fn option(option: &str, path: &Path, missing: bool) -> String {
     let mark = if missing { "?" } else { "" };
     let text = format!("{mark}{}", quote(path).to_string_lossy());
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%:=~".contains(c);

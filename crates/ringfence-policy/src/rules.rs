@@ -8,7 +8,7 @@ use crate::merge::{Entry, Merged};
 use crate::moved::Moved;
 use crate::own::{self, Own};
 use crate::path::{Anchored, Bases, PathError, anchor, is_relative};
-use crate::policy::{Access, Guarded, Made, PathRule, Policy};
+use crate::policy::{Access, Guarded, Made, PathRule, Policy, Source};
 use crate::resolve::Context;
 use crate::wildcard::Refused;
 use crate::{git_files, guard, wildcard, workspace};
@@ -23,15 +23,23 @@ mod refusals;
 struct Grant {
     rule: PathRule,
     links: Vec<(PathBuf, PathBuf)>,
-    /// Nobody wrote that name: a wildcard found it.
+    /// Nobody wrote that name: a wildcard found it, or a variable of the caller's has it.
     found: bool,
 }
+
+/// What the default profile's rules about the active virtual environment begin with.
+const ACTIVE: &[u8] = b"${VIRTUAL_ENV}";
 
 /// A wildcard that names too much: where it begins, what it was to grant, and the refusal.
 struct Crowded {
     path: PathBuf,
     access: Access,
     error: PolicyError,
+}
+
+/// Whether an entry is one of those: whatever the variable holds is no reason not to run.
+fn is_active(entry: &Entry) -> bool {
+    entry.is_shipped() && entry.text.as_bytes().starts_with(ACTIVE)
 }
 
 /// What turns entries into rules.
@@ -42,6 +50,8 @@ struct Rules<'r, 'f> {
     grants: Vec<Grant>,
     /// Paths that are granted for writing and do not exist.
     may_appear: Vec<PathBuf>,
+    /// Grants for writing that do not ship, and where they stand.
+    asked: Vec<(PathBuf, Source)>,
     /// `deny` and `protect`.
     others: Vec<Grant>,
     /// Wildcards that name too much to be granted one by one.
@@ -63,6 +73,7 @@ pub(crate) fn resolve(
         resolver,
         grants: Vec::with_capacity(64),
         may_appear: Vec::new(),
+        asked: Vec::new(),
         others: Vec::new(),
         crowded: Vec::new(),
         own: Vec::new(),
@@ -99,10 +110,12 @@ pub(crate) fn resolve(
         rules.root_only();
     }
     let may_appear = std::mem::take(&mut rules.may_appear);
+    let asked = std::mem::take(&mut rules.asked);
     rules.finish(policy)?;
     workspace::resolve(resolver, policy);
     guard::resolve(policy, &may_appear, &moved);
     guard::of_environment(policy, context.env);
+    guard::without_effect(policy, &asked, resolver);
     guard::make_private(policy, resolver);
     git_files::resolve(resolver, policy, &moved, context.env);
     Ok(())
@@ -132,6 +145,7 @@ impl Rules<'_, '_> {
         match anchor(&entry.text, self.bases) {
             Ok(anchored) => Ok(Some(anchored)),
             Err(PathError::Unset(_)) => Ok(None),
+            Err(PathError::Wrong(_)) if is_active(entry) => Ok(None),
             Err(PathError::Wrong(reason)) => {
                 Err(PolicyError::value(&self.merged.source(entry), reason))
             }
@@ -184,7 +198,7 @@ impl Rules<'_, '_> {
                     return Err(PolicyError::Missing { rule: self.merged.source(entry), path });
                 }
                 for path in &paths {
-                    if !entry.is_shipped() || self.stays(&anchored, path) {
+                    if !entry.is_shipped() || self.stays(&anchored.path, path) {
                         self.grant_one(entry, access, &anchored, path)?;
                     }
                 }
@@ -213,11 +227,11 @@ impl Rules<'_, '_> {
     }
 
     /// Whether a name that a wildcard found leads to somewhere in the directory in which the wildcards
-    /// begin. Of what ships nobody wrote that name: whoever may write in there, a program of an earlier
-    /// run too, would choose what is granted.
-    fn stays(&mut self, anchored: &Anchored, path: &Path) -> bool {
+    /// begin, or one in a virtual environment into that. Of what ships nobody wrote that name: whoever may write in
+    /// there, a program of an earlier run too, would choose what is granted.
+    fn stays(&mut self, base: &Path, path: &Path) -> bool {
         let mut real = |path| self.resolver.real(path).map(|real| real.path);
-        matches!((real(path), real(&anchored.path)), (Ok(path), Ok(base)) if path.starts_with(&base))
+        matches!((real(path), real(base)), (Ok(path), Ok(base)) if path.starts_with(&base))
     }
 
     fn grant_one(
@@ -232,6 +246,9 @@ impl Rules<'_, '_> {
             Err(_) if anchored.optional => return Ok(()),
             Err(error) => return Err(PolicyError::value(&self.merged.source(entry), error)),
         };
+        if is_active(entry) && !self.stays(path.parent().unwrap_or(path), path) {
+            return Ok(());
+        }
         if access == Access::Write {
             self.not_own(entry, &real.path)?;
             if real.path.parent().is_none() {
@@ -240,12 +257,16 @@ impl Rules<'_, '_> {
                               directories that are to be written";
                 return Err(PolicyError::value(&self.merged.source(entry), reason));
             }
+            if !entry.is_shipped() && (real.exists || anchored.optional) {
+                self.asked.push((real.path.clone(), self.merged.source(entry)));
+            }
         }
         match (real.exists, anchored.optional) {
             (true, optional) => {
                 let source = self.merged.source(entry);
                 let rule = plain(access, real.path, optional, source);
-                self.grants.push(Grant { rule, links: real.links, found: false });
+                let found = is_active(entry);
+                self.grants.push(Grant { rule, links: real.links, found });
                 Ok(())
             }
             (false, true) => {
@@ -363,10 +384,16 @@ impl Rules<'_, '_> {
                 return Err(error.clone());
             }
         }
+        let mut left_out = BTreeSet::new();
         for (index, grant) in self.grants.iter().enumerate() {
             if let Some((link, tree)) = planted(&grant.links, &grant.rule.path, &trees)
                 && !self.granted_elsewhere(index, &trees)
             {
+                // A project's environment that leads elsewhere is no reason not to run, and nobody asked for it.
+                if grant.found {
+                    left_out.insert(index);
+                    continue;
+                }
                 return Err(PolicyError::Planted(Box::new(Planted {
                     rule: grant.rule.source.clone(),
                     link: link.to_owned(),
@@ -376,7 +403,10 @@ impl Rules<'_, '_> {
             }
         }
         let mut seen = BTreeSet::new();
-        for grant in self.grants {
+        for (index, grant) in self.grants.into_iter().enumerate() {
+            if left_out.contains(&index) {
+                continue;
+            }
             policy.links.extend(grant.links);
             if seen.insert((grant.rule.access, grant.rule.path.clone())) {
                 policy.paths.push(grant.rule);

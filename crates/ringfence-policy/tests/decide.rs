@@ -303,3 +303,78 @@ fn the_json_form_is_stable() {
         serde_json::json!({"kind": "connect", "host": "example.org", "port": 443})
     );
 }
+
+#[test]
+fn a_grant_in_what_is_protected_whole_is_said_to_have_no_effect() {
+    let base = || host().with(|files| files.file("/home/u/project/.vscode/settings.json", "{}"));
+    let file = "/home/u/project/.vscode/settings.json";
+    for text in [".vscode/settings.json", "?.vscode/settings.json"] {
+        let host = base().option(Key::Write, text);
+        let warnings = host.policy().warnings;
+        let told = warnings.iter().find(|warning| warning.contains("has no effect")).unwrap();
+        assert!(told.starts_with(&format!("--write {text}")), "{told}");
+        assert!(told.contains("--write /home/u/project/.vscode grants that"), "{told}");
+        let decision = host.write(file);
+        assert!(!decision.allowed && decision.explanation.contains("lifts nothing"), "{decision}");
+    }
+    let absent = host().option(Key::Write, "?.husky/pre-commit").policy().warnings;
+    assert!(
+        absent.iter().any(|told| told.contains("--write '?/home/u/project/.husky'")),
+        "{absent:?}"
+    );
+    // What does grant it, what is protected as a file, and what is not protected.
+    for texts in [&[".vscode", ".vscode/settings.json"][..], &["?.cargo/config.toml"], &["src"]] {
+        let host = texts.iter().fold(base(), |host, text| host.option(Key::Write, *text));
+        let warnings = host.policy().warnings;
+        assert!(!warnings.iter().any(|told| told.contains("no effect")), "{warnings:?}");
+    }
+}
+
+#[test]
+fn the_active_virtual_environment_is_readable_whatever_its_variable_holds() {
+    let base = || {
+        host().with(|files| {
+            files
+                .file("/home/u/v/bin/tool", "")
+                .file("/home/u/v/pip.conf", "")
+                .file("/home/u/v/lib/x", "")
+                .file("/home/u/.ssh/lib/x", "")
+                .symlink("/home/u/project/.venv", "/home/u/v")
+        })
+    };
+    let active = base().env("VIRTUAL_ENV", "/home/u/v");
+    assert!(active.read("/home/u/v/bin/tool").allowed && active.read("/home/u/v/lib/x").allowed);
+    assert!(!active.read("/home/u/v/pip.conf").allowed);
+    assert!(!base().read("/home/u/v/bin/tool").allowed);
+    // A link in a writable tree, which a program of an earlier run may have made.
+    let planted = base().env("VIRTUAL_ENV", "/home/u/project/.venv");
+    assert!(!planted.read("/home/u/v/bin/tool").allowed);
+    // Nor one in the environment, whatever was writable when it was made.
+    let led = host().with(|files| {
+        files
+            .directory("/home/u/w")
+            .symlink("/home/u/w/lib", "/home/u/.ssh")
+            .file("/home/u/w/share/x", "")
+            .symlink("/home/u/w/lib64", "share")
+    });
+    let led = led.env("VIRTUAL_ENV", "/home/u/w");
+    assert!(!led.read("/home/u/.ssh/id_ed25519").allowed && led.read("/home/u/w/lib64/x").allowed);
+    for odd in ["", ".venv", "/", "/home/u", "/nowhere"] {
+        let host = base().env("VIRTUAL_ENV", odd);
+        assert!(
+            !host.read("/home/u/v/bin/tool").allowed && host.write("/home/u/project/x").allowed
+        );
+        assert!(!host.read("/home/u/.ssh/id_ed25519").allowed, "{odd}");
+    }
+}
+
+/// A program that is shown only its arguments starts in an empty directory that is called as the real one.
+#[test]
+fn an_empty_directory_of_the_run_is_not_the_home_that_is_kept() {
+    let chromium = || host().profile("chromium");
+    let here = chromium().write("/home/u/project/x");
+    assert_eq!(here.effect.as_deref(), Some("private: discarded at the end"));
+    let beside = chromium().write("/home/u/x");
+    assert_eq!(beside.effect.as_deref(), Some("private: kept in the home `chromium`"));
+    assert_eq!(chromium().option(Key::Write, ".").write("/home/u/project/x").effect, None);
+}
