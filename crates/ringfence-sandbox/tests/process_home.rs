@@ -47,3 +47,29 @@ fn tools_know_what_they_built_by_where_it_really_is() {
     let go = go.option(Key::Write, "~/.cache/go-build");
     assert_eq!(set(&go, "GOCACHE").as_deref(), Some("/home/u/.cache/go-build"));
 }
+
+/// pnpm would make its store in the project.
+#[test]
+fn pnpm_is_told_of_its_store_by_its_own_profile_alone() {
+    let base = || host().file("/home/u/.local/share/pnpm/store/v3/x").process();
+    let name = "npm_config_store_dir";
+    let store = Some("/home/u/.local/share/pnpm/store".to_owned());
+    assert_eq!(set(&base().profile("pnpm"), name), store);
+    assert_eq!(set(&base().profile("pnpm"), "pnpm_config_store_dir"), store, "as from version 11");
+    assert_eq!(set(&base().profile("npm"), name), None);
+    assert_eq!(set(&base(), name), None, "it is only readable");
+    let told = base().profile("pnpm").facts(|facts| facts.environment.push(name.to_owned()));
+    assert_eq!(set(&told, name), None);
+}
+
+/// What is written where a program with a home of its own was started is not where its user looks for it.
+#[test]
+fn a_home_of_its_own_says_what_becomes_of_the_directory_of_the_run() {
+    let chromium = || host().profile("chromium");
+    let told = |host: &Host| host.plan().warnings.join("\n");
+    assert!(told(&chromium()).contains("/home/u/project is empty here"), "{}", told(&chromium()));
+    let granted = chromium().option(Key::Write, ".");
+    assert!(!told(&granted).contains("empty here"), "{}", told(&granted));
+    let named = chromium().file("/home/u/project/d.txt").option(Key::Read, "d.txt");
+    assert!(told(&named).contains("homes/chromium/project; -w ."), "{}", told(&named));
+}

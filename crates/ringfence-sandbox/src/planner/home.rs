@@ -5,7 +5,7 @@ use super::grants::Grants;
 use super::{PlanError, Planning, built_in};
 use crate::facts::Kind;
 use crate::plan::{EnvironmentStep, Tier};
-use ringfence_policy::{Home, Layer};
+use ringfence_policy::{Home, Layer, Policy};
 use std::path::PathBuf;
 
 /// Refuses what the tier cannot do.
@@ -21,6 +21,29 @@ pub(super) fn check(planning: &Planning<'_>, tier: Tier) -> Result<(), PlanError
         }),
         _ => Ok(()),
     }
+}
+
+/// What the user should know of a program with a home of its own: where it was started, nothing of what it writes is
+/// kept under that name.
+pub(super) fn told(planning: &Planning<'_>, grants: &Grants, tier: Tier) -> Option<String> {
+    let Policy { workdir, home_dir, arguments, .. } = planning.policy;
+    let Home::Named(name) = &planning.policy.home else { return None };
+    let apart = arguments.is_some() && workdir != home_dir && grants.covering(workdir).is_none();
+    if tier != Tier::Namespace || !apart {
+        return None;
+    }
+    let shown = workdir.display();
+    let below = workdir.strip_prefix(home_dir).ok();
+    let kept = below.filter(|_| grants.trees.keys().any(|tree| tree.starts_with(workdir)));
+    Some(match kept {
+        Some(below) => format!(
+            "{shown} is a directory of the home {name} here: what is written into it goes to {}; -w . grants the real one",
+            crate::state::homes(home_dir).join(name).join(below).display()
+        ),
+        None => format!(
+            "{shown} is empty here, and what is written into it is gone at the end; -w . grants the real one"
+        ),
+    })
 }
 
 /// The links of the private home, and where they lead.
@@ -52,16 +75,19 @@ struct Known {
     /// What has to be granted.
     part: &'static str,
     write: bool,
+    /// The profile that it is for; empty for any.
+    profile: &'static str,
     /// What the tool would fail to read there, where it is and is not granted: in a private home it is absent.
     read: &'static [&'static str],
 }
 
-const KNOWN: [Known; 3] = [
+const KNOWN: [Known; 5] = [
     Known {
         variable: "CARGO_HOME",
         usual: ".cargo",
         part: ".cargo/registry",
         write: false,
+        profile: "",
         read: &["config", "config.toml", "credentials", "credentials.toml"],
     },
     Known {
@@ -69,6 +95,7 @@ const KNOWN: [Known; 3] = [
         usual: "go/pkg/mod",
         part: "go/pkg/mod",
         write: false,
+        profile: "",
         read: &[],
     },
     Known {
@@ -76,6 +103,26 @@ const KNOWN: [Known; 3] = [
         usual: ".cache/go-build",
         part: ".cache/go-build",
         write: true,
+        profile: "",
+        read: &[],
+    },
+    // pnpm would make its store in the project: it looks for a place from which it can link, and the private home is
+    // on another file system. npm warns of a key that it does not know.
+    Known {
+        variable: "npm_config_store_dir",
+        usual: ".local/share/pnpm/store",
+        part: ".local/share/pnpm/store",
+        write: true,
+        profile: "profile pnpm",
+        read: &[],
+    },
+    // From its version 11 on it reads names of its own.
+    Known {
+        variable: "pnpm_config_store_dir",
+        usual: ".local/share/pnpm/store",
+        part: ".local/share/pnpm/store",
+        write: true,
+        profile: "profile pnpm",
         read: &[],
     },
 ];
@@ -108,7 +155,9 @@ pub(super) fn environment(
         let shown = grants.covering(&part).is_some_and(|(_, grant)| grant.write || !known.write);
         let unreadable =
             |name: &&str| planning.paths.kind(&at(name)) != Kind::Absent && !granted(&at(name));
-        !told && !environment.clean && shown && !known.read.iter().any(unreadable)
+        let meant =
+            known.profile.is_empty() || policy.profiles.iter().any(|name| name == known.profile);
+        meant && !told && !environment.clean && shown && !known.read.iter().any(unreadable)
     });
     let steps = known.map(|known| {
         let why = "where it really is: by another path in each session all would be built anew";

@@ -269,6 +269,7 @@ fn plan_tier(
     let private = (tier == Tier::Process)
         .then(|| facts.temporary.join(crate::state::private_name(facts.user.0)));
     let home_links = home::links(&planning, &grants, tier);
+    let home_told = home::told(&planning, &grants, tier).into_iter().collect();
     let gateway = gateway::of(&planning, &grants, &guards);
     let overlay = policy.overlay.map(|end| guards.apart(end));
     let landlock = files::domain(&mut planning, &grants, tier)?;
@@ -316,7 +317,7 @@ fn plan_tier(
         workdir: policy.workdir.clone(),
         machine: None,
         degraded: planning.degraded,
-        warnings: policy.warnings.clone(),
+        warnings: [policy.warnings.clone(), home_told].concat(),
     })
 }
 

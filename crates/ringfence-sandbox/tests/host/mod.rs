@@ -135,6 +135,11 @@ impl Host {
         self
     }
 
+    pub fn profile(mut self, name: &str) -> Host {
+        self.request.profiles.push(name.to_owned());
+        self
+    }
+
     pub fn process(self) -> Host {
         self.option(Key::Tier, "process")
     }
