@@ -231,8 +231,10 @@ fn finish(
             if !with.is_empty() {
                 head.push(format!("It goes with {with}which it does not name: give both."));
             }
-            let names: Vec<String> =
+            let mut names: Vec<String> =
                 profiles(policy, "profile ").into_iter().map(str::to_owned).collect();
+            // A user's own `default` extends the one that ships.
+            names.dedup();
             text::profile(proposal, &head, &names)
         }
     };
@@ -278,5 +280,8 @@ pub(crate) fn tell_withheld(proposal: &Proposal) {
     }
     if let Some(told) = proposal.told() {
         ringfence_sys::say!("ringfence: not proposed: {told}");
+    }
+    if let Some(lost) = proposal.lost() {
+        ringfence_sys::say!("ringfence: {}", ringfence_policy::shown::line(&lost));
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! This crate parses, calls and prints; nothing is decided here.
 
+mod advice;
 mod agents;
 mod allow;
 mod changes;

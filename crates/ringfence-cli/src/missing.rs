@@ -3,14 +3,14 @@
 
 use crate::error::Fault;
 use crate::options::{POLICY, Parsed};
-use crate::{lesson, libraries, request};
+use crate::{advice, lesson, libraries, request};
 use ringfence_learn::program::Answer;
 use ringfence_learn::propose::is_named;
 use ringfence_learn::secrets::secret;
 use ringfence_learn::watch::{self, Act, Observed, Use, Watch};
 use ringfence_policy::catalog::Kind;
 use ringfence_policy::decide::Request;
-use ringfence_policy::{HostFiles, Moved, Policy, Subject, decide, shown};
+use ringfence_policy::{HostFiles, Moved, Policy, Subject, decide, shown, unseen_above};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -41,12 +41,18 @@ pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
     let missing = missing(&policy, &observed, exact.as_ref());
     let features = features(parsed, name);
     let moved = Moved::of(&policy.home_dir, &|name| std::env::var_os(name));
-    for (path, uses) in missing.iter().take(MOST) {
+    for (path, Missing { uses, written }) in missing.iter().take(MOST) {
         let by: Vec<&str> = uses.by.iter().take(3).map(String::as_str).collect();
-        let shows = |policy: &Policy| is_shown(policy, path, exact.as_ref());
+        let shows = |policy: &Policy| !written && is_shown(policy, path, exact.as_ref());
         let feature = features.iter().find(|(_, policy)| shows(policy));
         let remedy = match feature {
             Some((name, _)) => format!("feature {name} shows it"),
+            None if *written => {
+                format!(
+                    "it was to be written in, and {} lets that",
+                    advice::option("--write", path)
+                )
+            }
             None => format!("{} shows it", option(&policy, path)),
         };
         let secret = secret(path, &policy.home_dir, &moved);
@@ -69,10 +75,12 @@ pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
 
 /// What is to be typed so that a path is shown.
 fn option(policy: &Policy, path: &Path) -> String {
+    if let Some(environment) = advice::virtual_environment(path) {
+        return advice::option("--read", &environment);
+    }
     let decision = decide(policy, &Request::Read(Subject::on_host(path, &HostFiles)));
     // Where a set of libraries leaves it out, no rule does.
-    let by_hand = || format!("--read {}", crate::agents::quoted(&path.display().to_string()));
-    decision.remedy.unwrap_or_else(by_hand)
+    decision.remedy.unwrap_or_else(|| advice::option("--read", path))
 }
 
 /// The same run, without the option.
@@ -102,24 +110,56 @@ fn is_shown(policy: &Policy, path: &Path, exact: Option<&Answer>) -> bool {
         && narrowed.is_none_or(named)
 }
 
+/// Something that was missing.
+#[derive(Default)]
+struct Missing {
+    uses: Use,
+    /// A directory that was to be written in.
+    written: bool,
+}
+
 /// What was looked for, is there, and is not shown.
-fn missing(policy: &Policy, observed: &Observed, exact: Option<&Answer>) -> BTreeMap<PathBuf, Use> {
-    let mut missing: BTreeMap<PathBuf, Use> = BTreeMap::new();
+fn missing(
+    policy: &Policy,
+    observed: &Observed,
+    exact: Option<&Answer>,
+) -> BTreeMap<PathBuf, Missing> {
+    let mut missing: BTreeMap<PathBuf, Missing> = BTreeMap::new();
     for ((path, act), uses) in &observed.paths {
+        if *act == Act::Write {
+            if let Some(directory) = lacked(policy, observed, path) {
+                let missing = missing.entry(directory).or_default();
+                missing.uses.join(uses);
+                missing.written = true;
+            }
+            continue;
+        }
         let own = ["/proc", "/dev", "/tmp"].iter().any(|own| path.starts_with(own));
         let own = own && !path.starts_with(&policy.home_dir);
         // Directories on the way to what is shown are there.
         let on_the_way = policy.paths.iter().any(|rule| rule.path.starts_with(path))
             || policy.home_dir.starts_with(path)
             || policy.workdir.starts_with(path);
-        if own || on_the_way || *act == Act::Write || path.symlink_metadata().is_err() {
+        if own || on_the_way || path.symlink_metadata().is_err() {
             continue;
         }
         if !is_shown(policy, path, exact) {
-            missing.entry(path.clone()).or_default().join(uses);
+            missing.entry(path.clone()).or_default().uses.join(uses);
         }
     }
     missing
+}
+
+/// The directory that a path was to be written in, where only the host has it, and the program did not make it itself.
+fn lacked(policy: &Policy, observed: &Observed, path: &Path) -> Option<PathBuf> {
+    if !path.starts_with(&policy.home_dir) {
+        return None;
+    }
+    let decision = decide(policy, &Request::Write(Subject::on_host(path, &HostFiles)));
+    let private = decision.allowed && decision.layer == "private";
+    let above = private.then(|| unseen_above(policy, path, &HostFiles)).flatten()?;
+    let made = observed.paths.contains_key(&(above.clone(), Act::Write));
+    (!made).then_some(above)
 }
 
 /// The policies with each feature more.

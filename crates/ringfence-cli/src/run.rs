@@ -19,7 +19,7 @@ use ringfence_sandbox::{LaunchError, Plan, planner};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 /// `ringfence run [OPTIONS] [--] CMD [ARG...]`
@@ -104,7 +104,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         let started = |plan: &Plan| status.started(&order.session_name(), plan);
         match launch::resume(resumed, &order, trace, &started) {
             Err(LaunchError::Stale) => record.discard(),
-            result => return conclude(result, &plan, &order, &status, &record),
+            result => return conclude(result, &plan, &order, (parsed, &status), &record),
         }
     }
     let inputs = Inputs::new();
@@ -186,7 +186,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
             (None, None) => Vec::new(),
         });
     }
-    let code = conclude(result, &plan, &order, &status, &record);
+    let code = conclude(result, &plan, &order, (parsed, &status), &record);
     hooks.end();
     let code = code?;
     Ok(layers.map_or(code, |layers| layers.end(code)))
@@ -217,11 +217,11 @@ fn conclude(
     result: Result<Outcome, LaunchError>,
     plan: &Plan,
     order: &Order,
-    status: &Status,
+    (parsed, status): (&Parsed, &Status),
     record: &Record,
 ) -> Result<u8, Fault> {
     let outcome = result.map_err(|error| {
-        let hint = hidden_program(&error, &order.argv[0]);
+        let hint = crate::advice::beside(&error, &order.argv[0], parsed);
         Fault { message: format!("{error}{hint}"), code: error.exit_code() }
     });
     match &outcome {
@@ -249,30 +249,6 @@ fn missing(policy: &Policy, argv: &[OsString]) -> Option<Fault> {
         "command not found: {name} is in no directory of PATH that the sandbox can see, nor in any other"
     );
     Some(Fault { message, code: 127 })
-}
-
-/// Where a command that the sandbox cannot see is on the host, and what would grant it: where it was installed, if
-/// that is a directory of its own (`~/.npm-global/bin`), else the file.
-fn hidden_program(error: &LaunchError, name: &OsString) -> String {
-    let LaunchError::NotFound(_) = error else { return String::new() };
-    let search = std::env::var_os("PATH").unwrap_or_default();
-    let found =
-        std::env::split_paths(&search).map(|path| path.join(name)).find(|path| path.is_file());
-    let Some(path) = found else { return String::new() };
-    let tree = path.parent().filter(|above| above.ends_with("bin")).and_then(Path::parent);
-    // Nothing that others keep their things in, the home least of all.
-    let home = ringfence_sys::identity::home().unwrap_or_default();
-    let homes = ringfence_policy::homes(ringfence_sys::identity::user(), &home);
-    let shared = |tree: &Path| {
-        let name = tree.file_name().unwrap_or_default().as_encoded_bytes();
-        let of_many = !name.starts_with(b".")
-            || [".local", ".config", ".cache"].map(str::as_bytes).contains(&name);
-        homes.iter().any(|home| home.starts_with(tree) || tree.parent() == Some(home) && of_many)
-    };
-    let own = |tree: &&Path| tree.components().count() > 2 && !shared(tree);
-    let tree = tree.filter(own).unwrap_or(&path);
-    let (path, tree) = (shown::path(&path), shown::path(tree));
-    format!("; on the host it is {path}, which no rule grants: -r {tree}")
 }
 
 /// What the user should know before the run.

@@ -3,14 +3,14 @@
 use crate::error::Fault;
 use crate::generate::print;
 use crate::options::{POLICY, Spec, flag, parse};
-use crate::{help, request};
+use crate::{advice, help, request};
 use ringfence_net::upstream::Upstream;
 use ringfence_net::{resolver as names, rules};
 use ringfence_policy::decide::Request;
 use ringfence_policy::path::quote;
 use ringfence_policy::{
     Access, Decision, Guarded, Host, HostFiles, NetworkMode, PathRule, Policy, Resolver, Subject,
-    TierChoice, decide, shown,
+    TierChoice, decide, shown, unseen_above,
 };
 use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
@@ -120,11 +120,31 @@ fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
         let name = name.clone();
         return as_given(decision, policy, &name);
     }
+    if let Request::Read(subject) | Request::Exec(subject) = &decision.request
+        && !decision.allowed
+        && decision.rule.is_none()
+        && decision.remedy.is_some()
+        && let Some(environment) = advice::virtual_environment(&subject.path)
+    {
+        // The file alone would not find its interpreter, nor its modules.
+        decision.remedy = Some(advice::option("--read", &environment));
+        return decision;
+    }
     let (Request::Read(subject) | Request::Write(subject)) = &decision.request else {
         return as_led(rules::elsewhere(policy, decision, rules::own), policy);
     };
     let path = subject.real.as_deref().unwrap_or(&subject.path).to_path_buf();
     let write = matches!(decision.request, Request::Write(_));
+    if write
+        && decision.layer == "private"
+        && let Some(above) = unseen_above(policy, &path, &HostFiles)
+    {
+        let effect = decision.effect.take().unwrap_or_default();
+        let absent = above.display();
+        decision.effect = Some(format!("{effect}; {absent} is not there inside, until it is made"));
+        let grant = advice::option("--write", &above);
+        decision.remedy = Some(format!("to write the host's: {grant}"));
+    }
     if !write && decision.allowed && policy.network.mode == NetworkMode::Filtered {
         decision = as_shown(decision, policy, &path);
     }
@@ -329,10 +349,10 @@ fn program(name: &OsStr, policy: &Policy, inside: bool) -> Subject {
 fn connect(target: &OsStr) -> Result<Request, Fault> {
     let text = target.to_string_lossy();
     let bad = |why: String| Fault::usage(format!("connect {text}: {why}"));
-    let (host, port) = text
-        .rsplit_once(':')
-        .filter(|(host, _)| !host.contains(':') || host.ends_with(']'))
-        .ok_or_else(|| bad("name a host and a port, as in example.org:443".to_owned()))?;
+    let with_port =
+        text.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
+    // Without one, the usual is asked about.
+    let (host, port) = with_port.unwrap_or((&*text, "443"));
     let port = ringfence_policy::port::port(port).map_err(bad)?;
     let host = host.parse::<Host>().map_err(|error| bad(error.to_string()))?;
     Ok(Request::Connect { host, port })

@@ -5,7 +5,7 @@ use crate::secrets::{held, is_usual_above, named_in, secret};
 use crate::units::{is_shared, unit};
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::{Decision, Request};
-use ringfence_policy::{HostFiles, Moved, Policy, Subject, decide, protect};
+use ringfence_policy::{Home, HostFiles, Moved, Policy, Subject, decide, protect, unseen_above};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,13 @@ struct Wanted {
     read: Use,
     write: Use,
     reason: Option<String>,
+    /// What is written there would fail without a rule, though the private home takes writes.
+    needed: bool,
 }
 
 impl Wanted {
     fn join(&mut self, other: &Wanted) {
+        self.needed |= other.needed;
         self.read.join(&other.read);
         self.write.join(&other.write);
     }
@@ -38,6 +41,8 @@ struct Lacking<'o> {
     uses: &'o Use,
     decision: Decision,
     secret: Option<&'static str>,
+    /// The directory that it is written in, where only the host has it: the private home takes no such write.
+    lacks: Option<PathBuf>,
 }
 
 /// What nearly each runtime asks the kernel about the machine, and does without. It is not in the default view, where
@@ -66,9 +71,15 @@ impl Proposal {
                 self.common.insert(common);
                 continue;
             }
-            let unit = match one.secret {
-                Some(_) => one.path.to_owned(),
-                None => named.beside(unit(one.path, home, &moved), one.path),
+            let unit = match (one.secret, &one.lacks) {
+                (Some(_), _) => one.path.to_owned(),
+                (None, None) => named.beside(unit(one.path, home, &moved), one.path),
+                // A rule for what is not there is none: what it is made in must be writable.
+                (None, Some(above)) => {
+                    let unit = named.beside(unit(one.path, home, &moved), one.path);
+                    let there = unit.symlink_metadata().is_ok();
+                    if there { unit } else { above.clone() }
+                }
             };
             let held =
                 || held(&unit, home, &moved).map(|why| format!("in it are credentials: {why}"));
@@ -80,17 +91,25 @@ impl Proposal {
                 reason = by_name.or_else(|| usually(&unit, home, &moved));
             }
             let wanted = units.entry(unit).or_default();
+            wanted.needed |= one.lacks.is_some();
             match one.act {
                 Act::Write => wanted.write.join(one.uses),
                 _ => wanted.read.join(one.uses),
             }
             wanted.reason = wanted.reason.take().or(reason);
         }
-        private(policy, &mut units);
+        let gone = private(policy, &mut units);
+        if policy.home == Home::Private {
+            let shown = |unit: &PathBuf| match unit.strip_prefix(home) {
+                Ok(rest) => format!("~/{}", rest.display()),
+                Err(_) => unit.display().to_string(),
+            };
+            self.gone = gone.iter().map(shown).collect();
+        }
         for (unit, wanted) in units.iter_mut().filter(|(_, wanted)| wanted.write.count > 0) {
             wanted.reason = wanted.reason.take().or_else(|| protected(unit, home, &moved));
         }
-        for (unit, Wanted { read, write, reason }) in collapsed(units) {
+        for (unit, Wanted { read, write, reason, .. }) in collapsed(units) {
             let Some(text) = text(&unit, home) else {
                 let reason = Some("its name cannot be written as a rule".to_owned());
                 self.add(READ, unit.display().to_string(), read, reason);
@@ -121,8 +140,11 @@ fn lacking<'o>(policy: &Policy, observed: &'o Observed, moved: &Moved) -> Vec<La
         let secret = secret(path, &policy.home_dir, moved);
         // A private home takes writes; what is secret is told even then.
         let passing = decision.allowed && (secret.is_none() || *act != Act::Write);
-        let one = Lacking { path, act: *act, uses, decision, secret };
-        if !passing || one.is_private() {
+        let private = decision.layer == "private" && *act == Act::Write;
+        let lacks = private.then(|| unseen_above(policy, path, &HostFiles)).flatten();
+        let lacks = lacks.filter(|above| !makes_it(observed, above, &policy.home_dir, moved));
+        let one = Lacking { path, act: *act, uses, decision, secret, lacks };
+        if !passing || private {
             lacking.push(one);
         }
     }
@@ -131,7 +153,7 @@ fn lacking<'o>(policy: &Policy, observed: &'o Observed, moved: &Moved) -> Vec<La
 
 impl Lacking<'_> {
     fn is_private(&self) -> bool {
-        self.decision.layer == "private" && self.act == Act::Write
+        self.decision.layer == "private" && self.act == Act::Write && self.lacks.is_none()
     }
 
     /// Why it is left to the user, whatever it is a part of.
@@ -151,6 +173,16 @@ impl Lacking<'_> {
             .then(|| "it is written outside the home and the project".to_owned());
         secret.or(refused).or(device).or(outside)
     }
+}
+
+/// Whether a program that does not find a directory makes it: it did, though the directory was there (`mkdir -p`), or
+/// it is one of those hidden ones that programs keep for themselves.
+fn makes_it(observed: &Observed, directory: &Path, home: &Path, moved: &Moved) -> bool {
+    let rest = directory.strip_prefix(home).unwrap_or(Path::new(""));
+    let hidden = rest.as_os_str().as_encoded_bytes().starts_with(b".");
+    hidden
+        || moved.usual(directory).is_some()
+        || observed.paths.contains_key(&(directory.to_owned(), Act::Write))
 }
 
 /// What is called like a credential, beside what was asked for.
@@ -199,10 +231,11 @@ fn protected(unit: &Path, home: &Path, moved: &Moved) -> Option<String> {
 }
 
 /// What is only written, in a home that is private, works without a rule; but not below what a
-/// rule shows of the host's, and for reading only.
-fn private(policy: &Policy, units: &mut BTreeMap<PathBuf, Wanted>) {
+/// rule shows of the host's, and for reading only. Returns what is gone with each run.
+fn private(policy: &Policy, units: &mut BTreeMap<PathBuf, Wanted>) -> Vec<PathBuf> {
+    let mut gone = Vec::new();
     let is_private = |unit: &Path, wanted: &Wanted| {
-        wanted.read.count == 0 && wanted.reason.is_none() && {
+        wanted.read.count == 0 && wanted.reason.is_none() && !wanted.needed && {
             let subject = Subject::on_host(unit, &HostFiles);
             decide(policy, &Request::Write(subject)).layer == "private"
         }
@@ -221,8 +254,11 @@ fn private(policy: &Policy, units: &mut BTreeMap<PathBuf, Wanted>) {
             // A rule for what is not there is none: what it is made in must be writable.
             let there = unit.ancestors().find(|above| above.symlink_metadata().is_ok());
             units.entry(there.unwrap_or(&unit).to_owned()).or_default().join(&wanted);
+        } else {
+            gone.push(unit);
         }
     }
+    gone
 }
 
 /// Without the units that another one covers.

@@ -44,6 +44,8 @@ pub struct Proposal {
     pub withheld: Vec<Rule>,
     /// What nearly each runtime asks for and does without.
     pub common: BTreeSet<&'static str>,
+    /// What is only written, in a private home: it needs no rule, and is gone with each run.
+    pub gone: BTreeSet<String>,
 }
 
 impl Proposal {
@@ -55,6 +57,22 @@ impl Proposal {
             format!(
                 "nearly each runtime asks for {common} and does without; --feature machine shows it"
             )
+        })
+    }
+}
+
+impl Proposal {
+    /// A sentence about what is gone with each run, if there is such.
+    pub fn lost(&self) -> Option<String> {
+        const MOST: usize = 5;
+        let some: Vec<&str> = self.gone.iter().take(MOST).map(String::as_str).collect();
+        let more = match self.gone.len().saturating_sub(MOST) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        (!some.is_empty()).then(|| {
+            let some = some.join(", ");
+            format!("only written, in the private home, and gone with each run: {some}{more}")
         })
     }
 }

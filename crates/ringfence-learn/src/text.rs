@@ -220,6 +220,7 @@ mod tests {
             ],
             withheld: vec![rule(("filesystem", "read"), "~/.ssh/id?", "credentials:\nof ssh")],
             common: ["/sys/fs/cgroup"].into(),
+            gone: [].into(),
         }
     }
 

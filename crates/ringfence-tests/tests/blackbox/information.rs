@@ -1,7 +1,7 @@
 //! The commands that tell: `plan`, `doctor`, `profile`, `feature`, `import`, `completions`,
 //! `man`, `schema`, `--status-fd`; and what bad input is told.
 
-use ringfence_tests::{Place, Tier, everybody, everywhere, left_out};
+use ringfence_tests::{Person, Place, Tier, everybody, everywhere, left_out};
 use serde_json::Value;
 
 fn json(place: &Place, words: &[&str]) -> Value {
@@ -314,4 +314,16 @@ fn help_and_version_are_printed() {
         // A reader that stops early is no failure.
         place.shell("${RF%% *} man | head -n 1; exit ${PIPESTATUS[0]}").ends(0);
     });
+}
+
+/// As `--allow-host` takes one.
+#[test]
+fn a_host_without_a_port_is_asked_about_at_the_usual_one() {
+    let place = Place::new(Person::Ordinary, Tier::Namespace);
+    let told = |host| place.ringfence(["why", "-n", "example.com", "--", "connect", host]);
+    told("example.com").ends(0).prints("allowed");
+    told("example.com:443").ends(0).prints("allowed");
+    told("example.com:22").ends(1).prints("denied");
+    told("example.net").ends(1).prints("--allow-host example.net");
+    told("::1").ends(1).prints("denied");
 }

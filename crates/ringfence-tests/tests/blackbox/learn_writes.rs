@@ -1,0 +1,81 @@
+//! What is only written in a private home: where its directory is on the host alone the write fails inside.
+
+use ringfence_tests::{Finished, Person, Place, Tier, everybody};
+use std::fs;
+
+fn learn(place: &Place, options: &[&str], script: &str) -> Finished {
+    let mut words = vec!["learn"];
+    words.extend(options);
+    words.extend(["--", "sh", "-c", script]);
+    place.ringfence(words)
+}
+
+fn rules(place: &Place) -> String {
+    let profile = fs::read_to_string(place.project("l.toml")).unwrap_or_default();
+    let lines = profile.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_directory_that_only_the_host_has_is_proposed_to_be_written() {
+    everybody(Tier::Namespace, |place| {
+        for script in ["echo x > ~/data/o", "mkdir ~/data/nd", "cd /; touch ~/data/deep/o"] {
+            let _ = fs::remove_file(place.project("l.toml"));
+            let _ = fs::remove_dir_all(place.at("home/data"));
+            place.directory("home/data/deep");
+            assert_ne!(place.sh(&[], script).code, 0, "the control: it fails inside");
+            learn(place, &["-o", "l.toml"], script).ends(0).says("1 rule proposed");
+            assert!(rules(place).contains("~/data"), "{}", rules(place));
+            assert!(!place.at("home/data/o").exists(), "nothing real is changed");
+            place.run(&["-p", "./l.toml"], &["sh", "-c", script]).ends(0);
+            let made =
+                ["o", "nd", "deep/o"].iter().any(|name| place.at("home/data").join(name).exists());
+            assert!(made, "{script}");
+            let _ = fs::remove_dir(place.at("home/data/nd"));
+            learn(place, &["-p", "./l.toml"], script).ends(0).says("nothing to propose");
+        }
+    });
+}
+
+#[test]
+fn what_the_private_home_takes_is_told_to_be_gone() {
+    everybody(Tier::Namespace, |place| {
+        place.directory("home/made");
+        place.directory("home/.app");
+        let script = "echo x > ~/new; mkdir -p ~/made && echo x > ~/made/o; mkdir -p ~/.app; \
+                      echo x > ~/.app/log";
+        let learnt = learn(place, &[], script);
+        learnt.ends(0).says("nothing to propose");
+        learnt.says("gone with each run").says("~/new").says("~/.app");
+        place.sh(&[], script).ends(0);
+        assert!(!place.at("home/new").exists() && !place.at("home/made/o").exists());
+        let kept = learn(place, &[], "echo x > new");
+        assert!(!kept.err.contains("gone with each run"), "{}", kept.err);
+    });
+}
+
+#[test]
+fn a_directory_to_be_written_in_is_missed_and_why_says_so() {
+    everybody(Tier::Namespace, |place| {
+        let data = place.directory("home/data").display().to_string();
+        let traced = place.run(&["--trace-missing"], &["sh", "-c", "echo x > ~/data/o"]);
+        traced.says(&format!("missing: {data} (by sh)")).says(&format!("--write {data} lets that"));
+        let made = "mkdir -p ~/data && echo x > ~/data/o";
+        let traced = place.run(&["--trace-missing"], &["sh", "-c", made]);
+        traced.ends(0).says("nothing that the host has was missing");
+        let file = format!("{data}/o");
+        let why = place.ringfence(["why", "--", "write", &file]);
+        why.ends(0).prints(&format!("{data} is not there inside, until it is made"));
+        let why = place.ringfence(["why", "--", "write", "~/new"]);
+        assert!(!why.text().contains("not there"), "{}", why.text());
+    });
+}
+
+/// A user's own `default` extends the one that ships, and is called as it is.
+#[test]
+fn a_profile_that_is_named_twice_is_extended_once() {
+    let place = Place::new(Person::Ordinary, Tier::Namespace);
+    place.file("home/.config/ringfence/profiles/default.toml", "extends = [\"default\"]\n");
+    let learnt = learn(&place, &[], "true");
+    learnt.ends(0).prints("extends = [\"default\"]");
+}
