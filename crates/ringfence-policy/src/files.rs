@@ -122,6 +122,36 @@ impl FileView for HostFiles {
     }
 }
 
+/// Endings of files that a program is told to run.
+const SCRIPTS: &str = "\
+    sh bash zsh ksh fish nu csh py pyw pyz pl rb js mjs cjs ts mts cts tsx r jl lua php tcl exp jar class ps1 psm1 \
+    groovy kts sc clj bb exs escript rkt scm raku awk jq hs ml csx fsx dll exe bat cmd com vbs applescript scpt phar";
+
+/// Whether a name is a script's by its ending.
+pub(crate) fn is_script(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| SCRIPTS.split(' ').any(|one| one.eq_ignore_ascii_case(ending)))
+}
+
+/// Whether what is at a path looks like a program, its links followed: a file that may be executed, that begins as a script,
+/// or has the name of one.
+pub fn is_program(path: &Path) -> bool {
+    let Ok(data) = path.metadata() else { return false };
+    let begins = || HostFiles.beginning(path, 2).is_ok_and(|beginning| beginning == b"#!");
+    data.is_file() && (data.mode() & 0o111 != 0 || is_script(path) || begins())
+}
+
+/// Whether a failed look means that nothing is at the path; after any other one it is not known what is.
+pub(crate) fn nothing(error: &io::Error) -> bool {
+    let known =
+        [libc::ENOENT, libc::ENOTDIR, libc::ELOOP, libc::ENAMETOOLONG, libc::EISDIR, libc::ENXIO];
+    match error.raw_os_error() {
+        Some(number) => known.contains(&number),
+        // A name that no file has, or a test's.
+        None => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput),
+    }
+}
+
 /// A regular file, open for reading.
 fn regular(path: &Path) -> io::Result<File> {
     // A FIFO in a place that a sandboxed program can write must not hold up the launch.

@@ -57,12 +57,16 @@ pub fn host(bytes: &[u8]) {
 
 /// A git configuration that is read is judged; one that cannot be read never counts as harmless.
 pub fn git_config(bytes: &[u8]) {
-    let text = String::from_utf8_lossy(bytes);
-    let read = gitconfig::parse(&text);
-    let judged = gitconfig::executes(&text);
+    let read = gitconfig::parse(bytes);
+    let judged = gitconfig::executes(bytes);
     assert!(read.is_ok() || judged.is_some());
     let home = |_: &str| Some("/h".into());
-    let base = Base { file: Path::new("/w/.git"), worktree: Path::new("/w"), home: &home };
+    let base = Base {
+        file: Path::new("/w/.git"),
+        worktree: Path::new("/w"),
+        home: &home,
+        program: &|_| true,
+    };
     let mut named = read.iter().flatten().flat_map(|setting| gitnamed::named(setting, &base));
     assert!(named.all(|(path, _)| path.is_absolute()));
 }

@@ -1,12 +1,13 @@
 //! Git's configuration for all of the user's repositories: which files it is in, and the hooks that it names.
 
 use crate::files::Resolver;
-use crate::gitnamed::{MOST_INCLUDED, Reader};
+use crate::gitconfig::Setting;
+use crate::gitnamed::{self, MOST_INCLUDED, Reader};
 use crate::guard::{granted, plain, writable};
 use crate::moved::Moved;
 use crate::path::normal;
 use crate::policy::{Access, Guarded, PathRule, Policy, ProtectedName};
-use crate::workspace::{HOOKS_PATH, MOST_CONFIG, hooks_named};
+use crate::workspace::{HOOKS_PATH, hooks_named};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -38,16 +39,19 @@ pub(crate) fn resolve(
     // Where a command that they name is looked for is another place in each repository: that is the planner's.
     let reader = Reader {
         real: &|path| Some(path.to_owned()),
-        text: &|path| resolver.files().text(path, MOST_CONFIG).ok(),
+        // What cannot be read, and more than are followed, is a refusal of the planner's.
+        text: &|path| gitnamed::read(resolver.files(), path),
+        program: &|_| false,
     };
     let of = |user: &str| user.is_empty().then(|| home.clone());
-    reader.each(files.clone(), Path::new("/"), &of, |_, setting, path, guarded| match guarded {
+    let tell = |_: &Path, setting: &Setting, path: &Path, guarded| match guarded {
         Guarded::GitConfig if setting.section.starts_with("include") => {
             included.push(path.to_owned())
         }
         Guarded::GitHooks if setting.section == "core" => hooks.extend(setting.value.clone()),
         _ => {}
-    });
+    };
+    let _ = reader.each(files.clone(), Path::new("/"), &of, tell);
     files.extend(included);
     files.truncate(MOST_INCLUDED);
     for hooks in hooks {
@@ -70,9 +74,21 @@ fn protect_hooks(policy: &mut Policy, hooks: &Path) {
         return;
     }
     let hooks = normal(&Path::new("/").join(hooks));
-    let name = hooks.to_str().and_then(|name| name.strip_prefix('/')).unwrap_or_default();
+    let Ok(relative) = hooks.strip_prefix("/") else { return };
+    let name = relative.to_str().filter(|name| !name.contains(['*', '?']));
+    let Some(name) = name else {
+        // No name of a list can say it.
+        let trees: Vec<PathBuf> = writable(policy).map(|tree| tree.join(relative)).collect();
+        let absolute = trees.iter().filter(|path| !granted(policy, path));
+        let rule = |path: &PathBuf| PathRule {
+            reason: Some(reason.clone()),
+            ..plain(Access::Protect, path.clone(), true, crate::guard::built_in())
+        };
+        let rules: Vec<PathRule> = absolute.map(rule).collect();
+        return policy.paths.extend(rules);
+    };
     let known = policy.protected_names.iter().any(|known| known.name == name);
-    if !name.is_empty() && !known && !name.contains(['*', '?']) {
+    if !name.is_empty() && !known {
         // As with any name of the list (`guard::resolve`).
         let protected = |path: &Path| {
             let mut rules = policy.paths.iter().filter(|rule| rule.access == Access::Protect);

@@ -1,14 +1,18 @@
 //! Git's configuration files: their syntax, and which keys make git run a program.
 //!
 //! The syntax is git's own (`config.c`): sections and quoted subsections, names without case,
-//! quotes, escapes, comments, continued lines. What git would not read is reported too.
+//! quotes, escapes, comments, continued lines. What git would not read is reported too. It is bytes, of whatever encoding;
+//! a value as text has those that are no UTF-8 as characters that mean nothing ([`crate::gitbytes`]).
 
+use crate::gitbytes;
 use crate::guard::{Standing, standing};
 use crate::path::normal;
 use crate::protect::NAMES;
-use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+
+/// The largest configuration that is read. One that is larger could say anything.
+pub const MOST: u64 = 4 << 20;
 
 /// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +45,10 @@ impl Setting {
 ///
 /// # Errors
 /// The number of the first line that git would refuse, with the settings before it lost.
-pub fn parse(text: &str) -> Result<Vec<Setting>, usize> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut parser = Parser { text: text.as_bytes(), at: 0, line: 1 };
+pub fn parse(text: impl AsRef<[u8]>) -> Result<Vec<Setting>, usize> {
+    let text = text.as_ref();
+    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+    let mut parser = Parser { text, at: 0, line: 1 };
     let mut settings = Vec::new();
     let mut section = String::new();
     let mut subsection = None;
@@ -66,26 +71,35 @@ pub fn parse(text: &str) -> Result<Vec<Setting>, usize> {
 
 /// The last value of `section.name`, as git takes it; `None` when it is not set or the file
 /// cannot be read.
-pub fn last_value(text: &str, section: &str, name: &str) -> Option<String> {
+pub fn last_value(text: impl AsRef<[u8]>, section: &str, name: &str) -> Option<String> {
     let wanted = |setting: &Setting| {
         setting.section == section && setting.subsection.is_none() && setting.name == name
     };
     parse(text).ok()?.into_iter().rev().find(wanted)?.value
 }
 
+/// The same of a setting that is a path.
+pub fn last_path(text: impl AsRef<[u8]>, section: &str, name: &str) -> Option<PathBuf> {
+    last_value(text, section, name).map(|value| gitbytes::path(&value))
+}
+
 /// The first key that makes git run a program, take a further configuration, or hand
 /// credentials elsewhere; or a line that git cannot read. `None` when there is none.
 ///
 /// `core.worktree` counts, since git would write files elsewhere; see [`executes_in`].
-pub fn executes(text: &str) -> Option<String> {
-    first(text, |_| false)
+pub fn executes(text: impl AsRef<[u8]>) -> Option<String> {
+    first(text.as_ref(), |_| false)
 }
 
 /// As [`executes`], for a file in `directory`: a `core.worktree` does not count that leads to the directory that the
 /// repository's `.git` is in, or, as every submodule's, to another one in there. Nor does one into `project`, of a
 /// repository that is not in it.
-pub fn executes_in(text: &str, directory: &Path, project: Option<&Path>) -> Option<String> {
-    first(text, |value| own_worktree(value, directory, project))
+pub fn executes_in(
+    text: impl AsRef<[u8]>,
+    directory: &Path,
+    project: Option<&Path>,
+) -> Option<String> {
+    first(text.as_ref(), |value| own_worktree(value, directory, project))
 }
 
 /// Git writes what is committed below a worktree, whatever lies there: nothing that is protected may.
@@ -94,7 +108,7 @@ fn own_worktree(worktree: &str, directory: &Path, project: Option<&Path>) -> boo
     if worktree.contains('\0') {
         return false;
     }
-    let target = followed(&directory.join(worktree));
+    let target = followed(&directory.join(gitbytes::path(worktree)));
     let below = |tree: &Path| target.strip_prefix(followed(tree)).ok().map(Path::to_owned);
     let git = directory.ancestors().find(|at| at.ends_with(".git"));
     let own = git.zip(git.and_then(Path::parent)).and_then(|(git, tree)| {
@@ -127,7 +141,7 @@ fn followed(path: &Path) -> PathBuf {
     path.ancestors().find_map(real).unwrap_or_else(|| normal(path))
 }
 
-fn first(text: &str, worktree_allowed: impl Fn(&str) -> bool) -> Option<String> {
+fn first(text: &[u8], worktree_allowed: impl Fn(&str) -> bool) -> Option<String> {
     match parse(text) {
         Ok(settings) => {
             settings.iter().find(|setting| counts(setting, &worktree_allowed)).map(Setting::key)
@@ -138,14 +152,18 @@ fn first(text: &str, worktree_allowed: impl Fn(&str) -> bool) -> Option<String> 
 
 /// Whether git runs the same programs by two texts of one configuration, in the same order: the settings that
 /// [`executes_in`] speaks of are the same. What cannot be read is the same as nothing.
-pub fn executes_the_same(before: &str, now: &str, directory: &Path) -> bool {
-    let of = |text| {
+pub fn executes_the_same(
+    before: impl AsRef<[u8]>,
+    now: impl AsRef<[u8]>,
+    directory: &Path,
+) -> bool {
+    let of = |text: &[u8]| {
         let settings = parse(text).ok()?.into_iter();
         let allowed = |value: &str| own_worktree(value, directory, None);
         let counting = settings.filter(|setting| counts(setting, &allowed));
         Some(counting.map(|setting| Setting { line: 0, ..setting }).collect::<Vec<_>>())
     };
-    of(before).is_some_and(|before| of(now) == Some(before))
+    of(before.as_ref()).is_some_and(|before| of(now.as_ref()) == Some(before))
 }
 
 fn counts(setting: &Setting, worktree_allowed: &dyn Fn(&str) -> bool) -> bool {
@@ -369,7 +387,7 @@ impl Parser<'_> {
                 byte => sub.push(byte),
             }
         }
-        (self.next()? == b']').then(|| String::from_utf8_lossy(&sub).into_owned())
+        (self.next()? == b']').then(|| gitbytes::text(&sub))
     }
 
     /// `name` or `name = value`.
@@ -386,11 +404,11 @@ impl Parser<'_> {
             Some(b'=') => self.next(),
             Some(_) => return None,
         };
-        self.value().map(|value| (name, Some(value.into_owned())))
+        self.value().map(|value| (name, Some(value)))
     }
 
     /// The rest of the line, continued lines included.
-    fn value(&mut self) -> Option<Cow<'static, str>> {
+    fn value(&mut self) -> Option<String> {
         let mut out: Vec<u8> = Vec::new();
         // White space counts only when something follows it, or within quotes.
         let mut kept = 0;
@@ -431,6 +449,6 @@ impl Parser<'_> {
             }
         }
         out.truncate(kept);
-        Some(String::from_utf8_lossy(&out).into_owned().into())
+        Some(gitbytes::text(&out))
     }
 }

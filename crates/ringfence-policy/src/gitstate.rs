@@ -59,7 +59,7 @@ pub fn configuration(index: &Path, has_common: impl Fn(&Path) -> bool) -> PathBu
 }
 
 /// How many bytes the hashes of a repository have, by its configuration.
-pub fn hash_length(configuration: Option<&str>) -> usize {
+pub fn hash_length(configuration: Option<impl AsRef<[u8]>>) -> usize {
     let format = configuration.and_then(|text| last_value(text, "extensions", "objectformat"));
     if format.as_deref() == Some("sha256") { 32 } else { 20 }
 }
@@ -76,7 +76,7 @@ pub fn judge(path: &Path, hash: usize, content: Content<'_>) -> Result<(), Bad> 
     match path.file_name().and_then(|name| name.to_str()) {
         Some("MERGE_RR") => resolutions(&text),
         Some("repo") => jj(&text),
-        Some("opts") => options(&String::from_utf8_lossy(&text)),
+        Some("opts") => options(&text),
         _ => strategy(&String::from_utf8_lossy(&text)),
     }
 }
@@ -124,7 +124,7 @@ fn resolutions(text: &[u8]) -> Result<(), Bad> {
 }
 
 /// The options of a cherry-pick or a revert that goes on.
-fn options(text: &str) -> Result<(), Bad> {
+fn options(text: &[u8]) -> Result<(), Bad> {
     let settings = parse(text).map_err(|_| Bad::Unreadable("a line of it cannot be read"))?;
     let named = settings.iter().filter(|setting| setting.name == "strategy");
     named.filter_map(|setting| setting.value.as_deref()).try_for_each(strategy)

@@ -20,6 +20,7 @@ pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod git_files;
+mod gitbytes;
 pub mod gitconfig;
 mod gitindex;
 pub mod gitnamed;

@@ -1,17 +1,14 @@
 //! The directory of the run: whether it may be a workspace, and the git repository it is.
 
 use crate::files::Resolver;
-use crate::gitconfig;
 use crate::policy::{Access, Guarded, PathRule, Policy, Source};
 use crate::protect::{HOME, NAMES};
+use crate::{gitbytes, gitconfig, gitnamed};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A `.git` file or the file that points back to it is one short line.
 const MOST_GITFILE: u64 = 8 << 10;
-
-/// A git configuration larger than this is not looked into.
-pub(crate) const MOST_CONFIG: u64 = 256 << 10;
 
 /// Directories of the system, which a profile's `.` never makes writable.
 const SYSTEM: [&str; 13] = [
@@ -190,10 +187,9 @@ fn is_submodule(
     if !within || trees.iter().any(|tree| tree.starts_with(private)) || home.starts_with(private) {
         return false;
     }
-    let Ok(text) = resolver.files().text(&private.join("config"), MOST_CONFIG) else {
-        return false;
-    };
-    let Some(back) = gitconfig::last_value(&text, "core", "worktree") else { return false };
+    let text = gitnamed::read(resolver.files(), &private.join("config")).bytes();
+    let back = text.and_then(|text| gitconfig::last_path(text, "core", "worktree"));
+    let Some(back) = back else { return false };
     let back = resolver.real(&private.join(back)).ok();
     back.is_some_and(|back| back.path == workdir) && is_repository(resolver, private)
 }
@@ -249,7 +245,8 @@ pub(crate) const HOOKS_PATH: &str = "git runs its files as hooks, core.hooksPath
 
 /// The hooks directory that a configuration names.
 fn hooks_of(resolver: &mut Resolver<'_>, file: &Path, home: &Path) -> Option<PathBuf> {
-    let text = resolver.files().text(file, MOST_CONFIG).ok()?;
+    // What cannot be read is a refusal of the planner's.
+    let text = gitnamed::read(resolver.files(), file).bytes()?;
     hooks_named(&gitconfig::last_value(&text, "core", "hookspath")?, home, resolver)
 }
 
@@ -264,14 +261,14 @@ pub(crate) fn hooks_named(
         return None;
     }
     let Some(of) = hooks.strip_prefix('~') else {
-        return (!hooks.is_empty()).then(|| PathBuf::from(hooks));
+        return (!hooks.is_empty()).then(|| gitbytes::path(hooks));
     };
     let (user, below) = of.split_once('/').unwrap_or((of, ""));
     let home = match user {
         "" => home.to_owned(),
         user => crate::homes::of_user(user, resolver)?,
     };
-    Some(home.join(below))
+    Some(home.join(gitbytes::path(below)))
 }
 
 fn rule(

@@ -2,6 +2,7 @@
 //! closed-down machines; nothing else in the planner looks at the host.
 
 use crate::planner::glob;
+use ringfence_policy::gitnamed::{self, Said};
 use ringfence_sys as sys;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -37,6 +38,10 @@ pub trait PathFacts {
     fn among(&self, path: &Path, wanted: &[&str], most: usize) -> Option<BTreeSet<OsString>>;
     /// The text of a small regular file.
     fn text(&self, path: &Path) -> Option<String>;
+    /// What a file of git's says, a configuration or one that leads to one.
+    fn git(&self, path: &Path) -> Said;
+    /// Whether what is at a path looks like a program.
+    fn program(&self, path: &Path) -> bool;
     /// The Unix sockets among the first `most` entries of a directory.
     fn sockets(&self, path: &Path, most: usize) -> Vec<PathBuf>;
     /// The directory of the user's own that keeps it from being known whether something is at a path: whoever
@@ -97,6 +102,14 @@ impl PathFacts for HostPaths {
         ringfence_policy::FileView::text(&ringfence_policy::HostFiles, path, 1 << 20).ok()
     }
 
+    fn git(&self, path: &Path) -> Said {
+        gitnamed::read_for(user(), &ringfence_policy::HostFiles, path)
+    }
+
+    fn program(&self, path: &Path) -> bool {
+        ringfence_policy::files::is_program(path)
+    }
+
     fn sockets(&self, path: &Path, most: usize) -> Vec<PathBuf> {
         let entries = path.read_dir().into_iter().flatten().take(most).flatten();
         let socket =
@@ -154,6 +167,14 @@ impl PathFacts for FakePaths {
 
     fn text(&self, _: &Path) -> Option<String> {
         None
+    }
+
+    fn git(&self, _: &Path) -> Said {
+        Said::Nothing
+    }
+
+    fn program(&self, _: &Path) -> bool {
+        false
     }
 
     fn sockets(&self, _: &Path, _: usize) -> Vec<PathBuf> {

@@ -9,6 +9,7 @@ mod view;
 use crate::facts::{self, HostPaths, Kind, PathFacts};
 use crate::settled::is_older;
 use ringfence_policy::Resolver;
+use ringfence_policy::gitnamed::Said;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -340,6 +341,16 @@ impl PathFacts for Inputs {
     fn text(&self, path: &Path) -> Option<String> {
         self.content(path);
         PathFacts::text(&HostPaths, path)
+    }
+
+    fn git(&self, path: &Path) -> Said {
+        self.file(path);
+        HostPaths.git(path)
+    }
+
+    fn program(&self, path: &Path) -> bool {
+        self.file(path);
+        HostPaths.program(path)
     }
 
     fn sockets(&self, path: &Path, most: usize) -> Vec<PathBuf> {

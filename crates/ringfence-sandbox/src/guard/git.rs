@@ -4,6 +4,7 @@
 use super::Work;
 use super::saved::CAREFULLY;
 use super::work::Directory;
+use ringfence_policy::gitconfig;
 use ringfence_policy::gitstate::{self, Bad, Content};
 use ringfence_policy::shown;
 use std::ffi::OsStr;
@@ -11,9 +12,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-
-/// The largest configuration that is read.
-const LARGEST: u64 = 1 << 20;
 
 /// So much is read of all that the run changed: as many names as it likes may lead to one large file.
 pub(super) const MOST: u64 = 1 << 30;
@@ -59,14 +57,14 @@ pub(super) fn open(path: &Path) -> io::Result<Option<(File, u64)>> {
 
 /// How long the hashes of an index are.
 pub(super) fn hash_length(index: &Path) -> usize {
-    gitstate::hash_length(configuration(index).as_deref())
+    gitstate::hash_length(configuration(index))
 }
 
 /// The repository's configuration, which has been judged before: what was not to stay is not there any more.
-fn configuration(index: &Path) -> Option<String> {
+fn configuration(index: &Path) -> Option<Vec<u8>> {
     let path = gitstate::configuration(index, |common| common.symlink_metadata().is_ok());
     let mut text = Vec::new();
     let (file, _) = open(&path.canonicalize().ok()?).ok()??;
-    file.take(LARGEST).read_to_end(&mut text).ok()?;
-    Some(String::from_utf8_lossy(&text).into_owned())
+    file.take(gitconfig::MOST).read_to_end(&mut text).ok()?;
+    Some(text)
 }

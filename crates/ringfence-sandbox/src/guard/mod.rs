@@ -433,6 +433,7 @@ impl Guarding {
             budget: 0,
             innards: 0,
             state: git::MOST,
+            anything: false,
         }
     }
 

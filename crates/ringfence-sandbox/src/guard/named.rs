@@ -6,20 +6,19 @@
 //! changed is not.
 
 use super::{Directory, Saved, Work, changed, expand, harmless, locked};
-use ringfence_policy::gitconfig::last_value;
-use ringfence_policy::gitnamed::Reader;
+use ringfence_policy::files::is_program;
+use ringfence_policy::gitconfig::last_path;
+use ringfence_policy::gitnamed::{NotKnown, Reader, Said, read_for};
 use ringfence_policy::path::normal;
-use ringfence_policy::{Guarded, HostFiles, Resolver, home_of};
+use ringfence_policy::{Guarded, HostFiles, Resolver, home_of, shown};
 use ringfence_sys as sys;
-use std::fs::{self, OpenOptions};
-use std::io::Read;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use sys::Errno;
 
-/// The largest configuration that is read.
-const MOST: u64 = 1 << 20;
+/// Entries that are gone through where a configuration could name any of them.
+const MOST: usize = 200_000;
 
 /// Who names a file: where his own things begin, and when he was changed last.
 #[derive(Clone, Copy)]
@@ -31,26 +30,71 @@ struct By<'a> {
 /// Judges what a repository names that has its configuration in `git`, and whose files are in `worktree`.
 pub(super) fn repository(work: &mut Work<'_>, worktree: &Path, git: &Path) {
     let files = vec![git.join("config"), git.join("config.worktree")];
-    let own = text(&files[0]).and_then(|text| last_value(&text, "core", "worktree"));
+    let own = text(&files[0]).bytes().and_then(|text| last_path(text, "core", "worktree"));
     let worktree = own.map_or(worktree.to_owned(), |own| normal(&git.join(own)));
     configured(work, &worktree, files);
 }
 
 /// The same for a directory whose `.git` is a file, which has been judged.
 pub(super) fn worktree(work: &mut Work<'_>, worktree: &Path) {
-    if let Some((common, private)) = READER.of_worktree(worktree) {
-        configured(work, worktree, vec![common.join("config"), private.join("config.worktree")]);
+    match READER.of_worktree(worktree) {
+        Ok(Some((common, private))) => {
+            configured(
+                work,
+                worktree,
+                vec![common.join("config"), private.join("config.worktree")],
+            );
+        }
+        Ok(None) => {}
+        Err(unknown) => anything(work, &unknown),
     }
 }
 
 fn configured(work: &mut Work<'_>, worktree: &Path, files: Vec<PathBuf>) {
-    READER.each(files, worktree, &home, |file, _, path, guarded| {
+    let known = READER.each(files, worktree, &home, |file, _, path, guarded| {
         let at = fs::metadata(file).map_or(i128::MIN, |data| changed(&data));
         look(work, path, guarded, By { around: worktree, at });
     });
+    if let Err(unknown) = known {
+        anything(work, &unknown);
+    }
 }
 
-const READER: Reader<'_> = Reader { real: &|path| path.canonicalize().ok(), text: &text };
+const READER: Reader<'_> =
+    Reader { real: &|path| path.canonicalize().ok(), text: &text, program: &is_program };
+
+/// A configuration that cannot be read, the user's own, could name all that the run changed: it is taken away.
+fn anything(work: &mut Work<'_>, (file, why): &NotKnown) {
+    // One that the run made or closed is not there any more.
+    if file.symlink_metadata().is_err() || std::mem::replace(&mut work.anything, true) {
+        return;
+    }
+    let (shown, (why, remedy)) = (shown::path(file), why.text());
+    work.said.push(format!(
+        "{shown} {why}: git could run anything by it, so that what the run changed is taken away ({remedy}, and put back \
+         what you trust)"
+    ));
+    let mut left = MOST;
+    let trees = work.guarding.trees.iter();
+    let mut queue: Vec<PathBuf> = trees.map(|tree| tree.tree.to_path_buf()).collect();
+    while let Some(at) = queue.pop() {
+        let Ok(directory) = locked::open(work, &at) else { continue };
+        for entry in fs::read_dir(directory.at("")).into_iter().flatten().flatten() {
+            let Some(rest) = left.checked_sub(1) else {
+                let most = format!("more than {MOST} entries are there: look before you use git");
+                return work.said.push(most);
+            };
+            left = rest;
+            let (name, path) = (entry.file_name(), at.join(entry.file_name()));
+            match entry.file_type() {
+                // What is in a repository is judged by its names.
+                Ok(kind) if kind.is_dir() && name != ".git" => queue.push(path),
+                Ok(kind) if kind.is_dir() => {}
+                _ => judge(work, &path, Guarded::Plain, By { around: &at, at: i128::MAX }),
+            }
+        }
+    }
+}
 
 /// Judges what is at a path that a link leads to, which stands at a protected name, on the way to one or as a hook,
 /// and which the run did not make.
@@ -209,15 +253,9 @@ fn is_runs(work: &Work<'_>, path: &Path, data: &fs::Metadata, by: By<'_>) -> boo
     work.suspect(path, data) && (time > by.at || way.any(moved))
 }
 
-/// The text of a small file. No FIFO there may stop us.
-fn text(path: &Path) -> Option<String> {
-    let real = path.canonicalize().ok()?;
-    let file =
-        OpenOptions::new().read(true).custom_flags(super::saved::CAREFULLY).open(real).ok()?;
-    file.metadata().ok().filter(|data| data.is_file() && data.len() <= MOST)?;
-    let mut text = String::new();
-    file.take(MOST).read_to_string(&mut text).ok()?;
-    Some(text)
+/// What a configuration says.
+fn text(path: &Path) -> Said {
+    read_for(sys::identity::user(), &HostFiles, path)
 }
 
 /// The home of a user by his name; of the caller, without one.

@@ -40,6 +40,8 @@ pub(super) struct Work<'a> {
     pub innards: usize,
     /// Bytes of what git keeps for itself that may yet be read.
     pub state: u64,
+    /// All that the run changed was judged, since a configuration that cannot be read could name it.
+    pub anything: bool,
 }
 
 /// A directory opened without following links, through which names in it are reached.
@@ -477,18 +479,13 @@ pub(super) fn harmless(
     let directory = path.parent().unwrap_or(path);
     match (guarded, now, before) {
         (Guarded::GitConfig | Guarded::GitSettings, Saved::File { bytes, .. }, Saved::Nothing) => {
-            std::str::from_utf8(bytes)
-                .is_ok_and(|text| executes_in(text, directory, project).is_none())
+            executes_in(bytes, directory, project).is_none()
         }
         (
             Guarded::GitSettings,
             Saved::File { bytes: now, .. },
             Saved::File { bytes: before, .. },
-        ) => {
-            let text = |bytes| std::str::from_utf8(bytes).ok();
-            let both = text(before).zip(text(now));
-            both.is_some_and(|(before, now)| executes_the_same(before, now, directory))
-        }
+        ) => executes_the_same(before, now, directory),
         (Guarded::GitCommon, Saved::File { bytes, .. }, Saved::Nothing) => {
             git_common_allowed(path, bytes).is_some_and(|target| leads_straight(&target))
         }

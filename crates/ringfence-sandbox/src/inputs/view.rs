@@ -7,6 +7,15 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+impl Inputs {
+    /// What a path is of, as a file: a directory has no text, whatever is in it.
+    pub(super) fn file(&self, path: &Path) {
+        if self.kind(path) != Kind::Directory {
+            self.content(path);
+        }
+    }
+}
+
 impl FileView for Inputs {
     fn link(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         // A start asks for the same few directories on the way to everything some hundred times.
@@ -31,15 +40,12 @@ impl FileView for Inputs {
     }
 
     fn text(&self, path: &Path, most: u64) -> io::Result<String> {
-        // A directory has no text, whatever is in it.
-        if self.kind(path) != Kind::Directory {
-            self.content(path);
-        }
+        self.file(path);
         HostFiles.text(path, most)
     }
 
     fn beginning(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
-        self.content(path);
+        self.file(path);
         HostFiles.beginning(path, most)
     }
 

@@ -14,8 +14,7 @@ use super::{PlanError, Planning};
 use crate::facts::{Kind, PathFacts};
 use crate::plan::{Apart, Found, GuardStep, GuardedTree, Tier};
 use led::MOST_LINKS;
-use ringfence_policy::gitconfig::{Setting, parse};
-use ringfence_policy::gitnamed::{self, Base, MOST_INCLUDED};
+use ringfence_policy::gitnamed::{NotKnown, Reader};
 use ringfence_policy::gitstate::STATE;
 use ringfence_policy::guard::built_in;
 use ringfence_policy::{Access, Guarded, Layer, PathRule, Source};
@@ -74,6 +73,7 @@ pub(super) fn guards(
         closed: Vec::new(),
         hooks: BTreeSet::new(),
         crowded: None,
+        unknown: None,
     };
     wanted.named_paths(tier)?;
     let trees = wanted.known_names();
@@ -82,7 +82,13 @@ pub(super) fn guards(
     if let Some((directory, rule)) = wanted.closed.first() {
         return Err(unknowable(directory, rule));
     }
-    let (wanted, crowded) = (wanted.rules, wanted.crowded);
+    let (wanted, crowded, unknown) = (wanted.rules, wanted.crowded, wanted.unknown);
+    if let Some((file, why)) = unknown {
+        let (file, (why, remedy)) = (ringfence_policy::shown::path(&file), why.text());
+        let what =
+            format!("{file} {why}: what git's configuration names and runs by it is not protected");
+        planning.missing(Layer::Protect, what, remedy)?;
+    }
     if let Some(directory) = crowded {
         let directory = ringfence_policy::shown::path(&directory);
         let what = format!(
@@ -145,6 +151,8 @@ struct Wanted<'a, 'b> {
     hooks: BTreeSet<PathBuf>,
     /// One in which there are more links than are followed.
     crowded: Option<PathBuf>,
+    /// A file of git's configuration that could name anything.
+    unknown: Option<NotKnown>,
 }
 
 impl Wanted<'_, '_> {
@@ -288,8 +296,9 @@ impl Wanted<'_, '_> {
         if top.has(".git") {
             let judged = self.rules.iter().filter(|(_, rule)| rule.1 == Guarded::GitConfig);
             let judged = judged.map(|(path, _)| path.as_path());
-            for repository in named::repositories(self.planning.paths, &tree, judged) {
-                self.configured(repository);
+            match named::repositories(self.planning.paths, &tree, judged) {
+                Ok(all) => all.into_iter().for_each(|repository| self.configured(repository)),
+                Err(unknown) => self.unknown = Some(unknown),
             }
         }
         if !policy.unprotected.is_empty() {
@@ -323,40 +332,25 @@ impl Wanted<'_, '_> {
     /// Files in writable trees that git's configuration names, and what that includes: further configuration,
     /// hooks, programs and what these are told to run. Whoever writes them decides what git runs.
     fn configured(&mut self, repository: Repository) {
-        let Repository { mut files, objects, worktree } = repository;
-        let mut at = 0;
-        while let Some(file) = files.get(at).cloned() {
-            at += 1;
-            let text = self.planning.paths.text(&file);
-            for setting in text.and_then(|text| parse(&text).ok()).unwrap_or_default() {
-                let rule = built_in_name(&setting.key());
-                let base = file.parent().unwrap_or(&worktree);
-                for (path, guarded) in self.named_by(&setting, base, &worktree) {
-                    if guarded == Guarded::GitConfig
-                        && files.len() < MOST_INCLUDED
-                        && !files.contains(&path)
-                    {
-                        files.push(path.clone());
-                    }
-                    if !path.starts_with(&objects) {
-                        self.add_named(path, guarded, &rule);
-                    }
-                }
+        let Repository { files, objects, worktree } = repository;
+        let planning = self.planning;
+        let paths = planning.paths;
+        let home = |user: &str| named::home(planning, user);
+        let (text, program) = (|path: &Path| paths.git(path), |path: &Path| paths.program(path));
+        let reader = Reader { real: &|_| None, text: &text, program: &program };
+        let known = reader.each(files, &worktree, &home, |_, setting, path, guarded| {
+            // What a directory is named for is not known.
+            let is_file = || match self.tree(path) {
+                Some(_) => matches!(paths.kind(path), Kind::File | Kind::Symlink(_)),
+                None => self.leads_in(path),
+            };
+            if !path.starts_with(&objects) && (guarded != Guarded::ExistingOnly || is_file()) {
+                self.add_named(path.to_owned(), guarded, &built_in_name(&setting.key()));
             }
+        });
+        if let Err(unknown) = known {
+            self.unknown = Some(unknown);
         }
-    }
-
-    /// The files that a setting of a file in `base` names, and how each is guarded.
-    fn named_by(&self, setting: &Setting, base: &Path, worktree: &Path) -> Vec<(PathBuf, Guarded)> {
-        let home = |user: &str| named::home(self.planning, user);
-        let mut paths = gitnamed::named(setting, &Base { file: base, worktree, home: &home });
-        // What a directory is named for is not known.
-        let is_file = |path: &PathBuf| match self.tree(path) {
-            Some(_) => matches!(self.planning.paths.kind(path), Kind::File | Kind::Symlink(_)),
-            None => self.leads_in(path),
-        };
-        paths.retain(|(path, guarded)| *guarded != Guarded::ExistingOnly || is_file(path));
-        paths
     }
 }
 

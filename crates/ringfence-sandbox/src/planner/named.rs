@@ -4,8 +4,8 @@
 use super::Planning;
 use super::links::real;
 use crate::facts::{Kind, PathFacts};
-use ringfence_policy::gitconfig::last_value;
-use ringfence_policy::gitnamed::Reader;
+use ringfence_policy::gitconfig::last_path;
+use ringfence_policy::gitnamed::{NotKnown, Reader, Said};
 use ringfence_policy::home_of;
 use ringfence_policy::path::normal;
 use std::path::{Path, PathBuf};
@@ -40,10 +40,10 @@ pub(super) fn repositories<'a>(
     paths: &dyn PathFacts,
     tree: &Path,
     judged: impl Iterator<Item = &'a Path>,
-) -> Vec<Repository> {
+) -> Result<Vec<Repository>, NotKnown> {
     let git = tree.join(".git");
     if paths.kind(&git) == Kind::File {
-        return worktree_of(paths, tree).into_iter().collect();
+        return Ok(worktree_of(paths, tree)?.into_iter().collect());
     }
     let mut found = vec![Repository::of(&git, &git, tree)];
     let modules = git.join("modules");
@@ -51,22 +51,26 @@ pub(super) fn repositories<'a>(
         judged.filter(|path| path.starts_with(&modules) && path.ends_with("config"));
     for configuration in configurations.take(MOST_MODULES) {
         let Some(directory) = configuration.parent() else { continue };
-        let text = paths.text(configuration);
-        let worktree = text.and_then(|text| last_value(&text, "core", "worktree"));
-        let Some(worktree) = worktree.map(|worktree| normal(&directory.join(worktree))) else {
-            continue;
+        // One that cannot be read is told of when it is gone through.
+        let worktree = match paths.git(configuration) {
+            Said::Nothing => continue,
+            Said::Unknown(_) => directory.to_owned(),
+            Said::Bytes(text) => match last_path(text, "core", "worktree") {
+                Some(worktree) => normal(&directory.join(worktree)),
+                None => continue,
+            },
         };
         found.push(Repository::of(directory, directory, &worktree));
     }
-    found
+    Ok(found)
 }
 
 /// The repository that a `.git` file leads to.
-fn worktree_of(paths: &dyn PathFacts, tree: &Path) -> Option<Repository> {
+fn worktree_of(paths: &dyn PathFacts, tree: &Path) -> Result<Option<Repository>, NotKnown> {
     let real = |path: &Path| real(paths, path).filter(|real| real.exists).map(|real| real.path);
-    let reader = Reader { real: &real, text: &|path| paths.text(path) };
-    let (common, private) = reader.of_worktree(tree)?;
-    Some(Repository::of(&common, &private, tree))
+    let (text, program) = (|path: &Path| paths.git(path), |path: &Path| paths.program(path));
+    let found = Reader { real: &real, text: &text, program: &program }.of_worktree(tree)?;
+    Ok(found.map(|(common, private)| Repository::of(&common, &private, tree)))
 }
 
 /// The home of a user by his name; of the caller, without one.

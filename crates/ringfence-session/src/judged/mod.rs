@@ -209,7 +209,7 @@ impl<'a> Judge<'a> {
         };
         let new = new.filter(|text| self.says_nothing(Guarded::GitConfig, path, text));
         let text = new.or_else(|| small(self.host, path, MOST));
-        Ok(gitstate::hash_length(text.and_then(|text| String::from_utf8(text).ok()).as_deref()))
+        Ok(gitstate::hash_length(text))
     }
 
     /// Whether git runs nothing for what a file says.
@@ -220,7 +220,7 @@ impl<'a> Judge<'a> {
             return target.is_some_and(|target| self.leads_straight(&target));
         }
         let directory = path.parent().unwrap_or(&path);
-        std::str::from_utf8(text).is_ok_and(|text| executes_in(text, directory, None).is_none())
+        executes_in(text, directory, None).is_none()
     }
 
     /// Whether a path leads over no link in the tree, of those that are there or are to be written.

@@ -5,10 +5,11 @@
 use super::{Held, Judge, above};
 use crate::snapshot::beneath::{self, shown};
 use crate::snapshot::entry::Kind;
-use ringfence_policy::gitnamed::Reader;
+use ringfence_policy::files::is_program;
+use ringfence_policy::gitnamed::{NotKnown, Reader, Said, read_for};
 use ringfence_policy::guard::Standing;
 use ringfence_policy::{Guarded, HostFiles, Resolver, glob, home_of};
-use rustix::fs::{Dir, FileType, Mode, OFlags};
+use rustix::fs::{Dir, FileType};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -100,21 +101,28 @@ fn named_in(judge: &Judge<'_>, directory: &[u8]) -> Vec<Named> {
     let git = at.join(".git");
     let mut hooks = vec![git.join("hooks")];
     let files = match git.symlink_metadata() {
-        Ok(data) if data.is_dir() => vec![git.join("config"), git.join("config.worktree")],
-        Ok(data) if data.is_file() => match READER.of_worktree(&at) {
-            Some((common, own)) => vec![common.join("config"), own.join("config.worktree")],
-            None => Vec::new(),
-        },
-        _ => Vec::new(),
+        Ok(data) if data.is_dir() => Ok(vec![git.join("config"), git.join("config.worktree")]),
+        Ok(data) if data.is_file() => READER.of_worktree(&at).map(|found| {
+            let of = |(common, own): (PathBuf, PathBuf)| {
+                vec![common.join("config"), own.join("config.worktree")]
+            };
+            found.map(of).unwrap_or_default()
+        }),
+        _ => Ok(Vec::new()),
     };
-    READER.each(files, &at, &home, |file, setting, path, guarded| {
-        let by = format!("{} of {}", setting.key(), file.display());
-        all.extend(led_to(path, guarded, &by));
-        all.push((path.to_owned(), guarded, by));
-        if guarded == Guarded::GitHooks {
-            hooks.push(path.to_owned());
-        }
+    let known = files.and_then(|files| {
+        READER.each(files, &at, &home, |file, setting, path, guarded| {
+            let by = format!("{} of {}", setting.key(), file.display());
+            all.extend(led_to(path, guarded, &by));
+            all.push((path.to_owned(), guarded, by));
+            if guarded == Guarded::GitHooks {
+                hooks.push(path.to_owned());
+            }
+        })
     });
+    if let Err(unknown) = known {
+        all.push(anything(judge, &unknown));
+    }
     let hooks = hooks.iter().flat_map(|directory| links(directory));
     for link in hooks.chain(named_links(judge, &at)) {
         if link.is_file() {
@@ -185,13 +193,19 @@ fn links(directory: &Path) -> Vec<PathBuf> {
     links.map(|entry| entry.path()).collect()
 }
 
-const READER: Reader<'_> = Reader { real: &|path| path.canonicalize().ok(), text: &text };
+/// A configuration that cannot be read could name all that is in the tree.
+fn anything(judge: &Judge<'_>, (file, why): &NotKnown) -> Named {
+    let (why, remedy) = why.text();
+    let by = format!("perhaps {}, which {why} ({remedy}),", file.display());
+    (judge.root.to_owned(), Guarded::Plain, by)
+}
 
-/// The text of a small file. No FIFO there may stop us.
-fn text(path: &Path) -> Option<String> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    String::from_utf8(super::whole(file, super::MOST)?).ok()
+const READER: Reader<'_> =
+    Reader { real: &|path| path.canonicalize().ok(), text: &text, program: &is_program };
+
+/// What a configuration says.
+fn text(path: &Path) -> Said {
+    read_for(rustix::process::geteuid().as_raw(), &HostFiles, path)
 }
 
 /// The home of a user by his name; of the caller, without one.

@@ -167,6 +167,63 @@ fn programs_in_gits_configuration_are_read_as_a_shell_reads_them() {
     });
 }
 
+/// Commands that run something behind words of their own, and those that show or edit a file.
+#[test]
+fn what_wrappers_and_interpreters_are_told_to_run_is_protected() {
+    const RUN: [(&str, &str); 15] = [
+        ("tools/flock", "!flock .git/lk ./tools/flock"),
+        ("tools/xargs", "!xargs -a ./list ./tools/xargs"),
+        ("tools/rebase", "rebase -x ./tools/rebase"),
+        ("tools/option", "-c core.editor=./tools/option commit"),
+        ("tools/exec", "!git rebase --exec ./tools/exec main"),
+        ("tools/date.rb", "!ruby -rdate tools/date.rb"),
+        ("tools/a.R", "!Rscript tools/a.R %O"),
+        ("tools/a.jar", "!java -jar tools/a.jar %O"),
+        ("tools/a.ps1", "!pwsh -File tools/a.ps1"),
+        ("tools/a.ts", "!ts-node tools/a.ts"),
+        ("tools/watch", "!watch ./tools/watch"),
+        ("tools/trap", "!trap ./tools/trap EXIT"),
+        ("tools/function", "!bash -c 'function f { ./tools/function; }; f'"),
+        // Nobody knows these; what they are told looks like a program.
+        ("tools/begins", "!nobody-knows --with ./tools/begins"),
+        ("tools/ends.py", "nobody-knows ./tools/ends.py"),
+    ];
+    const READ: [(&str, &str); 7] = [
+        ("list", "!xargs -a ./list git add"),
+        ("TODO.md", "!$EDITOR TODO.md"),
+        ("NOTES.md", "!${EDITOR:-vim} NOTES.md"),
+        ("docs/a.md", "!$(git var GIT_EDITOR) docs/a.md"),
+        ("docs/b.sh", "!\\\"$PAGER\\\" docs/b.sh"),
+        ("src/data", "!nobody-knows ./src/data"),
+        ("src/a.js", "!eslint --fix src/a.js"),
+    ];
+    everywhere(|place| {
+        place.shell(&format!("{PARTS} make .git; mkdir -p .git/hooks")).ends(0);
+        let mut text = "[alias]\n".to_owned();
+        for (number, (name, value)) in RUN.iter().chain(&READ).enumerate() {
+            let script = *name == "tools/begins";
+            place.file(
+                format!("home/project/{name}"),
+                if script { "#!/bin/sh\nhost's\n" } else { "host's\n" },
+            );
+            text += &format!("\ta{number} = \"{value}\"\n");
+        }
+        place.file("home/project/.git/config", &text);
+        place.clock_moves_on();
+        for (names, stays) in [(&RUN[..], false), (&READ[..], true)] {
+            for (name, value) in names {
+                let run = place.sh(&[], &format!("(echo EVIL >> {name}) 2>said; cat said >&2"));
+                let text = fs::read_to_string(place.project(name)).unwrap_or_default();
+                assert_eq!(text.contains("EVIL"), stays, "{value}: {}", run.err);
+                assert!(text.contains("host's"), "{value}: {}", run.err);
+                if !stays && place.tier_name() == "namespace" {
+                    assert!(run.err.contains("Read-only file system"), "{value}: {}", run.err);
+                }
+            }
+        }
+    });
+}
+
 /// Text of a file of the project, which a run tries to change.
 fn after(place: &Place, options: &[&str], act: &str, file: &str) -> String {
     let run = place.sh(options, &format!("({act}) 2>/dev/null; echo x > control"));
