@@ -67,6 +67,12 @@ impl Names {
         watch(self.0.as_fd(), directory, made | gone | libc::IN_ONLYDIR)
     }
 
+    /// Watches a directory no more; what it told by now is still told.
+    pub fn forget(&self, number: i32) {
+        // SAFETY: takes numbers only.
+        let _ = unsafe { sys!(inotify_rm_watch, self.0.as_raw_fd(), number) };
+    }
+
     /// Takes what is told, some at a time, without waiting.
     pub fn take(&self) -> Told {
         let mut told = Told::default();
@@ -150,5 +156,12 @@ mod tests {
         std::fs::remove_dir(&place).expect("removed");
         let told = names.take_all();
         assert_eq!(told, Told { gone: vec![number], ..Told::default() });
+        std::fs::create_dir(&place).expect("a directory");
+        let open = std::fs::File::open(&place).expect("a directory");
+        let number = names.watch(open.as_fd()).expect("watched");
+        names.forget(number);
+        std::fs::write(place.join("a"), "x").expect("a file");
+        std::fs::remove_dir_all(&place).expect("removed");
+        assert_eq!(names.take_all(), Told { gone: vec![number], ..Told::default() });
     }
 }

@@ -5,13 +5,16 @@
 //! quarantine and what was there before is put back. Everything on the way is opened without
 //! following links: the tree was in the hands of the sandboxed program a moment ago.
 
+mod absent;
 mod awaited;
+mod crowd;
 mod git;
 mod locked;
 mod named;
 mod notes;
 mod others;
 mod past;
+mod pending;
 mod quarantine;
 mod renewed;
 mod said;
@@ -20,6 +23,7 @@ mod sweep;
 mod tracked;
 mod unsure;
 mod vigil;
+mod watched;
 mod work;
 
 use crate::cover::watch::Identity;
@@ -81,6 +85,8 @@ pub(crate) struct Guarding {
     unsure: BTreeMap<PathBuf, Identity>,
     /// What was taken from its place: see [`tracked`].
     missed: RefCell<Vec<PathBuf>>,
+    /// What begins with a pattern and is held by a mount.
+    held: BTreeSet<PathBuf>,
     /// Whether some of what was saved is not what was found, but what another run that goes on found.
     inherits: bool,
 }
@@ -168,6 +174,7 @@ impl Guarding {
             awaited: RefCell::default(),
             unsure: BTreeMap::new(),
             missed: RefCell::default(),
+            held: absent::held(plan),
             inherits: false,
         };
         let places = places(plan);
@@ -345,6 +352,7 @@ impl Guarding {
             awaited: RefCell::default(),
             unsure: BTreeMap::new(),
             missed: RefCell::default(),
+            held: absent::held(plan),
             inherits: false,
         })
     }
@@ -434,6 +442,7 @@ impl Guarding {
             innards: 0,
             state: git::MOST,
             anything: false,
+            crowd: crowd::Crowd::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes copied at most where the quarantine is on another file system, in a whole run: what is inside decides how long
@@ -20,6 +20,8 @@ pub(super) struct Quarantine {
     pub(super) directory: Option<PathBuf>,
     pub(super) taken: u32,
     pub(super) room: u64,
+    /// The directory is there.
+    made: bool,
 }
 
 impl Quarantine {
@@ -29,7 +31,7 @@ impl Quarantine {
         let directory = session
             .zip(home)
             .map(|(session, home)| crate::state::directory(&home).join("quarantine").join(session));
-        Quarantine { directory, taken, room }
+        Quarantine { directory, taken, room, made: false }
     }
 
     /// Moves a path away; returns where to, or nothing when it was removed instead (another
@@ -118,10 +120,18 @@ impl Quarantine {
         }
     }
 
+    /// A new directory for what was in one.
+    pub fn place_for_many(&mut self, parent: &Path) -> io::Result<PathBuf> {
+        let place = self.target(parent)?;
+        fs::DirBuilder::new().mode(0o700).create(&place).map(|()| place)
+    }
+
     fn target(&mut self, path: &Path) -> io::Result<PathBuf> {
         let none = || io::Error::from(io::ErrorKind::NotFound);
         let directory = self.directory.clone().ok_or_else(none)?;
-        crate::state::make_directory(&directory)?;
+        if !std::mem::replace(&mut self.made, true) {
+            crate::state::make_directory(&directory)?;
+        }
         self.taken += 1;
         let mut name = OsString::from(format!("{}-", self.taken));
         name.push(path.file_name().ok_or_else(none)?);
@@ -333,7 +343,8 @@ pub(super) fn discard(path: &Path) {
     let _ = remove(path);
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+/// Removes a path, with what is in it.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
     if path.symlink_metadata()?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }
 

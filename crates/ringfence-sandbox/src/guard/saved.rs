@@ -1,5 +1,6 @@
 //! What is at a path, kept in memory: enough to see whether it changed, and to put it back.
 
+use super::Directory;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -253,6 +254,18 @@ impl Reader {
         self.bytes = self.bytes.checked_sub(bytes.len() as u64).ok_or_else(too_large)?;
         Ok(Saved::File { bytes, mode: data.mode() })
     }
+}
+
+/// Written beside and put in place at once: a reader sees the old or the new.
+pub(super) fn replace(directory: &Directory, name: &OsStr, with: &Saved) -> io::Result<()> {
+    let mut beside = OsStr::new(".ringfence-").to_owned();
+    beside.push(name);
+    let beside = directory.at(beside);
+    let _ = fs::remove_file(&beside);
+    let put = with.restore(&beside).and_then(|()| fs::rename(&beside, directory.at(name)));
+    put.inspect_err(|_| {
+        let _ = fs::remove_file(&beside);
+    })
 }
 
 #[cfg(test)]

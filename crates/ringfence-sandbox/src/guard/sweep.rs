@@ -358,6 +358,8 @@ fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, g
                 links_in(work, &directory, &shown);
             }
         }
+        // Nothing that it may hold is harmless.
+        Guarded::Plain => work.take_away(&at, &shown, "created or changed"),
         _ => {
             let now = Saved::of(&at).unwrap_or(Saved::Unknown);
             let project = work.guarding.project.as_deref();

@@ -11,84 +11,98 @@
 //! file system, it is a copy that is kept there (`Quarantine::move_away`).
 //!
 //! A user may have so many sets of watches (`fs.inotify.max_user_instances`, 128), and the command's are his: where it
-//! has them all, the names are looked for ten times a second.
+//! has them all, the names are looked for ten times a second. So they are where it makes more directories in protected
+//! ones than are watched.
+//!
+//! Who is inside may make names faster than they are taken away. So one turn does a part of it, what the list names
+//! first, and the launcher has a look at everything else before the next one.
 
+use super::absent::{Absent, Rank, Standing, Wanted, told};
+use super::pending::Pending;
 use super::quarantine::{Away, Copies};
 use super::said::{self, AGAIN};
+use super::watched::{MOST, Told, Watched};
 use super::{Directory, Guarding, Said};
-use crate::plan::Found;
-use crate::planner::glob;
-use ringfence_policy::{Guarded, shown};
-use ringfence_sys as sys;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use ringfence_policy::shown;
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use sys::Errno;
-use sys::inotify::Named;
 
-/// Directories watched at most.
-const MOST: usize = 512;
 /// What waits aside at most; more of it is left to the look at the whole tree.
 const WAITING: usize = 256;
-/// So many names told at once are much.
-const MUCH: usize = 64;
+/// So many names are looked at in one turn, and not for longer than that.
+const IN_A_TURN: usize = 64;
+const A_TURN: Duration = Duration::from_millis(20);
 /// Directories further down are not looked into here.
 const DEEPEST: usize = 8;
+/// Names of a directory that are read to find those that match a pattern.
+const LISTED: usize = 4096;
 /// Between two looks, where the kernel tells nothing.
 pub(crate) const BLIND: Duration = Duration::from_millis(100);
 /// What is told one by one of what was made in the same protected directory: a repository that is cloned
 /// there, or a package that is unpacked, is one matter for who reads it.
 const EACH: usize = 3;
+/// After so many that were taken from one protected directory it is taken itself, with what is in it by then.
+const WHOLE: usize = 64;
 
-/// A protected name that was not there: the directory that was, and the way from it.
-struct Absent {
-    base: PathBuf,
-    way: Vec<OsString>,
-    hooks: bool,
+/// What was taken from one protected name.
+struct Taken {
+    count: usize,
+    /// Where the first one is kept.
+    kept: PathBuf,
+    /// Its directory cannot be moved in one step.
+    stays: bool,
 }
 
 /// Watches for protected names.
 pub(crate) struct Vigil<'a> {
     pub(super) guarding: &'a Guarding,
-    session: String,
-    /// None where all that the user may have are taken, by the command itself perhaps: it is looked again and again
-    /// then.
-    names: Option<sys::inotify::Names>,
-    /// When it is looked again, where nothing tells.
+    /// Without one nothing is kept.
+    session: Option<String>,
+    watched: Watched,
+    /// When it is looked again, where nothing tells, or not of everything.
     again: Instant,
+    crowded: bool,
+    /// When the last turn was.
+    turned: Instant,
     /// What is judged when another run had a moment to put it back.
     pub(super) later: BTreeMap<PathBuf, Instant>,
-    /// Directories of this look.
+    /// Directories of this look that may be many.
     looked: usize,
-    watched: HashMap<i32, PathBuf>,
     absent: Vec<Absent>,
+    pending: Pending,
     copies: Copies,
     /// What is out of the way until the end: where it was, its name beside that, and where it is to go.
     waiting: Vec<(PathBuf, OsString, PathBuf)>,
-    /// How many were taken from each protected name so far, and where the first one is kept.
-    taken: BTreeMap<PathBuf, (usize, PathBuf)>,
+    /// What was taken from each protected name so far.
+    taken: BTreeMap<PathBuf, Taken>,
     said: Said,
 }
 
 impl Guarding {
     /// Watches from now on; nothing where no protected name can be made.
     pub fn vigil(&self, session: &str) -> Option<Vigil<'_>> {
+        self.vigil_of(Some(session))
+    }
+
+    fn vigil_of(&self, session: Option<&str>) -> Option<Vigil<'_>> {
         let absent = self.absent();
         if absent.is_empty() {
             return None;
         }
         let mut vigil = Vigil {
             guarding: self,
-            session: session.to_owned(),
-            names: sys::inotify::Names::new().ok(),
+            session: session.map(str::to_owned),
+            watched: Watched::new(),
             again: Instant::now(),
+            crowded: false,
+            turned: Instant::now(),
             later: BTreeMap::new(),
             looked: 0,
-            watched: HashMap::new(),
             absent,
+            pending: Pending::default(),
             copies: Copies::default(),
             waiting: Vec::new(),
             taken: BTreeMap::new(),
@@ -100,141 +114,65 @@ impl Guarding {
 
     /// Whether a path is taken while the command runs.
     pub(super) fn is_told(&self, path: &Path) -> bool {
-        self.absent().iter().any(|absent| absent.standing(path) == Standing::Protected)
+        self.absent().iter().any(|absent| absent.standing(path).0 == Standing::Protected)
     }
-
-    /// The names that can be told by themselves.
-    fn absent(&self) -> Vec<Absent> {
-        let way = |path: &Path| -> Option<Vec<OsString>> {
-            let names = path.components().map(|one| match one {
-                Component::Normal(name) => Some(name.to_owned()),
-                _ => None,
-            });
-            names.collect::<Option<Vec<_>>>().filter(|way| !way.is_empty())
-        };
-        let mut all = Vec::new();
-        for tree in &self.trees {
-            for (name, guarded) in tree.absent.iter().filter(|(_, guarded)| told(*guarded)) {
-                if let Some(way) = way(Path::new(name.as_ref())) {
-                    let hooks = *guarded == Guarded::GitHooks;
-                    all.push(Absent { base: tree.tree.clone(), way, hooks });
-                }
-            }
-        }
-        let steps = self.steps.iter().map(|(step, _)| step);
-        for step in steps.filter(|step| step.found == Found::Absent && told(step.guarded)) {
-            // What of its way is there.
-            let base = step.path.ancestors().skip(1).find(|path| path.is_dir());
-            let relative = base.and_then(|base| Some((base, step.path.strip_prefix(base).ok()?)));
-            if let Some((base, relative)) = relative
-                && let Some(way) = way(relative)
-            {
-                let hooks = step.guarded == Guarded::GitHooks;
-                all.push(Absent { base: base.to_owned(), way, hooks });
-            }
-        }
-        all
-    }
-}
-
-/// Whether what is judged so is told by its name; else it has to be read, which waits for the end.
-fn told(guarded: Guarded) -> bool {
-    matches!(guarded, Guarded::Plain | Guarded::GitHooks)
-}
-
-/// What a path is to the protected names.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
-    /// Nothing.
-    Free,
-    /// A directory on the way to one.
-    OnTheWay,
-    /// One of them, or something in it.
-    Protected,
-}
-
-impl Absent {
-    /// The protected name itself.
-    fn name(&self, path: &Path) -> Option<PathBuf> {
-        let relative = path.strip_prefix(&self.base).ok()?;
-        Some(self.base.join(relative.iter().take(self.way.len()).collect::<PathBuf>()))
-    }
-
-    fn standing(&self, path: &Path) -> Standing {
-        let Ok(relative) = path.strip_prefix(&self.base) else { return Standing::Free };
-        let mut components = relative.components().map(Component::as_os_str);
-        for wanted in &self.way {
-            match components.next() {
-                None => return Standing::OnTheWay,
-                Some(name) if !matches(wanted, name) => return Standing::Free,
-                Some(_) => {}
-            }
-        }
-        let sample = |name: &OsStr| name.as_bytes().ends_with(b".sample");
-        match components.next() {
-            Some(name) if self.hooks && sample(name) => Standing::Free,
-            _ => Standing::Protected,
-        }
-    }
-}
-
-fn matches(wanted: &OsStr, name: &OsStr) -> bool {
-    name == wanted || (is_pattern(wanted) && glob(wanted.as_bytes(), name.as_bytes()))
-}
-
-fn is_pattern(name: &OsStr) -> bool {
-    name.as_bytes().iter().any(|byte| matches!(byte, b'*' | b'?'))
 }
 
 impl Vigil<'_> {
     /// Readable when there is something to see.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.names.as_ref().map(sys::inotify::Names::descriptor)
+        self.watched.descriptor()
     }
 
-    /// When to look again, where nothing tells.
+    /// When there is something to do by itself: to look again where nothing tells, or the rest of what was told.
     pub fn next(&self) -> Option<Instant> {
-        let again = self.names.is_none().then_some(self.again);
-        again.into_iter().chain(self.later.values().copied()).min()
+        let again = (self.watched.is_blind() || self.crowded).then_some(self.again);
+        let rest = (!self.pending.is_empty()).then_some(self.turned);
+        again.into_iter().chain(rest).chain(self.later.values().copied()).min()
     }
 
     /// Does what it is time for.
     pub fn due(&mut self) {
         self.settle();
-        if self.names.is_none() && Instant::now() >= self.again {
+        if (self.watched.is_blind() || self.crowded) && Instant::now() >= self.again {
             self.look();
         }
+        self.serve();
     }
 
     /// Looks at all that is watched.
     fn look(&mut self) {
         let began = Instant::now();
-        self.looked = 0;
+        (self.looked, self.crowded) = (0, false);
         let mut bases: Vec<PathBuf> =
             self.absent.iter().map(|absent| absent.base.clone()).collect();
         bases.sort();
         bases.dedup();
         for base in bases {
-            self.look_into(&base, 0);
+            self.look_into(&base, 0, true);
         }
         // The launcher has more to do than to look.
         self.again = Instant::now() + BLIND.max(began.elapsed() * 9);
     }
 
-    /// Looks at what was told: all of it, each name once. Where it is much, who makes so many names may have put them
-    /// before the one that counts: those that are known are looked for first.
+    /// One turn: hears all that was told, and looks at some of it.
     pub fn serve(&mut self) {
-        let told = self.names.as_ref().map(sys::inotify::Names::take_all).unwrap_or_default();
-        if told.lost || told.names.len() > MUCH {
+        let (pending, crowded) = (&mut self.pending, &mut self.crowded);
+        let lost = self.watched.take(|path, rank| *crowded |= !pending.add(path, rank, 0));
+        if lost {
             self.look();
         }
-        let names: BTreeSet<Named> = told.names.into_iter().collect();
-        for named in names {
-            if let Some(directory) = self.watched.get(&named.directory) {
-                let path = directory.join(&named.name);
-                self.look_at(&path, 0);
+        let until = Instant::now() + A_TURN;
+        for _ in 0..IN_A_TURN {
+            let Some(((path, depth), rank)) = self.pending.take() else { break };
+            if rank != Rank::Inside || !self.take_whole(&path) {
+                self.look_at(&path, depth);
+            }
+            if Instant::now() >= until {
+                break;
             }
         }
+        self.turned = Instant::now();
     }
 
     /// A protected name that was there, and is not any more: it is watched for like those that were not.
@@ -245,12 +183,13 @@ impl Vigil<'_> {
         let base = path.ancestors().skip(1).find(|path| path.is_dir());
         let relative = base.and_then(|base| Some((base, path.strip_prefix(base).ok()?)));
         let Some((base, relative)) = relative else { return };
-        let is = |absent: &Absent| absent.standing(path) == Standing::Protected;
+        let is = |absent: &Absent| absent.standing(path).0 == Standing::Protected;
         if !self.absent.iter().any(is) {
             let way = relative.iter().map(OsStr::to_owned).collect();
-            self.absent.push(Absent { base: base.to_owned(), way, hooks: path.ends_with("hooks") });
+            let (base, hooks) = (base.to_owned(), path.ends_with("hooks"));
+            self.absent.push(Absent { base, way, hooks, new: false });
         }
-        self.look_into(base, 0);
+        self.look_into(base, 0, true);
     }
 
     /// What was taken away, a sentence each, once nobody is left who could write to it.
@@ -260,7 +199,7 @@ impl Vigil<'_> {
             self.said.push(format!("{} is not whole: {why}", shown::path(&kept)));
         }
         self.guarding.room.set(room);
-        let mut quarantine = self.guarding.quarantine(Some(&self.session));
+        let mut quarantine = self.guarding.quarantine(self.session.as_deref());
         for (path, aside, target) in self.waiting {
             let Some(parent) = path.parent() else { continue };
             let taken = Directory::open(parent)
@@ -279,7 +218,8 @@ impl Vigil<'_> {
             ));
         }
         self.guarding.room.set(quarantine.room());
-        for (name, (count, kept)) in self.taken.iter().filter(|(_, (count, _))| *count > EACH) {
+        for (name, Taken { count, kept, .. }) in self.taken.iter().filter(|(_, of)| of.count > EACH)
+        {
             let beside = kept.parent().unwrap_or(kept);
             self.said.push(format!(
                 "{}: {} more of what was created in it inside was moved to {} as well",
@@ -292,8 +232,14 @@ impl Vigil<'_> {
     }
 
     fn standing(&self, path: &Path) -> Standing {
-        let all = self.absent.iter().map(|absent| absent.standing(path));
-        all.max().unwrap_or(Standing::Free)
+        let counts = |absent: &&Absent| {
+            !absent.new || absent.name(path).is_some_and(|name| self.guarding.is_new(&name))
+        };
+        let all = self.absent.iter().map(|absent| (absent, absent.standing(path).0));
+        let all = all.filter(|(_, standing)| *standing != Standing::Free);
+        let counted =
+            all.filter(|(absent, standing)| *standing == Standing::OnTheWay || counts(absent));
+        counted.map(|(_, standing)| standing).max().unwrap_or(Standing::Free)
     }
 
     fn look_at(&mut self, path: &Path, depth: usize) {
@@ -306,66 +252,115 @@ impl Vigil<'_> {
         }
         match self.standing(path) {
             Standing::Free => {}
-            Standing::OnTheWay => drop(self.look_into(path, depth + 1)),
+            Standing::OnTheWay => drop(self.look_into(path, depth + 1, true)),
             // A directory by itself does nothing, and who made it may need it: what is in it is
             // taken, and the directory at the end of the run.
-            Standing::Protected if self.look_into(path, depth + 1) => {}
-            Standing::Protected => self.take(path),
+            Standing::Protected => {
+                let done = self.look_into(path, depth + 1, false) || self.take(path);
+                if !done {
+                    self.look_into(path, depth + 1, true);
+                }
+            }
         }
     }
 
-    /// Watches a directory, and looks at what it has by then; false where that is none, or one too
-    /// many.
-    fn look_into(&mut self, path: &Path, depth: usize) -> bool {
+    /// Watches a directory, and notes what it has by then of what counts; false where that is none, or one too
+    /// many. Those are only looked at, where they are to be.
+    fn look_into(&mut self, path: &Path, depth: usize, anyway: bool) -> bool {
         // What is left out waits for the look at the whole tree.
-        if depth > DEEPEST || self.watched.len() >= MOST || self.looked >= MOST {
+        if depth > DEEPEST && !anyway {
             return false;
         }
         let Ok(directory) = Directory::open(path) else { return false };
-        match self.names.as_ref().map(|names| names.watch(directory.0.as_fd())) {
-            Some(Ok(number)) => drop(self.watched.insert(number, path.to_owned())),
-            // No more can be had.
-            Some(Err(Errno::ENOSPC | Errno::ENOMEM)) => self.names = None,
-            Some(Err(_)) => return false,
-            None => self.looked += 1,
+        let wanted = Wanted::of(&self.absent, path);
+        let few = wanted.rank == Some(Rank::Known) && !wanted.all;
+        let told = self.watched.watch(path, &directory, wanted.clone());
+        if told == Told::No {
+            self.crowded = true;
+            if wanted.all && !anyway {
+                return false;
+            }
         }
-        let mut there: Vec<PathBuf> = if self.standing(path) == Standing::Protected {
-            let entries = std::fs::read_dir(directory.at(".")).into_iter().flatten().flatten();
-            entries.take(MOST).map(|entry| path.join(entry.file_name())).collect()
-        } else {
-            // The names that are wanted, not all there are: a tree may be of any size.
-            let next = |absent: &Absent| {
-                let relative = path.strip_prefix(&absent.base).ok()?;
-                let name = absent.way.get(relative.components().count())?;
-                let plain = !is_pattern(name);
-                let wanted = plain && absent.standing(path) == Standing::OnTheWay;
-                // Most are not there, and one call tells.
-                (wanted && directory.at(name).symlink_metadata().is_ok()).then(|| path.join(name))
-            };
-            self.absent.iter().filter_map(next).collect()
+        if told != Told::Yes && !few {
+            self.looked += 1;
+            if self.looked > MOST {
+                self.crowded = true;
+                return false;
+            }
+        }
+        for (name, rank) in self.there(&directory, &wanted) {
+            self.crowded |= !self.pending.add(path.join(name), rank, depth);
+        }
+        true
+    }
+
+    /// What is in a directory of the names that count there.
+    fn there(&mut self, directory: &Directory, wanted: &Wanted) -> Vec<(OsString, Rank)> {
+        let names = || ringfence_sys::directory::Names::of(&directory.at("."));
+        let names = |most: usize| names().into_iter().flatten().map(|(name, _)| name).take(most);
+        let mut there: Vec<OsString> = match wanted.all {
+            true => {
+                let all: Vec<_> = names(MOST).collect();
+                self.crowded |= all.len() == MOST;
+                all
+            }
+            // The names that are wanted, not all there are: a tree may be of any size, and most are not there, which one
+            // call tells.
+            false => {
+                let is = |name: &&OsString| directory.at(name).symlink_metadata().is_ok();
+                wanted.plain.iter().filter(is).cloned().collect()
+            }
         };
+        if !wanted.all && !wanted.patterns.is_empty() {
+            there.extend(names(LISTED).filter(|name| wanted.matches(name)));
+        }
         there.sort();
         there.dedup();
-        there.iter().for_each(|path| self.look_at(path, depth));
-        true
+        let ranked = |name: OsString| wanted.rank(&name).map(|rank| (name, rank));
+        there.into_iter().filter_map(ranked).collect()
+    }
+
+    /// The protected name that a path is in.
+    fn name_of(&self, path: &Path) -> Option<(PathBuf, bool)> {
+        let is = |absent: &&Absent| absent.standing(path).0 == Standing::Protected;
+        let absent = self.absent.iter().find(is)?;
+        Some((absent.name(path)?, absent.hooks))
+    }
+
+    /// Takes the protected directory that a path is in, where much was taken from it by now; whether it is gone.
+    fn take_whole(&mut self, path: &Path) -> bool {
+        let many = |of: &Taken| of.count >= WHOLE && !of.stays;
+        if !self.taken.values().any(many) || self.standing(path) != Standing::Protected {
+            return false;
+        }
+        // In one of hooks samples may be.
+        let Some((name, false)) = self.name_of(path) else { return false };
+        let kept = self.guarding.awaits(&name).is_some()
+            || self.guarding.was_there(&name)
+            || self.guarding.came_back(path);
+        if kept || !self.taken.get(&name).is_some_and(many) {
+            return false;
+        }
+        let gone = self.take(&name);
+        let stays = !gone && name.symlink_metadata().is_ok();
+        self.taken.entry(name).and_modify(|of| of.stays = stays);
+        gone
     }
 
     /// Counts what was taken from a protected name; how many that makes.
     fn another(&mut self, path: &Path, kept: PathBuf) -> usize {
-        let is = |absent: &&Absent| absent.standing(path) == Standing::Protected;
-        let name = self.absent.iter().find(is).and_then(|absent| absent.name(path));
-        let (count, _) = self.taken.entry(name.unwrap_or(path.to_owned())).or_insert((0, kept));
-        *count += 1;
-        *count
+        let name = self.name_of(path).map_or(path.to_owned(), |(name, _)| name);
+        let of = self.taken.entry(name).or_insert(Taken { count: 0, kept, stays: false });
+        of.count += 1;
+        of.count
     }
 
-    pub(super) fn take(&mut self, path: &Path) {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
-        let Ok(directory) = Directory::open(parent) else { return };
+    /// Takes what stands at a path; whether it is gone.
+    pub(super) fn take(&mut self, path: &Path) -> bool {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return false };
+        let Ok(directory) = Directory::open(parent) else { return false };
         let at = directory.at(name);
-        if at.symlink_metadata().is_err() {
-            return;
-        }
+        let Ok(data) = at.symlink_metadata() else { return false };
         let (shown, way) = (shown::path(path), self.guarding.way(path));
         let tell = |what: &str| {
             let sentence = format!("{shown} {way}: {what}");
@@ -374,15 +369,19 @@ impl Vigil<'_> {
             }
             sentence
         };
-        let mut quarantine = self.guarding.quarantine(Some(&self.session));
+        let mut quarantine = self.guarding.quarantine(self.session.as_deref());
         let away = quarantine.move_away(&at, &mut self.copies);
         self.guarding.taken.set(quarantine.taken());
         self.guarding.misses(path);
+        if away.is_ok() && data.is_dir() {
+            self.watched.forget(path);
+            self.pending.forget_in(path);
+        }
         let what = match away {
             Ok(Away::Kept(kept)) => {
                 let told = format!("moved to {} while the command ran", shown::path(&kept));
                 if self.another(path, kept) > EACH {
-                    return;
+                    return true;
                 }
                 told
             }
@@ -394,39 +393,16 @@ impl Vigil<'_> {
                     ));
                     self.waiting.push((path.to_owned(), aside, target));
                 }
-                return;
+                return true;
             }
             Ok(Away::Removed(why)) => format!("removed while the command ran ({why})"),
-            Err(_) => return,
+            Err(_) => return false,
         };
         self.said.push(tell(&what));
+        true
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_and_what_is_in_it_is_protected_and_its_neighbours_are_free() {
-        let absent = |way: &[&str], hooks| Absent {
-            base: PathBuf::from("/p"),
-            way: way.iter().map(OsString::from).collect(),
-            hooks,
-        };
-        let of = |absent: &Absent, path: &str| absent.standing(Path::new(path));
-        let plain = absent(&[".a", "b*"], false);
-        assert!(
-            of(&plain, "/p") == Standing::OnTheWay && of(&plain, "/p/.a") == Standing::OnTheWay
-        );
-        for path in ["/p/.a/b", "/p/.a/bc", "/p/.a/b/deep/er"] {
-            assert!(of(&plain, path) == Standing::Protected, "{path}");
-        }
-        for path in ["/p/a", "/p/.a/c", "/q/.a/b", "/"] {
-            assert!(of(&plain, path) == Standing::Free, "{path}");
-        }
-        let hooks = absent(&[".git", "hooks"], true);
-        assert!(of(&hooks, "/p/.git/hooks/pre-commit") == Standing::Protected);
-        assert!(of(&hooks, "/p/.git/hooks/pre-commit.sample") == Standing::Free);
-    }
-}
+#[path = "vigil_tests.rs"]
+pub(super) mod tests;

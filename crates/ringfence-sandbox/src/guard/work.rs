@@ -1,9 +1,11 @@
 //! What is done with what a run left at a protected path: nothing, a part of it, or all of it taken
 //! away and what was there put back.
 
+use super::crowd::Crowd;
 use super::past::{self, Past};
 use super::quarantine::Quarantine;
 use super::said::inside;
+use super::saved::replace;
 use super::{Guarding, Said, Saved, changed, locked, named, quarantine};
 use crate::plan::{Found, GuardStep, GuardedTree};
 use ringfence_policy::gitconfig::{executes_in, executes_the_same};
@@ -42,6 +44,7 @@ pub(super) struct Work<'a> {
     pub state: u64,
     /// All that the run changed was judged, since a configuration that cannot be read could name it.
     pub anything: bool,
+    pub crowd: Crowd,
 }
 
 /// A directory opened without following links, through which names in it are reached.
@@ -385,7 +388,8 @@ impl Work<'_> {
     /// The same, whatever is said of it.
     pub fn take(&mut self, at: &Path, path: &Path, way: &str) {
         let shown = shown::path(path);
-        let taken = self.taken(at, path, Quarantine::take);
+        let many = self.take_of_many(at, path);
+        let taken = many.map_or_else(|| self.taken(at, path, Quarantine::take), Ok);
         self.guarding.misses(path);
         self.said.push(match taken {
             Ok(Some(kept)) => format!("{shown} {way}: moved to {}", shown::path(&kept)),
@@ -437,18 +441,6 @@ impl Work<'_> {
             _ => taken,
         }
     }
-}
-
-/// Written beside and put in place at once: a reader sees the old or the new.
-fn replace(directory: &Directory, name: &OsStr, with: &Saved) -> io::Result<()> {
-    let mut beside = OsStr::new(".ringfence-").to_owned();
-    beside.push(name);
-    let beside = directory.at(beside);
-    let _ = fs::remove_file(&beside);
-    let put = with.restore(&beside).and_then(|()| fs::rename(&beside, directory.at(name)));
-    put.inspect_err(|_| {
-        let _ = fs::remove_file(&beside);
-    })
 }
 
 /// The existing paths that a name with `*` components stands for below a directory.

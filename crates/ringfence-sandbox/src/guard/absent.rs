@@ -1,0 +1,261 @@
+//! Protected names that were not there: what a path is to them, and which names count in a directory.
+
+use super::{Guarding, changed};
+use crate::plan::{Found, GuardedTree, MountOp, Plan};
+use crate::planner::glob;
+use ringfence_policy::Guarded;
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// A protected name that was not there: the directory that was, and the way from it.
+pub(super) struct Absent {
+    pub base: PathBuf,
+    pub way: Vec<OsString>,
+    pub hooks: bool,
+    /// There may have been others that match, which nobody has counted: only those count that the run made or changed.
+    pub new: bool,
+}
+
+/// What a path is to the protected names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// Nothing.
+    Free,
+    /// A directory on the way to one.
+    OnTheWay,
+    /// One of them, or something in it.
+    Protected,
+}
+
+/// How many there can be of what a path is; the fewest are looked at first, as who floods us chooses the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// The list says how many: a name without a pattern, or a directory on the way to one.
+    Known,
+    /// As many as one likes match a pattern.
+    Matched,
+    /// As many as one likes are in a protected directory.
+    Inside,
+}
+
+/// Which names count in a directory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    /// How many such directories there can be; none where no name in it counts.
+    pub rank: Option<Rank>,
+    /// It is protected itself: all names count.
+    pub all: bool,
+    pub plain: HashSet<OsString>,
+    pub patterns: Vec<OsString>,
+}
+
+impl Wanted {
+    /// Of those names, in that directory.
+    pub fn of(all: &[Absent], directory: &Path) -> Wanted {
+        let mut wanted = Wanted::default();
+        for absent in all {
+            let (standing, rank) = absent.standing(directory);
+            if standing == Standing::Free {
+                continue;
+            }
+            let most = wanted.rank.map_or(rank, |known| known.min(rank));
+            wanted.rank = Some(most);
+            wanted.all |= standing == Standing::Protected;
+            let below = directory.strip_prefix(&absent.base).map_or(0, |way| way.iter().count());
+            match absent.way.get(below) {
+                Some(name) if is_pattern(name) => {
+                    if !wanted.patterns.contains(name) {
+                        wanted.patterns.push(name.clone());
+                    }
+                }
+                Some(name) => drop(wanted.plain.insert(name.clone())),
+                None => {}
+            }
+        }
+        wanted
+    }
+
+    /// What a name in the directory is.
+    pub fn rank(&self, name: &OsStr) -> Option<Rank> {
+        let here = self.rank?;
+        match self.all {
+            true => Some(Rank::Inside),
+            false if self.plain.contains(name) => Some(here),
+            false => self.matches(name).then_some(Rank::Matched),
+        }
+    }
+
+    /// Whether a name matches a pattern.
+    pub fn matches(&self, name: &OsStr) -> bool {
+        self.patterns.iter().any(|pattern| matches(pattern, name))
+    }
+}
+
+impl Guarding {
+    /// The names that can be told by themselves.
+    pub(super) fn absent(&self) -> Vec<Absent> {
+        let way = |path: &Path| -> Option<Vec<OsString>> {
+            let names = path.components().map(|one| match one {
+                Component::Normal(name) => Some(name.to_owned()),
+                _ => None,
+            });
+            names.collect::<Option<Vec<_>>>().filter(|way| !way.is_empty())
+        };
+        let mut all = Vec::new();
+        for tree in &self.trees {
+            // Those that begin with a pattern are looked for at the top as well, and may have been there.
+            let wild = tree.nested.iter().filter(|(name, _)| begins_wild(name));
+            let names = tree.absent.iter().map(|name| (name, false));
+            for ((name, guarded), new) in names.chain(wild.map(|name| (name, true))) {
+                if told(*guarded)
+                    && let Some(way) = way(Path::new(name.as_ref()))
+                {
+                    let hooks = *guarded == Guarded::GitHooks;
+                    all.push(Absent { base: tree.tree.clone(), way, hooks, new });
+                }
+            }
+        }
+        let steps = self.steps.iter().map(|(step, _)| step);
+        for step in steps.filter(|step| step.found == Found::Absent && told(step.guarded)) {
+            // What of its way is there.
+            let base = step.path.ancestors().skip(1).find(|path| path.is_dir());
+            let relative = base.and_then(|base| Some((base, step.path.strip_prefix(base).ok()?)));
+            if let Some((base, relative)) = relative
+                && let Some(way) = way(relative)
+            {
+                let hooks = step.guarded == Guarded::GitHooks;
+                all.push(Absent { base: base.to_owned(), way, hooks, new: false });
+            }
+        }
+        all
+    }
+
+    /// Whether what begins with a pattern was made or changed in the run, and is none that a mount holds or a rule grants.
+    pub(super) fn is_new(&self, name: &Path) -> bool {
+        let of = |tree: &GuardedTree| name.starts_with(&tree.tree) && tree.is_lifted(name);
+        !self.held.contains(name)
+            && !self.trees.iter().any(of)
+            && name.symlink_metadata().is_ok_and(|data| changed(&data) >= self.since)
+    }
+}
+
+/// Those that a mount holds, at the top of a tree, whose name begins with a pattern.
+pub(super) fn held(plan: &Plan) -> BTreeSet<PathBuf> {
+    let protects = plan.mounts.iter().filter(|step| step.op == MountOp::Protect);
+    let wild = |path: &&Path| {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return false };
+        let mut trees = plan.guarded_trees.iter().filter(|tree| tree.tree == parent);
+        trees.any(|tree| {
+            let patterns = tree.nested.iter().filter(|(pattern, _)| begins_wild(pattern));
+            patterns.into_iter().any(|(pattern, _)| matches(OsStr::new(pattern.as_ref()), name))
+        })
+    };
+    protects.map(|step| &*step.path).filter(wild).map(Path::to_owned).collect()
+}
+
+/// Whether what is judged so is told by its name; else it has to be read, which waits for the end.
+pub(super) fn told(guarded: Guarded) -> bool {
+    matches!(guarded, Guarded::Plain | Guarded::GitHooks)
+}
+
+/// Whether a name of the list begins with a pattern.
+pub(super) fn begins_wild(name: &str) -> bool {
+    name.split('/').next().is_some_and(|first| is_pattern(OsStr::new(first)))
+}
+
+impl Absent {
+    /// The protected name itself.
+    pub fn name(&self, path: &Path) -> Option<PathBuf> {
+        let relative = path.strip_prefix(&self.base).ok()?;
+        Some(self.base.join(relative.iter().take(self.way.len()).collect::<PathBuf>()))
+    }
+
+    /// What a path is to it, and how many there can be of such.
+    pub fn standing(&self, path: &Path) -> (Standing, Rank) {
+        let free = (Standing::Free, Rank::Known);
+        let Ok(relative) = path.strip_prefix(&self.base) else { return free };
+        let mut components = relative.components().map(Component::as_os_str);
+        let mut rank = Rank::Known;
+        for wanted in &self.way {
+            match components.next() {
+                None => return (Standing::OnTheWay, rank),
+                Some(name) if !matches(wanted, name) => return free,
+                Some(_) if is_pattern(wanted) => rank = Rank::Matched,
+                Some(_) => {}
+            }
+        }
+        let sample = |name: &OsStr| name.as_bytes().ends_with(b".sample");
+        match components.next() {
+            Some(name) if self.hooks && sample(name) => free,
+            Some(_) => (Standing::Protected, Rank::Inside),
+            None => (Standing::Protected, rank),
+        }
+    }
+}
+
+fn matches(wanted: &OsStr, name: &OsStr) -> bool {
+    name == wanted || (is_pattern(wanted) && glob(wanted.as_bytes(), name.as_bytes()))
+}
+
+pub(super) fn is_pattern(name: &OsStr) -> bool {
+    name.as_bytes().iter().any(|byte| matches!(byte, b'*' | b'?'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn absent(way: &[&str], hooks: bool) -> Absent {
+        let way = way.iter().map(OsString::from).collect();
+        Absent { base: PathBuf::from("/p"), way, hooks, new: false }
+    }
+
+    #[test]
+    fn a_name_and_what_is_in_it_is_protected_and_its_neighbours_are_free() {
+        let of = |absent: &Absent, path: &str| absent.standing(Path::new(path)).0;
+        let plain = absent(&[".a", "b*"], false);
+        assert!(
+            of(&plain, "/p") == Standing::OnTheWay && of(&plain, "/p/.a") == Standing::OnTheWay
+        );
+        for path in ["/p/.a/b", "/p/.a/bc", "/p/.a/b/deep/er"] {
+            assert!(of(&plain, path) == Standing::Protected, "{path}");
+        }
+        for path in ["/p/a", "/p/.a/c", "/q/.a/b", "/"] {
+            assert!(of(&plain, path) == Standing::Free, "{path}");
+        }
+        let hooks = absent(&[".git", "hooks"], true);
+        assert!(of(&hooks, "/p/.git/hooks/pre-commit") == Standing::Protected);
+        assert!(of(&hooks, "/p/.git/hooks/pre-commit.sample") == Standing::Free);
+    }
+
+    #[test]
+    fn what_can_be_many_is_told_from_what_can_not() {
+        let all = [
+            absent(&["x", "*", "y"], false),
+            absent(&[".a"], false),
+            absent(&["*.b"], false),
+            absent(&[".c", "d"], false),
+        ];
+        let rank = |at: &str, name: &str| Wanted::of(&all, Path::new(at)).rank(OsStr::new(name));
+        for (at, name, of) in [
+            ("/p", ".a", Some(Rank::Known)),
+            ("/p", ".c", Some(Rank::Known)),
+            ("/p", "x", Some(Rank::Known)),
+            ("/p", "1.b", Some(Rank::Matched)),
+            ("/p", "free", None),
+            ("/p/.c", "d", Some(Rank::Known)),
+            ("/p/.c", "e", None),
+            ("/p/.a", "any", Some(Rank::Inside)),
+            ("/p/.a/deep", "any", Some(Rank::Inside)),
+            ("/p/1.b", "any", Some(Rank::Inside)),
+            ("/p/x", "any", Some(Rank::Matched)),
+            ("/p/x/any", "y", Some(Rank::Matched)),
+            ("/p/x/any", "z", None),
+            ("/q", ".a", None),
+        ] {
+            assert_eq!(rank(at, name), of, "{at}/{name}");
+        }
+    }
+}
