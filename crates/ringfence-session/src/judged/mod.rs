@@ -2,6 +2,7 @@
 //! the host runs or trusts by itself. What a run makes is judged at its end, by the same list. A session's gateway reverts
 //! during its run, which may change what is there after the look: then it is the sweep at the end of the run that holds.
 
+mod leads;
 mod named;
 mod names;
 mod repository;

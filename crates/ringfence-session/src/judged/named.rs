@@ -2,21 +2,19 @@
 //! where links lead that stand at protected names: as the host has them. What is to be written of such a configuration
 //! names nothing that is run. What is named at the top is known by its path.
 
+use super::leads::{Leads, Named, is_behind};
 use super::{Held, Judge, above};
 use crate::snapshot::beneath::{self, shown};
 use crate::snapshot::entry::Kind;
 use ringfence_policy::files::is_program;
 use ringfence_policy::gitnamed::{NotKnown, Reader, Said, read_for};
 use ringfence_policy::guard::Standing;
-use ringfence_policy::{Guarded, HostFiles, Resolver, glob, home_of};
+use ringfence_policy::{Guarded, HostFiles, Resolver, home_of};
 use rustix::fs::{Dir, FileType};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// A file that is named, or a pattern of such, how it is guarded, and by what.
-type Named = (PathBuf, Guarded, String);
 
 /// Entries of a tree that are walked through for what directories in it name outside of themselves.
 const MOST_WALKED: usize = 50_000;
@@ -26,16 +24,17 @@ pub(super) fn judge(judge: &Judge<'_>, held: &mut [Option<Held>]) {
     if judge.names.git.is_empty() {
         return;
     }
-    let mut known: HashMap<&[u8], Vec<Named>> = HashMap::new();
-    let mut elsewhere: Option<Vec<Named>> = None;
+    let mut known: HashMap<&[u8], Leads> = HashMap::new();
+    let mut elsewhere: Option<Leads> = None;
     for (number, held) in held.iter_mut().enumerate().filter(|(_, held)| held.is_none()) {
         let item = &judge.items[number];
         if matches!(item.kind, None | Some(Kind::Directory)) {
             continue;
         }
         let path = judge.root.join(shown(item.path));
-        let runs = |(named, guarded, _): &&Named| match guarded {
-            _ if item.kind == Some(Kind::Symlink) && named.starts_with(&path) => true,
+        let link = item.kind == Some(Kind::Symlink);
+        let runs = |(named, guarded, _): &Named| match guarded {
+            _ if link && named.starts_with(&path) => true,
             Guarded::GitHooks if path != *named && path.starts_with(named) => {
                 !item.path.ends_with(b".sample")
             }
@@ -47,15 +46,16 @@ pub(super) fn judge(judge: &Judge<'_>, held: &mut [Option<Held>]) {
             _ => is_behind(named, &path),
         };
         for directory in above(item.path).filter(|directory| !directory.is_empty()) {
-            let all = known.entry(directory).or_insert_with(|| named_in(judge, directory));
-            if let Some((_, _, by)) = all.iter().find(runs) {
+            let all = known.entry(directory);
+            let all = all.or_insert_with(|| Leads::of(named_in(judge, directory)));
+            if let Some((_, _, by)) = all.find(&path, link, &runs) {
                 *held = Some(Held::itself(item.path, format!("{by} leads to it")));
                 break;
             }
         }
-        let elsewhere = elsewhere.get_or_insert_with(|| named_around(judge));
+        let elsewhere = elsewhere.get_or_insert_with(|| Leads::of(named_around(judge)));
         if held.is_none()
-            && let Some((_, _, by)) = elsewhere.iter().find(runs)
+            && let Some((_, _, by)) = elsewhere.find(&path, link, &runs)
         {
             *held = Some(Held::itself(item.path, format!("{by} leads to it")));
         }
@@ -152,14 +152,6 @@ fn behind_links(judge: &Judge<'_>, at: &Path, top: bool) -> Vec<Named> {
         all.extend(led_to.into_iter().filter(|(_, guarded, _)| *guarded == Guarded::Plain));
     }
     all
-}
-
-/// Whether a path is what a pattern stands for, or lies below.
-fn is_behind(pattern: &Path, path: &Path) -> bool {
-    let mut parts = path.iter();
-    pattern.iter().all(|pattern| {
-        parts.next().is_some_and(|part| glob::name(pattern.as_bytes(), part.as_bytes()))
-    })
 }
 
 /// What a path leads to, and the links by which it does.
