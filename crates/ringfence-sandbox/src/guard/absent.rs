@@ -135,9 +135,14 @@ impl Guarding {
     /// Whether what begins with a pattern was made or changed in the run, and is none that a mount holds or a rule grants.
     pub(super) fn is_new(&self, name: &Path) -> bool {
         let of = |tree: &GuardedTree| name.starts_with(&tree.tree) && tree.is_lifted(name);
-        !self.held.contains(name)
+        !self.is_held(name)
             && !self.trees.iter().any(of)
             && name.symlink_metadata().is_ok_and(|data| changed(&data) >= self.since)
+    }
+
+    /// Whether a mount holds it, which begins with a pattern; others are known by their paths.
+    pub(super) fn is_held(&self, name: &Path) -> bool {
+        self.held.contains(name) && !self.is_removed(name)
     }
 }
 

@@ -313,10 +313,10 @@ fn budget(work: &Work<'_>) -> usize {
 /// Judges one protected name below a directory.
 fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, guarded: Guarded) {
     let shown = path.join(relative);
-    // What was there at the top when the run began has been judged by itself, and what is granted
+    // What was there at the top when the run began has been judged by itself, or was held by a mount, and what is granted
     // by name may be what it likes.
     let judged = work.guarding.steps.iter().any(|(step, _)| step.path == shown);
-    if judged || tree.is_lifted(&shown) {
+    if judged || work.guarding.is_held(&shown) || tree.is_lifted(&shown) {
         return;
     }
     let Some((inner, name)) = open_parent(work, path, relative) else {

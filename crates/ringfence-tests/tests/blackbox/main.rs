@@ -86,6 +86,7 @@ mod protected;
 mod protected_below;
 mod protected_hidden;
 mod protected_races;
+mod protected_while;
 mod publish;
 mod quarantine;
 mod quarantine_kept;

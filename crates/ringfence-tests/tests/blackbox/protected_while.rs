@@ -1,0 +1,114 @@
+//! What is taken while the command runs: by its pattern, and where very much of it is made. Each command waits until the
+//! name is gone: nothing but the launcher can have taken it.
+
+use ringfence_tests::{Place, Tier, everybody, everywhere};
+use std::fs;
+use std::path::Path;
+
+fn gone(paths: &[&str]) -> String {
+    let there: Vec<String> = paths.iter().map(|path| format!("test -e {path}")).collect();
+    format!("while {}; do :; done; echo gone", there.join(" || "))
+}
+
+/// How many files are kept of the runs in a place, by what they say.
+fn kept(place: &Place, text: &str) -> usize {
+    fn below(at: &Path, text: &str) -> usize {
+        let entries = fs::read_dir(at).into_iter().flatten().flatten().map(|entry| entry.path());
+        let of = |path: std::path::PathBuf| match path.is_dir() {
+            true => below(&path, text),
+            false => usize::from(fs::read_to_string(&path).is_ok_and(|is| is == text)),
+        };
+        entries.map(of).sum()
+    }
+    below(&place.at("home/.local/state/ringfence/quarantine"), text)
+}
+
+#[test]
+fn names_with_a_pattern_are_gone_while_the_command_runs() {
+    everywhere(|place| {
+        place.file("home/project/mine.code-workspace", "host's");
+        let script = [
+            // In the first moment, and each with its directory.
+            "for f in a.code-workspace ci.bazelrc; do echo evil > $f; done".to_owned(),
+            "mkdir .config; echo evil > .config/mise.toml; echo fine > .config/other".into(),
+            gone(&["a.code-workspace", "ci.bazelrc", ".config/mise.toml"]),
+            "mkdir mise; echo evil > mise/config.toml; echo evil > mise/config.local.toml".into(),
+            gone(&["mise/config.toml", "mise/config.local.toml"]),
+            "echo evil > plain; mv plain late.sublime-project".into(),
+            gone(&["late.sublime-project"]),
+            // What is granted by its name stays.
+            "echo fine > granted.bazelrc; echo evil > .envrc".into(),
+            gone(&[".envrc"]),
+            "cat granted.bazelrc .config/other mine.code-workspace".into(),
+        ]
+        .join("\n");
+        place.file("home/project/granted.bazelrc", "");
+        let run = place.sh(&["-w", "granted.bazelrc"], &script);
+        assert_eq!(run.ends(0).text(), "gone\ngone\ngone\ngone\nfine\nfine\nhost's", "{}", run.err);
+        let told = run.err.lines().filter(|line| line.contains("while the command ran")).count();
+        assert_eq!(told, 7, "{}", run.err);
+        assert_eq!(kept(place, "evil\n"), 7);
+        for (name, text) in [("mine.code-workspace", "host's"), ("granted.bazelrc", "fine\n")] {
+            assert_eq!(fs::read_to_string(place.project(name)).unwrap(), text, "{name}");
+        }
+    });
+}
+
+/// The user works with his own workspace's file outside meanwhile.
+#[test]
+fn a_file_with_a_pattern_that_was_there_stays_the_users() {
+    everybody(Tier::Namespace, |place| {
+        let workspace = place.file("home/project/mine.code-workspace", "before");
+        let (read, mut input) = std::io::pipe().unwrap();
+        let mut command = place.ringfence_run();
+        let script = format!(
+            "echo evil > a.code-workspace; {}; read word; echo evil > b.code-workspace; {}",
+            gone(&["a.code-workspace"]),
+            gone(&["b.code-workspace"])
+        );
+        command.args(["--", "sh", "-c", &script]).stdin(read);
+        let run = ringfence_tests::Running::start(command);
+        fs::write(&workspace, "after").unwrap();
+        std::io::Write::write_all(&mut input, b"on\n").unwrap();
+        run.finish().ends(0);
+        assert_eq!(fs::read_to_string(&workspace).unwrap(), "after");
+    });
+}
+
+/// Many files in a protected directory, and a name of the list made among them: it is gone long before they are looked
+/// at, they are taken, and each is kept.
+#[test]
+fn very_many_names_in_a_protected_directory_are_all_taken_and_kept() {
+    const MANY: usize = 1500;
+    everybody(Tier::Namespace, |place| {
+        let script = format!(
+            "n=0; while test $n -lt {MANY}; do n=$((n+1)); \
+             until {{ mkdir -p .vscode && echo evil > .vscode/$n; }} 2>/dev/null; do :; done; done; \
+             echo listed > .envrc; {}; \
+             while ls -A .vscode 2>/dev/null | grep -q .; do :; done; echo end",
+            gone(&[".envrc"])
+        );
+        let run = place.sh(&[], &script);
+        assert_eq!(run.ends(0).text(), "gone\nend", "{}", run.err);
+        assert_eq!((kept(place, "evil\n"), kept(place, "listed\n")), (MANY, 1), "{}", run.err);
+        assert!(!place.project(".vscode").exists());
+    });
+}
+
+/// At the end of a run, at the top of the tree and below it.
+#[test]
+fn very_many_protected_names_are_moved_into_one_directory_at_the_end() {
+    const MANY: usize = 1200;
+    everybody(Tier::Namespace, |place| {
+        place.directory("home/project/d");
+        let script = format!(
+            "n=0; while test $n -lt {MANY}; do n=$((n+1)); echo evil > d/$n.code-workspace; done; \
+             echo fine > d/ordinary"
+        );
+        let run = place.sh(&[], &script);
+        run.ends(0).says("1025 protected names were made in");
+        assert_eq!(kept(place, "evil\n"), MANY, "{}", run.err);
+        let left: Vec<_> = fs::read_dir(place.project("d")).unwrap().flatten().collect();
+        assert!(left.len() == 1 && left[0].file_name() == "ordinary", "{left:?}");
+    });
+}
