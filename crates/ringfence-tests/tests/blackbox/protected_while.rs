@@ -59,17 +59,16 @@ fn names_with_a_pattern_are_gone_while_the_command_runs() {
 fn a_file_with_a_pattern_that_was_there_stays_the_users() {
     everybody(Tier::Namespace, |place| {
         let workspace = place.file("home/project/mine.code-workspace", "before");
-        let (read, mut input) = std::io::pipe().unwrap();
         let mut command = place.ringfence_run();
         let script = format!(
-            "echo evil > a.code-workspace; {}; read word; echo evil > b.code-workspace; {}",
+            "echo evil > a.code-workspace; {}; while ! test -e on; do :; done; echo evil > b.code-workspace; {}",
             gone(&["a.code-workspace"]),
             gone(&["b.code-workspace"])
         );
-        command.args(["--", "sh", "-c", &script]).stdin(read);
+        command.args(["--", "sh", "-c", &script]);
         let run = ringfence_tests::Running::start(command);
         fs::write(&workspace, "after").unwrap();
-        std::io::Write::write_all(&mut input, b"on\n").unwrap();
+        place.file("home/project/on", "");
         run.finish().ends(0);
         assert_eq!(fs::read_to_string(&workspace).unwrap(), "after");
     });
@@ -106,7 +105,7 @@ fn very_many_protected_names_are_moved_into_one_directory_at_the_end() {
              echo fine > d/ordinary"
         );
         let run = place.sh(&[], &script);
-        run.ends(0).says("1025 protected names were made in");
+        run.ends(0).says("more than 1024 protected names were made in");
         assert_eq!(kept(place, "evil\n"), MANY, "{}", run.err);
         let left: Vec<_> = fs::read_dir(place.project("d")).unwrap().flatten().collect();
         assert!(left.len() == 1 && left[0].file_name() == "ordinary", "{left:?}");
