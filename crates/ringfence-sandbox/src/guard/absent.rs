@@ -65,16 +65,18 @@ impl Wanted {
             wanted.all |= standing == Standing::Protected;
             let below = directory.strip_prefix(&absent.base).map_or(0, |way| way.iter().count());
             match absent.way.get(below) {
-                Some(name) if is_pattern(name) => {
-                    if !wanted.patterns.contains(name) {
-                        wanted.patterns.push(name.clone());
-                    }
-                }
+                Some(name) if is_pattern(name) => wanted.also(name),
                 Some(name) => drop(wanted.plain.insert(name.clone())),
                 None => {}
             }
         }
         wanted
+    }
+
+    fn also(&mut self, pattern: &OsString) {
+        if !self.patterns.contains(pattern) {
+            self.patterns.push(pattern.clone());
+        }
     }
 
     /// What a name in the directory is.

@@ -48,14 +48,14 @@ pub(super) fn judge(judge: &Judge<'_>, held: &mut [Option<Held>]) {
         for directory in above(item.path).filter(|directory| !directory.is_empty()) {
             let all = known.entry(directory);
             let all = all.or_insert_with(|| Leads::of(named_in(judge, directory)));
-            if let Some((_, _, by)) = all.find(&path, link, &runs) {
+            if let Some((_, _, by)) = all.find(&path, link, runs) {
                 *held = Some(Held::itself(item.path, format!("{by} leads to it")));
                 break;
             }
         }
         let elsewhere = elsewhere.get_or_insert_with(|| Leads::of(named_around(judge)));
         if held.is_none()
-            && let Some((_, _, by)) = elsewhere.find(&path, link, &runs)
+            && let Some((_, _, by)) = elsewhere.find(&path, link, runs)
         {
             *held = Some(Held::itself(item.path, format!("{by} leads to it")));
         }

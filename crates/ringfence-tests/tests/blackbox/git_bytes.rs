@@ -129,7 +129,7 @@ fn what_cannot_be_read_could_name_anything() {
         let some = line.repeat(2000) + &includes(100) + "[core]\n\thooksPath = hk\n";
         repository(place, ".", some.as_bytes());
         let run = change(place, &[], ".");
-        assert!(!evil(place, ".", &run.ends(0), true).contains(&"hk/pre-commit".to_owned()));
+        assert!(!evil(place, ".", run.ends(0), true).contains(&"hk/pre-commit".to_owned()));
     });
 }
 
