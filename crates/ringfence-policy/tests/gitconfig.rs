@@ -54,7 +54,7 @@ fn a_key_is_judged_as_git_takes_it_apart() {
     }
     let directory = Path::new("/w/.git/modules/x");
     let worktree =
-        |value: &str| executes_in(&format!("[core]\nworktree = {value}\n"), directory, None);
+        |value: &str| executes_in(format!("[core]\nworktree = {value}\n"), directory, None);
     assert_eq!(worktree("../../../x"), None);
     // A relative name to git, since it begins with a form feed.
     assert!(worktree("\u{c}/w/x/../../../../../../../../elsewhere").is_some());
@@ -293,7 +293,7 @@ fn what_git_itself_writes_is_harmless() {
 fn a_submodules_worktree_is_harmless_within_its_tree() {
     let text = |place: &str| format!("[core]\n\tworktree = {place}\n");
     let good = |directory: &str, place: &str, project: Option<&str>| {
-        executes_in(&text(place), Path::new(directory), project.map(Path::new)).is_none()
+        executes_in(text(place), Path::new(directory), project.map(Path::new)).is_none()
     };
     assert!(good("/w/.git/modules/lib", "../../../lib", None));
     assert!(good("/w/.git/modules/a/modules/b", "/w/a/b", None));
@@ -320,7 +320,7 @@ fn a_submodules_worktree_is_harmless_within_its_tree() {
     // What agents keep elsewhere of the project.
     assert!(good("/state/x", "/w", Some("/w")) && good("/state/x/.git", "/w", Some("/w")));
     assert!(!good("/state/x", "/w/.git/hooks", Some("/w")) && !good("/state/x", "/w", None));
-    assert_eq!(executes(&text("../../../lib")).as_deref(), Some("core.worktree"));
+    assert_eq!(executes(text("../../../lib")).as_deref(), Some("core.worktree"));
 }
 
 #[test]
