@@ -126,8 +126,11 @@ gss, tls = bytes.fromhex('0000000804d21630'), bytes.fromhex('0000000804d2162f')
 s = socket.create_connection(('site.test', 5432), 60)
 def say(bytes, count):
     s.sendall(bytes)
-    answer = s.recv(count, socket.MSG_WAITALL) if count else b''
-    if len(answer) < count: raise OSError()
+    answer = b''
+    while len(answer) < count:
+        more = s.recv(count - len(answer))
+        if not more: raise OSError()
+        answer += more
     return answer
 try:
     how, name = sys.argv[1:]
