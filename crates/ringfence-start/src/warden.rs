@@ -7,8 +7,8 @@
 
 use crate::Errno;
 use crate::call::{exit, glance, receive, send, sys};
+use crate::teardown;
 use crate::trace::PARENT_DEATH;
-use crate::{code, teardown};
 
 /// The launcher asks for a service: ours, which nobody else sends.
 pub const SERVICE: i32 = 63;
@@ -92,8 +92,6 @@ pub struct Warden {
 impl Warden {
     /// Waits for the command's end and exits with its code.
     pub fn watch(&self) -> Wanted {
-        // While the command starts: the warden's end is waited for.
-        code::let_go();
         let mut stops = Stops { count: 0, stopped: false };
         loop {
             if let Some(wanted) = self.reap(&mut stops) {

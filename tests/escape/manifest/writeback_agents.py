@@ -117,8 +117,8 @@ ATTACKS = (
            TAKEN, source="issue 2, item 2: created ones never survive", may_succeed=BOTH,
            checks=(absent("{ws}/.husky"),)),
     Attack("writeback/cleanup-many", "creates a thousand files at a protected name",
-           "mkdir .husky; i=0; while [ $i -lt 1000 ]; do : > .husky/$i; i=$((i+1)); done; "
-           "{P} create .husky/pre-commit", TAKEN,
+           "i=0; while [ $i -lt 1000 ]; do mkdir -p .husky; (: > .husky/$i) 2> /dev/null; i=$((i+1)); done; "
+           "{P} plant .husky/pre-commit evil", TAKEN,
            source="issue 2, item 2: created ones never survive", may_succeed=BOTH,
            checks=(absent("{ws}/.husky"),)),
     Attack("writeback/cleanup-odd-names", "creates files whose names are no text",
