@@ -9,6 +9,7 @@
 //! touches a guarded directory) goes on in `main` as always: it gets what was [`Heard`], and what it is to
 //! answer has not been taken from the sockets.
 
+use crate::Errno;
 use crate::account::{self, Account, Filing};
 use crate::bytes::from;
 use crate::call::{exit, glance, send, sys};
@@ -17,7 +18,6 @@ use crate::image::{Image, RECORDED};
 use crate::key::Caller;
 use crate::quiet::{self, Ahead};
 use crate::spawn::MOST_PATH;
-use crate::{Errno, code};
 
 /// So long, in nanoseconds: as long as a command is not watched for protected names by anybody.
 pub const MOMENT: u64 = 20_000_000;
@@ -190,7 +190,6 @@ fn listen(
                     return;
                 }
                 run(image, launched, 0).look_ahead(&mut room.ahead, &mut room.walk);
-                code::let_go();
             }
             Some((passed::CALLS | passed::NETWORK | passed::GATEWAY | passed::BUS, _))
                 if heard.count < MOST_MESSAGES && heard.length == 0 =>

@@ -4,7 +4,8 @@
 use ringfence_tests::{Finished, Person, Place, Tier, everybody};
 use std::fs;
 
-fn learn(place: &Place, options: &[&str], script: &str) -> Finished {
+/// Learns what a script needs.
+pub(crate) fn learn(place: &Place, options: &[&str], script: &str) -> Finished {
     let mut words = vec!["learn"];
     words.extend(options);
     words.extend(["--", "sh", "-c", script]);
@@ -12,7 +13,7 @@ fn learn(place: &Place, options: &[&str], script: &str) -> Finished {
 }
 
 /// What was written to `l.toml`: its rules that are in force, without comments.
-fn rules(place: &Place) -> String {
+pub(crate) fn rules(place: &Place) -> String {
     let profile = fs::read_to_string(place.project("l.toml")).unwrap_or_default();
     let lines = profile.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")

@@ -1,20 +1,8 @@
 //! What is only written in a private home: where its directory is on the host alone the write fails inside.
 
-use ringfence_tests::{Finished, Person, Place, Tier, everybody};
+use crate::learn_rules::{learn, rules};
+use ringfence_tests::{Person, Place, Tier, everybody};
 use std::fs;
-
-fn learn(place: &Place, options: &[&str], script: &str) -> Finished {
-    let mut words = vec!["learn"];
-    words.extend(options);
-    words.extend(["--", "sh", "-c", script]);
-    place.ringfence(words)
-}
-
-fn rules(place: &Place) -> String {
-    let profile = fs::read_to_string(place.project("l.toml")).unwrap_or_default();
-    let lines = profile.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
-}
 
 #[test]
 fn a_directory_that_only_the_host_has_is_proposed_to_be_written() {
