@@ -239,10 +239,10 @@ pub(crate) fn until_end<'g>(
                 watch.signal(arrived);
             }
         }
-        if ready[1] || watch.stops_again.is_some_and(|again| Instant::now() >= again) {
-            watch.stops_again = None;
-            watch.messages();
+        if ready[1] {
+            watch.take_messages();
         }
+        watch.follow();
         if ready[plain..seen].contains(&true) {
             // What this takes of memory is given back again, when it has become quiet.
             idle = Some(Instant::now() + IDLE);
@@ -329,9 +329,13 @@ impl Watch<'_, '_> {
         }
     }
 
-    /// Takes all messages; stops as the command did, if it still is.
-    fn messages(&mut self) {
-        self.take_messages();
+    /// Stops as the command did, if it still is. Asked for in each turn: whoever took the message that told of it,
+    /// a SIGCONT's own look at messages or the stand-in of the last stop, leaves it at that.
+    fn follow(&mut self) {
+        if self.stops_again.is_some_and(|again| Instant::now() < again) {
+            return;
+        }
+        self.stops_again = None;
         if self.stops.due() {
             self.stop();
         }
