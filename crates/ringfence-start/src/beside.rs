@@ -154,6 +154,7 @@ impl Beside {
             (*this).running.store(BEGUN, Ordering::Release);
             let running = (*this).running.as_ptr();
             (*this).pid = clone::beside((*this).stack, running, live, this.cast())?;
+            crate::processors::part_from((*this).pid);
         }
         Ok(())
     }

@@ -43,6 +43,7 @@ pub mod machine;
 pub mod mark;
 mod network;
 mod private;
+mod processors;
 pub mod quiet;
 pub mod relocated;
 pub mod runs;

@@ -170,7 +170,7 @@ impl Machine {
             special::NETWORK_ENTER => unsafe { Beside::enter_network(self.beside) }.map(|()| 0),
             special::DROP_CAPABILITIES => drop_capabilities().map(|()| 0),
             special::LIMIT => limit(first, second as u64).map(|()| 0),
-            special::PROCESSORS => restrict_processors(first).map(|()| 0),
+            special::PROCESSORS => crate::processors::restrict(first).map(|()| 0),
             special::MARK => {
                 // SAFETY: strings in the data end within it.
                 let name = unsafe { crate::bytes::string(first as *const u8) };
@@ -338,31 +338,6 @@ fn limit(resource: usize, value: u64) -> Result<()> {
     let wanted = [value; 2];
     // SAFETY: `wanted` outlives the call; nothing is asked back.
     unsafe { sys!(prlimit64, 0, resource, wanted.as_ptr(), 0) }.map(drop)
-}
-
-/// Restricts the calling thread, and what it starts, to the first `count` of the processors
-/// it may use now.
-fn restrict_processors(count: usize) -> Result<()> {
-    let mut room = core::mem::MaybeUninit::<[u8; 1024]>::uninit();
-    let first = room.as_mut_ptr().cast::<u8>();
-    // SAFETY: `room` is writable memory of the given length.
-    let bytes = unsafe { sys!(sched_getaffinity, 0, 1024, first) }?;
-    // SAFETY: the kernel has filled so many bytes.
-    let mask = unsafe { core::slice::from_raw_parts_mut(first, bytes) };
-    let mut left = count;
-    let mut bit = 0;
-    while let Some(byte) = mask.get_mut(bit / 8) {
-        if *byte & (1 << (bit % 8)) != 0 {
-            if left == 0 {
-                *byte &= !(1 << (bit % 8));
-            } else {
-                left -= 1;
-            }
-        }
-        bit += 1;
-    }
-    // SAFETY: `mask` is readable memory of at least `bytes` bytes.
-    unsafe { sys!(sched_setaffinity, 0, bytes, mask.as_ptr()) }.map(drop)
 }
 
 /// A descriptor must be a directory of the caller's own.
