@@ -51,6 +51,7 @@ pub mod spawn;
 pub mod stamp;
 pub mod teardown;
 pub mod trace;
+mod waits;
 pub mod warden;
 
 pub use syscalls::{Errno, Sysno};
