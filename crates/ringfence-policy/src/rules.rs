@@ -234,6 +234,19 @@ impl Rules<'_, '_> {
         matches!((real(path), real(base)), (Ok(path), Ok(base)) if path.starts_with(&base))
     }
 
+    /// Whether the variable names a virtual environment: with a `pyvenv.cfg` of its own, and by no link. A program of
+    /// an earlier run that had it in its project could have put a link to something else in its place.
+    fn is_environment(&mut self, directory: &Path) -> bool {
+        let mut real = |path: &Path| self.resolver.real(path).ok().filter(|real| real.exists);
+        let (Some(above), Some(name)) = (directory.parent(), directory.file_name()) else {
+            return false;
+        };
+        let (Some(above), Some(it)) = (real(above), real(directory)) else { return false };
+        let settings = real(&directory.join("pyvenv.cfg"));
+        it.path == above.path.join(name)
+            && settings.is_some_and(|settings| settings.path == it.path.join("pyvenv.cfg"))
+    }
+
     fn grant_one(
         &mut self,
         entry: &Entry,
@@ -246,7 +259,8 @@ impl Rules<'_, '_> {
             Err(_) if anchored.optional => return Ok(()),
             Err(error) => return Err(PolicyError::value(&self.merged.source(entry), error)),
         };
-        if is_active(entry) && !self.stays(path.parent().unwrap_or(path), path) {
+        let above = path.parent().unwrap_or(path);
+        if is_active(entry) && !(self.is_environment(above) && self.stays(above, path)) {
             return Ok(());
         }
         if access == Access::Write {

@@ -338,8 +338,14 @@ fn the_active_virtual_environment_is_readable_whatever_its_variable_holds() {
                 .file("/home/u/v/bin/tool", "")
                 .file("/home/u/v/pip.conf", "")
                 .file("/home/u/v/lib/x", "")
+                .file("/home/u/v/pyvenv.cfg", "")
                 .file("/home/u/.ssh/lib/x", "")
                 .symlink("/home/u/project/.venv", "/home/u/v")
+                .symlink("/home/u/a/linked", "/home/u/v")
+                .file("/home/u/.keyring/lib/secret", "")
+                .symlink("/home/u/a/env", "../.keyring")
+                .file("/home/u/a/led/lib/x", "")
+                .symlink("/home/u/a/led/pyvenv.cfg", "/home/u/v/pyvenv.cfg")
         })
     };
     let active = base().env("VIRTUAL_ENV", "/home/u/v");
@@ -349,10 +355,19 @@ fn the_active_virtual_environment_is_readable_whatever_its_variable_holds() {
     // A link in a writable tree, which a program of an earlier run may have made.
     let planted = base().env("VIRTUAL_ENV", "/home/u/project/.venv");
     assert!(!planted.read("/home/u/v/bin/tool").allowed);
+    // Nor one that was in another project's run, with an environment at its end or anything else; nor settings
+    // that are another one's.
+    for (project, secret) in [
+        ("/home/u/a/env", "/home/u/.keyring/lib/secret"),
+        ("/home/u/a/linked", "/home/u/v/bin/tool"),
+        ("/home/u/a/led", "/home/u/a/led/lib/x"),
+    ] {
+        assert!(!base().env("VIRTUAL_ENV", project).read(secret).allowed, "{project}");
+    }
     // Nor one in the environment, whatever was writable when it was made.
     let led = host().with(|files| {
         files
-            .directory("/home/u/w")
+            .file("/home/u/w/pyvenv.cfg", "")
             .symlink("/home/u/w/lib", "/home/u/.ssh")
             .file("/home/u/w/share/x", "")
             .symlink("/home/u/w/lib64", "share")
