@@ -98,13 +98,6 @@ impl Wanted {
 impl Guarding {
     /// The names that can be told by themselves.
     pub(super) fn absent(&self) -> Vec<Absent> {
-        let way = |path: &Path| -> Option<Vec<OsString>> {
-            let names = path.components().map(|one| match one {
-                Component::Normal(name) => Some(name.to_owned()),
-                _ => None,
-            });
-            names.collect::<Option<Vec<_>>>().filter(|way| !way.is_empty())
-        };
         let mut all = Vec::new();
         for tree in &self.trees {
             // Those that begin with a pattern are looked for at the top as well, and may have been there.
@@ -121,17 +114,24 @@ impl Guarding {
         }
         let steps = self.steps.iter().map(|(step, _)| step);
         for step in steps.filter(|step| step.found == Found::Absent && told(step.guarded)) {
-            // What of its way is there.
-            let base = step.path.ancestors().skip(1).find(|path| path.is_dir());
-            let relative = base.and_then(|base| Some((base, step.path.strip_prefix(base).ok()?)));
-            if let Some((base, relative)) = relative
-                && let Some(way) = way(relative)
-            {
+            if let Some((base, way)) = self.base(&step.path) {
                 let hooks = step.guarded == Guarded::GitHooks;
-                all.push(Absent { base: base.to_owned(), way, hooks, new: false });
+                all.push(Absent { base, way, hooks, new: false });
             }
         }
         all
+    }
+
+    /// From where a path is watched for: the top of its tree, which nobody inside can put another in place of, as he can
+    /// of a directory in it. Elsewhere, or where a name reads as a pattern, the last directory that is there.
+    pub(super) fn base(&self, path: &Path) -> Option<(PathBuf, Vec<OsString>)> {
+        let tops = self.trees.iter().map(|tree| tree.tree.as_path());
+        let top = tops.filter(|top| path.starts_with(top)).max_by_key(|top| top.as_os_str().len());
+        let plain =
+            |top: &&Path| path.strip_prefix(top).is_ok_and(|way| !way.iter().any(is_pattern));
+        let there = || path.ancestors().skip(1).find(|path| path.is_dir());
+        let base = top.filter(plain).or_else(there)?;
+        Some((base.to_owned(), way(path.strip_prefix(base).ok()?)?))
     }
 
     /// Whether what begins with a pattern was made or changed in the run, and is none that a mount holds or a rule grants.
@@ -146,6 +146,15 @@ impl Guarding {
     pub(super) fn is_held(&self, name: &Path) -> bool {
         self.held.contains(name) && !self.is_removed(name)
     }
+}
+
+/// The names of a relative path; nothing where it has others.
+fn way(path: &Path) -> Option<Vec<OsString>> {
+    let names = path.components().map(|one| match one {
+        Component::Normal(name) => Some(name.to_owned()),
+        _ => None,
+    });
+    names.collect::<Option<Vec<_>>>().filter(|way| !way.is_empty())
 }
 
 /// Those that a mount holds, at the top of a tree, whose name begins with a pattern.
@@ -177,6 +186,17 @@ impl Absent {
     pub fn name(&self, path: &Path) -> Option<PathBuf> {
         let relative = path.strip_prefix(&self.base).ok()?;
         Some(self.base.join(relative.iter().take(self.way.len()).collect::<PathBuf>()))
+    }
+
+    /// Whether a link on the way leads to such a name, or to what may be one.
+    pub fn is_reached(&self, link: &Path) -> bool {
+        let Ok(relative) = link.strip_prefix(&self.base) else { return false };
+        if self.standing(link).0 != Standing::OnTheWay {
+            return false;
+        }
+        let rest: Vec<_> = self.way.iter().skip(relative.iter().count()).collect();
+        let plain = rest.iter().take_while(|name| !is_pattern(name)).collect::<PathBuf>();
+        link.join(plain).symlink_metadata().is_ok()
     }
 
     /// What a path is to it, and how many there can be of such.

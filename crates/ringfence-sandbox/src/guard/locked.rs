@@ -1,7 +1,7 @@
 //! Directories that a run left unlistable, to hide in them what a host program finds by its name:
 //! git needs no listing of the directories that it goes through. Or unwritable, so that it stays.
 
-use super::{Directory, Work};
+use super::{Directory, Guarding, Work, changed};
 use ringfence_policy::shown;
 use ringfence_sys as sys;
 use std::fs;
@@ -10,8 +10,60 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use sys::Errno;
 
-const ENTER_AND_LIST: u32 = 0o500;
-const ALL: u32 = 0o700;
+pub(super) const ENTER_AND_LIST: u32 = 0o500;
+pub(super) const ALL: u32 = 0o700;
+
+/// A directory that is open for a moment, while the command runs: what was closed has its mode again at the end.
+pub(super) struct Ajar {
+    pub directory: Directory,
+    _closed: Closed,
+}
+
+/// Directories that get these modes back.
+#[derive(Default)]
+struct Closed(Vec<(Directory, u32)>);
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        // The last first: it may be in another.
+        for (place, mode) in self.0.drain(..).rev() {
+            let _ = set(&place, mode);
+        }
+    }
+}
+
+/// Opens a directory, without following links, with these rights of its owner for a moment where the run took them
+/// away, of it or of directories on the way.
+pub(super) fn ajar(guarding: &Guarding, path: &Path, rights: u32) -> Result<Ajar, Errno> {
+    let opened = Directory::open(path);
+    let may = |directory: &Directory| {
+        let data = fs::metadata(directory.at("."));
+        data.is_ok_and(|data| data.mode() & rights == rights) || sys::identity::user() == 0
+    };
+    match opened {
+        Ok(directory) if may(&directory) => {
+            return Ok(Ajar { directory, _closed: Closed::default() });
+        }
+        Ok(_) | Err(Errno::EACCES) => {}
+        Err(errno) => return Err(errno),
+    }
+    let inside = |path: &&Path| guarding.trees.iter().any(|tree| path.starts_with(&tree.tree));
+    let mut way: Vec<&Path> = path.ancestors().take_while(inside).collect();
+    way.reverse();
+    // What was opened is closed again, however this ends.
+    let mut closed = Closed::default();
+    for directory in way {
+        let Some((place, data)) = place(directory) else { break };
+        let wanted = if directory == path { rights } else { ENTER_AND_LIST };
+        let mode = data.permissions().mode() & 0o7777;
+        if mode & wanted != wanted && changed(&data) >= guarding.since {
+            set(&place, mode | wanted).map_err(|_| Errno::EACCES)?;
+            closed.0.push((place, mode));
+        }
+    }
+    let directory = Directory::open(path)?;
+    Ok(Ajar { directory, _closed: closed })
+}
 
 /// Opens a directory for a look at names in it, without following links. Where the run took away the rights
 /// that this needs, of it or of directories on the way, they are given back until [`lock_again`].

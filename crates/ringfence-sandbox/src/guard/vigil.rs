@@ -18,14 +18,17 @@
 //! first, and the launcher has a look at everything else before the next one.
 
 use super::absent::{Absent, Rank, Standing, Wanted, told};
+use super::locked::{self, ALL, ENTER_AND_LIST};
 use super::pending::Pending;
 use super::quarantine::{Away, Copies};
 use super::said::{self, AGAIN};
 use super::watched::{MOST, Told, Watched};
 use super::{Directory, Guarding, Said};
 use ringfence_policy::shown;
+use ringfence_sys::Errno;
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -180,16 +183,13 @@ impl Vigil<'_> {
         if !told(super::by_name(path)) {
             return;
         }
-        let base = path.ancestors().skip(1).find(|path| path.is_dir());
-        let relative = base.and_then(|base| Some((base, path.strip_prefix(base).ok()?)));
-        let Some((base, relative)) = relative else { return };
+        let Some((base, way)) = self.guarding.base(path) else { return };
         let is = |absent: &Absent| absent.standing(path).0 == Standing::Protected;
         if !self.absent.iter().any(is) {
-            let way = relative.iter().map(OsStr::to_owned).collect();
-            let (base, hooks) = (base.to_owned(), path.ends_with("hooks"));
+            let (base, hooks) = (base.clone(), path.ends_with("hooks"));
             self.absent.push(Absent { base, way, hooks, new: false });
         }
-        self.look_into(base, 0, true);
+        self.look_into(&base, 0, true);
     }
 
     /// What was taken away, a sentence each, once nobody is left who could write to it.
@@ -203,7 +203,7 @@ impl Vigil<'_> {
         for (path, aside, target) in self.waiting {
             let Some(parent) = path.parent() else { continue };
             let taken = Directory::open(parent)
-                .map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw()))
+                .map_err(|errno| io::Error::from_raw_os_error(errno.into_raw()))
                 .and_then(|directory| quarantine.take_waiting(&directory.at(&aside), &target));
             let what = match taken {
                 Ok(Ok(())) => format!("moved to {}", shown::path(&target)),
@@ -252,7 +252,11 @@ impl Vigil<'_> {
         }
         match self.standing(path) {
             Standing::Free => {}
-            Standing::OnTheWay => drop(self.look_into(path, depth + 1, true)),
+            Standing::OnTheWay => {
+                if !self.look_into(path, depth + 1, true) {
+                    self.in_the_way(path);
+                }
+            }
             // A directory by itself does nothing, and who made it may need it: what is in it is
             // taken, and the directory at the end of the run.
             Standing::Protected => {
@@ -264,6 +268,23 @@ impl Vigil<'_> {
         }
     }
 
+    /// A link that was made on the way to a protected name, which a host program would follow: taken where it leads to
+    /// such a name, and looked at again where it does not yet.
+    fn in_the_way(&mut self, path: &Path) {
+        let made = |data: std::fs::Metadata| data.is_symlink() && self.is_made(&data);
+        if !path.symlink_metadata().is_ok_and(made) {
+            return;
+        }
+        let leads = self.absent.iter().any(|absent| absent.is_reached(path));
+        if !(leads && self.take(path)) {
+            self.crowded = true;
+        }
+    }
+
+    fn is_made(&self, data: &std::fs::Metadata) -> bool {
+        super::changed(data) >= self.guarding.since
+    }
+
     /// Watches a directory, and notes what it has by then of what counts; false where that is none, or one too
     /// many. Those are only looked at, where they are to be.
     fn look_into(&mut self, path: &Path, depth: usize, anyway: bool) -> bool {
@@ -271,10 +292,20 @@ impl Vigil<'_> {
         if depth > DEEPEST && !anyway {
             return false;
         }
-        let Ok(directory) = Directory::open(path) else { return false };
+        let opened = match locked::ajar(self.guarding, path, ENTER_AND_LIST) {
+            Ok(opened) => opened,
+            Err(errno) => {
+                // Closed by its program once more; what was closed before it began is none of its.
+                let made = |data| self.is_made(&data);
+                let closed = errno == Errno::EACCES;
+                self.crowded |= closed && path.symlink_metadata().map_or(true, made);
+                return false;
+            }
+        };
+        let directory = &opened.directory;
         let wanted = Wanted::of(&self.absent, path);
         let few = wanted.rank == Some(Rank::Known) && !wanted.all;
-        let told = self.watched.watch(path, &directory, wanted.clone());
+        let told = self.watched.watch(path, directory, wanted.clone());
         if told == Told::No {
             self.crowded = true;
             if wanted.all && !anyway {
@@ -288,7 +319,7 @@ impl Vigil<'_> {
                 return false;
             }
         }
-        for (name, rank) in self.there(&directory, &wanted) {
+        for (name, rank) in self.there(directory, &wanted) {
             self.crowded |= !self.pending.add(path.join(name), rank, depth);
         }
         true
@@ -358,8 +389,8 @@ impl Vigil<'_> {
     /// Takes what stands at a path; whether it is gone.
     pub(super) fn take(&mut self, path: &Path) -> bool {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return false };
-        let Ok(directory) = Directory::open(parent) else { return false };
-        let at = directory.at(name);
+        let Ok(opened) = locked::ajar(self.guarding, parent, ENTER_AND_LIST) else { return false };
+        let at = opened.directory.at(name);
         let Ok(data) = at.symlink_metadata() else { return false };
         let (shown, way) = (shown::path(path), self.guarding.way(path));
         let tell = |what: &str| {
@@ -370,7 +401,18 @@ impl Vigil<'_> {
             sentence
         };
         let mut quarantine = self.guarding.quarantine(self.session.as_deref());
-        let away = quarantine.move_away(&at, &mut self.copies);
+        let mut away = quarantine.move_away(&at, &mut self.copies);
+        let refused = |away: &io::Result<Away>| {
+            away.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::PermissionDenied)
+        };
+        if refused(&away) {
+            // What cannot be written may have been closed by who made it. A directory is written when it moves.
+            let opened = locked::ajar(self.guarding, parent, ALL);
+            let itself = data.is_dir().then(|| locked::ajar(self.guarding, path, ALL));
+            away = quarantine.move_away(&at, &mut self.copies);
+            drop((itself, opened));
+            self.crowded |= refused(&away);
+        }
         self.guarding.taken.set(quarantine.taken());
         self.guarding.misses(path);
         if away.is_ok() && data.is_dir() {

@@ -1,8 +1,9 @@
 //! What is taken while the command runs: by its pattern, and where very much of it is made. Each command waits until the
 //! name is gone: nothing but the launcher can have taken it.
 
-use ringfence_tests::{Place, Tier, everybody, everywhere};
+use ringfence_tests::{Place, Running, Tier, everybody, everywhere, until};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 fn gone(paths: &[&str]) -> String {
@@ -66,7 +67,7 @@ fn a_file_with_a_pattern_that_was_there_stays_the_users() {
             gone(&["b.code-workspace"])
         );
         command.args(["--", "sh", "-c", &script]);
-        let run = ringfence_tests::Running::start(command);
+        let run = Running::start(command);
         fs::write(&workspace, "after").unwrap();
         place.file("home/project/on", "");
         run.finish().ends(0);
@@ -109,5 +110,89 @@ fn very_many_protected_names_are_moved_into_one_directory_at_the_end() {
         assert_eq!(kept(place, "evil\n"), MANY, "{}", run.err);
         let left: Vec<_> = fs::read_dir(place.project("d")).unwrap().flatten().collect();
         assert!(left.len() == 1 && left[0].file_name() == "ordinary", "{left:?}");
+    });
+}
+
+/// The command waits for a file that is made when so many are kept: it does not look itself, as what it closes is closed
+/// to it as well.
+fn kept_while(place: &Place, options: &[&str], script: &str, many: usize) {
+    let mut command = place.ringfence_run();
+    let script = format!("{script}\nwhile ! test -e on; do :; done; echo end");
+    command.args(options).args(["--", "sh", "-c", &script]);
+    let run = Running::start(command);
+    until("what is taken while the command runs", || kept(place, "evil\n") >= many);
+    place.file("home/project/on", "");
+    let run = run.finish();
+    assert_eq!(run.ends(0).text(), "end", "{}", run.err);
+    assert_eq!(kept(place, "evil\n"), many, "{}", run.err);
+}
+
+#[test]
+fn a_closed_directory_hides_no_name_while_the_command_runs() {
+    everywhere(|place| {
+        let script = "mkdir n; echo evil > n/tasks.json; chmod 000 n; mv n .vscode
+            mkdir m; echo evil > m/config; chmod 500 m; mv m .cargo";
+        kept_while(place, &[], script, 2);
+        let mode = |name: &str| {
+            let data = place.project(name).symlink_metadata();
+            data.ok().map(|data| data.permissions().mode() & 0o777)
+        };
+        assert!(matches!(mode(".cargo"), None | Some(0o500)), "{:?}", mode(".cargo"));
+        fs::remove_file(place.project("on")).unwrap();
+    });
+    everywhere(|place| {
+        let script = "echo evil > .envrc; chmod 555 .; while ! test -e ended; do :; done";
+        let mut command = place.ringfence_run();
+        command.args(["--", "sh", "-c", script]);
+        let run = Running::start(command);
+        until("what is taken while the command runs", || kept(place, "evil\n") == 1);
+        fs::set_permissions(place.project(""), fs::Permissions::from_mode(0o755)).unwrap();
+        place.file("home/project/ended", "");
+        run.finish().ends(0);
+    });
+}
+
+#[test]
+fn a_link_on_the_way_hides_no_name_while_the_command_runs() {
+    everywhere(|place| {
+        // What is there before the link, what is made behind it later, and one in place of a directory.
+        let script = "mkdir a b c .config; echo evil > a/config; ln -s a .cargo
+            ln -s b .claude; echo evil > b/settings.json
+            rmdir .config; echo evil > c/hk.pkl; ln -s c .config";
+        let mut command = place.ringfence_run();
+        let script = format!(
+            "{script}\n{}",
+            gone(&[".cargo/config", ".claude/settings.json", ".config/hk.pkl"])
+        );
+        command.args(["--", "sh", "-c", &script]);
+        let run = Running::start(command).finish();
+        assert_eq!(run.ends(0).text(), "gone", "{}", run.err);
+        for link in [".cargo", ".claude", ".config"] {
+            assert!(!place.project(link).is_symlink(), "{link}");
+        }
+        // What was in the directories themselves is the program's.
+        assert_eq!(fs::read_to_string(place.project("a/config")).unwrap(), "evil\n");
+        // A link of the user's stays, as one that leads to nothing of the kind.
+        place.directory("home/project/mine");
+        place.link("home/project/.cargo", "mine");
+        let run = place.sh(&[], "mkdir d; ln -s d .claude; echo fine > .envrc; :");
+        run.ends(0);
+        assert!(place.project(".cargo").is_symlink());
+    });
+}
+
+/// A name that does not exist, of the user's own configuration, in a directory that is exchanged for another.
+#[test]
+fn an_exchanged_directory_hides_no_name_while_the_command_runs() {
+    everywhere(|place| {
+        place.shell("git init -q && git config core.hooksPath tools/hooks").ends(0);
+        place.directory("home/project/tools");
+        let script = format!(
+            "mv tools t2; mkdir -p tools/hooks; echo evil > tools/hooks/pre-commit; {}",
+            gone(&["tools/hooks/pre-commit"])
+        );
+        let run = place.sh(&[], &script);
+        assert_eq!(run.ends(0).text(), "gone", "{}", run.err);
+        assert_eq!(kept(place, "evil\n"), 1, "{}", run.err);
     });
 }
