@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
@@ -150,6 +151,16 @@ pub(crate) fn nothing(error: &io::Error) -> bool {
         // A name that no file has, or a test's.
         None => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput),
     }
+}
+
+/// Where a path really leads, if something is there, by one look of the kernel's: to ask for each of its components by
+/// itself takes the square of their number, and a program may have made very many.
+pub(crate) fn real(path: &Path) -> Option<PathBuf> {
+    let at = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()?;
+    let real = std::fs::read_link(format!("/proc/self/fd/{}", at.as_raw_fd())).ok();
+    // What was removed meanwhile is called so, and what is called so may be there.
+    let sure = real.filter(|real| !real.as_os_str().as_bytes().ends_with(b" (deleted)"));
+    sure.or_else(|| path.canonicalize().ok())
 }
 
 /// A regular file, open for reading.

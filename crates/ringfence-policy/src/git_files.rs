@@ -2,7 +2,8 @@
 
 use crate::files::Resolver;
 use crate::gitconfig::Setting;
-use crate::gitnamed::{self, MOST_INCLUDED, Reader};
+use crate::gitnamed::Reader;
+use crate::gitread::{self, MOST_INCLUDED, Pass};
 use crate::guard::{granted, plain, writable};
 use crate::moved::Moved;
 use crate::path::normal;
@@ -40,15 +41,16 @@ pub(crate) fn resolve(
     let reader = Reader {
         real: &|path| Some(path.to_owned()),
         // What cannot be read, and more than are followed, is a refusal of the planner's.
-        text: &|path| gitnamed::read(resolver.files(), path),
+        text: &|path| gitread::read(resolver.files(), path),
         program: &|_| false,
+        pass: &Pass::default(),
     };
     let of = |user: &str| user.is_empty().then(|| home.clone());
     let tell = |_: &Path, setting: &Setting, path: &Path, guarded| match guarded {
         Guarded::GitConfig if setting.section.starts_with("include") => {
             included.push(path.to_owned())
         }
-        Guarded::GitHooks if setting.section == "core" => hooks.extend(setting.value.clone()),
+        Guarded::GitHooks if &*setting.section == "core" => hooks.extend(setting.value.clone()),
         _ => {}
     };
     let _ = reader.each(files.clone(), Path::new("/"), &of, tell);

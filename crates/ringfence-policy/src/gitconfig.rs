@@ -2,25 +2,23 @@
 //!
 //! The syntax is git's own (`config.c`): sections and quoted subsections, names without case,
 //! quotes, escapes, comments, continued lines. What git would not read is reported too. It is bytes, of whatever encoding;
-//! a value as text has those that are no UTF-8 as characters that mean nothing ([`crate::gitbytes`]).
+//! a value as text has those that are no UTF-8 as characters that mean nothing ([`crate::gitbytes`]). What is beyond the
+//! bounds of [`crate::gitread`] is not read.
 
 use crate::gitbytes;
-use crate::guard::{Standing, standing};
-use crate::path::normal;
-use crate::protect::NAMES;
-use std::ffi::OsStr;
+use crate::gitread::{LONGEST_SECTION, MOST, MOST_SETTINGS, Unknown};
+use crate::gitworktree::own_worktrees;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-/// The largest configuration that is read. One that is larger could say anything.
-pub const MOST: u64 = 4 << 20;
-
-/// One setting.
+/// One setting. Those of one section share its name: it may be long, and they may be many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Section, lower case.
-    pub section: String,
+    pub section: Rc<str>,
     /// Subsection, as written; the old form `[section.sub]` gives it in lower case.
-    pub subsection: Option<String>,
+    pub subsection: Option<Rc<str>>,
     /// Name, lower case.
     pub name: String,
     /// Value; `None` for a name alone, which means true.
@@ -41,30 +39,52 @@ impl Setting {
     }
 }
 
+/// Why a text has no settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// Git refuses it at this line.
+    Line(usize),
+    /// It is beyond a bound; git may obey it.
+    Unknown(Unknown),
+}
+
 /// Reads a configuration.
 ///
 /// # Errors
-/// The number of the first line that git would refuse, with the settings before it lost.
-pub fn parse(text: impl AsRef<[u8]>) -> Result<Vec<Setting>, usize> {
+/// What is wrong with it, with the settings before that lost.
+pub fn parse(text: impl AsRef<[u8]>) -> Result<Vec<Setting>, Unread> {
     let text = text.as_ref();
+    if text.len() as u64 > MOST {
+        return Err(Unread::Unknown(Unknown::Large));
+    }
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
     let mut parser = Parser { text, at: 0, line: 1 };
     let mut settings = Vec::new();
-    let mut section = String::new();
-    let mut subsection = None;
+    let mut section: Rc<str> = Rc::from("");
+    let mut subsection: Option<Rc<str>> = None;
     loop {
         parser.skip_space_and_lines();
         match parser.peek() {
             None => return Ok(settings),
             Some(b'#' | b';') => parser.skip_line(),
-            Some(b'[') => (section, subsection) = parser.section().ok_or(parser.line)?,
+            Some(b'[') => {
+                let from = parser.at;
+                let (name, sub) = parser.section().ok_or(Unread::Line(parser.line))?;
+                if parser.at - from > LONGEST_SECTION {
+                    return Err(Unread::Unknown(Unknown::Section));
+                }
+                (section, subsection) = (name.into(), sub.map(Rc::from));
+            }
             Some(byte) if byte.is_ascii_alphabetic() => {
+                if settings.len() == MOST_SETTINGS {
+                    return Err(Unread::Unknown(Unknown::Settings));
+                }
                 let line = parser.line;
-                let (name, value) = parser.setting().ok_or(parser.line)?;
-                let (section, subsection) = (section.clone(), subsection.clone());
+                let (name, value) = parser.setting().ok_or(Unread::Line(parser.line))?;
+                let (section, subsection) = (Rc::clone(&section), subsection.clone());
                 settings.push(Setting { section, subsection, name, value, line });
             }
-            Some(_) => return Err(parser.line),
+            Some(_) => return Err(Unread::Line(parser.line)),
         }
     }
 }
@@ -73,7 +93,7 @@ pub fn parse(text: impl AsRef<[u8]>) -> Result<Vec<Setting>, usize> {
 /// cannot be read.
 pub fn last_value(text: impl AsRef<[u8]>, section: &str, name: &str) -> Option<String> {
     let wanted = |setting: &Setting| {
-        setting.section == section && setting.subsection.is_none() && setting.name == name
+        *setting.section == *section && setting.subsection.is_none() && setting.name == name
     };
     parse(text).ok()?.into_iter().rev().find(wanted)?.value
 }
@@ -83,12 +103,33 @@ pub fn last_path(text: impl AsRef<[u8]>, section: &str, name: &str) -> Option<Pa
     last_value(text, section, name).map(|value| gitbytes::path(&value))
 }
 
+/// What makes a configuration one that is not harmless.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Executes {
+    /// This key.
+    Key(String),
+    /// What git cannot read, or we do not.
+    Unread(Unread),
+}
+
+impl fmt::Display for Executes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Executes::Key(key) => formatter.write_str(key),
+            Executes::Unread(Unread::Line(line)) => {
+                write!(formatter, "line {line}, which git cannot read")
+            }
+            Executes::Unread(Unread::Unknown(why)) => write!(formatter, "it {}", why.text().0),
+        }
+    }
+}
+
 /// The first key that makes git run a program, take a further configuration, or hand
 /// credentials elsewhere; or a line that git cannot read. `None` when there is none.
 ///
 /// `core.worktree` counts, since git would write files elsewhere; see [`executes_in`].
 pub fn executes(text: impl AsRef<[u8]>) -> Option<String> {
-    first(text.as_ref(), |_| false)
+    first(text.as_ref(), &|_| false).map(|found| found.to_string())
 }
 
 /// As [`executes`], for a file in `directory`: a `core.worktree` does not count that leads to the directory that the
@@ -98,55 +139,17 @@ pub fn executes_in(
     text: impl AsRef<[u8]>,
     directory: &Path,
     project: Option<&Path>,
-) -> Option<String> {
-    first(text.as_ref(), |value| own_worktree(value, directory, project))
+) -> Option<Executes> {
+    first(text.as_ref(), &own_worktrees(directory, project))
 }
 
-/// Git writes what is committed below a worktree, whatever lies there: nothing that is protected may.
-fn own_worktree(worktree: &str, directory: &Path, project: Option<&Path>) -> bool {
-    // For git a value ends there.
-    if worktree.contains('\0') {
-        return false;
-    }
-    let target = followed(&directory.join(gitbytes::path(worktree)));
-    let below = |tree: &Path| target.strip_prefix(followed(tree)).ok().map(Path::to_owned);
-    let git = directory.ancestors().find(|at| at.ends_with(".git"));
-    let own = git.zip(git.and_then(Path::parent)).and_then(|(git, tree)| {
-        let rest = below(tree)?;
-        Some(match git == directory {
-            true => rest.as_os_str().is_empty(),
-            false => !rest.as_os_str().is_empty() && is_free(&rest),
-        })
-    });
-    let elsewhere = project.filter(|project| !directory.starts_with(project));
-    own == Some(true) || elsewhere.and_then(below).is_some_and(|rest| is_free(&rest))
-}
-
-/// Whether a path below a tree is no protected name, nor in one, nor in a repository.
-fn is_free(rest: &Path) -> bool {
-    let parts: Vec<&OsStr> = rest.iter().collect();
-    let protected = |start: usize| {
-        let mut names = NAMES.iter().filter(|entry| entry.nested || start == 0);
-        names.any(|entry| matches!(standing(entry.name, &parts[start..]), Standing::Within(_)))
-    };
-    !parts.iter().any(|part| *part == ".git") && !(0..parts.len()).any(protected)
-}
-
-/// A path as the kernel follows it, links included; of what does not exist, by its text.
-fn followed(path: &Path) -> PathBuf {
-    let real = |above: &Path| {
-        let rest = path.strip_prefix(above).ok()?;
-        Some(normal(&above.canonicalize().ok()?.join(rest)))
-    };
-    path.ancestors().find_map(real).unwrap_or_else(|| normal(path))
-}
-
-fn first(text: &[u8], worktree_allowed: impl Fn(&str) -> bool) -> Option<String> {
+fn first(text: &[u8], worktree_allowed: &dyn Fn(&str) -> bool) -> Option<Executes> {
     match parse(text) {
         Ok(settings) => {
-            settings.iter().find(|setting| counts(setting, &worktree_allowed)).map(Setting::key)
+            let found = settings.iter().find(|setting| counts(setting, worktree_allowed));
+            found.map(|setting| Executes::Key(setting.key()))
         }
-        Err(line) => Some(format!("line {line}, which git cannot read")),
+        Err(why) => Some(Executes::Unread(why)),
     }
 }
 
@@ -159,7 +162,7 @@ pub fn executes_the_same(
 ) -> bool {
     let of = |text: &[u8]| {
         let settings = parse(text).ok()?.into_iter();
-        let allowed = |value: &str| own_worktree(value, directory, None);
+        let allowed = own_worktrees(directory, None);
         let counting = settings.filter(|setting| counts(setting, &allowed));
         Some(counting.map(|setting| Setting { line: 0, ..setting }).collect::<Vec<_>>())
     };
@@ -167,7 +170,7 @@ pub fn executes_the_same(
 }
 
 fn counts(setting: &Setting, worktree_allowed: &dyn Fn(&str) -> bool) -> bool {
-    let worktree = setting.section == "core" && setting.name == "worktree";
+    let worktree = &*setting.section == "core" && setting.name == "worktree";
     match worktree {
         true => !setting.value.as_deref().is_some_and(worktree_allowed),
         false => runs(setting),
@@ -208,12 +211,12 @@ pub fn runs(setting: &Setting) -> bool {
     let value = setting.value.as_deref().unwrap_or("true");
     if value.is_empty() {
         // Git takes an empty value as "none", and as a reset of lists.
-        return matches!(setting.section.as_str(), "include" | "includeif");
+        return matches!(&*setting.section, "include" | "includeif");
     }
     if value.starts_with('!') || value.starts_with("ext::") {
         return true;
     }
-    match (setting.section.as_str(), name) {
+    match (&*setting.section, name) {
         // `git difftool` sources a file of that name, wherever a slash in it leads.
         ("diff" | "merge", "tool" | "guitool") => value.contains('/'),
         // Without a word `git cherry-pick` and `git rebase` take the first one.

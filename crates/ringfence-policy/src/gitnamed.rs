@@ -1,97 +1,17 @@
 //! The files that git's configuration names: further configuration, hooks, programs and what these are told to run.
 //! Whoever writes them decides what git runs.
 
-use crate::files::{FileView, nothing};
 use crate::gitbytes;
-use crate::gitconfig::{self, Setting, parse, runs};
+use crate::gitconfig::{Setting, Unread, parse, runs};
+use crate::gitread::{MOST_INCLUDED, MOST_NAMED, NotKnown, Pass, Said, Unknown};
 use crate::gitwords::{How, programs};
 use crate::path::normal;
 use crate::policy::Guarded;
 use crate::protect::git_file_target;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Files of configuration that are followed, of one repository.
-pub const MOST_INCLUDED: usize = 256;
-
-/// What a file of configuration says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// Nothing: it is not there, is no regular file, or cannot be read by git either.
-    Nothing,
-    /// This.
-    Bytes(Vec<u8>),
-    /// What it says cannot be known, and it could be anything.
-    Unknown(Unknown),
-}
-
-impl Said {
-    /// What it says, as far as that is known.
-    pub fn bytes(self) -> Option<Vec<u8>> {
-        match self {
-            Said::Bytes(bytes) => Some(bytes),
-            Said::Nothing | Said::Unknown(_) => None,
-        }
-    }
-}
-
-/// Why it cannot be known what a configuration says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unknown {
-    /// It has more than [`gitconfig::MOST`] bytes.
-    Large,
-    /// It is closed to the user, who may be its owner and can open it again.
-    Closed,
-    /// It cannot be read for another reason.
-    Broken,
-    /// It includes more than [`MOST_INCLUDED`] files.
-    Crowded,
-}
-
-impl Unknown {
-    /// What is the matter with the file, as the end of a sentence, and what to do about it.
-    pub fn text(self) -> (String, &'static str) {
-        let (why, remedy) = match self {
-            Unknown::Large => (
-                format!("has more than {} MiB", gitconfig::MOST >> 20),
-                "move what is yours into smaller files",
-            ),
-            Unknown::Closed => ("is closed to yourself".to_owned(), "chmod u+r it"),
-            Unknown::Broken => ("cannot be read".to_owned(), "look at it"),
-            Unknown::Crowded => {
-                (format!("is of more than {MOST_INCLUDED} that git reads"), "include fewer")
-            }
-        };
-        (why, remedy)
-    }
-}
-
-/// Reads a configuration.
-pub fn read(files: &dyn FileView, path: &Path) -> Said {
-    match files.beginning(path, gitconfig::MOST + 1) {
-        Ok(bytes) if bytes.len() as u64 > gitconfig::MOST => Said::Unknown(Unknown::Large),
-        Ok(bytes) => Said::Bytes(bytes),
-        // A device, as /dev/null, has nothing to say.
-        Err(error) if nothing(&error) || error.kind() == ErrorKind::InvalidData => Said::Nothing,
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Said::Unknown(Unknown::Closed),
-        Err(_) => Said::Unknown(Unknown::Broken),
-    }
-}
-
-/// The same of a file of this machine, for a user: what is closed to him and somebody else's, git cannot read for him
-/// either, and he cannot open it.
-pub fn read_for(user: u32, files: &dyn FileView, path: &Path) -> Said {
-    let said = read(files, path);
-    let owner = |path: &Path| Some(files.owner_and_mode(path)?.0);
-    let closed = said == Said::Unknown(Unknown::Closed);
-    match closed && path.ancestors().find_map(owner).is_some_and(|owner| owner != user) {
-        true => Said::Nothing,
-        false => said,
-    }
-}
 
 /// From where the paths of a setting count.
 #[derive(Clone, Copy)]
@@ -123,13 +43,13 @@ pub fn named(setting: &Setting, base: &Base<'_>) -> Vec<(PathBuf, Guarded)> {
     let Some(value) = &setting.value else { return Vec::new() };
     let one =
         |path: Option<PathBuf>, guarded| path.map(|path| (path, guarded)).into_iter().collect();
-    if matches!(setting.section.as_str(), "include" | "includeif") {
+    if matches!(&*setting.section, "include" | "includeif") {
         return one(base.path(base.file, value), Guarded::GitConfig);
     }
-    if setting.section == "core" && setting.name == "hookspath" {
+    if &*setting.section == "core" && setting.name == "hookspath" {
         return one(base.path(base.worktree, value), Guarded::GitHooks);
     }
-    if setting.section == "init" && setting.name == "templatedir" {
+    if &*setting.section == "init" && setting.name == "templatedir" {
         // What is in it is in each new repository.
         let parts = [("hooks", Guarded::GitHooks), ("config", Guarded::GitConfig)];
         let template = base.path(base.worktree, value);
@@ -140,7 +60,7 @@ pub fn named(setting: &Setting, base: &Base<'_>) -> Vec<(PathBuf, Guarded)> {
     if !runs(setting) {
         return Vec::new();
     }
-    let words = match setting.section == "alias" && !value.starts_with('!') {
+    let words = match &*setting.section == "alias" && !value.starts_with('!') {
         true => programs(&format!("git {value}")),
         false => {
             // Some take a path, others a command; a plain word is looked for in PATH, and not in the tree.
@@ -171,10 +91,9 @@ pub struct Reader<'a> {
     pub text: &'a dyn Fn(&Path) -> Said,
     /// [`Base::program`].
     pub program: &'a dyn Fn(&Path) -> bool,
+    /// What may yet be read.
+    pub pass: &'a Pass,
 }
-
-/// A file of configuration of which it is not known what it says.
-pub type NotKnown = (PathBuf, Unknown);
 
 impl Reader<'_> {
     /// The repository that a `.git` file leads to, and the directory there that is the worktree's own, as git finds them.
@@ -182,7 +101,7 @@ impl Reader<'_> {
     /// # Errors
     /// A file that leads there and cannot be read.
     pub fn of_worktree(&self, worktree: &Path) -> Result<Option<(PathBuf, PathBuf)>, NotKnown> {
-        let read = |path: PathBuf| match (self.text)(&path) {
+        let read = |path: PathBuf| match self.pass.read(|| (self.text)(&path)) {
             Said::Unknown(why) => Err((path, why)),
             said => Ok(said.bytes()),
         };
@@ -212,10 +131,10 @@ impl Reader<'_> {
         home: &dyn Fn(&str) -> Option<PathBuf>,
         mut tell: impl FnMut(&Path, &Setting, &Path, Guarded),
     ) -> Result<(), NotKnown> {
-        let (mut at, mut unknown) = (0, None);
+        let (mut at, mut unknown, mut names) = (0, None, 0);
         while let Some(file) = files.get(at).cloned() {
             at += 1;
-            let bytes = match (self.text)(&file) {
+            let bytes = match self.pass.read(|| (self.text)(&file)) {
                 Said::Nothing => continue,
                 Said::Bytes(bytes) => bytes,
                 Said::Unknown(why) => {
@@ -225,9 +144,21 @@ impl Reader<'_> {
             };
             let directory = file.parent().unwrap_or(worktree);
             let base = Base { file: directory, worktree, home, program: self.program };
-            // Git goes no further than to a line that it cannot read.
-            for setting in parse(&bytes).unwrap_or_default() {
+            let settings = match parse(&bytes) {
+                Ok(settings) => settings,
+                // Git goes no further than to a line that it cannot read.
+                Err(Unread::Line(_)) => continue,
+                Err(Unread::Unknown(why)) => {
+                    unknown.get_or_insert((file, why));
+                    continue;
+                }
+            };
+            for setting in settings {
                 for (path, guarded) in named(&setting, &base) {
+                    names += 1;
+                    if names > MOST_NAMED {
+                        return Err((file, Unknown::Names));
+                    }
                     tell(&file, &setting, &path, guarded);
                     if guarded != Guarded::GitConfig || files.contains(&path) {
                         continue;
@@ -246,6 +177,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gitread::{LONGEST_SECTION, MOST, MOST_IN_ALL};
 
     fn of(text: &str) -> Vec<(String, Guarded)> {
         let home = |user: &str| match user {
@@ -321,14 +253,20 @@ mod tests {
     #[test]
     fn what_cannot_be_read_could_name_anything() {
         let included: String = (0..300).map(|n| format!("[include]\n\tpath = {n}\n")).collect();
+        let named: String = (0..=MOST_NAMED).map(|n| format!("[a]\n\teditor = ./{n}\n")).collect();
+        let section = format!("[x \"{}\"]\n[core]\n\thooksPath = h\n", "s".repeat(LONGEST_SECTION));
         let said = |path: &Path| match path.to_str() {
             Some("/w/many") => Said::Bytes(included.clone().into_bytes()),
             Some("/w/large") => Said::Unknown(Unknown::Large),
+            Some("/w/much") => Said::Bytes(vec![b'#'; MOST as usize]),
+            Some("/w/named") => Said::Bytes(named.clone().into_bytes()),
+            Some("/w/section") => Said::Bytes(section.clone().into_bytes()),
             Some("/w/hooks") => Said::Bytes(b"[core]\n\thooksPath = h\n".to_vec()),
             _ => Said::Nothing,
         };
-        let reader = Reader { real: &|_| None, text: &said, program: &|_| false };
         let each = |names: &[&str]| {
+            let pass = Pass::default();
+            let reader = Reader { real: &|_| None, text: &said, program: &|_| false, pass: &pass };
             let files = names.iter().map(|name| Path::new("/w").join(name)).collect();
             let mut told = 0;
             let known = reader.each(files, Path::new("/w"), &|_| None, |_, _, _, _| told += 1);
@@ -339,25 +277,14 @@ mod tests {
         assert_eq!(each(&["large", "hooks"]), (Err(large), 1), "the others are told");
         let many = ("/w/many".to_owned(), Unknown::Crowded);
         assert_eq!(each(&["many", "hooks"]), (Err(many), 301));
-    }
-
-    #[test]
-    fn a_configuration_is_read_as_it_is() {
-        let room = std::env::temp_dir().join(format!("ringfence-git-{}", std::process::id()));
-        std::fs::create_dir_all(&room).expect("made");
-        let path = room.join("config");
-        let read = |path: &Path| read_for(1, &crate::HostFiles, path);
-        assert_eq!(read(&path), Said::Nothing);
-        std::fs::write(&path, b"J\xfc").expect("written");
-        assert_eq!(read(&path), Said::Bytes(b"J\xfc".to_vec()));
-        assert_eq!(read(&path.join("below")), Said::Nothing);
-        assert_eq!(read(&room), Said::Nothing);
-        assert_eq!(read(Path::new("/dev/null")), Said::Nothing);
-        let large = std::fs::File::create(&path).expect("made");
-        large.set_len(gitconfig::MOST).expect("sparse");
-        assert!(read(&path).bytes().is_some());
-        large.set_len(gitconfig::MOST + 1).expect("sparse");
-        assert_eq!(read(&path), Said::Unknown(Unknown::Large));
-        std::fs::remove_dir_all(&room).expect("removed");
+        let section = ("/w/section".to_owned(), Unknown::Section);
+        assert_eq!(each(&["section", "hooks"]), (Err(section), 1));
+        let named = ("/w/named".to_owned(), Unknown::Names);
+        assert_eq!(each(&["named"]), (Err(named), MOST_NAMED));
+        // One file under many names.
+        let most = (MOST_IN_ALL / MOST) as usize;
+        assert_eq!(each(&vec!["much"; most]), (Ok(()), 0));
+        let much = ("/w/much".to_owned(), Unknown::Much);
+        assert_eq!(each(&vec!["much"; most + 1]), (Err(much), 0));
     }
 }

@@ -3,7 +3,7 @@
 use crate::files::Resolver;
 use crate::policy::{Access, Guarded, PathRule, Policy, Source};
 use crate::protect::{HOME, NAMES};
-use crate::{gitbytes, gitconfig, gitnamed};
+use crate::{gitbytes, gitconfig, gitread};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -187,7 +187,7 @@ fn is_submodule(
     if !within || trees.iter().any(|tree| tree.starts_with(private)) || home.starts_with(private) {
         return false;
     }
-    let text = gitnamed::read(resolver.files(), &private.join("config")).bytes();
+    let text = gitread::read(resolver.files(), &private.join("config")).bytes();
     let back = text.and_then(|text| gitconfig::last_path(text, "core", "worktree"));
     let Some(back) = back else { return false };
     let back = resolver.real(&private.join(back)).ok();
@@ -246,7 +246,7 @@ pub(crate) const HOOKS_PATH: &str = "git runs its files as hooks, core.hooksPath
 /// The hooks directory that a configuration names.
 fn hooks_of(resolver: &mut Resolver<'_>, file: &Path, home: &Path) -> Option<PathBuf> {
     // What cannot be read is a refusal of the planner's.
-    let text = gitnamed::read(resolver.files(), file).bytes()?;
+    let text = gitread::read(resolver.files(), file).bytes()?;
     hooks_named(&gitconfig::last_value(&text, "core", "hookspath")?, home, resolver)
 }
 

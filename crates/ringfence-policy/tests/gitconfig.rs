@@ -2,10 +2,14 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
+use ringfence_policy::gitconfig::Unread;
 use ringfence_policy::gitconfig::{executes, executes_in, executes_the_same, last_value, parse};
+use ringfence_policy::gitread::{LONGEST_SECTION, MOST, MOST_SETTINGS, Unknown};
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 
 /// Keys and values.
 type Settings = Vec<(String, Option<String>)>;
@@ -321,6 +325,48 @@ fn a_submodules_worktree_is_harmless_within_its_tree() {
     assert!(good("/state/x", "/w", Some("/w")) && good("/state/x/.git", "/w", Some("/w")));
     assert!(!good("/state/x", "/w/.git/hooks", Some("/w")) && !good("/state/x", "/w", None));
     assert_eq!(executes(text("../../../lib")).as_deref(), Some("core.worktree"));
+}
+
+/// All settings of a section share its name: a small file must not become a large list.
+#[test]
+fn what_is_held_of_a_configuration_is_no_more_than_it_has() {
+    let long = "s".repeat(LONGEST_SECTION - "[x \"\"]".len());
+    let text = format!("[x \"{long}\"]\n{}", "a\n".repeat(MOST_SETTINGS));
+    let settings = parse(&text).unwrap();
+    assert_eq!((settings.len(), settings[7].key()), (MOST_SETTINGS, format!("x.{long}.a")));
+    let mut shared: HashMap<*const u8, usize> = HashMap::new();
+    let mut held = 0;
+    for setting in &settings {
+        for name in [Some(&setting.section), setting.subsection.as_ref()].into_iter().flatten() {
+            shared.insert(Rc::as_ptr(name).cast(), name.len());
+        }
+        held += setting.name.capacity() + setting.value.as_ref().map_or(0, String::capacity);
+    }
+    held += shared.values().sum::<usize>();
+    // A name has a little room to grow.
+    assert!(held < 8 * text.len(), "{held} of {}", text.len());
+}
+
+#[test]
+fn what_is_beyond_a_bound_is_not_known() {
+    let long = |length: usize| format!("[x \"{}\"]\n\ta\n", "s".repeat(length - "[x \"\"]".len()));
+    let many = |number: usize| format!("[x]\n{}", "a\n".repeat(number));
+    let large = |bytes: usize| "#".repeat(bytes);
+    let most = MOST as usize;
+    for (known, beyond, why) in [
+        (long(LONGEST_SECTION), long(LONGEST_SECTION + 1), Unknown::Section),
+        (many(MOST_SETTINGS), many(MOST_SETTINGS + 1), Unknown::Settings),
+        (large(most), large(most + 1), Unknown::Large),
+    ] {
+        assert!(parse(&known).is_ok() && executes(&known).is_none(), "{why:?}");
+        assert_eq!(parse(&beyond), Err(Unread::Unknown(why)));
+        assert!(executes(&beyond).unwrap().starts_with("it has "), "{why:?}");
+        assert!(!executes_the_same(&beyond, &beyond, Path::new("/w/.git")), "{why:?}");
+    }
+    // As small a file as it takes: three million bytes, and half a million names.
+    let small = format!("[x \"{}\"]\n{}", "A".repeat(3_000_000), "a\n".repeat(500_000));
+    assert!(small.len() < most);
+    assert_eq!(parse(&small), Err(Unread::Unknown(Unknown::Section)));
 }
 
 #[test]

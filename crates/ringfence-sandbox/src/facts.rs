@@ -2,7 +2,7 @@
 //! closed-down machines; nothing else in the planner looks at the host.
 
 use crate::planner::glob;
-use ringfence_policy::gitnamed::{self, Said};
+use ringfence_policy::gitread::{self, Said};
 use ringfence_sys as sys;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -103,7 +103,7 @@ impl PathFacts for HostPaths {
     }
 
     fn git(&self, path: &Path) -> Said {
-        gitnamed::read_for(user(), &ringfence_policy::HostFiles, path)
+        gitread::read_for(user(), &ringfence_policy::HostFiles, path)
     }
 
     fn program(&self, path: &Path) -> bool {

@@ -9,7 +9,7 @@ mod view;
 use crate::facts::{self, HostPaths, Kind, PathFacts};
 use crate::settled::is_older;
 use ringfence_policy::Resolver;
-use ringfence_policy::gitnamed::Said;
+use ringfence_policy::gitread::Said;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};

@@ -352,13 +352,13 @@ impl Line<'_> {
             None => (None, rest),
         };
         let setting = Setting {
-            section: section.to_ascii_lowercase(),
-            subsection,
+            section: section.to_ascii_lowercase().into(),
+            subsection: subsection.map(Into::into),
             name: name.to_ascii_lowercase(),
             value: Some(value.to_owned()),
             line: 0,
         };
-        match (setting.section.as_str(), setting.name.as_str()) {
+        match (&*setting.section, setting.name.as_str()) {
             _ if !runs(&setting) => {}
             ("core", "hookspath") => self.found(value, How::Hooks),
             ("include" | "includeif", _) => self.found(value, How::Configuration),

@@ -4,7 +4,7 @@
 use super::Work;
 use super::saved::CAREFULLY;
 use super::work::Directory;
-use ringfence_policy::gitconfig;
+use ringfence_policy::gitread::{MOST, Pass, Said, Unknown};
 use ringfence_policy::gitstate::{self, Bad, Content};
 use ringfence_policy::shown;
 use std::ffi::OsStr;
@@ -13,12 +13,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// So much is read of all that the run changed: as many names as it likes may lead to one large file.
-pub(super) const MOST: u64 = 1 << 30;
-
 /// Takes a file away by which git would do what it does not do by itself, and says what to do then.
 pub(super) fn judge(work: &mut Work<'_>, directory: &Directory, name: &OsStr, path: &Path) {
-    let Err(bad) = judged(&mut work.state, directory, name, path) else { return };
+    let Err(bad) = judged(work, directory, name, path) else { return };
     work.take_away(&directory.at(name), path, "created or changed");
     let why = match bad {
         Bad::Path(named) => format!("git would write and read {} by it", shown::line(&named)),
@@ -39,11 +36,17 @@ pub(super) fn judge(work: &mut Work<'_>, directory: &Directory, name: &OsStr, pa
     work.said.push(format!("{path}: {why}; {remedy}"));
 }
 
-fn judged(left: &mut u64, directory: &Directory, name: &OsStr, path: &Path) -> Result<(), Bad> {
+fn judged(
+    work: &mut Work<'_>,
+    directory: &Directory,
+    name: &OsStr,
+    path: &Path,
+) -> Result<(), Bad> {
     let open = open(&directory.at(name)).map_err(|_| Bad::Unreadable("it cannot be opened"))?;
     let (file, size) = open.ok_or(Bad::Unreadable("it is no plain file"))?;
-    *left = left.checked_sub(size).ok_or(Bad::Unreadable("there is too much of its kind"))?;
-    let hash = if gitstate::is_index(Path::new(name)) { hash_length(path) } else { 0 };
+    let left = work.state.checked_sub(size);
+    work.state = left.ok_or(Bad::Unreadable("there is too much of its kind"))?;
+    let hash = if gitstate::is_index(Path::new(name)) { hash_length(path, &work.pass) } else { 0 };
     let mut read_at = |at: u64, into: &mut [u8]| file.read_at(into, at);
     gitstate::judge(Path::new(name), hash, Content { size, read_at: &mut read_at })
 }
@@ -56,15 +59,21 @@ pub(super) fn open(path: &Path) -> io::Result<Option<(File, u64)>> {
 }
 
 /// How long the hashes of an index are.
-pub(super) fn hash_length(index: &Path) -> usize {
-    gitstate::hash_length(configuration(index))
+pub(super) fn hash_length(index: &Path, pass: &Pass) -> usize {
+    gitstate::hash_length(configuration(index, pass))
 }
 
 /// The repository's configuration, which has been judged before: what was not to stay is not there any more.
-fn configuration(index: &Path) -> Option<Vec<u8>> {
+fn configuration(index: &Path, pass: &Pass) -> Option<Vec<u8>> {
     let path = gitstate::configuration(index, |common| common.symlink_metadata().is_ok());
-    let mut text = Vec::new();
-    let (file, _) = open(&path.canonicalize().ok()?).ok()??;
-    file.take(gitconfig::MOST).read_to_end(&mut text).ok()?;
-    Some(text)
+    let (file, size) = open(&path.canonicalize().ok()?).ok()??;
+    let read = || {
+        let mut text = Vec::new();
+        match file.take(MOST).read_to_end(&mut text) {
+            _ if size > MOST => Said::Unknown(Unknown::Large),
+            Ok(_) => Said::Bytes(text),
+            Err(_) => Said::Unknown(Unknown::Broken),
+        }
+    };
+    pass.read(read).bytes()
 }

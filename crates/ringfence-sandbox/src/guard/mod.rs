@@ -19,6 +19,7 @@ mod quarantine;
 mod renewed;
 mod said;
 mod saved;
+mod stays;
 mod sweep;
 mod tracked;
 mod unsure;
@@ -36,6 +37,7 @@ pub(crate) use notes::{WILL, noted_by_image};
 use others::{Others, Word};
 use quarantine::Quarantine;
 pub(crate) use quarantine::unlock;
+use ringfence_policy::gitread::{MOST_IN_ALL, MOST_STATE};
 use ringfence_policy::{Guarded, shown};
 use ringfence_sys as sys;
 use said::Said;
@@ -46,10 +48,11 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use sys::Errno;
 pub(crate) use vigil::{BLIND, Vigil};
-use work::{Directory, Work, expand, harmless};
+use work::{Directory, Work, expand};
 
 /// What was there before the run.
 #[derive(Debug)]
@@ -416,7 +419,7 @@ impl Guarding {
                 work.said.push(unnoted);
             }
             work.quarantine.renew(&mut work.said);
-            for sentence in tracked::missing(&self.missed.take()) {
+            for sentence in tracked::missing(&self.missed.take(), &work.pass) {
                 work.said.push(sentence);
             }
             self.ended.set(true);
@@ -440,7 +443,9 @@ impl Guarding {
             said: Said::default(),
             budget: 0,
             innards: 0,
-            state: git::MOST,
+            pass: Rc::default(),
+            state: MOST_STATE,
+            samples: MOST_IN_ALL,
             anything: false,
             crowd: crowd::Crowd::default(),
         }

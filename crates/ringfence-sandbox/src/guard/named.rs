@@ -5,16 +5,18 @@
 //! What an earlier run made, and the user named since, is his: he had a look at it, or could have. What this run
 //! changed is not.
 
-use super::{Directory, Saved, Work, changed, expand, harmless, locked};
+use super::{Directory, Work, changed, expand, locked};
 use ringfence_policy::files::is_program;
 use ringfence_policy::gitconfig::last_path;
-use ringfence_policy::gitnamed::{NotKnown, Reader, Said, read_for};
+use ringfence_policy::gitnamed::Reader;
+use ringfence_policy::gitread::{NotKnown, Pass, Said, read_for};
 use ringfence_policy::path::normal;
 use ringfence_policy::{Guarded, HostFiles, Resolver, home_of, shown};
 use ringfence_sys as sys;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use sys::Errno;
 
 /// Entries that are gone through where a configuration could name any of them.
@@ -30,38 +32,61 @@ struct By<'a> {
 /// Judges what a repository names that has its configuration in `git`, and whose files are in `worktree`.
 pub(super) fn repository(work: &mut Work<'_>, worktree: &Path, git: &Path) {
     let files = vec![git.join("config"), git.join("config.worktree")];
-    let own = text(&files[0]).bytes().and_then(|text| last_path(text, "core", "worktree"));
+    let own = work.pass.read(|| text(&files[0])).bytes();
+    let own = own.and_then(|text| last_path(text, "core", "worktree"));
     let worktree = own.map_or(worktree.to_owned(), |own| normal(&git.join(own)));
     configured(work, &worktree, files);
 }
 
 /// The same for a directory whose `.git` is a file, which has been judged.
 pub(super) fn worktree(work: &mut Work<'_>, worktree: &Path) {
-    match READER.of_worktree(worktree) {
-        Ok(Some((common, private))) => {
-            configured(
-                work,
-                worktree,
-                vec![common.join("config"), private.join("config.worktree")],
-            );
+    let pass = Rc::clone(&work.pass);
+    loop {
+        match reader(&pass).of_worktree(worktree) {
+            Ok(Some((common, private))) => {
+                let files = vec![common.join("config"), private.join("config.worktree")];
+                return configured(work, worktree, files);
+            }
+            Ok(None) => return,
+            Err(unknown) if goes(work, &unknown, worktree) => {}
+            Err(unknown) => return anything(work, &unknown),
         }
-        Ok(None) => {}
-        Err(unknown) => anything(work, &unknown),
     }
 }
 
 fn configured(work: &mut Work<'_>, worktree: &Path, files: Vec<PathBuf>) {
-    let known = READER.each(files, worktree, &home, |file, _, path, guarded| {
-        let at = fs::metadata(file).map_or(i128::MIN, |data| changed(&data));
-        look(work, path, guarded, By { around: worktree, at });
-    });
-    if let Err(unknown) = known {
-        anything(work, &unknown);
+    let pass = Rc::clone(&work.pass);
+    loop {
+        let known = reader(&pass).each(files.clone(), worktree, &home, |file, _, path, guarded| {
+            let at = fs::metadata(file).map_or(i128::MIN, |data| changed(&data));
+            look(work, path, guarded, By { around: worktree, at });
+        });
+        match known {
+            Ok(()) => return,
+            // What else there is has to be known all the same.
+            Err(unknown) if goes(work, &unknown, worktree) => {}
+            Err(unknown) => return anything(work, &unknown),
+        }
     }
 }
 
-const READER: Reader<'_> =
-    Reader { real: &|path| path.canonicalize().ok(), text: &text, program: &is_program };
+fn reader(pass: &Pass) -> Reader<'_> {
+    Reader { real: &|path| path.canonicalize().ok(), text: &text, program: &is_program, pass }
+}
+
+/// Takes a configuration away that cannot be read, if a run made it: it may have been harmless when it was judged, and
+/// one too many by now. Whether it is gone, for which of several it was is told of one only.
+fn goes(work: &mut Work<'_>, (file, why): &NotKnown, worktree: &Path) -> bool {
+    if fs::metadata(file).is_err() {
+        return false;
+    }
+    look(work, file, Guarded::Plain, By { around: worktree, at: i128::MIN });
+    let gone = fs::metadata(file).is_err();
+    if gone {
+        work.beyond(file, *why);
+    }
+    gone
+}
 
 /// A configuration that cannot be read, the user's own, could name all that the run changed: it is taken away.
 fn anything(work: &mut Work<'_>, (file, why): &NotKnown) {
@@ -209,11 +234,9 @@ fn judge(work: &mut Work<'_>, path: &Path, guarded: Guarded, by: By<'_>) {
     if !is_runs(work, path, &data, by) {
         return;
     }
-    let now = Saved::of(&at).unwrap_or(Saved::Unknown);
-    let project = guarding.project.as_deref();
-    match harmless(guarded, path, &now, &Saved::Nothing, project) {
-        true => work.alone(&directory, name, path, &now),
-        false => work.take_away(&at, path, "created or changed"),
+    match work.stays(guarded, &at, path) {
+        Some(now) => work.alone(&directory, name, path, &now),
+        None => work.take_away(&at, path, "created or changed"),
     }
 }
 

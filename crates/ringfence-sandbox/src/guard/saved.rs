@@ -150,6 +150,18 @@ impl Saved {
         Reader { bytes: LARGEST, entries: MOST_ENTRIES }.read(path, 0)
     }
 
+    /// The same, which takes what is read from what may be: of what is too large then only a stamp is kept.
+    ///
+    /// # Errors
+    /// As [`Saved::of`].
+    pub fn within(path: &Path, left: &mut u64) -> io::Result<Saved> {
+        let most = LARGEST.min(*left);
+        let mut reader = Reader { bytes: most, entries: MOST_ENTRIES };
+        let read = reader.read(path, 0);
+        *left -= most - reader.bytes;
+        read
+    }
+
     /// Whether it holds something of which only a stamp was kept.
     pub fn is_partly_stamped(&self) -> bool {
         match self {

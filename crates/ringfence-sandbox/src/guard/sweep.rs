@@ -8,8 +8,7 @@
 //! (`ringfence_start::quiet`), and must not pass over what is looked at here. What was created or changed inside and is executed or trusted by
 //! host programs is moved away.
 
-use super::{Directory, Work, changed, expand, git, harmless, locked, named, quarantine};
-use crate::guard::saved::Saved;
+use super::{Directory, Work, changed, expand, git, locked, named, quarantine};
 use crate::plan::GuardedTree;
 use crate::planner::glob;
 use ringfence_policy::Guarded;
@@ -360,14 +359,10 @@ fn look(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, relative: &Path, g
         }
         // Nothing that it may hold is harmless.
         Guarded::Plain => work.take_away(&at, &shown, "created or changed"),
-        _ => {
-            let now = Saved::of(&at).unwrap_or(Saved::Unknown);
-            let project = work.guarding.project.as_deref();
-            match harmless(guarded, &shown, &now, &Saved::Nothing, project) {
-                true => work.alone(&inner, name, &shown, &now),
-                false => work.take_away(&at, &shown, "created or changed"),
-            }
-        }
+        _ => match work.stays(guarded, &at, &shown) {
+            Some(now) => work.alone(&inner, name, &shown, &now),
+            None => work.take_away(&at, &shown, "created or changed"),
+        },
     }
 }
 

@@ -1,6 +1,7 @@
 //! What git's index has of what was taken away: git takes its absence for a removal, and commits that.
 
 use super::git;
+use ringfence_policy::gitread::Pass;
 use ringfence_policy::gitstate::{self, Content};
 use ringfence_policy::shown;
 use std::collections::BTreeMap;
@@ -12,11 +13,11 @@ use std::path::{Path, PathBuf};
 pub(super) const MOST: usize = 256;
 /// Names told at most.
 const NAMED: usize = 3;
-/// An index is read up to this size: a hundred thousand files have some ten million bytes.
+/// So much is read of all indexes: a hundred thousand files have some ten million bytes.
 const LARGEST: u64 = 64 << 20;
 
 /// A sentence for each repository that tracks something of these that is not there.
-pub(super) fn missing(taken: &[PathBuf]) -> Vec<String> {
+pub(super) fn missing(taken: &[PathBuf], pass: &Pass) -> Vec<String> {
     let mut repositories: BTreeMap<&Path, Vec<&Path>> = BTreeMap::new();
     for path in taken {
         let holds =
@@ -28,19 +29,25 @@ pub(super) fn missing(taken: &[PathBuf]) -> Vec<String> {
             repositories.entry(repository).or_default().push(relative);
         }
     }
-    let told =
-        |(repository, names): (&Path, Vec<&Path>)| told(repository, &tracked(repository, &names));
+    let mut left = LARGEST;
+    let told = |(repository, names): (&Path, Vec<&Path>)| {
+        told(repository, &tracked(repository, &names, &mut left, pass))
+    };
     repositories.into_iter().filter_map(told).collect()
 }
 
 /// Which of these the index has, or something in them.
-fn tracked<'p>(repository: &Path, names: &[&'p Path]) -> Vec<&'p Path> {
+fn tracked<'p>(
+    repository: &Path,
+    names: &[&'p Path],
+    left: &mut u64,
+    pass: &Pass,
+) -> Vec<&'p Path> {
     let index = repository.join(".git/index");
     let Ok(Some((file, size))) = git::open(&index) else { return Vec::new() };
-    if size > LARGEST {
-        return Vec::new();
-    }
-    let hash = git::hash_length(&index);
+    let Some(rest) = left.checked_sub(size) else { return Vec::new() };
+    *left = rest;
+    let hash = git::hash_length(&index, pass);
     let mut found = vec![false; names.len()];
     let mut read_at = |at: u64, bytes: &mut [u8]| file.read_at(bytes, at);
     gitstate::tracked(Content { size, read_at: &mut read_at }, hash, &mut |path| {

@@ -3,8 +3,7 @@
 
 use super::quarantine::rename_aside;
 use super::said::{AGAIN, inside};
-use super::saved::Saved;
-use super::work::{Directory, Work, harmless};
+use super::work::{Directory, Work};
 use super::{by_name, changed, identity, locked};
 use crate::cover::watch::Identity;
 use crate::plan::GuardStep;
@@ -69,9 +68,7 @@ impl Work<'_> {
         if !new {
             return;
         }
-        let now = Saved::of(&at).unwrap_or(Saved::Unknown);
-        let project = self.guarding.project.as_deref();
-        if harmless(trust.guarded, path, &now, &Saved::Nothing, project) {
+        if let Some(now) = self.stays(trust.guarded, &at, path) {
             self.alone(directory, name, path, &now);
         } else {
             if trust.earlier && !self.quarantine.keeps() {

@@ -6,13 +6,12 @@ use super::past::{self, Past};
 use super::quarantine::Quarantine;
 use super::said::inside;
 use super::saved::replace;
+use super::stays::leads_straight;
 use super::{Guarding, Said, Saved, changed, locked, named, quarantine};
 use crate::plan::{Found, GuardStep, GuardedTree};
-use ringfence_policy::gitconfig::{executes_in, executes_the_same};
+use ringfence_policy::gitread::Pass;
 use ringfence_policy::path::normal;
-use ringfence_policy::protect::{
-    git_bare_worktree, git_common_allowed, git_file_target, git_link_allowed,
-};
+use ringfence_policy::protect::{git_bare_worktree, git_file_target, git_link_allowed};
 use ringfence_policy::settings::{self, Judged};
 use ringfence_policy::{Guarded, shown};
 use ringfence_sys as sys;
@@ -25,6 +24,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use sys::Errno;
 
 /// One pass of putting right.
@@ -40,8 +40,10 @@ pub(super) struct Work<'a> {
     pub budget: usize,
     /// The same within repositories.
     pub innards: usize,
-    /// Bytes of what git keeps for itself that may yet be read.
+    /// What may yet be read of git's configuration, and bytes of what git keeps for itself, and in directories of hooks.
+    pub pass: Rc<Pass>,
     pub state: u64,
+    pub samples: u64,
     /// All that the run changed was judged, since a configuration that cannot be read could name it.
     pub anything: bool,
     pub crowd: Crowd,
@@ -103,9 +105,11 @@ impl Work<'_> {
         if *saved == Saved::Unknown {
             return self.not_known(&directory, name, step);
         }
-        let now = Saved::of(&at).unwrap_or(Saved::Unknown);
-        let project = self.guarding.project.as_deref();
-        if now == *saved || harmless(step.guarded, &step.path, &now, saved, project) {
+        let now = match saved {
+            Saved::Nothing => self.found(step.guarded, &at, &step.path),
+            _ => Saved::of(&at).unwrap_or(Saved::Unknown),
+        };
+        if now == *saved || self.harmless(step.guarded, &step.path, &now, saved) {
             return match (&now, directory.enter(name)) {
                 (Saved::Directory(entries), Some(inner)) => {
                     self.alone_in(&inner, &step.path, entries)
@@ -328,13 +332,13 @@ impl Work<'_> {
     /// list guards the configuration, over no link, which another run could change. Returns where it may lead. A
     /// directory is judged by what is in it.
     pub fn git_link(&mut self, at: &Path, shown: &Path) -> Option<PathBuf> {
-        let target = match Saved::of(at) {
-            Ok(Saved::Link(target)) => Some(target),
+        let target = match self.found(Guarded::GitCommon, at, shown) {
+            Saved::Link(target) => Some(target),
             // It leads nowhere: uv marks its cache by one.
-            Ok(Saved::File { bytes, .. }) if bytes.is_empty() => return None,
-            Ok(Saved::File { bytes, .. }) => git_file_target(&bytes).map(Path::to_owned),
-            Ok(Saved::Directory(_) | Saved::Nothing) => return None,
-            Ok(Saved::Unknown | Saved::Stamped { .. }) | Err(_) => None,
+            Saved::File { bytes, .. } if bytes.is_empty() => return None,
+            Saved::File { bytes, .. } => git_file_target(&bytes).map(Path::to_owned),
+            Saved::Directory(_) | Saved::Nothing => return None,
+            Saved::Unknown | Saved::Stamped { .. } => None,
         };
         let parent = shown.parent().unwrap_or(Path::new("/"));
         let allowed = target.and_then(|target| {
@@ -449,41 +453,4 @@ pub(super) fn expand(directory: &Path, name: &str) -> Vec<PathBuf> {
         return vec![directory.join(name)];
     }
     crate::planner::expand(&crate::facts::HostPaths, directory, name)
-}
-
-/// Whether a path leads where its text says, over no link: git follows what is there, and another run could change it.
-fn leads_straight(path: &Path) -> bool {
-    match fs::canonicalize(path) {
-        Ok(real) => real == normal(path),
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
-}
-
-/// Whether a created or changed git file holds nothing that is executed. `project` may be the worktree of
-/// repositories elsewhere.
-pub(super) fn harmless(
-    guarded: Guarded,
-    path: &Path,
-    now: &Saved,
-    before: &Saved,
-    project: Option<&Path>,
-) -> bool {
-    let directory = path.parent().unwrap_or(path);
-    match (guarded, now, before) {
-        (Guarded::GitConfig | Guarded::GitSettings, Saved::File { bytes, .. }, Saved::Nothing) => {
-            executes_in(bytes, directory, project).is_none()
-        }
-        (
-            Guarded::GitSettings,
-            Saved::File { bytes: now, .. },
-            Saved::File { bytes: before, .. },
-        ) => executes_the_same(before, now, directory),
-        (Guarded::GitCommon, Saved::File { bytes, .. }, Saved::Nothing) => {
-            git_common_allowed(path, bytes).is_some_and(|target| leads_straight(&target))
-        }
-        (Guarded::GitHooks, Saved::Directory(entries), Saved::Nothing) => {
-            entries.iter().all(|(name, entry)| entry.is_sample(name))
-        }
-        _ => false,
-    }
 }

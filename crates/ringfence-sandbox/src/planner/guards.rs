@@ -14,7 +14,8 @@ use super::{PlanError, Planning};
 use crate::facts::{Kind, PathFacts};
 use crate::plan::{Apart, Found, GuardStep, GuardedTree, Tier};
 use led::MOST_LINKS;
-use ringfence_policy::gitnamed::{NotKnown, Reader};
+use ringfence_policy::gitnamed::Reader;
+use ringfence_policy::gitread::{NotKnown, Pass};
 use ringfence_policy::gitstate::STATE;
 use ringfence_policy::guard::built_in;
 use ringfence_policy::{Access, Guarded, Layer, PathRule, Source};
@@ -65,7 +66,7 @@ pub(super) fn guards(
     grants: &Grants,
     tier: Tier,
 ) -> Result<Guards, PlanError> {
-    let git_settings = planning.policy.git_settings;
+    let (git_settings, pass) = (planning.policy.git_settings, Pass::default());
     let mut wanted = Wanted {
         planning,
         grants,
@@ -73,6 +74,7 @@ pub(super) fn guards(
         closed: Vec::new(),
         hooks: BTreeSet::new(),
         crowded: None,
+        pass: &pass,
         unknown: None,
     };
     wanted.named_paths(tier)?;
@@ -151,6 +153,8 @@ struct Wanted<'a, 'b> {
     hooks: BTreeSet<PathBuf>,
     /// One in which there are more links than are followed.
     crowded: Option<PathBuf>,
+    /// What may yet be read of git's configuration.
+    pass: &'a Pass,
     /// A file of git's configuration that could name anything.
     unknown: Option<NotKnown>,
 }
@@ -296,7 +300,7 @@ impl Wanted<'_, '_> {
         if top.has(".git") {
             let judged = self.rules.iter().filter(|(_, rule)| rule.1 == Guarded::GitConfig);
             let judged = judged.map(|(path, _)| path.as_path());
-            match named::repositories(self.planning.paths, &tree, judged) {
+            match named::repositories(self.planning.paths, &tree, judged, self.pass) {
                 Ok(all) => all.into_iter().for_each(|repository| self.configured(repository)),
                 Err(unknown) => self.unknown = Some(unknown),
             }
@@ -337,7 +341,7 @@ impl Wanted<'_, '_> {
         let paths = planning.paths;
         let home = |user: &str| named::home(planning, user);
         let (text, program) = (|path: &Path| paths.git(path), |path: &Path| paths.program(path));
-        let reader = Reader { real: &|_| None, text: &text, program: &program };
+        let reader = Reader { real: &|_| None, text: &text, program: &program, pass: self.pass };
         let known = reader.each(files, &worktree, &home, |_, setting, path, guarded| {
             // What a directory is named for is not known.
             let is_file = || match self.tree(path) {

@@ -5,7 +5,8 @@ use super::Planning;
 use super::links::real;
 use crate::facts::{Kind, PathFacts};
 use ringfence_policy::gitconfig::last_path;
-use ringfence_policy::gitnamed::{NotKnown, Reader, Said};
+use ringfence_policy::gitnamed::Reader;
+use ringfence_policy::gitread::{NotKnown, Pass, Said};
 use ringfence_policy::home_of;
 use ringfence_policy::path::normal;
 use std::path::{Path, PathBuf};
@@ -40,10 +41,11 @@ pub(super) fn repositories<'a>(
     paths: &dyn PathFacts,
     tree: &Path,
     judged: impl Iterator<Item = &'a Path>,
+    pass: &Pass,
 ) -> Result<Vec<Repository>, NotKnown> {
     let git = tree.join(".git");
     if paths.kind(&git) == Kind::File {
-        return Ok(worktree_of(paths, tree)?.into_iter().collect());
+        return Ok(worktree_of(paths, tree, pass)?.into_iter().collect());
     }
     let mut found = vec![Repository::of(&git, &git, tree)];
     let modules = git.join("modules");
@@ -52,7 +54,7 @@ pub(super) fn repositories<'a>(
     for configuration in configurations.take(MOST_MODULES) {
         let Some(directory) = configuration.parent() else { continue };
         // One that cannot be read is told of when it is gone through.
-        let worktree = match paths.git(configuration) {
+        let worktree = match pass.read(|| paths.git(configuration)) {
             Said::Nothing => continue,
             Said::Unknown(_) => directory.to_owned(),
             Said::Bytes(text) => match last_path(text, "core", "worktree") {
@@ -66,10 +68,14 @@ pub(super) fn repositories<'a>(
 }
 
 /// The repository that a `.git` file leads to.
-fn worktree_of(paths: &dyn PathFacts, tree: &Path) -> Result<Option<Repository>, NotKnown> {
+fn worktree_of(
+    paths: &dyn PathFacts,
+    tree: &Path,
+    pass: &Pass,
+) -> Result<Option<Repository>, NotKnown> {
     let real = |path: &Path| real(paths, path).filter(|real| real.exists).map(|real| real.path);
     let (text, program) = (|path: &Path| paths.git(path), |path: &Path| paths.program(path));
-    let found = Reader { real: &real, text: &text, program: &program }.of_worktree(tree)?;
+    let found = Reader { real: &real, text: &text, program: &program, pass }.of_worktree(tree)?;
     Ok(found.map(|(common, private)| Repository::of(&common, &private, tree)))
 }
 

@@ -13,7 +13,8 @@ use crate::error::Result;
 use crate::snapshot::beneath::{self, shown, split};
 use crate::snapshot::entry::Kind;
 use ringfence_policy::Guarded;
-use ringfence_policy::gitconfig::executes_in;
+use ringfence_policy::gitconfig::{Executes, Unread, executes_in};
+use ringfence_policy::gitread::{MOST, MOST_STATE, Pass, Said, Unknown};
 use ringfence_policy::gitstate::{self, Content};
 use ringfence_policy::guard::Standing;
 use ringfence_policy::path::normal;
@@ -21,15 +22,13 @@ use ringfence_policy::protect::{
     git_bare_worktree, git_common_allowed, git_file_target, git_link_allowed,
 };
 use rustix::fd::BorrowedFd;
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-
-/// The largest file whose text is judged; git's are small.
-pub(crate) const MOST: u64 = 1 << 20;
 
 /// The largest of git's own files that is judged: an index with millions of names.
 const MOST_OF_STATE: u64 = 1 << 28;
@@ -49,10 +48,6 @@ pub(crate) struct Item<'a> {
 pub(crate) trait Source {
     /// The bytes of a file that has no more than these.
     fn bytes(&self, number: usize, most: u64) -> Result<Option<Vec<u8>>>;
-    /// The bytes of a file, up to [`MOST`].
-    fn text(&self, number: usize) -> Result<Option<Vec<u8>>> {
-        self.bytes(number, MOST)
-    }
     /// Where a link leads.
     fn target(&self, number: usize) -> Result<Option<Vec<u8>>>;
 }
@@ -87,6 +82,35 @@ pub(crate) struct Judge<'a> {
     pub source: &'a dyn Source,
     /// The numbers of the items, by their paths.
     known: HashMap<&'a [u8], usize>,
+    /// What may yet be read of git's configuration, and bytes of what git keeps for itself.
+    pass: Pass,
+    state: Cell<u64>,
+}
+
+/// What is to be done with an item, by what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It executes nothing.
+    Harmless,
+    /// It may.
+    Held,
+    /// It could, since it is not known what it says.
+    Unknown(Unknown),
+}
+
+impl Verdict {
+    fn of(harmless: bool) -> Verdict {
+        if harmless { Verdict::Harmless } else { Verdict::Held }
+    }
+
+    /// What is said of it behind why something counts as protected; `None` where it may be made.
+    pub fn held(self) -> Option<String> {
+        match self {
+            Verdict::Harmless => None,
+            Verdict::Held => Some(String::new()),
+            Verdict::Unknown(why) => Some(format!(", and it {}", why.text().0)),
+        }
+    }
 }
 
 impl<'a> Judge<'a> {
@@ -98,7 +122,8 @@ impl<'a> Judge<'a> {
         source: &'a dyn Source,
     ) -> Judge<'a> {
         let known = items.iter().enumerate().map(|(number, item)| (item.path, number)).collect();
-        Judge { root, host, names, items, source, known }
+        let (pass, state) = (Pass::default(), Cell::new(MOST_STATE));
+        Judge { root, host, names, items, source, known, pass, state }
     }
 
     /// Says of each item that is not held yet whether it is.
@@ -123,9 +148,9 @@ impl<'a> Judge<'a> {
             match standing {
                 Standing::Within(length) => {
                     let rest: PathBuf = parts[start + length..].iter().collect();
-                    if !self.harmless(number, name.guarded, &rest)? {
+                    if let Some(more) = self.verdict(number, name.guarded, &rest)?.held() {
                         let protected = length_of(&parts[..start + length]);
-                        let why = format!("{} is a protected name", name.name);
+                        let why = format!("{} is a protected name{more}", name.name);
                         return Ok(Some(Held { why, protected }));
                     }
                 }
@@ -147,8 +172,8 @@ impl<'a> Judge<'a> {
             let target = match item.kind {
                 Some(Kind::Symlink) => self.source.target(number)?,
                 _ => self
-                    .source
                     .text(number)?
+                    .bytes()
                     .and_then(|text| Some(git_file_target(&text)?.as_os_str().as_bytes().to_vec())),
             };
             let full = self.root.join(path);
@@ -168,29 +193,63 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether an item executes nothing; `rest` is what of its path lies below what is guarded so.
-    pub(crate) fn harmless(&self, number: usize, guarded: Guarded, rest: &Path) -> Result<bool> {
+    pub(crate) fn verdict(&self, number: usize, guarded: Guarded, rest: &Path) -> Result<Verdict> {
         let item = &self.items[number];
         let itself = rest.as_os_str().is_empty();
-        let text = || match item.kind == Some(Kind::File) && itself {
-            true => self.source.text(number),
-            false => Ok(None),
-        };
-        match (guarded, item.kind) {
-            (Guarded::GitConfig, None) => Ok(true),
+        let verdict = match (guarded, item.kind) {
+            (Guarded::GitConfig, None) => true,
             // A directory of that name is a submodule's.
-            (Guarded::GitState, None | Some(Kind::Directory)) => Ok(true),
-            (Guarded::GitState, _) if !itself => Ok(true),
+            (Guarded::GitState, None | Some(Kind::Directory)) => true,
+            (Guarded::GitState, _) if !itself => true,
             (Guarded::GitState, Some(Kind::File)) => {
-                let bytes = self.source.bytes(number, MOST_OF_STATE)?;
+                let bytes = self.state(|most| self.source.bytes(number, most))?;
                 let hash = self.hash_length(item.path)?;
-                Ok(bytes.is_some_and(|bytes| is_gits_own(item.path, hash, &bytes)))
+                bytes.is_some_and(|bytes| is_gits_own(item.path, hash, &bytes))
             }
-            (Guarded::GitConfig | Guarded::GitCommon, _) => {
-                let text = text()?;
-                Ok(text.is_some_and(|text| self.says_nothing(guarded, item.path, &text)))
+            (Guarded::GitConfig | Guarded::GitCommon, Some(Kind::File)) if itself => {
+                return Ok(match self.text(number)? {
+                    Said::Bytes(text) => self.says(guarded, item.path, &text),
+                    Said::Unknown(why) => Verdict::Unknown(why),
+                    Said::Nothing => Verdict::Held,
+                });
             }
-            _ => Ok(harmless(guarded, item.path, item.kind, itself)),
-        }
+            (Guarded::GitConfig | Guarded::GitCommon, _) => false,
+            _ => harmless(guarded, item.path, item.kind, itself),
+        };
+        Ok(Verdict::of(verdict))
+    }
+
+    /// The text of an item that is a file.
+    fn text(&self, number: usize) -> Result<Said> {
+        let mut failure = None;
+        let said = self.pass.read(|| match self.source.bytes(number, MOST) {
+            Ok(Some(bytes)) => Said::Bytes(bytes),
+            Ok(None) => Said::Unknown(Unknown::Large),
+            Err(error) => {
+                failure = Some(error);
+                Said::Nothing
+            }
+        });
+        failure.map_or(Ok(said), Err)
+    }
+
+    /// The text of a file that is there.
+    fn on_host(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let read = || match opened(self.host, path) {
+            Some(file) => whole(file, MOST).map_or(Said::Unknown(Unknown::Large), Said::Bytes),
+            None => Said::Nothing,
+        };
+        self.pass.read(read).bytes()
+    }
+
+    /// The bytes of one of git's own files, which are read so with no more than may yet be read.
+    fn state(&self, read: impl FnOnce(u64) -> Result<Option<Vec<u8>>>) -> Result<Option<Vec<u8>>> {
+        let most = self.state.get().min(MOST_OF_STATE);
+        let bytes = read(most)?;
+        // What is too large was read up to there.
+        let read = bytes.as_ref().map_or(most, |bytes| bytes.len() as u64);
+        self.state.set(self.state.get() - read);
+        Ok(bytes)
     }
 
     /// How long the hashes of an index are, by the configuration that will be beside it.
@@ -204,24 +263,31 @@ impl<'a> Judge<'a> {
         // One that is not made leaves the one that is there.
         let new = match self.known.get(path) {
             Some(&number) if self.items[number].kind == Some(Kind::File) => {
-                self.source.text(number)?
+                self.text(number)?.bytes()
             }
             _ => None,
         };
         let new = new.filter(|text| self.says_nothing(Guarded::GitConfig, path, text));
-        let text = new.or_else(|| small(self.host, path, MOST));
+        let text = new.or_else(|| self.on_host(path));
         Ok(gitstate::hash_length(text))
     }
 
     /// Whether git runs nothing for what a file says.
     fn says_nothing(&self, guarded: Guarded, path: &[u8], text: &[u8]) -> bool {
+        self.says(guarded, path, text) == Verdict::Harmless
+    }
+
+    fn says(&self, guarded: Guarded, path: &[u8], text: &[u8]) -> Verdict {
         let path = self.root.join(shown(path));
         if guarded == Guarded::GitCommon {
             let target = git_common_allowed(&path, text);
-            return target.is_some_and(|target| self.leads_straight(&target));
+            return Verdict::of(target.is_some_and(|target| self.leads_straight(&target)));
         }
         let directory = path.parent().unwrap_or(&path);
-        executes_in(text, directory, None).is_none()
+        match executes_in(text, directory, None) {
+            Some(Executes::Unread(Unread::Unknown(why))) => Verdict::Unknown(why),
+            executes => Verdict::of(executes.is_none()),
+        }
     }
 
     /// Whether a path leads over no link in the tree, of those that are there or are to be written.
@@ -301,9 +367,13 @@ fn harmless(guarded: Guarded, path: &[u8], kind: Option<Kind>, itself: bool) -> 
 
 /// The bytes of a small file in an open tree.
 pub(crate) fn small(tree: BorrowedFd<'_>, path: &[u8], most: u64) -> Option<Vec<u8>> {
+    whole(opened(tree, path)?, most)
+}
+
+fn opened(tree: BorrowedFd<'_>, path: &[u8]) -> Option<OwnedFd> {
     let (parent, name) = split(path);
     let parent = beneath::open_directory(tree, parent).ok()?;
-    whole(beneath::open_file(&parent, name).ok()?, most)
+    beneath::open_file(&parent, name).ok()
 }
 
 /// The bytes of an open file, if it is small.

@@ -7,7 +7,8 @@ use super::{Held, Judge, above};
 use crate::snapshot::beneath::{self, shown};
 use crate::snapshot::entry::Kind;
 use ringfence_policy::files::is_program;
-use ringfence_policy::gitnamed::{NotKnown, Reader, Said, read_for};
+use ringfence_policy::gitnamed::Reader;
+use ringfence_policy::gitread::{NotKnown, Pass, Said, read_for};
 use ringfence_policy::guard::Standing;
 use ringfence_policy::{Guarded, HostFiles, Resolver, home_of};
 use rustix::fs::{Dir, FileType};
@@ -39,7 +40,7 @@ pub(super) fn judge(judge: &Judge<'_>, held: &mut [Option<Held>]) {
                 !item.path.ends_with(b".sample")
             }
             Guarded::GitConfig if path == *named => {
-                let text = judge.source.text(number).ok().flatten();
+                let text = judge.text(number).ok().and_then(Said::bytes);
                 text.is_none_or(|text| !judge.says_nothing(*guarded, item.path, &text))
             }
             Guarded::ExistingOnly | Guarded::GitHooks => path == *named,
@@ -102,7 +103,7 @@ fn named_in(judge: &Judge<'_>, directory: &[u8]) -> Vec<Named> {
     let mut hooks = vec![git.join("hooks")];
     let files = match git.symlink_metadata() {
         Ok(data) if data.is_dir() => Ok(vec![git.join("config"), git.join("config.worktree")]),
-        Ok(data) if data.is_file() => READER.of_worktree(&at).map(|found| {
+        Ok(data) if data.is_file() => reader(&judge.pass).of_worktree(&at).map(|found| {
             let of = |(common, own): (PathBuf, PathBuf)| {
                 vec![common.join("config"), own.join("config.worktree")]
             };
@@ -111,7 +112,7 @@ fn named_in(judge: &Judge<'_>, directory: &[u8]) -> Vec<Named> {
         _ => Ok(Vec::new()),
     };
     let known = files.and_then(|files| {
-        READER.each(files, &at, &home, |file, setting, path, guarded| {
+        reader(&judge.pass).each(files, &at, &home, |file, setting, path, guarded| {
             let by = format!("{} of {}", setting.key(), file.display());
             all.extend(led_to(path, guarded, &by));
             all.push((path.to_owned(), guarded, by));
@@ -192,8 +193,9 @@ fn anything(judge: &Judge<'_>, (file, why): &NotKnown) -> Named {
     (judge.root.to_owned(), Guarded::Plain, by)
 }
 
-const READER: Reader<'_> =
-    Reader { real: &|path| path.canonicalize().ok(), text: &text, program: &is_program };
+fn reader(pass: &Pass) -> Reader<'_> {
+    Reader { real: &|path| path.canonicalize().ok(), text: &text, program: &is_program, pass }
+}
 
 /// What a configuration says.
 fn text(path: &Path) -> Said {

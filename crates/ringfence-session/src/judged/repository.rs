@@ -5,8 +5,8 @@
 //! is in its directory when it is written, and what makes a directory a repository by what lies there already.
 
 use super::{
-    Held, Item, Judge, MOST, MOST_OF_STATE, WRITTEN_OVER, above, harmless, is_gits_own,
-    is_written_over, length_of, small,
+    Held, Item, Judge, Verdict, WRITTEN_OVER, above, harmless, is_gits_own, is_written_over,
+    length_of, small,
 };
 use crate::error::Result;
 use crate::snapshot::beneath::{self, join, names, shown, split};
@@ -128,18 +128,22 @@ impl<'a> Tree<'a> {
                 return Ok(Some(Held::itself(item.path, WRITTEN_OVER.to_owned())));
             }
             for (name, guarded) in &self.judge.names.git {
-                let (protected, safe) = match standing(name, &parts) {
+                let (protected, verdict) = match standing(name, &parts) {
                     Standing::Apart => continue,
-                    Standing::OnTheWay => (parts.len(), item.kind != Some(Kind::Symlink)),
+                    Standing::OnTheWay => {
+                        (parts.len(), Verdict::of(item.kind != Some(Kind::Symlink)))
+                    }
                     Standing::Within(length) => {
                         let inner: PathBuf = parts[length..].iter().collect();
-                        (length, self.judge.harmless(number, as_other(*guarded, name), &inner)?)
+                        (length, self.judge.verdict(number, as_other(*guarded, name), &inner)?)
                     }
                 };
-                if !safe {
+                if let Some(more) = verdict.held() {
                     let shown = self.judge.root.join(shown(directory));
-                    let why =
-                        format!("{name} of {}, a repository to git, is protected", shown.display());
+                    let why = format!(
+                        "{name} of {}, a repository to git, is protected{more}",
+                        shown.display()
+                    );
                     let protected = item.path.len() - rest.len() + length_of(&parts[..protected]);
                     return Ok(Some(Held { why, protected }));
                 }
@@ -175,14 +179,17 @@ impl<'a> Tree<'a> {
     /// Whether what lies at a path of the host executes nothing.
     fn safe(&self, path: &[u8], guarded: Guarded) -> bool {
         match guarded {
-            Guarded::GitConfig | Guarded::GitCommon => small(self.judge.host, path, MOST)
-                .is_some_and(|text| self.judge.says_nothing(guarded, path, &text)),
+            Guarded::GitConfig | Guarded::GitCommon => {
+                let text = self.judge.on_host(path);
+                text.is_some_and(|text| self.judge.says_nothing(guarded, path, &text))
+            }
             // A directory of that name is a submodule's.
             Guarded::GitState => {
                 self.on_host(path) == Some(FileType::Directory)
                     || self.judge.hash_length(path).is_ok_and(|hash| {
-                        small(self.judge.host, path, MOST_OF_STATE)
-                            .is_some_and(|bytes| is_gits_own(path, hash, &bytes))
+                        let read = |most| Ok(small(self.judge.host, path, most));
+                        let bytes = self.judge.state(read).ok().flatten();
+                        bytes.is_some_and(|bytes| is_gits_own(path, hash, &bytes))
                     })
             }
             _ => harmless(guarded, path, Some(Kind::File), false),

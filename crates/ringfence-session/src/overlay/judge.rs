@@ -4,7 +4,7 @@
 use super::layer::{Change, Trouble, failed};
 use super::record::{Guard, Record, Tree};
 use crate::error::Result;
-use crate::judged::{self, Held, Item, Judge, Names, Source};
+use crate::judged::{self, Held, Item, Judge, Names, Source, Verdict};
 use crate::snapshot::What;
 use crate::snapshot::beneath::{self, shown, split};
 use crate::snapshot::entry::Kind;
@@ -80,8 +80,12 @@ fn by_path(
     for guard in &record.guards {
         let how = guarded(&guard.guarded);
         if let Ok(rest) = path.strip_prefix(&guard.path) {
-            if guard.present || !judge.harmless(number, how, rest)? {
-                return Ok(Some(said(guard)));
+            let verdict = match guard.present {
+                true => Verdict::Held,
+                false => judge.verdict(number, how, rest)?,
+            };
+            if let Some(more) = verdict.held() {
+                return Ok(Some(said(guard) + &more));
             }
         } else if item.kind == Some(Kind::Symlink)
             && guard.path.starts_with(&path)

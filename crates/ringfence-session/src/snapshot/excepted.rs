@@ -9,7 +9,8 @@ use super::entry::{Entry, Kind};
 use super::record::{Origin, Snapshot};
 use super::{beneath, content};
 use crate::error::Result;
-use crate::judged::{self, Item, Judge, Names, Source};
+use crate::judged::{Item, Judge, Names, Source};
+use ringfence_policy::gitread::LONGEST_PATH;
 use rusqlite::{OptionalExtension, params};
 use rustix::fd::{AsFd, OwnedFd};
 use std::ffi::OsStr;
@@ -135,7 +136,7 @@ impl Source for Stored<'_> {
     }
 
     fn target(&self, number: usize) -> Result<Option<Vec<u8>>> {
-        self.of(number, Kind::Symlink, judged::MOST)
+        self.of(number, Kind::Symlink, LONGEST_PATH as u64)
     }
 }
 
