@@ -146,6 +146,14 @@ pub fn take(fd: BorrowedFd<'_>) -> Result<Arrived> {
     Ok(Arrived::new(signal, info.ssi_code, sender, info.ssi_int))
 }
 
+/// Those of `set` that are blocked and wait to be taken, of the calling thread or of the process; they go on waiting.
+pub fn waiting(set: SignalSet) -> SignalSet {
+    let mut waiting = 0u64;
+    // SAFETY: the pointer is to eight bytes, the size given.
+    let known = unsafe { sys!(rt_sigpending, &raw mut waiting, 8) };
+    SignalSet(if known.is_ok() { waiting & set.0 } else { 0 })
+}
+
 /// `kill(2)`: 0 as signal only asks whether the process is there; -1 as pid means all that
 /// may be signalled.
 ///
@@ -214,12 +222,8 @@ pub fn raise_default(signal: i32) {
 /// it wants what it is about to go on, and the kernel drops it when a stop is raised (`signal(7)`).
 /// The two calls follow each other with nothing between: a SIGCONT that comes there is lost.
 pub fn stop() {
-    let mut waiting = 0u64;
-    let continued = SignalSet::of(&[libc::SIGCONT]).0;
     let ourselves = std::process::id();
-    // SAFETY: the pointer is to eight bytes, the size given.
-    let known = unsafe { sys!(rt_sigpending, &raw mut waiting, 8) };
-    if known.is_err() || waiting & continued == 0 {
+    if waiting(SignalSet::of(&[libc::SIGCONT])).0 == 0 {
         // SAFETY: numbers; SIGSTOP has no action but to stop.
         let _ = unsafe { sys!(kill, ourselves, libc::SIGSTOP) };
     }
@@ -268,4 +272,25 @@ fn stop_for(time: Duration) -> Result<()> {
 /// The last real-time signal: ours for "the launcher died", which nobody else sends.
 pub fn parent_death() -> i32 {
     libc::SIGRTMAX()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_waits_is_known_and_goes_on_waiting() {
+        let (set, other) = (SignalSet::of(&[libc::SIGUSR1]), SignalSet::of(&[libc::SIGUSR2]));
+        let before = set_mask(set).expect("blocked");
+        assert_eq!(waiting(set), SignalSet::of(&[]));
+        // SAFETY: takes a number; the signal goes to this thread, which blocks it.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        for _ in 0..2 {
+            assert_eq!(waiting(set), set);
+            assert_eq!(waiting(other), SignalSet::of(&[]));
+        }
+        wait(set, Some(Duration::ZERO)).expect("it is there");
+        assert_eq!(waiting(set), SignalSet::of(&[]));
+        set_mask(before).expect("as before");
+    }
 }

@@ -106,7 +106,7 @@ fn grant(work: &mut Work<'_>, path: &Path, rights: u32) -> bool {
     let granted = set(&place, mode | rights);
     match &granted {
         Ok(()) => work.unlocked.push((path.to_owned(), mode)),
-        Err(error) => work.said.push(format!(
+        Err(error) => work.said.open(format!(
             "{} was closed inside (mode {mode:04o}) and cannot be opened for a look: {error}; what is in it was \
              not judged: look before you use anything there",
             shown::path(path)

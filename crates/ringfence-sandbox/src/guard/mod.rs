@@ -103,6 +103,9 @@ impl Drop for Guarding {
     }
 }
 
+/// Looks that take no longer are over before anybody wonders.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Identity and change time of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp(u64, u64, i128);
@@ -412,15 +415,16 @@ impl Guarding {
     /// session (the launcher is dead) nothing is kept.
     pub fn enforce(&self, session: Option<&str>) -> Vec<String> {
         let mut work = self.work(self.quarantine(session));
+        work.patience = session.map(|_| Instant::now() + PATIENCE);
         self.pass(&mut work);
         self.taken.set(work.quarantine.taken());
         if session.is_some() {
             if let Some(unnoted) = notes::end(self.begun.as_ref(), &self.trees, self.since) {
-                work.said.push(unnoted);
+                work.said.open(unnoted);
             }
             work.quarantine.renew(&mut work.said);
             for sentence in tracked::missing(&self.missed.take(), &work.pass) {
-                work.said.push(sentence);
+                work.said.last(sentence);
             }
             self.ended.set(true);
             // Nothing is left to be put back.
@@ -441,6 +445,7 @@ impl Guarding {
             past,
             unlocked: Vec::new(),
             said: Said::default(),
+            patience: None,
             budget: 0,
             innards: 0,
             pass: Rc::default(),

@@ -95,7 +95,7 @@ fn anything(work: &mut Work<'_>, (file, why): &NotKnown) {
         return;
     }
     let (shown, (why, remedy)) = (shown::path(file), why.text());
-    work.said.push(format!(
+    work.said.open(format!(
         "{shown} {why}: git could run anything by it, so that what the run changed is taken away ({remedy}, and put back \
          what you trust)"
     ));
@@ -107,7 +107,7 @@ fn anything(work: &mut Work<'_>, (file, why): &NotKnown) {
         for entry in fs::read_dir(directory.at("")).into_iter().flatten().flatten() {
             let Some(rest) = left.checked_sub(1) else {
                 let most = format!("more than {MOST} entries are there: look before you use git");
-                return work.said.push(most);
+                return work.said.open(most);
             };
             left = rest;
             let (name, path) = (entry.file_name(), at.join(entry.file_name()));

@@ -29,30 +29,89 @@ pub(super) fn now(sentence: &str) {
 /// Sentences told at most of one kind.
 const TOLD: usize = 256;
 
-/// Sentences, so many at most, and how many more there were.
+/// Sentences, so many at most of each kind, and how many more there were.
 #[derive(Default)]
 pub(super) struct Said {
+    /// What was put right.
+    right: Kind,
+    /// What was not, or has to be looked at: what a program makes to be put right must not hide it.
+    open: Kind,
+    /// What is to be done in the end; there are not many.
+    last: Vec<String>,
+}
+
+#[derive(Default)]
+struct Kind {
     told: Vec<String>,
     more: usize,
 }
 
-impl Said {
-    /// One more.
-    pub fn push(&mut self, sentence: String) {
+impl Kind {
+    fn push(&mut self, sentence: String) {
         match self.told.len() < TOLD {
             true => self.told.push(sentence),
             false => self.more += 1,
         }
     }
+}
+
+impl Said {
+    /// One more that was put right.
+    pub fn push(&mut self, sentence: String) {
+        self.right.push(sentence);
+    }
+
+    /// One more that was not, or that somebody has to look at.
+    pub fn open(&mut self, sentence: String) {
+        self.open.push(sentence);
+    }
+
+    /// What the user has to do when all else is told.
+    pub fn last(&mut self, sentence: String) {
+        self.last.push(sentence);
+    }
 
     /// All of them, those that were too many as one.
-    pub fn all(mut self) -> Vec<String> {
-        if self.more > 0 {
-            self.told.push(format!(
+    pub fn all(self) -> Vec<String> {
+        let Said { right, open, last } = self;
+        let mut all = right.told;
+        if right.more > 0 {
+            all.push(format!(
                 "{} more protected names were put right, too many to be told one by one",
-                self.more
+                right.more
             ));
         }
-        self.told
+        all.extend(open.told);
+        if open.more > 0 {
+            all.push(format!(
+                "{} more protected names could not be put right or looked at, too many to be told one by one: look before \
+                 you use anything there",
+                open.more
+            ));
+        }
+        all.extend(last);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_right_hides_nothing_that_was_not() {
+        let mut said = Said::default();
+        said.last("do this".to_owned());
+        for number in 0..TOLD + 3 {
+            said.push(format!("{number} was moved"));
+        }
+        said.open("look at this".to_owned());
+        let all = said.all();
+        assert_eq!(all.len(), TOLD + 3);
+        assert!(all[TOLD].starts_with("3 more protected names were put right"));
+        assert_eq!(all[TOLD + 1..], ["look at this", "do this"]);
+        let mut said = Said::default();
+        (0..=TOLD).for_each(|number| said.open(number.to_string()));
+        assert!(said.all()[TOLD].starts_with("1 more protected names could not be put right"));
     }
 }

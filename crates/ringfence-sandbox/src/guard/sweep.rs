@@ -45,6 +45,7 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&P
     // Whether the directory that a directory is in was changed by the run.
     let mut queue = VecDeque::from([(tree.tree.clone(), true)]);
     while let Some((path, by_run)) = queue.pop_front() {
+        work.answer();
         if !by_run {
             let Some(left) = work.budget.checked_sub(A_DIRECTORY) else { continue };
             work.budget = left;
@@ -257,6 +258,7 @@ fn innards(work: &mut Work<'_>, tree: &GuardedTree, path: &Path, git: &[(&Path, 
     std::mem::swap(&mut work.budget, &mut work.innards);
     let mut queue = VecDeque::from([(path.to_owned(), true)]);
     while let Some((at, by_run)) = queue.pop_front() {
+        work.answer();
         if !by_run {
             let Some(left) = work.budget.checked_sub(A_DIRECTORY) else { continue };
             work.budget = left;

@@ -4,7 +4,7 @@
 use super::crowd::Crowd;
 use super::past::{self, Past};
 use super::quarantine::Quarantine;
-use super::said::inside;
+use super::said::{self, inside};
 use super::saved::replace;
 use super::stays::leads_straight;
 use super::{Guarding, Said, Saved, changed, locked, named, quarantine};
@@ -25,7 +25,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Instant;
 use sys::Errno;
+use sys::signal::SignalSet;
 
 /// One pass of putting right.
 pub(super) struct Work<'a> {
@@ -36,6 +38,8 @@ pub(super) struct Work<'a> {
     /// Directories that were made enterable for a look, and their modes.
     pub unlocked: Vec<(PathBuf, u32)>,
     pub said: Said,
+    /// When whoever wants the launcher to end is told that this comes first; `None`: told, or nobody is there to tell.
+    pub patience: Option<Instant>,
     /// Entries that the look at a tree may yet go through, of what the run did not change.
     pub budget: usize,
     /// The same within repositories.
@@ -83,6 +87,21 @@ impl Work<'_> {
         changed >= self.guarding.since || past().holds(path, &trees(), changed, &ctime)
     }
 
+    /// Answers who sends a signal at which the launcher is to end: without a word it looks as if it did nothing, and one
+    /// that is killed for that leaves what the run made.
+    pub fn answer(&mut self) {
+        const END: [i32; 4] = [1, 2, 3, 15];
+        if self.patience.is_some_and(|moment| Instant::now() >= moment)
+            && sys::signal::waiting(SignalSet::of(&END)).bits() != 0
+        {
+            self.patience = None;
+            said::now(
+                "the command has ended, and what it left is being looked at: that comes first, and is not cut short. \
+                 Whoever kills the launcher keeps what was made at protected names",
+            );
+        }
+    }
+
     pub fn step(&mut self, step: &GuardStep, saved: &Saved) {
         let (Some(parent), Some(name)) = (step.path.parent(), step.path.file_name()) else {
             return;
@@ -96,7 +115,7 @@ impl Work<'_> {
             Err(Errno::EACCES) if *saved == Saved::Nothing => return,
             Err(errno) => {
                 let (path, parent) = (shown::path(&step.path), shown::path(parent));
-                return self.said.push(format!(
+                return self.said.open(format!(
                     "{path} is protected and cannot be looked at ({parent}: {errno}): look before you use it"
                 ));
             }
@@ -154,19 +173,20 @@ impl Work<'_> {
         }
         if *saved != Saved::Nothing {
             let shown = shown::path(path);
-            self.said.push(match saved.restore(at) {
+            match saved.restore(at) {
                 Ok(()) if *now == Saved::Nothing => {
-                    format!("{shown} was removed inside and is protected: restored")
+                    self.said
+                        .push(format!("{shown} was removed inside and is protected: restored"));
                 }
-                Ok(()) => format!("{shown} was restored"),
-                Err(error) => match self.quarantine.keep_saved(path, saved) {
+                Ok(()) => self.said.push(format!("{shown} was restored")),
+                Err(error) => self.said.open(match self.quarantine.keep_saved(path, saved) {
                     Ok(kept) => format!(
                         "cannot restore {shown} whole ({error}): what was there is in {}",
                         shown::path(&kept)
                     ),
                     Err(_) => format!("cannot restore {shown}: {error}"),
-                },
-            });
+                }),
+            }
         }
     }
 
@@ -395,20 +415,22 @@ impl Work<'_> {
         let many = self.take_of_many(at, path);
         let taken = many.map_or_else(|| self.taken(at, path, Quarantine::take), Ok);
         self.guarding.misses(path);
-        self.said.push(match taken {
-            Ok(Some(kept)) => format!("{shown} {way}: moved to {}", shown::path(&kept)),
-            Ok(None) => format!("{shown} {way}: removed"),
+        match taken {
+            Ok(Some(kept)) => {
+                self.said.push(format!("{shown} {way}: moved to {}", shown::path(&kept)));
+            }
+            Ok(None) => self.said.push(format!("{shown} {way}: removed")),
             // Another run was first.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             // Under another name nothing obeys it, and a later run tells of it.
-            Err(error) => match quarantine::rename_aside(at) {
+            Err(error) => self.said.open(match quarantine::rename_aside(at) {
                 Ok(aside) => format!(
                     "{shown} {way}: it can be neither kept nor removed whole ({error}), and is called {} now; remove it",
                     shown::path(&path.with_file_name(aside))
                 ),
                 Err(_) => format!("{shown} {way}, but CANNOT BE REMOVED: {error}"),
-            },
-        });
+            }),
+        }
     }
 
     /// Moves away what a launcher set aside that was killed then, and says so. It may be all that its owner has of it, and
@@ -416,16 +438,16 @@ impl Work<'_> {
     pub fn take_aside(&mut self, at: &Path, path: &Path) {
         let shown = shown::path(path);
         let taken = self.taken(at, path, Quarantine::take_whole);
-        self.said.push(match taken {
-            Ok(kept) => format!(
+        match taken {
+            Ok(kept) => self.said.push(format!(
                 "{shown} was left inside, by a run that took it from a protected name: moved to {}",
                 shown::path(&kept)
-            ),
-            Err(why) => format!(
+            )),
+            Err(why) => self.said.open(format!(
                 "{shown} was left inside, by a run that took it from a protected name, and stays there: it cannot be kept \
                  elsewhere ({why}); remove it, or give it another name"
-            ),
-        });
+            )),
+        }
     }
 
     /// Takes something, from a directory that is locked as well.

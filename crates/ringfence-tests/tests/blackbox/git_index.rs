@@ -391,3 +391,36 @@ fn what_was_taken_away_and_is_tracked_is_told() {
         assert!(!run.err.contains("git tracks"), "{}", run.err);
     });
 }
+
+/// Of a linked worktree the index is elsewhere, a split one is in two files, and what is beside it hides nothing.
+#[test]
+fn what_is_tracked_is_told_wherever_the_index_is() {
+    everywhere(|place| {
+        if !place.has("git", "--version") {
+            return;
+        }
+        let as_somebody = "-c user.name=a -c user.email=a@b";
+        let make = format!(
+            "git init -q . && mkdir src && echo theirs > src/.envrc && echo theirs > src/plain && git add -A && \
+             git {as_somebody} commit -qm one && git worktree add -q tree"
+        );
+        place.shell(&make).ends(0);
+        let beside =
+            "mkdir junk; for n in $(seq 300); do mkdir junk/$n; echo x > junk/$n/.envrc; done";
+        for (at, outside, beside) in [
+            ("tree", "true", "true"),
+            (".", "git update-index --split-index", "true"),
+            (".", "git update-index --no-split-index", beside),
+        ] {
+            place.shell(&format!("{outside}; git -C {at} checkout -q -- src; rm -rf junk")).ends(0);
+            place.clock_moves_on();
+            let run = place
+                .sh(&[], &format!("{beside}; echo evil >> {at}/src/.envrc; echo x > {at}/new"));
+            let repository = place.project(at).components().collect::<std::path::PathBuf>();
+            let told = format!("git tracks src/.envrc in {}", repository.display());
+            run.ends(0).says(&told);
+            assert!(!place.project(at).join("src/.envrc").exists(), "{at} {outside}");
+            assert!(place.project(at).join("new").exists(), "the control: {at} {outside}");
+        }
+    });
+}

@@ -31,6 +31,7 @@ mod filtered;
 mod fork;
 mod fork_killed;
 mod gateway;
+mod git_bounds;
 mod git_bytes;
 mod git_followed;
 mod git_index;
