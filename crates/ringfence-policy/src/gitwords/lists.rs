@@ -236,9 +236,46 @@ pub(super) const WRAPPERS: [Wrapper; 43] = [
 pub(super) const WRAPPING: [&str; 7] =
     ["exec", "run", "foreach", "-exec", "-execdir", "-ok", "-okdir"];
 
-/// Programs that obey the file behind `-f` or `-F`.
-pub(super) const BY_FILE: [&str; 8] =
-    ["awk", "gawk", "mawk", "nawk", "make", "gmake", "sed", "ssh"];
+/// Programs that obey the file behind an option; others that show or edit files among them.
+pub(super) struct Obeyed {
+    pub names: &'static [&'static str],
+    /// Options whose value is it, with their dashes.
+    pub options: &'static [&'static str],
+    /// Letters whose value is it, which may stand behind these others, and it with them.
+    pub letters: &'static str,
+    pub behind: &'static str,
+}
+
+/// None of these.
+pub(super) const NOTHING: Obeyed = Obeyed { names: &[], options: &[], letters: "", behind: "" };
+
+pub(super) const OBEYED: [Obeyed; 7] = [
+    Obeyed {
+        names: &["awk", "gawk", "mawk", "nawk"],
+        options: &["--file", "--exec", "--include"],
+        letters: "fEi",
+        behind: "bcChkMnNOPrsSt",
+    },
+    Obeyed {
+        names: &["make", "gmake"],
+        options: &["--file", "--makefile"],
+        letters: "fF",
+        behind: "bBdeiknpqrRsStvw",
+    },
+    Obeyed { names: &["sed"], options: &["--file"], letters: "f", behind: "nErsuz" },
+    Obeyed { names: &["ssh"], letters: "F", ..NOTHING },
+    Obeyed {
+        names: &["vi", "vim", "nvim", "gvim", "ex", "view", "vimdiff"],
+        options: &["-S", "-s", "-u", "-U", "-l"],
+        ..NOTHING
+    },
+    Obeyed {
+        names: &["emacs", "emacsclient"],
+        options: &["-l", "--load", "-load", "--script", "-script", "-x"],
+        ..NOTHING
+    },
+    Obeyed { names: &["rg", "sort"], options: &["--pre", "--compress-program"], ..NOTHING },
+];
 
 /// Programs that run nothing of what they are told: they read, write or show it.
 pub(super) const HARMLESS: &str = "\

@@ -1,8 +1,8 @@
 //! What the words of a command are: the program, what it runs, and what it is merely told of.
 
 use super::lists::{
-    ANY, BY_FILE, GIT, GIT_CODE, GIT_VALUED, HARMLESS, KEYWORDS, READERS, Reader, SHOWING,
-    WRAPPERS, WRAPPING, Wrapper,
+    ANY, GIT, GIT_CODE, GIT_VALUED, HARMLESS, KEYWORDS, NOTHING, OBEYED, Obeyed, READERS, Reader,
+    SHOWING, WRAPPERS, WRAPPING, Wrapper,
 };
 use super::{How, Line, Word};
 use crate::files::is_script;
@@ -56,13 +56,13 @@ impl Wrapped {
 /// A word that a program is given.
 #[derive(Clone, Copy)]
 struct Argument {
-    /// The program obeys the file behind `-f`.
-    by_file: bool,
+    /// Options with a file that the program obeys.
+    obeyed: &'static Obeyed,
     /// It runs nothing of what it is told.
     harmless: bool,
 }
 
-const TOLD: Next = Next::Argument(Argument { by_file: false, harmless: false });
+const TOLD: Next = Next::Argument(Argument { obeyed: &NOTHING, harmless: false });
 
 /// The target of a redirection.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -182,7 +182,8 @@ impl Line<'_> {
         }
         let known = !text.contains('/') || text.starts_with('/');
         let harmless = known && HARMLESS.split(' ').any(|one| one == name);
-        Next::Argument(Argument { by_file: BY_FILE.contains(&name), harmless })
+        let obeyed = OBEYED.iter().find(|obeyed| obeyed.names.contains(&name));
+        Next::Argument(Argument { obeyed: obeyed.unwrap_or(&NOTHING), harmless })
     }
 
     /// A word behind what runs a command.
@@ -224,6 +225,13 @@ impl Line<'_> {
         let by = rest.by;
         let open = by.open.then_some(false);
         if let Some(long) = option.strip_prefix('-') {
+            // `env --split-string`, and what runs a shell's code.
+            let (name, code) = long.split_once('=').map_or((long, None), |(a, b)| (a, Some(b)));
+            if !by.code.is_empty() && ["split-string", "command", "call"].contains(&name) {
+                let Some(code) = code else { return Next::Code };
+                self.code(code);
+                return TOLD;
+            }
             let value = match long {
                 "" => None,
                 long if by.long.contains(&long) => Some(true),
@@ -303,21 +311,23 @@ impl Line<'_> {
     /// A word that a program is given.
     fn argument(&mut self, argument: Argument, word: &Word) -> Next {
         let text = word.text.as_str();
-        let Argument { by_file, harmless } = argument;
+        let Argument { obeyed, harmless } = argument;
         if text.len() > 1 && text.starts_with('!') && !harmless {
             return self.program(word, None);
         }
         if WRAPPING.contains(&text) && !harmless {
             return Next::Wrapped(Wrapped::new(&ANY));
         }
-        if by_file && matches!(text, "-f" | "-F" | "--file" | "--makefile") {
-            return Next::File(argument);
+        if let Some(file) = obeyed.file(text) {
+            if file.is_empty() {
+                return Next::File(argument);
+            }
+            self.found(file, How::Run);
+            return Next::Argument(argument);
         }
         let command = text.split_once(['=', ' ', '\t']).filter(|(key, _)| is_ssh_command(key));
         if let Some((_, command)) = command {
             self.code(command);
-        } else if by_file && let Some(rest) = text.strip_prefix("-f").or(text.strip_prefix("-F")) {
-            self.found(rest, How::Run);
         } else if !harmless {
             let value = match text.starts_with('-') {
                 true => text.split_once('=').map_or("", |(_, value)| value),
@@ -407,7 +417,21 @@ fn instead(meant: &str) -> Next {
         || lower.contains("git") && ["editor", "pager"].iter().any(|one| lower.contains(one));
     match READERS.iter().find(|_| meant == "SHELL") {
         Some(shell) => Next::Script(shell),
-        None => Next::Argument(Argument { by_file: false, harmless: showing }),
+        None => Next::Argument(Argument { obeyed: &NOTHING, harmless: showing }),
+    }
+}
+
+impl Obeyed {
+    /// What stands in a word with an option whose value is obeyed: nothing, where that is the next word.
+    fn file<'t>(&self, word: &'t str) -> Option<&'t str> {
+        let (option, value) = word.split_once('=').unwrap_or((word, ""));
+        if self.options.contains(&option) {
+            return Some(value);
+        }
+        let letters = word.strip_prefix('-')?;
+        let at = letters.find(|letter| !self.behind.contains(letter))?;
+        let letter = letters[at..].chars().next().filter(|one| self.letters.contains(*one))?;
+        Some(&letters[at + letter.len_utf8()..])
     }
 }
 

@@ -180,3 +180,29 @@ fn what_is_told_to_somebody_unknown_may_be_run() {
         runs(text, &[]);
     }
 }
+
+/// They show or edit files, and obey one all the same.
+#[test]
+fn what_shows_a_file_may_obey_another() {
+    for (text, wanted) in [
+        ("vim -S ./s ./data", &["./s"][..]),
+        ("nvim -d -u ./rc ./data", &["./rc"]),
+        ("emacs --script ./s", &["./s"]),
+        ("emacs -Q -l ./s --load=./t ./data", &["./s", "./t"]),
+        ("rg --pre ./p x ./data", &["./p"]),
+        ("rg --pre=./p --pre-glob=./g x", &["./p"]),
+        ("sort --compress-program=./p ./data", &["./p"]),
+        ("awk --file=./p ./data", &["./p"]),
+        ("awk -v x=./y -f./p ./data", &["./p"]),
+        ("make --file=./m; make -sf ./n; make -C ./d", &["./m", "./n"]),
+        ("sed -nf ./p ./data; sed -Enf./q ./data; sed -n ./data", &["./p", "./q"]),
+        ("ssh -F ./c host", &["./c"]),
+        ("env --split-string='./x y' ./z", &["./x"]),
+        ("env -i --split-string './x y'", &["./x"]),
+        ("su --command=./x ada", &["./x"]),
+        ("flock --command ./x", &["./x"]),
+        ("vim ./data; less ./data; sort -u ./data; rg -l x ./data", &[]),
+    ] {
+        runs(text, wanted);
+    }
+}
