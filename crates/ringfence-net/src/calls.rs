@@ -38,6 +38,7 @@ const CLOSE_ON_EXEC: u32 = 0o2_000_000;
 /// The first port that takes no privilege to bind, as every network namespace begins
 /// (`net.ipv4.ip_unprivileged_port_start`).
 pub(crate) const FIRST_UNPRIVILEGED: u16 = 1024;
+pub(crate) const AF_UNSPEC: u16 = 0;
 const AF_UNIX: i32 = 1;
 const AF_INET: i32 = 2;
 const AF_INET6: i32 = 10;
@@ -237,13 +238,16 @@ impl Handler {
             // Whatever it is by now, Landlock refuses TCP ports.
             Ok((_, (AF_UNIX, _), _)) if locked => Answer::GoOn,
             Ok((raw, (AF_UNIX, _), copy)) => Answer::Done(unix::bind(caller, &copy, &raw)),
-            Ok((raw, (AF_INET | AF_INET6, SOCK_STREAM), copy)) => {
+            Ok((raw, (family @ (AF_INET | AF_INET6), SOCK_STREAM), copy)) => {
                 if !own(copy.as_fd()) {
                     return Answer::Done(Err(Errno::EINVAL));
                 }
                 let lock = if locked { Lock::Socket } else { Lock::Program };
+                let raw = to_bind(raw, family);
                 let own = || {
-                    let port = ringfence_sys::socket::address(&raw).map_or(0, |at| at.port());
+                    // What cannot be read here is not left to the kernel to read: nobody has judged its port.
+                    let place = ringfence_sys::socket::address(&raw).ok_or(Errno::EAFNOSUPPORT)?;
+                    let port = place.port();
                     // The launcher has the capability over that namespace, and the program does not.
                     if takes_privilege(port, FIRST_UNPRIVILEGED) && !self.published.names(port) {
                         return Err(Errno::EACCES);
@@ -299,6 +303,17 @@ pub(crate) fn own(socket: BorrowedFd<'_>) -> bool {
     });
     let theirs = behalf::namespace(socket).ok();
     host.is_some() && theirs.is_some() && theirs != *host
+}
+
+/// An address to bind a socket of a family to, as the kernel takes it: it reads one of no family as one of IPv4 where that
+/// is all addresses (`__inet_bind`), and its port counts. What is bound is what was read here.
+pub(crate) fn to_bind(mut raw: Vec<u8>, family: i32) -> Vec<u8> {
+    const ALL: Option<&[u8]> = Some(&[0; 4]);
+    let unspecified = raw.get(..2) == Some(&AF_UNSPEC.to_ne_bytes());
+    if family == AF_INET && unspecified && raw.get(4..8) == ALL {
+        raw[..2].copy_from_slice(&(AF_INET as u16).to_ne_bytes());
+    }
+    raw
 }
 
 /// Whether it takes `CAP_NET_BIND_SERVICE` to bind a port.
@@ -372,5 +387,26 @@ pub(crate) fn connect(
             waiting.fetch_sub(1, Ordering::Relaxed);
             Answer::Done(Err(Errno::EAGAIN))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringfence_sys::socket::address;
+
+    #[test]
+    fn an_address_to_bind_is_read_as_the_kernel_reads_it() {
+        let port = |family: u16, ip: [u8; 4], of: i32| {
+            let mut raw = family.to_ne_bytes().to_vec();
+            raw.extend([0, 81].into_iter().chain(ip).chain([0; 8]));
+            address(&to_bind(raw, of)).map(|place| place.port())
+        };
+        assert_eq!(port(AF_INET as u16, [0; 4], AF_INET), Some(81), "the control");
+        assert_eq!(port(AF_UNSPEC, [0; 4], AF_INET), Some(81));
+        // These it refuses.
+        assert_eq!(port(AF_UNSPEC, [127, 0, 0, 1], AF_INET), None);
+        assert_eq!(port(AF_UNSPEC, [0; 4], AF_INET6), None);
+        assert_eq!(to_bind(vec![0, 0, 0], AF_INET), [0; 3]);
     }
 }

@@ -236,3 +236,36 @@ fn a_socket_of_the_host_serves_its_port_alone() {
         let _ = std::fs::remove_file(place.project("shared.sock"));
     });
 }
+
+/// Binds sockets of IPv4 to a privileged port and to another, by an address of IPv4 and by one of no family.
+const BINDS: &str = "
+import ctypes, errno, socket, struct
+libc = ctypes.CDLL(None, use_errno=True)
+for family, ip in [(2, b'\\0' * 4), (0, b'\\0' * 4), (0, b'\\x7f\\0\\0\\1')]:
+    for port in [81, 2081]:
+        server = socket.socket()
+        raw = struct.pack('=H', family) + struct.pack('!H', port) + ip + b'\\0' * 8
+        failed = libc.bind(server.fileno(), raw, len(raw))
+        print(family, ip[0], port, errno.errorcode[ctypes.get_errno()] if failed else server.getsockname()[1])
+        server.close()
+";
+
+/// The launcher, which binds where something is published, has a privilege that the program has not: the kernel takes an
+/// address of no family for one of IPv4.
+#[test]
+fn no_way_of_writing_an_address_binds_a_privileged_port() {
+    everybody(Tier::Namespace, |place| {
+        if !python(place) || !place.publishes() {
+            return;
+        }
+        let argv = ["python3", "-c", BINDS];
+        let run = |options: &[&str]| place.run(options, &argv).ends(0).text();
+        // The control: what the kernel says to who asks it himself.
+        let kernel = run(&[]);
+        assert_eq!(
+            kernel,
+            "2 0 81 EACCES\n2 0 2081 2081\n0 0 81 EACCES\n0 0 2081 2081\n0 127 81 EAFNOSUPPORT\n0 127 2081 EAFNOSUPPORT"
+        );
+        assert_eq!(run(&["--publish", &free().to_string()]), kernel);
+    });
+}
