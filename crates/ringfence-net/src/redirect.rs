@@ -17,7 +17,7 @@ mod wanted;
 
 pub use wanted::Wanted;
 
-use crate::calls::{self, Answer, Caller, To};
+use crate::calls::{self, AF_UNSPEC, Answer, Caller, To};
 use crate::gateway::Gateway;
 use crate::listeners::{Listeners, Role};
 use crate::{capture, flow};
@@ -34,12 +34,9 @@ use std::{fmt, io};
 const AF_INET: i32 = 2;
 const AF_INET6: i32 = 10;
 const AF_NETLINK: i32 = 16;
-const AF_UNSPEC: u16 = 0;
 const SOCK_STREAM: i32 = 1;
 const HERE4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const HERE6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
-/// What an answer on this machine takes at most, in milliseconds; else a server has no room for a connection.
-const PROMPT: i32 = 2;
 
 /// Makes a gateway with listeners of the launcher's.
 pub type Make = Box<dyn Fn(Listeners) -> Gateway + Send + Sync>;
@@ -167,13 +164,16 @@ impl Redirect {
 
     /// Connects a copy to a server of the sandbox's own, if that takes it at once; it is as it was where it does not.
     ///
+    /// Nothing is waited for: a server of this machine that has room has answered when the call returns, and the launcher
+    /// looks after all else in the same loop. One whose queue is full is the gateway's to wait for.
+    ///
     /// A wish must not stay: it would be carried out when the server has room or, where the program put it off
     /// (`TCP_FASTOPEN_CONNECT`), when it sends something, at whoever listens there by then.
     fn join(&self, copy: &Copy, server: SocketAddr) -> Result<Option<Result<(), Errno>>, Errno> {
         let raw = behalf::raw(server, copy.ipv6);
         let was = behalf::set_nonblocking(copy.fd(), true)?;
         let mut result = behalf::connect(copy.fd(), &raw);
-        if result == Err(Errno::EINPROGRESS) && behalf::writable(copy.fd(), PROMPT) && !was {
+        if result == Err(Errno::EINPROGRESS) && behalf::writable(copy.fd(), 0) && !was {
             // A second time tells how the first one ended.
             result = behalf::connect(copy.fd(), &raw);
         }
@@ -217,6 +217,7 @@ impl Redirect {
                 return behalf::bind(any.as_fd(), &raw);
             }
             let copy = Copy::of(any)?;
+            let raw = calls::to_bind(raw, if copy.ipv6 { AF_INET6 } else { AF_INET });
             let wanted = socket::address(&raw).ok_or(Errno::EAFNOSUPPORT)?;
             let (ip, port) = (wanted.ip().to_canonical(), wanted.port());
             if !ip.is_unspecified() && !ip.is_loopback() {

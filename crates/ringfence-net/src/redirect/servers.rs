@@ -41,10 +41,11 @@ impl Wanted {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Copy, Redirect};
     use super::*;
     use ringfence_sys::listener::behalf;
     use std::net::TcpListener;
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, OwnedFd};
 
     #[test]
     fn who_listens_in_the_other_family_is_not_taken_for_the_server() {
@@ -83,5 +84,43 @@ mod tests {
         let other = Wanted::default();
         let reached = |client| other.own().reached(client, place);
         assert!(clients.iter().all(|(client, _)| !reached(client.as_fd())));
+    }
+
+    /// How often this thread has given its processor up to wait for something.
+    fn waits() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("read");
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse().ok()).expect("counted")
+    }
+
+    /// A socket of TCP, as a program has it.
+    fn unconnected() -> OwnedFd {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        let socket = socket.as_fd().try_clone_to_owned().expect("another one");
+        behalf::set_nonblocking(socket.as_fd(), false).expect("set");
+        socket
+    }
+
+    #[test]
+    fn nobody_waits_for_room_in_the_queue_of_a_server() {
+        let redirect = Redirect::new(Box::new(|_| panic!("no gateway is needed")));
+        let own = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let place = own.local_addr().expect("an address");
+        behalf::listen(own.as_fd(), 0).expect("listens");
+        redirect.0.wanted.serves(place, own.as_fd()).expect("noted");
+        let join = |held: &mut Vec<Copy>| {
+            let copy = Copy { socket: unconnected(), ipv6: false };
+            let before = waits();
+            let joined = redirect.join(&copy, place).expect("asked");
+            held.push(copy);
+            (joined, waits() - before)
+        };
+        let mut held = Vec::new();
+        let all: Vec<_> = (0..32).map(|_| join(&mut held)).collect();
+        assert_eq!(all[0].0, Some(Ok(())), "the control: there is room for one");
+        let full: Vec<_> = all.iter().filter(|(joined, _)| joined.is_none()).collect();
+        assert!(full.len() > 16, "{all:?}");
+        // Whoever else needs the processor is no matter: that would be involuntary.
+        assert_eq!(full.iter().map(|(_, waits)| waits).min(), Some(&0), "{full:?}");
     }
 }
