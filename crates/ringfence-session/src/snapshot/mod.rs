@@ -465,7 +465,9 @@ impl Store {
             select.takes(path) || select.only.iter().any(|only| only.starts_with(path))
         });
         let chosen: Vec<PathBuf> = chosen.cloned().collect();
-        closed::Closed::open(&self.root, device, &chosen, |path| {
+        let again = rustix::io::fcntl_dupfd_cloexec(&self.root, 0);
+        let again = again.map_err(|error| SessionError::call("fcntl", &self.workspace, error))?;
+        closed::Closed::open((&self.root, again), device, &chosen, |path| {
             self.entry(to, &beneath::shown(path))
         })
     }

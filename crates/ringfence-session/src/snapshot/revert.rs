@@ -22,6 +22,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// Directories that are held open at most: how many there are was a program's to decide.
+const OPENED: usize = 64;
+
 /// Carries changes from the snapshot to the workspace out backwards.
 pub(super) struct Apply<'a> {
     pub database: &'a Database,
@@ -172,6 +175,10 @@ impl Apply<'_> {
             if rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode | 0o700)).is_ok() {
                 result = act(&directory, name);
                 self.opened.push((directory, mode));
+                // It is opened again where it is needed again.
+                if self.opened.len() >= OPENED {
+                    self.close();
+                }
             }
         }
         result.map_err(self.failed(call, path))

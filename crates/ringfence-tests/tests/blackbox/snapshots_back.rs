@@ -1,6 +1,6 @@
 //! What a revert gives back beside the bytes.
 
-use ringfence_tests::{Person, Place, Tier};
+use ringfence_tests::{Person, Place, Tier, binary};
 use rustix::io::Errno;
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -39,5 +39,42 @@ fn attributes_of_read_only_directories_come_back() {
         assert_eq!(has(directory, "user.kept"), Ok(b"old".to_vec()), "{directory:?}");
         assert_eq!(has(directory, "user.more"), Err(Errno::NODATA), "{directory:?}");
         assert_eq!(directory.metadata().unwrap().permissions().mode() & 0o7777, mode);
+    }
+}
+
+/// A revert takes no descriptor for each directory that a program closed (to look into it, or to change what is in it), nor
+/// for each that it removes something from.
+#[test]
+fn however_many_directories_were_closed_all_are_reverted() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    let all = |act: &dyn Fn(&Path)| {
+        (0..600).for_each(|number| act(&place.project(format!("d/{number}"))));
+    };
+    all(&|directory| {
+        std::fs::create_dir_all(directory).unwrap();
+        std::fs::write(directory.join("file"), "old").unwrap();
+        place.person.owns(directory);
+        place.person.owns(&directory.join("file"));
+    });
+    place.person.owns(&place.project("d"));
+    let mode = |at: &Path| at.symlink_metadata().unwrap().permissions().mode() & 0o7777;
+    let was = mode(&place.project("d/7"));
+    place.ringfence(["snapshot", "create", "--name", "base"]).ends(0);
+    for to in [0o600, 0o000, 0o555] {
+        all(&|directory| {
+            std::fs::write(directory.join("file"), "new").unwrap();
+            set_permissions(directory, Permissions::from_mode(to)).unwrap();
+        });
+        if to != 0o555 {
+            set_permissions(place.project("d"), Permissions::from_mode(to)).unwrap();
+        }
+        let revert = format!("ulimit -n 256; {} snapshot revert base", binary().display());
+        let done = place.shell(&revert);
+        done.ends(0).prints("paths reverted");
+        assert_eq!(done.err, "", "{to:o}");
+        all(&|directory| {
+            assert_eq!(mode(directory), was, "{to:o}");
+            assert_eq!(std::fs::read_to_string(directory.join("file")).unwrap(), "old");
+        });
     }
 }
