@@ -1,5 +1,6 @@
 //! Very many protected names in one directory: what is inside decides how many there are, and must not decide how long
-//! the end takes. After the first ones each takes one call, and what that cannot move is removed.
+//! the end takes. After the first ones each takes one call: into one directory of the quarantine or, where that is on another
+//! file system, into one beside.
 
 use super::said;
 use super::work::Work;
@@ -20,12 +21,14 @@ pub(super) struct Crowd {
     count: usize,
     /// Where the rest of it goes.
     kept: Option<PathBuf>,
+    /// It goes aside: no rename leads there.
+    aside: bool,
 }
 
 impl Work<'_> {
-    /// Takes something that is one of very many in its directory: where it is now, if anywhere. None for one of few, or
-    /// where that needs more.
-    pub(super) fn take_of_many(&mut self, at: &Path, path: &Path) -> Option<Option<PathBuf>> {
+    /// Takes something that is one of very many in its directory: where it is now. None for one of few, or where that needs
+    /// more.
+    pub(super) fn take_of_many(&mut self, at: &Path, path: &Path) -> Option<PathBuf> {
         let parent = path.parent()?;
         if self.crowd.parent != parent {
             self.crowd = Crowd { parent: parent.to_owned(), ..Crowd::default() };
@@ -35,30 +38,41 @@ impl Work<'_> {
         if !self.quarantine.keeps() {
             return None;
         }
-        let kept = match &self.crowd.kept {
-            Some(kept) => kept.clone(),
-            None => {
-                let kept = self.quarantine.place_for_many(parent).ok()?;
-                self.crowd.kept.insert(kept).clone()
-            }
+        let taken = match self.crowd.aside {
+            true => self.set_aside(at, path).ok()?,
+            false => self.among_them(at, path)?,
         };
         if more % TOLD == 0 {
             said::now(&format!(
                 "more than {} protected names were made in {}: the rest goes to {}",
                 MANY + more,
                 shown::path(parent),
-                shown::path(&kept)
+                shown::path(taken.parent().unwrap_or(&taken))
             ));
         }
+        Some(taken)
+    }
+
+    /// Moves it to the directory for all of them.
+    fn among_them(&mut self, at: &Path, path: &Path) -> Option<PathBuf> {
+        let kept = match &self.crowd.kept {
+            Some(kept) => kept.clone(),
+            None => {
+                let kept = self.quarantine.place_for_many(path.parent()?).ok()?;
+                self.crowd.kept.insert(kept).clone()
+            }
+        };
         let target = kept.join(path.file_name()?);
         if target.symlink_metadata().is_ok() {
             return None;
         }
         match fs::rename(at, &target) {
-            Ok(()) => Some(Some(target)),
+            Ok(()) => Some(target),
             // A copy of each would take as long as one likes.
             Err(why) if why.kind() == io::ErrorKind::CrossesDevices => {
-                super::quarantine::remove(at).ok().map(|()| None)
+                let _ = fs::remove_dir(kept);
+                self.crowd.aside = true;
+                self.set_aside(at, path).ok()
             }
             Err(_) => None,
         }

@@ -6,6 +6,7 @@
 //! following links: the tree was in the hands of the sandboxed program a moment ago.
 
 mod absent;
+mod aside;
 mod awaited;
 mod crowd;
 mod git;
@@ -88,6 +89,8 @@ pub(crate) struct Guarding {
     unsure: BTreeMap<PathBuf, Identity>,
     /// What was taken from its place: see [`tracked`].
     missed: RefCell<Vec<PathBuf>>,
+    /// What was set aside, and told.
+    asides: RefCell<BTreeSet<PathBuf>>,
     /// What begins with a pattern and is held by a mount.
     held: BTreeSet<PathBuf>,
     /// Whether some of what was saved is not what was found, but what another run that goes on found.
@@ -180,6 +183,7 @@ impl Guarding {
             awaited: RefCell::default(),
             unsure: BTreeMap::new(),
             missed: RefCell::default(),
+            asides: RefCell::default(),
             held: absent::held(plan),
             inherits: false,
         };
@@ -358,6 +362,7 @@ impl Guarding {
             awaited: RefCell::default(),
             unsure: BTreeMap::new(),
             missed: RefCell::default(),
+            asides: RefCell::default(),
             held: absent::held(plan),
             inherits: false,
         })
@@ -411,6 +416,14 @@ impl Guarding {
         }
     }
 
+    /// Something was set aside under a name of its own, which is told.
+    fn told_aside(&self, path: &Path) {
+        let mut asides = self.asides.borrow_mut();
+        if asides.len() < tracked::MOST {
+            asides.insert(path.to_owned());
+        }
+    }
+
     /// Puts right what the run created or changed; returns a sentence for each. Without a
     /// session (the launcher is dead) nothing is kept.
     pub fn enforce(&self, session: Option<&str>) -> Vec<String> {
@@ -453,6 +466,7 @@ impl Guarding {
             samples: MOST_IN_ALL,
             anything: false,
             crowd: crowd::Crowd::default(),
+            asides: aside::Asides::default(),
         }
     }
 

@@ -2,16 +2,19 @@
 
 use super::Saved;
 use ringfence_start::flags;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes copied at most where the quarantine is on another file system, in a whole run: what is inside decides how long
 /// its files are, and must not decide how long the end takes.
 pub(super) const ROOM: u64 = 1 << 30;
+/// What a name may have at most (`NAME_MAX`).
+const LONGEST: usize = 255;
 /// What is copied takes no more of a file system than this part of what is free there.
 const SHARE: u64 = 4;
 
@@ -34,45 +37,28 @@ impl Quarantine {
         Quarantine { directory, taken, room, made: false }
     }
 
-    /// Moves a path away; returns where to, or nothing when it was removed instead (another
-    /// file system, and no plain file or one too many bytes).
+    /// Moves a path away; returns where to. Nothing is removed that it cannot keep (another file system, and a directory
+    /// or one too many bytes).
     ///
     /// # Errors
     /// It is still there.
-    pub fn take(&mut self, path: &Path) -> io::Result<Option<PathBuf>> {
-        match self.take_whole(path) {
-            Ok(kept) => Ok(Some(kept)),
-            Err(_) => remove(path).map(|()| None),
-        }
-    }
-
-    /// Moves a path away, and removes nothing that it cannot keep; returns where to.
-    ///
-    /// # Errors
-    /// It is still there.
-    pub fn take_whole(&mut self, path: &Path) -> io::Result<PathBuf> {
+    pub fn take(&mut self, path: &Path) -> io::Result<PathBuf> {
         unlock(path, 0);
         let target = self.target(path)?;
         self.keep(path, &target).map(|()| target)
     }
 
-    /// Takes what was left aside, now that nobody writes any more; or removes it, and says why it is not kept.
+    /// Takes what was left aside, now that nobody writes any more; or says why it is not kept, and stays there.
     ///
     /// # Errors
-    /// It is not there, or cannot be removed.
+    /// It is not there.
     pub fn take_waiting(
         &mut self,
         aside: &Path,
-        target: &Path,
+        target: io::Result<&Path>,
     ) -> io::Result<Result<(), io::Error>> {
         aside.symlink_metadata()?;
-        match self.keep(aside, target) {
-            Ok(()) => Ok(Ok(())),
-            Err(why) => {
-                unlock(aside, 0);
-                remove(aside).map(|()| Err(why))
-            }
-        }
+        Ok(target.and_then(|target| self.keep(aside, target)))
     }
 
     /// Writes what was at a path before, and cannot be put back there; returns where.
@@ -101,7 +87,7 @@ impl Quarantine {
 
     /// Takes a path away while who made it goes on: one rename, and where that cannot be (the
     /// quarantine is on another file system, or full), a rename to a name that nobody can guess, from
-    /// which it is copied and removed. Nothing is followed.
+    /// which it is copied, or where it waits for the end. Nothing is followed.
     ///
     /// # Errors
     /// It is still there: a directory of another file system, or one in a directory that may not be
@@ -134,14 +120,25 @@ impl Quarantine {
         }
         self.taken += 1;
         let mut name = OsString::from(format!("{}-", self.taken));
-        name.push(path.file_name().ok_or_else(none)?);
+        let of = path.file_name().ok_or_else(none)?.as_bytes();
+        name.push(OsStr::from_bytes(&of[..of.len().min(LONGEST - name.len())]));
         Ok(directory.join(name))
     }
 
     fn keep(&mut self, path: &Path, target: &Path) -> io::Result<()> {
         match fs::rename(path, target) {
-            // Across file systems only plain files are worth a copy.
+            // Across file systems only files and links are worth a copy.
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                if path.symlink_metadata()?.is_dir() {
+                    // An empty one is no copy, and many are left so by what was taken while the command ran.
+                    let several = "a directory, and the quarantine is on another file system";
+                    fs::remove_dir(path).map_err(|_| io::Error::other(several))?;
+                    return fs::DirBuilder::new().mode(0o700).create(target);
+                }
+                if let Ok(link) = fs::read_link(path) {
+                    std::os::unix::fs::symlink(link, target)?;
+                    return fs::remove_file(path).inspect_err(|_| drop(fs::remove_file(target)));
+                }
                 let copied = copy(path, target)?;
                 let done = fill(&copied, &mut self.room);
                 done.and_then(|()| fs::remove_file(path))
@@ -156,14 +153,14 @@ impl Quarantine {
 pub(super) enum Away {
     /// There.
     Kept(PathBuf),
-    /// Nowhere, and why.
+    /// Nowhere: it held nothing.
     Removed(io::Error),
-    /// Out of the way until the end: beside, under this name, from where it will go there.
-    Waits(OsString, PathBuf),
+    /// Out of the way until the end: beside, under this name, from where it will go there, if anywhere.
+    Waits(OsString, io::Result<PathBuf>),
 }
 
 /// What a name begins with that stands, for a moment, where something is taken away.
-const ASIDE: &str = ".ringfence-aside-";
+pub(super) const ASIDE: &str = ".ringfence-aside-";
 
 /// Whether a name is one that only [`rename_aside`] gives: what has it was left by a launcher that was killed.
 pub(super) fn is_aside(name: &[u8]) -> bool {
@@ -185,16 +182,21 @@ fn aside(
     }
     let name = rename_aside(path)?;
     let aside = path.with_file_name(&name);
-    let kept = target.and_then(|target| {
-        match fs::read_link(&aside) {
-            Ok(link) => std::os::unix::fs::symlink(link, &target).map(|()| Away::Kept(target)),
+    // It may be all that its owner has of it, and at the end there may be room.
+    let kept = match target {
+        Err(why) => Ok(Away::Waits(name, Err(why))),
+        Ok(target) => match fs::read_link(&aside) {
+            Ok(link) => Ok(match std::os::unix::fs::symlink(link, &target) {
+                Ok(()) => Away::Kept(target),
+                Err(_) => Away::Waits(name, Ok(target)),
+            }),
             Err(_) => match copies.keep(&aside, &target) {
-                // It may be all that its owner has of it, and at the end there may be room.
-                Err(why) if is_too_much(&why) => Ok(Away::Waits(name, target)),
-                kept => kept.map(|()| Away::Kept(target)),
+                Ok(()) => Ok(Away::Kept(target)),
+                Err(_) if holds_something(&aside) => Ok(Away::Waits(name, Ok(target))),
+                Err(why) => Err(why),
             },
-        }
-    });
+        },
+    };
     if matches!(kept, Ok(Away::Waits(..))) {
         return kept;
     }
@@ -224,9 +226,9 @@ pub(super) fn random_name(beginning: &str) -> OsString {
     OsString::from(format!("{beginning}{:08x}{:08x}", random(), random()))
 }
 
-fn is_too_much(why: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    [FileTooLarge, QuotaExceeded, StorageFull].contains(&why.kind())
+/// A socket or a pipe does not. A directory by then is for the end of the run.
+fn holds_something(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|data| data.is_file())
 }
 
 /// A file and its copy. Neither is opened again: the file may have no name any more, and the copy's
@@ -292,7 +294,7 @@ pub(super) fn copy(path: &Path, target: &Path) -> io::Result<Copied> {
     if !place.metadata()?.is_file() {
         return Err(io::Error::other("it was no plain file"));
     }
-    let through = format!("/proc/self/fd/{}", place.as_raw_fd());
+    let through = through(&place);
     let waits_not = ringfence_sys::fd::NON_BLOCKING;
     let open = || fs::OpenOptions::new().read(true).custom_flags(waits_not).open(&through);
     let file = open().or_else(|why| {
@@ -337,6 +339,11 @@ pub(super) fn fill(Copied { file, copy }: &Copied, room: &mut u64) -> io::Result
     done.map(drop)
 }
 
+/// A path to what is open, which may be no more than its place.
+pub(super) fn through(place: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()))
+}
+
 /// Removes what nobody misses.
 pub(super) fn discard(path: &Path) {
     unlock(path, 0);
@@ -344,7 +351,7 @@ pub(super) fn discard(path: &Path) {
 }
 
 /// Removes a path, with what is in it.
-pub(super) fn remove(path: &Path) -> io::Result<()> {
+fn remove(path: &Path) -> io::Result<()> {
     if path.symlink_metadata()?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }
 
@@ -357,7 +364,7 @@ pub(crate) fn unlock(path: &Path, depth: usize) {
     let carefully = (flags::DIRECTORY | flags::NO_FOLLOW) as i32 | ringfence_sys::fd::PATH_ONLY;
     let place = fs::OpenOptions::new().read(true).custom_flags(carefully).open(path);
     let Some(place) = place.ok().filter(|_| depth <= 256) else { return };
-    let through = PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()));
+    let through = through(&place);
     if place.metadata().is_ok_and(|data| data.permissions().mode() & 0o700 != 0o700) {
         let _ = fs::set_permissions(&through, Permissions::from_mode(0o700));
     }

@@ -119,6 +119,10 @@ fn left_aside(work: &mut Work<'_>, directory: &Directory, path: &Path, name: &Os
         return;
     }
     let (at, shown) = (directory.at(name), path.join(name));
+    // This run's own has been told.
+    if work.guarding.asides.borrow().contains(&shown) {
+        return;
+    }
     if at.symlink_metadata().is_ok_and(|data| work.suspect(&shown, &data)) {
         work.take_aside(&at, &shown);
     }

@@ -78,7 +78,7 @@ pub(crate) struct Vigil<'a> {
     pending: Pending,
     copies: Copies,
     /// What is out of the way until the end: where it was, its name beside that, and where it is to go.
-    waiting: Vec<(PathBuf, OsString, PathBuf)>,
+    waiting: Vec<(PathBuf, OsString, io::Result<PathBuf>)>,
     /// What was taken from each protected name so far.
     taken: BTreeMap<PathBuf, Taken>,
     said: Said,
@@ -204,10 +204,24 @@ impl Vigil<'_> {
             let Some(parent) = path.parent() else { continue };
             let taken = Directory::open(parent)
                 .map_err(|errno| io::Error::from_raw_os_error(errno.into_raw()))
-                .and_then(|directory| quarantine.take_waiting(&directory.at(&aside), &target));
+                .and_then(|directory| {
+                    let kept = match &target {
+                        Ok(target) => Ok(target.as_path()),
+                        Err(why) => Err(io::Error::new(why.kind(), why.to_string())),
+                    };
+                    quarantine.take_waiting(&directory.at(&aside), kept)
+                });
+            let kept = target.unwrap_or_default();
             let what = match taken {
-                Ok(Ok(())) => format!("moved to {}", shown::path(&target)),
-                Ok(Err(why)) => format!("removed ({why})"),
+                Ok(Ok(())) => format!("moved to {}", shown::path(&kept)),
+                Ok(Err(why)) => {
+                    let aside = path.with_file_name(&aside);
+                    self.guarding.told_aside(&aside);
+                    let aside = shown::path(&aside);
+                    format!(
+                        "it cannot be kept elsewhere ({why}), and is {aside} now; move it away, or remove it"
+                    )
+                }
                 // Moved on by its program, or for the look at the whole tree.
                 Err(why) => format!("it was {} by then ({why})", shown::path(Path::new(&aside))),
             };

@@ -60,6 +60,7 @@ impl World {
             awaited: RefCell::default(),
             unsure: BTreeMap::new(),
             missed: RefCell::default(),
+            asides: RefCell::default(),
             held: [tree.join("held.bazelrc")].into(),
             inherits: false,
         };

@@ -1,6 +1,7 @@
 //! What is done with what a run left at a protected path: nothing, a part of it, or all of it taken
 //! away and what was there put back.
 
+use super::aside::Asides;
 use super::crowd::Crowd;
 use super::past::{self, Past};
 use super::quarantine::Quarantine;
@@ -51,6 +52,7 @@ pub(super) struct Work<'a> {
     /// All that the run changed was judged, since a configuration that cannot be read could name it.
     pub anything: bool,
     pub crowd: Crowd,
+    pub asides: Asides,
 }
 
 /// A directory opened without following links, through which names in it are reached.
@@ -413,31 +415,35 @@ impl Work<'_> {
     pub fn take(&mut self, at: &Path, path: &Path, way: &str) {
         let shown = shown::path(path);
         let many = self.take_of_many(at, path);
-        let taken = many.map_or_else(|| self.taken(at, path, Quarantine::take), Ok);
+        let taken = many.map_or_else(|| self.taken(at, path), Ok);
         self.guarding.misses(path);
-        match taken {
-            Ok(Some(kept)) => {
-                self.said.push(format!("{shown} {way}: moved to {}", shown::path(&kept)));
+        let why = match taken {
+            Ok(kept) => {
+                return self.said.push(format!("{shown} {way}: moved to {}", shown::path(&kept)));
             }
-            Ok(None) => self.said.push(format!("{shown} {way}: removed")),
-            // Another run was first.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // Under another name nothing obeys it, and a later run tells of it.
-            Err(error) => self.said.open(match quarantine::rename_aside(at) {
-                Ok(aside) => format!(
-                    "{shown} {way}: it can be neither kept nor removed whole ({error}), and is called {} now; remove it",
-                    shown::path(&path.with_file_name(aside))
-                ),
-                Err(_) => format!("{shown} {way}, but CANNOT BE REMOVED: {error}"),
-            }),
+            Err(why) => why,
+        };
+        // Another run was first.
+        let gone = |why: io::Error| why.kind() == io::ErrorKind::NotFound;
+        if at.symlink_metadata().err().is_some_and(gone) {
+            return;
         }
+        // Under another name nothing obeys it, and a later run tells of it.
+        let what = match self.set_aside(at, path) {
+            Ok(aside) => format!(
+                "it cannot be kept elsewhere ({why}), and is {} now; move it away, or remove it",
+                shown::path(&aside)
+            ),
+            Err(error) => self.shut(at, &error),
+        };
+        self.said.open(format!("{shown} {way}: {what}"));
     }
 
     /// Moves away what a launcher set aside that was killed then, and says so. It may be all that its owner has of it, and
     /// nothing obeys the name: what cannot be kept stays.
     pub fn take_aside(&mut self, at: &Path, path: &Path) {
         let shown = shown::path(path);
-        let taken = self.taken(at, path, Quarantine::take_whole);
+        let taken = self.taken(at, path);
         match taken {
             Ok(kept) => self.said.push(format!(
                 "{shown} was left inside, by a run that took it from a protected name: moved to {}",
@@ -451,19 +457,12 @@ impl Work<'_> {
     }
 
     /// Takes something, from a directory that is locked as well.
-    fn taken<T>(
-        &mut self,
-        at: &Path,
-        path: &Path,
-        take: fn(&mut Quarantine, &Path) -> io::Result<T>,
-    ) -> io::Result<T> {
-        let taken = take(&mut self.quarantine, at);
+    fn taken(&mut self, at: &Path, path: &Path) -> io::Result<PathBuf> {
+        let taken = self.quarantine.take(at);
         let denied =
             taken.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
         match path.parent() {
-            Some(parent) if denied && locked::unlock_all(self, parent) => {
-                take(&mut self.quarantine, at)
-            }
+            Some(parent) if denied && locked::unlock_all(self, parent) => self.quarantine.take(at),
             _ => taken,
         }
     }

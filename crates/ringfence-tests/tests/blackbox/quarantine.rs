@@ -87,15 +87,21 @@ fn giants_are_not_copied_across_file_systems() {
             "mkdir d; truncate -s 1T d/.envrc giant; mv giant .envrc; \
                                    while test -e .envrc; do :; done",
         );
-        run.ends(0).says("removed").says("at the end removed (file too large)");
+        run.ends(0)
+            .says("at the end it cannot be kept elsewhere (file too large), and is ")
+            .says("d/.envrc was created or changed inside and is protected: it cannot be kept elsewhere (file too large)");
         assert!(!place.project(".envrc").exists() && !place.project("d/.envrc").exists());
+        // They may be all that their owner has of them.
+        let left =
+            "find . -size 1024G -path './.ringfence-aside-*' | wc -l; rm -r .ringfence-aside-*";
+        assert_eq!(place.shell(left).text(), "2");
         let kept = fs::read_dir(state.0.path().join("ringfence/quarantine")).unwrap();
         let kept = kept.flat_map(|session| fs::read_dir(session.unwrap().path()).unwrap());
         assert!(kept.map(|kept| kept.unwrap().metadata().unwrap().len()).all(|length| length == 0));
     });
 }
 
-/// A disk of 64 MiB for the state, which only root can have: it is not filled, and what is in the way of that is removed.
+/// A disk of 64 MiB for the state, which only root can have: it is not filled, and what is in the way of that stays aside.
 #[test]
 fn what_is_kept_does_not_fill_the_disk() {
     everywhere(|place| {
@@ -114,7 +120,10 @@ fn what_is_kept_does_not_fill_the_disk() {
                                     mkdir d; truncate -s 60M d/.envrc; truncate -s 60M d/.mcp.json",
         );
         let free = place.shell(&format!("df -k --output=avail {disk} | tail -1; umount {disk}"));
-        run.ends(0).says("removed");
+        run.ends(0).says("cannot be kept elsewhere");
+        let left =
+            "find . -size +50M -path './.ringfence-aside-*' | wc -l; rm -r .ringfence-aside-*";
+        assert_eq!(place.shell(left).text(), "3");
         let free: u64 = free.text().trim().parse().unwrap();
         assert!(free > 40 << 10, "{free}: {}", run.err);
     });
@@ -166,8 +175,8 @@ fn what_a_killed_launcher_left_is_never_removed() {
             .says("and stays there: it cannot be kept");
         assert_eq!(left(), "precious");
         // Nothing else that was made in its likeness, nor in a locked directory.
-        state.run(place, "mkdir -p e/.ringfence-aside-0123456789abcdef; chmod 500 e").ends(0);
-        place.shell("chmod 700 e; rmdir e/.ringfence-aside-0123456789abcdef").ends(0);
+        state.run(place, "mkdir -p e/.ringfence-aside-0123456789abcdef/x; chmod 500 e").ends(0);
+        place.shell("chmod 700 e; rm -r e/.ringfence-aside-0123456789abcdef").ends(0);
     });
 }
 
@@ -185,12 +194,13 @@ fn sentences_are_counted_past_some_hundreds() {
         let made = "n=0; while test $n -lt 270; do truncate -s 1T b; mv b .envrc; while test -e .envrc; do :; done; n=$((n+1)); done";
         let run = state.run(place, made);
         let told = |what: &str| run.err.lines().filter(|line| line.contains(what)).count();
-        assert_eq!((told("at the end removed"), told("and stays there")), (256, 14), "{}", run.err);
+        let counts = (told("at the end it cannot be kept elsewhere"), told("and stays there"));
+        assert_eq!(counts, (256, 14), "{}", run.err);
         place.shell("rm .ringfence-aside-*").ends(0);
     });
 }
 
-/// What cannot be kept is removed, as it would be at the end.
+/// What cannot be kept stays aside.
 #[test]
 fn protected_names_are_gone_at_once_where_nothing_can_be_kept() {
     everywhere(|place| {
@@ -203,34 +213,88 @@ fn protected_names_are_gone_at_once_where_nothing_can_be_kept() {
         let run = state.run(
             place,
             "echo x > .envrc; while test -e .envrc; do :; done; \
-                                   while ls -A | grep -q ^.ringfence-; do :; done; ls -A",
+                                   ls -A | grep -vE '^.ringfence-aside-[0-9a-f]{16}$'",
         );
         assert_eq!(run.ends(0).text(), "untouched", "{}", run.err);
-        run.says("protected: removed while the command ran (");
+        run.says("moved aside while the command ran; at the end it cannot be kept elsewhere (");
+        assert_eq!(place.shell("cat .ringfence-aside-*; rm .ringfence-aside-*").text(), "x");
+        // Nor what is judged at the end.
+        let run =
+            state.run(place, "mkdir untouched/.vscode; echo y > untouched/.vscode/tasks.json");
+        run.ends(0).says("protected: it cannot be kept elsewhere (").says(".vscode.aside now");
+        let found =
+            place.shell("ls -A untouched; cat .ringfence-aside-*/1-.vscode.aside/tasks.json");
+        assert_eq!(found.ends(0).text(), "y");
+        place.shell("rm -r .ringfence-aside-*").ends(0);
     });
 }
 
-/// A directory on another file system is removed, for which one with thousands of levels takes too many descriptors: it
-/// has another name then, which nothing obeys.
+/// A directory is not copied to another file system, however deep it is: it has another name then, which nothing obeys.
 #[test]
-fn what_is_too_deep_to_be_removed_does_not_keep_its_name() {
+fn directories_that_cannot_be_kept_do_not_keep_their_names() {
     everywhere(|place| {
         let state = Elsewhere::new();
         let at = state.0.path().display();
         let run = |script: &str| {
             place.shell(&format!("ulimit -n 512; XDG_STATE_HOME={at} $RF -- sh -c '{script}'"))
         };
-        run("mkdir -p sub/.vscode && echo x > sub/.vscode/tasks.json")
-            .ends(0)
-            .says("protected: removed");
         let deep =
             "mkdir -p sub/.idea/$(printf \"d/%.0s\" $(seq 1500)) && echo x > sub/.idea/a.xml";
-        run(deep).ends(0).says("sub/.idea was created").says("removed whole (");
-        assert!(!place.project("sub/.idea").exists());
-        let aside = place.shell("ls -A sub").text();
+        let two = format!("mkdir -p sub/.vscode && echo x > sub/.vscode/tasks.json; {deep}");
+        let done = run(&two);
+        done.ends(0).says("sub/.idea was created").says("it cannot be kept elsewhere (");
+        assert_eq!(done.err.lines().count(), 2, "{}", done.err);
+        assert_eq!(place.shell("ls -A sub").text(), "");
+        let aside = place.shell("ls -A | grep aside").text();
         assert!(aside.starts_with(".ringfence-aside-") && aside.lines().count() == 1, "{aside}");
+        let mode = place.project(&aside).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700);
+        let whole = "cat .ring*/*-.vscode.aside/tasks.json .ring*/*-.idea.aside/a.xml";
+        assert_eq!(place.shell(whole).ends(0).text(), "x\nx");
         run("mkdir e; echo x > e/.envrc").ends(0).says(&aside).says("and stays there");
-        place.shell("rm -r sub e").ends(0);
+        place.shell("rm -r .ringfence-aside-* sub e").ends(0);
+    });
+}
+
+/// The user's own files, which a configuration that is too large to be read could name: all that the run changed is taken
+/// away, and none of it is lost, though there are more than are copied one by one.
+#[test]
+fn nothing_that_the_user_has_is_lost_across_file_systems() {
+    const MANY: usize = 1300;
+    everywhere(|place| {
+        let state = Elsewhere::new();
+        let config = format!("#{}\n", "#".repeat(5 << 20));
+        let names =
+            ["HEAD", "refs/x", "objects/x"].map(|name| format!("home/project/lib/.git/{name}"));
+        names.iter().for_each(|name| drop(place.file(name, "ref: refs/heads/main\n")));
+        place.file("home/project/lib/.git/config", &config);
+        for number in 0..MANY {
+            place.file(format!("home/project/src/{number}.c"), "precious");
+        }
+        place.clock_moves_on();
+        // The control: what the run does not touch stays.
+        state.run(place, "true").ends(0);
+        let there = || place.shell("ls src | wc -l").text();
+        assert_eq!(there(), MANY.to_string());
+        // What the run changes is looked into however short it is.
+        let script = "echo x > lib/x; for name in src/*; do echo formatted >> $name; done; mkdir d; ln -s /etc/hosts d/.envrc";
+        let run = state.run(place, script);
+        run.ends(0).says("git could run anything by it").says(&format!(
+            "more than 1024 protected names were made in {}",
+            place.project("src").display()
+        ));
+        assert_eq!(there(), "0", "{}", run.err);
+        assert!(!run.err.contains("removed"), "{}", run.err);
+        let kept = state.0.path().join("ringfence/quarantine");
+        let count = |of: &str| {
+            let all = place.shell(&format!("grep -rl preciousformatted {of} | wc -l")).text();
+            all.parse::<usize>().unwrap()
+        };
+        let (copied, aside) = (count(&kept.display().to_string()), count(".ringfence-aside-*"));
+        assert_eq!((copied, aside), (1024, MANY - 1024), "{}", run.err);
+        let links = format!("find {} -lname /etc/hosts -name '*-.envrc' | wc -l", kept.display());
+        assert_eq!(place.shell(&links).text(), "1");
+        place.shell("rm -r .ringfence-aside-* src d").ends(0);
     });
 }
 
