@@ -26,7 +26,7 @@ use super::watched::{MOST, Told, Watched};
 use super::{Directory, Guarding, Said};
 use ringfence_policy::shown;
 use ringfence_sys::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -35,6 +35,8 @@ use std::time::{Duration, Instant};
 
 /// What waits aside at most; more of it is left to the look at the whole tree.
 const WAITING: usize = 256;
+/// Names that are known to be given to it. One that is forgotten is given another.
+const GIVEN: usize = 1024;
 /// So many names are looked at in one turn, and not for longer than that.
 const IN_A_TURN: usize = 64;
 const A_TURN: Duration = Duration::from_millis(20);
@@ -79,6 +81,8 @@ pub(crate) struct Vigil<'a> {
     copies: Copies,
     /// What is out of the way until the end: where it was, its name beside that, and where it is to go.
     waiting: Vec<(PathBuf, OsString, io::Result<PathBuf>)>,
+    /// The last of these names, in protected directories too: they are ours, and taken once.
+    given: VecDeque<PathBuf>,
     /// What was taken from each protected name so far.
     taken: BTreeMap<PathBuf, Taken>,
     said: Said,
@@ -108,6 +112,7 @@ impl Guarding {
             pending: Pending::default(),
             copies: Copies::default(),
             waiting: Vec::new(),
+            given: VecDeque::new(),
             taken: BTreeMap::new(),
             said: Said::default(),
         };
@@ -257,6 +262,9 @@ impl Vigil<'_> {
     }
 
     fn look_at(&mut self, path: &Path, depth: usize) {
+        if self.given.iter().any(|given| given == path) {
+            return;
+        }
         if let Some(name) = self.guarding.awaits(path) {
             return self.wait_for(name);
         }
@@ -442,6 +450,10 @@ impl Vigil<'_> {
                 told
             }
             Ok(Away::Waits(aside, target)) => {
+                if self.given.len() >= GIVEN {
+                    self.given.pop_front();
+                }
+                self.given.push_back(path.with_file_name(&aside));
                 if self.waiting.len() < WAITING {
                     tell(&format!(
                         "moved aside until the end, to {}",

@@ -1,4 +1,5 @@
 use super::super::changed;
+use super::super::quarantine::is_aside;
 use super::*;
 use crate::plan::GuardedTree;
 use ringfence_policy::Guarded;
@@ -165,15 +166,22 @@ fn a_turn_is_bounded_and_the_names_of_the_list_come_first() {
     let mut vigil = world.vigil();
     vigil.turns();
     let file = |number: usize| format!(".vscode/{number}");
-    let left = || fs::read_dir(world.tree.join(".vscode")).map_or(0, Iterator::count);
+    // Nothing is kept elsewhere in a test: what is taken waits beside, and is not taken once more.
+    let waits = |entry: &fs::DirEntry| is_aside(entry.file_name().as_encoded_bytes());
+    let left = || {
+        let entries = fs::read_dir(world.tree.join(".vscode")).into_iter().flatten().flatten();
+        entries.filter(|entry| !waits(entry)).count()
+    };
     world.write(&file(0));
     vigil.serve();
     (1..1000).for_each(|number| world.write(&file(number)));
     world.write(".envrc");
     world.write(".cargo/config");
     vigil.look();
-    vigil.serve();
-    assert!(!world.has(".envrc") && !world.has(".cargo/config"));
+    // A turn is bounded by time as well.
+    while world.has(".envrc") || world.has(".cargo/config") {
+        vigil.serve();
+    }
     assert!(left() > 900, "{}", left());
     // It goes on by itself.
     assert!(vigil.next().is_some_and(|next| next <= Instant::now()));
