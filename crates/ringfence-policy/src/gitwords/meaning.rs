@@ -142,9 +142,14 @@ impl Line<'_> {
     /// A word where a program is awaited, or its variables; where something runs it, that.
     fn program(&mut self, word: &Word, wrapped: Option<Wrapped>) -> Next {
         let text = word.text.as_str();
-        if let Some(rest) = text.strip_prefix('!').filter(|rest| !rest.is_empty()) {
+        // All marks at once: as many as a configuration has room for must not be as many calls.
+        let rest = text.trim_start_matches('!');
+        if rest.len() < text.len() && !rest.is_empty() {
             let rest = Word { text: rest.to_owned(), instead: word.instead.clone() };
             return self.program(&rest, None);
+        }
+        if rest.is_empty() && !text.is_empty() {
+            return Next::Program;
         }
         if let Some(meant) = &word.instead {
             return instead(meant);

@@ -181,6 +181,20 @@ fn what_is_told_to_somebody_unknown_may_be_run() {
     }
 }
 
+/// Marks, and whatever else can stand in itself, take no more room for being many.
+#[test]
+fn many_marks_are_one() {
+    for marks in [1, 2, 3, 4_000_000] {
+        runs(&format!("{}./x ./data", "!".repeat(marks)), &["./x"]);
+        runs(&format!("sudo {} ./x", "!".repeat(marks)), &["./x"]);
+    }
+    for open in
+        ["$(", "`", "${a:-", "(", "{ ", "'", "\"", "sh -c '", "<<a\n", "env ", "! ", "eval "]
+    {
+        let _ = programs(&open.repeat(300_000));
+    }
+}
+
 /// They show or edit files, and obey one all the same.
 #[test]
 fn what_shows_a_file_may_obey_another() {
