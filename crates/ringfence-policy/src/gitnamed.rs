@@ -156,8 +156,12 @@ impl Reader<'_> {
             for setting in settings {
                 for (path, guarded) in named(&setting, &base) {
                     names += 1;
-                    if names > MOST_NAMED {
-                        return Err((file, Unknown::Names));
+                    let more = match names > MOST_NAMED {
+                        true => Err(Unknown::Names),
+                        false => self.pass.name(),
+                    };
+                    if let Err(why) = more {
+                        return Err((file, why));
                     }
                     tell(&file, &setting, &path, guarded);
                     if guarded != Guarded::GitConfig || files.contains(&path) {
@@ -177,7 +181,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gitread::{LONGEST_SECTION, MOST, MOST_IN_ALL};
+    use crate::gitread::{LONGEST_SECTION, MOST, MOST_IN_ALL, MOST_NAMED_IN_ALL};
 
     fn of(text: &str) -> Vec<(String, Guarded)> {
         let home = |user: &str| match user {
@@ -281,6 +285,15 @@ mod tests {
         assert_eq!(each(&["section", "hooks"]), (Err(section), 1));
         let named = ("/w/named".to_owned(), Unknown::Names);
         assert_eq!(each(&["named"]), (Err(named), MOST_NAMED));
+        // Many repositories that each name what they may.
+        let few: String = (0..MOST_NAMED).map(|n| format!("[a]\n\teditor = ./{n}\n")).collect();
+        let few = |_: &Path| Said::Bytes(few.clone().into_bytes());
+        let pass = Pass::default();
+        let reader = Reader { real: &|_| None, text: &few, program: &|_| false, pass: &pass };
+        let all = (0..100)
+            .map(|_| reader.each(vec!["/w/c".into()], Path::new("/w"), &|_| None, |_, _, _, _| ()));
+        let known = all.take_while(Result::is_ok).count();
+        assert_eq!(known, MOST_NAMED_IN_ALL / MOST_NAMED);
         // One file under many names.
         let most = (MOST_IN_ALL / MOST) as usize;
         assert_eq!(each(&vec!["much"; most]), (Ok(()), 0));

@@ -29,6 +29,9 @@ pub const MOST_INCLUDED: usize = 256;
 /// Files that the configuration of one repository may name.
 pub const MOST_NAMED: usize = 10_000;
 
+/// Files that all of it may name that is read at once: there may be many repositories, in a clone too.
+pub const MOST_NAMED_IN_ALL: usize = 50_000;
+
 /// Lines of `core.worktree` in one file, each of which is followed. Git writes one.
 pub const MOST_WORKTREES: usize = 8;
 
@@ -78,6 +81,8 @@ pub enum Unknown {
     Crowded,
     /// It names more than [`MOST_NAMED`] files.
     Names,
+    /// With it more than [`MOST_NAMED_IN_ALL`] files would be named.
+    AllNames,
 }
 
 impl Unknown {
@@ -101,6 +106,10 @@ impl Unknown {
                 (format!("is of more than {MOST_INCLUDED} that git reads"), "include fewer")
             }
             Unknown::Names => (format!("names more than {MOST_NAMED} files"), "look at it"),
+            Unknown::AllNames => (
+                format!("is of configurations that name more than {MOST_NAMED_IN_ALL} files"),
+                "look at it",
+            ),
         };
         (why, remedy)
     }
@@ -113,11 +122,12 @@ pub type NotKnown = (PathBuf, Unknown);
 #[derive(Debug)]
 pub struct Pass {
     left: Cell<u64>,
+    names: Cell<usize>,
 }
 
 impl Default for Pass {
     fn default() -> Pass {
-        Pass { left: Cell::new(MOST_IN_ALL) }
+        Pass { left: Cell::new(MOST_IN_ALL), names: Cell::new(MOST_NAMED_IN_ALL) }
     }
 }
 
@@ -139,6 +149,16 @@ impl Pass {
         let left = self.left.get().checked_sub(bytes);
         self.left.set(left.unwrap_or(0));
         left.map(drop).ok_or(Unknown::Much)
+    }
+
+    /// One more file is named.
+    ///
+    /// # Errors
+    /// No more may be.
+    pub fn name(&self) -> Result<(), Unknown> {
+        let left = self.names.get().checked_sub(1).ok_or(Unknown::AllNames)?;
+        self.names.set(left);
+        Ok(())
     }
 
     /// What a file says that is read so, if it may be read.
