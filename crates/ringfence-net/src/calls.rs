@@ -30,7 +30,7 @@ use std::time::Duration;
 /// The most bytes of an address: `struct sockaddr_storage`.
 const MOST: usize = 128;
 /// The most calls that wait for a connection at the same time.
-const MOST_WAITING: usize = 64;
+const MOST_WAITING: usize = 128;
 /// How long they do, in milliseconds: longer than the kernel tries.
 const PATIENCE: i32 = 150_000;
 /// `O_CLOEXEC`, as `/proc/PID/fdinfo` shows it.
@@ -43,6 +43,7 @@ const AF_UNIX: i32 = 1;
 const AF_INET: i32 = 2;
 const AF_INET6: i32 = 10;
 const SOCK_STREAM: i32 = 1;
+const SOCK_DGRAM: i32 = 2;
 
 /// What the program's sockets reach by themselves.
 #[derive(Clone, Debug, Default)]
@@ -189,7 +190,8 @@ impl Handler {
 
     /// Answers a call that waits. Returns a sentence when a published port could not be had.
     ///
-    /// Takes no longer than a few system calls, none of which waits for anybody.
+    /// Takes no longer than a few system calls, none of which waits for anybody: the program may share the sockets that
+    /// they are about, and what it does with them meanwhile makes none wait either.
     pub fn answer(&self, listener: BorrowedFd<'_>, call: &Notification) -> Option<String> {
         let caller = Caller { listener, call };
         let answer = match (Sysno::new(call.call as usize), &self.reach) {
@@ -335,35 +337,32 @@ fn listen(caller: &Caller<'_>) -> Answer {
     Answer::Done(listened())
 }
 
-/// Connects a copy; what takes time is waited for on a thread of its own.
+/// Connects a copy. What takes time is waited for on a thread of its own, and so is what may: whether connect(2) waits is
+/// up to a flag of the open socket, which is the program's as well, so that no such call is made here.
 pub(crate) fn connect(
     caller: &Caller<'_>,
     copy: OwnedFd,
     to: To,
     waiting: &Arc<AtomicUsize>,
 ) -> Answer {
-    let To { raw, place } = to;
-    let again = move |copy: &OwnedFd| {
-        // The address may name the place by its descriptor.
-        let _open = &place;
-        behalf::connect(copy.as_fd(), &raw)
-    };
-    let tried = behalf::set_nonblocking(copy.as_fd(), true).map(|was| {
-        let result = again(&copy);
-        if !was {
-            let _ = behalf::set_nonblocking(copy.as_fd(), false);
-        }
-        (was, result)
-    });
-    let begun = match tried {
-        Ok((false, Err(Errno::EINPROGRESS))) => true,
-        Ok((false, Err(Errno::EAGAIN))) => false,
-        Ok((_, result)) => return Answer::Done(result),
+    let fd = copy.as_fd();
+    let kind = behalf::family_and_type(fd);
+    if to.raw.get(..2) == Some(&AF_UNSPEC.to_ne_bytes()) || matches!(kind, Ok((_, SOCK_DGRAM))) {
+        // Nobody is asked for anything.
+        return Answer::Done(behalf::connect(fd, &to.raw));
+    }
+    let waits = match behalf::nonblocking(fd) {
+        Ok(nonblocking) => !nonblocking,
         Err(errno) => return Answer::Done(Err(errno)),
     };
-    if begun && behalf::writable(copy.as_fd(), 0) {
+    let begun = match behalf::begin_to_connect(fd, &to.raw) {
+        Err(Errno::EINPROGRESS | Errno::EALREADY) if waits => true,
+        Err(Errno::EOPNOTSUPP) => false,
+        result => return Answer::Done(result),
+    };
+    if begun && behalf::writable(fd, 0) {
         // A second time tells how the first one ended.
-        return Answer::Done(again(&copy));
+        return Answer::Done(behalf::begin_to_connect(fd, &to.raw));
     }
     let Ok(listener) = caller.listener.try_clone_to_owned() else {
         return Answer::Done(Err(Errno::EMFILE));
@@ -374,10 +373,14 @@ pub(crate) fn connect(
     }
     let (id, waits) = (caller.call.id, waiting.clone());
     let wait = move || {
-        if begun {
+        // The address may name the place by its descriptor.
+        let To { raw, place: _open } = &to;
+        let result = if begun {
             behalf::writable(copy.as_fd(), PATIENCE);
-        }
-        let result = again(&copy);
+            behalf::begin_to_connect(copy.as_fd(), raw)
+        } else {
+            behalf::connect(copy.as_fd(), raw)
+        };
         waits.fetch_sub(1, Ordering::Relaxed);
         let _ = notify::finish(listener.as_fd(), id, result);
     };

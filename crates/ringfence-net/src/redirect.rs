@@ -164,25 +164,27 @@ impl Redirect {
 
     /// Connects a copy to a server of the sandbox's own, if that takes it at once; it is as it was where it does not.
     ///
-    /// Nothing is waited for: a server of this machine that has room has answered when the call returns, and the launcher
-    /// looks after all else in the same loop. One whose queue is full is the gateway's to wait for.
+    /// Nothing is waited for, whatever the program does with the socket meanwhile: a server of this machine that has room
+    /// has answered when the call returns, and the launcher looks after all else in the same loop. One whose queue is full
+    /// is the gateway's to wait for, and so is any where the system does not let a connection be begun so.
     ///
-    /// A wish must not stay: it would be carried out when the server has room or, where the program put it off
-    /// (`TCP_FASTOPEN_CONNECT`), when it sends something, at whoever listens there by then.
+    /// A wish must not stay: it would be carried out when the server has room, at whoever listens there by then.
     fn join(&self, copy: &Copy, server: SocketAddr) -> Result<Option<Result<(), Errno>>, Errno> {
         let raw = behalf::raw(server, copy.ipv6);
-        let was = behalf::set_nonblocking(copy.fd(), true)?;
-        let mut result = behalf::connect(copy.fd(), &raw);
-        if result == Err(Errno::EINPROGRESS) && behalf::writable(copy.fd(), 0) && !was {
-            // A second time tells how the first one ended.
-            result = behalf::connect(copy.fd(), &raw);
+        let waits = !behalf::nonblocking(copy.fd())?;
+        let mut result = behalf::begin_to_connect(copy.fd(), &raw);
+        if result == Err(Errno::EOPNOTSUPP) {
+            return Ok(None);
         }
-        if !was {
-            let _ = behalf::set_nonblocking(copy.fd(), false);
+        if result == Err(Errno::EINPROGRESS) && waits && behalf::writable(copy.fd(), 0) {
+            // A second time tells how the first one ended.
+            result = behalf::begin_to_connect(copy.fd(), &raw);
         }
         // No call to the server's address comes after this look. One that is over has reached nobody.
         if socket::is_over(copy.fd()) || self.0.wanted.own().reached(copy.fd(), server) {
-            return Ok(Some(result));
+            // It may have come to its end a moment ago.
+            let late = result == Err(Errno::EINPROGRESS) && waits;
+            return Ok(Some(if late { behalf::ended(copy.fd()) } else { result }));
         }
         behalf::connect(copy.fd(), &[0; 16])?;
         // That it was called off is not for the program to hear.

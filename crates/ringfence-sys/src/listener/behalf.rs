@@ -128,6 +128,29 @@ pub fn connect(socket: BorrowedFd<'_>, address: &[u8]) -> Result<()> {
     unsafe { sys!(connect, socket.as_raw_fd(), address.as_ptr(), address.len()) }.map(drop)
 }
 
+/// Begins to connect a TCP socket, and never waits: a `connect(2)` would wait as long as `O_NONBLOCK` of the open socket
+/// says, which is everybody's who holds it. Asked again it tells how far that is.
+///
+/// # Errors
+/// The kernel's: `EINPROGRESS`, and `EALREADY` the next time, while there is no answer. `EOPNOTSUPP` where it cannot be
+/// begun so: for any other socket, for an address of no family, and where the system has turned `MSG_FASTOPEN` off
+/// (`net.ipv4.tcp_fastopen`); then nothing has been done.
+pub fn begin_to_connect(socket: BorrowedFd<'_>, address: &[u8]) -> Result<()> {
+    // Datagrams would be sent.
+    if get(socket, libc::SOL_SOCKET, libc::SO_PROTOCOL)? != libc::IPPROTO_TCP {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if address.len() < size_of::<libc::sa_family_t>() {
+        return Err(Errno::EINVAL);
+    }
+    // With no bytes to send it is the connect(2) of one call that does not wait.
+    let flags = libc::MSG_FASTOPEN | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let nothing = std::ptr::null::<u8>();
+    let (raw, at, length) = (socket.as_raw_fd(), address.as_ptr(), address.len());
+    // SAFETY: no bytes are sent; the pointer and length describe `address`.
+    unsafe { sys!(sendto, raw, nothing, 0, flags, at, length) }.map(drop)
+}
+
 /// `listen(2)`.
 ///
 /// # Errors
@@ -135,6 +158,16 @@ pub fn connect(socket: BorrowedFd<'_>, address: &[u8]) -> Result<()> {
 pub fn listen(socket: BorrowedFd<'_>, backlog: i32) -> Result<()> {
     // SAFETY: takes numbers only.
     unsafe { sys!(listen, socket.as_raw_fd(), backlog) }.map(drop)
+}
+
+/// Whether the open socket waits for nothing (`O_NONBLOCK`), whoever has said so.
+///
+/// # Errors
+/// The kernel's.
+pub fn nonblocking(socket: BorrowedFd<'_>) -> Result<bool> {
+    // SAFETY: takes numbers only.
+    let flags = unsafe { sys!(fcntl, socket.as_raw_fd(), libc::F_GETFL) }? as i32;
+    Ok(flags & libc::O_NONBLOCK != 0)
 }
 
 /// Sets `O_NONBLOCK` of the open socket, whoever else holds it, and returns what it was.
@@ -223,6 +256,39 @@ mod tests {
         assert_eq!(local(server.as_fd()), Some(address));
         assert_eq!(namespace(server.as_fd()), namespace(client.as_fd()));
         assert_eq!(ended(client.as_fd()), Ok(()));
+    }
+
+    #[test]
+    fn a_socket_that_waits_is_connected_without_waiting() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        listen(listener.as_fd(), 0).expect("listens");
+        let to = raw(listener.local_addr().expect("an address"), false);
+        let tcp = || {
+            let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+            // SAFETY: takes numbers only.
+            owned(unsafe { sys!(socket, libc::AF_INET, kind, 0) }.expect("a socket"))
+        };
+        let clients = [(); 4].map(|()| tcp());
+        let begun = clients.each_ref().map(|client| begin_to_connect(client.as_fd(), &to));
+        assert_eq!(begun, [Err(Errno::EINPROGRESS); 4]);
+        // Its queue has room for one.
+        let asked = clients.each_ref().map(|client| begin_to_connect(client.as_fd(), &to));
+        assert_eq!((asked[0], asked[3]), (Ok(()), Err(Errno::EALREADY)));
+        assert!(connected(clients[0].as_fd()) && !connected(clients[3].as_fd()));
+        assert!(clients.iter().all(|client| nonblocking(client.as_fd()) == Ok(false)));
+        assert_eq!(begin_to_connect(tcp().as_fd(), &[2]), Err(Errno::EINVAL));
+        assert_eq!(begin_to_connect(tcp().as_fd(), &[0; 16]), Err(Errno::EOPNOTSUPP));
+    }
+
+    #[test]
+    fn no_datagram_is_sent_for_a_connection() {
+        let there = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+        let to = raw(there.local_addr().expect("an address"), false);
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+        assert_eq!(begin_to_connect(socket.as_fd(), &to), Err(Errno::EOPNOTSUPP));
+        socket.send_to(b"sent", there.local_addr().expect("an address")).expect("sent");
+        let mut said = [0; 8];
+        assert_eq!(there.recv(&mut said).ok(), Some(4), "the only one");
     }
 
     #[test]
