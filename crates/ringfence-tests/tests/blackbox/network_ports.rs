@@ -87,6 +87,93 @@ print(said)";
     });
 }
 
+/// `O_NONBLOCK` is of the open socket, which the launcher connects and a second thread has as well. Nobody waits for that but
+/// who connects.
+#[test]
+fn no_flag_of_a_socket_holds_up_the_launcher() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let script = |flips: &str, rounds: &str, then: &str| {
+            format!(
+                "import fcntl, itertools, os, socket, threading
+l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(0); to = l.getsockname(); now = None
+def begin():
+    global now
+    s = socket.socket(); s.setblocking(False); now = s.fileno(); s.connect_ex(to); now = None; return s
+filled = [begin() for _ in range(4)]
+def flip():
+    while True:
+        try:
+            if now is not None: fcntl.fcntl(now, fcntl.F_SETFL, os.O_RDWR)
+        except OSError: pass
+if {flips}: threading.Thread(target=flip, daemon=True).start()
+for _ in {rounds}: begin().close()
+{then}"
+            )
+        };
+        let taken = "open('.bashrc', 'w').close()
+while os.path.exists('.bashrc'): pass
+print('taken', flush=True); os._exit(0)";
+        for flips in ["False", "True"] {
+            // Where it cannot be written there is nothing to take away.
+            if place.tier_name() == "process" {
+                let run = script(flips, "range(400)", taken);
+                let ended = place.run(&["-n", "site.test"], &["python3", "-c", &run]);
+                assert_eq!(ended.ends(0).text(), "taken", "{flips}");
+                assert!(!place.project(".bashrc").exists());
+            }
+            let run = script(flips, "itertools.count()", "");
+            let limited = ["--timeout", "1s", "-n", "site.test"];
+            place.run(&limited, &["python3", "-c", &run]).ends(124);
+        }
+    });
+}
+
+/// As a suite of tests does it, beside a server that was started first.
+#[test]
+fn a_server_is_reached_whoever_has_listened_since() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let script = "import socket
+def server(): s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); return s
+first = server()
+for _ in range(4200): server().close()
+client = socket.create_connection(first.getsockname(), 60); client.sendall(b'hello')
+print(first.accept()[0].recv(9))";
+        let ended = place.run(&["-n", "site.test"], &["python3", "-c", script]);
+        assert_eq!(ended.ends(0).text(), "b'hello'");
+    });
+}
+
+/// More than the launcher keeps in mind, most of which are gone: the first and the last are shared.
+#[test]
+fn a_port_is_shared_whatever_was_bound_before() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let script = "import resource, socket
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]; resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+def bound(port=0):
+    s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); s.bind(('127.0.0.1', port)); return s
+def again(s): return bound(s.getsockname()[1]).fileno() > 0
+first = bound(); again(first)
+for _ in range(1500): bound().close()
+print(again(first), again(bound()))
+held = []
+try:
+    while len(held) < 1200: held.append(bound())
+except OSError: pass
+print(again(held[-1]))";
+        let ended = place.run(&["-n", "site.test"], &["python3", "-c", script]);
+        assert_eq!(ended.ends(0).text(), "True True\nTrue");
+    });
+}
+
 /// One that is in a writable tree has no mount of its own; another one that gets its name is not it.
 #[test]
 fn a_socket_that_is_granted_in_a_writable_tree_goes_with_a_published_port() {
