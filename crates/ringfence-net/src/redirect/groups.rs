@@ -9,7 +9,7 @@ use super::{Copy, locked};
 use crate::calls::Caller;
 use ringfence_sys::listener::behalf;
 use ringfence_sys::{Errno, caller, notify, process};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
@@ -18,13 +18,73 @@ use std::sync::Mutex;
 const MOST: usize = 64;
 /// The most places that are.
 const PLACES: usize = 1024;
+/// So many of them are looked at for one that nobody has any more, where there is no room for a new one.
+const LOOKS: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     /// Sockets that asked for it, by their numbers.
     asked: Mutex<Latest<u64, ()>>,
-    /// By where they are bound, and whether they are sockets of IPv6.
-    members: Mutex<HashMap<(SocketAddr, bool), Vec<Member>>>,
+    places: Mutex<Places>,
+}
+
+/// Where a socket is bound, and whether it is one of IPv6.
+type Place = (SocketAddr, bool);
+
+/// Who is bound to what. The program decides how many there are, and how many of them are gone: none is looked at again
+/// and again.
+#[derive(Debug, Default)]
+struct Places {
+    members: HashMap<Place, Vec<Member>>,
+    /// In the order in which they were bound, or found to be.
+    order: VecDeque<Place>,
+}
+
+impl Places {
+    /// The socket that is bound to a place, and its number. Members that are gone are forgotten, up to the one that has it.
+    fn socket(&mut self, place: &Place) -> Option<(OwnedFd, u64)> {
+        let members = self.members.get_mut(place)?;
+        let mut found = None;
+        let gone = members.iter().position(|member| {
+            found = member.socket().map(|socket| (socket, member.number));
+            found.is_some()
+        });
+        members.drain(..gone.unwrap_or(members.len()));
+        if found.is_none() {
+            self.members.remove(place);
+            self.order.retain(|other| other != place);
+        }
+        found
+    }
+
+    fn add(&mut self, place: Place, member: Member) {
+        if !self.members.contains_key(&place) {
+            self.make_room();
+            self.order.push_back(place);
+        }
+        let members = self.members.entry(place).or_default();
+        if members.len() >= MOST {
+            // The first one is there.
+            members.remove(1);
+        }
+        members.push(member);
+    }
+
+    /// Forgets a place that nobody has, or else the one that was looked at last.
+    fn make_room(&mut self) {
+        for look in 1.. {
+            let Some(&oldest) = self.order.front().filter(|_| self.order.len() >= PLACES) else {
+                return;
+            };
+            if self.socket(&oldest).is_some() {
+                self.order.pop_front();
+                match look < LOOKS {
+                    true => self.order.push_back(oldest),
+                    false => drop(self.members.remove(&oldest)),
+                }
+            }
+        }
+    }
 }
 
 /// A descriptor that led to a bound socket, when that was bound.
@@ -36,6 +96,11 @@ struct Member {
 }
 
 impl Member {
+    fn of(caller: &Caller<'_>, number: u64) -> Option<Member> {
+        let process = caller::process(caller.call)?;
+        Some(Member { number, process, descriptor: caller.descriptor() })
+    }
+
     /// Its socket, if the descriptor still leads to that.
     fn socket(&self) -> Option<OwnedFd> {
         let process = process::pidfd(self.process).ok()?;
@@ -72,40 +137,22 @@ impl Groups {
         if self.asked(copy).is_none() || copy.bound().is_some() {
             return Ok(false);
         }
-        let mut all = locked(&self.members);
-        let Some(members) = all.get_mut(&(place, copy.ipv6)) else { return Ok(false) };
-        let mut first = None;
-        members.retain(|member| {
-            let socket = member.socket();
-            let there = socket.is_some();
-            first = first.take().or(socket.map(|socket| (socket, member.number)));
-            there
-        });
-        let Some((socket, number)) = first else {
-            all.remove(&(place, copy.ipv6));
-            return Ok(false);
-        };
-        let (at, close) = (caller.descriptor(), caller.closes_on_exec());
-        notify::place(caller.listener, caller.call.id, socket.as_fd(), at, close)?;
-        add(members, caller, number);
+        let at = (place, copy.ipv6);
+        let mut places = locked(&self.places);
+        let Some((socket, number)) = places.socket(&at) else { return Ok(false) };
+        let (descriptor, close) = (caller.descriptor(), caller.closes_on_exec());
+        notify::place(caller.listener, caller.call.id, socket.as_fd(), descriptor, close)?;
+        if let Some(member) = Member::of(caller, number) {
+            places.add(at, member);
+        }
         Ok(true)
     }
 
     /// A socket was bound.
     pub fn bound(&self, caller: &Caller<'_>, copy: &Copy) {
         let (Some(number), Some(place)) = (self.asked(copy), copy.bound()) else { return };
-        let mut all = locked(&self.members);
-        if all.len() >= PLACES {
-            all.retain(|_, members| members.iter().any(|member| member.socket().is_some()));
+        if let Some(member) = Member::of(caller, number) {
+            locked(&self.places).add((place, copy.ipv6), member);
         }
-        if all.len() < PLACES {
-            add(all.entry((place, copy.ipv6)).or_default(), caller, number);
-        }
-    }
-}
-
-fn add(members: &mut Vec<Member>, caller: &Caller<'_>, number: u64) {
-    if let Some(process) = caller::process(caller.call).filter(|_| members.len() < MOST) {
-        members.push(Member { number, process, descriptor: caller.descriptor() });
     }
 }
