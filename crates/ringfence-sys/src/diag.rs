@@ -3,6 +3,7 @@
 
 use crate::fd::owned;
 use crate::{Errno, Result, sys};
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
@@ -91,18 +92,35 @@ pub fn udp(by: BorrowedFd<'_>, ipv6: bool, port: u16) -> Result<u64> {
 /// The kernel's.
 pub fn listeners(by: BorrowedFd<'_>, at: SocketAddr) -> Result<Vec<u64>> {
     let mut numbers = Vec::new();
+    all_at(by, at.port(), |answer| {
+        if listens_at(answer, at) {
+            numbers.extend(found(answer).map(|found| found.number));
+        }
+    })?;
+    Ok(numbers)
+}
+
+/// The numbers of all TCP sockets that listen.
+///
+/// # Errors
+/// The kernel's.
+pub fn all_listeners(by: BorrowedFd<'_>) -> Result<HashSet<u64>> {
+    let mut numbers = HashSet::new();
+    all_at(by, 0, |answer| numbers.extend(found(answer).map(|found| found.number)))?;
+    Ok(numbers)
+}
+
+/// Gives each TCP socket that listens at a port to `each`, or at any (0): the kernel picks them out, of which a machine
+/// may have very many.
+fn all_at(by: BorrowedFd<'_>, port: u16, mut each: impl FnMut(&[u8])) -> Result<()> {
     for any in [IpAddr::from([0u8; 4]), IpAddr::from([0u8; 16])] {
-        let anywhere = SocketAddr::new(any, 0);
-        let mut question = question(TCP, anywhere, anywhere, DUMP);
+        let (local, anywhere) = (SocketAddr::new(any, port), SocketAddr::new(any, 0));
+        let mut question = question(TCP, local, anywhere, DUMP);
         question[STATES..STATES + 4].copy_from_slice(&LISTENS.to_ne_bytes());
         ask(by, &question)?;
-        receive(by, |answer| {
-            if listens_at(answer, at) {
-                numbers.extend(found(answer).map(|found| found.number));
-            }
-        })?;
+        receive(by, &mut each)?;
     }
-    Ok(numbers)
+    Ok(())
 }
 
 /// Whether a listener's `struct inet_diag_msg` is one that connections to this address can come to.
@@ -291,6 +309,24 @@ mod tests {
             let to = SocketAddr::new(address.parse().expect("an address"), port);
             assert_eq!(at(to), [number(&any)]);
         }
+    }
+
+    #[test]
+    fn of_those_at_other_ports_the_kernel_says_nothing() {
+        let by = open().expect("a socket");
+        let listeners = [(); 9].map(|()| TcpListener::bind("127.0.0.1:0").expect("bound"));
+        let number = |listener: &TcpListener| behalf::cookie(listener.as_fd()).expect("a number");
+        let all = all_listeners(by.as_fd()).expect("an answer");
+        assert!(listeners.iter().all(|listener| all.contains(&number(listener))));
+        for listener in &listeners {
+            let mut told = Vec::new();
+            let port = listener.local_addr().expect("an address").port();
+            all_at(by.as_fd(), port, |answer| told.extend(found(answer))).expect("an answer");
+            assert_eq!(told.iter().map(|is| is.number).collect::<Vec<_>>(), [number(listener)]);
+        }
+        let one = number(&listeners[0]);
+        drop(listeners);
+        assert!(!all_listeners(by.as_fd()).expect("an answer").contains(&one));
     }
 
     #[test]
