@@ -7,33 +7,43 @@
 
 use ringfence_sys::listener::behalf;
 use ringfence_sys::{Errno, diag, socket};
-use std::collections::VecDeque;
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// More than a program has at once; an older one is forgotten, and not served any longer.
-const MOST: usize = 4096;
+/// So many are noted before it is looked which of them listen no more.
+const MANY: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct Given {
-    numbers: Mutex<VecDeque<u64>>,
+    numbers: Mutex<Numbers>,
     /// To ask by, from the first question on.
     diag: Mutex<Option<OwnedFd>>,
 }
 
+/// The numbers of those that listen, and of those that did, until it is looked.
+#[derive(Debug, Default)]
+struct Numbers {
+    all: HashSet<u64>,
+    /// How many listened at the last look.
+    listened: usize,
+}
+
 impl Given {
-    /// A listener is about to be given.
+    /// A listener is about to be given. Who opens servers one after the other, as a suite of tests does, has made very many
+    /// in the end; the first one, which still serves, is none the less known.
     pub fn note(&self, listener: BorrowedFd<'_>) -> Result<(), Errno> {
         let number = behalf::cookie(listener)?;
-        let mut numbers = locked(&self.numbers);
-        if numbers.contains(&number) {
-            return Ok(());
+        let full = |numbers: &Numbers| numbers.all.len() >= MANY.max(numbers.listened * 2);
+        if full(&locked(&self.numbers)) {
+            // Without an answer none is taken for one of them anyway.
+            let listen = self.ask(diag::all_listeners).unwrap_or_default();
+            let mut numbers = locked(&self.numbers);
+            numbers.all.retain(|number| listen.contains(number));
+            numbers.listened = numbers.all.len();
         }
-        if numbers.len() >= MOST {
-            numbers.pop_front();
-        }
-        numbers.push_back(number);
+        locked(&self.numbers).all.insert(number);
         Ok(())
     }
 
@@ -42,7 +52,7 @@ impl Given {
     pub fn at(&self, address: SocketAddr) -> (bool, bool) {
         let Some(there) = self.ask(|by| diag::listeners(by, address)) else { return (true, false) };
         let numbers = locked(&self.numbers);
-        (!there.is_empty(), there.iter().all(|number| numbers.contains(number)))
+        (!there.is_empty(), there.iter().all(|number| numbers.all.contains(number)))
     }
 
     /// Whether a socket that was to be connected to one of them, which was there before, has arrived at it. Nobody else
@@ -70,4 +80,29 @@ impl Given {
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn who_listens_is_known_whoever_did_meanwhile() {
+        let given = Given::default();
+        let open = || {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+            given.note(listener.as_fd()).expect("noted");
+            listener
+        };
+        let first = open();
+        for _ in 0..3 * MANY {
+            drop(open());
+        }
+        assert_eq!(given.at(first.local_addr().expect("an address")), (true, true));
+        assert!(locked(&given.numbers).all.len() <= MANY);
+        let other = TcpListener::bind("127.0.0.1:0").expect("bound");
+        assert_eq!(given.at(other.local_addr().expect("an address")), (true, false), "a stranger");
+    }
 }
