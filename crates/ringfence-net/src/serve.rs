@@ -111,7 +111,9 @@ async fn connection(role: Role, client: TcpStream, from: SocketAddr, shared: Arc
         None => (destination(role, &client, from), None),
     };
     let Some(to) = to else { return flow::reset(&client) };
-    if let Some(server) = shared.wanted.server(to, false).filter(|_| role == Role::Wanted) {
+    // Who takes no IPv4 was sent here over IPv6.
+    let server = || shared.wanted.server(to, from.is_ipv6());
+    if let Some(server) = (role == Role::Wanted).then(server).flatten() {
         return Box::pin(inward::relay(client, server, shared.wanted.own())).await;
     }
     match (role, to.port()) {
