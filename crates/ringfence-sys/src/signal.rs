@@ -22,6 +22,11 @@ impl SignalSet {
         SignalSet(signals.iter().fold(0, |set, signal| set | 1 << (signal - 1)))
     }
 
+    /// Whether a signal is one of them.
+    pub fn has(self, signal: i32) -> bool {
+        self.0 & SignalSet::of(&[signal]).0 != 0
+    }
+
     /// The bits.
     pub fn bits(self) -> u64 {
         self.0
@@ -47,6 +52,14 @@ pub fn set_mask(set: SignalSet) -> Result<SignalSet> {
     // SAFETY: both pointers are to eight bytes, the size given.
     unsafe { sys!(rt_sigprocmask, libc::SIG_SETMASK, &raw const set.0, &raw mut old, 8) }?;
     Ok(SignalSet(old))
+}
+
+/// Blocked signals that wait for the calling thread to take them (rt_sigpending(2)).
+pub fn pending() -> SignalSet {
+    let mut set = 0u64;
+    // SAFETY: the pointer is to eight bytes, the size given.
+    let _ = unsafe { sys!(rt_sigpending, &raw mut set, 8usize) };
+    SignalSet(set)
 }
 
 /// A signal that arrived.

@@ -42,10 +42,13 @@ impl Standin<'_> {
 /// has. Its end, whatever causes it, is a SIGCONT for the first process; and its own end is that of the second one.
 /// Other threads of this process stop with it, and `work` must not wait for them.
 ///
+/// Returns whether a SIGTSTP has come, which the second one's end discards where it is blocked: whoever has us go on may
+/// stop us once more before we do.
+///
 /// # Errors
 /// No process is to be had (`EAGAIN`, `ENOMEM`), nor descriptors: nothing has been stopped then. `ECHILD` when
 /// the second process ended before it was told to.
-pub fn stop_until(moment: Option<Instant>, work: &mut dyn FnMut(Standin<'_>)) -> Result<()> {
+pub fn stop_until(moment: Option<Instant>, work: &mut dyn FnMut(Standin<'_>)) -> Result<bool> {
     let (over, tell) = fd::pipe()?;
     let stack = Stack::new()?;
     // SAFETY: takes nothing.
@@ -62,6 +65,7 @@ pub fn stop_until(moment: Option<Instant>, work: &mut dyn FnMut(Standin<'_>)) ->
         return Err(Errno::new(number.unwrap_or(libc::EAGAIN)));
     }
     crate::signal::stop_until(moment);
+    let anew = crate::signal::pending().has(libc::SIGTSTP);
     let word = 1u8;
     let mut status = 0i32;
     // SAFETY: the pointers are to a byte, and to room for the answer; no usage is asked for. Its end is told by
@@ -75,7 +79,7 @@ pub fn stop_until(moment: Option<Instant>, work: &mut dyn FnMut(Standin<'_>)) ->
             }
         }
     };
-    ended.and(if status == 0 { Ok(()) } else { Err(Errno::ECHILD) })
+    ended.and(if status == 0 { Ok(anew) } else { Err(Errno::ECHILD) })
 }
 
 extern "C" fn begin(order: *mut c_void) -> c_int {
@@ -145,7 +149,7 @@ mod tests {
                 }
             }
         });
-        assert_eq!(stopped, Ok(()));
+        assert_eq!(stopped, Ok(false));
         assert_eq!(done.len(), 1);
         assert_ne!(done[0], std::process::id());
     }
@@ -158,6 +162,33 @@ mod tests {
             rounds += 1;
             let _ = fd::poll_readable(&[standin.over()], -1);
         });
-        assert_eq!((stopped, rounds), (Ok(()), 1));
+        assert_eq!((stopped, rounds), (Ok(false), 1));
+    }
+
+    #[test]
+    fn a_stop_that_comes_before_we_go_on_is_told() {
+        use crate::signal::{SignalSet, pending, set_mask};
+        let before = set_mask(SignalSet::of(&[libc::SIGTSTP])).expect("a mask");
+        // SAFETY: takes nothing.
+        let us = unsafe { sys!(gettid) }.expect("a thread");
+        // Whether it comes before we look is up to the kernel: once in so many times it does.
+        let told = (0..1000).any(|_| {
+            let moment = Some(Instant::now() + Duration::from_secs(10));
+            let stopped = stop_until(moment, &mut |standin| {
+                loop {
+                    standin.wake();
+                    // SAFETY: takes numbers.
+                    let _ = unsafe { sys!(tgkill, standin.front, us, libc::SIGTSTP) };
+                    let over = fd::poll_readable(&[standin.over()], 10).is_ok_and(|ready| ready[0]);
+                    if over {
+                        return;
+                    }
+                }
+            });
+            assert!(!pending().has(libc::SIGTSTP), "its end has discarded it");
+            stopped.expect("it stopped")
+        });
+        set_mask(before).expect("a mask");
+        assert!(told);
     }
 }

@@ -67,7 +67,9 @@ impl Watch<'_, '_> {
         let stopped = sys::standin::stop_until(until, &mut |standin| self.stand_in(standin));
         let held = self.held.take().unwrap_or_default();
         match stopped {
-            Ok(()) => {}
+            // The user's next stop: that of a Ctrl-Z right after `fg`.
+            Ok(true) => self.stops.wanted(),
+            Ok(false) => {}
             // Whatever it was doing is half done.
             Err(sys::Errno::ECHILD) => self.send(super::SIGKILL),
             Err(_) => {
