@@ -8,9 +8,9 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-/// The session's snapshots.
+/// The session's snapshots: who acts for it, by its identifier. One that was begun in another's place has its own.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshots(Mutex<Option<Actor>>);
+pub(crate) struct Snapshots(Mutex<Option<(String, Actor)>>);
 
 impl Snapshots {
     /// Does one thing. In a sandbox that has a gateway it is done there: the store is not visible inside.
@@ -31,9 +31,13 @@ impl Snapshots {
 
     fn here(&self, sandbox: &Sandbox, request: &Value) -> Result<Value, String> {
         let mut actor = self.0.lock().map_err(|_| "the snapshots are in disorder")?;
-        let actor = match &mut *actor {
-            Some(actor) => actor,
-            none => none.insert(Actor::new(scope(sandbox)?, sandbox.teller())),
+        let session = sandbox.id()?;
+        let (_, actor) = match &mut *actor {
+            Some(acts) if acts.0 == session => acts,
+            other => {
+                let scope = scope(sandbox, session.clone())?;
+                other.insert((session, Actor::new(scope, sandbox.teller())))
+            }
         };
         // As a gateway's thread does it: what a command without capabilities cannot do is not done for it.
         let request = request.to_string();
@@ -52,7 +56,7 @@ impl Snapshots {
 }
 
 /// What the session may have done: as the plan of its own options has it.
-fn scope(sandbox: &Sandbox) -> Result<Scope, String> {
+fn scope(sandbox: &Sandbox, session: String) -> Result<Scope, String> {
     let planned = sandbox.plan(&["--gateway"], &[OsStr::new("cat")])?;
     let unknown = || {
         let said = String::from_utf8_lossy(&planned.stderr);
@@ -71,5 +75,5 @@ fn scope(sandbox: &Sandbox) -> Result<Scope, String> {
     };
     let trees = plan["gateway"]["trees"].as_array();
     let trees = trees.and_then(|trees| trees.iter().map(tree).collect::<Option<Vec<_>>>());
-    Ok(Scope { session: sandbox.id()?, trees: trees.ok_or_else(unknown)? })
+    Ok(Scope { session, trees: trees.ok_or_else(unknown)? })
 }

@@ -398,22 +398,30 @@ server = subprocess.Popen([sys.argv[1], "mcp"], stdin=subprocess.PIPE, stdout=su
 def say(message):
     server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     server.stdin.flush()
-def call(number, *command):
-    say({"id": number, "method": "tools/call", "params": {"name": "exec", "arguments": {"command": command}}})
+def tool(number, which, **arguments):
+    say({"id": number, "method": "tools/call", "params": {"name": which, "arguments": arguments}})
     while True:
         message = json.loads(server.stdout.readline())
         if message.get("id") == number:
             return message["result"]["structuredContent"]
+def call(number, *command):
+    return tool(number, "exec", command=command)
+def names(number):
+    return [snapshot["name"] for snapshot in tool(number, "snapshot_list")["snapshots"]]
 say({"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}})
 server.stdout.readline()
 say({"method": "notifications/initialized"})
 assert call(2, "sh", "-c", "echo kept > kept; echo gone > /tmp/gone; cat /tmp/gone")["stdout"] == "gone\n"
+assert tool(30, "snapshot_create", name="first")["snapshot"]["name"] == "first" and names(31) == ["first"]
 call(3, "sh", "-c", "kill -KILL -1")
 number = 4
 while (answer := call(number, "sh", "-c", "ls /tmp/gone 2> /dev/null; cat kept"))["exit_code"] == 125:
     number += 1
 assert answer["stdout"] == "kept\n" and "this is a new one" in answer["stderr"], answer
 assert call(number + 1, "true")["stderr"] == ""
+# What the former session had is not this one's, and it has its own.
+assert names(number + 2) == []
+assert tool(number + 3, "snapshot_create", name="second")["snapshot"]["name"] == "second" and names(number + 4) == ["second"]
 server.stdin.close()
 assert server.wait() == 0
 print("held")
