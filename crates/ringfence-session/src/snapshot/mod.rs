@@ -458,15 +458,13 @@ impl Store {
         unreadable: &[PathBuf],
         select: &Select,
     ) -> Result<closed::Closed> {
-        let failed = |error| SessionError::call("statx", &self.workspace, error);
-        let device = beneath::stat(&self.root, b"").map_err(failed)?.stamp.device;
-        let chosen = unreadable.iter().filter(|path| {
-            // Or the way to what is chosen.
-            select.takes(path) || select.only.iter().any(|only| only.starts_with(path))
-        });
-        let chosen: Vec<PathBuf> = chosen.cloned().collect();
-        let again = rustix::io::fcntl_dupfd_cloexec(&self.root, 0);
-        let again = again.map_err(|error| SessionError::call("fcntl", &self.workspace, error))?;
+        let failed = |call| move |error| SessionError::call(call, &self.workspace, error);
+        let device = beneath::stat(&self.root, b"").map_err(failed("statx"))?.stamp.device;
+        let mut chosen = unreadable.to_vec();
+        // Or the way to what is chosen.
+        let way = |path: &Path| select.only.iter().any(|only| only.starts_with(path));
+        chosen.retain(|path| select.takes(path) || way(path));
+        let again = rustix::io::fcntl_dupfd_cloexec(&self.root, 0).map_err(failed("fcntl"))?;
         closed::Closed::open((&self.root, again), device, &chosen, |path| {
             self.entry(to, &beneath::shown(path))
         })

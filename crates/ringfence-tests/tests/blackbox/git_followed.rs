@@ -180,10 +180,13 @@ fn what_git_would_run_does_not_come_back_from_a_commands_snapshot() {
         let program = ringfence_tests::binary().to_str().unwrap();
         let script = format!(
             "{PARTS}; {RUNS}; mkdir sub; echo 'gitdir: ../store' > sub/.git; echo kept > plain; \
-             ln -s store .claude; {program} snapshot create; rm -r store sub plain .claude"
+             n=0; until ln -sfn store .claude; {program} snapshot create >&2; test -L .claude; do n=$((n+1)); done; \
+             echo $((n+1)); rm -rf store sub plain .claude"
         );
-        place.run(&["--gateway", "-r", program], &["sh", "-c", &script]).ends(0);
-        let done = place.ringfence(["snapshot", "revert", "1"]);
+        // The link is taken away soon, while the command runs: in the last snapshot it is.
+        let run = place.run(&["--gateway", "-r", program], &["sh", "-c", &script]);
+        let last = run.ends(0).text().to_owned();
+        let done = place.ringfence(["snapshot", "revert", &last]);
         done.ends(0)
             .says("store/config: config of ")
             .says("sub/.git: .git leads to a repository that is not protected; name it")
@@ -200,7 +203,7 @@ fn what_git_would_run_does_not_come_back_from_a_commands_snapshot() {
         ] {
             assert_eq!(there(name), comes, "{name}: {}{}", done.text(), done.err);
         }
-        place.ringfence(["snapshot", "revert", "1", "--", "sub/.git"]).ends(0);
+        place.ringfence(["snapshot", "revert", &last, "--", "sub/.git"]).ends(0);
         assert!(there("sub/.git"), "the user's own word");
     });
 }

@@ -76,7 +76,7 @@ async def main():
 
 asyncio.run(main())
 ";
-    meets(&at.join("bin/python"), "client.py", client);
+    meets(&at, &at.join("bin/python"), "client.py", client);
 }
 
 #[test]
@@ -112,13 +112,14 @@ await client.close();
 ",
         from.display()
     );
-    meets("node".as_ref(), "client.mjs", &client);
+    meets(&at, "node".as_ref(), "client.mjs", &client);
 }
 
-fn meets(program: &std::path::Path, name: &str, client: &str) {
+fn meets(at: &std::path::Path, program: &std::path::Path, name: &str, client: &str) {
     everybody(Tier::Namespace, |place| {
-        if place.command(program).arg("--version").output().is_err() {
-            return left_out("the official client", "this person cannot execute it");
+        let reads = place.command("ls").arg(at).output().is_ok_and(|ls| ls.status.success());
+        if !reads || place.command(program).arg("--version").output().is_err() {
+            return left_out("the official client", "this person cannot read or execute it");
         }
         place.file(format!("home/project/{name}"), client);
         let mut command = place.command(program);
