@@ -28,7 +28,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 use sys::Errno;
-use sys::signal::SignalSet;
 
 /// One pass of putting right.
 pub(super) struct Work<'a> {
@@ -93,9 +92,8 @@ impl Work<'_> {
     /// that is killed for that leaves what the run made.
     pub fn answer(&mut self) {
         const END: [i32; 4] = [1, 2, 3, 15];
-        if self.patience.is_some_and(|moment| Instant::now() >= moment)
-            && sys::signal::waiting(SignalSet::of(&END)).bits() != 0
-        {
+        let comes = || END.iter().any(|signal| sys::signal::pending().has(*signal));
+        if self.patience.is_some_and(|moment| Instant::now() >= moment) && comes() {
             self.patience = None;
             said::now(
                 "the command has ended, and what it left is being looked at: that comes first, and is not cut short. \
