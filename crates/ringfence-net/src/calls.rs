@@ -371,7 +371,7 @@ pub(crate) fn connect(
         waiting.fetch_sub(1, Ordering::Relaxed);
         return Answer::Done(Err(Errno::EAGAIN));
     }
-    let (id, waits) = (caller.call.id, waiting.clone());
+    let (id, count) = (caller.call.id, waiting.clone());
     let wait = move || {
         // The address may name the place by its descriptor.
         let To { raw, place: _open } = &to;
@@ -381,7 +381,7 @@ pub(crate) fn connect(
         } else {
             behalf::connect(copy.as_fd(), raw)
         };
-        waits.fetch_sub(1, Ordering::Relaxed);
+        count.fetch_sub(1, Ordering::Relaxed);
         let _ = notify::finish(listener.as_fd(), id, result);
     };
     match std::thread::Builder::new().name("ringfence-wait".to_owned()).spawn(wait) {

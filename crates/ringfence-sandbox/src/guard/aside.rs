@@ -2,7 +2,7 @@
 //! all that their owner has of them, so nothing is removed: they are moved, by one rename within their own file system, into a
 //! directory that nobody else enters and under names that no program looks for.
 
-use super::quarantine::{ASIDE, random_name, rename_aside, unlock};
+use super::quarantine::{ASIDE, LONGEST, random_name, rename_aside, unlock};
 use super::work::{Directory, Work};
 use super::{locked, quarantine};
 use ringfence_policy::shown;
@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 
 /// No protected name ends so.
 const END: &str = ".aside";
-/// What a name may have at most (`NAME_MAX`).
-const LONGEST: usize = 255;
 
 /// The directories that this pass has made, by what they are in.
 #[derive(Default)]

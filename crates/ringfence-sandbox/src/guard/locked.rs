@@ -37,8 +37,8 @@ impl Drop for Closed {
 pub(super) fn ajar(guarding: &Guarding, path: &Path, rights: u32) -> Result<Ajar, Errno> {
     let opened = Directory::open(path);
     let may = |directory: &Directory| {
-        let data = fs::metadata(directory.at("."));
-        data.is_ok_and(|data| data.mode() & rights == rights) || sys::identity::user() == 0
+        let has = |data: fs::Metadata| data.mode() & rights == rights;
+        sys::identity::user() == 0 || fs::metadata(directory.at(".")).is_ok_and(has)
     };
     match opened {
         Ok(directory) if may(&directory) => {
@@ -47,12 +47,9 @@ pub(super) fn ajar(guarding: &Guarding, path: &Path, rights: u32) -> Result<Ajar
         Ok(_) | Err(Errno::EACCES) => {}
         Err(errno) => return Err(errno),
     }
-    let inside = |path: &&Path| guarding.trees.iter().any(|tree| path.starts_with(&tree.tree));
-    let mut way: Vec<&Path> = path.ancestors().take_while(inside).collect();
-    way.reverse();
     // What was opened is closed again, however this ends.
     let mut closed = Closed::default();
-    for directory in way {
+    for directory in way(guarding, path) {
         let Some((place, data)) = place(directory) else { break };
         let wanted = if directory == path { rights } else { ENTER_AND_LIST };
         let mode = data.permissions().mode() & 0o7777;
@@ -65,16 +62,20 @@ pub(super) fn ajar(guarding: &Guarding, path: &Path, rights: u32) -> Result<Ajar
     Ok(Ajar { directory, _closed: closed })
 }
 
+/// The directories from the top of a writable tree to a path, and that one itself.
+fn way<'p>(guarding: &Guarding, path: &'p Path) -> Vec<&'p Path> {
+    let inside = |path: &&Path| guarding.trees.iter().any(|tree| path.starts_with(&tree.tree));
+    let mut way: Vec<&Path> = path.ancestors().take_while(inside).collect();
+    way.reverse();
+    way
+}
+
 /// Opens a directory for a look at names in it, without following links. Where the run took away the rights
 /// that this needs, of it or of directories on the way, they are given back until [`lock_again`].
 pub(super) fn open(work: &mut Work<'_>, path: &Path) -> Result<Directory, Errno> {
     let opened = Directory::open(path);
     if matches!(opened, Err(Errno::EACCES)) {
-        let trees = &work.guarding.trees;
-        let inside = |path: &&Path| trees.iter().any(|tree| path.starts_with(&tree.tree));
-        let mut way: Vec<&Path> = path.ancestors().take_while(inside).collect();
-        way.reverse();
-        way.into_iter().for_each(|directory| unlock(work, directory));
+        way(work.guarding, path).into_iter().for_each(|directory| unlock(work, directory));
         return Directory::open(path);
     }
     let directory = opened?;

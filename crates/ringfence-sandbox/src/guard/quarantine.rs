@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// its files are, and must not decide how long the end takes.
 pub(super) const ROOM: u64 = 1 << 30;
 /// What a name may have at most (`NAME_MAX`).
-const LONGEST: usize = 255;
+pub(super) const LONGEST: usize = 255;
 /// What is copied takes no more of a file system than this part of what is free there.
 const SHARE: u64 = 4;
 
