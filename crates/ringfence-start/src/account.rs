@@ -146,7 +146,7 @@ impl Account<'_> {
         lines.push(b",\"pid\":");
         lines.push_number(own as u64);
         lines.push(b",\"at\":");
-        lines.push_number(self.launched.since / 1000);
+        lines.push_number(self.launched.before.since / 1000);
         lines.push(b",\"record\":true}}\n");
         let first = lines.get()?.len();
         lines.push(b"{\"brief\":{\"pid\":");

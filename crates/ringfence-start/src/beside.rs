@@ -7,8 +7,8 @@
 //! warden until it executes the command; it does not get on before the warden has said that all is built.
 //!
 //! ```text
-//! warden  ── start ── view ──────── enters the network, brings it up ── rules ── go ── waits ── watches
-//!              └── places ── network ── rights, filter ────────────────────── confined: execve
+//! warden  ── start ── view ──────── enters the network ── rules ── is told that the plan holds ── go ── waits ── watches
+//!              └── places ── network, its loopback ── rights, filter ─────────────────────────── confined: execve
 //! ```
 //!
 //! The unmount of the host's tree waits for every processor (`synchronize_rcu_expedited`), long after nobody can
@@ -237,8 +237,7 @@ impl Beside {
         }
     }
 
-    /// Waits until the network namespace is made, enters it and brings its loopback up: who made it has the longer
-    /// way from there.
+    /// Waits until the network namespace is made, and enters it.
     ///
     /// # Errors
     /// Those of `unshare(2)`, of bringing the loopback up, of `setns(2)`; `ESTALE` where a later

@@ -17,6 +17,7 @@ use crate::entry::Launched;
 use crate::image::{Image, RECORDED};
 use crate::key::Caller;
 use crate::quiet::{self, Ahead};
+use crate::runs::Begun;
 use crate::spawn::MOST_PATH;
 
 /// So long, in nanoseconds: as long as a command is not watched for protected names by anybody.
@@ -95,6 +96,27 @@ impl Heard {
         })
     }
 
+    /// Whether there are listeners of calls, and none of them has anybody to listen to.
+    fn nobody_calls(&self) -> bool {
+        let (mut place, mut message, mut any) = (1, 0, false);
+        while message < self.count
+            && let Some(known) = self.messages.get(message)
+        {
+            let mut at = 0;
+            while at < known.count {
+                if known.bytes.first() == Some(&passed::CALLS) {
+                    any = true;
+                    if self.gone.get(place) != Some(&true) {
+                        return false;
+                    }
+                }
+                (place, at) = (place + 1, at + 1);
+            }
+            message += 1;
+        }
+        any
+    }
+
     /// What the child said when the command executed, the process it was about, and when, by the monotonic
     /// clock in nanoseconds; it came last.
     pub fn said(&self) -> Option<(&[u8], i32, u64)> {
@@ -166,8 +188,10 @@ fn listen(
     room: &mut Room,
     filing: &mut Filing,
 ) {
-    let began = launched.began;
+    let began = launched.before.began;
     let until = began + MOMENT;
+    let elapsed = || (crate::trace::now() - began) / 1_000_000;
+    let mut settled = false;
     loop {
         let now = crate::trace::now();
         if now >= until {
@@ -176,6 +200,16 @@ fn listen(
         match ready(launched.control, heard, until - now) {
             Ready::Message => {}
             Ready::Again => continue,
+            // The warden is about to say how the command ended: what remains to be seen is looked at meanwhile.
+            Ready::Ending if heard.length > 0 && !settled => {
+                if !settle(image, launched, elapsed(), room) {
+                    return;
+                }
+                settled = true;
+                let _ = glance(|| peek(launched.control).is_some());
+                continue;
+            }
+            Ready::Ending => continue,
             Ready::Main => return,
         }
         match peek(launched.control) {
@@ -190,6 +224,7 @@ fn listen(
                     return;
                 }
                 run(image, launched, 0).look_ahead(&mut room.ahead, &mut room.walk);
+                crate::teardown::forget_processors();
             }
             Some((passed::CALLS | passed::NETWORK | passed::GATEWAY | passed::BUS, _))
                 if heard.count < MOST_MESSAGES && heard.length == 0 =>
@@ -200,8 +235,10 @@ fn listen(
             }
             // The command has ended by itself: `W`, how, the exit code.
             Some((b'W', Some(code))) if heard.length > 0 => {
-                let ended = Ended { image, caller, launched, heard, filing, code };
-                return ended.end((crate::trace::now() - began) / 1_000_000, room);
+                if !settled && !settle(image, launched, elapsed(), room) {
+                    return;
+                }
+                return Ended { image, caller, launched, heard, filing, code }.end(room);
             }
             Some((0, _)) => {}
             _ => return,
@@ -209,9 +246,21 @@ fn listen(
     }
 }
 
+/// Whether there is nothing to put right after a run that took so many milliseconds, and nobody who could change that
+/// any more; what the run had outside is given back then. `main` can do each of it again.
+fn settle(image: &Image, launched: &Launched, milliseconds: u64, room: &mut Room) -> bool {
+    let run = run(image, launched, milliseconds as usize);
+    let quiet = run.is_quiet(&room.ahead, &mut room.walk) && crate::private::remove(image, room);
+    let settled = quiet && launched.runs.as_ref().is_none_or(Begun::end);
+    if settled {
+        show_output();
+    }
+    settled
+}
+
 /// The run, so many milliseconds after its start.
 fn run<'a>(image: &'a Image, launched: &'a Launched, milliseconds: usize) -> quiet::Run<'a> {
-    quiet::Run { image, notes: &launched.notes, since: launched.since, milliseconds }
+    quiet::Run { image, notes: &launched.before.notes, since: launched.before.since, milliseconds }
 }
 
 /// What [`ready`] says.
@@ -221,6 +270,10 @@ enum Ready {
     Message,
     /// Only something to wait on was lost.
     Again,
+    /// As [`Ready::Again`], and nobody is left who could make a call: a listener of calls has nobody to listen to
+    /// (seccomp_unotify(2)) when all under its filter have been reaped, or are past their last call (`do_exit` in
+    /// kernel/exit.c, Linux 6.12).
+    Ending,
     /// There is something for `main`, or the moment is over.
     Main,
 }
@@ -257,7 +310,6 @@ fn ready(control: i32, heard: &mut Heard, most: u64) -> Ready {
         return Ready::Main;
     }
     let mut at = 1;
-    let mut ending = false;
     while at < count {
         let Some(events) = heard.watched.get(at).map(returned) else { return Ready::Main };
         if events & POLLIN != 0 {
@@ -267,15 +319,11 @@ fn ready(control: i32, heard: &mut Heard, most: u64) -> Ready {
             && let Some(gone) = heard.gone.get_mut(at)
         {
             *gone = true;
-            ending = true;
         }
         at += 1;
     }
-    if ending {
-        // Nobody is left who could call: the warden is about to say how the command ended.
-        let _ = glance(|| peek(control).is_some());
-    }
     match heard.watched.first().map(returned) {
+        Some(0) if heard.nobody_calls() => Ready::Ending,
         Some(0) => Ready::Again,
         _ => Ready::Message,
     }
@@ -410,23 +458,13 @@ struct Ended<'a> {
 impl Ended<'_> {
     /// Does what remains, and ends; returns when that is for `main`, which can do each of it again, to the answer
     /// that the warden waits for: what it said has only been looked at. Nothing else of the sandbox is left.
-    fn end(self, milliseconds: u64, room: &mut Room) {
+    fn end(self, room: &mut Room) {
         const WNOHANG: usize = 1;
-        let run = run(self.image, self.launched, milliseconds as usize);
-        if !run.is_quiet(&room.ahead, &mut room.walk) || !crate::private::remove(self.image, room) {
-            return;
-        }
-        if let Some(begun) = &self.launched.runs
-            && !begun.end()
-        {
-            return;
-        }
         // The kernel takes the sandbox apart while the record is written.
         let _ = send(self.launched.control, b"w");
         if self.image.header().flags & RECORDED != 0 && self.record(room).is_none() {
             return;
         }
-        show_output();
         // As it was told, unless the warden ends in another way.
         let mut status = i32::from(self.code) << 8;
         let mut collect = |flags: usize| {

@@ -2,6 +2,7 @@
 //! stays as its warden.
 
 use crate::Errno;
+use crate::before::Before;
 use crate::beside::Beside;
 use crate::bytes::string;
 use crate::call::{exit, sys};
@@ -50,6 +51,8 @@ pub struct Start<'a> {
     pub stack: &'a mut [u8],
     /// Room for the command's path.
     pub path: &'a mut [u8; MOST_PATH],
+    /// Where the launcher's word is waited for before anything is executed, and put.
+    pub before: Option<&'a mut Before>,
 }
 
 /// The child's life, until it ends or has to become more than a simple warden.
@@ -94,7 +97,7 @@ pub unsafe fn main(start: Start<'_>) -> (Warden, Wanted) {
 
 /// Has the command executed; nothing when the launcher died before.
 unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
-    let Start { machine, command, shell, stack, path, .. } = start;
+    let Start { machine, command, shell, stack, path, before, .. } = start;
     let announced = machine.image.is_some_and(|image| image.header().flags & ANNOUNCED != 0);
     let control = machine.control();
     let path = path.as_ptr();
@@ -107,7 +110,8 @@ unsafe fn begin(start: Start<'_>) -> Result<Option<i32>, Refused> {
             sys!(prctl, PR_SET_PDEATHSIG, PARENT_DEATH, 0, 0, 0),
         )
     };
-    if orphaned(control) {
+    let told = before.is_none_or(|before| before.hear(control));
+    if !told || orphaned(control) {
         // SAFETY: prepared, and not waited for.
         unsafe { Beside::abandon(machine.beside) };
         return Ok(None);

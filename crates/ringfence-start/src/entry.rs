@@ -2,11 +2,12 @@
 //! they were, is launched right here; everything else goes on to libc as usual.
 //!
 //! ```text
-//! kernel ─► ringfence_entry ── no image, or a stale one ─────────────► _start ─► main: as always
+//! kernel ─► ringfence_entry ── no image ───────────────────────────► _start ─► main: as always
 //!               │ clone3
-//!               ├─ launcher: a moment's sleep ── ends with a command that ended in it
+//!               ├─ launcher: does the image hold? ── no: ends the child ───────► _start ─► main: as always
+//!               │     └── tells the child; a moment's sleep ── ends with a command that ended in it
 //!               │               └── else ──► _start (libc) ─► main: supervises what runs already
-//!               └─ child: builds, spawns, watches ── rarely ─► _start ─► main: a warden with libc
+//!               └─ child: builds, is told, spawns, watches ── rarely ─► _start ─► main: a warden with libc
 //! ```
 //!
 //! `exec` goes a way like it ([`crate::ask`]).
@@ -14,6 +15,7 @@
 //! The binary names `ringfence_entry` as its entry by a linker argument; in programs that do not
 //! (tests) all of this is dead code, and [`caller`] says so.
 
+use crate::before::Before;
 use crate::beside::Beside;
 use crate::brief::{Heard, Room};
 use crate::bytes::{Text, equal, from};
@@ -30,8 +32,6 @@ use crate::warden::{Wanted, Warden};
 use crate::{Errno, Result};
 use core::cell::UnsafeCell;
 
-/// Directories whose change times can be noted.
-pub const MOST_NOTES: usize = 64;
 const MOST_VARIABLES: usize = 2048;
 const STACK: usize = 64 << 10;
 
@@ -53,13 +53,8 @@ pub struct Launched {
     pub mask: u64,
     /// The place of the command among the arguments.
     pub command: usize,
-    /// The time of files ([`crate::mark`]) before the command could run, in
-    /// nanoseconds.
-    pub since: u64,
-    /// The monotonic clock before that, in nanoseconds.
-    pub began: u64,
-    /// Device, inode and change time of the noted directories; zeroes where there was none.
-    pub notes: [[u64; 3]; MOST_NOTES],
+    /// What was seen before the command could run.
+    pub before: Before,
     /// This run, noted for later ones, if that was done already.
     pub runs: Option<Begun>,
 }
@@ -109,9 +104,7 @@ static MEMORY: Memory = Memory {
         umask: 0,
         mask: 0,
         command: 0,
-        since: 0,
-        began: 0,
-        notes: [[0; 3]; MOST_NOTES],
+        before: Before::NONE,
         runs: None,
     }),
     heard: UnsafeCell::new(Heard::new()),
@@ -253,10 +246,9 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     let image = open(file.terminated()?)?;
     let header = *image.header();
     trace.mark(b"image");
-    if !equal(image.bytes(header.key), key) || !crate::stamp::all_hold(&image, caller, command) {
+    if !equal(image.bytes(header.key), key) {
         return None;
     }
-    trace.mark(b"stamps");
     let session = random()?;
     // SAFETY: takes nothing.
     let own = unsafe { sys!(getpid) }.ok()?;
@@ -269,13 +261,11 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     let launched = unsafe { &mut *memory().launched.get() };
     launched.session = session;
     launched.command = command;
-    launched.since = crate::mark::time_mark();
-    launched.began = crate::trace::now();
-    note(&mut launched.notes, &image, header.notes)?;
-    let announce = image.bytes(header.announce);
-    if !announce.is_empty() {
-        // SAFETY: the pointer and length describe the text.
-        let _ = unsafe { sys!(write, 2, announce.as_ptr(), announce.len()) };
+    // The child begins before it is known whether the plan holds, where it acts in namespaces of its own: in the
+    // process tier its first steps are made in the host's tree.
+    let ahead = header.flags & PROCESS_TIER == 0;
+    if !ahead {
+        launched.before.look(&image, caller, command, &trace)?;
     }
     let (ours, theirs) = socket_pair().ok()?;
     if header.flags & BRIEF != 0 {
@@ -284,7 +274,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     launched.umask = umask(0o022);
     launched.mask = mask(!LEFT_ALONE);
     crate::clone::hear_of_children();
-    if header.flags & PROCESS_TIER != 0 {
+    if !ahead {
         // Orphans of a warden that was killed come to us, to be ended.
         const PR_SET_CHILD_SUBREAPER: usize = 36;
         // SAFETY: takes numbers.
@@ -314,9 +304,10 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
                 terminal: false,
             };
             let shell = core::ptr::null_mut();
-            let start = Start { machine, command, shell, search, stack, path };
             launched.control = theirs;
             launched.image = Some(image);
+            let before = ahead.then_some(&mut launched.before);
+            let start = Start { machine, command, shell, search, stack, path, before };
             // SAFETY: the image is the user's own and its key names this very binary.
             let (warden, wanted) = unsafe { child::main(start) };
             Some(Role::Warden(warden, wanted))
@@ -324,11 +315,27 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
         Ok((pid, pidfd)) => {
             close(theirs);
             trace.mark(b"cloned");
+            if ahead {
+                // Where there is no other processor for it, it has more to do than we.
+                // SAFETY: takes nothing.
+                let _ = unsafe { sys!(sched_yield) };
+                if launched.before.look(&image, caller, command, &trace).is_none() {
+                    withdraw(pid);
+                    close(pidfd);
+                    close(ours);
+                    umask(launched.umask);
+                    mask(launched.mask);
+                    return None;
+                }
+            }
             launched.pid = pid;
             launched.pidfd = pidfd;
             launched.control = ours;
             launched.image = Some(image);
             begin(launched, &image, header.runs);
+            if ahead {
+                launched.before.tell(ours);
+            }
             let brief = header.flags & BRIEF != 0 && !trace.wanted();
             if brief && (launched.runs.is_some() || header.runs.length == 0) {
                 // SAFETY: nothing else runs; each of these is used here only.
@@ -433,27 +440,11 @@ fn fill(list: &mut [*const u8; MOST_VARIABLES], image: &Image, caller: &Caller) 
     Some(())
 }
 
-/// Notes change times of directories, for seeing at the end that nothing was added to them.
-fn note(notes: &mut [[u64; 3]; MOST_NOTES], image: &Image, span: Span) -> Option<()> {
-    let paths = image.bytes(span);
-    let (mut start, mut count) = (0, 0);
-    while start < paths.len() {
-        let mut looked = crate::stamp::Looked::new();
-        if let Ok(stat) = crate::stamp::look(&mut looked, -100, from(paths, start).as_ptr(), 0) {
-            let identity = stat.identity();
-            *notes.get_mut(count)? = [identity[0], identity[1], identity[4]];
-        }
-        count += 1;
-        start += crate::bytes::position(from(paths, start), 0)? + 1;
-    }
-    Some(())
-}
-
 /// Notes that this run goes on, for later ones. Where that cannot be done, `main` does what it takes.
 fn begin(launched: &mut Launched, image: &Image, runs: Span) {
     let text = image.bytes(runs);
     let (Some(path), Some(end)) = (text.first(), crate::bytes::position(text, 0)) else { return };
-    let start = i64::try_from(launched.since).unwrap_or(i64::MAX);
+    let start = i64::try_from(launched.before.since).unwrap_or(i64::MAX);
     launched.runs = crate::runs::begin(path, start, from(text, end + 1)).ok();
 }
 
@@ -473,6 +464,17 @@ pub(crate) fn socket_pair() -> Result<(i32, i32)> {
     // SAFETY: `fds` is room for both.
     unsafe { sys!(socketpair, AF_UNIX, SOCK_SEQPACKET_CLOEXEC, 0, fds.as_mut_ptr()) }?;
     Ok((fds[0], fds[1]))
+}
+
+/// Ends a child that has executed nothing, and collects it.
+fn withdraw(child: i32) {
+    const SIGKILL: usize = 9;
+    let mut status = 0i32;
+    // SAFETY: takes numbers, and room for a status; the child has not been collected.
+    unsafe {
+        let _ = sys!(kill, child, SIGKILL);
+        while sys!(wait4, child, &raw mut status, 0, 0) == Err(Errno::EINTR) {}
+    }
 }
 
 /// `clone3(2)` as a fork; the child sees pid 0.

@@ -25,6 +25,7 @@
 
 pub mod account;
 pub mod ask;
+pub mod before;
 pub mod beside;
 pub mod brief;
 pub mod bytes;

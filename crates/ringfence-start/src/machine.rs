@@ -270,10 +270,13 @@ fn known(call: u32) -> bool {
 }
 
 /// Whether the launcher's end of the control socket is closed: it died before, or while the
-/// death signal was being set.
+/// death signal was being set. What it has said before is left there.
 pub(crate) fn orphaned(control: i32) -> bool {
-    let mut byte = [0u8; 1];
-    !matches!(receive(control, &mut byte, false), Err(Errno::EAGAIN))
+    const MSG_PEEK_DONTWAIT: usize = 0x2 | 0x40;
+    let mut byte = 0u8;
+    // SAFETY: the pointer is to one byte; no address is asked for.
+    let got = unsafe { sys!(recvfrom, control, &raw mut byte, 1, MSG_PEEK_DONTWAIT, 0, 0) };
+    !matches!(got, Ok(1) | Err(Errno::EAGAIN | Errno::EINTR))
 }
 
 #[repr(C)]

@@ -13,7 +13,10 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Makes a network namespace for the caller.
+    /// Makes a network namespace for the caller, whose loopback is up.
+    ///
+    /// # Errors
+    /// Those of `unshare(2)`, of `socket(2)`, and of `SIOCSIFFLAGS` (netdevice(7)).
     pub(crate) fn make() -> Result<Network> {
         const AF_INET: usize = 2;
         const SOCK_DGRAM_CLOEXEC: usize = 2 | 0o2_000_000;
@@ -24,7 +27,8 @@ impl Network {
         let socket = unsafe { sys!(socket, AF_INET, SOCK_DGRAM_CLOEXEC, 0) }?;
         // SAFETY: the operation takes no operand and returns a descriptor of the namespace.
         let namespace = unsafe { sys!(ioctl, socket, SIOCGSKNS, 0) }?;
-        Ok(Network { socket: socket as i32, namespace: namespace as i32 })
+        let network = Network { socket: socket as i32, namespace: namespace as i32 };
+        network.bring_up().map(|()| network)
     }
 
     /// As one number that is not negative.
@@ -37,17 +41,16 @@ impl Network {
         Network { socket: (number >> 32) as i32, namespace: number as i32 }
     }
 
-    /// Enters it and brings its loopback up; lets go of the descriptors.
+    /// Enters it, and lets go of the descriptors.
     ///
     /// # Errors
-    /// Those of `setns(2)`, and of `SIOCSIFFLAGS` (netdevice(7)).
+    /// Those of `setns(2)`.
     pub(crate) fn enter(self) -> Result<()> {
         // SAFETY: takes numbers only.
-        let entered = unsafe { sys!(setns, self.namespace, CLONE_NEWNET) };
-        let up = entered.and_then(|_| self.bring_up());
+        let entered = unsafe { sys!(setns, self.namespace, CLONE_NEWNET) }.map(drop);
         close(self.namespace);
         close(self.socket);
-        up
+        entered
     }
 
     fn bring_up(&self) -> Result<()> {

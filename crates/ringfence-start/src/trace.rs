@@ -68,8 +68,8 @@ impl Trace {
             let _ = send(control, b"D");
             // The launcher's end of the socket closes when it is dead; before the warden's time
             // its death kills us right here.
-            let mut reply = [0u8; 1];
-            let _ = receive(control, &mut reply, true);
+            let mut word = [0u8; 1];
+            while receive(control, &mut word, true).unwrap_or(0) > 0 {}
             // SAFETY: takes numbers.
             let _ = unsafe { sys!(kill, sys!(getpid).unwrap_or(0), PARENT_DEATH) };
         }

@@ -93,6 +93,11 @@ impl Warden {
     /// Waits for the command's end and exits with its code.
     pub fn watch(&self) -> Wanted {
         let mut stops = Stops { count: 0, stopped: false };
+        // While nobody waits for us.
+        if self.passing {
+            teardown::leave_to_the_kernel();
+        }
+        teardown::forget_processors();
         loop {
             if let Some(wanted) = self.reap(&mut stops) {
                 return wanted;
@@ -178,10 +183,6 @@ impl Warden {
             return Some(Wanted::Finish(kind, value));
         }
         let _ = send(self.control, &[b'W', kind, value as u8]);
-        // While the launcher looks whether there is anything to put right.
-        if self.passing {
-            teardown::leave_to_the_kernel();
-        }
         let mut reply = [0u8; 16];
         // Mostly the launcher has nothing to put right, and says so at once.
         let _ = glance(|| receive(self.control, &mut reply, false) != Err(Errno::EAGAIN));

@@ -117,6 +117,7 @@ pub fn carry_out(
         search: words.search(),
         stack: &mut carrier.stack,
         path: &mut path,
+        before: None,
     };
     // SAFETY: the image was compiled by this program, or found under a key that names this very
     // binary; its calls are of a fixed list that touches no memory but its own data. All

@@ -82,8 +82,8 @@ fn guarding(launched: &Launched, kept: &Kept) -> Option<Guarding> {
     let notes = image.bytes(image.header().notes);
     let paths = notes.split(|&byte| byte == 0).filter(|path| !path.is_empty());
     let paths = paths.map(|path| PathBuf::from(OsStr::from_bytes(path)));
-    let notes = paths.zip(launched.notes);
-    let times = (launched.since, since(launched.began));
+    let notes = paths.zip(launched.before.notes);
+    let times = (launched.before.since, since(launched.before.began));
     Guarding::again(&kept.plan, kept.saved.clone(), notes, times)
 }
 
@@ -123,7 +123,8 @@ pub fn resume(
     guarding.inherit_from_others(plan);
     guarding.tell();
     let private = crate::state::private_path(plan, &super::session_name(launched.session));
-    let began = Instant::now().checked_sub(since(launched.began)).unwrap_or_else(Instant::now);
+    let began =
+        Instant::now().checked_sub(since(launched.before.began)).unwrap_or_else(Instant::now);
     let (pid, tier, heard) = (launched.pid, plan.tier, heard());
     let supervised = supervise::Child { pid, pidfd, control, tier, began, heard };
     let duties = supervise::Duties {
