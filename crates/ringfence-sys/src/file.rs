@@ -156,6 +156,25 @@ pub fn open_beneath(directory: BorrowedFd<'_>, path: &CStr) -> Result<std::os::f
     unsafe { sys!(openat2, raw, pointer, how.as_ptr(), size_of_val(&how)) }.map(crate::fd::owned)
 }
 
+/// Opens, as a place only, what a path below a directory leads to, by links that stay below it; a link at its end is
+/// opened itself with `follow` unset.
+///
+/// # Errors
+/// The file system's; `EXDEV` where it leads out of the directory, `ELOOP` where a link of `/proc` is on the way.
+pub fn open_within(
+    directory: BorrowedFd<'_>,
+    path: &CStr,
+    follow: bool,
+) -> Result<std::os::fd::OwnedFd> {
+    // RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH
+    const RESOLVE: u64 = 0x2 | 0x8;
+    let flags = libc::O_PATH | libc::O_CLOEXEC | if follow { 0 } else { libc::O_NOFOLLOW };
+    let how = [flags as u64, 0, RESOLVE];
+    let (raw, pointer) = (directory.as_raw_fd(), path.as_ptr());
+    // SAFETY: `path` is NUL-terminated; `how` has the layout and size of `struct open_how`.
+    unsafe { sys!(openat2, raw, pointer, how.as_ptr(), size_of_val(&how)) }.map(crate::fd::owned)
+}
+
 /// `lgetxattr(2)`: of at most so many bytes.
 ///
 /// # Errors

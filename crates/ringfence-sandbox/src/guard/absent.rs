@@ -188,15 +188,12 @@ impl Absent {
         Some(self.base.join(relative.iter().take(self.way.len()).collect::<PathBuf>()))
     }
 
-    /// Whether a link on the way leads to such a name, or to what may be one.
-    pub fn is_reached(&self, link: &Path) -> bool {
-        let Ok(relative) = link.strip_prefix(&self.base) else { return false };
-        if self.standing(link).0 != Standing::OnTheWay {
-            return false;
-        }
-        let rest: Vec<_> = self.way.iter().skip(relative.iter().count()).collect();
-        let plain = rest.iter().take_while(|name| !is_pattern(name)).collect::<PathBuf>();
-        link.join(plain).symlink_metadata().is_ok()
+    /// Of what is below a path on the way to it, the names that say where it is, or may be.
+    pub fn below(&self, path: &Path) -> Option<PathBuf> {
+        let relative = path.strip_prefix(&self.base).ok()?;
+        let on_the_way = self.standing(path).0 == Standing::OnTheWay;
+        let rest = self.way.iter().skip(relative.iter().count());
+        on_the_way.then(|| rest.take_while(|name| !is_pattern(name)).collect())
     }
 
     /// What a path is to it, and how many there can be of such.

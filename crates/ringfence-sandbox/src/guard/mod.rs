@@ -17,6 +17,7 @@ mod others;
 mod past;
 mod pending;
 mod quarantine;
+mod reach;
 mod renewed;
 mod said;
 mod saved;

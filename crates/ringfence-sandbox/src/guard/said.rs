@@ -28,6 +28,8 @@ pub(super) fn now(sentence: &str) {
 
 /// Sentences told at most of one kind.
 const TOLD: usize = 256;
+/// And of what is to be done in the end, below which nothing else shall be out of sight.
+const LAST: usize = 16;
 
 /// Sentences, so many at most of each kind, and how many more there were.
 #[derive(Default)]
@@ -36,8 +38,8 @@ pub(super) struct Said {
     right: Kind,
     /// What was not, or has to be looked at: what a program makes to be put right must not hide it.
     open: Kind,
-    /// What is to be done in the end; there are not many.
-    last: Vec<String>,
+    /// What is to be done in the end: a program decides in how many repositories.
+    last: Kind,
 }
 
 #[derive(Default)]
@@ -47,8 +49,8 @@ struct Kind {
 }
 
 impl Kind {
-    fn push(&mut self, sentence: String) {
-        match self.told.len() < TOLD {
+    fn push(&mut self, most: usize, sentence: String) {
+        match self.told.len() < most {
             true => self.told.push(sentence),
             false => self.more += 1,
         }
@@ -58,17 +60,17 @@ impl Kind {
 impl Said {
     /// One more that was put right.
     pub fn push(&mut self, sentence: String) {
-        self.right.push(sentence);
+        self.right.push(TOLD, sentence);
     }
 
     /// One more that was not, or that somebody has to look at.
     pub fn open(&mut self, sentence: String) {
-        self.open.push(sentence);
+        self.open.push(TOLD, sentence);
     }
 
     /// What the user has to do when all else is told.
     pub fn last(&mut self, sentence: String) {
-        self.last.push(sentence);
+        self.last.push(LAST, sentence);
     }
 
     /// All of them, those that were too many as one.
@@ -89,7 +91,13 @@ impl Said {
                 open.more
             ));
         }
-        all.extend(last);
+        all.extend(last.told);
+        if last.more > 0 {
+            all.push(format!(
+                "the same is to be done in {} more repositories: git status tells of it in each",
+                last.more
+            ));
+        }
         all
     }
 }
@@ -113,5 +121,11 @@ mod tests {
         let mut said = Said::default();
         (0..=TOLD).for_each(|number| said.open(number.to_string()));
         assert!(said.all()[TOLD].starts_with("1 more protected names could not be put right"));
+        let mut said = Said::default();
+        (0..LAST + 2).for_each(|number| said.last(number.to_string()));
+        said.open("look at this".to_owned());
+        let all = said.all();
+        assert_eq!((all.len(), &*all[0]), (LAST + 2, "look at this"));
+        assert!(all[LAST + 1].starts_with("the same is to be done in 2 more repositories"));
     }
 }

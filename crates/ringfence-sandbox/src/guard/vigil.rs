@@ -21,6 +21,7 @@ use super::absent::{Absent, Rank, Standing, Wanted, told};
 use super::locked::{self, ALL, ENTER_AND_LIST};
 use super::pending::Pending;
 use super::quarantine::{Away, Copies};
+use super::reach::Reach;
 use super::said::{self, AGAIN};
 use super::watched::{MOST, Told, Watched};
 use super::{Directory, Guarding, Said};
@@ -291,13 +292,17 @@ impl Vigil<'_> {
     }
 
     /// A link that was made on the way to a protected name, which a host program would follow: taken where it leads to
-    /// such a name, and looked at again where it does not yet.
+    /// such a name, or out of the trees, and looked at again where it does not yet.
     fn in_the_way(&mut self, path: &Path) {
         let made = |data: std::fs::Metadata| data.is_symlink() && self.is_made(&data);
         if !path.symlink_metadata().is_ok_and(made) {
             return;
         }
-        let leads = self.absent.iter().any(|absent| absent.is_reached(path));
+        let trees = self.guarding.trees.iter().map(|tree| &*tree.tree);
+        let Some(reach) = Reach::of(path, trees) else { return };
+        let mut names = self.absent.iter().filter_map(|absent| absent.below(path));
+        let leads = names.any(|name| reach.has(&name));
+        drop(names);
         if !(leads && self.take(path)) {
             self.crowded = true;
         }

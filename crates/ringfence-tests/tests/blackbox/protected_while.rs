@@ -181,6 +181,33 @@ fn a_link_on_the_way_hides_no_name_while_the_command_runs() {
     });
 }
 
+/// Else what becomes of it would tell what there is outside, which the program cannot see.
+#[test]
+fn a_link_that_leads_out_of_the_tree_is_taken_whatever_is_there() {
+    everywhere(|place| {
+        place.directory("home/hidden/with/hooks");
+        place.directory("home/hidden/without");
+        place.directory("home/project/ordinary");
+        let hidden = place.text("home/hidden");
+        let waits = "while test -L .claude; do :; done; echo gone";
+        for name in ["with", "without", "nothing"] {
+            let script = format!("! ls {hidden} && ln -s {hidden}/{name} .claude\n{waits}");
+            let mut command = place.ringfence_run();
+            command.args(["--", "sh", "-c", &script]);
+            let run = Running::start(command).finish();
+            assert_eq!(run.ends(0).text(), "gone", "{name}: {}", run.err);
+            assert!(!place.project(".claude").is_symlink(), "{name}");
+        }
+        // The control: one into the tree, by its whole path, stays until there is something behind it.
+        let inside = place.text("home/project/ordinary");
+        let script =
+            format!("ln -s {inside} .claude; touch .envrc\n{}\ntest -L .claude", gone(&[".envrc"]));
+        place.sh(&[], &script).ends(0);
+        assert!(place.project(".claude").is_symlink());
+        fs::remove_file(place.project(".claude")).unwrap();
+    });
+}
+
 /// A name that does not exist, of the user's own configuration, in a directory that is exchanged for another.
 #[test]
 fn an_exchanged_directory_hides_no_name_while_the_command_runs() {
