@@ -61,6 +61,9 @@ const GATHER: Duration = Duration::from_millis(20);
 
 /// Supervised calls that are answered in one turn.
 const CALLS_AT_ONCE: usize = 64;
+/// And for so long: some take the kernel long, as the look for who listens at a port of which a program has taken very
+/// many addresses.
+const TIME_AT_ONCE: Duration = Duration::from_millis(5);
 
 /// How long a command may take to end itself after a timeout's SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
@@ -351,7 +354,11 @@ impl Watch<'_, '_> {
     /// Answers calls that wait on a listener, not so many that there is no time for anything else:
     /// who is inside may make them faster than they are answered.
     fn supervise(&mut self, at: usize) {
+        let began = Instant::now();
         for _ in 0..CALLS_AT_ONCE {
+            if began.elapsed() > TIME_AT_ONCE {
+                return;
+            }
             let listener = self.listeners[at].descriptor.as_fd();
             match sys::caller::waiting(listener) {
                 Some(true) => {
