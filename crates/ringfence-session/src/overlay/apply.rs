@@ -62,7 +62,17 @@ impl Apply<'_> {
             let Ok(parent) = beneath::open_directory(self.lower.as_fd(), path) else { continue };
             let Ok(found) = beneath::stat(&parent, self.temporary) else { continue };
             let step = befores.get(&(path, found.stamp.device, found.stamp.inode));
-            let changed = step.filter(|step| !beneath::untouched(step.before, &found));
+            // What a later step was making can have the number of what an earlier one replaced, which is gone.
+            let is_it = |before: Stamp| match beneath::born(&parent, self.temporary) {
+                Some(born) => Ok(born <= before.changed),
+                None => Err(self.unknown(path)),
+            };
+            let mut changed = step.filter(|step| !beneath::untouched(step.before, &found));
+            if let Some(before) = changed.and_then(|step| step.before)
+                && !is_it(before)?
+            {
+                changed = None;
+            }
             let done = match changed {
                 // The host wrote to it at the last moment: it goes back.
                 Some(step) => {
@@ -88,6 +98,16 @@ impl Apply<'_> {
             )),
             error => SessionError::call(call, &path, error),
         }
+    }
+
+    /// On a file system that does not note when things were made.
+    fn unknown(&self, path: &[u8]) -> SessionError {
+        let left = self.root.join(shown(path)).join(shown(self.temporary));
+        SessionError::usage(format!(
+            "{} is left of an interrupted commit, and may be what the host wrote at the last moment, or half of what the \
+             commit put into place: look at it, remove it, then commit again",
+            left.display()
+        ))
     }
 
     fn changed(&self, path: &[u8]) -> SessionError {

@@ -102,7 +102,6 @@ pub(crate) fn stat(directory: impl AsFd, name: &[u8]) -> Result<Found, Errno> {
     // With it the kernel looks at each name twice.
     flags.set(AtFlags::EMPTY_PATH, name.is_empty());
     let found = rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS)?;
-    let nanos = |seconds: i64, nanos: u32| seconds.wrapping_mul(1_000_000_000) + i64::from(nanos);
     let mode = u32::from(found.stx_mode);
     let stamp = Stamp {
         device: rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor),
@@ -118,6 +117,19 @@ pub(crate) fn stat(directory: impl AsFd, name: &[u8]) -> Result<Found, Errno> {
     let mount = found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
     let file_type = FileType::from_raw_mode(mode);
     Ok(Found { stamp, file_type, blocks: found.stx_blocks, mount })
+}
+
+/// When a thing was made, in nanoseconds since 1970; nothing where the file system does not note it. What gets the number
+/// of something that is gone was made later.
+pub(crate) fn born(directory: impl AsFd, name: &[u8]) -> Option<i64> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let found = rustix::fs::statx(directory, name, flags, StatxFlags::BTIME).ok()?;
+    let noted = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
+    noted.then(|| nanos(found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
+}
+
+fn nanos(seconds: i64, nanos: u32) -> i64 {
+    seconds.wrapping_mul(1_000_000_000) + i64::from(nanos)
 }
 
 /// Bytes of names that the kernel is asked for at once.

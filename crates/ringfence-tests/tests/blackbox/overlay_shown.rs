@@ -30,6 +30,41 @@ fn half_done(place: &Place) -> usize {
     names.filter(|name| name.to_string_lossy().starts_with(".ringfence")).count()
 }
 
+/// A file system gives the number of a file that was replaced to the next one that is made.
+#[test]
+fn a_commit_that_is_killed_anywhere_is_finished_by_the_next_one() {
+    const FILES: [&str; 4] = ["f1", "f2", "f3", "f4"];
+    everybody(Tier::Namespace, |place| {
+        for point in ["make", "write", "rename", "remove", "aside"] {
+            for time in 1..=3 {
+                FILES
+                    .iter()
+                    .for_each(|name| drop(place.file(format!("home/project/{name}"), "old\n")));
+                place.file("home/project/gone1", "old\n");
+                place.file("home/project/gone2", "old\n");
+                place.clock_moves_on();
+                let script =
+                    "for file in f1 f2 f3 f4; do echo new $file > $file; done; rm gone1 gone2";
+                place.sh(&["--overlay=keep"], script).ends(0);
+                let mut commit = place.command(ringfence_tests::binary());
+                let fault = format!("{point}:{time}");
+                commit.env("RINGFENCE_FAULT", &fault).args(["overlay", "commit", "latest"]);
+                let killed = Running::start(commit).finish();
+                let removes = ["remove", "aside"].contains(&point);
+                assert_eq!(killed.code, if removes && time > 2 { 0 } else { 137 }, "{fault}");
+                if killed.code != 0 {
+                    place.ringfence(["overlay", "commit", "latest"]).ends(0);
+                }
+                for name in FILES {
+                    assert_eq!(read(place, name), format!("new {name}\n"), "{fault}");
+                }
+                assert!(!place.project("gone1").exists() && !place.project("gone2").exists());
+                assert_eq!(half_done(place), 0, "{fault}");
+            }
+        }
+    });
+}
+
 #[test]
 fn what_an_interrupted_commit_left_out_waits_for_a_word_of_its_own() {
     everybody(Tier::Namespace, |place| {
