@@ -363,7 +363,10 @@ impl Command {
 
     fn reverted(&self, done: &Reverted) -> Result<u8, String> {
         for kept in &done.kept {
-            ringfence_sys::say!("ringfence: left as it is: {}", text::safe(kept.as_bytes()));
+            ringfence_sys::say!(
+                "ringfence: not as in the snapshot: {}",
+                text::safe(kept.as_bytes())
+            );
         }
         if self.json() {
             let rows: Vec<Value> = done.changes.iter().map(change_row).collect();

@@ -16,7 +16,6 @@ use crate::snapshot::fault;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
-use std::collections::HashMap;
 use std::path::Path;
 
 /// A commit into one tree.
@@ -47,49 +46,11 @@ impl Apply<'_> {
         rustix::fs::syncfs(self.lower).map_err(self.failed("syncfs", b""))
     }
 
-    /// Puts right what an interrupted commit left under its temporary name.
-    pub fn sweep(&self, steps: &[Step]) -> Result<()> {
-        let mut befores: HashMap<(&[u8], u64, u64), &Step> = HashMap::new();
-        for step in steps {
-            let (parent, _) = split(step.path());
-            let before = step.before.map_or((0, 0), |stamp| (stamp.device, stamp.inode));
-            befores.insert((parent, before.0, before.1), step);
-        }
-        let mut parents: Vec<&[u8]> = befores.keys().map(|(parent, ..)| *parent).collect();
-        parents.sort_unstable();
-        parents.dedup();
-        for path in parents {
-            let Ok(parent) = beneath::open_directory(self.lower.as_fd(), path) else { continue };
-            let Ok(found) = beneath::stat(&parent, self.temporary) else { continue };
-            let step = befores.get(&(path, found.stamp.device, found.stamp.inode));
-            // What a later step was making can have the number of what an earlier one replaced, which is gone.
-            let is_it = |before: Stamp| match beneath::born(&parent, self.temporary) {
-                Some(born) => Ok(born <= before.changed),
-                None => Err(self.unknown(path)),
-            };
-            let mut changed = step.filter(|step| !beneath::untouched(step.before, &found));
-            if let Some(before) = changed.and_then(|step| step.before)
-                && !is_it(before)?
-            {
-                changed = None;
-            }
-            let done = match changed {
-                // The host wrote to it at the last moment: it goes back.
-                Some(step) => {
-                    let name = split(step.path()).1;
-                    let back = |flags| {
-                        rustix::fs::renameat_with(&parent, self.temporary, &parent, name, flags)
-                    };
-                    back(RenameFlags::NOREPLACE).or_else(|_| back(RenameFlags::EXCHANGE))
-                }
-                None => rustix::fs::unlinkat(&parent, self.temporary, AtFlags::empty()),
-            };
-            done.map_err(self.failed("unlink", path))?;
-        }
-        Ok(())
-    }
-
-    fn failed(&self, call: &'static str, path: &[u8]) -> impl Fn(Errno) -> SessionError + use<> {
+    pub(super) fn failed(
+        &self,
+        call: &'static str,
+        path: &[u8],
+    ) -> impl Fn(Errno) -> SessionError + use<> {
         let path = self.root.join(shown(path));
         move |error| match error {
             Errno::NOSPC | Errno::DQUOT => SessionError::usage(format!(
@@ -98,16 +59,6 @@ impl Apply<'_> {
             )),
             error => SessionError::call(call, &path, error),
         }
-    }
-
-    /// On a file system that does not note when things were made.
-    fn unknown(&self, path: &[u8]) -> SessionError {
-        let left = self.root.join(shown(path)).join(shown(self.temporary));
-        SessionError::usage(format!(
-            "{} is left of an interrupted commit, and may be what the host wrote at the last moment, or half of what the \
-             commit put into place: look at it, remove it, then commit again",
-            left.display()
-        ))
     }
 
     fn changed(&self, path: &[u8]) -> SessionError {

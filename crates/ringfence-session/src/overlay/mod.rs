@@ -24,6 +24,7 @@ mod judge;
 mod layer;
 mod ours;
 mod record;
+mod remnant;
 mod renamed;
 mod steps;
 

@@ -1,0 +1,64 @@
+//! What an interrupted commit left under its temporary name: what it was making, or what it had replaced and not removed.
+
+use super::apply::Apply;
+use super::steps::Step;
+use crate::error::{Result, SessionError};
+use crate::snapshot::beneath::{self, shown, split};
+use crate::snapshot::entry::Stamp;
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, RenameFlags};
+use std::collections::HashMap;
+
+impl Apply<'_> {
+    /// Puts right what an interrupted commit left under its temporary name.
+    pub fn sweep(&self, steps: &[Step]) -> Result<()> {
+        let mut befores: HashMap<(&[u8], u64, u64), &Step> = HashMap::new();
+        for step in steps {
+            let (parent, _) = split(step.path());
+            let before = step.before.map_or((0, 0), |stamp| (stamp.device, stamp.inode));
+            befores.insert((parent, before.0, before.1), step);
+        }
+        let mut parents: Vec<&[u8]> = befores.keys().map(|(parent, ..)| *parent).collect();
+        parents.sort_unstable();
+        parents.dedup();
+        for path in parents {
+            let Ok(parent) = beneath::open_directory(self.lower.as_fd(), path) else { continue };
+            let Ok(found) = beneath::stat(&parent, self.temporary) else { continue };
+            let step = befores.get(&(path, found.stamp.device, found.stamp.inode));
+            // What a later step was making can have the number of what an earlier one replaced, which is gone.
+            let is_it = |before: Stamp| match beneath::born(&parent, self.temporary) {
+                Some(born) => Ok(born <= before.changed),
+                None => Err(self.unknown(path)),
+            };
+            let mut changed = step.filter(|step| !beneath::untouched(step.before, &found));
+            if let Some(before) = changed.and_then(|step| step.before)
+                && !is_it(before)?
+            {
+                changed = None;
+            }
+            let done = match changed {
+                // The host wrote to it at the last moment: it goes back.
+                Some(step) => {
+                    let name = split(step.path()).1;
+                    let back = |flags| {
+                        rustix::fs::renameat_with(&parent, self.temporary, &parent, name, flags)
+                    };
+                    back(RenameFlags::NOREPLACE).or_else(|_| back(RenameFlags::EXCHANGE))
+                }
+                None => rustix::fs::unlinkat(&parent, self.temporary, AtFlags::empty()),
+            };
+            done.map_err(self.failed("unlink", path))?;
+        }
+        Ok(())
+    }
+
+    /// On a file system that does not note when things were made.
+    fn unknown(&self, path: &[u8]) -> SessionError {
+        let left = self.root.join(shown(path)).join(shown(self.temporary));
+        SessionError::usage(format!(
+            "{} is left of an interrupted commit, and may be what the host wrote at the last moment, or half of what the \
+             commit put into place: look at it, remove it, then commit again",
+            left.display()
+        ))
+    }
+}
