@@ -468,6 +468,7 @@ impl Guarding {
             anything: false,
             crowd: crowd::Crowd::default(),
             asides: aside::Asides::default(),
+            led_to: BTreeSet::new(),
         }
     }
 

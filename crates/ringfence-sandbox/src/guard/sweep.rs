@@ -218,7 +218,10 @@ fn led_to(work: &mut Work<'_>, target: &Path, git: &[(&Path, Guarded)]) {
     let inside = |tree: &&GuardedTree| target.starts_with(&tree.tree);
     let Some(tree) = guarding.trees.iter().find(inside) else { return };
     for at in git_of_worktree(target).into_iter().chain([target]) {
-        names_in_repository(work, tree, at, git);
+        // As many files as a program likes lead to the same one.
+        if work.led_to.insert(at.to_owned()) {
+            names_in_repository(work, tree, at, git);
+        }
     }
 }
 

@@ -20,6 +20,15 @@ const LARGEST: u64 = 64 << 20;
 /// Parts of a split index that are looked at, of one repository.
 const MOST_SHARED: usize = 16;
 
+/// Entries of directories in which these are looked for.
+const MOST_ENTRIES: usize = 100_000;
+
+/// What is left to be read, of all repositories.
+struct Bounds {
+    left: u64,
+    entries: usize,
+}
+
 /// A sentence for each repository that tracks something of these that is not there.
 pub(super) fn missing(taken: &[PathBuf], pass: &Pass) -> Vec<String> {
     let mut repositories: BTreeMap<&Path, Vec<&Path>> = BTreeMap::new();
@@ -36,9 +45,9 @@ pub(super) fn missing(taken: &[PathBuf], pass: &Pass) -> Vec<String> {
             repositories.entry(repository).or_default().push(relative);
         }
     }
-    let mut left = LARGEST;
+    let mut bounds = Bounds { left: LARGEST, entries: MOST_ENTRIES };
     let told = |(repository, names): (&Path, Vec<&Path>)| {
-        told(repository, &tracked(repository, &names, &mut left, pass))
+        told(repository, &tracked(repository, &names, &mut bounds, pass))
     };
     repositories.into_iter().filter_map(told).collect()
 }
@@ -57,7 +66,7 @@ fn private(repository: &Path, pass: &Pass) -> Option<PathBuf> {
 fn tracked<'p>(
     repository: &Path,
     names: &[&'p Path],
-    left: &mut u64,
+    bounds: &mut Bounds,
     pass: &Pass,
 ) -> Vec<&'p Path> {
     let Some(private) = private(repository, pass) else { return Vec::new() };
@@ -66,13 +75,18 @@ fn tracked<'p>(
     let index = private.join("index");
     let hash = git::hash_length(&index, pass);
     // Most of a split one is in another file; the names of older ones are no more than remembered.
-    let entries = fs::read_dir(&private).into_iter().flatten().flatten();
+    let mut entries = fs::read_dir(&private).into_iter().flatten().flatten();
+    // Many repositories may be one by their `.git` files.
+    let entries = std::iter::from_fn(|| {
+        bounds.entries = bounds.entries.checked_sub(1)?;
+        entries.next()
+    });
     let shared = entries.filter(|entry| entry.file_name().as_bytes().starts_with(b"sharedindex."));
-    let shared = shared.map(|entry| entry.path()).take(MOST_SHARED);
+    let shared: Vec<PathBuf> = shared.map(|entry| entry.path()).take(MOST_SHARED).collect();
     for index in [index].into_iter().chain(shared) {
         let Ok(Some((file, size))) = git::open(&index) else { continue };
-        let Some(rest) = left.checked_sub(size) else { continue };
-        *left = rest;
+        let Some(rest) = bounds.left.checked_sub(size) else { continue };
+        bounds.left = rest;
         let mut read_at = |at: u64, bytes: &mut [u8]| file.read_at(bytes, at);
         gitstate::tracked(Content { size, read_at: &mut read_at }, hash, &mut |path| {
             wanted.met(path, &mut |number| found[number] = true);

@@ -52,6 +52,8 @@ pub(super) struct Work<'a> {
     pub anything: bool,
     pub crowd: Crowd,
     pub asides: Asides,
+    /// Directories of git that `.git` files led to, and that were looked at for that.
+    pub led_to: BTreeSet<PathBuf>,
 }
 
 /// A directory opened without following links, through which names in it are reached.
