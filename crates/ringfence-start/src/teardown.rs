@@ -6,33 +6,52 @@
 //! are gone, only the kernel's collector of such circles finds it (`net/unix/garbage.c`), in a thread of its own, and
 //! lets go of the namespace there: some milliseconds after the run nothing is left of the view.
 //!
-//! Nobody can enter it meanwhile: there is no process in it, and no descriptor that anybody could receive. All of this
-//! is prepared while the command runs, when nobody waits for the warden.
+//! Nobody can enter it meanwhile: there is no process in it, and no descriptor that anybody could receive. What
+//! takes longest of it is done while the command runs, when nobody waits for the warden.
 
-use crate::Result;
 use crate::call::{close, sys};
 use crate::machine::hand_out;
 use crate::stamp::AT_FDCWD;
 
-/// Has the caller's mount namespace outlive it by a moment, whenever it ends. Where that cannot be done (no `/proc` in
-/// the view, no descriptors left), its end is waited for, as that of others.
-pub(crate) fn leave_to_the_kernel() {
-    const READ_CLOEXEC: usize = 0o2_000_000;
-    let path = c"/proc/self/ns/mnt".as_ptr();
-    // SAFETY: the path ends with a zero byte.
-    let opened = unsafe { sys!(openat, AT_FDCWD, path, READ_CLOEXEC, 0) };
-    if let Ok(namespace) = opened {
-        let _ = hold(namespace as i32);
-        close(namespace as i32);
-    }
+/// What it takes to leave the caller's mount namespace to the kernel. Nothing is under way in a socket before that is done:
+/// of such descriptors a user may have so many only (`RLIMIT_NOFILE`), and sandboxes that live are many.
+pub(crate) struct Circle {
+    namespace: i32,
+    near: i32,
+    far: i32,
 }
 
-/// Puts a descriptor into a circle of sockets, which is closed when this process ends.
-fn hold(namespace: i32) -> Result<()> {
-    let (near, far) = crate::entry::socket_pair()?;
-    let held = hand_out(near, b'n', namespace).and_then(|()| hand_out(near, b's', far));
-    close(near);
-    held
+impl Circle {
+    /// Nothing where that cannot be done (no `/proc` in the view, no descriptors left): the namespace's end is waited for
+    /// then, as that of others.
+    pub(crate) fn prepare() -> Option<Circle> {
+        const READ_CLOEXEC: usize = 0o2_000_000;
+        let path = c"/proc/self/ns/mnt".as_ptr();
+        // SAFETY: the path ends with a zero byte.
+        let namespace = unsafe { sys!(openat, AT_FDCWD, path, READ_CLOEXEC, 0) }.ok()? as i32;
+        match crate::entry::socket_pair() {
+            Ok((near, far)) => Some(Circle { namespace, near, far }),
+            Err(_) => {
+                close(namespace);
+                None
+            }
+        }
+    }
+
+    /// Has the namespace outlive the caller, who is about to end, by a moment: `far` is closed with it.
+    pub(crate) fn leave(self) {
+        let _ = hand_out(self.near, b'n', self.namespace)
+            .and_then(|()| hand_out(self.near, b's', self.far));
+        close(self.near);
+        close(self.namespace);
+    }
+
+    /// Lets go of it: the caller goes on in another way.
+    pub(crate) fn undo(self) {
+        close(self.near);
+        close(self.far);
+        close(self.namespace);
+    }
 }
 
 /// Has the kernel forget that another processor has used the caller's memory, as who shared it did until it executed.

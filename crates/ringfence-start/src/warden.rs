@@ -7,7 +7,7 @@
 
 use crate::Errno;
 use crate::call::{exit, glance, receive, send, sys};
-use crate::teardown;
+use crate::teardown::{self, Circle};
 use crate::trace::PARENT_DEATH;
 
 /// The launcher asks for a service: ours, which nobody else sends.
@@ -92,14 +92,20 @@ pub struct Warden {
 impl Warden {
     /// Waits for the command's end and exits with its code.
     pub fn watch(&self) -> Wanted {
-        let mut stops = Stops { count: 0, stopped: false };
         // While nobody waits for us.
-        if self.passing {
-            teardown::leave_to_the_kernel();
-        }
+        let mut circle = if self.passing { Circle::prepare() } else { None };
         teardown::forget_processors();
+        let wanted = self.wait(&mut circle);
+        if let Some(circle) = circle {
+            circle.undo();
+        }
+        wanted
+    }
+
+    fn wait(&self, circle: &mut Option<Circle>) -> Wanted {
+        let mut stops = Stops { count: 0, stopped: false };
         loop {
-            if let Some(wanted) = self.reap(&mut stops) {
+            if let Some(wanted) = self.reap(&mut stops, circle) {
                 return wanted;
             }
             let mut info = [0i32; 32];
@@ -117,7 +123,7 @@ impl Warden {
                 // Who is inside can say so too, and continue the command anyway.
                 GO_ON if info[2] == SI_QUEUE => {
                     // What became of it by now.
-                    if let Some(wanted) = self.reap(&mut stops) {
+                    if let Some(wanted) = self.reap(&mut stops, circle) {
                         return wanted;
                     }
                     let (meant, send) = stops.judge(info[VALUE]);
@@ -139,7 +145,7 @@ impl Warden {
         }
     }
 
-    fn reap(&self, stops: &mut Stops) -> Option<Wanted> {
+    fn reap(&self, stops: &mut Stops, circle: &mut Option<Circle>) -> Option<Wanted> {
         const WNOHANG_UNTRACED_CONTINUED: usize = 1 | 2 | 8;
         loop {
             let mut status = 0i32;
@@ -162,12 +168,12 @@ impl Warden {
                 stops.stopped();
                 let _ = send(self.control, &[b'S', (status >> 8) as u8, stops.count]);
             } else if signal == 0 {
-                return self.end(b'x', status >> 8 & 0xff);
+                return self.end(b'x', status >> 8 & 0xff, circle);
             } else {
                 // Told apart from an exit with the same number: the launcher dies of a
                 // terminal's SIGINT as the command did.
                 self.tell(b'K', signal as u8);
-                return self.end(b'k', signal);
+                return self.end(b'k', signal, circle);
             }
         }
     }
@@ -178,11 +184,15 @@ impl Warden {
 
     /// The command has ended: ends the rest, and sees to it that protected paths are put right
     /// before anything else can happen.
-    fn end(&self, kind: u8, value: i32) -> Option<Wanted> {
+    fn end(&self, kind: u8, value: i32, circle: &mut Option<Circle>) -> Option<Wanted> {
         if !self.end_everything() {
             return Some(Wanted::Finish(kind, value));
         }
         let _ = send(self.control, &[b'W', kind, value as u8]);
+        // While the launcher looks whether there is anything to put right.
+        if let Some(circle) = circle.take() {
+            circle.leave();
+        }
         let mut reply = [0u8; 16];
         // Mostly the launcher has nothing to put right, and says so at once.
         let _ = glance(|| receive(self.control, &mut reply, false) != Err(Errno::EAGAIN));
