@@ -413,7 +413,7 @@ impl Parser<'_> {
     /// The rest of the line, continued lines included.
     fn value(&mut self) -> Option<String> {
         let mut out: Vec<u8> = Vec::new();
-        // White space counts only when something follows it, or within quotes.
+        // White space counts only between other things, or within quotes; a continued line is another thing.
         let mut kept = 0;
         let (mut quoted, mut comment) = (false, false);
         self.skip_space();
@@ -428,7 +428,11 @@ impl Parser<'_> {
                 b'\n' => break,
                 _ if comment => {}
                 b'#' | b';' if !quoted => comment = true,
-                byte if is_space(byte) && !quoted => out.push(byte),
+                byte if is_space(byte) && !quoted => {
+                    if !out.is_empty() {
+                        out.push(byte);
+                    }
+                }
                 b'"' => {
                     quoted = !quoted;
                     kept = out.len();
@@ -436,7 +440,7 @@ impl Parser<'_> {
                 b'\\' => {
                     // The end of the file ends a line as well.
                     match self.next().unwrap_or(b'\n') {
-                        b'\n' => continue,
+                        b'\n' => {}
                         b't' => out.push(b'\t'),
                         b'b' => out.push(8),
                         b'n' => out.push(b'\n'),

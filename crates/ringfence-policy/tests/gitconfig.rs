@@ -100,6 +100,12 @@ fn the_syntax_is_gits() {
         "[a]\nk =",
         "[a]\nk = v # \\\nl = w\n",
         "[a]\nk = \"x\\\ny\"\n",
+        "[a]\nk = v \\",
+        "[a]\nk = v  \\\n\n",
+        "[a]\nk = v  \\\n# l\n",
+        "[a]\nk = \\\n  v\n",
+        "[a]\nk = \"\"  v\n",
+        "[a]\nk = \\\n  \"\" \\\n v\n",
     ];
     for text in texts {
         let Some(theirs) = git(text.as_bytes()) else { return };
