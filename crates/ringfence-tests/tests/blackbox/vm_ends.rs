@@ -74,7 +74,11 @@ fn whoever_of_a_session_is_killed_all_end_and_nothing_is_left() {
                 Some(word) => {
                     // The command line of a launcher holds that of what it launches.
                     let own = |member: &&Member| match who {
-                        "QEMU" => member.words.contains(word) && !member.words.contains(" run "),
+                        // Where no clone of its process begins it is QEMU itself.
+                        "QEMU" => {
+                            let is = |word| member.words.contains(word);
+                            (is(word) || is("qemu-system")) && !is(" run ")
+                        }
                         "the launcher of QEMU" => member.words.contains(word),
                         _ => member.words.contains(word),
                     };
