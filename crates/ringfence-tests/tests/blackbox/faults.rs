@@ -84,9 +84,11 @@ fn a_launcher_killed_at_any_stage_leaves_no_process_mount_or_ghost() {
             }
             let ended = run_with_fault(place, &stage, &[]);
             assert_eq!(ended.signal, Some(9), "at {stage}: {} {}", ended.code, ended.err);
-            // The child builds already, but executes nothing before it knows that the plan holds.
-            let before = ["policy", "plan", "image", "stamps", "prepared", "cloned", "view"];
-            let may_run = !before.contains(&stage.as_str());
+            // The child builds already, but executes nothing before it knows that the plan holds; one of a plan that
+            // was just made, and in the process tier, is not made before.
+            let before = ["policy", "plan", "image", "stamps", "prepared", "view"];
+            let waits = stage == "cloned" && hot && place.tier_name() == "namespace";
+            let may_run = !(waits || before.contains(&stage.as_str()));
             assert!(may_run || ended.out.is_empty(), "at {stage}: {:?}", ended.out);
             let left: Vec<String> = place
                 .left_behind()
