@@ -286,7 +286,7 @@ impl Beside {
             if (*this).failed.load(Ordering::Acquire) == 0 {
                 return Ok((*this).pid);
             }
-            collect((*this).pid);
+            clone::collect((*this).pid);
             Err((*this).refused.assume_init_read())
         }
     }
@@ -306,12 +306,11 @@ impl Beside {
     /// # Safety
     /// As for [`Beside::start`].
     pub(crate) unsafe fn abandon(this: *mut Beside) {
-        // SAFETY: takes numbers; the caller has not collected it yet, so that the number is its own.
-        unsafe {
-            if (*this).pid > 0 {
-                let _ = sys!(kill, (*this).pid, SIGKILL);
-                collect((*this).pid);
-            }
+        // SAFETY: written by `start` alone.
+        let pid = unsafe { (*this).pid };
+        // The caller has not collected it yet.
+        if pid > 0 {
+            clone::withdraw(pid);
         }
     }
 }
@@ -337,12 +336,6 @@ fn take(machine: &mut Machine, registers: &[usize; register::COUNT]) {
         *place = *value;
         at += 1;
     }
-}
-
-fn collect(pid: i32) {
-    let mut status = 0i32;
-    // SAFETY: `status` is room for the answer.
-    let _ = unsafe { sys!(wait4, pid, &raw mut status, 0, 0) };
 }
 
 extern "C" fn live(argument: *mut c_void) -> ! {

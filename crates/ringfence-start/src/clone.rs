@@ -118,6 +118,21 @@ pub(crate) unsafe fn beside(
     if result < 0 { Err(Errno::new(-result as i32)) } else { Ok(result as i32) }
 }
 
+/// Ends a child that executes nothing, and collects it: its number is its own until then.
+pub(crate) fn withdraw(child: i32) {
+    const SIGKILL: usize = 9;
+    // SAFETY: takes numbers.
+    let _ = unsafe { sys!(kill, child, SIGKILL) };
+    collect(child);
+}
+
+/// Collects a child that ends.
+pub(crate) fn collect(child: i32) {
+    let mut status = 0i32;
+    // SAFETY: `status` is room for the answer; no usage is asked for.
+    while unsafe { sys!(wait4, child, &raw mut status, 0, 0) } == Err(Errno::EINTR) {}
+}
+
 /// Whoever started us may ignore SIGCHLD, and so would we: the end of children would be told to
 /// nobody (`sigaction(2)`).
 pub(crate) fn hear_of_children() {

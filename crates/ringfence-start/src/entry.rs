@@ -320,11 +320,9 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
                 // SAFETY: takes nothing.
                 let _ = unsafe { sys!(sched_yield) };
                 if launched.before.look(&image, caller, command, &trace).is_none() {
-                    withdraw(pid);
+                    crate::clone::withdraw(pid);
                     close(pidfd);
-                    close(ours);
-                    umask(launched.umask);
-                    mask(launched.mask);
+                    put_back(launched, ours);
                     return None;
                 }
             }
@@ -349,10 +347,8 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
         }
         Err(_) => {
             // The ordinary way finds the reason, or another tier.
-            close(ours);
             close(theirs);
-            umask(launched.umask);
-            mask(launched.mask);
+            put_back(launched, ours);
             None
         }
     }
@@ -466,15 +462,11 @@ pub(crate) fn socket_pair() -> Result<(i32, i32)> {
     Ok((fds[0], fds[1]))
 }
 
-/// Ends a child that has executed nothing, and collects it.
-fn withdraw(child: i32) {
-    const SIGKILL: usize = 9;
-    let mut status = 0i32;
-    // SAFETY: takes numbers, and room for a status; the child has not been collected.
-    unsafe {
-        let _ = sys!(kill, child, SIGKILL);
-        while sys!(wait4, child, &raw mut status, 0, 0) == Err(Errno::EINTR) {}
-    }
+/// Makes this process what it was before it was about to launch something.
+fn put_back(launched: &Launched, control: i32) {
+    close(control);
+    umask(launched.umask);
+    mask(launched.mask);
 }
 
 /// `clone3(2)` as a fork; the child sees pid 0.

@@ -135,9 +135,18 @@ pub fn open_place(
     path: &CStr,
     follow: bool,
 ) -> Result<std::os::fd::OwnedFd> {
-    const RESOLVE_NO_MAGICLINKS: u64 = 2;
+    open_resolved(directory, path, follow, libc::RESOLVE_NO_MAGICLINKS)
+}
+
+/// As [`open_place`], resolved in this way (`RESOLVE_…` of openat2(2)).
+fn open_resolved(
+    directory: BorrowedFd<'_>,
+    path: &CStr,
+    follow: bool,
+    resolve: u64,
+) -> Result<std::os::fd::OwnedFd> {
     let flags = libc::O_PATH | libc::O_CLOEXEC | if follow { 0 } else { libc::O_NOFOLLOW };
-    let how = [flags as u64, 0, RESOLVE_NO_MAGICLINKS];
+    let how = [flags as u64, 0, resolve];
     let (raw, pointer) = (directory.as_raw_fd(), path.as_ptr());
     // SAFETY: `path` is NUL-terminated; `how` has the layout and size of `struct open_how`.
     unsafe { sys!(openat2, raw, pointer, how.as_ptr(), size_of_val(&how)) }.map(crate::fd::owned)
@@ -148,12 +157,8 @@ pub fn open_place(
 /// # Errors
 /// The file system's; `EXDEV` where something is mounted on the way, `ELOOP` at a link.
 pub fn open_beneath(directory: BorrowedFd<'_>, path: &CStr) -> Result<std::os::fd::OwnedFd> {
-    // RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH
-    const RESOLVE: u64 = 0x1 | 0x2 | 0x4 | 0x8;
-    let how = [(libc::O_PATH | libc::O_CLOEXEC) as u64, 0, RESOLVE];
-    let (raw, pointer) = (directory.as_raw_fd(), path.as_ptr());
-    // SAFETY: `path` is NUL-terminated; `how` has the layout and size of `struct open_how`.
-    unsafe { sys!(openat2, raw, pointer, how.as_ptr(), size_of_val(&how)) }.map(crate::fd::owned)
+    let links = libc::RESOLVE_NO_MAGICLINKS | libc::RESOLVE_NO_SYMLINKS;
+    open_resolved(directory, path, true, libc::RESOLVE_NO_XDEV | libc::RESOLVE_BENEATH | links)
 }
 
 /// Opens, as a place only, what a path below a directory leads to, by links that stay below it; a link at its end is
@@ -166,13 +171,7 @@ pub fn open_within(
     path: &CStr,
     follow: bool,
 ) -> Result<std::os::fd::OwnedFd> {
-    // RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH
-    const RESOLVE: u64 = 0x2 | 0x8;
-    let flags = libc::O_PATH | libc::O_CLOEXEC | if follow { 0 } else { libc::O_NOFOLLOW };
-    let how = [flags as u64, 0, RESOLVE];
-    let (raw, pointer) = (directory.as_raw_fd(), path.as_ptr());
-    // SAFETY: `path` is NUL-terminated; `how` has the layout and size of `struct open_how`.
-    unsafe { sys!(openat2, raw, pointer, how.as_ptr(), size_of_val(&how)) }.map(crate::fd::owned)
+    open_resolved(directory, path, follow, libc::RESOLVE_NO_MAGICLINKS | libc::RESOLVE_BENEATH)
 }
 
 /// `lgetxattr(2)`: of at most so many bytes.
@@ -247,13 +246,7 @@ pub fn room_in_memory(path: &CStr) -> Option<u64> {
 /// # Errors
 /// The file system's; `ELOOP` where a link of `/proc` is on the way.
 pub fn open_in_root(root: BorrowedFd<'_>, path: &CStr) -> Result<std::os::fd::OwnedFd> {
-    const RESOLVE_NO_MAGICLINKS: u64 = 2;
-    const RESOLVE_IN_ROOT: u64 = 0x10;
-    let flags = libc::O_PATH | libc::O_CLOEXEC;
-    let how = [flags as u64, 0, RESOLVE_NO_MAGICLINKS | RESOLVE_IN_ROOT];
-    let (raw, pointer) = (root.as_raw_fd(), path.as_ptr());
-    // SAFETY: `path` is NUL-terminated; `how` has the layout and size of `struct open_how`.
-    unsafe { sys!(openat2, raw, pointer, how.as_ptr(), size_of_val(&how)) }.map(crate::fd::owned)
+    open_resolved(root, path, true, libc::RESOLVE_NO_MAGICLINKS | libc::RESOLVE_IN_ROOT)
 }
 
 /// A point in the time of files, in nanoseconds since 1970: what changed before has an earlier

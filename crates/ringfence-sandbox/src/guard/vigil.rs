@@ -300,9 +300,8 @@ impl Vigil<'_> {
         }
         let trees = self.guarding.trees.iter().map(|tree| &*tree.tree);
         let Some(reach) = Reach::of(path, trees) else { return };
-        let mut names = self.absent.iter().filter_map(|absent| absent.below(path));
-        let leads = names.any(|name| reach.has(&name));
-        drop(names);
+        let below = |absent: &Absent| absent.below(path).is_some_and(|name| reach.has(&name));
+        let leads = self.absent.iter().any(below);
         if !(leads && self.take(path)) {
             self.crowded = true;
         }

@@ -5,7 +5,7 @@ use super::steps::Step;
 use crate::error::{Result, SessionError};
 use crate::snapshot::beneath::{self, shown, split};
 use crate::snapshot::entry::Stamp;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, RenameFlags};
 use std::collections::HashMap;
 
@@ -25,17 +25,12 @@ impl Apply<'_> {
             let Ok(parent) = beneath::open_directory(self.lower.as_fd(), path) else { continue };
             let Ok(found) = beneath::stat(&parent, self.temporary) else { continue };
             let step = befores.get(&(path, found.stamp.device, found.stamp.inode));
-            // What a later step was making can have the number of what an earlier one replaced, which is gone.
-            let is_it = |before: Stamp| match beneath::born(&parent, self.temporary) {
-                Some(born) => Ok(born <= before.changed),
-                None => Err(self.unknown(path)),
+            let changed = match step.and_then(|step| Some((step, step.before?))) {
+                Some((step, before)) if !beneath::untouched(Some(before), &found) => {
+                    self.was_there(&parent, path, before)?.then_some(step)
+                }
+                _ => None,
             };
-            let mut changed = step.filter(|step| !beneath::untouched(step.before, &found));
-            if let Some(before) = changed.and_then(|step| step.before)
-                && !is_it(before)?
-            {
-                changed = None;
-            }
             let done = match changed {
                 // The host wrote to it at the last moment: it goes back.
                 Some(step) => {
@@ -50,6 +45,13 @@ impl Apply<'_> {
             done.map_err(self.failed("unlink", path))?;
         }
         Ok(())
+    }
+
+    /// Whether what is left was there before: what a later step was making can have the number of what an earlier one
+    /// replaced, which is gone.
+    fn was_there(&self, parent: &OwnedFd, path: &[u8], before: Stamp) -> Result<bool> {
+        let born = beneath::born(parent, self.temporary).ok_or_else(|| self.unknown(path))?;
+        Ok(born <= before.changed)
     }
 
     /// On a file system that does not note when things were made.
