@@ -24,6 +24,7 @@ pub mod client;
 mod questions;
 
 use crate::decision::{Event, NetDecision, Process, Way};
+use crate::gateway::HERE;
 use crate::rules;
 use questions::{Left, Put, Questions};
 use ringfence_policy::host::Target;
@@ -152,6 +153,12 @@ impl Control {
             let mut policy = self.0.policy.write().unwrap_or_else(PoisonError::into_inner);
             policy.get_or_insert_with(|| Arc::new((self.0.load)())).clone()
         })
+    }
+
+    /// Whether a rule grants this port of the host's own loopback (`localhost:PORT`). Nobody changes that meanwhile.
+    pub fn grants_loopback(&self, port: u16) -> bool {
+        let here = Host::Address(HERE[0]);
+        rules::connect(&self.policy(), &here, port, |_| false).allowed
     }
 
     /// Whether refusals wait for an answer: names are resolved to synthetic addresses then, whatever

@@ -6,6 +6,7 @@
 //! ```text
 //! connect(203.0.113.7:443) ─► noted: this socket was going there ─► connect(gateway) on a copy
 //! connect(127.0.0.1:3000)  ─► a server of the sandbox's own: connected on a copy, or else relayed by the gateway
+//! connect(127.0.0.1:3001)  ─► nobody listens, and no rule grants that port of the host's: ECONNREFUSED
 //! bind(0.0.0.0:3000)       ─► bind(127.0.0.1:3000) on a copy: its servers are for the loopback
 //! ```
 //!
@@ -40,6 +41,8 @@ const HERE6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
 /// Makes a gateway with listeners of the launcher's.
 pub type Make = Box<dyn Fn(Listeners) -> Gateway + Send + Sync>;
+/// Whether a rule grants this port of the host's own loopback.
+pub type Grants = Box<dyn Fn(u16) -> bool + Send + Sync>;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -51,6 +54,7 @@ pub struct Redirect(Arc<Inner>);
 
 struct Inner {
     make: Make,
+    grants: Grants,
     /// From the first connection on.
     serving: Mutex<Option<Serving>>,
     wanted: Wanted,
@@ -117,9 +121,10 @@ impl Copy {
 
 impl Redirect {
     /// A filter whose gateway is made by `make`, and started, when a program first connects.
-    pub fn new(make: Make) -> Redirect {
+    pub fn new(make: Make, grants: Grants) -> Redirect {
         Redirect(Arc::new(Inner {
             make,
+            grants,
             serving: Mutex::default(),
             wanted: Wanted::default(),
             groups: Groups::default(),
@@ -143,6 +148,8 @@ impl Redirect {
                 if let Some(result) = self.join(&copy, server)? {
                     return Ok(Ok(result));
                 }
+            } else if idle && self.0.wanted.nobody_at(to) && !(self.0.grants)(to.port()) {
+                return Err(Errno::ECONNREFUSED.into());
             }
             let gateway = self.gateway(copy.only_ipv6())?;
             if idle {

@@ -14,9 +14,10 @@ pub(crate) fn handler(plan: &Plan, filter: Option<&Filter>) -> Handler {
     let confined = plan.landlock.as_ref().is_some_and(|landlock| landlock.ports.is_some());
     let reach = match (plan.tier, plan.network, filter) {
         (Tier::Process, NetworkMode::Filtered, Some(filter)) => {
-            let filter = filter.clone();
+            let (filter, control) = (filter.clone(), filter.control.clone());
             let make = move |listeners| filter.gateway(listeners);
-            Reach::Redirected(Redirect::new(Box::new(make)))
+            let grants = move |port| control.grants_loopback(port);
+            Reach::Redirected(Redirect::new(Box::new(make), Box::new(grants)))
         }
         (Tier::Namespace, _, _) if confined => {
             let no_sockets = plan.landlock.as_ref().is_some_and(|landlock| landlock.no_sockets);

@@ -1,7 +1,8 @@
 //! Servers of the sandbox's own in the process tier. Their ports are the host's: who listens at one may be somebody else by
 //! the time that a program connects, and a service of the host's may have the same port in the other family.
 
-use super::{Wanted, locked};
+use super::{HERE4, HERE6, Wanted, locked};
+use crate::capture::{DNS_PORT, PROXY_PORT};
 use crate::given::Given;
 use ringfence_sys::Errno;
 use std::net::SocketAddr;
@@ -33,6 +34,21 @@ impl Wanted {
             .find(|&place| self.0.own.at(place) == (true, true))
     }
 
+    /// Whether this is a port of the loopback at which nobody at all listens, nor the gateway answers. Who only asks
+    /// whether a port is served (`nc -z`, a client that starts its daemon) is told what the kernel would say.
+    ///
+    /// The kernel is not left to say it: somebody may listen by the time that it looks.
+    pub(super) fn nobody_at(&self, wanted: SocketAddr) -> bool {
+        let ip = match wanted {
+            SocketAddr::V4(to) if to.ip().is_unspecified() => HERE4,
+            SocketAddr::V6(to) if to.ip().is_unspecified() => HERE6,
+            _ => wanted.ip(),
+        };
+        ip.is_loopback()
+            && !matches!(wanted.port(), DNS_PORT | PROXY_PORT)
+            && !self.0.own.at(SocketAddr::new(ip, wanted.port())).0
+    }
+
     /// All that listens for the sandbox.
     pub(crate) fn own(&self) -> &Given {
         &self.0.own
@@ -61,6 +77,22 @@ mod tests {
         let Ok(own) = TcpListener::bind(four) else { return };
         wanted.serves(four, own.as_fd()).expect("noted");
         assert_eq!((server(place), server(four)), ([Some(four), None], [Some(four); 2]));
+    }
+
+    #[test]
+    fn nobody_is_where_nobody_listens() {
+        let host = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let place = host.local_addr().expect("an address");
+        let wanted = Wanted::default();
+        let at = |ip: &str| wanted.nobody_at(SocketAddr::new(ip.parse().unwrap(), place.port()));
+        assert_eq!(["127.0.0.1", "0.0.0.0"].map(at), [false; 2], "the host's");
+        assert_eq!(["::1", "127.0.0.2"].map(at), [true; 2]);
+        assert!(!at("192.0.2.1"), "no address of the loopback");
+        drop(host);
+        assert_eq!(["127.0.0.1", "0.0.0.0"].map(at), [true; 2]);
+        for port in [DNS_PORT, PROXY_PORT] {
+            assert!(!wanted.nobody_at(SocketAddr::new(HERE4, port)), "the gateway answers");
+        }
     }
 
     #[test]
@@ -103,7 +135,8 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_room_in_the_queue_of_a_server() {
-        let redirect = Redirect::new(Box::new(|_| panic!("no gateway is needed")));
+        let redirect =
+            Redirect::new(Box::new(|_| panic!("no gateway is needed")), Box::new(|_| false));
         let own = TcpListener::bind("127.0.0.1:0").expect("bound");
         let place = own.local_addr().expect("an address");
         behalf::listen(own.as_fd(), 0).expect("listens");

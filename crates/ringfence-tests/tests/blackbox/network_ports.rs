@@ -226,3 +226,48 @@ print(*said, ask('was.sock'), ask('ok.sock'))";
         }
     });
 }
+
+/// Clients that start their daemon where none is, and `nc -z`, ask so.
+#[test]
+fn a_port_at_which_nobody_listens_is_refused_and_one_of_the_hosts_is_not_told() {
+    everywhere(|place| {
+        if !python(place) {
+            return;
+        }
+        let host = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (closed, open) = (free(), host.local_addr().unwrap().port());
+        let script = format!(
+            "import asyncio, errno, socket
+def named(number): return errno.errorcode.get(number, number)
+def waits(to):
+    s = socket.socket(socket.AF_INET6 if ':' in to[0] else socket.AF_INET); s.settimeout(60)
+    try: s.connect(to); return s.recv(1)
+    except OSError as e: return named(e.errno)
+def goes_on(to):
+    async def ask():
+        try: await asyncio.open_connection(*to); return 'made'
+        except OSError as e: return named(e.errno)
+    return asyncio.run(ask())
+to = ('127.0.0.1', {closed})
+print(waits(to), waits(('0.0.0.0', {closed})), goes_on(to))
+server = socket.socket(); server.bind(to); server.listen()
+client = socket.create_connection(to, 60); client.sendall(b'hello'); print(server.accept()[0].recv(9))
+client.close(); server.close(); print(waits(to))
+print(waits(('127.0.0.1', {open})))"
+        );
+        let ended = place.run(&["-m", "-n", "site.test"], &["python3", "-c", &script]);
+        let last = match place.tier_name() {
+            // There it is a port of the sandbox's own loopback.
+            "namespace" => "ECONNREFUSED",
+            _ => "ECONNRESET",
+        };
+        let refused = "ECONNREFUSED ECONNREFUSED ECONNREFUSED\nb'hello'\nECONNREFUSED";
+        assert_eq!(ended.ends(0).text(), format!("{refused}\n{last}"), "{}", ended.err);
+        assert!(!ended.err.contains(&format!(":{closed}")), "{}", ended.err);
+        if place.tier_name() == "process" {
+            ended.says(&format!("denied localhost:{open}"));
+        }
+        host.set_nonblocking(true).unwrap();
+        assert_eq!(host.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    });
+}
