@@ -84,7 +84,8 @@ mod tests {
         let host = TcpListener::bind("127.0.0.1:0").expect("bound");
         let place = host.local_addr().expect("an address");
         let wanted = Wanted::default();
-        let at = |ip: &str| wanted.nobody_at(SocketAddr::new(ip.parse().unwrap(), place.port()));
+        let at =
+            |ip: &str| wanted.nobody_at(SocketAddr::new(ip.parse().expect("one"), place.port()));
         assert_eq!(["127.0.0.1", "0.0.0.0"].map(at), [false; 2], "the host's");
         assert_eq!(["::1", "127.0.0.2"].map(at), [true; 2]);
         assert!(!at("192.0.2.1"), "no address of the loopback");
