@@ -3,7 +3,7 @@
 //! The syntax is git's own (`config.c`): sections and quoted subsections, names without case,
 //! quotes, escapes, comments, continued lines. What git would not read is reported too. It is bytes, of whatever encoding;
 //! a value as text has those that are no UTF-8 as characters that mean nothing ([`crate::gitbytes`]). What is beyond the
-//! bounds of [`crate::gitread`] is not read.
+//! bounds of [`crate::gitread`], or has a zero byte, is not read.
 
 use crate::gitbytes;
 use crate::gitread::{LONGEST_SECTION, MOST, MOST_SETTINGS, Unknown};
@@ -56,6 +56,10 @@ pub fn parse(text: impl AsRef<[u8]>) -> Result<Vec<Setting>, Unread> {
     let text = text.as_ref();
     if text.len() as u64 > MOST {
         return Err(Unread::Unknown(Unknown::Large));
+    }
+    // `[core "fsmonitor\0"]` and a name: to git that key is `core.fsmonitor`. Nobody writes one.
+    if text.contains(&0) {
+        return Err(Unread::Unknown(Unknown::Zero));
     }
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
     let mut parser = Parser { text, at: 0, line: 1 };

@@ -109,6 +109,9 @@ impl Reader<'_> {
         let private = git_file_target(&bytes).and_then(|at| (self.real)(&worktree.join(at)));
         let Some(private) = private else { return Ok(None) };
         let common = match read(private.join("commondir"))? {
+            Some(bytes) if bytes.contains(&0) => {
+                return Err((private.join("commondir"), Unknown::Zero));
+            }
             Some(bytes) => {
                 let end = bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r'));
                 let path = bytes.get(..end.map_or(0, |end| end + 1)).unwrap_or_default();

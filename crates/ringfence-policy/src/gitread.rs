@@ -73,6 +73,8 @@ pub enum Unknown {
     Settings,
     /// A section has a name longer than [`LONGEST_SECTION`].
     Section,
+    /// It has a zero byte, where a name or a value ends for git, and no line.
+    Zero,
     /// It is closed to the user, who may be its owner and can open it again.
     Closed,
     /// It cannot be read for another reason.
@@ -100,6 +102,7 @@ impl Unknown {
                 format!("has a section whose name is longer than {LONGEST_SECTION} bytes"),
                 "look at it",
             ),
+            Unknown::Zero => ("has a zero byte".to_owned(), "look at it"),
             Unknown::Closed => ("is closed to yourself".to_owned(), "chmod u+r it"),
             Unknown::Broken => ("cannot be read".to_owned(), "look at it"),
             Unknown::Crowded => {

@@ -120,12 +120,14 @@ proptest! {
     fn a_made_up_configuration_is_read_as_git_reads_it(
         parts in prop::collection::vec(prop_oneof![
             Just("[a]"), Just("[a \"b\"]"), Just("["), Just("]"), Just("\""), Just("\\"), Just("\n"), Just(" "),
-            Just("k"), Just("="), Just("#"), Just(";"), Just("\r\n"), Just("\t"), Just("v w"), Just("\\n"), Just("-1"), Just("."),
+            Just("k"), Just("="), Just("#"), Just(";"), Just("\r\n"), Just("\t"), Just("v w"), Just("\\n"), Just("-1"), Just("."), Just("\0"),
         ], 0..14),
         section in any::<bool>(),
     ) {
         let text = format!("{}{}", if section { "[s]\n" } else { "" }, parts.concat());
-        if let Some(theirs) = git(text.as_bytes()) {
+        if text.contains('\0') {
+            prop_assert_eq!(ours(&text), None);
+        } else if let Some(theirs) = git(text.as_bytes()) {
             // Git before 2.45 makes a space of a tab within a value.
             let plain = |settings: Option<Settings>| format!("{settings:?}").replace("\\t", " ");
             prop_assert_eq!(plain(ours(&text)), plain(theirs), "{:?}", text);
@@ -373,6 +375,23 @@ fn what_is_beyond_a_bound_is_not_known() {
     let small = format!("[x \"{}\"]\n{}", "A".repeat(3_000_000), "a\n".repeat(500_000));
     assert!(small.len() < most);
     assert_eq!(parse(&small), Err(Unread::Unknown(Unknown::Section)));
+}
+
+/// To git a key ends at a zero byte, and so does a value: what stands behind it is not seen by who looks at the whole.
+#[test]
+fn a_zero_byte_anywhere_makes_a_configuration_one_that_is_not_known() {
+    let zero = Err(Unread::Unknown(Unknown::Zero));
+    for text in [
+        "[core \"fsmonitor\0\"]\n\tx = ./fs\n",
+        "[filter \"x.process\0y\"]\n\tx = ./fs\n",
+        "[a]\n\tb = c\0\n",
+        "# \0\n",
+        "\0",
+    ] {
+        assert_eq!(parse(text), zero, "{text:?}");
+        assert_eq!(executes(text).as_deref(), Some("it has a zero byte"));
+        assert_eq!(parse(text.replace('\0', "")).err(), None, "the control: {text:?}");
+    }
 }
 
 #[test]

@@ -90,10 +90,13 @@ fn what_cannot_be_read_could_name_anything() {
             (0..most).map(|n| format!("[include]\n\tpath = i{n}\n")).collect()
         };
         let many = includes(300);
+        // To git that is `core.hooksPath`.
+        let zero = "[core \"hooksPath\0\"]\n\tx = hk\n".to_owned();
         for (config, closed, said) in [
             (&large, false, "more than 4 MiB"),
             (&many, false, "include fewer"),
             (&many, true, "chmod u+r"),
+            (&zero, false, "has a zero byte"),
         ] {
             if closed && root {
                 continue;
