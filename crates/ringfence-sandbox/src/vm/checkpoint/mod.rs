@@ -9,6 +9,7 @@
 //! It is a guest's state in another form, made of the same moment. Where it does not fit the host any more, or
 //! anything else about it is odd, the restorer ends, and the clone is made of the saved guest.
 
+mod heap;
 pub mod restore;
 pub(super) mod save;
 

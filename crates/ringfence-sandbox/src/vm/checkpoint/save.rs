@@ -48,6 +48,8 @@ pub fn save(
     }
     let first = threads.first().ok_or("it has no threads")?;
     let handlers = handlers(first, &own)?;
+    let maps = read(&proc.join("maps"))?;
+    super::heap::set_apart(first, &own, &maps)?;
     for held in &threads {
         without_rseq(held, &own)?;
     }
@@ -71,7 +73,7 @@ pub fn save(
         descriptors: descriptors(&proc, memory)?,
         pages: 0,
     };
-    for line in read(&proc.join("maps"))?.lines() {
+    for line in maps.lines() {
         let line = Line::parse(line).ok_or_else(|| format!("odd mapping: {line}"))?;
         image.region(&line, memory, &mut checkpoint)?;
     }
