@@ -321,6 +321,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
                 let _ = unsafe { sys!(sched_yield) };
                 if launched.before.look(&image, caller, command, &trace).is_none() {
                     crate::clone::withdraw(pid);
+                    crate::withdrawn::note();
                     close(pidfd);
                     put_back(launched, ours);
                     return None;

@@ -54,6 +54,7 @@ pub mod teardown;
 pub mod trace;
 mod waits;
 pub mod warden;
+pub mod withdrawn;
 
 pub use syscalls::{Errno, Sysno};
 

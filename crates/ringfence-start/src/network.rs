@@ -22,7 +22,7 @@ impl Network {
         const SOCK_DGRAM_CLOEXEC: usize = 2 | 0o2_000_000;
         const SIOCGSKNS: usize = 0x894C;
         // SAFETY: takes a number only.
-        unsafe { sys!(unshare, CLONE_NEWNET) }?;
+        crate::withdrawn::again(|| unsafe { sys!(unshare, CLONE_NEWNET) })?;
         // SAFETY: takes numbers only.
         let socket = unsafe { sys!(socket, AF_INET, SOCK_DGRAM_CLOEXEC, 0) }?;
         // SAFETY: the operation takes no operand and returns a descriptor of the namespace.

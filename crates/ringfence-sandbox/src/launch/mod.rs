@@ -221,7 +221,8 @@ fn run_under_our_umask(
     }
     trace.mark("prepared");
     let began = Instant::now();
-    let forked = sys::process::fork_into(namespaces(plan), groups.v2());
+    let fork = || sys::process::fork_into(namespaces(plan), groups.v2());
+    let forked = ringfence_start::withdrawn::again(fork);
     let (pid, pidfd) = match forked {
         Ok(Forked::Child) => {
             drop(ours);

@@ -18,7 +18,7 @@ pub fn probe() -> Availability {
     ];
     let all = all.into_iter().fold(Namespaces::USER, Namespaces::and);
     let (user, group) = (sys::identity::user(), sys::identity::group());
-    match sys::process::fork_into(all, None) {
+    match ringfence_start::withdrawn::again(|| sys::process::fork_into(all, None)) {
         Ok(Forked::Child) => {
             let mapped = map_identity(user, group);
             let proc = sys::mount::new_file_system(c"proc");
