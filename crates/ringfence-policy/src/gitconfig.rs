@@ -1,4 +1,4 @@
-//! Git's configuration files: their syntax, and which keys make git run a program.
+//! Git's configuration files: their syntax, and which of their settings are not harmless ([`crate::gitruns`]).
 //!
 //! The syntax is git's own (`config.c`): sections and quoted subsections, names without case,
 //! quotes, escapes, comments, continued lines. What git would not read is reported too. It is bytes, of whatever encoding;
@@ -7,6 +7,7 @@
 
 use crate::gitbytes;
 use crate::gitread::{LONGEST_SECTION, MOST, MOST_SETTINGS, Unknown};
+use crate::gitruns::runs;
 use crate::gitworktree::own_worktrees;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -178,123 +179,6 @@ fn counts(setting: &Setting, worktree_allowed: &dyn Fn(&str) -> bool) -> bool {
     match worktree {
         true => !setting.value.as_deref().is_some_and(worktree_allowed),
         false => runs(setting),
-    }
-}
-
-/// The merge strategies that git brings. Of others it runs `git-merge-NAME`.
-pub(crate) const OWN_STRATEGIES: [&str; 6] =
-    ["octopus", "ort", "ours", "recursive", "resolve", "subtree"];
-
-/// Endings of names that mean a program in some section: git's own, and those of extensions
-/// that are not known here.
-const PROGRAM_ENDINGS: [&str; 19] = [
-    "askpass",
-    "clean",
-    "cmd",
-    "command",
-    "diffextern",
-    "driver",
-    "editor",
-    "exec",
-    "filtercmd",
-    "helper",
-    "hook",
-    "hookspath",
-    "pager",
-    "process",
-    "prog",
-    "program",
-    "script",
-    "smudge",
-    "textconv",
-];
-
-/// Whether a setting makes git run a program, or as bad.
-pub fn runs(setting: &Setting) -> bool {
-    let name = setting.name.as_str();
-    let value = setting.value.as_deref().unwrap_or("true");
-    if value.is_empty() {
-        // Git takes an empty value as "none", and as a reset of lists.
-        return matches!(&*setting.section, "include" | "includeif");
-    }
-    if value.starts_with('!') || value.starts_with("ext::") {
-        return true;
-    }
-    match (&*setting.section, name) {
-        // `git difftool` sources a file of that name, wherever a slash in it leads.
-        ("diff" | "merge", "tool" | "guitool") => value.contains('/'),
-        // Without a word `git cherry-pick` and `git rebase` take the first one.
-        ("pull", "twohead" | "octopus") => {
-            value.split_whitespace().any(|word| !OWN_STRATEGIES.contains(&word))
-        }
-        // The daemon that git brings itself.
-        ("core", "fsmonitor") => boolean(value).is_none(),
-        ("core", "gitproxy" | "virtualfilesystem") => true,
-        ("include" | "includeif", _) | ("alias", _) | ("hook", _) => true,
-        ("pager", _) => boolean(value).is_none(),
-        ("diff", "external") | ("interactive", "difffilter") => true,
-        ("difftool" | "mergetool" | "browser" | "man", "cmd" | "path") => true,
-        // vimdiff's is put into a command of vim's.
-        ("difftool" | "mergetool", "layout") => true,
-        ("web" | "help" | "instaweb", "browser") | ("man", "viewer") => true,
-        ("instaweb", "httpd" | "modulepath" | "gitwebdir") => true,
-        ("guitool", _) => true,
-        ("sendemail", name) => {
-            name.ends_with("cmd") || name == "smtpserver" && value.starts_with(['/', '~'])
-        }
-        ("imap", "tunnel") | ("init", "templatedir") => true,
-        // Written into the list of what `git rebase` does, a line of which may be `exec …`.
-        ("rebase", "instructionformat") => true,
-        ("remote", "uploadpack" | "receivepack" | "vcs" | "proxy") => true,
-        ("remote", "url" | "pushurl" | "pushdefault") | ("branch", "remote" | "pushremote") => {
-            helper(value)
-        }
-        ("submodule", "url") => helper(value),
-        ("url", "insteadof" | "pushinsteadof") => setting.subsection.as_deref().is_some_and(helper),
-        ("protocol", "allow") => !matches!(value, "never" | "user"),
-        ("http", "proxy" | "sslverify" | "sslcainfo" | "sslcapath" | "curloptresolve") => true,
-        ("http", "cookiefile" | "savecookies" | "proxysslcainfo") => true,
-        // Who may speak in the user's name.
-        ("http", "delegation") => value != "none",
-        ("tig", "diff-highlight") => boolean(value).is_none(),
-        // tig's keys can stand for commands, git-flow runs hooks of its own.
-        ("tig", _) => {
-            setting.subsection.as_deref() == Some("bind")
-                && value.contains(['!', '@', '?', '+', '<', '>'])
-        }
-        ("gitflow", "hooks") => true,
-        // Commands' words: git-secrets takes patterns from the output of one, p4 connects through one, and patatt and
-        // transcrypt run the program in their place.
-        ("secrets", "providers") | ("git-p4", "port") | ("patatt", "gpg-bin") => true,
-        ("transcrypt", "openssl-path") => true,
-        // git-annex gives them to programs that run others (ssh, rsync), or runs git-annex-remote-TYPE.
-        ("annex", name) if annex(name) => true,
-        (_, name) if name.strip_prefix("annex-").is_some_and(annex) => true,
-        ("lfs", "path" | "args" | "standalonetransferagent") => true,
-        // `credential.helper`, `core.sshCommand`, `filter.*.process`, `gpg.*.program`, …
-        (_, name) => PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending)),
-    }
-}
-
-/// Whether git-annex runs something for a key of `annex`, or of a remote behind `annex-`.
-fn annex(name: &str) -> bool {
-    name.ends_with("-options")
-        || matches!(name, "shell" | "externaltype" | "rsync-transport")
-        || PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending))
-}
-
-/// Whether an address is served by a program: `HELPER::ADDRESS`.
-fn helper(address: &str) -> bool {
-    let Some((helper, _)) = address.split_once("::") else { return false };
-    let word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
-    !helper.is_empty() && helper.bytes().all(word)
-}
-
-fn boolean(value: &str) -> Option<bool> {
-    match value.to_ascii_lowercase().as_str() {
-        "true" | "yes" | "on" | "1" => Some(true),
-        "false" | "no" | "off" | "0" => Some(false),
-        _ => None,
     }
 }
 

@@ -2,8 +2,9 @@
 //! Whoever writes them decides what git runs.
 
 use crate::gitbytes;
-use crate::gitconfig::{Setting, Unread, parse, runs};
+use crate::gitconfig::{Setting, Unread, parse};
 use crate::gitread::{MOST_INCLUDED, MOST_NAMED, NotKnown, Pass, Said, Unknown};
+use crate::gitruns::runs;
 use crate::gitwords::{How, programs};
 use crate::path::normal;
 use crate::policy::Guarded;

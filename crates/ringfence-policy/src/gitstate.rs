@@ -3,9 +3,10 @@
 
 pub use crate::gitindex::{Bad, Content};
 
-use crate::gitconfig::{OWN_STRATEGIES, last_value, parse};
+use crate::gitconfig::{last_value, parse};
 use crate::gitindex;
 use crate::gitpath::refused;
+use crate::gitruns::OWN_STRATEGIES;
 use crate::policy::Guarded::GitState;
 use crate::protect::Entry;
 use std::path::{Path, PathBuf};

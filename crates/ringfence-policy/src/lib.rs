@@ -26,6 +26,7 @@ mod gitindex;
 pub mod gitnamed;
 mod gitpath;
 pub mod gitread;
+mod gitruns;
 pub mod gitstate;
 mod gitwords;
 mod gitworktree;

@@ -222,6 +222,20 @@ fn what_makes_git_run_a_program_is_found() {
         ("[transcrypt]\nopenssl-path = ./evil", "transcrypt.openssl-path"),
         ("[patatt]\ngpg-bin = ./evil", "patatt.gpg-bin"),
         ("[http]\ndelegation = always", "http.delegation"),
+        ("[protocol \"ext\"]\nallow = user", "protocol.ext.allow"),
+        ("[protocol]\nallow = user", "protocol.allow"),
+        ("[remote \"o\"]\nurl = ext://evil", "remote.o.url"),
+        ("[url \"ext:\"]\ninsteadOf = x", "url.ext:.insteadof"),
+        ("[url \"e\"]\npushInsteadOf = _", "url.e.pushinsteadof"),
+        ("[url \"\"]\ninsteadOf = http://h/", "url..insteadof"),
+        ("[url \"evil://h/\"]\ninsteadOf = https://h/", "url.evil://h/.insteadof"),
+        ("[format]\noutputDirectory = /home/a/.bashrc.d", "format.outputdirectory"),
+        ("[branch \"m\"]\nmergeOptions = --no-ff -s evil", "branch.m.mergeoptions"),
+        ("[sendemail]\nsmtpServerOption = -Xfile", "sendemail.smtpserveroption"),
+        ("[gui]\ndiffopts = --output=file", "gui.diffopts"),
+        ("[cola]\nterminal = evil", "cola.terminal"),
+        ("[credential]\ntrace = file", "credential.trace"),
+        ("[branchless \"test.alias\"]\nx = evil", "branchless.test.alias.x"),
     ];
     for (text, key) in cases {
         assert_eq!(executes(text).as_deref(), Some(key), "{text}");
@@ -276,6 +290,14 @@ fn what_git_itself_writes_is_harmless() {
 	conflictStyle = zdiff3
 [protocol "file"]
 	allow = user
+[protocol "ext"]
+	allow = never
+[url "git@example.org:"]
+	insteadOf = https://example.org/
+[url "ssh://example.org/"]
+	pushInsteadOf = https://example.org/
+[branch "next"]
+	mergeOptions = --no-ff --log
 [sendemail]
 	smtpserver = mail.example.org
 [lfs]

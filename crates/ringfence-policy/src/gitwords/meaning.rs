@@ -6,7 +6,8 @@ use super::lists::{
 };
 use super::{How, Line, Word};
 use crate::files::is_script;
-use crate::gitconfig::{Setting, runs};
+use crate::gitconfig::Setting;
+use crate::gitruns::runs;
 use std::path::Path;
 
 /// What the next word of a command is.

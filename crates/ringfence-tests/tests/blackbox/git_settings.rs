@@ -211,3 +211,41 @@ fn git_works_in_a_submodules_directory() {
         assert!(!place.project(".git/modules/sub/hooks/post-commit").exists());
     });
 }
+
+/// Addresses that git puts together, for which it runs what they say: of a repository that a run made, and of the user's.
+#[test]
+fn an_address_that_git_puts_together_runs_nothing() {
+    everywhere(|place| {
+        if !place.has("git", "--version") {
+            return;
+        }
+        let ran = place.at("home").join("ran");
+        let evil = |way: &str| {
+            let rewritten = format!("x:sh -c touch% {}", ran.display());
+            let (base, of, url) = match way {
+                "rewritten" => ("ext:", "x", rewritten.as_str()),
+                "scheme" => ("https://a.test/", "nothing", "ext://evil"),
+                _ => unreachable!(),
+            };
+            format!(
+                "[protocol \"ext\"]\n\tallow = user\n[url \"{base}\"]\n\tinsteadOf = {of}\n\
+                 [remote \"o\"]\n\turl = {url}\n"
+            )
+        };
+        for way in ["rewritten", "scheme"] {
+            place.file("home/project/more", evil(way));
+            place.file("home/project/ext:/evil", format!("#!/bin/sh\ntouch {}\n", ran.display()));
+            place.shell("chmod +x ext:/evil").ends(0);
+            let make =
+                "rm -rf sub; git init -q sub && cat more >> sub/.git/config && cp -r ext: sub/";
+            let fetch = "cd sub && git fetch o; true";
+            place.shell(&format!("{make}; {fetch}")).ends(0);
+            assert!(ran.exists(), "the control: {way} runs something");
+            std::fs::remove_file(&ran).unwrap();
+            place.clock_moves_on();
+            let run = place.sh(&[], make);
+            place.shell(fetch).ends(0);
+            assert!(!ran.exists() && run.err.contains("sub/.git/config"), "{way}: {}", run.err);
+        }
+    });
+}

@@ -1,0 +1,179 @@
+//! Which settings make git, or what reads its configuration, run a program, write where it is not asked to, or hand
+//! credentials elsewhere.
+
+use crate::gitconfig::Setting;
+
+/// The merge strategies that git brings. Of others it runs `git-merge-NAME`.
+pub(crate) const OWN_STRATEGIES: [&str; 6] =
+    ["octopus", "ort", "ours", "recursive", "resolve", "subtree"];
+
+/// Endings of names that mean a program in some section: git's own, and those of extensions
+/// that are not known here.
+const PROGRAM_ENDINGS: [&str; 19] = [
+    "askpass",
+    "clean",
+    "cmd",
+    "command",
+    "diffextern",
+    "driver",
+    "editor",
+    "exec",
+    "filtercmd",
+    "helper",
+    "hook",
+    "hookspath",
+    "pager",
+    "process",
+    "prog",
+    "program",
+    "script",
+    "smudge",
+    "textconv",
+];
+
+/// Whether a setting makes git run a program, or as bad.
+pub fn runs(setting: &Setting) -> bool {
+    let name = setting.name.as_str();
+    let value = setting.value.as_deref().unwrap_or("true");
+    if value.is_empty() {
+        // Git takes an empty value as "none", and as a reset of lists.
+        return matches!(&*setting.section, "include" | "includeif");
+    }
+    if value.starts_with('!') || value.starts_with("ext::") {
+        return true;
+    }
+    match (&*setting.section, name) {
+        // `git difftool` sources a file of that name, wherever a slash in it leads.
+        ("diff" | "merge", "tool" | "guitool") => value.contains('/'),
+        // Without a word `git cherry-pick` and `git rebase` take the first one.
+        ("pull", "twohead" | "octopus") => {
+            value.split_whitespace().any(|word| !OWN_STRATEGIES.contains(&word))
+        }
+        // The daemon that git brings itself.
+        ("core", "fsmonitor") => boolean(value).is_none(),
+        ("core", "gitproxy" | "virtualfilesystem") => true,
+        ("include" | "includeif", _) | ("alias", _) | ("hook", _) => true,
+        ("pager", _) => boolean(value).is_none(),
+        ("diff", "external") | ("interactive", "difffilter") => true,
+        ("difftool" | "mergetool" | "browser" | "man", "cmd" | "path") => true,
+        // vimdiff's is put into a command of vim's.
+        ("difftool" | "mergetool", "layout") => true,
+        ("web" | "help" | "instaweb", "browser") | ("man", "viewer") => true,
+        ("instaweb", "httpd" | "modulepath" | "gitwebdir") => true,
+        ("guitool", _) => true,
+        ("sendemail", name) => {
+            name.ends_with("cmd")
+                || name == "smtpserveroption"
+                || name == "smtpserver" && value.starts_with(['/', '~'])
+        }
+        ("imap", "tunnel") | ("init", "templatedir") => true,
+        // Written into the list of what `git rebase` does, a line of which may be `exec …`.
+        ("rebase", "instructionformat") => true,
+        ("remote", "uploadpack" | "receivepack" | "vcs" | "proxy") => true,
+        ("remote", "url" | "pushurl" | "pushdefault") | ("branch", "remote" | "pushremote") => {
+            helper(value)
+        }
+        ("submodule", "url") => helper(value),
+        ("url", "insteadof" | "pushinsteadof") => {
+            setting.subsection.as_deref().is_some_and(|base| helper(base) || begins_a_helper(base))
+        }
+        // What is refused to nobody but a submodule's own address may be what git puts together.
+        ("protocol", "allow") => match value {
+            "never" => false,
+            "user" => !setting.subsection.as_deref().is_some_and(|name| PROTOCOLS.contains(&name)),
+            _ => true,
+        },
+        ("http", "proxy" | "sslverify" | "sslcainfo" | "sslcapath" | "curloptresolve") => true,
+        ("http", "cookiefile" | "savecookies" | "proxysslcainfo") => true,
+        // Patches are written there, by any name.
+        ("format", "outputdirectory") => true,
+        ("branch", "mergeoptions") => {
+            value.split_whitespace().any(|word| !HARMLESS_MERGE_OPTIONS.contains(&word))
+        }
+        // Git's credential manager has others that send credentials elsewhere, or write files.
+        ("credential", name) => {
+            !matches!(name, "username" | "usehttppath" | "interactive" | "provider" | "guiprompt")
+        }
+        // Options of programs: some write files.
+        ("gui", "diffopts" | "historybrowser") | ("stgit", "diff-opts") => true,
+        ("cola", "terminal") | ("git-town", "browser") => true,
+        ("branchless", _) => setting.subsection.as_deref().is_some_and(|of| of.starts_with("test")),
+        // Who may speak in the user's name.
+        ("http", "delegation") => value != "none",
+        ("tig", "diff-highlight") => boolean(value).is_none(),
+        // tig's keys can stand for commands, git-flow runs hooks of its own.
+        ("tig", _) => {
+            setting.subsection.as_deref() == Some("bind")
+                && value.contains(['!', '@', '?', '+', '<', '>'])
+        }
+        ("gitflow", "hooks") => true,
+        // Commands' words: git-secrets takes patterns from the output of one, p4 connects through one, and patatt and
+        // transcrypt run the program in their place.
+        ("secrets", "providers") | ("git-p4", "port") | ("patatt", "gpg-bin") => true,
+        ("transcrypt", "openssl-path") => true,
+        // git-annex gives them to programs that run others (ssh, rsync), or runs git-annex-remote-TYPE.
+        ("annex", name) if annex(name) => true,
+        (_, name) if name.strip_prefix("annex-").is_some_and(annex) => true,
+        ("lfs", "path" | "args" | "standalonetransferagent") => true,
+        // `credential.helper`, `core.sshCommand`, `filter.*.process`, `gpg.*.program`, …
+        (_, name) => PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending)),
+    }
+}
+
+/// Whether git-annex runs something for a key of `annex`, or of a remote behind `annex-`.
+fn annex(name: &str) -> bool {
+    name.ends_with("-options")
+        || matches!(name, "shell" | "externaltype" | "rsync-transport")
+        || PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// The protocols that git speaks by itself, and are let be by `user` as by default.
+const PROTOCOLS: [&str; 5] = ["file", "git", "http", "https", "ssh"];
+/// The schemes of addresses for which git runs no program but its own.
+const SCHEMES: [&str; 9] =
+    ["file", "ftp", "ftps", "git", "git+ssh", "http", "https", "ssh", "ssh+git"];
+/// What `git merge` is told of a branch without running anything by it.
+const HARMLESS_MERGE_OPTIONS: [&str; 14] = [
+    "--commit",
+    "--edit",
+    "--ff",
+    "--ff-only",
+    "--log",
+    "--no-commit",
+    "--no-edit",
+    "--no-ff",
+    "--no-log",
+    "--no-squash",
+    "--no-stat",
+    "--no-verify-signatures",
+    "--squash",
+    "--stat",
+];
+
+/// Whether an address is served by a program: `HELPER::ADDRESS`, or `SCHEME://…` of a scheme that git does not know, for
+/// which it runs `git-remote-SCHEME` (`transport_get` in transport.c).
+fn helper(address: &str) -> bool {
+    let before = |what| address.split_once(what).map(|(before, _)| before);
+    let named = |name: &str| !name.is_empty() && name.bytes().all(is_of_scheme);
+    before("::").is_some_and(named)
+        || before("://").is_some_and(|name| named(name) && !SCHEMES.contains(&name))
+}
+
+/// Whether with what follows it an address may be such a one: of `[url "ext:"] insteadOf = x`, and an address `x:sh …`,
+/// git makes `ext::sh …`.
+fn begins_a_helper(base: &str) -> bool {
+    base.trim_end_matches(':').bytes().all(is_of_scheme)
+}
+
+/// What the name of a scheme is made of to git (`is_urlschemechar` in url.c).
+fn is_of_scheme(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.')
+}
+
+fn boolean(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Some(true),
+        "false" | "no" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
