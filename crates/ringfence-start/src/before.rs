@@ -38,13 +38,15 @@ impl Before {
         command: usize,
         trace: &Trace,
     ) -> Option<()> {
+        // First: what comes to a protected name after the stamps were looked at, and is in no plan, is to be found at the
+        // end, when the command may have written into it.
+        self.since = crate::mark::time_mark();
+        self.began = crate::trace::now();
+        self.note(image)?;
         if !crate::stamp::all_hold(image, caller, command) {
             return None;
         }
         trace.mark(b"stamps");
-        self.since = crate::mark::time_mark();
-        self.began = crate::trace::now();
-        self.note(image)?;
         let announce = image.bytes(image.header().announce);
         if !announce.is_empty() {
             // SAFETY: the pointer and length describe the text.
