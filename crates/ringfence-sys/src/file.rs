@@ -161,17 +161,18 @@ pub fn open_beneath(directory: BorrowedFd<'_>, path: &CStr) -> Result<std::os::f
     open_resolved(directory, path, true, libc::RESOLVE_NO_XDEV | libc::RESOLVE_BENEATH | links)
 }
 
-/// Opens, as a place only, what a path below a directory leads to, by links that stay below it; a link at its end is
-/// opened itself with `follow` unset.
+/// Opens, as a place only, what a path below a directory leads to, by links that stay below it, and in its mount; a link at
+/// its end is opened itself with `follow` unset.
 ///
 /// # Errors
-/// The file system's; `EXDEV` where it leads out of the directory, `ELOOP` where a link of `/proc` is on the way.
+/// The file system's; `EXDEV` where it leads out of the directory, or to what is mounted in it, `ELOOP` where a link of `/proc` is on the way.
 pub fn open_within(
     directory: BorrowedFd<'_>,
     path: &CStr,
     follow: bool,
 ) -> Result<std::os::fd::OwnedFd> {
-    open_resolved(directory, path, follow, libc::RESOLVE_NO_MAGICLINKS | libc::RESOLVE_BENEATH)
+    let within = libc::RESOLVE_NO_XDEV | libc::RESOLVE_BENEATH;
+    open_resolved(directory, path, follow, libc::RESOLVE_NO_MAGICLINKS | within)
 }
 
 /// `lgetxattr(2)`: of at most so many bytes.

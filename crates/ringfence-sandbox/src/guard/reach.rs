@@ -1,6 +1,6 @@
 //! Where a link leads that was made on the way to a protected name, without a look at anything outside of the writable
 //! trees: who made it cannot see what is there, and would be told by what becomes of the link. A look can also have a
-//! file system mounted there, or wait for one that is away.
+//! file system mounted there, or wait for one that is away; one that is mounted within a tree is outside as well.
 
 use ringfence_sys::{Errno, file};
 use std::ffi::CString;
