@@ -66,10 +66,12 @@ const ENDING: [i32; 2] = [libc::SIGTERM, libc::SIGHUP];
 /// # Errors
 /// The kernel has no notification, or a filter with a listener is in force already (`EBUSY`).
 pub fn start(mut command: Command, calls: &[Sysno]) -> Result<Watched> {
-    let (ours, theirs) = socket_pair()?;
+    let (ours, mut theirs) = socket_pair()?;
     // A number that programs hardly ever reach: what they send on it is not seen.
     // SAFETY: duplicates a descriptor that is ours.
-    let theirs = owned(unsafe { sys!(fcntl, theirs.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 700) }?);
+    let high = owned(unsafe { sys!(fcntl, theirs.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 700) }?);
+    // The only one: its end is heard, where the child has no listener to send.
+    drop(std::mem::replace(&mut theirs, high));
     let child_end = theirs.as_raw_fd();
     let program = filter(calls, child_end);
     let ending = SignalSet::of(&ENDING);
@@ -104,8 +106,17 @@ pub fn start(mut command: Command, calls: &[Sysno]) -> Result<Watched> {
     });
     let mut number = [0; 4];
     let received = receive_with(ours.as_fd(), &mut number, true);
-    let (_, mut passed) = received?;
-    let listener = passed.pop().ok_or(Errno::EPERM)?;
+    let listener = received.and_then(|(_, mut passed)| passed.pop().ok_or(Errno::EPERM));
+    let listener = match listener {
+        Ok(listener) => listener,
+        Err(errno) => {
+            signal::set_mask(before)?;
+            // What the child could not do says more than that it sent nothing.
+            let ended = end.join().ok().and_then(std::io::Result::err);
+            let why = ended.and_then(|error| error.raw_os_error());
+            return Err(why.map_or(errno, Errno::new));
+        }
+    };
     // It waits for us, before it executes.
     let program = crate::process::pidfd(i32::from_ne_bytes(number))?;
     // The waiting side runs where the calling one was: no other processor must be woken. Older

@@ -1,6 +1,6 @@
-//! `ringfence learn --from SESSION`: what a recorded session was refused, as rules.
+//! `ringfence learn --from SESSION`: what a recorded session was refused, as rules; and where nothing can be watched.
 
-use ringfence_tests::{Person, Place, Tier};
+use ringfence_tests::{Person, Place, Tier, everywhere};
 use std::fs;
 
 /// The rules of a profile that are in force: without comments.
@@ -64,4 +64,19 @@ fn a_session_that_was_refused_nothing_teaches_nothing() {
     both.ends(125).says("--from learns from what is on record and runs nothing");
     assert!(!place.project("ran").exists());
     place.ringfence(["learn", "--from", "no-such-session"]).ends(125).says("no-such-session");
+}
+
+/// A sandbox around this one is told of calls, and a second listener is none: that is said, and nobody waits for it.
+#[test]
+fn what_cannot_be_watched_is_refused_in_words() {
+    everywhere(|place| {
+        let binary = ringfence_tests::binary().display().to_string();
+        for words in [["learn", "--"], ["run", "--trace-missing"]] {
+            let line = format!("{binary} {} true", words.join(" "));
+            let ended = place.sh(&["--read", &binary], &line);
+            ended.ends(125).says("cannot be watched").says("seccomp notification");
+        }
+        let line = format!("{binary} run -- echo well");
+        place.sh(&["--read", &binary], &line).ends(0).prints("well");
+    });
 }
