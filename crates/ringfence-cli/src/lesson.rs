@@ -8,6 +8,7 @@ use ringfence_learn::propose::{Asked, Proposal, propose};
 use ringfence_learn::secrets;
 use ringfence_learn::watch::{self, Use, Watch};
 use ringfence_policy::decide::Request;
+use ringfence_policy::path::quote;
 use ringfence_policy::{HostFiles, Moved, NetworkMode, Policy, Subject, decide};
 use ringfence_sandbox::dbus::TRACE;
 use ringfence_session::ledger::{Reader, Row};
@@ -156,11 +157,11 @@ fn inner(
     // What a list refuses would not be seen, nor what the exact set of libraries leaves out.
     command.args(["--syscalls", "default", "--libs", "all"]);
     for place in places() {
-        command.arg("--read").arg(place);
+        command.arg("--read").arg(quote(&place));
     }
     let home = &policy.home_dir;
     if home.parent().is_some() {
-        command.arg("--write").arg(home);
+        command.arg("--write").arg(quote(home));
         let moved = Moved::of(home, &|name| std::env::var_os(name));
         let granted = |path: &Path| {
             let subject = || Subject::on_host(path, &HostFiles);
@@ -169,7 +170,7 @@ fn inner(
             decided.any(|decision| decision.allowed && decision.layer != "private")
         };
         for path in secrets::hidden(home, &moved, &granted) {
-            command.arg("--deny").arg(path);
+            command.arg("--deny").arg(quote(&path));
         }
     }
     if policy.network.mode != NetworkMode::Host && !parsed.has("network") {

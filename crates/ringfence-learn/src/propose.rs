@@ -7,8 +7,10 @@
 use crate::program::Answer;
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::Request;
+use ringfence_policy::path::{Bases, anchor, quote};
 use ringfence_policy::{Access, Host, HostFiles, Policy, Subject, decide};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// A host that was asked for, by the record of the session.
@@ -254,12 +256,79 @@ fn without_links_above(path: &Path) -> PathBuf {
     }
 }
 
-/// A path as a rule; unset for one that would be read as a pattern.
+/// A path as a rule that means exactly it; unset where there is none.
 pub(crate) fn text(path: &Path, home: &Path) -> Option<String> {
     let text = match path.strip_prefix(home) {
-        Ok(rest) if !rest.as_os_str().is_empty() => format!("~/{}", rest.to_str()?),
-        _ => path.to_str()?.to_owned(),
+        Ok(rest) if !rest.as_os_str().is_empty() => format!("~/{}?", quote(rest).to_str()?),
+        _ => format!("{}?", quote(path).to_str()?),
     };
-    let odd = |c: char| matches!(c, '$' | '*' | '?' | '[' | ']' | '{' | '}') || c.is_control();
-    (!text.contains(odd)).then(|| format!("{text}?"))
+    // What was judged is the path: what the text is read as must be nothing else.
+    let bases = Bases { home, workdir: Path::new("/"), env: &|_| None };
+    let read = anchor(OsStr::new(&text), &bases).ok()?;
+    let same = read.path == path && read.pattern.is_none() && read.optional;
+    (same && !text.contains(char::is_control)).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringfence_policy::{Key, Profile};
+    use std::ffi::OsString;
+
+    /// What a rule of a profile is read as.
+    fn read(text: &str, home: &Path) -> ringfence_policy::path::Anchored {
+        let mut proposal = Proposal::default();
+        proposal.add(READ, text.to_owned(), Use::default(), None);
+        let profile = crate::text::profile(&proposal, &[], &[]);
+        let profile = Profile::from_toml(&profile, "learnt").expect("it is a profile");
+        let rules = profile.list(Key::Read).expect("a list");
+        assert_eq!(rules.len(), 1, "{text}");
+        let env = |_: &str| Some("/variable".into());
+        let bases = Bases { home, workdir: Path::new("/work"), env: &env };
+        anchor(&OsString::from(rules[0].to_string()), &bases).expect("it is a rule")
+    }
+
+    #[test]
+    fn a_rule_means_the_path_that_was_judged_and_nothing_else() {
+        const ODD: [&str; 24] = [
+            "a", ".", "..", "~", "$", "{", "}", ":-", "*", "**", "?", "[", "]", "\\", "\\\\", " ",
+            "\"", "'", "#", "%", "!", ",", "\u{202e}", "é",
+        ];
+        let mut names = vec![String::new()];
+        for _ in 0..3 {
+            let longer = |name: &String| ODD.map(|odd| format!("{name}{odd}"));
+            let longer: Vec<String> = names.iter().flat_map(longer).collect();
+            names.extend(longer);
+        }
+        names.retain(|name| !matches!(name.as_str(), "" | "." | ".."));
+        names.sort_unstable();
+        names.dedup();
+        let usual = [".ss\\h", ".\\.", "\\.\\.", "$HOME", "${HOME}", "~root", "\\", "x\\", "x?"];
+        names.extend(usual.map(str::to_owned));
+        let homes = ["/home/u", "/home/\\u", "/home/$HOME", "/h*me/u?"].map(Path::new);
+        for (at, name) in names.iter().enumerate() {
+            // Not all of them with each home: that is the same thing each time.
+            let home = homes[at % homes.len()];
+            let below = [home.join(name), home.join(name).join("x"), home.join("x").join(name)];
+            for path in below.into_iter().chain([Path::new("/srv").join(name)]) {
+                let rule =
+                    text(&path, home).unwrap_or_else(|| panic!("{} has a rule", path.display()));
+                let read = read(&rule, home);
+                assert_eq!(read.path.as_os_str(), path.as_os_str(), "{rule}");
+                assert!(read.pattern.is_none() && read.optional, "{rule}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_rule_can_mean_has_none() {
+        use std::os::unix::ffi::OsStrExt;
+        let home = Path::new("/home/u");
+        for path in
+            [&b"/home/u/a\nb"[..], b"/home/u/\xff", b"/home/u/a/../b", b"/\x1b", b"relative"]
+        {
+            assert_eq!(text(Path::new(OsStr::from_bytes(path)), home), None);
+        }
+        assert_eq!(text(home, home).as_deref(), Some("/home/u?"), "the control");
+    }
 }

@@ -49,6 +49,7 @@ mod killed_launcher;
 mod learn;
 mod learn_more;
 mod learn_rules;
+mod learn_secrets;
 mod learn_session;
 mod learn_writes;
 mod led_from_outside;
