@@ -5,11 +5,11 @@ use crate::options::{POLICY, Parsed};
 use crate::{learnt_calls, libraries};
 use ringfence_learn::bus;
 use ringfence_learn::propose::{Asked, Proposal, propose};
-use ringfence_learn::secrets;
+use ringfence_learn::secrets::Secrets;
 use ringfence_learn::watch::{self, Use, Watch};
 use ringfence_policy::decide::Request;
 use ringfence_policy::path::quote;
-use ringfence_policy::{HostFiles, Moved, NetworkMode, Policy, Subject, decide};
+use ringfence_policy::{HostFiles, NetworkMode, Policy, Subject, decide};
 use ringfence_sandbox::dbus::TRACE;
 use ringfence_session::ledger::{Reader, Row};
 use std::collections::BTreeMap;
@@ -162,14 +162,13 @@ fn inner(
     let home = &policy.home_dir;
     if home.parent().is_some() {
         command.arg("--write").arg(quote(home));
-        let moved = Moved::of(home, &|name| std::env::var_os(name));
         let granted = |path: &Path| {
             let subject = || Subject::on_host(path, &HostFiles);
             let asked = [Request::Read(subject()), Request::Write(subject())];
             let mut decided = asked.iter().map(|request| decide(policy, request));
             decided.any(|decision| decision.allowed && decision.layer != "private")
         };
-        for path in secrets::hidden(home, &moved, &granted) {
+        for path in Secrets::of(policy).hidden(&granted) {
             command.arg("--deny").arg(quote(&path));
         }
     }

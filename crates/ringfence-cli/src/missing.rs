@@ -6,11 +6,11 @@ use crate::options::{POLICY, Parsed};
 use crate::{advice, lesson, libraries, request};
 use ringfence_learn::program::Answer;
 use ringfence_learn::propose::is_named;
-use ringfence_learn::secrets::secret;
+use ringfence_learn::secrets::Secrets;
 use ringfence_learn::watch::{self, Act, Observed, Use, Watch};
 use ringfence_policy::catalog::Kind;
 use ringfence_policy::decide::Request;
-use ringfence_policy::{HostFiles, Moved, Policy, Subject, decide, shown, unseen_above};
+use ringfence_policy::{HostFiles, Policy, Subject, decide, shown, unseen_above};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
     let exact = policy.exact_libraries.then(|| libraries::answer(&policy, argv));
     let missing = missing(&policy, &observed, exact.as_ref());
     let features = features(parsed, name);
-    let moved = Moved::of(&policy.home_dir, &|name| std::env::var_os(name));
+    let secrets = Secrets::of(&policy);
     for (path, Missing { uses, written }) in missing.iter().take(MOST) {
         let by: Vec<&str> = uses.by.iter().take(3).map(String::as_str).collect();
         let shows = |policy: &Policy| !written && is_shown(policy, path, exact.as_ref());
@@ -55,7 +55,7 @@ pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
             }
             None => format!("{} shows it", option(&policy, path)),
         };
-        let secret = secret(path, &policy.home_dir, &moved);
+        let secret = secrets.secret(path);
         let secret = secret.map_or(String::new(), |whose| format!(" CREDENTIALS ({whose}),"));
         let line = format!(
             "ringfence: missing:{secret} {} (by {}); {remedy}",

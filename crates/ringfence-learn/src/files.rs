@@ -1,11 +1,11 @@
 //! Rules about files: what was asked for and refused, by units, and which of these are left to the user.
 
-use crate::propose::{Proposal, READ, WRITE, is_its_own, text};
-use crate::secrets::{held, is_usual_above, named_in, secret};
-use crate::units::{is_shared, unit};
+use crate::propose::{Proposal, READ, WRITE, is_its_own};
+use crate::secrets::{Secrets, named_in};
+use crate::units::unit;
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::{Decision, Request};
-use ringfence_policy::{Home, HostFiles, Moved, Policy, Subject, decide, protect, unseen_above};
+use ringfence_policy::{Home, HostFiles, Moved, Policy, Subject, decide, unseen_above};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ struct Lacking<'o> {
     act: Act,
     uses: &'o Use,
     decision: Decision,
-    secret: Option<&'static str>,
+    secret: Option<String>,
     /// The directory that it is written in, where only the host has it: the private home takes no such write.
     lacks: Option<PathBuf>,
 }
@@ -59,11 +59,12 @@ const COMMON: [&str; 6] = [
 impl Proposal {
     pub(crate) fn files(&mut self, policy: &Policy, observed: &Observed) {
         let home = &policy.home_dir;
-        let moved = Moved::of(home, &|name| std::env::var_os(name));
-        let lacking = lacking(policy, observed, &moved);
-        let secrets = lacking.iter().filter(|one| one.secret.is_some());
-        let mut named =
-            Named { seen: secrets.map(|one| one.path).collect(), kept: BTreeMap::new() };
+        let secrets = &Secrets::of(policy);
+        let moved = secrets.moved();
+        let lacking = lacking(policy, observed, secrets);
+        let seen = lacking.iter().filter(|one| one.secret.is_some());
+        let seen = seen.map(|one| one.path).collect();
+        let mut named = Named { secrets, seen, kept: BTreeMap::new(), trees: BTreeMap::new() };
         let mut units: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
         for one in &lacking {
             let common = COMMON.iter().find(|common| one.path.starts_with(common));
@@ -71,24 +72,22 @@ impl Proposal {
                 self.common.insert(common);
                 continue;
             }
-            let unit = match (one.secret, &one.lacks) {
+            let unit = match (&one.secret, &one.lacks) {
                 (Some(_), _) => one.path.to_owned(),
-                (None, None) => named.beside(unit(one.path, home, &moved), one.path),
+                (None, None) => named.beside(unit(one.path, home, moved), one.path),
                 // A rule for what is not there is none: what it is made in must be writable.
                 (None, Some(above)) => {
-                    let unit = named.beside(unit(one.path, home, &moved), one.path);
+                    let unit = named.beside(unit(one.path, home, moved), one.path);
                     let there = unit.symlink_metadata().is_ok();
                     if there { unit } else { above.clone() }
                 }
             };
-            let held =
-                || held(&unit, home, &moved).map(|why| format!("in it are credentials: {why}"));
-            let mut reason = one.reason(home).or_else(held);
+            let mut reason = one.reason(home);
             // What is only written in a private home asks for no rule, so for none that is too wide.
             if reason.is_none() && !one.is_private() {
                 let above = named.is_above_one(&unit);
                 let by_name = above.then(|| "in it are credentials, by their names".to_owned());
-                reason = by_name.or_else(|| usually(&unit, home, &moved));
+                reason = named.tree(&unit).or(by_name);
             }
             let wanted = units.entry(unit).or_default();
             wanted.needed |= one.lacks.is_some();
@@ -106,24 +105,22 @@ impl Proposal {
             };
             self.gone = gone.iter().map(shown).collect();
         }
-        for (unit, wanted) in units.iter_mut().filter(|(_, wanted)| wanted.write.count > 0) {
-            wanted.reason = wanted.reason.take().or_else(|| protected(unit, home, &moved));
+        for (unit, wanted) in &mut units {
+            let protected = || secrets.protected(unit).filter(|_| wanted.write.count > 0);
+            // Some were made from others.
+            let judged = || protected().or_else(|| secrets.tree(unit));
+            wanted.reason = wanted.reason.take().or_else(judged);
         }
         for (unit, Wanted { read, write, reason, .. }) in collapsed(units) {
-            let Some(text) = text(&unit, home) else {
-                let reason = Some("its name cannot be written as a rule".to_owned());
-                self.add(READ, unit.display().to_string(), read, reason);
-                continue;
-            };
             let key = if write.count > 0 { WRITE } else { READ };
             let mut uses = read;
             uses.join(&write);
-            self.add(key, text, uses, reason);
+            self.path(key, &unit, home, uses, reason);
         }
     }
 }
 
-fn lacking<'o>(policy: &Policy, observed: &'o Observed, moved: &Moved) -> Vec<Lacking<'o>> {
+fn lacking<'o>(policy: &Policy, observed: &'o Observed, secrets: &Secrets) -> Vec<Lacking<'o>> {
     let mut lacking = Vec::new();
     for ((path, act), uses) in &observed.paths {
         if is_its_own(policy, path) || leads_to(policy, path) {
@@ -137,12 +134,13 @@ fn lacking<'o>(policy: &Policy, observed: &'o Observed, moved: &Moved) -> Vec<La
             Act::Execute => decide(policy, &Request::Exec(subject)),
             _ => decide(policy, &Request::Read(subject)),
         };
-        let secret = secret(path, &policy.home_dir, moved);
+        let secret = secrets.secret(path);
         // A private home takes writes; what is secret is told even then.
         let passing = decision.allowed && (secret.is_none() || *act != Act::Write);
         let private = decision.layer == "private" && *act == Act::Write;
         let lacks = private.then(|| unseen_above(policy, path, &HostFiles)).flatten();
-        let lacks = lacks.filter(|above| !makes_it(observed, above, &policy.home_dir, moved));
+        let lacks =
+            lacks.filter(|above| !makes_it(observed, above, &policy.home_dir, secrets.moved()));
         let one = Lacking { path, act: *act, uses, decision, secret, lacks };
         if !passing || private {
             lacking.push(one);
@@ -159,7 +157,7 @@ impl Lacking<'_> {
     /// Why it is left to the user, whatever it is a part of.
     fn reason(&self, home: &Path) -> Option<String> {
         let decision = &self.decision;
-        let secret = self.secret.map(|why| format!("credentials: {why}"));
+        let secret = self.secret.as_ref().map(|why| format!("credentials: {why}"));
         let refused = decision.rule.as_ref().filter(|_| !decision.allowed);
         let refused = refused.filter(|_| {
             matches!(decision.layer, "protect" | "protected")
@@ -187,10 +185,13 @@ fn makes_it(observed: &Observed, directory: &Path, home: &Path, moved: &Moved) -
 
 /// What is called like a credential, beside what was asked for.
 struct Named<'o> {
+    secrets: &'o Secrets,
     /// Credentials that were asked for.
     seen: BTreeSet<&'o Path>,
     /// Those that directories were found to have.
     kept: BTreeMap<PathBuf, Vec<PathBuf>>,
+    /// Why directories are no rules.
+    trees: BTreeMap<PathBuf, Option<String>>,
 }
 
 impl Named<'_> {
@@ -204,30 +205,20 @@ impl Named<'_> {
                 .is_empty()
     }
 
+    fn tree(&mut self, directory: &Path) -> Option<String> {
+        let known = self.trees.entry(directory.to_owned());
+        known.or_insert_with(|| self.secrets.tree(directory)).clone()
+    }
+
     /// The unit, or as much of the path as it takes to have no credential in it.
     fn beside(&mut self, unit: PathBuf, path: &Path) -> PathBuf {
         let mut unit = unit;
-        while path.starts_with(&unit) && unit != path && self.is_above_one(&unit) {
+        let mut wide = |unit: &Path| self.is_above_one(unit) || self.tree(unit).is_some();
+        while path.starts_with(&unit) && unit != path && wide(&unit) {
             unit = path.components().take(unit.components().count() + 1).collect();
         }
         unit
     }
-}
-
-/// Why a directory is never one rule: for what is usually in it, whether or not something is there now.
-fn usually(unit: &Path, home: &Path, moved: &Moved) -> Option<String> {
-    let usual = moved.usual(unit);
-    let usual = usual.as_deref().or_else(|| unit.strip_prefix(home).ok())?;
-    let shared = is_shared(usual).then_some("each program's directory is in it");
-    let credentials = || is_usual_above(usual).then_some("credentials are usually in it");
-    shared.or_else(credentials).map(str::to_owned)
-}
-
-/// Why what is written is left to the user: a rule for exactly a protected name lifts its protection.
-fn protected(unit: &Path, home: &Path, moved: &Moved) -> Option<String> {
-    let usual = moved.usual(unit);
-    let usual = usual.as_deref().or_else(|| unit.strip_prefix(home).ok())?;
-    protect::below_home(usual).map(|why| format!("it is protected, and no more with this: {why}"))
 }
 
 /// What is only written, in a home that is private, works without a rule; but not below what a

@@ -5,6 +5,7 @@
 //! user: it is never among the rules.
 
 use crate::program::Answer;
+use crate::secrets::Secrets;
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::Request;
 use ringfence_policy::path::{Bases, anchor, quote};
@@ -98,6 +99,7 @@ impl Proposal {
     /// What was opened beyond the exact set of libraries: by names that a program put together
     /// while it ran. A directory that is not shared with other programs is one rule.
     pub fn libraries(&mut self, policy: &Policy, answer: &Answer, observed: &Observed) {
+        let secrets = Secrets::of(policy);
         let mut units: BTreeMap<PathBuf, Use> = BTreeMap::new();
         for ((path, act), uses) in &observed.paths {
             let Ok(real) = path.canonicalize() else { continue };
@@ -114,12 +116,31 @@ impl Proposal {
             units.entry(unit).or_default().join(uses);
         }
         for (unit, uses) in units {
-            match text(&unit, &policy.home_dir) {
-                Some(text) => self.add(READ, text, uses, None),
-                None => {
-                    let reason = Some("its name cannot be written as a rule".to_owned());
-                    self.add(READ, unit.display().to_string(), uses, reason);
-                }
+            self.path(
+                READ,
+                &unit,
+                &policy.home_dir,
+                uses,
+                secrets.secret(&unit).or_else(|| secrets.tree(&unit)),
+            );
+        }
+    }
+
+    /// A rule for a path that was judged.
+    pub(crate) fn path(
+        &mut self,
+        key: (&'static str, &'static str),
+        path: &Path,
+        home: &Path,
+        uses: Use,
+        reason: Option<String>,
+    ) {
+        match text(path, home) {
+            Some(text) => self.add(key, text, uses, reason),
+            None => {
+                let reason =
+                    reason.unwrap_or_else(|| "its name cannot be written as a rule".to_owned());
+                self.add(key, path.display().to_string(), uses, Some(reason));
             }
         }
     }
@@ -145,9 +166,7 @@ impl Proposal {
                 && !decide(policy, &Request::Socket(subject)).allowed
             {
                 let reason = "a service of the host's acts for whoever connects to it".to_owned();
-                let text =
-                    text(path, &policy.home_dir).unwrap_or_else(|| path.display().to_string());
-                self.add(SOCKETS, text, uses.clone(), Some(reason));
+                self.path(SOCKETS, path, &policy.home_dir, uses.clone(), Some(reason));
             }
         }
     }

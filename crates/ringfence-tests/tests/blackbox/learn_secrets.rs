@@ -34,3 +34,91 @@ fn an_odd_name_is_proposed_as_itself_and_grants_nothing_else() {
         learn(place, &["-p", "l.toml"], &reads).ends(0).says("nothing to propose");
     });
 }
+
+#[test]
+fn what_a_link_leads_to_is_a_credential_as_by_its_own_name() {
+    everybody(Tier::Namespace, |place| {
+        fresh(place);
+        let _ = fs::remove_dir_all(place.at("home/links"));
+        place.file("home/.kube/config", format!("{SECRET}\n"));
+        place.file("home/.docker/config.json", format!("{SECRET}\n"));
+        place.file("home/.docker/daemon.json", "daemon\n");
+        place.file("home/data/fine", "fine\n");
+        for (name, target) in [
+            ("links/plain", "home/.kube/config"),
+            ("links/kube", "home/.kube"),
+            ("links/all", "home"),
+            ("links/docker", "home/.docker"),
+            ("links/data", "home/data"),
+            ("project/conf", "home/.kube"),
+        ] {
+            let _ = fs::remove_file(place.at("home").join(name));
+            place.link(format!("home/{name}"), place.at(target));
+        }
+        place.link("home/links/again", "plain");
+        let secret = "cat ~/links/plain ~/links/again ~/links/kube/config ~/links/all/.kube/config conf/config; \
+                      ls ~/links/kube ~/links/all/";
+        let script = format!("{secret}; cat ~/links/docker/daemon.json ~/links/data/fine");
+        let learnt = learn(place, &["-o", "l.toml"], &script);
+        let rules = rules(place);
+        assert!(!learnt.text().contains(SECRET), "{}", learnt.text());
+        learnt.ends(0).prints("daemon\nfine");
+        for name in ["plain", "again", "kube", "kube/config", "all/.kube/config"] {
+            let told =
+                format!("filesystem.read ~/links/{name}?: credentials: a cluster's, by a link");
+            learnt.says(&told);
+            assert!(!rules.contains(&format!("links/{name}?")), "{name}: {rules}");
+        }
+        learnt.says("filesystem.read ~/links/all?: a home is in it, by a link to ");
+        assert!(!rules.contains("conf") && !rules.contains("all"), "{rules}");
+        // What is beside a credential is named closely; what is not is as ever.
+        assert!(rules.contains("\"~/links/docker/daemon.json?\""), "{rules}");
+        assert!(
+            rules.contains("\"~/links/data/fine?\"") || rules.contains("\"~/links/data?\""),
+            "{rules}"
+        );
+        let see = "cat ~/links/docker/config.json";
+        let ran = place.sh(&["-p", "l.toml"], &format!("{script}; {secret}; {see}"));
+        ran.ends(1).prints("daemon\nfine");
+        assert!(!ran.text().contains(SECRET), "{}", ran.text());
+        // The control: granted by hand it is there.
+        let by_hand = place.run(
+            &["-r", &place.text("home/links/plain")],
+            &["cat", &place.text("home/links/plain")],
+        );
+        assert_eq!(by_hand.well(), SECRET);
+        let traced = place.sh(&["--trace-missing"], "cat ~/links/plain ~/links/data/fine");
+        let told: Vec<&str> = traced.err.lines().filter(|line| line.contains("missing:")).collect();
+        let of =
+            |part: &str| told.iter().find(|line| line.contains(part)).copied().unwrap_or_default();
+        assert!(
+            of("links/plain").contains("CREDENTIALS (a cluster's, by a link"),
+            "{}",
+            traced.err
+        );
+        assert!(
+            of("data/fine").contains("--read") && !of("data/fine").contains("CREDENTIALS"),
+            "{}",
+            traced.err
+        );
+    });
+}
+
+/// As those do who keep such files in a directory of their own.
+#[test]
+fn what_a_credentials_own_place_leads_to_is_one() {
+    everybody(Tier::Namespace, |place| {
+        fresh(place);
+        let _ = fs::remove_file(place.at("home/.kube"));
+        place.file("home/kept/kube/config", format!("{SECRET}\n"));
+        place.file("home/kept/plain/file", "plain\n");
+        place.link("home/.kube", "kept/kube");
+        let script = "cat ~/kept/kube/config; cat ~/kept/plain/file";
+        let learnt = learn(place, &["-o", "l.toml"], script);
+        assert!(!learnt.text().contains(SECRET), "{}", learnt.text());
+        learnt.ends(0).says("~/kept/kube/config?: credentials: a cluster's").prints("plain");
+        assert!(rules(place).contains("\"~/kept/plain?\""), "the control: {}", rules(place));
+        assert!(!rules(place).contains("kube"), "{}", rules(place));
+        fs::remove_file(place.at("home/.kube")).unwrap();
+    });
+}
