@@ -3,15 +3,18 @@
 
 use crate::credentials::{AGENTS, ELSEWHERE, SECRETS, by_name};
 use crate::units::is_shared;
-use ringfence_policy::{HostFiles, Moved, Policy, Resolver};
+use ringfence_policy::{HostFiles, Moved, Policy, Resolver, homes_of_others};
 use std::ffi::OsString;
 use std::iter::once;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What is secret to the user that a policy is for.
 pub struct Secrets {
-    /// The homes that the lists are about; the first is that of the policy.
+    /// The user's homes: that of the policy, and the account's where that is another one.
     homes: Vec<PathBuf>,
+    /// Those of others: the lists are about these too.
+    others: Vec<PathBuf>,
     moved: Moved,
     /// Where variables say that something is, and where it usually is below the home.
     elsewhere: Vec<(PathBuf, &'static str)>,
@@ -24,17 +27,24 @@ pub struct Secrets {
 impl Secrets {
     /// Those of a policy's user, with the environment of the caller.
     pub fn of(policy: &Policy) -> Secrets {
-        Secrets::with(vec![policy.home_dir.clone()], &|name| std::env::var_os(name))
+        let others = homes_of_others(ringfence_sys::identity::user(), &policy.home_dir);
+        let homes = once(policy.home_dir.clone()).chain(policy.account_home.clone()).collect();
+        Secrets::with(homes, others, &|name| std::env::var_os(name))
     }
 
-    fn with(homes: Vec<PathBuf>, env: &dyn Fn(&str) -> Option<OsString>) -> Secrets {
+    fn with(
+        homes: Vec<PathBuf>,
+        others: Vec<PathBuf>,
+        env: &dyn Fn(&str) -> Option<OsString>,
+    ) -> Secrets {
         let moved = homes.first().map_or_else(Moved::default, |home| Moved::of(home, env));
         let elsewhere = ELSEWHERE.into_iter().filter_map(|(variable, usual)| {
             let base = env(variable).map(PathBuf::from)?;
             (base.is_absolute() && base.parent().is_some()).then_some((base, usual))
         });
         let elsewhere = elsewhere.collect();
-        let mut secrets = Secrets { homes, moved, elsewhere, places: Vec::new(), led: Vec::new() };
+        let mut secrets =
+            Secrets { homes, others, moved, elsewhere, places: Vec::new(), led: Vec::new() };
         secrets.places = secrets.all().collect();
         let led = |(place, why): &(PathBuf, _)| {
             let real = place.canonicalize().ok().filter(|real| real != place)?;
@@ -72,9 +82,19 @@ impl Secrets {
 
     /// What a run that is watched is not shown, wherever it may be, but for an agent's files that its policy grants.
     pub fn hidden(&self, granted: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
+        let open = self.homes.iter().skip(1).chain(&self.others).filter(|home| is_open(home));
+        let open: Vec<&PathBuf> = open.collect();
         let at = |(below, _): &(&str, _)| {
-            let homes = self.homes.iter().map(|home| home.join(below));
-            homes.chain(self.moved.path(below)).collect::<Vec<_>>()
+            let first = self.homes.first().map(|home| home.join(below));
+            // In other homes what is there and not closed: root has no capability inside.
+            let there = |path: &PathBuf| {
+                let home = Path::new(below).components().count() - 1;
+                let mut above = path.ancestors().skip(1).take(home);
+                path.symlink_metadata().is_ok() && above.all(is_open)
+            };
+            let there = open.iter().map(|home| home.join(below)).filter(there);
+            let all = first.into_iter().chain(there);
+            all.chain(self.moved.path(below)).collect::<Vec<_>>()
         };
         let mut all: Vec<PathBuf> = SECRETS.iter().flat_map(at).collect();
         let agents = AGENTS.iter().flat_map(at).chain(self.told().map(|(place, _)| place));
@@ -137,7 +157,8 @@ impl Secrets {
     /// What a path is called below a home.
     fn usual(&self, path: &Path) -> Vec<PathBuf> {
         let mut names: Vec<PathBuf> = self.moved.usual(path).into_iter().collect();
-        let homes = self.homes.iter().filter_map(|home| path.strip_prefix(home).ok());
+        let homes = self.homes.iter().chain(&self.others);
+        let homes = homes.filter_map(|home| path.strip_prefix(home).ok());
         names.extend(homes.map(Path::to_owned));
         names.extend(self.elsewhere.iter().filter_map(|(base, usual)| {
             let rest = path.strip_prefix(base).ok()?;
@@ -152,8 +173,13 @@ impl Secrets {
 
     /// What is secret below a directory of the host's, now or usually.
     fn below(&self, directory: &Path) -> Option<String> {
-        if self.homes.iter().any(|home| home.starts_with(directory)) {
+        let mut homes = self.homes.iter().chain(&self.others);
+        if homes.any(|home| home.starts_with(directory)) {
             return Some("a home is in it".to_owned());
+        }
+        let is_in_one = |homes: &[PathBuf]| homes.iter().any(|home| directory.starts_with(home));
+        if is_in_one(&self.others) && !is_in_one(&self.homes) {
+            return Some("it is in another user's home".to_owned());
         }
         let is_in = |path: &Path| {
             path != directory && path.starts_with(directory) && path.symlink_metadata().is_ok()
@@ -194,6 +220,17 @@ fn names(path: &Path) -> Vec<PathBuf> {
     once(path.to_owned()).chain(led).collect()
 }
 
+/// Whether the caller may go through a directory without being root.
+fn is_open(directory: &Path) -> bool {
+    let Ok(data) = directory.metadata() else { return false };
+    let may = match () {
+        () if data.uid() == ringfence_sys::identity::user() => 0o100,
+        () if data.gid() == ringfence_sys::identity::group() => 0o010,
+        () => 0o001,
+    };
+    data.is_dir() && data.mode() & may != 0
+}
+
 /// Whether something secret is usually below a directory of the home.
 pub(crate) fn is_usual_above(directory: &Path) -> bool {
     let below = |(secret, _): &(&str, _)| {
@@ -230,7 +267,7 @@ mod tests {
     use super::*;
 
     fn of(home: &Path) -> Secrets {
-        Secrets::with(vec![home.to_owned()], &|_| None)
+        Secrets::with(vec![home.to_owned()], Vec::new(), &|_| None)
     }
 
     #[test]
@@ -242,6 +279,23 @@ mod tests {
         assert!(secret("/home/u/.aws").is_some());
         assert!(secret("/home/u/.awsome").is_none());
         assert!(secret("/srv/.ssh/id").is_none());
+    }
+
+    #[test]
+    fn what_is_secret_is_so_in_each_home() {
+        let homes = ["/tmp/other", "/home/u"].map(PathBuf::from).to_vec();
+        let others = ["/home/v", "/home"].map(PathBuf::from).to_vec();
+        let secrets = Secrets::with(homes, others, &|_| None);
+        let secret = |path: &str| secrets.secret(Path::new(path));
+        for path in ["/tmp/other/.netrc", "/home/u/.kube/config", "/home/v/.config/gh"] {
+            assert!(secret(path).is_some(), "{path}");
+        }
+        assert!(secret("/home/u/.config/app").is_none() && secret("/srv/.netrc2").is_none());
+        let tree = |path: &str| secrets.tree(Path::new(path));
+        for path in ["/home/u", "/home/v", "/home/v/x/y", "/tmp/other", "/home/u/.config"] {
+            assert!(tree(path).is_some(), "{path}");
+        }
+        assert_eq!(tree("/home/u/.config/app"), None, "though the other's is above it");
     }
 
     #[test]
@@ -322,7 +376,7 @@ mod tests {
         let home = Path::new("/home/u");
         let to = |base: &'static str| {
             let env = move |name: &str| (name == "XDG_CONFIG_HOME").then(|| base.into());
-            Secrets::with(vec![home.to_owned()], &env)
+            Secrets::with(vec![home.to_owned()], Vec::new(), &env)
         };
         let elsewhere = to("/data/settings");
         let is = |path: &str, secrets: &Secrets| secrets.secret(Path::new(path)).is_some();

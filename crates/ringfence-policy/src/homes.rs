@@ -24,6 +24,13 @@ pub fn homes(uid: u32, home: &Path) -> Vec<PathBuf> {
     [home.to_owned()].into_iter().chain(others.own).chain(others.others).collect()
 }
 
+/// Those of others who log in, whoever asks; but for what is a directory of the system as well.
+pub fn homes_of_others(uid: u32, home: &Path) -> Vec<PathBuf> {
+    let mut others = every(uid, home, true, &mut Resolver::new(&HostFiles)).others;
+    others.retain(|home| !crate::workspace::SYSTEM.iter().any(|system| home.starts_with(system)));
+    others
+}
+
 /// The home of a user, by the list of accounts (`/etc/passwd`) and his name.
 pub fn home_of(accounts: &[u8], user: &str) -> Option<PathBuf> {
     let mut accounts = accounts.split(|&byte| byte == b'\n');
@@ -43,6 +50,10 @@ pub(crate) fn of_user(user: &str, resolver: &mut Resolver<'_>) -> Option<PathBuf
 
 /// Looks into the list of accounts. Those of a directory service are not in it.
 pub(crate) fn of(uid: u32, home: &Path, resolver: &mut Resolver<'_>) -> Homes {
+    every(uid, home, uid == 0, resolver)
+}
+
+fn every(uid: u32, home: &Path, others: bool, resolver: &mut Resolver<'_>) -> Homes {
     let mut homes = Homes::default();
     let Ok(accounts) = resolver.files().beginning(Path::new("/etc/passwd"), MOST) else {
         return homes;
@@ -55,7 +66,7 @@ pub(crate) fn of(uid: u32, home: &Path, resolver: &mut Resolver<'_>) -> Homes {
         // A service's may be anything: `/`, `/bin`, a directory that its administrator works in.
         let mine = id == number.as_bytes();
         let logs_in = !(shell.ends_with(b"/nologin") || shell.ends_with(b"/false"));
-        if !directory.is_absolute() || !mine && (uid != 0 || !logs_in) {
+        if !directory.is_absolute() || !(mine || others && logs_in) {
             continue;
         }
         // Of each of many homes nothing is noted that a later launch would have to look at again.

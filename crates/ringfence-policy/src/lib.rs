@@ -70,7 +70,7 @@ pub use decide::{Decision, Subject, decide};
 pub use error::PolicyError;
 pub use files::{FileView, HostFiles, Resolver};
 pub use gitconfig::executes as git_config_executes;
-pub use homes::{home_of, homes};
+pub use homes::{home_of, homes, homes_of_others};
 pub use host::{Host, HostRule};
 pub use judge_environment::Hidden;
 pub use judge_path::{denied, unseen_above};

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const MOST_GITFILE: u64 = 8 << 10;
 
 /// Directories of the system, which a profile's `.` never makes writable.
-const SYSTEM: [&str; 13] = [
+pub(crate) const SYSTEM: [&str; 13] = [
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/nix", "/gnu", "/proc", "/run", "/sbin",
     "/sys", "/usr",
 ];

@@ -1,8 +1,9 @@
 //! What `learn` must not propose without a word: credentials, by whatever name or place they were reached.
 
 use crate::learn_rules::{learn, rules};
-use ringfence_tests::{Place, Tier, everybody};
+use ringfence_tests::{Finished, Person, Place, Running, Tier, everybody, left_out, people};
 use std::fs;
+use std::os::unix::process::CommandExt;
 
 const SECRET: &str = "SECRET-OF-THE-USER";
 
@@ -120,5 +121,73 @@ fn what_a_credentials_own_place_leads_to_is_one() {
         assert!(rules(place).contains("\"~/kept/plain?\""), "the control: {}", rules(place));
         assert!(!rules(place).contains("kube"), "{}", rules(place));
         fs::remove_file(place.at("home/.kube")).unwrap();
+    });
+}
+
+/// Runs a script as this person on a machine with other accounts, whose homes are in `/srv`, as in the place's
+/// `accounts`: only root can make one.
+fn with_accounts(place: &Place, accounts: &str, script: &str) -> Option<Finished> {
+    if !people().contains(&Person::Root) || !place.has("unshare", "--version") {
+        left_out("homes of accounts", "only root puts another list of accounts in place");
+        return None;
+    }
+    let list = place.file("passwd", accounts);
+    let (user, group) = place.person.ids();
+    let mut command = place.command("unshare");
+    command.uid(0).gid(0).env("RF", ringfence_tests::binary()).args(["-m", "sh", "-c"]);
+    command.arg(format!(
+        "mount --bind {} /etc/passwd && mount --bind {} /srv && \
+         chown -R 4322 /srv/closed && chmod 700 /srv/closed/.config && \
+         exec setpriv --reuid {user} --regid {group} --clear-groups sh -c \"$0\"",
+        list.display(),
+        place.at("accounts").display(),
+    ));
+    command.arg(script);
+    Some(Running::start(command).finish())
+}
+
+/// `HOME` may say anything; and root reads those of everybody.
+#[test]
+fn what_is_secret_in_the_home_of_an_account_is_so_whatever_home_says() {
+    everybody(Tier::Namespace, |place| {
+        fresh(place);
+        for home in ["account", "other"] {
+            for secret in [".kube/config", ".netrc"] {
+                place.file(format!("accounts/{home}/{secret}"), format!("{SECRET}\n"));
+            }
+            place.file(format!("accounts/{home}/.config/app/file"), "plain\n");
+        }
+        // What is closed to root without its capabilities needs no hiding, and can have none.
+        place.directory("accounts/closed/.config/gh");
+        let (user, group) = place.person.ids();
+        let accounts = format!(
+            "me:x:{user}:{group}::/srv/account:/bin/sh\nroot:x:0:0::/root:/bin/sh\n\
+             other:x:4321:4321::/srv/other:/bin/sh\n\
+             closed:x:4322:4322::/srv/closed:/bin/sh\nsync:x:4:65534::/bin:/bin/sync\n"
+        );
+        let script = |verb: &str| {
+            format!(
+                "$RF {verb} -- sh -c 'cat /srv/account/.config/app/file; for i in account other; do \
+                 cat /srv/$i/.kube/config /srv/$i/.netrc; done; cat /srv/other/.config/app/file; \
+                 ls /srv/account /srv/other /root; ls /bin/ >/dev/null'"
+            )
+        };
+        let Some(learnt) = with_accounts(place, &accounts, &script("learn -o l.toml")) else {
+            return;
+        };
+        let rules = rules(place);
+        assert!(!learnt.text().contains(SECRET), "{}\n{}", learnt.text(), learnt.err);
+        for home in ["account", "other"] {
+            for (secret, why) in [(".kube/config", "a cluster's"), (".netrc", "of many programs")] {
+                learnt.says(&format!("filesystem.read /srv/{home}/{secret}?: credentials: {why}"));
+            }
+            learnt.says(&format!("filesystem.read /srv/{home}?: a home is in it"));
+        }
+        learnt.says("filesystem.read /srv/other/.config/app/file?: it is in another user's home");
+        learnt.says("filesystem.read /root?: a home is in it");
+        let only = "read = [\n\"/srv/account/.config/app?\",\n]";
+        assert!(rules.contains(only) && rules.matches('?').count() == 1, "{rules} {}", learnt.err);
+        let ran = with_accounts(place, &accounts, &script("run -p l.toml")).expect("as before");
+        assert!(!ran.text().contains(SECRET) && ran.text().contains("plain"), "{}", ran.text());
     });
 }
