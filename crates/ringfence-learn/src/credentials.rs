@@ -211,10 +211,6 @@ pub(crate) const AGENTS: [(&str, &str); 20] = [
     (".pi/agent/auth.json", "pi's"),
 ];
 
-/// Variables by which agents have their directories elsewhere, as in the presets.
-pub(crate) const ELSEWHERE: [(&str, &str); 2] =
-    [("CLAUDE_CONFIG_DIR", ".claude"), ("CODEX_HOME", ".codex")];
-
 /// What is called like a credential: for programs that no table names. Not what is public or text of a program.
 pub(crate) fn by_name(path: &Path) -> Option<&'static str> {
     const PUBLIC: [&str; 24] = [

@@ -1,8 +1,10 @@
 //! What is secret: by lists of places, since nothing about a file says it, and by names. What a path is asked by is one
 //! of its names; what it leads to is as secret.
 
-use crate::credentials::{AGENTS, ELSEWHERE, SECRETS, by_name};
+use crate::credentials::{AGENTS, SECRETS, by_name};
 use crate::units::is_shared;
+use ringfence_policy::path::normal;
+use ringfence_policy::secrets::{Lead, leads};
 use ringfence_policy::{HostFiles, Moved, Policy, Resolver, homes_of_others};
 use std::ffi::OsString;
 use std::iter::once;
@@ -10,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What is secret to the user that a policy is for.
+#[derive(Default)]
 pub struct Secrets {
     /// The user's homes: that of the policy, and the account's where that is another one.
     homes: Vec<PathBuf>,
@@ -20,7 +23,7 @@ pub struct Secrets {
     elsewhere: Vec<(PathBuf, &'static str)>,
     /// Each place of the lists, wherever it may be.
     places: Vec<(PathBuf, &'static str)>,
-    /// What the links in these places lead to.
+    /// Other places: of variables, of what no table has; and what the links in all of them lead to.
     led: Vec<(PathBuf, &'static str)>,
 }
 
@@ -29,32 +32,57 @@ impl Secrets {
     pub fn of(policy: &Policy) -> Secrets {
         let others = homes_of_others(ringfence_sys::identity::user(), &policy.home_dir);
         let homes = once(policy.home_dir.clone()).chain(policy.account_home.clone()).collect();
-        Secrets::with(homes, others, &|name| std::env::var_os(name))
+        Secrets::with(homes, others, &policy.workdir, &std::env::vars_os().collect::<Vec<_>>())
     }
 
     fn with(
         homes: Vec<PathBuf>,
         others: Vec<PathBuf>,
-        env: &dyn Fn(&str) -> Option<OsString>,
+        workdir: &Path,
+        env: &[(OsString, OsString)],
     ) -> Secrets {
-        let moved = homes.first().map_or_else(Moved::default, |home| Moved::of(home, env));
-        let elsewhere = ELSEWHERE.into_iter().filter_map(|(variable, usual)| {
-            let base = env(variable).map(PathBuf::from)?;
-            (base.is_absolute() && base.parent().is_some()).then_some((base, usual))
-        });
-        let elsewhere = elsewhere.collect();
-        let mut secrets =
-            Secrets { homes, others, moved, elsewhere, places: Vec::new(), led: Vec::new() };
+        let value = |name: &str| {
+            let mut all = env.iter().filter(|(variable, _)| variable == name);
+            all.next().map(|(_, value)| value.clone())
+        };
+        let moved = homes.first().map_or_else(Moved::default, |home| Moved::of(home, &value));
+        let mut secrets = Secrets { homes, others, moved, ..Secrets::default() };
+        for (name, value) in env {
+            for (place, lead) in name.to_str().map_or_else(Vec::new, |name| leads(name, value)) {
+                secrets.leads(&normal(&workdir.join(place)), lead, workdir);
+            }
+        }
         secrets.places = secrets.all().collect();
+        let told = secrets.led.clone();
         let led = |(place, why): &(PathBuf, _)| {
             let real = place.canonicalize().ok().filter(|real| real != place)?;
             // Not `/dev/null`, by which many a history is kept from being kept.
             let kept = real.is_file() || real.is_dir();
-            let above = secrets.homes.iter().any(|home| home.starts_with(&real));
-            (kept && !above).then_some((real, *why))
+            (kept && !secrets.is_above(&real)).then_some((real, *why))
         };
-        secrets.led = secrets.places.iter().filter_map(led).collect();
+        let led: Vec<_> = secrets.places.iter().chain(&told).filter_map(led).collect();
+        secrets.led.extend(led);
         secrets
+    }
+
+    /// Notes where a variable says that something is. What the user's directories are below is none by itself.
+    fn leads(&mut self, place: &Path, lead: Lead, workdir: &Path) {
+        let above = self.is_above(place) || workdir.starts_with(place);
+        let is_whole = |usual: &str| {
+            let mut all = SECRETS.iter().chain(&AGENTS);
+            all.any(|(secret, _)| Path::new(usual).starts_with(secret))
+        };
+        match lead {
+            Lead::Usually(usual) if place.parent().is_some() && !(above && is_whole(usual)) => {
+                self.elsewhere.push((place.to_owned(), usual));
+            }
+            Lead::Of(why) if !above => self.led.push((place.to_owned(), why)),
+            _ => {}
+        }
+    }
+
+    fn is_above(&self, place: &Path) -> bool {
+        self.homes.iter().any(|home| home.starts_with(place))
     }
 
     fn all(&self) -> impl Iterator<Item = (PathBuf, &'static str)> {
@@ -71,11 +99,14 @@ impl Secrets {
     fn told(&self) -> impl Iterator<Item = (PathBuf, &'static str)> {
         self.elsewhere.iter().flat_map(|(base, usual)| {
             SECRETS.iter().chain(&AGENTS).filter_map(move |(below, why)| {
-                let rest = Path::new(below).strip_prefix(usual).ok()?;
-                Some((
-                    if rest.as_os_str().is_empty() { base.clone() } else { base.join(rest) },
-                    *why,
-                ))
+                // A file in a directory that is secret as a whole, or the reverse.
+                let rest = match Path::new(below).strip_prefix(usual) {
+                    Ok(rest) => rest,
+                    Err(_) if Path::new(usual).starts_with(below) => Path::new(""),
+                    Err(_) => return None,
+                };
+                let whole = rest.as_os_str().is_empty();
+                Some((if whole { base.clone() } else { base.join(rest) }, *why))
             })
         })
     }
@@ -98,6 +129,7 @@ impl Secrets {
         };
         let mut all: Vec<PathBuf> = SECRETS.iter().flat_map(at).collect();
         let agents = AGENTS.iter().flat_map(at).chain(self.told().map(|(place, _)| place));
+        let agents = agents.chain(self.led.iter().map(|(place, _)| place.clone()));
         all.extend(agents.filter(|path| !granted(path)));
         all
     }
@@ -263,162 +295,4 @@ pub(crate) fn named_in(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(home: &Path) -> Secrets {
-        Secrets::with(vec![home.to_owned()], Vec::new(), &|_| None)
-    }
-
-    #[test]
-    fn credentials_are_known_by_their_place() {
-        let secrets = of(Path::new("/home/u"));
-        let secret = |path: &str| secrets.secret(Path::new(path));
-        assert!(secret("/home/u/.ssh/id_ed25519").is_some());
-        assert!(secret("/home/u/.ssh/known_hosts").is_none());
-        assert!(secret("/home/u/.aws").is_some());
-        assert!(secret("/home/u/.awsome").is_none());
-        assert!(secret("/srv/.ssh/id").is_none());
-    }
-
-    #[test]
-    fn what_is_secret_is_so_in_each_home() {
-        let homes = ["/tmp/other", "/home/u"].map(PathBuf::from).to_vec();
-        let others = ["/home/v", "/home"].map(PathBuf::from).to_vec();
-        let secrets = Secrets::with(homes, others, &|_| None);
-        let secret = |path: &str| secrets.secret(Path::new(path));
-        for path in ["/tmp/other/.netrc", "/home/u/.kube/config", "/home/v/.config/gh"] {
-            assert!(secret(path).is_some(), "{path}");
-        }
-        assert!(secret("/home/u/.config/app").is_none() && secret("/srv/.netrc2").is_none());
-        let tree = |path: &str| secrets.tree(Path::new(path));
-        for path in ["/home/u", "/home/v", "/home/v/x/y", "/tmp/other", "/home/u/.config"] {
-            assert!(tree(path).is_some(), "{path}");
-        }
-        assert_eq!(tree("/home/u/.config/app"), None, "though the other's is above it");
-    }
-
-    #[test]
-    fn what_leads_to_a_credential_is_one() {
-        let place = tempfile::tempdir().expect("a directory");
-        let root = place.path().canonicalize().expect("a directory");
-        let (home, data) = (root.join("home"), root.join("data"));
-        for directory in
-            [home.join(".kube"), home.join(".docker"), home.join("plain"), data.join("gh")]
-        {
-            std::fs::create_dir_all(directory).expect("a directory");
-        }
-        std::fs::create_dir(home.join(".config")).expect("a directory");
-        for file in [".kube/config", ".netrc", "plain/file"] {
-            std::fs::write(home.join(file), "x").expect("a file");
-        }
-        let link = |at: &str, to: &Path| {
-            std::os::unix::fs::symlink(to, home.join(at)).expect("a link");
-        };
-        link("one", &home.join(".netrc"));
-        link("two", Path::new("one"));
-        link("cluster", Path::new("./.kube"));
-        link("ships", &home.join(".docker"));
-        link("all", &home);
-        link("up", &root);
-        link("fine", &home.join("plain"));
-        // A credential that is a link, by the name of what it leads to.
-        link(".config/gh", &data.join("gh"));
-        link(".bash_history", Path::new("/dev/null"));
-        let secrets = of(&home);
-        let secret = |path: &str| secrets.secret(&home.join(path));
-        assert_eq!(secret("one").as_deref(), Some("of many programs, by a link to ~/.netrc"));
-        for path in ["two", "cluster", "cluster/config", "cluster/new", "all/.netrc", "up/home/one"]
-        {
-            assert!(secret(path).is_some(), "{path}");
-        }
-        assert!(secrets.secret(&data.join("gh/hosts.yml")).is_some());
-        for path in ["fine", "fine/file", "ships", "ships/daemon.json", "gone", "../data"] {
-            assert_eq!(secret(path), None, "{path}");
-        }
-        assert_eq!(secrets.secret(Path::new("/dev/null")), None);
-        let tree = |path: &str| secrets.tree(&home.join(path));
-        for path in ["cluster", "ships", "all", "up", "all/.config", "up/data", "all/.docker"] {
-            assert!(tree(path).is_some(), "{path}");
-        }
-        assert!(secrets.tree(&data).is_some() && secrets.tree(&home).is_some());
-        assert_eq!((tree("fine"), tree("plain"), tree("all/plain")), (None, None, None));
-    }
-
-    #[test]
-    fn what_speaks_for_a_user_of_many_programs_is_known() {
-        let home = Path::new("/home/u");
-        for name in [
-            ".authinfo",
-            ".smbcredentials",
-            ".subversion/auth/svn.simple/a",
-            ".config/filezilla/sitemanager.xml",
-            ".config/weechat/sec.conf",
-            ".terraformrc",
-            ".vnc/passwd",
-            ".local/share/atuin/key",
-            ".zhistory",
-            ".lesshst",
-            ".Xauthority",
-            ".envrc",
-            ".config/nix/nix.conf",
-            ".config/unknown/token",
-        ] {
-            assert!(of(home).secret(&home.join(name)).is_some(), "{name}");
-        }
-        for name in [".subversion/config", ".config/nix/registry.json", ".local/share/app/data"] {
-            assert!(of(home).secret(&home.join(name)).is_none(), "{name}");
-        }
-    }
-
-    #[test]
-    fn what_is_secret_is_so_where_its_base_directory_was_moved_to() {
-        let home = Path::new("/home/u");
-        let to = |base: &'static str| {
-            let env = move |name: &str| (name == "XDG_CONFIG_HOME").then(|| base.into());
-            Secrets::with(vec![home.to_owned()], Vec::new(), &env)
-        };
-        let elsewhere = to("/data/settings");
-        let is = |path: &str, secrets: &Secrets| secrets.secret(Path::new(path)).is_some();
-        assert!(is("/data/settings/gh/hosts.yml", &elsewhere));
-        assert!(is("/home/u/.config/gh/hosts.yml", &elsewhere), "another program left it there");
-        assert!(!is("/data/settings/x", &elsewhere));
-        assert!(is("/home/u/.ssh/id", &to("/home/u")));
-        assert!(is("/home/u/gh/hosts.yml", &to("/home/u")));
-    }
-
-    /// Whoever adds an agent names what it logs in with.
-    #[test]
-    fn the_login_of_each_agent_is_known() {
-        let presets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles");
-        let mut agents = 0;
-        for preset in std::fs::read_dir(presets).expect("the presets") {
-            let text = std::fs::read_to_string(preset.expect("a preset").path()).expect("a preset");
-            if !text.contains("_API_KEY\"") {
-                continue;
-            }
-            agents += 1;
-            let of_it = |(path, _): &&(&str, &str)| {
-                let directory = Path::new(path).parent().unwrap_or(Path::new(""));
-                let named = format!("~/{}", directory.display());
-                named.len() > 2
-                    && [&format!("\"{named}"), &format!(":-{named}}}")]
-                        .iter()
-                        .any(|name| text.contains(*name))
-            };
-            assert!(AGENTS.iter().any(|agent| of_it(&agent)), "{text}");
-        }
-        assert!(agents >= 11, "{agents}");
-    }
-
-    #[test]
-    fn an_agent_that_is_granted_its_login_has_it() {
-        let home = Path::new("/home/u");
-        let login = home.join(".claude/.credentials.json");
-        let all = |granted: &dyn Fn(&Path) -> bool| of(home).hidden(granted);
-        assert!(all(&|_| false).contains(&login));
-        let learnt = all(&|_| true);
-        assert!(!learnt.contains(&login) && learnt.contains(&home.join(".ssh")));
-        assert!(!learnt.contains(&home.join(".Xauthority")), "the display's, by the feature x11");
-    }
-}
+mod tests;

@@ -1,5 +1,9 @@
 //! Variables of the environment that are hidden unless named, and files that only root reads.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
 /// Patterns of names that hold credentials, lead to them, or lead to a process of the host that
 /// acts for its user; each with the reason. `*` is any run of characters; case does not matter.
 pub const HIDDEN: &[(&str, &str)] = &[
@@ -81,6 +85,75 @@ pub const HARMLESS: &[&str] = &[
     "TOKENIZERS_PARALLELISM",
     "VAULT_SKIP_VERIFY",
 ];
+
+/// What a variable tells the place of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lead {
+    /// A file or directory that is usually here, below the home.
+    Usually(&'static str),
+    /// What has no usual place there, whatever its name.
+    Of(&'static str),
+}
+
+/// Variables that tell where credentials are, or a directory with some in it. Those of [`HIDDEN`] that lead to a
+/// credential are among them. `KUBECONFIG` is a list.
+pub const LEADS: &[(&str, Lead)] = &[
+    ("AWS_CONFIG_FILE", Lead::Usually(".aws/config")),
+    ("AWS_SHARED_CREDENTIALS_FILE", Lead::Usually(".aws/credentials")),
+    ("AZURE_CONFIG_DIR", Lead::Usually(".azure")),
+    ("BOTO_CONFIG", Lead::Usually(".boto")),
+    ("CARGO_HOME", Lead::Usually(".cargo")),
+    ("CLAUDE_CONFIG_DIR", Lead::Usually(".claude")),
+    ("CLOUDSDK_CONFIG", Lead::Usually(".config/gcloud")),
+    ("CODEX_HOME", Lead::Usually(".codex")),
+    ("COMPOSER_HOME", Lead::Usually(".config/composer")),
+    ("DATABRICKS_CONFIG_FILE", Lead::Usually(".databricks.cfg")),
+    ("DOCKER_CONFIG", Lead::Usually(".docker")),
+    ("GH_CONFIG_DIR", Lead::Usually(".config/gh")),
+    ("GLAB_CONFIG_DIR", Lead::Usually(".config/glab-cli")),
+    ("GNUPGHOME", Lead::Usually(".gnupg")),
+    ("GOOGLE_APPLICATION_CREDENTIALS", Lead::Of("a cloud's")),
+    ("GRADLE_USER_HOME", Lead::Usually(".gradle")),
+    ("HELM_REGISTRY_CONFIG", Lead::Of("registries'")),
+    ("HF_TOKEN_PATH", Lead::Usually(".cache/huggingface/token")),
+    ("HISTFILE", Lead::Of("what was typed")),
+    ("ICEAUTHORITY", Lead::Usually(".ICEauthority")),
+    ("KAGGLE_CONFIG_DIR", Lead::Usually(".kaggle")),
+    ("KRB5CCNAME", Lead::Of("of Kerberos")),
+    ("KUBECONFIG", Lead::Usually(".kube/config")),
+    ("MAIL", Lead::Of("the mail")),
+    ("NETRC", Lead::Usually(".netrc")),
+    ("NPM_CONFIG_USERCONFIG", Lead::Usually(".npmrc")),
+    ("OCI_CLI_CONFIG_FILE", Lead::Usually(".oci/config")),
+    ("PASSWORD_STORE_DIR", Lead::Usually(".password-store")),
+    ("PGPASSFILE", Lead::Usually(".pgpass")),
+    ("PIP_CONFIG_FILE", Lead::Usually(".config/pip/pip.conf")),
+    ("RCLONE_CONFIG", Lead::Usually(".config/rclone/rclone.conf")),
+    ("REGISTRY_AUTH_FILE", Lead::Usually(".config/containers/auth.json")),
+    ("SOPS_AGE_KEY_FILE", Lead::Usually(".config/sops/age/keys.txt")),
+    ("TF_CLI_CONFIG_FILE", Lead::Usually(".terraformrc")),
+    ("WGETRC", Lead::Usually(".wgetrc")),
+    ("XAUTHORITY", Lead::Usually(".Xauthority")),
+];
+
+/// The places that a variable tells, if it is one of those; case does not matter, as it does not to npm.
+pub fn leads(name: &str, value: &OsStr) -> Vec<(PathBuf, Lead)> {
+    let Some((variable, lead)) = LEADS.iter().find(|(lead, _)| lead.eq_ignore_ascii_case(name))
+    else {
+        return Vec::new();
+    };
+    let bytes = value.as_bytes();
+    let values: Vec<&[u8]> = match *variable {
+        "KUBECONFIG" => bytes.split(|&byte| byte == b':').collect(),
+        "KRB5CCNAME" => {
+            let kinds = [&b"FILE:"[..], b"DIR:"];
+            vec![kinds.iter().find_map(|kind| bytes.strip_prefix(*kind)).unwrap_or(bytes)]
+        }
+        _ => vec![bytes],
+    };
+    let places = values.into_iter().filter(|value| !value.is_empty());
+    places.map(|value| (PathBuf::from(OsStr::from_bytes(value)), *lead)).collect()
+}
 
 /// What an empty environment (`--clean-env`) still holds: without these, programs find neither
 /// each other nor their terminal. A rule that hides one of them by name holds.
@@ -166,6 +239,24 @@ mod tests {
         for name in names {
             assert!(hidden(name).is_some(), "{name} is shown");
         }
+    }
+
+    #[test]
+    fn what_leads_to_a_credential_is_known_by_the_place_it_tells() {
+        let leading = HIDDEN.iter().filter(|(_, why)| *why == "leads to a credential");
+        let names: Vec<&str> = leading.map(|(name, _)| *name).collect();
+        assert!(names.len() >= 6, "{names:?}");
+        for name in names {
+            assert!(LEADS.iter().any(|(lead, _)| *lead == name), "{name}");
+        }
+        let of = |name: &str, value: &str| -> Vec<String> {
+            let leads = leads(name, OsStr::new(value)).into_iter();
+            leads.map(|(place, _)| place.display().to_string()).collect()
+        };
+        assert_eq!(of("KUBECONFIG", "/a:/b::c"), ["/a", "/b", "c"]);
+        assert_eq!(of("KRB5CCNAME", "FILE:/tmp/x"), ["/tmp/x"]);
+        assert_eq!(of("npm_config_userconfig", "/a:b"), ["/a:b"]);
+        assert_eq!((of("PATH", "/bin"), of("NETRC", "")), (vec![], vec![]));
     }
 
     #[test]

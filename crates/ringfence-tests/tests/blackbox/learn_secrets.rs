@@ -191,3 +191,60 @@ fn what_is_secret_in_the_home_of_an_account_is_so_whatever_home_says() {
         assert!(!ran.text().contains(SECRET) && ran.text().contains("plain"), "{}", ran.text());
     });
 }
+
+/// The places that variables tell, in one list with the variables that are hidden for it.
+#[test]
+fn what_a_variable_leads_to_is_a_credential() {
+    everybody(Tier::Namespace, |place| {
+        fresh(place);
+        let told = [
+            ("KUBECONFIG", "one", "a cluster's"),
+            ("NETRC", "two", "of many programs"),
+            ("PGPASSFILE", "three", "a database's"),
+            ("npm_config_userconfig", "four", "npm's"),
+            ("AWS_SHARED_CREDENTIALS_FILE", "five", "a cloud's"),
+            ("AWS_CONFIG_FILE", "six", "a cloud's"),
+            ("DOCKER_CONFIG", "ships/config.json", "registries'"),
+        ];
+        place.file("home/told/ships/daemon.json", "daemon\n");
+        let mut script = String::new();
+        let mut command = place.command(ringfence_tests::binary());
+        for (variable, name, _) in told {
+            let path = place.file(format!("home/told/{name}"), format!("{SECRET}\n"));
+            let value = if variable == "DOCKER_CONFIG" {
+                place.at("home/told/ships")
+            } else {
+                path.clone()
+            };
+            command.env(variable, value);
+            script.push_str(&format!("cat {}; ", path.display()));
+        }
+        script.push_str("cat ~/told/ships/daemon.json");
+        command.args(["learn", "-o", "l.toml", "--", "sh", "-c", &script]);
+        let learnt = Running::start(command).finish();
+        let rules = rules(place);
+        assert!(!learnt.text().contains(SECRET), "{}\n{rules}", learnt.text());
+        learnt.ends(0).prints("daemon");
+        for (_, name, why) in told {
+            learnt.says(&format!("filesystem.read ~/told/{name}?: credentials: {why}"));
+        }
+        assert!(rules.contains("read = [\n\"~/told/ships/daemon.json?\",\n]"), "{rules}");
+        let ran = place.sh(&["-p", "l.toml"], &script);
+        assert!(!ran.text().contains(SECRET), "{}", ran.text());
+        ran.ends(0).prints("daemon");
+        // The control: what the policy grants is shown, and so is what no variable tells of.
+        let mut command = place.command(ringfence_tests::binary());
+        command.env("NETRC", place.at("home/told/two"));
+        command.args([
+            "learn",
+            "-r",
+            &place.text("home/told/two"),
+            "--",
+            "sh",
+            "-c",
+            "cat ~/told/two ~/told/one",
+        ]);
+        let shown = Running::start(command).finish().well();
+        assert!(shown.starts_with(&format!("{SECRET}\n{SECRET}\n")), "{shown}");
+    });
+}

@@ -1,0 +1,198 @@
+//! What is secret, by place, variable, link and home.
+
+use super::*;
+
+fn of(home: &Path) -> Secrets {
+    Secrets::with(vec![home.to_owned()], Vec::new(), Path::new("/work"), &[])
+}
+
+#[test]
+fn credentials_are_known_by_their_place() {
+    let secrets = of(Path::new("/home/u"));
+    let secret = |path: &str| secrets.secret(Path::new(path));
+    assert!(secret("/home/u/.ssh/id_ed25519").is_some());
+    assert!(secret("/home/u/.ssh/known_hosts").is_none());
+    assert!(secret("/home/u/.aws").is_some());
+    assert!(secret("/home/u/.awsome").is_none());
+    assert!(secret("/srv/.ssh/id").is_none());
+}
+
+#[test]
+fn what_is_secret_is_so_where_a_variable_says_that_it_is() {
+    let env = [
+        ("KUBECONFIG", "/data/one:/data/two"),
+        ("DOCKER_CONFIG", "/data/ships"),
+        ("npm_config_userconfig", "settings/npm"),
+        ("KRB5CCNAME", "FILE:/data/tickets"),
+        ("GNUPGHOME", "/data/keys/"),
+        // What the home is in, or the project, is no credential.
+        ("NETRC", "/home"),
+        ("PASSWORD_STORE_DIR", "/work"),
+        ("CARGO_HOME", "/home/u"),
+        ("HISTFILE", "/"),
+    ];
+    let env = env.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let secrets = Secrets::with(vec!["/home/u".into()], Vec::new(), Path::new("/work"), &env);
+    let secret = |path: &str| secrets.secret(Path::new(path));
+    for (path, why) in [
+        ("/data/one", "a cluster's"),
+        ("/data/two", "a cluster's"),
+        ("/data/ships/config.json", "registries'"),
+        ("/work/settings/npm", "npm's"),
+        ("/data/tickets", "of Kerberos"),
+        ("/data/keys/x", "keys of GnuPG"),
+        ("/home/u/credentials.toml", "cargo's"),
+    ] {
+        assert_eq!(secret(path).as_deref(), Some(why), "{path}");
+    }
+    for path in ["/data/three", "/data/ships/daemon.json", "/home/u/x", "/work/x", "/etc/x"] {
+        assert_eq!(secret(path), None, "{path}");
+    }
+    assert!(secrets.tree(Path::new("/data/ships")).is_some(), "with or without one in it");
+    let hidden = secrets.hidden(&|path| path == Path::new("/data/two"));
+    let hides = |path: &str| hidden.contains(&path.into());
+    assert!(
+        ["/data/one", "/data/ships/config.json", "/data/tickets", "/data/keys"].map(hides)
+            == [true; 4]
+    );
+    assert!(["/data/two", "/home", "/work", "/home/u", "/data"].map(hides) == [false; 5]);
+}
+
+#[test]
+fn what_is_secret_is_so_in_each_home() {
+    let homes = ["/tmp/other", "/home/u"].map(PathBuf::from).to_vec();
+    let others = ["/home/v", "/home"].map(PathBuf::from).to_vec();
+    let secrets = Secrets::with(homes, others, Path::new("/work"), &[]);
+    let secret = |path: &str| secrets.secret(Path::new(path));
+    for path in ["/tmp/other/.netrc", "/home/u/.kube/config", "/home/v/.config/gh"] {
+        assert!(secret(path).is_some(), "{path}");
+    }
+    assert!(secret("/home/u/.config/app").is_none() && secret("/srv/.netrc2").is_none());
+    let tree = |path: &str| secrets.tree(Path::new(path));
+    for path in ["/home/u", "/home/v", "/home/v/x/y", "/tmp/other", "/home/u/.config"] {
+        assert!(tree(path).is_some(), "{path}");
+    }
+    assert_eq!(tree("/home/u/.config/app"), None, "though the other's is above it");
+}
+
+#[test]
+fn what_leads_to_a_credential_is_one() {
+    let place = tempfile::tempdir().expect("a directory");
+    let root = place.path().canonicalize().expect("a directory");
+    let (home, data) = (root.join("home"), root.join("data"));
+    for directory in [home.join(".kube"), home.join(".docker"), home.join("plain"), data.join("gh")]
+    {
+        std::fs::create_dir_all(directory).expect("a directory");
+    }
+    std::fs::create_dir(home.join(".config")).expect("a directory");
+    for file in [".kube/config", ".netrc", "plain/file"] {
+        std::fs::write(home.join(file), "x").expect("a file");
+    }
+    let link = |at: &str, to: &Path| {
+        std::os::unix::fs::symlink(to, home.join(at)).expect("a link");
+    };
+    link("one", &home.join(".netrc"));
+    link("two", Path::new("one"));
+    link("cluster", Path::new("./.kube"));
+    link("ships", &home.join(".docker"));
+    link("all", &home);
+    link("up", &root);
+    link("fine", &home.join("plain"));
+    // A credential that is a link, by the name of what it leads to.
+    link(".config/gh", &data.join("gh"));
+    link(".bash_history", Path::new("/dev/null"));
+    let secrets = of(&home);
+    let secret = |path: &str| secrets.secret(&home.join(path));
+    assert_eq!(secret("one").as_deref(), Some("of many programs, by a link to ~/.netrc"));
+    for path in ["two", "cluster", "cluster/config", "cluster/new", "all/.netrc", "up/home/one"] {
+        assert!(secret(path).is_some(), "{path}");
+    }
+    assert!(secrets.secret(&data.join("gh/hosts.yml")).is_some());
+    for path in ["fine", "fine/file", "ships", "ships/daemon.json", "gone", "../data"] {
+        assert_eq!(secret(path), None, "{path}");
+    }
+    assert_eq!(secrets.secret(Path::new("/dev/null")), None);
+    let tree = |path: &str| secrets.tree(&home.join(path));
+    for path in ["cluster", "ships", "all", "up", "all/.config", "up/data", "all/.docker"] {
+        assert!(tree(path).is_some(), "{path}");
+    }
+    assert!(secrets.tree(&data).is_some() && secrets.tree(&home).is_some());
+    assert_eq!((tree("fine"), tree("plain"), tree("all/plain")), (None, None, None));
+}
+
+#[test]
+fn what_speaks_for_a_user_of_many_programs_is_known() {
+    let home = Path::new("/home/u");
+    for name in [
+        ".authinfo",
+        ".smbcredentials",
+        ".subversion/auth/svn.simple/a",
+        ".config/filezilla/sitemanager.xml",
+        ".config/weechat/sec.conf",
+        ".terraformrc",
+        ".vnc/passwd",
+        ".local/share/atuin/key",
+        ".zhistory",
+        ".lesshst",
+        ".Xauthority",
+        ".envrc",
+        ".config/nix/nix.conf",
+        ".config/unknown/token",
+    ] {
+        assert!(of(home).secret(&home.join(name)).is_some(), "{name}");
+    }
+    for name in [".subversion/config", ".config/nix/registry.json", ".local/share/app/data"] {
+        assert!(of(home).secret(&home.join(name)).is_none(), "{name}");
+    }
+}
+
+#[test]
+fn what_is_secret_is_so_where_its_base_directory_was_moved_to() {
+    let home = Path::new("/home/u");
+    let to = |base: &'static str| {
+        let env = [("XDG_CONFIG_HOME".into(), base.into())];
+        Secrets::with(vec![home.to_owned()], Vec::new(), Path::new("/work"), &env)
+    };
+    let elsewhere = to("/data/settings");
+    let is = |path: &str, secrets: &Secrets| secrets.secret(Path::new(path)).is_some();
+    assert!(is("/data/settings/gh/hosts.yml", &elsewhere));
+    assert!(is("/home/u/.config/gh/hosts.yml", &elsewhere), "another program left it there");
+    assert!(!is("/data/settings/x", &elsewhere));
+    assert!(is("/home/u/.ssh/id", &to("/home/u")));
+    assert!(is("/home/u/gh/hosts.yml", &to("/home/u")));
+}
+
+/// Whoever adds an agent names what it logs in with.
+#[test]
+fn the_login_of_each_agent_is_known() {
+    let presets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles");
+    let mut agents = 0;
+    for preset in std::fs::read_dir(presets).expect("the presets") {
+        let text = std::fs::read_to_string(preset.expect("a preset").path()).expect("a preset");
+        if !text.contains("_API_KEY\"") {
+            continue;
+        }
+        agents += 1;
+        let of_it = |(path, _): &&(&str, &str)| {
+            let directory = Path::new(path).parent().unwrap_or(Path::new(""));
+            let named = format!("~/{}", directory.display());
+            named.len() > 2
+                && [&format!("\"{named}"), &format!(":-{named}}}")]
+                    .iter()
+                    .any(|name| text.contains(*name))
+        };
+        assert!(AGENTS.iter().any(|agent| of_it(&agent)), "{text}");
+    }
+    assert!(agents >= 11, "{agents}");
+}
+
+#[test]
+fn an_agent_that_is_granted_its_login_has_it() {
+    let home = Path::new("/home/u");
+    let login = home.join(".claude/.credentials.json");
+    let all = |granted: &dyn Fn(&Path) -> bool| of(home).hidden(granted);
+    assert!(all(&|_| false).contains(&login));
+    let learnt = all(&|_| true);
+    assert!(!learnt.contains(&login) && learnt.contains(&home.join(".ssh")));
+    assert!(!learnt.contains(&home.join(".Xauthority")), "the display's, by the feature x11");
+}
