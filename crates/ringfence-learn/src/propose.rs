@@ -176,8 +176,13 @@ impl Proposal {
             let Ok(host) = asked.host.parse::<Host>() else { continue };
             const USUAL: u16 = 443;
             let port = if asked.port == 0 { USUAL } else { asked.port };
-            let decision = decide(policy, &Request::Connect { host, port });
-            if decision.allowed {
+            // Without a network no rule of it is what refuses.
+            let denied = policy.network.deny.iter().find(|rule| rule.host.matches(&host, port));
+            let denied = denied.map(|rule| {
+                let text = &rule.source.text;
+                format!("{} is denied by `{text}`", asked.host)
+            });
+            if decide(policy, &Request::Connect { host, port }).allowed {
                 continue;
             }
             let shown = match asked.host.contains(':') {
@@ -186,15 +191,8 @@ impl Proposal {
             };
             // Without a port a rule is for the usual two.
             let text = if asked.port == 0 { shown } else { format!("{shown}:{}", asked.port) };
-            let denied = decision
-                .rule
-                .filter(|rule| rule.key == "network.deny" || rule.origin.ends_with("--deny-host"));
-            let reason = match denied {
-                Some(_) => Some(decision.explanation),
-                None => {
-                    (!asked.allowed).then(|| "an address of the host's own networks".to_owned())
-                }
-            };
+            let own = || "an address of the host's own networks".to_owned();
+            let reason = denied.or_else(|| (!asked.allowed).then(own));
             self.add(ALLOW, text, uses.clone(), reason);
         }
         let served: Vec<u16> = observed

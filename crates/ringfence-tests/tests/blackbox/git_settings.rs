@@ -241,7 +241,7 @@ fn an_address_that_git_puts_together_runs_nothing() {
             let fetch = "cd sub && git fetch o; true";
             place.shell(&format!("{make}; {fetch}")).ends(0);
             assert!(ran.exists(), "the control: {way} runs something");
-            std::fs::remove_file(&ran).unwrap();
+            fs::remove_file(&ran).unwrap();
             place.clock_moves_on();
             let run = place.sh(&[], make);
             place.shell(fetch).ends(0);

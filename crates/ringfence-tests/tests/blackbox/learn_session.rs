@@ -45,6 +45,11 @@ fn what_a_session_was_refused_is_proposed_and_then_not_again() {
         .says("not proposed: network.allow localhost:8444: an address of the host's own networks");
     learnt.says("not proposed: network.allow denied.invalid");
     assert!(profile.contains("Which rule refused is not on record"), "{profile}");
+    // What is denied is, without a network as well.
+    let alone = place.ringfence(["learn", "--deny-host", "denied.invalid", "--from", "asks"]);
+    alone.ends(0).says("not proposed: network.allow denied.invalid");
+    assert!(rules(&alone.text()).contains("refused.invalid"), "{}", alone.text());
+    assert!(!rules(&alone.text()).contains("denied.invalid"), "{}", alone.text());
     let again = from(&["-p", "l.toml"]);
     assert!(!rules(&again.text()).contains("refused.invalid"), "{}", again.text());
     place.ringfence(["profile", "check", "l.toml"]).ends(0);
