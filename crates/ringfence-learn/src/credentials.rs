@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Below the home: credentials, where programs keep what speaks for their user, and what was typed.
-pub(crate) const SECRETS: [(&str, &str); 180] = [
+pub(crate) const SECRETS: [(&str, &str); 183] = [
     (".ssh", "keys of ssh"),
     (".gnupg", "keys of GnuPG"),
     (".aws", "a cloud's"),
@@ -89,6 +89,9 @@ pub(crate) const SECRETS: [(&str, &str); 180] = [
     (".fetchmailrc", "of mail"),
     (".mbsyncrc", "of mail"),
     (".thunderbird", "of mail, and the mail"),
+    ("Maildir", "the mail"),
+    ("Mail", "the mail"),
+    ("mbox", "the mail"),
     (".config/Signal", "a messenger's"),
     (".local/share/TelegramDesktop", "a messenger's"),
     (".config/Slack", "a messenger's"),
@@ -185,6 +188,10 @@ pub(crate) const SECRETS: [(&str, &str); 180] = [
     (".local/state/nvim/shada", "what was typed"),
     (".local/share/nvim/shada", "what was typed"),
 ];
+
+/// What is the user's and not in the home.
+pub(crate) const OUTSIDE: [(&str, &str); 2] =
+    [("/var/mail", "the mail"), ("/var/spool/mail", "the mail")];
 
 /// The same of the agents that there are presets for, and of displays. A run whose policy grants them, as an
 /// agent's own preset does and the feature `x11`, is shown them while it is learnt from.

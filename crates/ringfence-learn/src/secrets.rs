@@ -1,7 +1,7 @@
 //! What is secret: by lists of places, since nothing about a file says it, and by names. What a path is asked by is one
 //! of its names; what it leads to is as secret.
 
-use crate::credentials::{AGENTS, SECRETS, by_name};
+use crate::credentials::{AGENTS, OUTSIDE, SECRETS, by_name};
 use crate::units::is_shared;
 use ringfence_policy::path::normal;
 use ringfence_policy::secrets::{Lead, leads};
@@ -23,7 +23,7 @@ pub struct Secrets {
     elsewhere: Vec<(PathBuf, &'static str)>,
     /// Each place of the lists, wherever it may be.
     places: Vec<(PathBuf, &'static str)>,
-    /// Other places: of variables, of what no table has; and what the links in all of them lead to.
+    /// Other places, outside of a home or as variables say; and what the links in all of them lead to.
     led: Vec<(PathBuf, &'static str)>,
 }
 
@@ -46,7 +46,8 @@ impl Secrets {
             all.next().map(|(_, value)| value.clone())
         };
         let moved = homes.first().map_or_else(Moved::default, |home| Moved::of(home, &value));
-        let mut secrets = Secrets { homes, others, moved, ..Secrets::default() };
+        let led = OUTSIDE.map(|(place, why)| (PathBuf::from(place), why)).to_vec();
+        let mut secrets = Secrets { homes, others, moved, led, ..Secrets::default() };
         for (name, value) in env {
             for (place, lead) in name.to_str().map_or_else(Vec::new, |name| leads(name, value)) {
                 secrets.leads(&normal(&workdir.join(place)), lead, workdir);
@@ -212,6 +213,10 @@ impl Secrets {
         let is_in_one = |homes: &[PathBuf]| homes.iter().any(|home| directory.starts_with(home));
         if is_in_one(&self.others) && !is_in_one(&self.homes) {
             return Some("it is in another user's home".to_owned());
+        }
+        let groups = Path::new("/sys/fs/cgroup");
+        if groups.starts_with(directory) || directory.starts_with(groups) {
+            return Some("it shows the control groups: what the host runs".to_owned());
         }
         let is_in = |path: &Path| {
             path != directory && path.starts_with(directory) && path.symlink_metadata().is_ok()

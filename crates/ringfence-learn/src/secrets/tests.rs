@@ -196,3 +196,21 @@ fn an_agent_that_is_granted_its_login_has_it() {
     assert!(!learnt.contains(&login) && learnt.contains(&home.join(".ssh")));
     assert!(!learnt.contains(&home.join(".Xauthority")), "the display's, by the feature x11");
 }
+
+#[test]
+fn what_is_the_users_outside_of_the_home_is_known() {
+    let secrets = of(Path::new("/home/u"));
+    for path in ["/var/mail", "/var/mail/u", "/var/spool/mail/u", "/home/u/Maildir/new/1"] {
+        assert!(secrets.secret(Path::new(path)).is_some(), "{path}");
+    }
+    for path in ["/var/mails", "/var/spool/x", "/home/u/Mailbox"] {
+        assert!(secrets.secret(Path::new(path)).is_none(), "{path}");
+    }
+    let tree = |path: &str| secrets.tree(Path::new(path));
+    for path in ["/sys", "/sys/fs", "/sys/fs/cgroup", "/sys/fs/cgroup/system.slice", "/"] {
+        assert!(tree(path).is_some(), "{path}");
+    }
+    for path in ["/sys/class", "/sys/fs/ext4", "/sys/devices/system"] {
+        assert_eq!(tree(path), None, "{path}");
+    }
+}

@@ -136,11 +136,12 @@ fn with_accounts(place: &Place, accounts: &str, script: &str) -> Option<Finished
     let mut command = place.command("unshare");
     command.uid(0).gid(0).env("RF", ringfence_tests::binary()).args(["-m", "sh", "-c"]);
     command.arg(format!(
-        "mount --bind {} /etc/passwd && mount --bind {} /srv && \
+        "mount --bind {} /etc/passwd && mount --bind {} /srv && mount --bind {} /var/mail && \
          chown -R 4322 /srv/closed && chmod 700 /srv/closed/.config && \
          exec setpriv --reuid {user} --regid {group} --clear-groups sh -c \"$0\"",
         list.display(),
         place.at("accounts").display(),
+        place.directory("mail").display(),
     ));
     command.arg(script);
     Some(Running::start(command).finish())
@@ -189,6 +190,38 @@ fn what_is_secret_in_the_home_of_an_account_is_so_whatever_home_says() {
         assert!(rules.contains(only) && rules.matches('?').count() == 1, "{rules} {}", learnt.err);
         let ran = with_accounts(place, &accounts, &script("run -p l.toml")).expect("as before");
         assert!(!ran.text().contains(SECRET) && ran.text().contains("plain"), "{}", ran.text());
+    });
+}
+
+#[test]
+fn the_mail_and_what_shows_control_groups_are_left_to_the_user() {
+    everybody(Tier::Namespace, |place| {
+        fresh(place);
+        place.file("mail/me", format!("{SECRET}\n"));
+        place.file("home/Maildir/new/1", format!("{SECRET}\n"));
+        place.directory("accounts/closed/.config");
+        let script = |verb: &str| {
+            format!(
+                "$RF {verb} -- sh -c 'cat /var/mail/me ~/Maildir/new/1; \
+                 ls /sys /sys/fs /sys/class >/dev/null; cat /var/spool/mail/me; echo done'"
+            )
+        };
+        let Some(learnt) = with_accounts(place, "", &script("learn -o l.toml")) else { return };
+        let rules = rules(place);
+        assert!(!learnt.text().contains(SECRET), "{}\n{rules}", learnt.text());
+        learnt.ends(0).prints("done");
+        for (path, why) in [
+            ("/var/mail/me", "credentials: the mail"),
+            ("/var/spool/mail/me", "credentials: the mail"),
+            ("~/Maildir/new/1", "credentials: the mail"),
+            ("/sys", "it shows the control groups"),
+            ("/sys/fs", "it shows the control groups"),
+        ] {
+            learnt.says(&format!("not proposed: filesystem.read {path}?: {why}"));
+        }
+        assert!(rules.contains("read = [\n\"/sys/class?\",\n]"), "the control: {rules}");
+        let ran = with_accounts(place, "", &script("run -p l.toml")).expect("as before");
+        assert!(!ran.text().contains(SECRET) && ran.text().contains("done"), "{}", ran.text());
     });
 }
 
