@@ -71,7 +71,7 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let lesson = lesson::watch(&parsed, &argv, &policy, file)?;
     // Where nothing ran, the sandbox said why.
     if let Some(proposal) = &lesson.proposal {
-        let nothing = match proposal.withheld.is_empty() {
+        let nothing = match proposal.withheld.is_empty() && proposal.told().is_none() {
             true => "the policy allows what it did",
             false => "what the policy refuses is left to you",
         };

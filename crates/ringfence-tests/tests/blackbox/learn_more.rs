@@ -227,6 +227,17 @@ fn what_is_learnt_on_top_of_a_file_goes_with_it() {
     assert_eq!(place.run(&["-p", "l.toml"], &words).code, 1);
 }
 
+/// Two things that are said must not gainsay each other.
+#[test]
+fn what_is_common_and_refused_is_left_to_the_user() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    let learn = |script: &str| place.ringfence(["learn", "--", "sh", "-c", script]);
+    let refused = learn("cat /sys/devices/system/cpu/possible");
+    refused.says("not proposed: nearly each runtime asks for /sys/devices/system/cpu");
+    refused.says("nothing to propose: what the policy refuses is left to you");
+    learn("true").ends(0).says("nothing to propose: the policy allows what it did");
+}
+
 /// Whoever makes a file outside chooses its name; and not each missing file is one to be shown.
 #[test]
 fn what_is_missing_is_told_for_a_terminal_and_a_shell_and_credentials_as_such() {
