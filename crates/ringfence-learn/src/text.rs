@@ -126,14 +126,15 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// The proposal added to a profile's text: each list gets its new entries at its beginning.
+/// The proposal added to a profile's text: each list gets its new entries at its beginning. Lines end as they did.
 pub fn merged(profile: &str, proposal: &Proposal) -> String {
-    let mut lines: Vec<String> = profile.lines().map(str::to_owned).collect();
+    let mut lines: Vec<String> = profile.split_terminator('\n').map(str::to_owned).collect();
+    let end = if lines.first().is_some_and(|line| line.ends_with('\r')) { "\r" } else { "" };
     for (table, key) in ORDER {
         let rules = proposal.rules.iter().filter(|rule| rule.key == (table, key));
-        let entries: Vec<String> = rules.map(|rule| format!("    {}", entry(rule))).collect();
+        let entries: Vec<String> = rules.map(|rule| format!("    {}{end}", entry(rule))).collect();
         if !entries.is_empty() {
-            insert(&mut lines, table, key, entries);
+            insert(&mut lines, table, key, entries, end);
         }
     }
     let mut text = lines.join("\n");
@@ -141,7 +142,7 @@ pub fn merged(profile: &str, proposal: &Proposal) -> String {
     text
 }
 
-fn insert(lines: &mut Vec<String>, table: &str, key: &str, entries: Vec<String>) {
+fn insert(lines: &mut Vec<String>, table: &str, key: &str, entries: Vec<String>, end: &str) {
     let header = |line: &str| {
         line.trim()
             .strip_prefix('[')
@@ -153,26 +154,27 @@ fn insert(lines: &mut Vec<String>, table: &str, key: &str, entries: Vec<String>)
         rest.trim_start().strip_prefix('[').map(str::to_owned)
     };
     let Some(start) = lines.iter().position(|line| header(line).as_deref() == Some(table)) else {
-        lines.extend([String::new(), format!("[{table}]")]);
-        lines.extend((table == "syscalls").then(|| "mode = \"learned\"".to_owned()));
-        lines.push(format!("{key} = ["));
+        lines.extend([end.to_owned(), format!("[{table}]{end}")]);
+        lines.extend((table == "syscalls").then(|| format!("mode = \"learned\"{end}")));
+        lines.push(format!("{key} = [{end}"));
         lines.extend(entries);
-        lines.push("]".to_owned());
+        lines.push(format!("]{end}"));
         return;
     };
     let rest = &lines[start + 1..];
-    let end =
+    let next =
         rest.iter().position(|line| line.starts_with('[')).map_or(lines.len(), |at| start + 1 + at);
-    let list = (start + 1..end).find_map(|at| is_list(&lines[at]).map(|rest| (at, rest)));
+    let list = (start + 1..next).find_map(|at| is_list(&lines[at]).map(|rest| (at, rest)));
     match list {
         Some((at, rest)) => {
             // What stood behind the bracket goes on behind the new entries.
             let behind = (!rest.trim().is_empty()).then(|| format!("    {}", rest.trim_start()));
-            let new = [format!("{key} = [")].into_iter().chain(entries).chain(behind);
+            let new = [format!("{key} = [{end}")].into_iter().chain(entries).chain(behind);
             lines.splice(at..=at, new);
         }
         None => {
-            let new = [format!("{key} = [")].into_iter().chain(entries).chain(["]".to_owned()]);
+            let new = [format!("{key} = [{end}")].into_iter();
+            let new = new.chain(entries).chain([format!("]{end}")]);
             lines.splice(start + 1..start + 1, new);
         }
     }
@@ -265,5 +267,17 @@ mod tests {
         let shown = difference(old, &new);
         assert!(shown.contains("+    \"~/.config/app?\""), "{shown}");
         assert_eq!(difference(old, old), "");
+    }
+
+    #[test]
+    fn lines_end_as_they_did() {
+        let old = "description = \"x\"\r\n\r\n[filesystem]\r\nread = [\"/a\",\r\n    \"/b\"]\r\n";
+        let new = merged(old, &proposal());
+        let plain = merged(&old.replace('\r', ""), &proposal());
+        assert_eq!(new, plain.replace('\n', "\r\n"));
+        assert_eq!(difference(old, &new), difference(&old.replace('\r', ""), &plain));
+        ringfence_policy::Profile::from_toml(&new, "merged").expect("it is a profile");
+        assert!(!plain.contains('\r') && plain.contains("    \"~/.config/app?\""), "the control");
+        assert!(merged("", &proposal()).starts_with("\n[filesystem]\n"));
     }
 }

@@ -238,6 +238,22 @@ fn what_is_common_and_refused_is_left_to_the_user() {
     learn("true").ends(0).says("nothing to propose: the policy allows what it did");
 }
 
+#[test]
+fn what_is_added_to_a_file_ends_its_lines_as_the_file_does() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    place.file("home/.app/a", "known\n");
+    let old = "# mine\r\nextends = [\"default\"]\r\n[filesystem]\r\nread = [\r\n    \"/srv?\", # mine\r\n]\r\n";
+    place.file("home/project/own.toml", old);
+    let words =
+        ["learn", "--merge", "own.toml", "-o", "own.toml", "--", "sh", "-c", "cat ~/.app/a"];
+    place.ringfence(words).ends(0).prints("known");
+    let new = fs::read_to_string(place.project("own.toml")).unwrap();
+    let kept: Vec<&str> = new.split('\n').filter(|line| !line.contains("~/.app?")).collect();
+    assert_eq!(kept.join("\n"), old, "{new:?}");
+    assert!(new.contains("    \"~/.app?\", # once, by cat\r\n"), "{new:?}");
+    assert_eq!(place.run(&["-p", "./own.toml"], &["sh", "-c", "cat ~/.app/a"]).well(), "known");
+}
+
 /// Whoever makes a file outside chooses its name; and not each missing file is one to be shown.
 #[test]
 fn what_is_missing_is_told_for_a_terminal_and_a_shell_and_credentials_as_such() {
