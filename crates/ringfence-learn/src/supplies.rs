@@ -13,7 +13,7 @@ pub struct Supply {
 }
 
 /// The table.
-pub const SUPPLIES: [Supply; 21] = [
+pub const SUPPLIES: [Supply; 23] = [
     Supply {
         programs: &["python", "python2*", "python3*", "pypy3*"],
         places: &["python2*", "python3*", "pypy3*"],
@@ -77,6 +77,19 @@ pub const SUPPLIES: [Supply; 21] = [
         programs: &["cmake", "ctest", "meson"],
         places: &[],
         commands: &["cc", "c++", "make", "ninja"],
+    },
+    // By a line of its settings for each of them, and by what a page is written with.
+    Supply {
+        programs: &["man"],
+        places: &["man-db"],
+        commands: &[
+            "preconv", "tbl", "eqn", "pic", "refer", "nroff", "troff", "groff", "pager", "less",
+        ],
+    },
+    Supply {
+        programs: &["groff", "nroff"],
+        places: &[],
+        commands: &["preconv", "soelim", "tbl", "eqn", "pic", "refer", "troff", "grotty", "grops"],
     },
     Supply { programs: &["dbus-run-session"], places: &[], commands: &["dbus-daemon"] },
     // `$SHELL`, which is one of these.

@@ -254,6 +254,26 @@ fn what_is_added_to_a_file_ends_its_lines_as_the_file_does() {
     assert_eq!(place.run(&["-p", "./own.toml"], &["sh", "-c", "cat ~/.app/a"]).well(), "known");
 }
 
+/// What formats a page is named in its settings and in the page.
+#[test]
+fn a_page_of_the_manual_is_formatted_with_an_exact_set_of_libraries() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("man", "--version") || !place.has("groff", "--version") {
+        return left_out(
+            "a page with an exact set of libraries",
+            "man and groff are not installed",
+        );
+    }
+    place.file(
+        "home/project/page.1",
+        "'\\\" t\n.TH PAGE 1\n.SH NAME\npage \\- told\n.TS\nl l.\nin\ttable\n.TE\n",
+    );
+    let show = |options: &[&str]| place.run(options, &["man", "./page.1"]).well();
+    let plain = show(&[]);
+    assert!(plain.contains("page - told") && plain.contains("table"), "the control: {plain}");
+    assert_eq!(show(&["--libs", "exact"]), plain);
+}
+
 /// Whoever makes a file outside chooses its name; and not each missing file is one to be shown.
 #[test]
 fn what_is_missing_is_told_for_a_terminal_and_a_shell_and_credentials_as_such() {
