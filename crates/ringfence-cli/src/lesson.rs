@@ -162,15 +162,15 @@ fn inner(
     let home = &policy.home_dir;
     if home.parent().is_some() {
         command.arg("--write").arg(quote(home));
-        let granted = |path: &Path| {
-            let subject = || Subject::on_host(path, &HostFiles);
-            let asked = [Request::Read(subject()), Request::Write(subject())];
-            let mut decided = asked.iter().map(|request| decide(policy, request));
-            decided.any(|decision| decision.allowed && decision.layer != "private")
-        };
-        for path in Secrets::of(policy).hidden(&granted) {
-            command.arg("--deny").arg(quote(&path));
-        }
+    }
+    let granted = |path: &Path| {
+        let subject = || Subject::on_host(path, &HostFiles);
+        let asked = [Request::Read(subject()), Request::Write(subject())];
+        let mut decided = asked.iter().map(|request| decide(policy, request));
+        decided.any(|decision| decision.allowed && decision.layer != "private")
+    };
+    for path in Secrets::of(policy).hidden(&granted) {
+        command.arg("--deny").arg(quote(&path));
     }
     if policy.network.mode != NetworkMode::Host && !parsed.has("network") {
         command.args(["--allow-host", "*:*"]);

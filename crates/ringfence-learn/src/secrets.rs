@@ -210,8 +210,12 @@ impl Secrets {
         if homes.any(|home| home.starts_with(directory)) {
             return Some("a home is in it".to_owned());
         }
-        let is_in_one = |homes: &[PathBuf]| homes.iter().any(|home| directory.starts_with(home));
-        if is_in_one(&self.others) && !is_in_one(&self.homes) {
+        // One may be in another: `HOME` may be the root.
+        let deepest = |homes: &[PathBuf]| {
+            let around = homes.iter().filter(|home| directory.starts_with(home));
+            around.map(|home| home.components().count()).max()
+        };
+        if deepest(&self.others) > deepest(&self.homes) {
             return Some("it is in another user's home".to_owned());
         }
         let groups = Path::new("/sys/fs/cgroup");

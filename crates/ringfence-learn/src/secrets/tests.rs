@@ -73,6 +73,10 @@ fn what_is_secret_is_so_in_each_home() {
         assert!(tree(path).is_some(), "{path}");
     }
     assert_eq!(tree("/home/u/.config/app"), None, "though the other's is above it");
+    let root = Secrets::with(vec!["/".into()], vec!["/home/v".into()], Path::new("/work"), &[]);
+    assert!(
+        root.tree(Path::new("/home/v/x")).is_some() && root.tree(Path::new("/home/w/x")).is_none()
+    );
 }
 
 #[test]

@@ -190,6 +190,15 @@ fn what_is_secret_in_the_home_of_an_account_is_so_whatever_home_says() {
         assert!(rules.contains(only) && rules.matches('?').count() == 1, "{rules} {}", learnt.err);
         let ran = with_accounts(place, &accounts, &script("run -p l.toml")).expect("as before");
         assert!(!ran.text().contains(SECRET) && ran.text().contains("plain"), "{}", ran.text());
+        let root = "HOME=/ $RF learn -- cat /srv/account/.kube/config /srv/other/.config/app/file";
+        let learnt = with_accounts(place, &accounts, root).expect("as before");
+        assert!(
+            !learnt.text().contains(SECRET) && learnt.text().contains("plain"),
+            "{}",
+            learnt.text()
+        );
+        learnt.says("srv/account/.kube/config?: credentials: a cluster's");
+        learnt.says("srv/other/.config/app/file?: it is in another user's home");
     });
 }
 
