@@ -301,7 +301,7 @@ mod tests {
         let rules = profile.list(Key::Read).expect("a list");
         assert_eq!(rules.len(), 1, "{text}");
         let env = |_: &str| Some("/variable".into());
-        let bases = Bases { home, workdir: Path::new("/work"), env: &env };
+        let bases = Bases { home, workdir: Path::new("/project"), env: &env };
         anchor(&OsString::from(rules[0].to_string()), &bases).expect("it is a rule")
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 fn of(home: &Path) -> Secrets {
-    Secrets::with(vec![home.to_owned()], Vec::new(), Path::new("/work"), &[])
+    Secrets::with(vec![home.to_owned()], Vec::new(), Path::new("/project"), &[])
 }
 
 #[test]
@@ -27,25 +27,25 @@ fn what_is_secret_is_so_where_a_variable_says_that_it_is() {
         ("GNUPGHOME", "/data/keys/"),
         // What the home is in, or the project, is no credential.
         ("NETRC", "/home"),
-        ("PASSWORD_STORE_DIR", "/work"),
+        ("PASSWORD_STORE_DIR", "/project"),
         ("CARGO_HOME", "/home/u"),
         ("HISTFILE", "/"),
     ];
     let env = env.map(|(name, value)| (OsString::from(name), OsString::from(value)));
-    let secrets = Secrets::with(vec!["/home/u".into()], Vec::new(), Path::new("/work"), &env);
+    let secrets = Secrets::with(vec!["/home/u".into()], Vec::new(), Path::new("/project"), &env);
     let secret = |path: &str| secrets.secret(Path::new(path));
     for (path, why) in [
         ("/data/one", "a cluster's"),
         ("/data/two", "a cluster's"),
         ("/data/ships/config.json", "registries'"),
-        ("/work/settings/npm", "npm's"),
+        ("/project/settings/npm", "npm's"),
         ("/data/tickets", "of Kerberos"),
         ("/data/keys/x", "keys of GnuPG"),
         ("/home/u/credentials.toml", "cargo's"),
     ] {
         assert_eq!(secret(path).as_deref(), Some(why), "{path}");
     }
-    for path in ["/data/three", "/data/ships/daemon.json", "/home/u/x", "/work/x", "/etc/x"] {
+    for path in ["/data/three", "/data/ships/daemon.json", "/home/u/x", "/project/x", "/etc/x"] {
         assert_eq!(secret(path), None, "{path}");
     }
     assert!(secrets.tree(Path::new("/data/ships")).is_some(), "with or without one in it");
@@ -55,14 +55,14 @@ fn what_is_secret_is_so_where_a_variable_says_that_it_is() {
         ["/data/one", "/data/ships/config.json", "/data/tickets", "/data/keys"].map(hides)
             == [true; 4]
     );
-    assert!(["/data/two", "/home", "/work", "/home/u", "/data"].map(hides) == [false; 5]);
+    assert!(["/data/two", "/home", "/project", "/home/u", "/data"].map(hides) == [false; 5]);
 }
 
 #[test]
 fn what_is_secret_is_so_in_each_home() {
     let homes = ["/tmp/other", "/home/u"].map(PathBuf::from).to_vec();
     let others = ["/home/v", "/home"].map(PathBuf::from).to_vec();
-    let secrets = Secrets::with(homes, others, Path::new("/work"), &[]);
+    let secrets = Secrets::with(homes, others, Path::new("/project"), &[]);
     let secret = |path: &str| secrets.secret(Path::new(path));
     for path in ["/tmp/other/.netrc", "/home/u/.kube/config", "/home/v/.config/gh"] {
         assert!(secret(path).is_some(), "{path}");
@@ -73,7 +73,7 @@ fn what_is_secret_is_so_in_each_home() {
         assert!(tree(path).is_some(), "{path}");
     }
     assert_eq!(tree("/home/u/.config/app"), None, "though the other's is above it");
-    let root = Secrets::with(vec!["/".into()], vec!["/home/v".into()], Path::new("/work"), &[]);
+    let root = Secrets::with(vec!["/".into()], vec!["/home/v".into()], Path::new("/project"), &[]);
     assert!(
         root.tree(Path::new("/home/v/x")).is_some() && root.tree(Path::new("/home/w/x")).is_none()
     );
@@ -155,7 +155,7 @@ fn what_is_secret_is_so_where_its_base_directory_was_moved_to() {
     let home = Path::new("/home/u");
     let to = |base: &'static str| {
         let env = [("XDG_CONFIG_HOME".into(), base.into())];
-        Secrets::with(vec![home.to_owned()], Vec::new(), Path::new("/work"), &env)
+        Secrets::with(vec![home.to_owned()], Vec::new(), Path::new("/project"), &env)
     };
     let elsewhere = to("/data/settings");
     let is = |path: &str, secrets: &Secrets| secrets.secret(Path::new(path)).is_some();
