@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Below the home: credentials, where programs keep what speaks for their user, and what was typed.
-pub(crate) const SECRETS: [(&str, &str); 183] = [
+pub(crate) const SECRETS: [(&str, &str); 205] = [
     (".ssh", "keys of ssh"),
     (".gnupg", "keys of GnuPG"),
     (".aws", "a cloud's"),
@@ -92,6 +92,28 @@ pub(crate) const SECRETS: [(&str, &str); 183] = [
     ("Maildir", "the mail"),
     ("Mail", "the mail"),
     ("mbox", "the mail"),
+    (".config/evolution", "of mail"),
+    (".local/share/evolution", "of mail, and the mail"),
+    (".config/Code/User/globalStorage", "an editor's accounts"),
+    (".docker/contexts", "keys of Docker's hosts"),
+    (".databrickscfg", "a cloud's"),
+    (".vault_pass", "of Ansible"),
+    (".config/scw", "a cloud's"),
+    (".config/linode-cli", "a cloud's"),
+    (".config/argocd", "a cluster's"),
+    (".config/tea", "of a git host"),
+    (".config/exercism", "an account's"),
+    (".config/rbw", "a password manager's"),
+    (".config/atuin", "what was typed"),
+    (".config/openai", "a model's"),
+    (".openai", "a model's"),
+    (".local/share/signal-cli", "a messenger's"),
+    (".cvspass", "of CVS"),
+    (".ngrok2", "a tunnel's"),
+    (".dbt", "of databases"),
+    (".snowsql", "of databases"),
+    (".bunfig.toml", "of a package registry"),
+    (".bundle/config", "of a package registry"),
     (".config/Signal", "a messenger's"),
     (".local/share/TelegramDesktop", "a messenger's"),
     (".config/Slack", "a messenger's"),
@@ -224,8 +246,9 @@ pub(crate) fn by_name(path: &Path) -> Option<&'static str> {
         "pub", "crt", "c", "css", "go", "h", "hpp", "html", "java", "js", "lua", "md", "mjs",
         "cjs", "php", "pl", "pm", "py", "pyc", "rb", "rs", "so", "svg", "ts",
     ];
-    const KEYS: [&str; 9] = ["pem", "key", "kdbx", "kdb", "p12", "pfx", "jks", "keystore", "ppk"];
-    const FILES: [&str; 8] = [
+    const KEYS: [&str; 10] =
+        ["pem", "key", "kdbx", "kdb", "p12", "pfx", "jks", "keystore", "ppk", "tfvars"];
+    const FILES: [&str; 10] = [
         "auth.json",
         "netrc",
         "_netrc",
@@ -234,7 +257,11 @@ pub(crate) fn by_name(path: &Path) -> Option<&'static str> {
         "id_ecdsa",
         "id_ed25519",
         "wallet.dat",
+        "terraform.tfstate",
+        "terraform.tfstate.backup",
     ];
+    // What it is to look like, for who has none yet.
+    const EXAMPLES: [&str; 6] = ["example", "sample", "template", "dist", "defaults", "schema"];
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     // Programs' own, and certificates that each program comes with.
@@ -254,6 +281,8 @@ pub(crate) fn by_name(path: &Path) -> Option<&'static str> {
     let last = [words(stem).next_back(), words(&name).next_back()];
     let known = KEYS.contains(&ending)
         || FILES.contains(&name.as_str())
+        || name == ".env"
+        || name.starts_with(".env.") && !EXAMPLES.contains(&ending)
         || ["credential", "passw", "apikey", "api_key"].iter().any(|part| name.contains(part))
         || words(&name).any(|word| matches!(word, "secret" | "secrets" | "oauth"))
         || last.iter().flatten().any(|word| matches!(*word, "token" | "tokens"));
@@ -280,6 +309,10 @@ mod tests {
             "auth.json",
             ".sqlite_history",
             "OAuth.dat",
+            ".env",
+            ".env.local",
+            "terraform.tfstate",
+            "prod.auto.tfvars",
         ] {
             assert!(by_name(&Path::new("/home/u/x").join(name)).is_some(), "{name}");
         }
@@ -290,6 +323,9 @@ mod tests {
             "secrets.rs",
             "cacert.pem",
             "secretary",
+            ".env.example",
+            ".envrc",
+            "env",
             "keys",
             "history",
             "config",
