@@ -20,6 +20,7 @@ pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod git_files;
+mod git_user;
 mod gitbytes;
 pub mod gitconfig;
 mod gitindex;

@@ -11,9 +11,9 @@ use crate::path::{Anchored, Bases, PathError, anchor, is_relative};
 use crate::policy::{Access, Guarded, Made, PathRule, Policy, Source};
 use crate::resolve::Context;
 use crate::wildcard::Refused;
-use crate::{git_files, guard, wildcard, workspace};
+use crate::{git_files, git_user, guard, wildcard, workspace};
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +40,12 @@ struct Crowded {
 /// Whether an entry is one of those: whatever the variable holds is no reason not to run.
 fn is_active(entry: &Entry) -> bool {
     entry.is_shipped() && entry.text.as_bytes().starts_with(ACTIVE)
+}
+
+/// As what a path is granted, by all that reach it.
+fn granted(grants: &[Grant], path: &Path) -> Option<Access> {
+    let around = grants.iter().filter(|grant| path.starts_with(&grant.rule.path));
+    around.map(|grant| grant.rule.access).max()
 }
 
 /// What turns entries into rules.
@@ -105,6 +111,7 @@ pub(crate) fn resolve(
     if let Some(account) = &account {
         rules.refuse_of_account(account);
     }
+    rules.of_git(&context.home, &moved, context.env);
     rules.own(policy);
     if context.uid == 0 {
         rules.root_only();
@@ -296,6 +303,16 @@ impl Rules<'_, '_> {
         }
     }
 
+    /// What the user's own configuration of git names, where that is shown.
+    fn of_git(&mut self, home: &Path, moved: &Moved, env: &dyn Fn(&str) -> Option<OsString>) {
+        let grants = &self.grants;
+        let shown = |path: &Path| granted(grants, path);
+        for one in git_user::named(self.resolver, home, moved, env, &shown) {
+            let rule = plain(Access::Read, one.real.path, true, one.source);
+            self.grants.push(Grant { rule, links: one.real.links, found: true });
+        }
+    }
+
     /// State of a program's own: written, and made when it is missing.
     fn state(&mut self, entry: &Entry, policy: &mut Policy) -> Result<(), PolicyError> {
         let ends = |end: &str| entry.text.as_bytes().strip_suffix(end.as_bytes());
@@ -381,8 +398,7 @@ impl Rules<'_, '_> {
 
     /// The most that the grants around a path give.
     fn granted(&self, path: &Path) -> Option<Access> {
-        let around = self.grants.iter().filter(|grant| path.starts_with(&grant.rule.path));
-        around.map(|grant| grant.rule.access).max()
+        granted(&self.grants, path)
     }
 
     /// Checks the links of grants, and hands everything to the policy.

@@ -37,6 +37,7 @@ mod git_followed;
 mod git_index;
 mod git_named;
 mod git_settings;
+mod git_user;
 mod git_writes;
 mod hostile;
 mod hosts_own;

@@ -1,0 +1,114 @@
+//! What the user's own configuration of git names for git to read: what it includes, and files of patterns. A run that is
+//! shown `~/.gitconfig` and none of these has another name or none, and commits what is to be ignored.
+
+use crate::files::{Real, Resolver};
+use crate::gitbytes;
+use crate::gitconfig::{Setting, parse};
+use crate::gitread::{self, Pass, Said};
+use crate::moved::Moved;
+use crate::policy::Source;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// At most so many files are looked at, and granted.
+const MOST: usize = 64;
+
+/// Settings that are a path to a file that git reads, beside includes.
+const READ: [(&str, &str); 5] = [
+    ("core", "excludesfile"),
+    ("core", "attributesfile"),
+    ("commit", "template"),
+    ("gpg", "allowedsignersfile"),
+    ("mailmap", "file"),
+];
+
+/// What files are called that are kept apart because of what is in them.
+const APART: [&str; 4] = ["secret", "credential", "token", "passw"];
+
+/// A file that is named, and by what.
+pub(crate) struct Named {
+    pub(crate) real: Real,
+    pub(crate) source: Source,
+}
+
+/// Where a file of configuration is, and whether another one includes it.
+struct File {
+    path: PathBuf,
+    included: bool,
+}
+
+/// Finds them. A file counts that is `shown` for reading only, and what it includes: what a program can write grants
+/// nothing. What is in a writable tree is not among them, nor what is no regular file, or called like a secret.
+pub(crate) fn named(
+    resolver: &mut Resolver<'_>,
+    home: &Path,
+    moved: &Moved,
+    env: &dyn Fn(&str) -> Option<OsString>,
+    shown: &dyn Fn(&Path) -> Option<crate::policy::Access>,
+) -> Vec<Named> {
+    use crate::policy::Access::{Read, Write};
+    let usual = home.join(".config/git/config");
+    let variable = env("GIT_CONFIG_GLOBAL").map(PathBuf::from).filter(|path| path.is_absolute());
+    let first = [moved.path(".config/git/config").unwrap_or(usual), home.join(".gitconfig")];
+    let first = first.into_iter().chain(variable);
+    let mut files: Vec<File> = first.map(|path| File { path, included: false }).collect();
+    let (mut named, mut at, pass) = (Vec::<Named>::new(), 0, Pass::default());
+    while let Some(File { path, included }) = files.get(at) {
+        at += 1;
+        let (path, included) = (path.clone(), *included);
+        let Ok(real) = resolver.real(&path) else { continue };
+        if !real.exists || !included && shown(&real.path) != Some(Read) {
+            continue;
+        }
+        let Said::Bytes(bytes) = pass.read(|| gitread::read(resolver.files(), &real.path)) else {
+            continue;
+        };
+        // What cannot be read is a refusal elsewhere.
+        for setting in parse(&bytes).unwrap_or_default() {
+            let include = is_include(&setting);
+            let read = READ.contains(&(&*setting.section, setting.name.as_str()));
+            let below = if include { path.parent() } else { None };
+            let Some(target) = place(&setting, below, home).filter(|_| include || read) else {
+                continue;
+            };
+            let Ok(real) = resolver.real(&target) else { continue };
+            let full = named.len() == MOST || files.len() == MOST;
+            let known = named.iter().any(|one| one.real.path == real.path);
+            if !real.exists || full || known || is_apart(&real.path) || is_apart(&target) {
+                continue;
+            }
+            if shown(&real.path) == Some(Write)
+                || resolver.files().beginning(&real.path, 1).is_err()
+            {
+                continue;
+            }
+            let text = format!("{} of {}", setting.key(), path.display());
+            let source = Source { origin: "built in".to_owned(), key: String::new(), text };
+            named.push(Named { real, source });
+            if include {
+                files.push(File { path: target, included: true });
+            }
+        }
+    }
+    named
+}
+
+fn is_include(setting: &Setting) -> bool {
+    matches!(&*setting.section, "include" | "includeif") && setting.name == "path"
+}
+
+fn is_apart(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    APART.iter().any(|part| name.contains(part))
+}
+
+/// Where a setting that is a path leads (git-config(1), "pathname"): from the home, or from a directory.
+fn place(setting: &Setting, below: Option<&Path>, home: &Path) -> Option<PathBuf> {
+    let path = gitbytes::path(setting.value.as_deref().filter(|value| !value.is_empty())?);
+    let path = match path.strip_prefix("~") {
+        Ok(rest) => home.join(rest),
+        Err(_) if path.is_absolute() => path,
+        Err(_) => below?.join(path),
+    };
+    Some(path)
+}
