@@ -5,8 +5,10 @@ use super::grants::Grants;
 use super::{PlanError, Planning, built_in};
 use crate::facts::Kind;
 use crate::plan::{EnvironmentStep, Tier};
+use ringfence_policy::path::normal;
 use ringfence_policy::{Home, Layer, Policy};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Refuses what the tier cannot do.
 pub(super) fn check(planning: &Planning<'_>, tier: Tier) -> Result<(), PlanError> {
@@ -46,26 +48,69 @@ pub(super) fn told(planning: &Planning<'_>, grants: &Grants, tier: Tier) -> Opti
     })
 }
 
-/// The links of the private home, and where they lead.
+/// The links of the private home, and where they lead: what is granted below the real one, by its own name and by those
+/// that links of the host's give it.
 pub(super) fn links(
     planning: &Planning<'_>,
     grants: &Grants,
     tier: Tier,
 ) -> Vec<(PathBuf, PathBuf)> {
-    let mut links: Vec<(PathBuf, PathBuf)> = Vec::new();
-    if tier != Tier::Process || planning.policy.home == Home::Host {
-        return links;
+    let Policy { home, home_dir, links, .. } = planning.policy;
+    if tier != Tier::Process || *home == Home::Host {
+        return Vec::new();
     }
+    let mut all = BTreeMap::new();
+    let mut add = |name: &Path, to: &Path| {
+        if let Ok(relative) = name.strip_prefix(home_dir)
+            && !relative.as_os_str().is_empty()
+        {
+            all.entry(relative.to_owned()).or_insert_with(|| to.to_owned());
+        }
+    };
     for path in grants.trees.keys() {
-        let Ok(relative) = path.strip_prefix(&planning.policy.home_dir) else { continue };
-        // What is granted below another grant is there by that one's link, and follows it in this order: a link
-        // of its own would be made in the host's directory.
-        let there = links.last().is_some_and(|(_, above)| path.starts_with(above));
-        if !there && !relative.as_os_str().is_empty() {
-            links.push((relative.to_owned(), path.clone()));
+        add(path, path);
+    }
+    for (link, _) in links.iter().filter(|(link, _)| link.starts_with(home_dir)) {
+        let to = led_to(link, links);
+        match grants.covering(&to) {
+            Some(_) => add(link, &to),
+            // What it leads to is not shown as a whole: what is written beside is the private home's.
+            None => {
+                let parts = grants
+                    .trees
+                    .keys()
+                    .filter_map(|tree| Some((tree, tree.strip_prefix(&to).ok()?)));
+                parts.for_each(|(tree, rest)| add(&link.join(rest), tree));
+            }
         }
     }
-    links
+    // What is below another link is there by that one, and follows it in this order: a link of its own would be made in
+    // the host's directory.
+    let mut kept: Vec<(PathBuf, PathBuf)> = Vec::new();
+    for (name, to) in all {
+        if !kept.last().is_some_and(|(above, _)| name.starts_with(above)) {
+            kept.push((name, to));
+        }
+    }
+    kept
+}
+
+/// Where a link leads in the end, by those that are known.
+fn led_to(link: &Path, links: &BTreeMap<PathBuf, PathBuf>) -> PathBuf {
+    /// As many as the kernel follows.
+    const MOST: usize = 40;
+    let mut path = link.to_owned();
+    for _ in 0..MOST {
+        let next = links.iter().find_map(|(link, target)| {
+            let rest = path.strip_prefix(link).ok()?;
+            Some(normal(&link.parent()?.join(target).join(rest)))
+        });
+        match next {
+            Some(next) => path = next,
+            None => break,
+        }
+    }
+    path
 }
 
 /// A directory of a tool's below the home, by whose path it knows what it has built, and the variable that names it.

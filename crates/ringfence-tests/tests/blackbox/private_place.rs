@@ -153,3 +153,40 @@ fn what_the_command_closed_in_its_private_directories_is_removed_with_them() {
         assert!(left.is_empty(), "{left:?}");
     });
 }
+
+/// As those have it who keep their dotfiles in one directory: what is granted has the name of the link as well, and what
+/// is written beside it is the private home's.
+#[test]
+fn what_is_granted_through_a_link_has_the_links_name_in_the_private_home() {
+    everybody(Tier::Process, |place| {
+        for name in ["home/dots/config/git", "home/dots/agent", "outside/state"] {
+            place.directory(name);
+        }
+        place.file("home/dots/gitconfig", "[user]\n\tname = Ada\n");
+        place.file("home/dots/config/git/ignore", "ignored\n");
+        place.file("home/dots/config/other", "hidden\n");
+        place.file("home/dots/agent/login", "login\n");
+        place.file("outside/state/file", "state\n");
+        for (target, link) in [
+            ("dots/gitconfig", ".gitconfig"),
+            ("dots/config", ".config"),
+            ("dots/agent", ".agent"),
+            ("../outside/state", ".second"),
+            (".second", ".state"),
+        ] {
+            symlink(target, place.at("home").join(link)).unwrap();
+        }
+        let (agent, state) = (place.text("home/.agent"), place.text("home/.state"));
+        let options = ["--write", agent.as_str(), "--read", state.as_str()];
+        let act = "cd; cat .gitconfig .config/git/ignore .agent/login .state/file; \
+                   echo new >.agent/new; echo mine >.config/mine && cat .config/mine; \
+                   cat .config/other; echo no >.state/no";
+        let run = place.sh(&options, act);
+        let wanted = "[user]\n\tname = Ada\nignored\nlogin\nstate\nmine";
+        assert_eq!(run.text(), wanted, "{}", run.err);
+        assert_eq!(fs::read_to_string(place.at("home/dots/agent/new")).unwrap(), "new\n");
+        for kept in ["home/dots/config/mine", "outside/state/no"] {
+            assert!(!place.at(kept).exists(), "{kept}");
+        }
+    });
+}
