@@ -49,6 +49,10 @@ pub trait PathFacts {
     fn closed(&self, path: &Path) -> Option<PathBuf>;
     /// Whether a path is a directory of the user's own whose names cannot be read.
     fn unlisted(&self, path: &Path) -> bool;
+    /// Whose a directory is that is not root's, and that only he and his group may write.
+    fn foreign(&self, _: &Path) -> Option<u32> {
+        None
+    }
 }
 
 /// Whether a failed look means that nothing is at the path; after any other one it is not known what is.
@@ -126,6 +130,13 @@ impl PathFacts for HostPaths {
 
     fn unlisted(&self, path: &Path) -> bool {
         path.read_dir().is_err_and(|error| !nothing(&error)) && is_own(path)
+    }
+
+    fn foreign(&self, path: &Path) -> Option<u32> {
+        let data = path.symlink_metadata().ok().filter(|data| data.is_dir())?;
+        // What a list grants beside (acl(5)) is in the bits of the group.
+        let closed = data.mode() & 0o002 == 0 && !(data.gid() == 0 && data.mode() & 0o020 != 0);
+        (data.uid() != 0 && closed).then(|| data.uid())
     }
 }
 

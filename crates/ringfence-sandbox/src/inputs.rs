@@ -365,6 +365,13 @@ impl PathFacts for Inputs {
     fn unlisted(&self, path: &Path) -> bool {
         HostPaths.unlisted(path)
     }
+
+    fn foreign(&self, path: &Path) -> Option<u32> {
+        let owner = HostPaths.foreign(path)?;
+        // So that it is no longer said when it is root's.
+        self.content(path);
+        Some(owner)
+    }
 }
 
 /// What is to be said of a path at which nothing was seen.

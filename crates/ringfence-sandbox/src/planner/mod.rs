@@ -18,6 +18,7 @@ mod limits;
 mod links;
 mod machine;
 mod named;
+mod others;
 mod trust;
 mod view;
 
@@ -269,7 +270,7 @@ fn plan_tier(
     let private = (tier == Tier::Process)
         .then(|| facts.temporary.join(crate::state::private_name(facts.user.0)));
     let home_links = home::links(&planning, &grants, tier);
-    let home_told = home::told(&planning, &grants, tier).into_iter().collect();
+    let told = [home::told(&planning, &grants, tier), others::told(&planning, &grants)];
     let gateway = gateway::of(&planning, &grants, &guards);
     let overlay = policy.overlay.map(|end| guards.apart(end));
     let landlock = files::domain(&mut planning, &grants, tier)?;
@@ -317,7 +318,7 @@ fn plan_tier(
         workdir: policy.workdir.clone(),
         machine: None,
         degraded: planning.degraded,
-        warnings: [policy.warnings.clone(), home_told].concat(),
+        warnings: policy.warnings.iter().cloned().chain(told.into_iter().flatten()).collect(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Directories that a run closed to its own user: what is denied or protected in them stays so in the next run,
 //! which cannot look into them.
 
-use ringfence_tests::{Person, Place, Tier, everybody};
+use ringfence_tests::{Person, Place, Tier, everybody, everywhere};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -91,5 +91,32 @@ fn directories_of_others_that_are_closed_are_no_reason_to_refuse() {
                 assert_eq!(run.text(), "ran", "{option} {rule}: {}", run.err);
             }
         }
+    });
+}
+
+/// A checkout that another user has made, as containers and continuous integration have it.
+#[test]
+fn root_is_told_of_a_tree_that_it_may_not_write_inside() {
+    everywhere(|place| {
+        if place.person != Person::Root {
+            return;
+        }
+        let project = place.at("home/project");
+        let give =
+            |owner: u32| std::os::unix::fs::chown(&project, Some(owner), Some(owner)).unwrap();
+        // The control, before and after: it is root's.
+        let quiet = |name: &str| {
+            let run = place.run(&[], &["touch", name]);
+            assert!(!run.ends(0).err.contains("may write no more there"), "{}", run.err);
+        };
+        quiet("own");
+        give(1);
+        for _ in 0..2 {
+            let run = place.run(&[], &["touch", "new"]);
+            run.ends(1).says("is user 1's, and root inside may write no more there");
+            assert!(!place.project("new").exists());
+        }
+        give(0);
+        quiet("new");
     });
 }
