@@ -154,14 +154,20 @@ struct Wanted<'a> {
 
 fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault> {
     let Wanted { profile, program, .. } = wanted;
-    if folder.exists() {
+    if is_listed(folder) {
         let why =
             format!("{profile} is integrated already; ringfence integrate {profile} --remove");
         return Err(Fault::usage(why));
     }
+    forget(folder)?;
     let bin = home.join(".local/bin");
     let search = std::env::var_os("PATH").unwrap_or_default();
-    let elsewhere = |directory: &PathBuf| directory.is_absolute() && *directory != bin;
+    // By whatever name: a script that took itself for the program would call itself.
+    let is_bin = |directory: &Path| match (directory.canonicalize(), bin.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => directory == bin,
+    };
+    let elsewhere = |directory: &PathBuf| directory.is_absolute() && !is_bin(directory);
     let real = std::env::split_paths(&search)
         .filter(elsewhere)
         .map(|directory| directory.join(program))
@@ -237,7 +243,7 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
         let _ = writeln!(said, "{path} stays as it is where it says Exec={command}");
     }
     let first = std::env::split_paths(&search).find(|path| path.join(command).is_file());
-    if first.as_ref() != Some(&bin) {
+    if !first.is_some_and(|first| is_bin(&first)) {
         let _ = writeln!(said, "put {} first in PATH for it to be found", bin.display());
     }
     Ok(said)
@@ -266,17 +272,38 @@ fn keep(folder: &Path, files: &[(PathBuf, String, u32)]) -> io::Result<()> {
         kept.push(Before { path: path.clone(), was, text: text.clone() }.to_json());
     }
     let text = format!("{:#}\n", json!({"schema": 1, "files": kept, "directories": absent}));
-    let list = fs::File::create(folder.join("files.json"))?;
+    // Whole, or not there: until it is, nothing of the user's is touched.
+    let new = folder.join("files.json.new");
+    let list = fs::File::create(&new)?;
     io::Write::write_all(&mut &list, text.as_bytes())?;
-    list.sync_all()
+    list.sync_all()?;
+    fs::rename(new, folder.join(LIST))
+}
+
+/// The list of what is touched: there is an integration as long as it is there.
+const LIST: &str = "files.json";
+
+fn is_listed(folder: &Path) -> bool {
+    fs::metadata(folder.join(LIST)).is_ok_and(|data| data.len() > 0)
+}
+
+/// Drops what is left of an integration that was ended before it touched anything, or after all was put back.
+fn forget(folder: &Path) -> Result<(), Fault> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Fault::usage(format!("cannot remove {}: {error}", folder.display())))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn remove(profile: &str, folder: &Path) -> Result<String, Fault> {
-    let list =
-        fs::read_to_string(folder.join("files.json")).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Fault::usage(format!("{profile} is not integrated")),
-            _ => Fault::usage(format!("cannot read {}: {error}", folder.display())),
-        })?;
+    if !is_listed(folder) {
+        forget(folder)?;
+        return Err(Fault::usage(format!("{profile} is not integrated")));
+    }
+    let list = fs::read_to_string(folder.join(LIST))
+        .map_err(|error| Fault::usage(format!("cannot read {}: {error}", folder.display())))?;
     let list: Value = serde_json::from_str(&list).map_err(Fault::of)?;
     let kept: Option<Vec<Before>> =
         list["files"].as_array().and_then(|files| files.iter().map(Before::from_json).collect());
@@ -284,6 +311,8 @@ fn remove(profile: &str, folder: &Path) -> Result<String, Fault> {
         kept.ok_or_else(|| Fault::usage(format!("{}/files.json is damaged", folder.display())))?;
     let mut said = String::new();
     for Before { path, was, text } in &kept {
+        // Where it was ended while it wrote.
+        let _ = fs::remove_file(beside(path));
         let now = fs::read(path).ok();
         let untouched = match was {
             // Never written: the integration was interrupted before it came to this file.
@@ -311,7 +340,8 @@ fn remove(profile: &str, folder: &Path) -> Result<String, Fault> {
     for path in list["directories"].as_array().into_iter().flatten().rev() {
         let _ = path.as_str().map(fs::remove_dir);
     }
-    fs::remove_dir_all(folder).map_err(Fault::of)?;
+    fs::remove_file(folder.join(LIST)).map_err(Fault::of)?;
+    forget(folder)?;
     Ok(said)
 }
 
@@ -328,14 +358,18 @@ fn back(path: &Path, was: &Was, folder: &Path) -> io::Result<()> {
 
 /// Writes beside, then puts in place at once; a link that stands there is replaced, not followed.
 fn put(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(parent)?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = parent.join(format!(".{name}.ringfence"));
+    let beside = beside(path);
+    fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
     let _ = fs::remove_file(&beside);
     fs::write(&beside, bytes)?;
     fs::set_permissions(&beside, fs::Permissions::from_mode(mode))?;
     fs::rename(&beside, path)
+}
+
+/// Where it is written first.
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.ringfence"))
 }
 
 /// A path as scripts and desktop entries take it; names with their special characters are refused.

@@ -272,3 +272,48 @@ fn real_entries_come_back_byte_for_byte() {
     }
     assert!(integrated > 0, "{programs:?}");
 }
+
+/// What is left by an integration that was killed at each of its stages: there is always a way on, and back.
+#[test]
+fn one_that_was_interrupted_is_finished_or_taken_back() {
+    let place = &place_with_entries();
+    let before = all(&place.at("home"));
+    let folder = "home/.local/state/ringfence/integrations/program";
+    let words = ["program", "--program", "cat"];
+    for stage in ["keeping", "listing", "removing"] {
+        place.file(format!("{folder}/0.before"), "half of");
+        if stage == "listing" {
+            place.file(format!("{folder}/files.json.new"), "{\"schema\": 1, \"fi");
+        }
+        integrate(place, &["program", "--remove"]).ends(125).says("is not integrated");
+        assert!(!place.at(folder).exists(), "{stage}");
+        place.file(format!("{folder}/0.before"), "half of");
+        integrate(place, &words).ends(0);
+        integrate(place, &words).ends(125).says("is integrated already");
+        place.file("home/.local/bin/.cat.ringfence", "half of it");
+        integrate(place, &["program", "--remove"]).ends(0);
+        assert_eq!(all(&place.at("home")), before, "{stage}");
+    }
+}
+
+/// The directory of the script may have another name in PATH.
+#[test]
+fn the_script_does_not_take_itself_for_the_program() {
+    let place = &place_with_entries();
+    std::os::unix::fs::symlink(".local/bin", place.at("home/bin")).unwrap();
+    let path = format!("{}:{}", place.text("home/bin"), std::env::var("PATH").unwrap());
+    let run = |words: &[&str]| {
+        let mut command = place.command(ringfence_tests::binary());
+        command.arg("integrate").args(words).env("PATH", &path);
+        ringfence_tests::Running::start(command).finish()
+    };
+    let said = run(&["program", "--program", "cat"]);
+    assert!(!said.ends(0).text().contains("first in PATH"), "{}", said.text());
+    let script = read(place, "home/.local/bin/cat");
+    let real = script.lines().last().unwrap();
+    assert!(real.ends_with("/cat \"$@\"") && !real.contains("home/bin"), "{script}");
+    let file = place.file("home/documents/named", "named\n");
+    let called = format!("{} {}", place.text("home/bin/cat"), file.display());
+    assert_eq!(place.shell(&called).well(), "named");
+    run(&["program", "--remove"]).ends(0);
+}
