@@ -77,9 +77,14 @@ pub(crate) fn named(
             if !real.exists || full || known || is_apart(&real.path) || is_apart(&target) {
                 continue;
             }
-            if shown(&real.path) == Some(Write)
-                || resolver.files().beginning(&real.path, 1).is_err()
-            {
+            // Nor what it leads to by a link that a program may have made.
+            let by_program = real
+                .links
+                .iter()
+                .map(|(link, _)| link)
+                .chain([&real.path])
+                .any(|path| shown(path) == Some(Write));
+            if by_program || resolver.files().beginning(&real.path, 1).is_err() {
                 continue;
             }
             let text = format!("{} of {}", setting.key(), path.display());

@@ -196,7 +196,9 @@ fn named(
         let path = normal(&policy.workdir.join(path));
         match resolver.real(&path) {
             Ok(real) if real.exists => {
-                if let Some(reason) = crate::workspace::no_argument(&real.path, policy) {
+                let reason = crate::workspace::no_argument(&real.path, policy)
+                    .or_else(|| crate::workspace::no_argument_above(&real.path, policy));
+                if let Some(reason) = reason {
                     if !covered_anyhow(&real.path) {
                         let path = path.display();
                         policy.warnings.push(format!(

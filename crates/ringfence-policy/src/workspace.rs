@@ -79,6 +79,16 @@ pub(crate) fn no_argument(workdir: &Path, policy: &Policy) -> Option<String> {
     Some(format!("of what is there: {reason}"))
 }
 
+/// Why a directory is not granted as an argument for what programs keep in it: `~/.config` is as little one file as what
+/// is in it that is not granted by itself.
+pub(crate) fn no_argument_above(directory: &Path, policy: &Policy) -> Option<String> {
+    let mut inside = homes(policy).filter_map(|(home, _)| directory.strip_prefix(home).ok());
+    let is_above = |inside: &Path| HOME.iter().any(|(name, _)| Path::new(name).starts_with(inside));
+    inside
+        .any(is_above)
+        .then(|| "programs keep their settings, credentials and state in it".to_owned())
+}
+
 /// Adds what the git repository of a writable directory of the run needs.
 pub(crate) fn resolve(resolver: &mut Resolver<'_>, policy: &mut Policy) {
     let workdir = policy.workdir.clone();

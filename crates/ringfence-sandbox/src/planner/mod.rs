@@ -174,7 +174,9 @@ fn plan_tier(
         && policy.network.mode != NetworkMode::Host
     {
         let what = "--publish needs a network namespace, which the process tier has not".to_owned();
-        let remedy = "use --tier namespace, or --network host".to_owned();
+        let remedy = "use --tier namespace, or --network filtered without it: servers inside are at the host's 127.0.0.1 \
+                      there"
+            .to_owned();
         return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
     }
     if tier == Tier::Namespace && !policy.network.publish.is_empty() && !facts.seccomp_notify.yes()

@@ -50,11 +50,12 @@ impl Apply<'_> {
     /// Whether what is left was there before: what a later step was making can have the number of what an earlier one
     /// replaced, which is gone.
     fn was_there(&self, parent: &OwnedFd, path: &[u8], before: Stamp) -> Result<bool> {
-        let born = beneath::born(parent, self.temporary).ok_or_else(|| self.unknown(path))?;
-        Ok(born <= before.changed)
+        let born = beneath::born(parent, self.temporary);
+        let now = i64::try_from(ringfence_sys::file::time_mark()).unwrap_or(i64::MAX);
+        born.and_then(|born| is_older(born, before.changed, now)).ok_or_else(|| self.unknown(path))
     }
 
-    /// On a file system that does not note when things were made.
+    /// On a file system that does not note when things were made, or of a time to come.
     fn unknown(&self, path: &[u8]) -> SessionError {
         let left = self.root.join(shown(path)).join(shown(self.temporary));
         SessionError::usage(format!(
@@ -62,5 +63,22 @@ impl Apply<'_> {
              commit put into place: look at it, remove it, then commit again",
             left.display()
         ))
+    }
+}
+
+/// Whether what was made at one time is what was changed at another one. Of a time to come, as a clock leaves it that was
+/// set back, nothing is known.
+fn is_older(born: i64, changed: i64, now: i64) -> Option<bool> {
+    (changed <= now).then_some(born <= changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_time_to_come_nothing_is_known() {
+        assert_eq!([is_older(1, 2, 5), is_older(4, 2, 5)], [Some(true), Some(false)]);
+        assert_eq!([is_older(1, 9, 5), is_older(4, 9, 5)], [None; 2]);
     }
 }

@@ -84,7 +84,7 @@ fn what_is_called_like_a_credential_is_named_and_no_rule_takes_it_in() {
 fn a_directory_where_credentials_will_be_is_not_proposed() {
     everybody(Tier::Namespace, |place| {
         let _ = fs::remove_file(place.project("l.toml"));
-        for name in [".docker/contexts/a", ".cache/app/a", ".app/a"] {
+        for name in [".docker/plain/a", ".cache/app/a", ".app/a"] {
             place.file(format!("home/{name}"), "x");
         }
         let learnt = learn(place, &["-o", "l.toml"], "ls ~/.docker ~/.cache ~/.app");

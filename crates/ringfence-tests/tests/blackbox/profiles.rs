@@ -159,6 +159,18 @@ fn arguments_are_granted_and_nothing_beside_them() {
         let listed = place.run(&["-p", "program"], &["ls", "-A", &home]);
         listed.ends(0).says("not granted for being an argument");
         assert!(!listed.text().contains("documents"), "{}", listed.text());
+        // Nor what programs' directories are in.
+        place.file("home/.config/gh/hosts.yml", "a token\n");
+        place.file("home/.config/plain/file", "plain\n");
+        for above in [".config", ".local", ".local/share"] {
+            place.directory(format!("home/{above}"));
+            let listed =
+                place.run(&["-p", "program"], &["ls", "-AR", &place.text(format!("home/{above}"))]);
+            listed.says("not granted for being an argument");
+            assert!(!listed.text().contains("hosts.yml"), "{}", listed.text());
+        }
+        let plain = place.text("home/.config/plain");
+        place.run(&["-p", "program"], &["ls", &plain]).ends(0).prints("file");
     });
 }
 
