@@ -15,6 +15,7 @@ use ringfence_policy::Key;
 use ringfence_policy::profile::configured;
 use ringfence_policy::shown;
 use ringfence_sandbox::state;
+use ringfence_session::whole;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -272,12 +273,8 @@ fn keep(folder: &Path, files: &[(PathBuf, String, u32)]) -> io::Result<()> {
         kept.push(Before { path: path.clone(), was, text: text.clone() }.to_json());
     }
     let text = format!("{:#}\n", json!({"schema": 1, "files": kept, "directories": absent}));
-    // Whole, or not there: until it is, nothing of the user's is touched.
-    let new = folder.join("files.json.new");
-    let list = fs::File::create(&new)?;
-    io::Write::write_all(&mut &list, text.as_bytes())?;
-    list.sync_all()?;
-    fs::rename(new, folder.join(LIST))
+    // Until it is there, nothing of the user's is touched.
+    whole::write(&folder.join(LIST), text.as_bytes())
 }
 
 /// The list of what is touched: there is an integration as long as it is there.

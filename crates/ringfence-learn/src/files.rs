@@ -106,10 +106,11 @@ impl Proposal {
             self.gone = gone.iter().map(shown).collect();
         }
         for (unit, wanted) in &mut units {
-            let protected = || secrets.protected(unit).filter(|_| wanted.write.count > 0);
-            // Some were made from others.
-            let judged = || protected().or_else(|| secrets.tree(unit));
-            wanted.reason = wanted.reason.take().or_else(judged);
+            if wanted.reason.is_none() {
+                let protected = if wanted.write.count > 0 { secrets.protected(unit) } else { None };
+                // Some were made from others.
+                wanted.reason = protected.or_else(|| named.tree(unit));
+            }
         }
         for (unit, Wanted { read, write, reason, .. }) in collapsed(units) {
             let key = if write.count > 0 { WRITE } else { READ };

@@ -88,7 +88,7 @@ async fn connect(to: SocketAddr, given: &Given) -> io::Result<TcpStream> {
 }
 
 /// An address at which a listener at `address` is reached.
-fn reachable(address: IpAddr) -> IpAddr {
+pub(crate) fn reachable(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

@@ -1,6 +1,7 @@
 //! Git's configuration for all of the user's repositories: which files it is in, and the hooks that it names.
 
 use crate::files::Resolver;
+use crate::git_user;
 use crate::gitconfig::Setting;
 use crate::gitnamed::Reader;
 use crate::gitread::{self, MOST_INCLUDED, Pass};
@@ -24,17 +25,12 @@ pub(crate) fn resolve(
     if writable(policy).next().is_none() {
         return;
     }
-    let usual = policy.home_dir.join(".config/git/config");
     // git-config(1), FILES and GIT_CONFIG_GLOBAL: the variables come in place of the usual ones, which a program of the
     // user's that runs without them takes all the same.
-    let named = ["GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL"].into_iter().filter_map(env);
-    let named = named.map(PathBuf::from).filter(|path| path.is_absolute());
-    let mut files = vec![
-        PathBuf::from("/etc/gitconfig"),
-        moved.path(".config/git/config").unwrap_or(usual),
-        policy.home_dir.join(".gitconfig"),
-    ];
-    files.extend(named);
+    let mut files = vec![PathBuf::from("/etc/gitconfig")];
+    files.extend(git_user::usual(&policy.home_dir, moved));
+    let named = ["GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL"];
+    files.extend(named.into_iter().filter_map(|name| git_user::told(env, name)));
     let (mut included, mut hooks) = (Vec::new(), Vec::new());
     let home = policy.home_dir.clone();
     // Where a command that they name is looked for is another place in each repository: that is the planner's.

@@ -2,11 +2,11 @@
 //! shown `~/.gitconfig` and none of these has another name or none, and commits what is to be ignored.
 
 use crate::files::{Real, Resolver};
-use crate::gitbytes;
 use crate::gitconfig::{Setting, parse};
+use crate::gitnamed;
 use crate::gitread::{self, Pass, Said};
 use crate::moved::Moved;
-use crate::policy::Source;
+use crate::policy::{Access, Source};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -44,20 +44,16 @@ pub(crate) fn named(
     home: &Path,
     moved: &Moved,
     env: &dyn Fn(&str) -> Option<OsString>,
-    shown: &dyn Fn(&Path) -> Option<crate::policy::Access>,
+    shown: &dyn Fn(&Path) -> Option<Access>,
 ) -> Vec<Named> {
-    use crate::policy::Access::{Read, Write};
-    let usual = home.join(".config/git/config");
-    let variable = env("GIT_CONFIG_GLOBAL").map(PathBuf::from).filter(|path| path.is_absolute());
-    let first = [moved.path(".config/git/config").unwrap_or(usual), home.join(".gitconfig")];
-    let first = first.into_iter().chain(variable);
+    let first = usual(home, moved).into_iter().chain(told(env, "GIT_CONFIG_GLOBAL"));
     let mut files: Vec<File> = first.map(|path| File { path, included: false }).collect();
     let (mut named, mut at, pass) = (Vec::<Named>::new(), 0, Pass::default());
     while let Some(File { path, included }) = files.get(at) {
         at += 1;
         let (path, included) = (path.clone(), *included);
         let Ok(real) = resolver.real(&path) else { continue };
-        if !real.exists || !included && shown(&real.path) != Some(Read) {
+        if !real.exists || !included && shown(&real.path) != Some(Access::Read) {
             continue;
         }
         let Said::Bytes(bytes) = pass.read(|| gitread::read(resolver.files(), &real.path)) else {
@@ -83,7 +79,7 @@ pub(crate) fn named(
                 .iter()
                 .map(|(link, _)| link)
                 .chain([&real.path])
-                .any(|path| shown(path) == Some(Write));
+                .any(|path| shown(path) == Some(Access::Write));
             if by_program || resolver.files().beginning(&real.path, 1).is_err() {
                 continue;
             }
@@ -98,6 +94,17 @@ pub(crate) fn named(
     named
 }
 
+/// Where the user's own is (git-config(1), FILES).
+pub(crate) fn usual(home: &Path, moved: &Moved) -> [PathBuf; 2] {
+    const USUAL: &str = ".config/git/config";
+    [moved.path(USUAL).unwrap_or_else(|| home.join(USUAL)), home.join(".gitconfig")]
+}
+
+/// Where a variable says that one is.
+pub(crate) fn told(env: &dyn Fn(&str) -> Option<OsString>, name: &str) -> Option<PathBuf> {
+    env(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
 fn is_include(setting: &Setting) -> bool {
     matches!(&*setting.section, "include" | "includeif") && setting.name == "path"
 }
@@ -107,13 +114,9 @@ fn is_apart(path: &Path) -> bool {
     APART.iter().any(|part| name.contains(part))
 }
 
-/// Where a setting that is a path leads (git-config(1), "pathname"): from the home, or from a directory.
+/// Where a setting that is a path leads (git-config(1), "pathname"), of a file that includes from its directory, `below`.
 fn place(setting: &Setting, below: Option<&Path>, home: &Path) -> Option<PathBuf> {
-    let path = gitbytes::path(setting.value.as_deref().filter(|value| !value.is_empty())?);
-    let path = match path.strip_prefix("~") {
-        Ok(rest) => home.join(rest),
-        Err(_) if path.is_absolute() => path,
-        Err(_) => below?.join(path),
-    };
-    Some(path)
+    let text = setting.value.as_deref().filter(|value| !value.is_empty())?;
+    let from = below.or_else(|| text.starts_with(['~', '/']).then_some(Path::new("/")))?;
+    gitnamed::place(from, text, &|user| user.is_empty().then(|| home.to_owned()))
 }

@@ -30,12 +30,19 @@ pub struct Base<'a> {
 impl Base<'_> {
     /// The path that a text means, from a directory. `None` where a user's home is not known.
     fn path(&self, from: &Path, text: &str) -> Option<PathBuf> {
-        let Some(of) = text.strip_prefix('~') else {
-            return Some(normal(&from.join(gitbytes::path(text))));
-        };
-        let (user, below) = of.split_once('/').unwrap_or((of, ""));
-        Some(normal(&(self.home)(user)?.join(gitbytes::path(below))))
+        place(from, text, self.home).map(|path| normal(&path))
     }
+}
+
+/// The same as it is written, from a directory.
+pub(crate) fn place(
+    from: &Path,
+    text: &str,
+    home: &dyn Fn(&str) -> Option<PathBuf>,
+) -> Option<PathBuf> {
+    let Some(of) = text.strip_prefix('~') else { return Some(from.join(gitbytes::path(text))) };
+    let (user, below) = of.split_once('/').unwrap_or((of, ""));
+    Some(home(user)?.join(gitbytes::path(below)))
 }
 
 /// The files that a setting names, and how each is guarded. Those that a command names

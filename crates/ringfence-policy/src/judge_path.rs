@@ -69,7 +69,7 @@ pub(crate) fn socket(policy: &Policy, subject: &Subject) -> Verdict {
 }
 
 /// The path with the links of the policy followed, as the view inside has them.
-fn through_links(policy: &Policy, path: &Path) -> PathBuf {
+pub fn through_links(policy: &Policy, path: &Path) -> PathBuf {
     let mut path = path.to_path_buf();
     // As many as the kernel follows; a circle ends here as it does there.
     for _ in 0..40 {

@@ -16,6 +16,7 @@ pub mod place;
 pub mod renamed;
 pub mod snapshot;
 mod wal;
+pub mod whole;
 pub mod wrote;
 
 pub use error::{Result, SessionError};

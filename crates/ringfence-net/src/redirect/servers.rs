@@ -1,9 +1,10 @@
 //! Servers of the sandbox's own in the process tier. Their ports are the host's: who listens at one may be somebody else by
 //! the time that a program connects, and a service of the host's may have the same port in the other family.
 
-use super::{HERE4, HERE6, Wanted, locked};
+use super::{Wanted, locked};
 use crate::capture::{DNS_PORT, PROXY_PORT};
 use crate::given::Given;
+use crate::inward;
 use ringfence_sys::Errno;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -39,11 +40,7 @@ impl Wanted {
     ///
     /// The kernel is not left to say it: somebody may listen by the time that it looks.
     pub(super) fn nobody_at(&self, wanted: SocketAddr) -> bool {
-        let ip = match wanted {
-            SocketAddr::V4(to) if to.ip().is_unspecified() => HERE4,
-            SocketAddr::V6(to) if to.ip().is_unspecified() => HERE6,
-            _ => wanted.ip(),
-        };
+        let ip = inward::reachable(wanted.ip());
         ip.is_loopback()
             && !matches!(wanted.port(), DNS_PORT | PROXY_PORT)
             && !self.0.own.at(SocketAddr::new(ip, wanted.port())).0
@@ -57,7 +54,7 @@ impl Wanted {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Copy, Redirect};
+    use super::super::{Copy, HERE4, Redirect};
     use super::*;
     use ringfence_sys::listener::behalf;
     use std::net::TcpListener;

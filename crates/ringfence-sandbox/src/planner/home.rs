@@ -5,8 +5,7 @@ use super::grants::Grants;
 use super::{PlanError, Planning, built_in};
 use crate::facts::Kind;
 use crate::plan::{EnvironmentStep, Tier};
-use ringfence_policy::path::normal;
-use ringfence_policy::{Home, Layer, Policy};
+use ringfence_policy::{Home, Layer, Policy, through_links};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +54,8 @@ pub(super) fn links(
     grants: &Grants,
     tier: Tier,
 ) -> Vec<(PathBuf, PathBuf)> {
-    let Policy { home, home_dir, links, .. } = planning.policy;
+    let policy = planning.policy;
+    let Policy { home, home_dir, links, .. } = policy;
     if tier != Tier::Process || *home == Home::Host {
         return Vec::new();
     }
@@ -70,8 +70,8 @@ pub(super) fn links(
     for path in grants.trees.keys() {
         add(path, path);
     }
-    for (link, _) in links.iter().filter(|(link, _)| link.starts_with(home_dir)) {
-        let to = led_to(link, links);
+    for link in links.keys().filter(|link| link.starts_with(home_dir)) {
+        let to = through_links(policy, link);
         match grants.covering(&to) {
             Some(_) => add(link, &to),
             // What it leads to is not shown as a whole: what is written beside is the private home's.
@@ -93,24 +93,6 @@ pub(super) fn links(
         }
     }
     kept
-}
-
-/// Where a link leads in the end, by those that are known.
-fn led_to(link: &Path, links: &BTreeMap<PathBuf, PathBuf>) -> PathBuf {
-    /// As many as the kernel follows.
-    const MOST: usize = 40;
-    let mut path = link.to_owned();
-    for _ in 0..MOST {
-        let next = links.iter().find_map(|(link, target)| {
-            let rest = path.strip_prefix(link).ok()?;
-            Some(normal(&link.parent()?.join(target).join(rest)))
-        });
-        match next {
-            Some(next) => path = next,
-            None => break,
-        }
-    }
-    path
 }
 
 /// A directory of a tool's below the home, by whose path it knows what it has built, and the variable that names it.

@@ -9,9 +9,9 @@ pub(super) fn told(planning: &Planning<'_>, grants: &Grants) -> Option<String> {
     if planning.facts.user.0 != 0 {
         return None;
     }
-    let written = grants.trees.iter().filter(|(_, grant)| grant.write);
+    let mut written = grants.trees.iter().filter(|(_, grant)| grant.write);
     let (tree, owner) =
-        written.filter_map(|(tree, _)| Some((tree, planning.paths.foreign(tree)?))).next()?;
+        written.find_map(|(tree, _)| Some((tree, planning.paths.foreign(tree)?)))?;
     Some(format!(
         "{} is user {owner}'s, and root inside may write no more there than anybody: run it as that user, as by \
          setpriv --reuid={owner} --regid={owner} --clear-groups, with a HOME of its own",

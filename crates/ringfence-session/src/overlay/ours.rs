@@ -1,9 +1,10 @@
 //! Directories that a commit of some paths wrote to: what their times say since is our doing, not the host's.
 
 use super::record::bytes;
-use super::steps::{Act, Step, whole};
+use super::steps::{Act, Step};
 use crate::error::{Result, SessionError};
 use crate::snapshot::beneath::{self, Found, split};
+use crate::whole;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
@@ -156,7 +157,7 @@ impl Ours {
     pub fn write(&self, at: &Path) -> Result<()> {
         let path = Ours::file(at);
         let text = serde_json::to_vec(self).map_err(std::io::Error::other);
-        text.and_then(|text| whole(&path, &text))
+        text.and_then(|text| whole::write(&path, &text))
             .map_err(|error| SessionError::call("write", &path, error))
     }
 

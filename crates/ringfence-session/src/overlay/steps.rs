@@ -9,12 +9,11 @@ use crate::error::{Result, SessionError};
 use crate::snapshot::What;
 use crate::snapshot::beneath::{self, shown, split};
 use crate::snapshot::entry::{Kind, Stamp};
+use crate::whole;
 use rustix::fd::AsFd;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// What a step does with its path.
@@ -72,7 +71,7 @@ impl Journal {
 
     pub fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_vec(self).map_err(std::io::Error::other);
-        text.and_then(|text| whole(path, &text))
+        text.and_then(|text| whole::write(path, &text))
             .map_err(|error| SessionError::call("write", path, error))
     }
 
@@ -88,17 +87,6 @@ impl Journal {
         };
         serde_json::from_slice(&text).map(Some).map_err(corrupt)
     }
-}
-
-/// Writes a file that is whole or not there, whatever ends us or the machine.
-pub(super) fn whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut options = std::fs::File::options();
-    let options = options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = options.open(&beside)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    std::fs::rename(&beside, path)
 }
 
 /// The steps of some changes. New things are made before old ones are removed, but for what

@@ -283,7 +283,7 @@ fn one_that_was_interrupted_is_finished_or_taken_back() {
     for stage in ["keeping", "listing", "removing"] {
         place.file(format!("{folder}/0.before"), "half of");
         if stage == "listing" {
-            place.file(format!("{folder}/files.json.new"), "{\"schema\": 1, \"fi");
+            place.file(format!("{folder}/files.new"), "{\"schema\": 1, \"fi");
         }
         integrate(place, &["program", "--remove"]).ends(125).says("is not integrated");
         assert!(!place.at(folder).exists(), "{stage}");

@@ -57,7 +57,7 @@ fn kept_at(maps: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
+    use std::io::{BufRead, BufReader, Read, Write};
     use std::process::{Command, Stdio};
 
     /// Python tells what the C library of its process says.
@@ -81,15 +81,11 @@ print(said, libc.sbrk(0), flush=True)";
                 .stdout(Stdio::piped())
                 .spawn()
                 .expect("python3");
-            let (mut to, mut from) =
-                (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-            let mut said = Vec::new();
-            while !said.ends_with(b"\n") {
-                let mut byte = [0];
-                from.read_exact(&mut byte).expect("said");
-                said.push(byte[0]);
-            }
-            let end: u64 = String::from_utf8_lossy(&said).trim().parse().expect("a number");
+            let mut to = child.stdin.take().expect("piped");
+            let mut from = BufReader::new(child.stdout.take().expect("piped"));
+            let mut said = String::new();
+            from.read_line(&mut said).expect("said");
+            let end: u64 = said.trim().parse().expect("a number");
             if apart {
                 let place = format!("/proc/{}", child.id());
                 let memory = File::options().read(true).write(true).open(format!("{place}/mem"));
