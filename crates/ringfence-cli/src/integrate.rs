@@ -93,7 +93,9 @@ pub fn integrate(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     let usage = || Fault::usage("name one profile: ringfence integrate PROFILE [--remove]");
     let [profile] = &parsed.rest[..] else { return Err(usage()) };
-    let profile = profile.to_str().filter(|name| !name.contains('/')).ok_or_else(usage)?;
+    // The name of a directory too, which `--remove` deletes.
+    let is_name = |name: &&str| !name.contains('/') && !matches!(*name, "" | "." | "..");
+    let profile = profile.to_str().filter(is_name).ok_or_else(usage)?;
     let home = ringfence_sys::identity::home().filter(|home| home.is_absolute());
     let home = home.ok_or_else(|| Fault::usage("there is no home directory; set HOME"))?;
     let folder = state::directory(&home).join("integrations").join(profile);

@@ -38,7 +38,8 @@ struct File {
 }
 
 /// Finds them. A file counts that is `shown` for reading only, and what it includes: what a program can write grants
-/// nothing. What is in a writable tree is not among them, nor what is no regular file, or called like a secret.
+/// nothing, nor what one can have written when it was run elsewhere ([`Own`]). What is in a writable tree is not among
+/// them, nor what is no regular file, or called like a secret.
 pub(crate) fn named(
     resolver: &mut Resolver<'_>,
     home: &Path,
@@ -48,6 +49,7 @@ pub(crate) fn named(
 ) -> Vec<Named> {
     let first = usual(home, moved).into_iter().chain(told(env, "GIT_CONFIG_GLOBAL"));
     let mut files: Vec<File> = first.map(|path| File { path, included: false }).collect();
+    let own = Own::of(resolver, home, moved);
     let (mut named, mut at, pass) = (Vec::<Named>::new(), 0, Pass::default());
     while let Some(File { path, included }) = files.get(at) {
         at += 1;
@@ -62,7 +64,8 @@ pub(crate) fn named(
         // What cannot be read is a refusal elsewhere.
         for setting in parse(&bytes).unwrap_or_default() {
             let include = is_include(&setting);
-            let read = READ.contains(&(&*setting.section, setting.name.as_str()));
+            let read = READ.contains(&(&*setting.section, setting.name.as_str()))
+                && (!included || own.holds(&real.path));
             let below = if include { path.parent() } else { None };
             let Some(target) = place(&setting, below, home).filter(|_| include || read) else {
                 continue;
@@ -74,12 +77,9 @@ pub(crate) fn named(
                 continue;
             }
             // Nor what it leads to by a link that a program may have made.
-            let by_program = real
-                .links
-                .iter()
-                .map(|(link, _)| link)
-                .chain([&real.path])
-                .any(|path| shown(path) == Some(Access::Write));
+            let links = || real.links.iter().map(|(link, _)| link);
+            let by_program = links().any(|link| !own.holds(link))
+                || links().chain([&real.path]).any(|path| shown(path) == Some(Access::Write));
             if by_program || resolver.files().beginning(&real.path, 1).is_err() {
                 continue;
             }
@@ -92,6 +92,33 @@ pub(crate) fn named(
         }
     }
     named
+}
+
+/// The directories of the user's that are nobody's workspace: the home, those of configuration in it, and what is above.
+/// What is deeper (`~/dotfiles`) may have been another run's to write: the link that it made there leads to `~/.ssh`, and
+/// the file that was not there before says what it likes.
+struct Own {
+    /// By its name, and where it is.
+    homes: Vec<PathBuf>,
+    configuration: Vec<PathBuf>,
+}
+
+impl Own {
+    fn of(resolver: &mut Resolver<'_>, home: &Path, moved: &Moved) -> Own {
+        let git = usual(home, moved).into_iter().filter_map(|file| Some(file.parent()?.to_owned()));
+        let configuration = git.flat_map(|git| [git.parent().map(Path::to_owned), Some(git)]);
+        let real = resolver.real(home).ok().map(|real| real.path);
+        let homes = [home.to_owned()].into_iter().chain(real).collect();
+        Own { homes, configuration: configuration.flatten().collect() }
+    }
+
+    /// Whether a name is in one of them.
+    fn holds(&self, path: &Path) -> bool {
+        path.parent().is_some_and(|directory| {
+            self.homes.iter().any(|home| home.starts_with(directory))
+                || self.configuration.iter().any(|own| own == directory)
+        })
+    }
 }
 
 /// Where the user's own is (git-config(1), FILES).

@@ -2,6 +2,7 @@
 //! credentials elsewhere.
 
 use crate::gitconfig::Setting;
+use crate::githarmless::{is_unknown, may_be_an_option};
 
 /// The merge strategies that git brings. Of others it runs `git-merge-NAME`.
 pub(crate) const OWN_STRATEGIES: [&str; 6] =
@@ -39,7 +40,7 @@ pub fn runs(setting: &Setting) -> bool {
         // Git takes an empty value as "none", and as a reset of lists.
         return matches!(&*setting.section, "include" | "includeif");
     }
-    if value.starts_with('!') || value.starts_with("ext::") {
+    if value.starts_with('!') || value.starts_with("ext::") || may_be_an_option(setting, value) {
         return true;
     }
     match (&*setting.section, name) {
@@ -61,18 +62,21 @@ pub fn runs(setting: &Setting) -> bool {
         ("web" | "help" | "instaweb", "browser") | ("man", "viewer") => true,
         ("instaweb", "httpd" | "modulepath" | "gitwebdir") => true,
         ("guitool", _) => true,
+        // Or gives the password to whom it names.
         ("sendemail", name) => {
-            name.ends_with("cmd")
-                || name == "smtpserveroption"
-                || name == "smtpserver" && value.starts_with(['/', '~'])
+            name.ends_with("cmd") || name.starts_with("smtp") && name != "smtpuser"
         }
-        ("imap", "tunnel") | ("init", "templatedir") => true,
+        ("init", "templatedir") => true,
         // Written into the list of what `git rebase` does, a line of which may be `exec …`.
         ("rebase", "instructionformat") => true,
         ("remote", "uploadpack" | "receivepack" | "vcs" | "proxy") => true,
+        // A remote without an address has its name for one.
+        ("remote", _) if setting.subsection.as_deref().is_some_and(helper) => true,
         ("remote", "url" | "pushurl" | "pushdefault") | ("branch", "remote" | "pushremote") => {
             helper(value)
         }
+        ("extensions", "partialclone") | ("checkout", "defaultremote") => helper(value),
+        ("remotes", _) => value.split_whitespace().any(helper),
         ("submodule", "url") => helper(value),
         ("url", "insteadof" | "pushinsteadof") => {
             setting.subsection.as_deref().is_some_and(|base| helper(base) || begins_a_helper(base))
@@ -85,8 +89,12 @@ pub fn runs(setting: &Setting) -> bool {
         },
         ("http", "proxy" | "sslverify" | "sslcainfo" | "sslcapath" | "curloptresolve") => true,
         ("http", "cookiefile" | "savecookies" | "proxysslcainfo") => true,
-        // Patches are written there, by any name.
+        // Patches are written there, by any name; and with what theirs end in.
         ("format", "outputdirectory") => true,
+        ("format", "suffix") => value.contains('/'),
+        // What git writes into the list of a rebase it writes in it: some make a line of what was none.
+        ("i18n", "commitencoding" | "logoutputencoding") => !is_plain_encoding(value),
+        ("core", "protecthfs" | "protectntfs") => boolean(value) != Some(true),
         ("branch", "mergeoptions") => {
             value.split_whitespace().any(|word| !HARMLESS_MERGE_OPTIONS.contains(&word))
         }
@@ -96,7 +104,10 @@ pub fn runs(setting: &Setting) -> bool {
         }
         // Options of programs: some write files.
         ("gui", "diffopts" | "historybrowser") | ("stgit", "diff-opts") => true,
-        ("cola", "terminal") | ("git-town", "browser") => true,
+        ("tig", name) if name.ends_with("-options") => true,
+        ("gcrypt", name) if is_options(name) => true,
+        ("remote", name) if name.strip_prefix("gcrypt-").is_some_and(is_options) => true,
+        ("cola", "terminal" | "blameviewer") | ("git-town", "browser") => true,
         ("branchless", _) => setting.subsection.as_deref().is_some_and(|of| of.starts_with("test")),
         // Who may speak in the user's name.
         ("http", "delegation") => value != "none",
@@ -110,14 +121,33 @@ pub fn runs(setting: &Setting) -> bool {
         // Commands' words: git-secrets takes patterns from the output of one, p4 connects through one, and patatt and
         // transcrypt run the program in their place.
         ("secrets", "providers") | ("git-p4", "port") | ("patatt", "gpg-bin") => true,
-        ("transcrypt", "openssl-path") => true,
+        ("transcrypt", "openssl-path" | "crypt-dir") => true,
+        ("datalad", _) => setting.subsection.as_deref() == Some("locations"),
         // git-annex gives them to programs that run others (ssh, rsync), or runs git-annex-remote-TYPE.
         ("annex", name) if annex(name) => true,
         (_, name) if name.strip_prefix("annex-").is_some_and(annex) => true,
         ("lfs", "path" | "args" | "standalonetransferagent") => true,
         // `credential.helper`, `core.sshCommand`, `filter.*.process`, `gpg.*.program`, …
-        (_, name) => PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending)),
+        (_, name) => {
+            PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending)) || is_unknown(setting)
+        }
     }
+}
+
+/// Whether in an encoding nothing but a line feed is one. (In `IBM922` and others U+25D9 is, to iconv(3).)
+fn is_plain_encoding(name: &str) -> bool {
+    let name = name.replace(['-', '_'], "").to_ascii_lowercase();
+    matches!(&*name, "utf8" | "ascii" | "usascii" | "koi8r" | "koi8u" | "gbk" | "gb18030" | "big5")
+        || matches!(&*name, "eucjp" | "euckr" | "shiftjis" | "sjis")
+        || ["iso8859", "latin", "cp125", "windows125"].iter().any(|family| {
+            let member = name.strip_prefix(family);
+            member.is_some_and(|member| member.parse::<u8>().is_ok_and(|member| member <= 16))
+        })
+}
+
+/// Whether a name is one of words for another program.
+fn is_options(name: &str) -> bool {
+    ["-flags", "-args", "-options"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// Whether git-annex runs something for a key of `annex`, or of a remote behind `annex-`.

@@ -23,6 +23,7 @@ mod git_files;
 mod git_user;
 mod gitbytes;
 pub mod gitconfig;
+mod githarmless;
 mod gitindex;
 pub mod gitnamed;
 mod gitpath;

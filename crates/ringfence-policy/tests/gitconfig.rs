@@ -236,6 +236,34 @@ fn what_makes_git_run_a_program_is_found() {
         ("[cola]\nterminal = evil", "cola.terminal"),
         ("[credential]\ntrace = file", "credential.trace"),
         ("[branchless \"test.alias\"]\nx = evil", "branchless.test.alias.x"),
+        // Names that git puts into commands of its own.
+        ("[remote \"--upload-pack=evil;\"]\nurl = .", "remote.--upload-pack=evil;.url"),
+        ("[remote \"-o\"]\npromisor = true", "remote.-o.promisor"),
+        ("[remote \"ext::evil\"]\npromisor = true", "remote.ext::evil.promisor"),
+        ("[remotes]\ndefault = a --upload-pack=evil", "remotes.default"),
+        ("[extensions]\npartialClone = --upload-pack=evil", "extensions.partialclone"),
+        ("[branch \"m\"]\nremote = --upload-pack=evil", "branch.m.remote"),
+        ("[remote]\npushDefault = --receive-pack=evil", "remote.pushdefault"),
+        ("[checkout]\ndefaultRemote = -x", "checkout.defaultremote"),
+        ("[remote \"o\"]\ntagOpt = --upload-pack=evil", "remote.o.tagopt"),
+        ("[submodule \"-x\"]\nactive = true", "submodule.-x.active"),
+        // What becomes a line of a rebase's list, or the name of a file.
+        ("[i18n]\nlogOutputEncoding = IBM922", "i18n.logoutputencoding"),
+        ("[i18n]\ncommitEncoding = ISO-2022-JP-2", "i18n.commitencoding"),
+        ("[i18n]\ncommitEncoding = latin1//TRANSLIT", "i18n.commitencoding"),
+        ("[format]\nsuffix = /../../x", "format.suffix"),
+        ("[core]\nprotectNTFS = false", "core.protectntfs"),
+        // Who is given a password.
+        ("[imap]\nhost = example.org", "imap.host"),
+        ("[sendemail]\nsmtpServer = example.org", "sendemail.smtpserver"),
+        ("[tig]\nmain-options = --output=file", "tig.main-options"),
+        ("[remote \"o\"]\ngcrypt-rsync-put-flags = -e evil", "remote.o.gcrypt-rsync-put-flags"),
+        ("[transcrypt]\ncrypt-dir = evil", "transcrypt.crypt-dir"),
+        ("[instaweb]\nport = evil", "instaweb.port"),
+        // What a git of tomorrow may read.
+        ("[core]\nmadeUp = evil", "core.madeup"),
+        ("[fetch]\nbundleURI = evil", "fetch.bundleuri"),
+        ("[trace2]\neventTarget = /home/a/.bashrc", "trace2.eventtarget"),
     ];
     for (text, key) in cases {
         assert_eq!(executes(text).as_deref(), Some(key), "{text}");
@@ -267,6 +295,8 @@ fn what_git_itself_writes_is_harmless() {
 	active = true
 	url = ../lib.git
 	update = rebase
+	path = lib
+	branch = .
 [extensions]
 	worktreeConfig = true
 	objectFormat = sha256
@@ -299,7 +329,8 @@ fn what_git_itself_writes_is_harmless() {
 [branch "next"]
 	mergeOptions = --no-ff --log
 [sendemail]
-	smtpserver = mail.example.org
+	smtpuser = me
+	to = list@example.org
 [lfs]
 	repositoryformatversion = 0
 [clean]
@@ -318,6 +349,48 @@ fn what_git_itself_writes_is_harmless() {
 	delegation = none
 [git-p4]
 	client = c
+[remote]
+	pushDefault = origin
+[remote "up/stream"]
+	tagOpt = --no-tags
+	gh-resolved = base
+	lfsurl = https://example.org/lfs
+[remotes]
+	all = origin up/stream
+[branch "topic"]
+	vscode-merge-base = origin/main
+	base = main
+[branch]
+	sort = -committerdate
+[tag]
+	sort = -version:refname
+[core]
+	whitespace = -trailing-space
+	compression = -1
+[fetch "fsck"]
+	missingEmail = ignore
+[i18n]
+	commitEncoding = ISO-8859-15
+	logOutputEncoding = utf-8
+[format]
+	suffix = .txt
+	signature = -- me
+[http "https://example.org/"]
+	extraheader = AUTHORIZATION: basic x
+[lfs "https://example.org/lfs"]
+	access = basic
+	locksverify = true
+[gitflow "branch"]
+	master = main
+[svn-remote "svn"]
+	fetch = :refs/remotes/trunk
+[oh-my-zsh]
+	hide-dirty = 1
+[gui]
+	wmstate = zoomed
+	geometry = 1x1+1+1 1 1
+[maintenance "gc"]
+	schedule = daily
 "#;
     assert_eq!(executes(text), None);
     assert_eq!(executes(""), None);

@@ -67,6 +67,20 @@ fn what_a_program_could_have_named_is_not_shown() {
         symlink(place.project("inc"), place.at("home/.gitconfig")).unwrap();
         assert_eq!(shown("a link into the project"), None);
         std::fs::remove_file(place.at("home/.gitconfig")).unwrap();
+        // What another run left where it was at home: a link, and a file that the user's own includes.
+        place.file("home/dotfiles/real", "kept");
+        symlink("../.private", place.at("home/dotfiles/link")).unwrap();
+        place.file("home/dotfiles/made", "[core]\n\tattributesFile = ~/.private\n");
+        place.file("home/.gitconfig", "[core]\n\texcludesFile = ~/dotfiles/link\n");
+        assert_eq!(shown("a link of another run's"), None);
+        place.file("home/.gitconfig", "[include]\n\tpath = ~/dotfiles/made\n");
+        assert_eq!(shown("named by a file of another run's"), None);
+        // A link of the user's in the home is followed.
+        std::fs::remove_file(place.at("home/dotfiles/link")).unwrap();
+        symlink("dotfiles/real", place.at("home/.linked")).unwrap();
+        place.file("home/.gitconfig", "[core]\n\texcludesFile = ~/.linked\n");
+        place.clock_moves_on();
+        assert!(place.sh(&[], "cat ~/.linked").text().contains("kept"));
         // A link in the project on the way, what is no file, and what is called like a secret.
         symlink(place.at("home/.private"), place.project("link")).unwrap();
         for way in ["~/project/link", "~/tree", "~/.config/tokens/token-file"] {

@@ -296,6 +296,19 @@ fn one_that_was_interrupted_is_finished_or_taken_back() {
     }
 }
 
+/// The name of a profile is one of a directory too.
+#[test]
+fn what_is_no_profiles_name_removes_nothing() {
+    let place = &place_with_entries();
+    let kept = "home/.local/state/ringfence/integrations/program/files.json";
+    place.file(kept, "{}");
+    for name in ["", ".", "..", "../..", "/"] {
+        integrate(place, &[name, "--remove"]).ends(125).says("name one profile");
+        integrate(place, &[name, "--program", "cat"]).ends(125).says("name one profile");
+    }
+    assert!(place.at(kept).exists());
+}
+
 /// The directory of the script may have another name in PATH.
 #[test]
 fn the_script_does_not_take_itself_for_the_program() {
