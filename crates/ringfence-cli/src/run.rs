@@ -16,6 +16,7 @@ use ringfence_sandbox::supervise::Outcome;
 use ringfence_sandbox::trace::Trace;
 use ringfence_sandbox::vm;
 use ringfence_sandbox::{LaunchError, Plan, planner};
+use ringfence_sys::file::time_mark;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -89,6 +90,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         // A part of another session, which has the record.
         keeper: std::env::var_os(vm::INNER).is_none().then_some(keeper),
         machine: None,
+        since: 0,
     };
     if let Some(resumed) = resumed {
         trace.mark("resumed");
@@ -130,6 +132,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     let filtered = policy.network.mode == NetworkMode::Filtered;
     let filter = crate::monitor::filter(&policy, parsed.has("monitor"), ask)?;
     order.filter = record.listen(filter, filtered);
+    order.since = time_mark();
     let mut plan = planner::plan(&policy, &facts, &inputs).map_err(Fault::of)?;
     if let Some(guest) = &guest {
         inputs.fleeting("a virtual machine runs beside it");

@@ -2,7 +2,6 @@
 
 use crate::wire::{Broken, Framer, Message};
 use rustix::io::Errno;
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// How much is read at once.
@@ -24,24 +23,17 @@ pub enum Over {
 pub struct Stream {
     fd: OwnedFd,
     framer: Framer,
-    out: VecDeque<Vec<u8>>,
-    /// Bytes of the first of `out` that are sent already.
+    /// Frames to be sent, in one piece: a peer that asks for many small ones costs no more than their bytes.
+    out: Vec<u8>,
+    /// Bytes of `out` that are sent already.
     sent: usize,
-    waiting: usize,
     buffer: Vec<u8>,
 }
 
 impl Stream {
     /// An end.
     pub fn new(fd: OwnedFd) -> Stream {
-        Stream {
-            fd,
-            framer: Framer::default(),
-            out: VecDeque::new(),
-            sent: 0,
-            waiting: 0,
-            buffer: vec![0; READ],
-        }
+        Stream { fd, framer: Framer::default(), out: Vec::new(), sent: 0, buffer: vec![0; READ] }
     }
 
     /// Its descriptor.
@@ -51,7 +43,7 @@ impl Stream {
 
     /// Bytes that wait to be sent.
     pub fn waiting(&self) -> usize {
-        self.waiting
+        self.out.len() - self.sent
     }
 
     /// Sends a message, as much of it as goes now.
@@ -59,9 +51,12 @@ impl Stream {
     /// # Errors
     /// [`Over`].
     pub fn send(&mut self, channel: u32, message: &impl Message) -> Result<(), Over> {
-        let bytes = message.encode(channel);
-        self.waiting += bytes.len();
-        self.out.push_back(bytes);
+        // What went is given up when it is the larger part.
+        if self.sent >= self.waiting() {
+            self.out.drain(..self.sent);
+            self.sent = 0;
+        }
+        self.out.extend_from_slice(&message.encode(channel));
         self.flush()
     }
 
@@ -70,16 +65,9 @@ impl Stream {
     /// # Errors
     /// [`Over`].
     pub fn flush(&mut self) -> Result<(), Over> {
-        while let Some(first) = self.out.front() {
-            match rustix::io::write(&self.fd, &first[self.sent..]) {
-                Ok(count) => {
-                    self.sent += count;
-                    self.waiting -= count;
-                    if self.sent == first.len() {
-                        self.out.pop_front();
-                        self.sent = 0;
-                    }
-                }
+        while self.waiting() > 0 {
+            match rustix::io::write(&self.fd, &self.out[self.sent..]) {
+                Ok(count) => self.sent += count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
                 Err(Errno::PIPE) => return Err(Over::Closed),

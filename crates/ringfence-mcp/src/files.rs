@@ -1,7 +1,7 @@
 //! The tools for files. Programs inside do it: the kernel decides, not the server.
 
 use crate::server::State;
-use crate::text::fitting;
+use crate::text::{fitting, without_begun};
 use crate::tools::{Answer, Given, json_of};
 use crate::within::Ran;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ pub(crate) fn read_file(state: &State, given: &Given<'_>) -> Answer {
                   exec < \"$1\" && tail -c +\"$2\" | head -c \"$3\"";
     // The kernel knows no files that are longer.
     let from = offset.min(i64::MAX as u64 - 1) + 1;
-    let (from, length) = (from.to_string(), length.to_string());
+    let (from, wanted) = (from.to_string(), length.to_string());
     let argv: [&OsStr; 7] = [
         "sh".as_ref(),
         "-c".as_ref(),
@@ -53,11 +53,14 @@ pub(crate) fn read_file(state: &State, given: &Given<'_>) -> Answer {
         "sh".as_ref(),
         &path,
         from.as_ref(),
-        length.as_ref(),
+        wanted.as_ref(),
     ];
     let ran = on_path(state, given, &argv, Vec::new())?;
-    let (text, bytes) = fitting(&ran.stdout);
-    let whole = std::str::from_utf8(&ran.stdout[..bytes]).is_ok();
+    // Less than was wanted is the file's end.
+    let more = ran.stdout.len() as u64 == length;
+    let read = if more { without_begun(&ran.stdout) } else { &ran.stdout };
+    let (text, bytes) = fitting(read);
+    let whole = std::str::from_utf8(&read[..bytes]).is_ok();
     Ok(json!({"path": path.to_string_lossy(), "text": text, "bytes": bytes, "utf8": whole}))
 }
 
@@ -110,7 +113,9 @@ pub(crate) fn list_directory(state: &State, given: &Given<'_>) -> Answer {
     ];
     let ran = on_path(state, given, &argv, Vec::new())?;
     let mut entries: Vec<(String, Value)> = Vec::new();
-    for line in ran.stdout.split(|&byte| byte == 0).filter(|line| !line.is_empty()) {
+    // What was cut has no end, and its name is none.
+    for line in ran.stdout.split_inclusive(|&byte| byte == 0) {
+        let Some(line) = line.strip_suffix(b"\0") else { continue };
         let line = String::from_utf8_lossy(line).into_owned();
         let parts: Vec<&str> = line.splitn(3, '\t').collect();
         let [kind, size, name] = parts[..] else { continue };
@@ -125,5 +130,9 @@ pub(crate) fn list_directory(state: &State, given: &Given<'_>) -> Answer {
     }
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     let entries: Vec<Value> = entries.into_iter().map(|(_, entry)| entry).collect();
-    Ok(json!({"path": path.to_string_lossy(), "entries": entries}))
+    let mut answer = json!({"path": path.to_string_lossy(), "entries": entries});
+    if ran.left_out > 0 {
+        answer["bytes_left_out"] = ran.left_out.into();
+    }
+    Ok(answer)
 }

@@ -52,7 +52,12 @@ fn members(tool: &str) -> Vec<Member> {
                 ("kind", kind, true),
                 ("size", number(), true),
             ]);
-            vec![("path", text(), true), ("entries", list(entry), true)]
+            let cut = "Of a listing that is too long: there are further names";
+            vec![
+                ("path", text(), true),
+                ("entries", list(entry), true),
+                ("bytes_left_out", about("integer", cut), false),
+            ]
         }
         "snapshot_create" => vec![
             ("snapshot", snapshot(), true),

@@ -32,6 +32,13 @@ pub(crate) fn fitting(bytes: &[u8]) -> (String, usize) {
     (text, taken)
 }
 
+/// Without the beginning of a character at their end, where something is left then: the rest of it is what comes next.
+pub(crate) fn without_begun(bytes: &[u8]) -> &[u8] {
+    let last = bytes.utf8_chunks().last().map_or(&[][..], |last| last.invalid());
+    let goes_on = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
+    if goes_on && last.len() < bytes.len() { &bytes[..bytes.len() - last.len()] } else { bytes }
+}
+
 /// How many bytes a character takes in JSON.
 fn written(one: char) -> usize {
     match one {
@@ -58,6 +65,23 @@ pub(crate) fn shortened(arguments: &JsonObject) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_character_is_not_cut_in_two() {
+        for (bytes, left) in [
+            (&b""[..], 0),
+            (b"ab", 2),
+            (b"ab\xc3", 2),
+            (b"a\xff\xe2\x82", 2),
+            ("aé".as_bytes(), 3),
+            // What never becomes a character stays, and so does what is all there is.
+            (b"a\xff", 2),
+            (b"a\xe2\x82\xff", 4),
+            (b"\xe2\x82", 2),
+        ] {
+            assert_eq!(without_begun(bytes).len(), left, "{bytes:?}");
+        }
+    }
 
     #[test]
     fn what_is_cut_can_be_gone_on_with_and_is_as_long_as_json_makes_it() {

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -42,8 +43,10 @@ pub struct Sandbox {
 }
 
 /// What is said of a session that was begun in place of another one.
-const ANEW: &str =
-    "the session had been ended from inside: this is a new one, and nothing runs in it";
+const ANEW: &str = "the session had ended (by --timeout, by kill, or from inside): this is a new one, and nothing runs in it";
+
+/// How long what a launcher said may take to be passed on after its end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// One session.
 #[derive(Debug)]
@@ -55,6 +58,8 @@ struct Session {
     launcher: Mutex<Child>,
     /// The sandbox ends when this is closed, however that comes about.
     stdin: Mutex<Option<ChildStdin>>,
+    /// Hangs up when all is passed on that the launcher said.
+    heard: Mutex<Receiver<()>>,
 }
 
 /// What a command did.
@@ -136,11 +141,13 @@ impl Session {
             return Err(format!("the sandbox did not start: {}", said.trim_end()));
         }
         // What the launcher says later is the user's to read.
+        let (all_said, heard) = channel();
         if let Some(stderr) = launcher.stderr.take() {
             std::thread::spawn(move || {
                 for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                     sys::say!("{line}");
                 }
+                drop(all_said);
             });
         }
         // It is there before its command, or not at all; the name may lead to one of an earlier server with this number.
@@ -149,7 +156,8 @@ impl Session {
         // A name that nobody listens at: whether it is there is not even looked at then.
         let probe = |directory: &PathBuf| client::connect(&directory.join("nobody")).err();
         let mute = directory.as_ref().and_then(probe) == Some(sys::Errno::EACCES);
-        Ok(Session { directory, mute, launcher: Mutex::new(launcher), stdin: Mutex::new(stdin) })
+        let (launcher, stdin) = (Mutex::new(launcher), Mutex::new(stdin));
+        Ok(Session { directory, mute, launcher, stdin, heard: Mutex::new(heard) })
     }
 
     /// Ends it, and with it what still runs in it; returns when nothing of it is left.
@@ -160,6 +168,10 @@ impl Session {
         }
         if let Ok(mut launcher) = self.launcher.lock() {
             let _ = launcher.wait();
+        }
+        // What it said at its end, of protected files for one. A user's hook may go on, and have its standard error.
+        if let Ok(heard) = self.heard.lock() {
+            let _ = heard.recv_timeout(LAST_WORDS);
         }
     }
 

@@ -98,7 +98,9 @@ pub fn wrap(
     let mut command = Command::new(program);
     command.arg("run").args(options).args(["--name", &session, "--"]).args(argv);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("cannot run ringfence: {error}"))?;
+    // A client that has waited long enough kills the guard: a server that takes no end for one goes with it.
+    let child = process::spawn_bound(&mut command);
+    let mut child = child.map_err(|error| format!("cannot run ringfence: {error}"))?;
     // Before there is anything to record, and after the server began, which would have them blocked as well.
     let ending = signal::SignalSet::of(&ENDING);
     signal::set_mask(ending).map_err(|error| format!("cannot block signals: {error}"))?;

@@ -12,7 +12,7 @@ use ringfence_policy::Host;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -31,6 +31,7 @@ pub(crate) async fn serve(mut client: TcpStream, shared: &Arc<Shared>) {
     let Ok(Ok(asked)) = asked else { return };
     let (subject, result) = match asked {
         Asked::Socks(host, port) => {
+            let (host, _name) = meant(shared, host);
             let mut subject = flow::ask(shared, Way::Socks, host, port);
             seek(shared, &mut subject, &client);
             if let Some(inspection) = flow::inspected(shared, &subject) {
@@ -45,6 +46,7 @@ pub(crate) async fn serve(mut client: TcpStream, shared: &Arc<Shared>) {
             return;
         }
         Asked::Http { host, port, early, tunnel } => {
+            let (host, _name) = meant(shared, host);
             let mut subject = flow::ask(shared, Way::HttpProxy, host, port);
             seek(shared, &mut subject, &client);
             if let Some(inspection) = flow::inspected(shared, &subject) {
@@ -69,6 +71,15 @@ pub(crate) async fn serve(mut client: TcpStream, shared: &Arc<Shared>) {
     match result {
         Ok((server, early)) => flow::carry(shared, &subject, client, server, early).await,
         Err(refusal) => refused(shared, &subject, client, refusal).await,
+    }
+}
+
+/// What is meant by an address: of a client that looks names up itself it is one that stands for a name here. Held, the
+/// address stays that name's.
+fn meant(shared: &Shared, host: Host) -> (Host, Option<Arc<str>>) {
+    match host {
+        Host::Address(address) => shared.names().host(address, Instant::now()),
+        host => (host, None),
     }
 }
 

@@ -118,6 +118,9 @@ pub fn runs(setting: &Setting) -> bool {
                 && value.contains(['!', '@', '?', '+', '<', '>'])
         }
         ("gitflow", "hooks") => true,
+        // Its scripts evaluate them.
+        ("gitflow", _) => value.contains(['$', '`', '"', '\\']),
+        ("changelog", "opts") => true,
         // Commands' words: git-secrets takes patterns from the output of one, p4 connects through one, and patatt and
         // transcrypt run the program in their place.
         ("secrets", "providers") | ("git-p4", "port") | ("patatt", "gpg-bin") => true,

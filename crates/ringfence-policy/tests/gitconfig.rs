@@ -258,6 +258,8 @@ fn what_makes_git_run_a_program_is_found() {
         ("[sendemail]\nsmtpServer = example.org", "sendemail.smtpserver"),
         ("[tig]\nmain-options = --output=file", "tig.main-options"),
         ("[remote \"o\"]\ngcrypt-rsync-put-flags = -e evil", "remote.o.gcrypt-rsync-put-flags"),
+        ("[gitflow \"release.finish\"]\nmessage = $(evil)", "gitflow.release.finish.message"),
+        ("[changelog]\nopts = --output=file", "changelog.opts"),
         ("[transcrypt]\ncrypt-dir = evil", "transcrypt.crypt-dir"),
         ("[instaweb]\nport = evil", "instaweb.port"),
         // What a git of tomorrow may read.

@@ -4,7 +4,7 @@ use crate::fd::owned;
 use crate::{Result, sys};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Rows, columns, and pixels across and down (`struct winsize`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,29 @@ pub struct Mode(libc::termios);
 impl std::fmt::Debug for Mode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Mode").finish_non_exhaustive()
+    }
+}
+
+/// The mode that a terminal has for somebody who changes it and may be killed in between: it is given back when this is
+/// dropped, where the terminal is this process's by then (another program in the foreground has a mode of its own).
+#[derive(Debug)]
+pub struct Kept(OwnedFd, Mode);
+
+impl Kept {
+    /// That of standard input, where output goes to a terminal too.
+    pub fn of_own() -> Option<Kept> {
+        let (input, output) = (std::io::stdin(), std::io::stdout());
+        let terminal = input.as_fd().try_clone_to_owned().ok()?;
+        let mode = mode(terminal.as_fd()).ok()?;
+        size(output.as_fd()).is_ok().then_some(Kept(terminal, mode))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if foreground(self.0.as_fd()) == Ok(crate::process::group()) {
+            let _ = set_mode(self.0.as_fd(), &self.1);
+        }
     }
 }
 

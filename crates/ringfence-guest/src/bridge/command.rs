@@ -116,6 +116,8 @@ pub struct Command {
     early: Vec<ToGuest>,
     /// How it ended, while what it wrote is not read to the end yet.
     end: Option<End>,
+    /// The last signal by which it was told to end.
+    told_to_end: Option<u8>,
     waker: Waker,
 }
 
@@ -160,6 +162,7 @@ impl Command {
             started: false,
             early: Vec::new(),
             end: None,
+            told_to_end: None,
             waker,
         };
         command.resume();
@@ -286,6 +289,21 @@ impl Command {
     /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
         self.end.is_some()
+    }
+
+    /// It is told to end, by this signal.
+    pub fn told_to_end(&mut self, number: u8) {
+        self.told_to_end = Some(number);
+    }
+
+    /// The signal by which it was told to end, if it ended by that.
+    pub fn ended_as_told(&self) -> Option<u8> {
+        self.told_to_end.filter(|&number| self.end == Some(End::Signal(number)))
+    }
+
+    /// How it ended, whether or not what it wrote is read.
+    pub fn end(&mut self) -> Option<End> {
+        self.end.take()
     }
 
     /// How it ended, once all it wrote is written.

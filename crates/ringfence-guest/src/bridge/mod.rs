@@ -98,7 +98,7 @@ struct Bridge<'a> {
     umask: u32,
     /// Commands that were told to end, and since when the guest has not said that it told them.
     unanswered: BTreeMap<u32, told::Unanswered>,
-    /// How the command ended, while the guest writes back what it holds.
+    /// How the command ended, while the guest writes back what it holds, and until when it may.
     stopping: Option<(End, Instant)>,
     end: Option<End>,
 }
@@ -188,8 +188,8 @@ impl<'a> Bridge<'a> {
                     return End::Failed(125, why);
                 }
             }
-            if let Some((end, since)) = &self.stopping
-                && since.elapsed() >= PATIENCE
+            if let Some((end, until)) = &self.stopping
+                && *until <= Instant::now()
             {
                 let end = end.clone();
                 return self.unwritten(end);
@@ -225,7 +225,7 @@ impl<'a> Bridge<'a> {
     }
 
     fn turn(&mut self) -> Result<(), Over> {
-        let stopping = self.stopping.as_ref().map(|(_, since)| *since + PATIENCE);
+        let stopping = self.stopping.as_ref().map(|(_, until)| *until);
         let until = stopping.into_iter().chain(self.answers_due()).min();
         for (whose, ready) in self.watched().wait(until)? {
             self.serve(whose, ready)?;
@@ -327,10 +327,10 @@ impl<'a> Bridge<'a> {
             }
             // What its kernel forgets of the template, perhaps.
             ToHost::Files(request) if self.line.is_some() && !wants_answer(&request) => {}
-            _ if self.line.is_some() => return Err(Over::Broken(Broken::Early)),
             ToHost::Ready(Err(why)) => {
                 self.end = Some(End::Failed(125, format!("the guest cannot begin: {why}")));
             }
+            _ if self.line.is_some() => return Err(Over::Broken(Broken::Early)),
             ToHost::Files(request) => {
                 if let Some(reply) = self.files.answer(&request) {
                     self.stream.send(0, &ToGuest::Files(reply))?;
@@ -417,6 +417,7 @@ impl<'a> Bridge<'a> {
             command.close(end);
         }
         self.over(channel);
+        self.unread(channel);
     }
 
     /// Tells a command's end, if nothing that it wrote is left to be written.
@@ -425,6 +426,11 @@ impl<'a> Bridge<'a> {
             return;
         };
         self.commands.remove(&channel);
+        self.told(channel, end);
+    }
+
+    /// Tells whoever waits for a command how it ended.
+    fn told(&mut self, channel: u32, end: End) {
         if channel == FIRST {
             self.stop(end);
         } else if let Some(door) = &mut self.door {
@@ -437,7 +443,7 @@ impl<'a> Bridge<'a> {
     fn stop(&mut self, end: End) {
         let told = self.files.written() && self.stream.send(0, &ToGuest::Stop).is_ok();
         if told {
-            self.stopping = Some((end, Instant::now()));
+            self.stopping = Some((end, Instant::now() + PATIENCE));
         } else {
             self.end = Some(end);
         }

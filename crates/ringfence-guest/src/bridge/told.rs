@@ -38,8 +38,8 @@ impl Bridge<'_> {
         let late = |(_, one): &(&u32, &Unanswered)| one.until <= now;
         let (&channel, &Unanswered { number, .. }) = self.unanswered.iter().find(late)?;
         self.unanswered.remove(&channel);
-        if channel != FIRST {
-            self.finished(channel, End::Signal(number));
+        if channel != FIRST || self.commands.get(&FIRST).is_some_and(Command::has_ended) {
+            self.given_up(channel, End::Signal(number));
             return None;
         }
         self.commands.clear();
@@ -49,6 +49,22 @@ impl Bridge<'_> {
             ANSWER.as_secs()
         );
         Some(End::Signal(number))
+    }
+
+    /// A command ended by the signal that it was told, and what it wrote is not read: whoever told it waits for that no
+    /// longer than for a guest.
+    pub(super) fn unread(&mut self, channel: u32) {
+        if let Some(number) = self.commands.get(&channel).and_then(Command::ended_as_told) {
+            let until = Instant::now() + ANSWER;
+            self.unanswered.insert(channel, Unanswered { number, until });
+        }
+    }
+
+    /// Tells the end of a command, whatever is left to be written.
+    fn given_up(&mut self, channel: u32, end: End) {
+        let Some(mut command) = self.commands.remove(&channel) else { return };
+        self.unanswered.remove(&channel);
+        self.told(channel, command.end().unwrap_or(end));
     }
 
     /// The guest is gone after its command: waits until what that wrote is read, or until a signal says that nobody
@@ -95,6 +111,20 @@ impl Bridge<'_> {
 
     pub(super) fn signal(&mut self, arrived: &Arrived) -> Result<(), Over> {
         if ASK_FOR_THE_END.contains(&arrived.signal)
+            && let Some((end, until)) = &mut self.stopping
+        {
+            // The command has ended, and its guest writes back what it holds: for so long as it may hear of an end, and
+            // for no longer when it is asked again.
+            let soon = Instant::now() + ANSWER;
+            if *until > soon {
+                *until = soon;
+            } else {
+                let end = end.clone();
+                self.end = Some(self.unwritten(end));
+            }
+            return Ok(());
+        }
+        if ASK_FOR_THE_END.contains(&arrived.signal)
             && self.commands.get(&FIRST).is_some_and(Command::has_ended)
         {
             // Only somebody who does not read what it wrote keeps it: that is given up.
@@ -112,8 +142,14 @@ impl Bridge<'_> {
     fn tell(&mut self, channel: u32, message: Option<ToGuest>) -> Result<(), Over> {
         if let Some(ToGuest::Signal(number, _)) = message
             && ASK_FOR_THE_END.contains(&number.into())
-            && self.commands.contains_key(&channel)
+            && let Some(command) = self.commands.get_mut(&channel)
         {
+            if command.has_ended() {
+                // Only somebody who does not read what it wrote keeps it.
+                self.given_up(channel, End::Signal(number));
+                return Ok(());
+            }
+            command.told_to_end(number);
             let unanswered = Unanswered { number, until: Instant::now() + ANSWER };
             self.unanswered.entry(channel).or_insert(unanswered);
         }

@@ -103,7 +103,12 @@ impl Files {
                     f.word();
                 }
                 let (old, new) = (name(&mut f)?, name(&mut f)?);
-                self.rename(node, old, to, new, RenameFlags::from_bits_retain(flags))?;
+                let flags = RenameFlags::from_bits_retain(flags);
+                // A whiteout is a device.
+                if !(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE).contains(flags) {
+                    return Err(Errno::INVAL);
+                }
+                self.rename(node, old, to, new, flags)?;
             }
             Opcode::Link => {
                 let file = wanted(f.long())?;

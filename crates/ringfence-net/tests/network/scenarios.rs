@@ -292,7 +292,8 @@ EOF"#;
 
 fn proxies_obey_the_same_rules() {
     let script = r#"
-        for proxy in http://127.0.0.1:1022 http://[::1]:1022 socks5h://127.0.0.1:1022; do
+        # By the last one it looks names up itself.
+        for proxy in http://127.0.0.1:1022 http://[::1]:1022 socks5h://127.0.0.1:1022 socks5://127.0.0.1:1022; do
             curl -sS -m 5 -x $proxy http://site.test/ || exit 1
             curl -sS -m 5 -p -x $proxy http://site.test/ || exit 2
             curl -s -m 5 -p -x $proxy http://evil.test/ && exit 3
@@ -312,7 +313,7 @@ fn proxies_obey_the_same_rules() {
     sandbox.resolv = "nameserver 127.0.0.1\n".to_owned();
     let ran = sandbox.run(script, vec![Server::new("[::]:80", web)]);
     assert_eq!(ran.code, 0);
-    let expected = "served at [::ffff:5.5.5.5]:80\n".repeat(6)
+    let expected = "served at [::ffff:5.5.5.5]:80\n".repeat(8)
         + "ringfence: no rule allows evil.test; to allow it: --allow-host evil.test\n"
         + "ringfence: private.site.test leads to 10.0.0.1 by this host's /etc/hosts, which is no public \
            address; if that is right, grant it too: --allow-host 10.0.0.1:80\n"

@@ -161,12 +161,11 @@ fn by_name(path: &Path) -> Guarded {
 }
 
 impl Guarding {
-    /// Notes what is at the guarded paths.
+    /// Notes what is at the guarded paths. What came to be there after `since`, when the plan was yet to look, is the run's.
     ///
     /// # Errors
     /// A guarded tree that is too large to be kept.
-    pub fn record(plan: &Plan) -> Result<Guarding, LaunchError> {
-        let since = sys::file::time_mark();
+    pub fn record(plan: &Plan, since: i128) -> Result<Guarding, LaunchError> {
         let mut guarding = Guarding {
             steps: Vec::with_capacity(plan.guards.len()),
             parents: BTreeMap::new(),

@@ -78,6 +78,8 @@ pub struct Order {
     pub keeper: Option<Rc<dyn Keeper>>,
     /// The machine that the command stands in front of.
     pub machine: Option<Rc<RefCell<Machine>>>,
+    /// The time ([`sys::file::time_mark`]) from which on a change is the run's: before the plan looked at what there is.
+    pub since: i128,
 }
 
 impl Order {
@@ -178,7 +180,7 @@ fn run_under_our_umask(
     started: &dyn Fn(&Plan),
     umask: u32,
 ) -> Result<Outcome, LaunchError> {
-    let guarding = Guarding::record(plan)?;
+    let guarding = Guarding::record(plan, order.since)?;
     trace.mark("guards-recorded");
     let filing = filing::filing(plan, order, inputs, &guarding);
     for step in &plan.mounts {

@@ -55,6 +55,8 @@ pub struct Machine {
     second: bool,
     /// Tests want a first clone, and a second one, that never goes on.
     mute: (bool, bool),
+    /// The bridge lets every byte through, and may be killed.
+    _terminal: Option<sys::terminal::Kept>,
 }
 
 /// What clones are made by.
@@ -131,6 +133,7 @@ impl Machine {
             of_process: saved.is_some(),
             second: false,
             mute,
+            _terminal: sys::terminal::Kept::of_own(),
         };
         machine.attendance = Some(attendance.map_err(|errno| format!("bind: {errno:?}"))?);
         Ok(machine)

@@ -29,7 +29,9 @@ pub fn run(home: &Path, say: &mut dyn FnMut(&str)) -> Result<(), String> {
             assets::kernel(home).ok_or("the kernel's package holds no kernel")?
         }
     };
-    say(&format!("guest kernel {} in {}", kernel.release, place.join("kernel").display()));
+    // It may be one that root has fetched for everybody.
+    let place = kernel.image.parent().unwrap_or(&place);
+    say(&format!("guest kernel {} in {}", kernel.release, place.display()));
     Ok(())
 }
 

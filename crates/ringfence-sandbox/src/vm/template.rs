@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -102,7 +102,15 @@ impl Template {
     /// The memory, for reading.
     pub fn memory(&self) -> Result<File, String> {
         let path = self.place.join("memory");
-        File::open(&path).map_err(|error| format!("open({}): {error}", path.display()))
+        let opened = File::open(&path).or_else(|error| {
+            // A machine that was taken over has it for reading, and may have changed its mode.
+            if error.kind() != io::ErrorKind::PermissionDenied {
+                return Err(error);
+            }
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+            File::open(&path)
+        });
+        opened.map_err(|error| format!("open({}): {error}", path.display()))
     }
 
     /// The files of the machine's process, where it was saved.

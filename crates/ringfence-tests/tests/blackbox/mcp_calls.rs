@@ -103,6 +103,7 @@ fn an_earlier_session_of_the_same_name_is_not_taken_for_the_servers() {
 fn arguments_of_another_kind_are_refused() {
     everybody(Tier::Namespace, |place| {
         place.file("home/project/file", "text");
+        place.file("home/project/accents", "aéé");
         let calls = [
             (
                 "exec",
@@ -126,6 +127,8 @@ fn arguments_of_another_kind_are_refused() {
             ),
             ("read_file", r#"{"path":"file","offset":2}"#, "\"text\":\"xt\""),
             ("read_file", r#"{"path":"file","offset":4}"#, "\"text\":\"\""),
+            ("read_file", r#"{"path":"accents","length":4}"#, "\"bytes\":3,"),
+            ("read_file", r#"{"path":"accents","offset":3}"#, "\"text\":\"é\""),
             // Not every file system can have so large a file; none has it start anew.
             ("read_file", r#"{"path":"file","offset":18446744073709551615}"#, ""),
             ("snapshot_list", "{}", "\"snapshots\":[]"),

@@ -71,6 +71,22 @@ fn a_call_whose_client_leaves_is_on_record() {
     });
 }
 
+/// Clients kill what does not end when it is told to; a server takes no end for one.
+#[test]
+fn a_server_does_not_outlive_a_guard_that_was_killed() {
+    everybody(Tier::Namespace, |place| {
+        let messages = [HELLO.to_owned(), call(2, "answered", "{}")];
+        let script = server(3, "trap '' HUP INT TERM; echo up >&2; exec sleep 1000");
+        let mut command = place.command(binary());
+        command.args(["mcp", "wrap", "--", "sh", "-c", &script]);
+        let mut running = Running::start_with(command, messages.concat().into_bytes());
+        running.said("up\n").printed("\"id\":2,");
+        running.signal(Signal::KILL);
+        // The server has the same stderr: this waits for its end.
+        running.finish().ends(137);
+    });
+}
+
 /// A server may end by and by, or take a signal for something else (HUP, to read its settings again).
 #[test]
 fn an_answer_that_comes_after_a_signal_is_passed_on() {

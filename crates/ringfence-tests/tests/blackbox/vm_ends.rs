@@ -1,10 +1,11 @@
 //! `--tier vm`: whoever of a session's processes is killed, nothing of it is left.
 
 use super::vm::{cache, guests, guests_of_one, ringfence, start};
-use ringfence_tests::{PATIENCE, Place, Running, until};
+use ringfence_tests::{PATIENCE, Place, Running, Terminal, binary, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use std::fs;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -99,6 +100,50 @@ fn whoever_of_a_session_is_killed_all_end_and_nothing_is_left() {
             assert_eq!(place.left_behind(), [""; 0], "{who}");
             assert_eq!(directories(place), [""; 0], "{who}");
         }
+    });
+}
+
+/// While its command runs the bridge lets every byte of the terminal through.
+#[test]
+fn the_terminal_is_as_before_however_a_session_ends() {
+    guests_of_one(|place| {
+        let mut terminal = Terminal::shell(place);
+        let (rf, cache) = (binary(), cache(place.person));
+        terminal.line(&format!(
+            "XDG_CACHE_HOME='{}' {} run --tier vm --name one -- sh -c 'stty -echo; echo u''p; sleep 1000'",
+            cache.display(),
+            rf.display()
+        ));
+        terminal.shows("\nup");
+        let kill = ringfence(place, &["kill", "--signal", "KILL", "one"]);
+        Running::start(kill).finish().ends(0);
+        terminal.code(137);
+        terminal.line("stty -a; echo e''nd");
+        let settings = terminal.shows("\nend");
+        assert!(settings.contains(" icanon") && settings.contains(" echo "), "{settings}");
+        terminal.leave();
+    });
+}
+
+/// Whoever reads a command's output may take his time, but for when it was told to end.
+#[test]
+fn a_command_that_was_told_to_end_waits_for_no_reader() {
+    guests_of_one(|place| {
+        let mut first = start(place, &["--name", "one"], &["sh", "-c", "echo up; sleep 1000"]);
+        first.printed("up\n");
+        let mut exec =
+            ringfence(place, &["exec", "one", "--", "sh", "-c", "echo in >&2; exec yes"]);
+        let (reader, writer) = std::io::pipe().unwrap();
+        exec.stdout(writer).stderr(std::process::Stdio::piped());
+        let mut exec = exec.spawn().unwrap();
+        let mut said = [0; 3];
+        exec.stderr.take().unwrap().read_exact(&mut said).unwrap();
+        let pid = Pid::from_raw(exec.id() as i32).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        assert_eq!(exec.wait().unwrap().code(), Some(143));
+        drop(reader);
+        first.signal(Signal::TERM);
+        first.finish().ends(143);
     });
 }
 

@@ -3,7 +3,8 @@
 use super::{Server, host, rule, run};
 use crate::clients::server;
 use crate::network_told::rows;
-use ringfence_tests::everywhere;
+use ringfence_tests::{everywhere, until};
+use rustix::process::Signal;
 use std::io::{Read, Write};
 
 /// What went wrong is the program's own doing, and it is told so: with 502 it would try again.
@@ -214,5 +215,56 @@ for name in 'localhost', 'other.test':
             let ended = run(place, &server, &options, &["python3", "-c", &script]);
             assert_eq!(ended.well().trim(), seen, "{options:?}: {}", ended.err);
         }
+    });
+}
+
+/// Every server ends a connection that was idle for long enough, perhaps in the moment in which the next request is on its way.
+#[test]
+fn a_connection_that_the_server_ends_meanwhile_is_made_anew() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (end, ended) = (std::sync::mpsc::channel::<()>(), std::sync::mpsc::channel::<()>());
+        let (told, tells) = (end.1, ended.0);
+        std::thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut client, _) = listener.accept().unwrap();
+                let (mut head, mut byte) = (Vec::new(), [0]);
+                while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte).unwrap() > 0 {
+                    head.push(byte[0]);
+                }
+                client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+                let _ = told.recv();
+                drop(client);
+                let _ = tells.send(());
+            }
+        });
+        let script = format!(
+            "import http.client, os, time
+c = http.client.HTTPConnection('localhost', {port}, timeout=60)
+c.request('GET', '/'); print(c.getresponse().read().decode(), flush=True)
+while not os.path.exists('go'): time.sleep(.001)
+c.request('GET', '/'); print('asked', flush=True)
+a = c.getresponse(); print(a.status, a.read().decode())"
+        );
+        let rule = format!("GET localhost:{port}/*");
+        let mut running = place.start(&["--http", &rule], &["python3", "-c", &script]);
+        running.printed("ok\n");
+        // The launcher finds both when it goes on: the request, and the end of the connection that it is for.
+        running.signal(Signal::STOP);
+        let status = format!("/proc/{}/status", running.pid());
+        let stopped = || std::fs::read_to_string(&status).unwrap().contains("State:\tT");
+        until("the launcher is stopped", stopped);
+        place.file("home/project/go", "");
+        running.printed("asked\n");
+        end.0.send(()).unwrap();
+        ended.1.recv().unwrap();
+        running.signal(Signal::CONT);
+        drop(end.0);
+        let text = running.finish().well();
+        assert!(text.ends_with("200 ok"), "{text}");
     });
 }
