@@ -358,8 +358,11 @@ impl<'a> Bridge<'a> {
             ToHost::Change(Change::Exited(code)) => self.finished(channel, End::Code(code)),
             ToHost::Change(Change::Killed(signal)) => self.finished(channel, End::Signal(signal)),
             ToHost::Change(Change::Stopped(signal)) => self.stopped(channel, signal),
+            // One that has ended meanwhile waits for its reader alone.
             ToHost::Delivered => {
-                self.unanswered.remove(&channel);
+                if !self.commands.get(&channel).is_some_and(Command::has_ended) {
+                    self.unanswered.remove(&channel);
+                }
             }
             ToHost::Reached(limit) => self.begun.iter_mut().for_each(|line| line.reached(limit)),
             ToHost::Stopped => {

@@ -138,9 +138,17 @@ fn a_command_that_was_told_to_end_waits_for_no_reader() {
         let mut exec = exec.spawn().unwrap();
         let mut said = [0; 3];
         exec.stderr.take().unwrap().read_exact(&mut said).unwrap();
+        // What a pipe holds (pipe(7)).
+        let held = 65536;
+        until("the pipe is full", || rustix::io::ioctl_fionread(&reader).unwrap() == held);
         let pid = Pid::from_raw(exec.id() as i32).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
-        assert_eq!(exec.wait().unwrap().code(), Some(143));
+        let mut code = None;
+        until("it ends", || {
+            code = exec.try_wait().unwrap();
+            code.is_some()
+        });
+        assert_eq!(code.and_then(|code| code.code()), Some(143));
         drop(reader);
         first.signal(Signal::TERM);
         first.finish().ends(143);
