@@ -25,7 +25,7 @@ pub fn beside(error: &LaunchError, name: &OsStr, parsed: &Parsed) -> String {
 
 /// An option with a path, as a shell reads it.
 pub fn option(option: &str, path: &Path) -> String {
-    format!("{option} {}", crate::agents::quoted(&quote(path).to_string_lossy()))
+    format!("{option} {}", shown::word(&quote(path).to_string_lossy()))
 }
 
 /// The virtual environment that a path is in: its programs need their interpreter, modules and settings beside. Never a

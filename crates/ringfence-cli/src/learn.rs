@@ -1,6 +1,5 @@
 //! `ringfence learn`: runs a command where it changes nothing, watches it, proposes a profile.
 
-use crate::agents::quoted;
 use crate::error::Fault;
 use crate::generate::print;
 use crate::lesson::{self, connection, program, shown};
@@ -10,7 +9,7 @@ use ringfence_learn::propose::{Asked, Proposal, propose};
 use ringfence_learn::text;
 use ringfence_learn::watch::{self, Observed, Use};
 use ringfence_policy::address::is_public;
-use ringfence_policy::{FileView, Host, HostFiles, Policy, Profile};
+use ringfence_policy::{FileView, Host, HostFiles, Policy, Profile, shown};
 use ringfence_session::ledger::Reader;
 use ringfence_session::outside;
 use std::collections::BTreeMap;
@@ -119,7 +118,7 @@ fn given(parsed: &Parsed) -> String {
     options
         .map(|(name, value)| match value.is_empty() {
             true => format!("--{name} "),
-            false => format!("--{name}={} ", quoted(&value.to_string_lossy())),
+            false => format!("--{name}={} ", shown::word(&value.to_string_lossy())),
         })
         .collect()
 }
@@ -222,8 +221,8 @@ fn finish(
     let merged = base.file.as_ref().and_then(|(file, _)| std::path::absolute(file).ok());
     let mut files = profiles(policy, "file ");
     files.retain(|file| merged.as_deref() != Some(Path::new(file)));
-    let with: String = files.iter().map(|file| format!("-p {} ", quoted(file))).collect();
-    let with = ringfence_policy::shown::line(&format!("{}{with}", base.given)).to_string();
+    let with: String = files.iter().map(|file| format!("-p {} ", shown::word(file))).collect();
+    let with = shown::line(&format!("{}{with}", base.given)).to_string();
     let result = match &base.file {
         Some((_, old)) => text::merged(old, proposal),
         None => {
@@ -276,12 +275,12 @@ pub(crate) fn tell_withheld(proposal: &Proposal) {
     for rule in &proposal.withheld {
         let (table, key) = rule.key;
         let line = format!("not proposed: {table}.{key} {}: {}", rule.text, rule.reason);
-        ringfence_sys::say!("ringfence: {}", ringfence_policy::shown::line(&line));
+        ringfence_sys::say!("ringfence: {}", shown::line(&line));
     }
     if let Some(told) = proposal.told() {
         ringfence_sys::say!("ringfence: not proposed: {told}");
     }
     if let Some(lost) = proposal.lost() {
-        ringfence_sys::say!("ringfence: {}", ringfence_policy::shown::line(&lost));
+        ringfence_sys::say!("ringfence: {}", shown::line(&lost));
     }
 }

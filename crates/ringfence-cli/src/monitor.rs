@@ -81,8 +81,8 @@ pub fn patience(parsed: &Parsed) -> Result<Option<Duration>, Fault> {
 }
 
 fn print(decision: &NetDecision) {
-    // A program chooses the paths that it asks for.
-    notice(&line(decision));
+    // A program chooses the paths that it asks for, and a server what its certificate says.
+    ringfence_sys::say!("ringfence: {}", ringfence_policy::shown::line(&line(decision)));
 }
 
 fn line(decision: &NetDecision) -> String {

@@ -29,21 +29,23 @@ const OWN: [(&str, &str); 83] = [
     ("completion", ""),
     (
         "core",
-        "abbrev alternaterefsprefixes attributesfile autocrlf bare bigfilethreshold checkroundtripencoding checkstat \
-         commentchar commentstring commitgraph compression createobject deltabasecachelimit eol excludesfile filemode \
-         filesreflocktimeout fscache fsmonitorhookversion fsync fsyncmethod fsyncobjectfiles hidedotfiles ignorecase \
-         ignorestat lockfilepid logallrefupdates longpaths loosecompression maxtreedepth multipackindex notesref \
-         packedgitlimit packedgitwindowsize packedrefstimeout partialclonefilter precomposeunicode prefersymlinkrefs \
-         preloadindex quotepath repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone \
-         splitindex symlinks trustctime untrackedcache usereplacerefs warnambiguousrefs whitespace",
+        "abbrev alternaterefsprefixes attributesfile autocrlf bare bigfilethreshold checkroundtripencoding \
+         checkstat commentchar commentstring commitgraph compression createobject deltabasecachelimit eol \
+         excludesfile filemode filesreflocktimeout fscache fsmonitorhookversion fsync fsyncmethod \
+         fsyncobjectfiles hidedotfiles ignorecase ignorestat lockfilepid logallrefupdates longpaths \
+         loosecompression maxtreedepth multipackindex notesref packedgitlimit packedgitwindowsize \
+         packedrefstimeout partialclonefilter precomposeunicode prefersymlinkrefs preloadindex quotepath \
+         repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex \
+         streamfilethreshold symlinks trustctime untrackedcache usereplacerefs warnambiguousrefs whitespace",
     ),
     ("credentialcache", "ignoresighup"),
     ("credentialstore", "locktimeoutms"),
     (
         "diff",
-        "algorithm autorefreshindex binary cachetextconv colormoved colormovedws context dirstat funcname ignoresubmodules \
-         indentheuristic interhunkcontext mnemonicprefix noindex noprefix orderfile relative renamelimit renames \
-         statgraphwidth statnamewidth submodule suppressblankempty trustexitcode wordregex wserrorhighlight xfuncname",
+        "algorithm autorefreshindex binary cachetextconv colormoved colormovedws context dirstat dstprefix \
+         funcname ignoresubmodules indentheuristic interhunkcontext mnemonicprefix noindex noprefix orderfile \
+         relative renamelimit renames srcprefix statgraphwidth statnamewidth submodule suppressblankempty \
+         trustexitcode wordregex wserrorhighlight xfuncname",
     ),
     ("difftool", "guidefault prompt trustexitcode"),
     (
@@ -77,9 +79,10 @@ const OWN: [(&str, &str); 83] = [
     ("help", "autocorrect format"),
     (
         "http",
-        "emptyauth extraheader followredirects keepalivecount keepaliveidle keepaliveinterval lowspeedlimit lowspeedtime \
-         maxrequests minsessions noepsv pinnedpubkey postbuffer proactiveauth proxyauthmethod schannelcheckrevoke \
-         sslbackend sslcert sslcertpasswordprotected sslcipherlist sslkey ssltry sslversion useragent version",
+        "emptyauth extraheader followredirects keepalivecount keepaliveidle keepaliveinterval lowspeedlimit \
+         lowspeedtime maxrequestbuffer maxrequests minsessions noepsv pinnedpubkey postbuffer proactiveauth \
+         proxyauthmethod schannelcheckrevoke sslbackend sslcert sslcertpasswordprotected sslcipherlist sslkey \
+         ssltry sslversion useragent version",
     ),
     ("i18n", ""),
     ("imap", "authmethod folder pass preformattedhtml user"),
@@ -99,7 +102,8 @@ const OWN: [(&str, &str); 83] = [
     ),
     (
         "mergetool",
-        "guidefault hasoutput hideresolved keepbackup keeptemporaries prompt trustexitcode useautomerge writetotemp",
+        "guidefault hasoutput hideresolved keepbackup keeptemporaries prompt trustexitcode useautomerge \
+         writetotemp",
     ),
     ("notes", "*"),
     ("pack", "*"),
@@ -109,7 +113,8 @@ const OWN: [(&str, &str); 83] = [
     ("pull", "ff rebase"),
     (
         "push",
-        "autosetupremote default followtags gpgsign negotiate pushoption recursesubmodules usebitmaps useforceifincludes",
+        "autosetupremote default followtags gpgsign negotiate pushoption recursesubmodules usebitmaps \
+         useforceifincludes",
     ),
     (
         "rebase",
@@ -119,8 +124,9 @@ const OWN: [(&str, &str); 83] = [
     ("receive", "*"),
     (
         "remote",
-        "fetch followremotehead lfspushurl lfsurl mirror partialclonefilter promisor proxyauthmethod prune prunetags push \
-         pushdefault puttykeyfile serveroption skipdefaultupdate skipfetchall tagopt",
+        "fetch followremotehead lfspushurl lfsurl mirror partialclonefilter projectname promisor proxyauthmethod \
+         prune prunetags push pushdefault puttykeyfile review serveroption skipdefaultupdate skipfetchall tagopt \
+         timeout",
     ),
     ("remotes", "*"),
     ("repack", "*"),
@@ -147,7 +153,7 @@ const OWN: [(&str, &str); 83] = [
     ("uploadarchive", "*"),
     ("uploadpack", "*"),
     ("uploadpackfilter", "*"),
-    ("user", "email name signingkey useconfigonly"),
+    ("user", "email login name signingkey useconfigonly username"),
     ("versionsort", "*"),
     ("worktree", "guessremote userelativepaths"),
 ];

@@ -10,8 +10,10 @@ pub(crate) const OWN_STRATEGIES: [&str; 6] =
 
 /// Endings of names that mean a program in some section: git's own, and those of extensions
 /// that are not known here.
-const PROGRAM_ENDINGS: [&str; 19] = [
+const PROGRAM_ENDINGS: [&str; 21] = [
     "askpass",
+    "bin",
+    "binary",
     "clean",
     "cmd",
     "command",
@@ -36,9 +38,8 @@ const PROGRAM_ENDINGS: [&str; 19] = [
 pub fn runs(setting: &Setting) -> bool {
     let name = setting.name.as_str();
     let value = setting.value.as_deref().unwrap_or("true");
-    if value.is_empty() {
-        // Git takes an empty value as "none", and as a reset of lists.
-        return matches!(&*setting.section, "include" | "includeif");
+    if value.is_empty() && empty_is_none(setting) {
+        return false;
     }
     if value.starts_with('!') || value.starts_with("ext::") || may_be_an_option(setting, value) {
         return true;
@@ -75,6 +76,7 @@ pub fn runs(setting: &Setting) -> bool {
         ("remote", "url" | "pushurl" | "pushdefault") | ("branch", "remote" | "pushremote") => {
             helper(value)
         }
+        ("extensions", "refstorage") => !matches!(value, "files" | "reftable"),
         ("extensions", "partialclone") | ("checkout", "defaultremote") => helper(value),
         ("remotes", _) => value.split_whitespace().any(helper),
         ("submodule", "url") => helper(value),
@@ -87,23 +89,33 @@ pub fn runs(setting: &Setting) -> bool {
             "user" => !setting.subsection.as_deref().is_some_and(|name| PROTOCOLS.contains(&name)),
             _ => true,
         },
-        ("http", "proxy" | "sslverify" | "sslcainfo" | "sslcapath" | "curloptresolve") => true,
+        ("http", "sslverify") => boolean(value) != Some(true),
+        ("http", "proxy" | "sslcainfo" | "sslcapath" | "curloptresolve") => true,
         ("http", "cookiefile" | "savecookies" | "proxysslcainfo") => true,
         // Patches are written there, by any name; and with what theirs end in.
         ("format", "outputdirectory") => true,
         ("format", "suffix") => value.contains('/'),
         // What git writes into the list of a rebase it writes in it: some make a line of what was none.
-        ("i18n", "commitencoding" | "logoutputencoding") => !is_plain_encoding(value),
+        ("i18n", "commitencoding" | "logoutputencoding" | "filesencoding") => {
+            !is_plain_encoding(value)
+        }
         ("core", "protecthfs" | "protectntfs") => boolean(value) != Some(true),
         ("branch", "mergeoptions") => {
             value.split_whitespace().any(|word| !HARMLESS_MERGE_OPTIONS.contains(&word))
         }
         // Git's credential manager has others that send credentials elsewhere, or write files.
-        ("credential", name) => {
-            !matches!(name, "username" | "usehttppath" | "interactive" | "provider" | "guiprompt")
-        }
+        ("credential", name) => !matches!(
+            name,
+            "username" | "usehttppath" | "interactive" | "provider" | "guiprompt" | "validate"
+        ),
         // Options of programs: some write files.
-        ("gui", "diffopts" | "historybrowser") | ("stgit", "diff-opts") => true,
+        ("gui", "diffopts" | "historybrowser") | ("stgit", "diff-opts" | "smtpserver") => true,
+        ("stgit", _) if setting.subsection.as_deref() == Some("alias") => true,
+        // Of `git svn` each option is one; the directory of Subversion's configuration names programs for connections.
+        ("svn", name) => name != "authorsfile",
+        ("svn-remote", _) if value.starts_with("svn+") => !value.starts_with("svn+ssh://"),
+        ("gitreview", name) => name != "username",
+        ("diff", "binary") => false,
         ("tig", name) if name.ends_with("-options") => true,
         ("gcrypt", name) if is_options(name) => true,
         ("remote", name) if name.strip_prefix("gcrypt-").is_some_and(is_options) => true,
@@ -117,7 +129,8 @@ pub fn runs(setting: &Setting) -> bool {
             setting.subsection.as_deref() == Some("bind")
                 && value.contains(['!', '@', '?', '+', '<', '>'])
         }
-        ("gitflow", "hooks") => true,
+        // `git flow init` notes the repository's own.
+        ("gitflow", "hooks") => !value.ends_with("/.git/hooks"),
         // Its scripts evaluate them.
         ("gitflow", _) => value.contains(['$', '`', '"', '\\']),
         ("changelog", "opts") => true,
@@ -134,6 +147,18 @@ pub fn runs(setting: &Setting) -> bool {
         (_, name) => {
             PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending)) || is_unknown(setting)
         }
+    }
+}
+
+/// Whether git takes an empty value as "none", or as a reset of a list. It does not where the value is the beginning of a
+/// command (`remote.….uploadpack`, behind which the repository's path stands), of an address, or a truth: empty is false.
+fn empty_is_none(setting: &Setting) -> bool {
+    match (&*setting.section, setting.name.as_str()) {
+        ("core", "fsmonitor" | "gitproxy") | ("http" | "remote", "proxy") => true,
+        ("http", "cookiefile") | ("init", "templatedir") | ("diff", "external") => true,
+        ("pager", _) | ("interactive", "difffilter") | ("web" | "help", "browser") => true,
+        ("include" | "includeif" | "alias" | "hook", _) => false,
+        (_, name) => PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending)),
     }
 }
 
@@ -187,9 +212,10 @@ const HARMLESS_MERGE_OPTIONS: [&str; 14] = [
 /// which it runs `git-remote-SCHEME` (`transport_get` in transport.c).
 fn helper(address: &str) -> bool {
     let before = |what| address.split_once(what).map(|(before, _)| before);
-    let named = |name: &str| !name.is_empty() && name.bytes().all(is_of_scheme);
+    let named = |name: &str| name.bytes().all(is_of_scheme);
     before("::").is_some_and(named)
-        || before("://").is_some_and(|name| named(name) && !SCHEMES.contains(&name))
+        || before("://")
+            .is_some_and(|name| !name.is_empty() && named(name) && !SCHEMES.contains(&name))
 }
 
 /// Whether with what follows it an address may be such a one: of `[url "ext:"] insteadOf = x`, and an address `x:sh …`,

@@ -124,7 +124,8 @@ pub(crate) fn http(policy: &Policy, method: &str, url: &str) -> Verdict {
                     "servers read this path differently, so that no rule for a part of {place} \
                      allows {method} of it"
                 );
-                let grant = format!("--http '{method} {place}/*'");
+                let grant =
+                    format!("--http {}", crate::shown::word(&format!("{method} {place}/*")));
                 Verdict::new(false, "http", explanation).rule(&rules[0].source).remedy(grant)
             }
         };
@@ -136,8 +137,12 @@ pub(crate) fn http(policy: &Policy, method: &str, url: &str) -> Verdict {
         }
         None => {
             let explanation = format!("rules for this host allow other requests, not {request}");
-            let grant = format!("--http '{request}'");
-            Verdict::new(false, "http", explanation).rule(&rules[0].source).remedy(grant)
+            let verdict = Verdict::new(false, "http", explanation).rule(&rules[0].source);
+            // In a rule a `*` stands for more than itself.
+            match path.contains('*') {
+                true => verdict,
+                false => verdict.remedy(format!("--http {}", crate::shown::word(&request))),
+            }
         }
     }
 }

@@ -345,11 +345,7 @@ fn reason(rule: &PathRule) -> String {
 pub(crate) fn option(option: &str, path: &Path, missing: bool) -> String {
     let mark = if missing { "?" } else { "" };
     let text = format!("{mark}{}", quote(path).to_string_lossy());
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%:=~".contains(c);
-    match text.chars().all(plain) {
-        true => format!("{option} {text}"),
-        false => format!("{option} '{}'", text.replace('\'', "'\\''")),
-    }
+    format!("{option} {}", crate::shown::word(&text))
 }
 
 /// How to take a refusal back.

@@ -30,6 +30,20 @@ pub fn bytes(bytes: &[u8]) -> String {
     out
 }
 
+/// A word as a shell reads it back: names in advice are whoever's who made them.
+pub fn word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    quoted_word(word)
+}
+
+/// The same, in quotes whatever it is.
+pub fn quoted_word(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// A message of several parts, lines and indents of its own included; what else a terminal obeys is
 /// escaped.
 pub fn message(text: &str) -> Cow<'_, str> {

@@ -253,6 +253,20 @@ fn what_makes_git_run_a_program_is_found() {
         ("[i18n]\ncommitEncoding = latin1//TRANSLIT", "i18n.commitencoding"),
         ("[format]\nsuffix = /../../x", "format.suffix"),
         ("[core]\nprotectNTFS = false", "core.protectntfs"),
+        // Where empty is not none.
+        ("[remote \"o\"]\nuploadpack =", "remote.o.uploadpack"),
+        ("[remote \"o\"]\nreceivepack = \"\"", "remote.o.receivepack"),
+        ("[url \"ext::sh -c evil \"]\ninsteadOf =", "url.ext::sh -c evil .insteadof"),
+        ("[http]\nsslVerify =", "http.sslverify"),
+        ("[core]\nprotectHFS =", "core.protecthfs"),
+        ("[include]\npath =", "include.path"),
+        ("[svn]\nconfigDir = evil", "svn.configdir"),
+        ("[svn-remote \"svn\"]\nurl = svn+evil://h/p", "svn-remote.svn.url"),
+        ("[stgit \"alias\"]\nseries = evil", "stgit.alias.series"),
+        ("[clangFormat]\nbinary = evil", "clangformat.binary"),
+        ("[gitreview]\nremote = evil", "gitreview.remote"),
+        ("[remote \"o\"]\nurl = ::x", "remote.o.url"),
+        ("[extensions]\nrefStorage = files:///home/a", "extensions.refstorage"),
         // Who is given a password.
         ("[imap]\nhost = example.org", "imap.host"),
         ("[sendemail]\nsmtpServer = example.org", "sendemail.smtpserver"),
@@ -337,6 +351,13 @@ fn what_git_itself_writes_is_harmless() {
 	repositoryformatversion = 0
 [clean]
 	requireForce = true
+[http "https://example.org/proxied"]
+	proxy =
+	cookieFile =
+[remote "q"]
+	proxy =
+[filter "x"]
+	smudge =
 [annex]
 	uuid = 1
 	version = 10
@@ -385,7 +406,23 @@ fn what_git_itself_writes_is_harmless() {
 [gitflow "branch"]
 	master = main
 [svn-remote "svn"]
+	url = svn+ssh://example.org/a
 	fetch = :refs/remotes/trunk
+[svn]
+	authorsfile = authors
+[remote "aosp"]
+	projectname = a
+	review = https://review.example.org/
+[credential]
+	validate = true
+[http]
+	sslVerify = true
+[gitflow "path"]
+	hooks = /home/a/project/.git/hooks
+[diff "image"]
+	binary = true
+[diff]
+	srcPrefix = old/
 [oh-my-zsh]
 	hide-dirty = 1
 [gui]

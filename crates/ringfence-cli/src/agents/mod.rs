@@ -96,7 +96,11 @@ impl Hook {
         let program = std::env::current_exe().map_err(Fault::of)?;
         let mut words = vec![program.to_string_lossy().into_owned(), "hooks".into(), verb.into()];
         words.extend(self.words());
-        Ok(words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+        Ok(words
+            .iter()
+            .map(|word| ringfence_policy::shown::word(word))
+            .collect::<Vec<_>>()
+            .join(" "))
     }
 
     /// What is put in front of a command of the agent's; the command is the one word after it.
@@ -109,19 +113,6 @@ impl Hook {
             format!("{command} --")
         })
     }
-}
-
-/// A word for a shell.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    always_quoted(word)
-}
-
-fn always_quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// `ringfence hooks VERB --AGENT …`

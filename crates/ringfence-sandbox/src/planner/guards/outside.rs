@@ -52,7 +52,8 @@ impl Wanted<'_, '_> {
         }
         for file in &policy.git_files {
             if let Some(real) = links::real(self.planning.paths, file) {
-                self.add_real(real, Guarded::GitConfig, &built_in_name("git's configuration"));
+                // As a whole: what is harmless in a repository's is not in the user's (`url.….insteadOf`).
+                self.add_real(real, Guarded::Plain, &built_in_name("git's configuration"));
             }
         }
     }
