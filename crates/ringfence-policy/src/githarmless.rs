@@ -179,7 +179,7 @@ pub(crate) fn may_be_an_option(setting: &Setting, value: &str) -> bool {
         // Words, each of which is the name of a remote.
         ("remotes", _) => value.split_whitespace().any(is_option),
         // Judged by what they say.
-        ("branch", "mergeoptions") => false,
+        ("branch", "mergeoptions" | "description") => false,
         ("remote", "tagopt") => is_option(value) && !matches!(value, "--tags" | "--no-tags"),
         // Orders, colours, lists, and what people are called.
         ("color" | "column" | "versionsort", _) | (_, "sort" | "whitespace" | "wordregex") => false,

@@ -99,6 +99,10 @@ pub fn runs(setting: &Setting) -> bool {
         ("i18n", "commitencoding" | "logoutputencoding" | "filesencoding") => {
             !is_plain_encoding(value)
         }
+        ("core", "sharedrepository") => {
+            // Anybody's to write.
+            u32::from_str_radix(value, 8).is_ok_and(|mode| mode & 0o002 != 0)
+        }
         ("core", "protecthfs" | "protectntfs") => boolean(value) != Some(true),
         ("branch", "mergeoptions") => {
             value.split_whitespace().any(|word| !HARMLESS_MERGE_OPTIONS.contains(&word))
@@ -136,6 +140,10 @@ pub fn runs(setting: &Setting) -> bool {
         ("changelog", "opts") => true,
         // Commands' words: git-secrets takes patterns from the output of one, p4 connects through one, and patatt and
         // transcrypt run the program in their place.
+        ("gitoxide", _) | ("gitcvs", "logfile") | ("lfs", "storage") => true,
+        // To whom a token is given.
+        ("pw", "server") | ("machete", "domain") => true,
+        ("spr", name) if name.contains("host") => true,
         ("secrets", "providers") | ("git-p4", "port") | ("patatt", "gpg-bin") => true,
         ("transcrypt", "openssl-path" | "crypt-dir") => true,
         ("datalad", _) => setting.subsection.as_deref() == Some("locations"),

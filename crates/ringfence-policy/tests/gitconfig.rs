@@ -253,6 +253,13 @@ fn what_makes_git_run_a_program_is_found() {
         ("[i18n]\ncommitEncoding = latin1//TRANSLIT", "i18n.commitencoding"),
         ("[format]\nsuffix = /../../x", "format.suffix"),
         ("[core]\nprotectNTFS = false", "core.protectntfs"),
+        ("[core]\nsharedRepository = 0666", "core.sharedrepository"),
+        (
+            "[gitoxide \"ssh\"]\ncommandWithoutShellFallback = evil",
+            "gitoxide.ssh.commandwithoutshellfallback",
+        ),
+        ("[lfs]\nstorage = /home/a", "lfs.storage"),
+        ("[machete \"github\"]\ndomain = example.org", "machete.github.domain"),
         // Where empty is not none.
         ("[remote \"o\"]\nuploadpack =", "remote.o.uploadpack"),
         ("[remote \"o\"]\nreceivepack = \"\"", "remote.o.receivepack"),
@@ -306,7 +313,7 @@ fn what_git_itself_writes_is_harmless() {
 [branch "main"]
 	remote = origin
 	merge = refs/heads/main
-	description = "runs !important"
+	description = "- runs !important"
 [submodule "lib"]
 	active = true
 	url = ../lib.git

@@ -89,3 +89,29 @@ fn what_a_program_could_have_named_is_not_shown() {
         }
     });
 }
+
+/// What is harmless in a repository's configuration is not in the user's, which all of his repositories have.
+#[test]
+fn the_users_own_configuration_is_not_made_inside() {
+    everywhere(|place| {
+        if !prepared(place) {
+            return;
+        }
+        let act = "git config --file made url.http://localhost/.insteadOf https://example.org/; \
+                   git init -q nested; git -C nested config url.http://localhost/.insteadOf https://example.org/";
+        let tries = |led: &str| {
+            place.clock_moves_on();
+            let run = place.sh(&[], act);
+            assert!(!place.project("made").exists(), "{led}");
+            run.says("/project/made was created inside and is protected");
+            // The control: a repository's own.
+            let kept = std::fs::read_to_string(place.project("nested/.git/config")).unwrap();
+            assert!(kept.contains("insteadOf"), "{led}: {kept}");
+        };
+        place.file("home/.gitconfig", "[include]\n\tpath = ~/project/made\n");
+        tries("by an include");
+        std::fs::remove_file(place.at("home/.gitconfig")).unwrap();
+        symlink("project/made", place.at("home/.gitconfig")).unwrap();
+        tries("by a link");
+    });
+}

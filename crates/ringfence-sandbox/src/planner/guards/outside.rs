@@ -36,6 +36,12 @@ impl Wanted<'_, '_> {
             return;
         }
         let policy = self.planning.policy;
+        for file in &policy.git_files {
+            if let Some(real) = links::real(self.planning.paths, file) {
+                // As a whole: what is harmless in a repository's is not in the user's (`url.….insteadOf`).
+                self.add_real(real, Guarded::Plain, &built_in_name("git's configuration"));
+            }
+        }
         let homes = [Some(&policy.home_dir), policy.account_home.as_ref()];
         let mut homes: Vec<&PathBuf> = homes.into_iter().flatten().collect();
         homes.dedup();
@@ -49,12 +55,6 @@ impl Wanted<'_, '_> {
                 objects: tree.join(".git/objects"),
                 worktree: tree.clone(),
             });
-        }
-        for file in &policy.git_files {
-            if let Some(real) = links::real(self.planning.paths, file) {
-                // As a whole: what is harmless in a repository's is not in the user's (`url.….insteadOf`).
-                self.add_real(real, Guarded::Plain, &built_in_name("git's configuration"));
-            }
         }
     }
 
