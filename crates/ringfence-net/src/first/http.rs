@@ -32,6 +32,7 @@ pub(super) fn read(bytes: &[u8]) -> First {
         return match beginning(bytes) {
             Some(Beginning::Word | Beginning::Line) if bytes.len() > LINE => LONG,
             Some(Beginning::Word) if skipped == 0 => First::Word,
+            Some(Beginning::Line) if is_gits(bytes) => odd::read(bytes),
             Some(Beginning::Word | Beginning::Line) => First::More,
             Some(Beginning::Odd) | None => odd::read(bytes),
         };
@@ -85,6 +86,18 @@ fn beginning(line: &[u8]) -> Option<Beginning> {
         [byte, ..] if blank(byte) => Some(Beginning::Odd),
         _ => None,
     }
+}
+
+/// Whether bytes are the request of git's own protocol, whole (gitprotocol-pack(5)): its length, `git-upload-pack /path`,
+/// and words that end in zero bytes. No line ends it, and its server waits for no more.
+fn is_gits(bytes: &[u8]) -> bool {
+    let Some((length, request)) = bytes.split_at_checked(4) else { return false };
+    let length =
+        std::str::from_utf8(length).ok().and_then(|text| u16::from_str_radix(text, 16).ok());
+    let services = [&b"git-upload-pack "[..], b"git-receive-pack ", b"git-upload-archive "];
+    length.map(usize::from) == Some(bytes.len())
+        && services.iter().any(|service| request.starts_with(service))
+        && request.ends_with(b"\0")
 }
 
 /// What servers take for a space between the words of a request line (RFC 9112 §3; and Python's, which splits text as
@@ -435,5 +448,13 @@ mod tests {
         }
         assert_eq!(read(b"GET / HT"), First::More);
         assert_eq!(read(b"0042"), First::Word);
+        // Git's, whole and no more; what comes then is still looked at.
+        let git = b"0033git-upload-pack /project.git\0host=myserver.com\0";
+        assert_eq!(read(git), First::Watch);
+        assert_eq!(read(&git[..git.len() - 1]), First::More);
+        assert_eq!(read(b"0021git-upload-pack /a\0host=b.org "), First::More);
+        let then = |more: &[u8]| read(&[git, more].concat());
+        assert!(matches!(then(b"0032want 7f\n"), First::Other | First::Watch));
+        assert!(matches!(then(b" HTTP/1.1\r\nHost: b.org\r\n\r\n"), First::Broken(_)));
     }
 }
