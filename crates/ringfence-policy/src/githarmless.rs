@@ -7,7 +7,7 @@ use crate::gitconfig::Setting;
 
 /// Sections that git reads, with the names in them that are harmless whatever stands in their value; `*` for all of them.
 /// What ends like a program's name ([`crate::gitruns`]) is harmless in none.
-const OWN: [(&str, &str); 83] = [
+const OWN: [(&str, &str); 90] = [
     ("add", "ignore-errors ignoreerrors usebuiltin"),
     ("advice", "*"),
     ("am", "keepcr messageid threeway"),
@@ -17,6 +17,7 @@ const OWN: [(&str, &str); 83] = [
     ("blame", "*"),
     // Tools note here what a branch comes from, by names of their own.
     ("branch", "*"),
+    ("browser", ""),
     ("bundle", ""),
     ("checkout", "defaultremote guess thresholdforparallelism workers"),
     ("clean", "requireforce"),
@@ -76,7 +77,9 @@ const OWN: [(&str, &str); 83] = [
     ),
     ("gpg", "allowedsignersfile format mintrustlevel revocationfile"),
     ("grep", "*"),
+    ("guitool", ""),
     ("help", "autocorrect format"),
+    ("hook", ""),
     (
         "http",
         "emptyauth extraheader followredirects keepalivecount keepaliveidle keepaliveinterval lowspeedlimit \
@@ -86,6 +89,8 @@ const OWN: [(&str, &str); 83] = [
     ),
     ("i18n", ""),
     ("imap", "authmethod folder pass preformattedhtml user"),
+    ("include", ""),
+    ("includeif", ""),
     ("index", "*"),
     ("init", "defaultbranch defaultobjectformat defaultrefformat"),
     ("instaweb", "local"),
@@ -95,6 +100,7 @@ const OWN: [(&str, &str); 83] = [
     ("mailinfo", "scissors"),
     ("mailmap", "blob file"),
     ("maintenance", "*"),
+    ("man", ""),
     (
         "merge",
         "autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff log name recursive renamelimit renames \
@@ -155,6 +161,7 @@ const OWN: [(&str, &str); 83] = [
     ("uploadpackfilter", "*"),
     ("user", "email login name signingkey useconfigonly username"),
     ("versionsort", "*"),
+    ("web", ""),
     ("worktree", "guessremote userelativepaths"),
 ];
 
@@ -206,22 +213,8 @@ mod tests {
     /// What git has of its own is judged by these lists, or has a line of its own in `gitruns`.
     #[test]
     fn each_section_of_gits_is_known() {
-        const ELSEWHERE: [&str; 14] = [
-            "alias",
-            "browser",
-            "credential",
-            "gitcvs",
-            "gitweb",
-            "gui",
-            "guitool",
-            "include",
-            "includeif",
-            "man",
-            "pager",
-            "sendemail",
-            "url",
-            "web",
-        ];
+        const ELSEWHERE: [&str; 8] =
+            ["alias", "credential", "gitcvs", "gitweb", "gui", "pager", "sendemail", "url"];
         let git = std::process::Command::new("git").args(["help", "--config"]).output();
         let Ok(git) = git.map(|git| String::from_utf8_lossy(&git.stdout).to_lowercase()) else {
             return;

@@ -3,6 +3,7 @@
 
 use crate::gitconfig::Setting;
 use crate::githarmless::{is_unknown, may_be_an_option};
+use crate::gitothers;
 
 /// The merge strategies that git brings. Of others it runs `git-merge-NAME`.
 pub(crate) const OWN_STRATEGIES: [&str; 6] =
@@ -36,7 +37,6 @@ const PROGRAM_ENDINGS: [&str; 21] = [
 
 /// Whether a setting makes git run a program, or as bad.
 pub fn runs(setting: &Setting) -> bool {
-    let name = setting.name.as_str();
     let value = setting.value.as_deref().unwrap_or("true");
     if value.is_empty() && empty_is_none(setting) {
         return false;
@@ -44,35 +44,38 @@ pub fn runs(setting: &Setting) -> bool {
     if value.starts_with('!') || value.starts_with("ext::") || may_be_an_option(setting, value) {
         return true;
     }
-    match (&*setting.section, name) {
+    let judged = by_value(setting, value).or_else(|| gitothers::runs(setting, value));
+    // `credential.helper`, `core.sshCommand`, `filter.*.process`, `gpg.*.program`, …
+    judged.unwrap_or_else(|| is_programs(&setting.name) || is_unknown(setting))
+}
+
+/// Whether a name ends like a program's.
+pub(crate) fn is_programs(name: &str) -> bool {
+    PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// Of settings that git reads, those that what they say decides about, or whose subsection does. What is not here is
+/// harmless where [`crate::githarmless`] has its name.
+fn by_value(setting: &Setting, value: &str) -> Option<bool> {
+    let subsection = setting.subsection.as_deref();
+    Some(match (&*setting.section, setting.name.as_str()) {
+        ("alias", _) => true,
         // `git difftool` sources a file of that name, wherever a slash in it leads.
         ("diff" | "merge", "tool" | "guitool") => value.contains('/'),
+        ("diff", "binary") => false,
         // Without a word `git cherry-pick` and `git rebase` take the first one.
         ("pull", "twohead" | "octopus") => {
             value.split_whitespace().any(|word| !OWN_STRATEGIES.contains(&word))
         }
         // The daemon that git brings itself.
         ("core", "fsmonitor") => boolean(value).is_none(),
-        ("core", "gitproxy" | "virtualfilesystem") => true,
-        ("include" | "includeif", _) | ("alias", _) | ("hook", _) => true,
         ("pager", _) => boolean(value).is_none(),
-        ("diff", "external") | ("interactive", "difffilter") => true,
-        ("difftool" | "mergetool" | "browser" | "man", "cmd" | "path") => true,
-        // vimdiff's is put into a command of vim's.
-        ("difftool" | "mergetool", "layout") => true,
-        ("web" | "help" | "instaweb", "browser") | ("man", "viewer") => true,
-        ("instaweb", "httpd" | "modulepath" | "gitwebdir") => true,
-        ("guitool", _) => true,
         // Or gives the password to whom it names.
         ("sendemail", name) => {
             name.ends_with("cmd") || name.starts_with("smtp") && name != "smtpuser"
         }
-        ("init", "templatedir") => true,
-        // Written into the list of what `git rebase` does, a line of which may be `exec …`.
-        ("rebase", "instructionformat") => true,
-        ("remote", "uploadpack" | "receivepack" | "vcs" | "proxy") => true,
         // A remote without an address has its name for one.
-        ("remote", _) if setting.subsection.as_deref().is_some_and(helper) => true,
+        ("remote", _) if subsection.is_some_and(helper) => true,
         ("remote", "url" | "pushurl" | "pushdefault") | ("branch", "remote" | "pushremote") => {
             helper(value)
         }
@@ -81,26 +84,26 @@ pub fn runs(setting: &Setting) -> bool {
         ("remotes", _) => value.split_whitespace().any(helper),
         ("submodule", "url") => helper(value),
         ("url", "insteadof" | "pushinsteadof") => {
-            setting.subsection.as_deref().is_some_and(|base| helper(base) || begins_a_helper(base))
+            subsection.is_some_and(|base| helper(base) || begins_a_helper(base))
         }
         // What is refused to nobody but a submodule's own address may be what git puts together.
         ("protocol", "allow") => match value {
             "never" => false,
-            "user" => !setting.subsection.as_deref().is_some_and(|name| PROTOCOLS.contains(&name)),
+            "user" => !subsection.is_some_and(|name| PROTOCOLS.contains(&name)),
             _ => true,
         },
         ("http", "sslverify") => boolean(value) != Some(true),
-        ("http", "proxy" | "sslcainfo" | "sslcapath" | "curloptresolve") => true,
-        ("http", "cookiefile" | "savecookies" | "proxysslcainfo") => true,
-        // Patches are written there, by any name; and with what theirs end in.
-        ("format", "outputdirectory") => true,
+        // Who may speak in the user's name.
+        ("http", "delegation") => value != "none",
+        // Files of patches end in it.
         ("format", "suffix") => value.contains('/'),
-        // What git writes into the list of a rebase it writes in it: some make a line of what was none.
+        // What git writes into the list of what `git rebase` does it writes in it, and a line there may be `exec …`: some
+        // make a line of what was none.
         ("i18n", "commitencoding" | "logoutputencoding" | "filesencoding") => {
             !is_plain_encoding(value)
         }
+        // Anybody's to write.
         ("core", "sharedrepository") => {
-            // Anybody's to write.
             u32::from_str_radix(value, 8).is_ok_and(|mode| mode & 0o002 != 0)
         }
         ("core", "protecthfs" | "protectntfs") => boolean(value) != Some(true),
@@ -113,49 +116,12 @@ pub fn runs(setting: &Setting) -> bool {
             "username" | "usehttppath" | "interactive" | "provider" | "guiprompt" | "validate"
         ),
         // Options of programs: some write files.
-        ("gui", "diffopts" | "historybrowser") | ("stgit", "diff-opts" | "smtpserver") => true,
-        ("stgit", _) if setting.subsection.as_deref() == Some("alias") => true,
+        ("gui", "diffopts" | "historybrowser") | ("gitcvs", "logfile") => true,
         // Of `git svn` each option is one; the directory of Subversion's configuration names programs for connections.
         ("svn", name) => name != "authorsfile",
         ("svn-remote", _) if value.starts_with("svn+") => !value.starts_with("svn+ssh://"),
-        ("gitreview", name) => name != "username",
-        ("diff", "binary") => false,
-        ("tig", name) if name.ends_with("-options") => true,
-        ("gcrypt", name) if is_options(name) => true,
-        ("remote", name) if name.strip_prefix("gcrypt-").is_some_and(is_options) => true,
-        ("cola", "terminal" | "blameviewer") | ("git-town", "browser") => true,
-        ("branchless", _) => setting.subsection.as_deref().is_some_and(|of| of.starts_with("test")),
-        // Who may speak in the user's name.
-        ("http", "delegation") => value != "none",
-        ("tig", "diff-highlight") => boolean(value).is_none(),
-        // tig's keys can stand for commands, git-flow runs hooks of its own.
-        ("tig", _) => {
-            setting.subsection.as_deref() == Some("bind")
-                && value.contains(['!', '@', '?', '+', '<', '>'])
-        }
-        // `git flow init` notes the repository's own.
-        ("gitflow", "hooks") => !value.ends_with("/.git/hooks"),
-        // Its scripts evaluate them.
-        ("gitflow", _) => value.contains(['$', '`', '"', '\\']),
-        ("changelog", "opts") => true,
-        // Commands' words: git-secrets takes patterns from the output of one, p4 connects through one, and patatt and
-        // transcrypt run the program in their place.
-        ("gitoxide", _) | ("gitcvs", "logfile") | ("lfs", "storage") => true,
-        // To whom a token is given.
-        ("pw", "server") | ("machete", "domain") => true,
-        ("spr", name) if name.contains("host") => true,
-        ("secrets", "providers") | ("git-p4", "port") | ("patatt", "gpg-bin") => true,
-        ("transcrypt", "openssl-path" | "crypt-dir") => true,
-        ("datalad", _) => setting.subsection.as_deref() == Some("locations"),
-        // git-annex gives them to programs that run others (ssh, rsync), or runs git-annex-remote-TYPE.
-        ("annex", name) if annex(name) => true,
-        (_, name) if name.strip_prefix("annex-").is_some_and(annex) => true,
-        ("lfs", "path" | "args" | "standalonetransferagent") => true,
-        // `credential.helper`, `core.sshCommand`, `filter.*.process`, `gpg.*.program`, …
-        (_, name) => {
-            PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending)) || is_unknown(setting)
-        }
-    }
+        _ => return None,
+    })
 }
 
 /// Whether git takes an empty value as "none", or as a reset of a list. It does not where the value is the beginning of a
@@ -166,7 +132,7 @@ fn empty_is_none(setting: &Setting) -> bool {
         ("http", "cookiefile") | ("init", "templatedir") | ("diff", "external") => true,
         ("pager", _) | ("interactive", "difffilter") | ("web" | "help", "browser") => true,
         ("include" | "includeif" | "alias" | "hook", _) => false,
-        (_, name) => PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending)),
+        (_, name) => is_programs(name),
     }
 }
 
@@ -179,18 +145,6 @@ fn is_plain_encoding(name: &str) -> bool {
             let member = name.strip_prefix(family);
             member.is_some_and(|member| member.parse::<u8>().is_ok_and(|member| member <= 16))
         })
-}
-
-/// Whether a name is one of words for another program.
-fn is_options(name: &str) -> bool {
-    ["-flags", "-args", "-options"].iter().any(|ending| name.ends_with(ending))
-}
-
-/// Whether git-annex runs something for a key of `annex`, or of a remote behind `annex-`.
-fn annex(name: &str) -> bool {
-    name.ends_with("-options")
-        || matches!(name, "shell" | "externaltype" | "rsync-transport")
-        || PROGRAM_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 /// The protocols that git speaks by itself, and are let be by `user` as by default.
@@ -237,7 +191,7 @@ fn is_of_scheme(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.')
 }
 
-fn boolean(value: &str) -> Option<bool> {
+pub(crate) fn boolean(value: &str) -> Option<bool> {
     match value.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Some(true),
         "false" | "no" | "off" | "0" => Some(false),

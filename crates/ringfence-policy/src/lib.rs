@@ -26,6 +26,7 @@ pub mod gitconfig;
 mod githarmless;
 mod gitindex;
 pub mod gitnamed;
+mod gitothers;
 mod gitpath;
 pub mod gitread;
 mod gitruns;
