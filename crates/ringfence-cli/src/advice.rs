@@ -3,7 +3,6 @@
 use crate::options::Parsed;
 use crate::request;
 use ringfence_policy::decide::Request;
-use ringfence_policy::path::quote;
 use ringfence_policy::{FileView, HostFiles, Policy, Subject, decide, shown};
 use ringfence_sandbox::LaunchError;
 use std::ffi::OsStr;
@@ -21,11 +20,6 @@ pub fn beside(error: &LaunchError, name: &OsStr, parsed: &Parsed) -> String {
         _ => None,
     };
     clause.unwrap_or_default()
-}
-
-/// An option with a path, as a shell reads it.
-pub fn option(option: &str, path: &Path) -> String {
-    format!("{option} {}", shown::word(&quote(path).to_string_lossy()))
 }
 
 /// The virtual environment that a path is in: its programs need their interpreter, modules and settings beside. Never a

@@ -101,20 +101,19 @@ fn out(from: &Inside, to: &Path, whole: bool) -> Result<u8, Fault> {
     let kind = kind.stdin(Stdio::null()).stderr(Stdio::inherit()).stdout(Stdio::piped());
     let mut asked = kind.spawn().map_err(Fault::of)?;
     // One letter: what answers may be the program's own, and say more than there is memory.
-    let mut answer = [0];
-    let answered = asked.stdout.take().is_some_and(|mut out| out.read_exact(&mut answer).is_ok());
+    let mut answer = Vec::new();
+    let out = asked.stdout.take().map(|out| out.take(1).read_to_end(&mut answer));
+    out.transpose().map_err(Fault::of)?;
     asked.wait().map_err(Fault::of)?;
     // `x/..` has no last part, and is a directory.
     let (directory, called) = match to.file_name() {
         Some(called) if !to.is_dir() => (to.parent().unwrap_or(Path::new("")), called),
         _ => (to, last(Path::new(&from.path))?),
     };
-    match answered.then_some(answer) {
-        Some([b'f']) => file_out(from, &name, &Place::of(&from.session, directory)?, called),
-        Some([b'd']) => {
-            tree_out(from, &name, (&Place::of(&from.session, directory)?, called), whole)
-        }
-        Some([b'o']) => Err(Fault::usage(format!("{name} is neither a file nor a directory"))),
+    match answer.first() {
+        Some(b'f') => file_out(from, &name, &Place::of(&from.session, directory)?, called),
+        Some(b'd') => tree_out(from, &name, (&Place::of(&from.session, directory)?, called), whole),
+        Some(b'o') => Err(Fault::usage(format!("{name} is neither a file nor a directory"))),
         Some(_) => Err(Fault::usage(format!("{name} does not exist there"))),
         None => Err(Fault::usage(format!("{name} was not copied"))),
     }

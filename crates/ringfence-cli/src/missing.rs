@@ -50,7 +50,7 @@ pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
             None if *written => {
                 format!(
                     "it was to be written in, and {} lets that",
-                    advice::option("--write", path)
+                    shown::option("--write", path, false)
                 )
             }
             None => format!("{} shows it", option(&policy, path)),
@@ -76,11 +76,11 @@ pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
 /// What is to be typed so that a path is shown.
 fn option(policy: &Policy, path: &Path) -> String {
     if let Some(environment) = advice::virtual_environment(path) {
-        return advice::option("--read", &environment);
+        return shown::option("--read", &environment, false);
     }
     let decision = decide(policy, &Request::Read(Subject::on_host(path, &HostFiles)));
     // Where a set of libraries leaves it out, no rule does.
-    decision.remedy.unwrap_or_else(|| advice::option("--read", path))
+    decision.remedy.unwrap_or_else(|| shown::option("--read", path, false))
 }
 
 /// The same run, without the option.

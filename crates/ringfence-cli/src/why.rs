@@ -7,7 +7,6 @@ use crate::{advice, help, request};
 use ringfence_net::upstream::Upstream;
 use ringfence_net::{resolver as names, rules};
 use ringfence_policy::decide::Request;
-use ringfence_policy::path::quote;
 use ringfence_policy::{
     Access, Decision, Guarded, Host, HostFiles, NetworkMode, PathRule, Policy, Resolver, Subject,
     TierChoice, decide, shown, unseen_above,
@@ -127,7 +126,7 @@ fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
         && let Some(environment) = advice::virtual_environment(&subject.path)
     {
         // The file alone would not find its interpreter, nor its modules.
-        decision.remedy = Some(advice::option("--read", &environment));
+        decision.remedy = Some(shown::option("--read", &environment, false));
         return decision;
     }
     let (Request::Read(subject) | Request::Write(subject)) = &decision.request else {
@@ -142,7 +141,7 @@ fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
         let effect = decision.effect.take().unwrap_or_default();
         let absent = above.display();
         decision.effect = Some(format!("{effect}; {absent} is not there inside, until it is made"));
-        let grant = advice::option("--write", &above);
+        let grant = shown::option("--write", &above, false);
         decision.remedy = Some(format!("to write the host's: {grant}"));
     }
     if !write && decision.allowed && policy.network.mode == NetworkMode::Filtered {
@@ -245,7 +244,7 @@ fn as_guarded(decision: Decision, plan: &Plan, path: &Path) -> Decision {
         layer: "protect",
         explanation: format!("{} is protected: {} leads to it", path.display(), rule.text),
         rule: Some(rule.clone()),
-        remedy: Some(format!("--write {}", quote(held).to_string_lossy())),
+        remedy: Some(shown::option("--write", held, false)),
         effect: None,
         ..decision
     }

@@ -1,5 +1,6 @@
 //! Descriptors that bytes of the stream come from and go to, without waiting, within a window.
 
+use crate::waiting::Waiting;
 use crate::wire::{PIECE, WINDOW};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -75,8 +76,7 @@ impl Source {
 /// Writes to a descriptor that does not wait.
 #[derive(Debug, Default)]
 pub struct Sink {
-    pending: Vec<u8>,
-    written: usize,
+    pending: Waiting,
     ending: bool,
 }
 
@@ -94,15 +94,10 @@ pub struct Wrote {
 impl Sink {
     /// Adds bytes. False: more than the window, which no honest end sends.
     pub fn add(&mut self, bytes: &[u8]) -> bool {
-        if self.pending.len() - self.written + bytes.len() > WINDOW || self.ending {
+        if self.pending.len() + bytes.len() > WINDOW || self.ending {
             return false;
         }
-        // Who always has more to send never lets it run empty: what went is given up when it is the larger part.
-        if self.written >= self.pending.len() - self.written {
-            self.pending.drain(..self.written);
-            self.written = 0;
-        }
-        self.pending.extend_from_slice(bytes);
+        self.pending.add(bytes);
         true
     }
 
@@ -113,16 +108,16 @@ impl Sink {
 
     /// Whether it is to be watched for writing.
     pub fn wanted(&self) -> bool {
-        self.written < self.pending.len()
+        self.pending.len() > 0
     }
 
     /// Writes what goes.
     pub fn write(&mut self, fd: &OwnedFd) -> Wrote {
         let mut wrote = Wrote { count: 0, finished: false, broken: false };
         while self.wanted() {
-            match rustix::io::write(fd, &self.pending[self.written..]) {
+            match rustix::io::write(fd, self.pending.rest()) {
                 Ok(count) => {
-                    self.written += count;
+                    self.pending.went(count);
                     wrote.count += count as u32;
                 }
                 Err(Errno::INTR) => {}
@@ -224,19 +219,19 @@ mod tests {
         // The reader takes less at a time than there is: something is always left.
         for round in 0..1024_usize {
             let piece = vec![round as u8; PIECE / 4];
-            if sink.pending.len() - sink.written + piece.len() <= WINDOW {
+            if sink.pending.len() + piece.len() <= WINDOW {
                 assert!(sink.add(&piece));
                 sent.extend(piece);
             }
             went += sink.write(&write).count as usize;
-            assert!(sink.pending.len() <= 2 * WINDOW + PIECE, "{}", sink.pending.len());
+            assert!(sink.pending.held() <= 2 * WINDOW + PIECE, "{}", sink.pending.held());
             let mut some = vec![0; PIECE / 8];
             if let Ok(count) = rustix::io::read(&read, &mut some[..]) {
                 heard.extend_from_slice(&some[..count]);
             }
         }
         assert!(sink.wanted() && went > 8 * WINDOW, "{went}");
-        assert_eq!(sink.pending.len() - sink.written, sent.len() - went);
+        assert_eq!(sink.pending.len(), sent.len() - went);
         assert!(sent.starts_with(&heard) && heard.len() > 4 * WINDOW);
     }
 }

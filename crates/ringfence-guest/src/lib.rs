@@ -26,6 +26,7 @@ pub mod fuzzing;
 pub mod line;
 pub mod rehearsal;
 mod stream;
+mod waiting;
 mod watch;
 pub mod wire;
 

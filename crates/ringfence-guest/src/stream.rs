@@ -1,5 +1,6 @@
 //! One end of the stream: never waits, keeps what cannot be sent yet.
 
+use crate::waiting::Waiting;
 use crate::wire::{Broken, Framer, Message};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,17 +24,14 @@ pub enum Over {
 pub struct Stream {
     fd: OwnedFd,
     framer: Framer,
-    /// Frames to be sent, in one piece: a peer that asks for many small ones costs no more than their bytes.
-    out: Vec<u8>,
-    /// Bytes of `out` that are sent already.
-    sent: usize,
+    out: Waiting,
     buffer: Vec<u8>,
 }
 
 impl Stream {
     /// An end.
     pub fn new(fd: OwnedFd) -> Stream {
-        Stream { fd, framer: Framer::default(), out: Vec::new(), sent: 0, buffer: vec![0; READ] }
+        Stream { fd, framer: Framer::default(), out: Waiting::default(), buffer: vec![0; READ] }
     }
 
     /// Its descriptor.
@@ -43,7 +41,7 @@ impl Stream {
 
     /// Bytes that wait to be sent.
     pub fn waiting(&self) -> usize {
-        self.out.len() - self.sent
+        self.out.len()
     }
 
     /// Sends a message, as much of it as goes now.
@@ -51,12 +49,7 @@ impl Stream {
     /// # Errors
     /// [`Over`].
     pub fn send(&mut self, channel: u32, message: &impl Message) -> Result<(), Over> {
-        // What went is given up when it is the larger part.
-        if self.sent >= self.waiting() {
-            self.out.drain(..self.sent);
-            self.sent = 0;
-        }
-        self.out.extend_from_slice(&message.encode(channel));
+        self.out.add(&message.encode(channel));
         self.flush()
     }
 
@@ -66,8 +59,8 @@ impl Stream {
     /// [`Over`].
     pub fn flush(&mut self) -> Result<(), Over> {
         while self.waiting() > 0 {
-            match rustix::io::write(&self.fd, &self.out[self.sent..]) {
-                Ok(count) => self.sent += count,
+            match rustix::io::write(&self.fd, self.out.rest()) {
+                Ok(count) => self.out.went(count),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
                 Err(Errno::PIPE) => return Err(Over::Closed),

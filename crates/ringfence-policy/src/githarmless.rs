@@ -5,10 +5,11 @@
 
 use crate::gitconfig::Setting;
 
-/// Sections that git reads, with the names in them that are harmless whatever stands in their value; `*` for all of them.
+/// Sections that git reads, with the names in them that are harmless whatever stands in their value; `*` for all of them but
+/// those that are judged by it.
 /// What ends like a program's name ([`crate::gitruns`]) is harmless in none.
 const OWN: [(&str, &str); 90] = [
-    ("add", "ignore-errors ignoreerrors usebuiltin"),
+    ("add", "ignoreerrors usebuiltin"),
     ("advice", "*"),
     ("am", "keepcr messageid threeway"),
     ("apply", "ignorewhitespace whitespace"),
@@ -19,7 +20,7 @@ const OWN: [(&str, &str); 90] = [
     ("branch", "*"),
     ("browser", ""),
     ("bundle", ""),
-    ("checkout", "defaultremote guess thresholdforparallelism workers"),
+    ("checkout", "guess thresholdforparallelism workers"),
     ("clean", "requireforce"),
     ("clone", "defaultremotename filtersubmodules rejectshallow"),
     ("color", "*"),
@@ -36,23 +37,22 @@ const OWN: [(&str, &str); 90] = [
          fsyncobjectfiles hidedotfiles ignorecase ignorestat lockfilepid logallrefupdates longpaths \
          loosecompression maxtreedepth multipackindex notesref packedgitlimit packedgitwindowsize \
          packedrefstimeout partialclonefilter precomposeunicode prefersymlinkrefs preloadindex quotepath \
-         repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex \
-         streamfilethreshold symlinks trustctime untrackedcache usereplacerefs warnambiguousrefs whitespace",
+         repositoryformatversion safecrlf sparsecheckout sparsecheckoutcone splitindex streamfilethreshold \
+         symlinks trustctime untrackedcache usereplacerefs warnambiguousrefs whitespace",
     ),
     ("credentialcache", "ignoresighup"),
     ("credentialstore", "locktimeoutms"),
     (
         "diff",
-        "algorithm autorefreshindex binary cachetextconv colormoved colormovedws context dirstat dstprefix \
-         funcname ignoresubmodules indentheuristic interhunkcontext mnemonicprefix noindex noprefix orderfile \
-         relative renamelimit renames srcprefix statgraphwidth statnamewidth submodule suppressblankempty \
-         trustexitcode wordregex wserrorhighlight xfuncname",
+        "algorithm autorefreshindex cachetextconv colormoved colormovedws context dirstat dstprefix funcname \
+         ignoresubmodules indentheuristic interhunkcontext mnemonicprefix noindex noprefix orderfile relative \
+         renamelimit renames srcprefix statgraphwidth statnamewidth submodule suppressblankempty trustexitcode \
+         wordregex wserrorhighlight xfuncname",
     ),
     ("difftool", "guidefault prompt trustexitcode"),
     (
         "extensions",
-        "compatobjectformat noop noop-v1 objectformat partialclone preciousobjects refstorage relativeworktrees \
-         worktreeconfig",
+        "compatobjectformat noop objectformat preciousobjects relativeworktrees worktreeconfig",
     ),
     ("fastimport", "unpacklimit"),
     ("feature", "*"),
@@ -131,10 +131,9 @@ const OWN: [(&str, &str); 90] = [
     (
         "remote",
         "fetch followremotehead lfspushurl lfsurl mirror partialclonefilter projectname promisor proxyauthmethod \
-         prune prunetags push pushdefault puttykeyfile review serveroption skipdefaultupdate skipfetchall tagopt \
-         timeout",
+         prune prunetags push puttykeyfile review serveroption skipdefaultupdate skipfetchall tagopt timeout",
     ),
-    ("remotes", "*"),
+    ("remotes", ""),
     ("repack", "*"),
     ("rerere", "*"),
     ("revert", "reference"),
@@ -148,8 +147,8 @@ const OWN: [(&str, &str); 90] = [
     ("status", "*"),
     (
         "submodule",
-        "active alternateerrorstrategy alternatelocation branch fetchjobs fetchrecursesubmodules ignore path propagatebranches \
-         recurse shallow update url",
+        "active alternateerrorstrategy alternatelocation branch fetchjobs fetchrecursesubmodules ignore path \
+         propagatebranches recurse shallow update",
     ),
     ("tag", "forcesignannotated gpgsign sort"),
     ("tar", "remote umask"),
@@ -167,7 +166,7 @@ const OWN: [(&str, &str); 90] = [
 
 /// Whether git itself reads a setting that is not known to be harmless.
 pub(crate) fn is_unknown(setting: &Setting) -> bool {
-    // None of git's own names has a hyphen but those of the lists.
+    // Git's own names have no hyphen (but `add.ignore-errors` and `extensions.noop-v1`, which are harmless).
     let of = |(section, _): &&(&str, &str)| *section == &*setting.section;
     let Some((section, names)) = OWN.iter().find(of) else { return false };
     let name = setting.name.as_str();

@@ -3,10 +3,10 @@
 use crate::decide::{Request, Subject, decide};
 use crate::files::Resolver;
 use crate::glob;
-use crate::judge_path;
 use crate::moved::Moved;
 use crate::policy::{Access, Guarded, Made, PathRule, Policy, ProtectedName, Source};
 use crate::protect::{GIT_INNARDS, HOME, JUDGED, NAMES};
+use crate::shown;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -168,7 +168,7 @@ pub(crate) fn without_effect(
         if decision.allowed || decision.rule != Some(built_in()) {
             continue;
         }
-        let remedy = judge_path::option("--write", &whole, !resolver.exists(&whole));
+        let remedy = shown::option("--write", &whole, !resolver.exists(&whole));
         policy.warnings.push(format!(
             "{} {} has no effect: {} is protected whole, and {remedy} grants that",
             source.origin.trim_start_matches("option "),

@@ -4,6 +4,7 @@ use crate::decide::Verdict;
 use crate::host::{Host, Target};
 use crate::http::{self, Url};
 use crate::policy::{NetworkMode, Policy};
+use crate::shown;
 
 pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
     let network = &policy.network;
@@ -124,8 +125,7 @@ pub(crate) fn http(policy: &Policy, method: &str, url: &str) -> Verdict {
                     "servers read this path differently, so that no rule for a part of {place} \
                      allows {method} of it"
                 );
-                let grant =
-                    format!("--http {}", crate::shown::word(&format!("{method} {place}/*")));
+                let grant = format!("--http {}", shown::word(&format!("{method} {place}/*")));
                 Verdict::new(false, "http", explanation).rule(&rules[0].source).remedy(grant)
             }
         };
@@ -141,7 +141,7 @@ pub(crate) fn http(policy: &Policy, method: &str, url: &str) -> Verdict {
             // In a rule a `*` stands for more than itself.
             match path.contains('*') {
                 true => verdict,
-                false => verdict.remedy(format!("--http {}", crate::shown::word(&request))),
+                false => verdict.remedy(format!("--http {}", shown::word(&request))),
             }
         }
     }

@@ -4,8 +4,8 @@ use crate::decide::{Subject, Verdict};
 use crate::files::FileView;
 use crate::glob;
 use crate::guard;
-use crate::path::quote;
 use crate::policy::{Access, Guarded, Home, PathRule, Policy, Source, TierChoice};
+use crate::shown;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,7 @@ pub(crate) fn socket(policy: &Policy, subject: &Subject) -> Verdict {
         None => {
             let explanation =
                 format!("no rule grants the socket {shown}, and it is not visible inside");
-            Verdict::new(false, "socket", explanation).remedy(option(
+            Verdict::new(false, "socket", explanation).remedy(shown::option(
                 "--allow-socket",
                 path,
                 subject.missing,
@@ -191,7 +191,7 @@ fn protection(policy: &Policy, path: &Path, missing: bool) -> Option<Verdict> {
 
 /// What lifts a built-in protection.
 fn lift(path: &Path, missing: bool, guarded: Guarded) -> String {
-    let write = option("--write", path, missing);
+    let write = shown::option("--write", path, missing);
     match guarded {
         Guarded::GitConfig => {
             format!("{write}, or --feature git-settings, but for what makes git run something")
@@ -243,7 +243,7 @@ fn not_writable(policy: &Policy, path: &Path, missing: bool, read: Option<&PathR
 
 /// A rule about what is not there grants nothing, also where it says that it may be missing.
 fn grant_writing(path: &Path, missing: bool) -> String {
-    let write = option("--write", path, false);
+    let write = shown::option("--write", path, false);
     if missing { format!("make it outside, then {write}") } else { write }
 }
 
@@ -263,7 +263,7 @@ fn not_readable(policy: &Policy, path: &Path, missing: bool, act: Act) -> Verdic
         Some((what, _)) => format!("no rule grants {shown}, and {what} does not show the host's"),
         None => format!("no rule grants {shown}"),
     };
-    Verdict::new(false, "filesystem", why).remedy(option("--read", path, missing))
+    Verdict::new(false, "filesystem", why).remedy(shown::option("--read", path, missing))
 }
 
 /// Whether a directory is on the way to what a rule grants.
@@ -339,13 +339,6 @@ fn own(path: &Path) -> Option<&'static str> {
 
 fn reason(rule: &PathRule) -> String {
     rule.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
-}
-
-/// What to type to grant a path.
-pub(crate) fn option(option: &str, path: &Path, missing: bool) -> String {
-    let mark = if missing { "?" } else { "" };
-    let text = format!("{mark}{}", quote(path).to_string_lossy());
-    format!("{option} {}", crate::shown::word(&text))
 }
 
 /// How to take a refusal back.

@@ -1,6 +1,7 @@
 //! How names from inside a sandbox are shown: whoever makes a file chooses its name, and a terminal
 //! obeys what it is sent.
 
+use crate::path::quote;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -42,6 +43,12 @@ pub fn word(word: &str) -> String {
 /// The same, in quotes whatever it is.
 pub fn quoted_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// An option with a path, as a shell reads it back; `missing`: it need not be there.
+pub fn option(option: &str, path: &Path, missing: bool) -> String {
+    let mark = if missing { "?" } else { "" };
+    format!("{option} {}", word(&format!("{mark}{}", quote(path).to_string_lossy())))
 }
 
 /// A message of several parts, lines and indents of its own included; what else a terminal obeys is

@@ -2,6 +2,7 @@
 
 use super::{Agent, Hook};
 use crate::error::Fault;
+use ringfence_policy::shown;
 use serde_json::{Value, json};
 use std::io::Read;
 
@@ -44,7 +45,7 @@ fn reply(hook: &Hook, asked: &Value) -> Result<Value, Fault> {
         } else {
             let text = format!(
                 "Commands run in a ringfence sandbox here. Run exactly this instead: {prefix} {}",
-                ringfence_policy::shown::quoted_word(command)
+                shown::quoted_word(command)
             );
             refusal(hook.agent, &text)
         });
@@ -53,8 +54,7 @@ fn reply(hook: &Hook, asked: &Value) -> Result<Value, Fault> {
     let unasked = asked.get("permission_mode").and_then(Value::as_str) == Some("bypassPermissions");
     let decision = if hook.allow || unasked { "allow" } else { "ask" };
     let mut changed = input.clone();
-    changed["command"] =
-        format!("{prefix} {}", ringfence_policy::shown::quoted_word(command)).into();
+    changed["command"] = format!("{prefix} {}", shown::quoted_word(command)).into();
     Ok(match hook.agent {
         Agent::Claude => json!({"hookSpecificOutput": {
             "hookEventName": "PreToolUse",
@@ -117,9 +117,7 @@ fn is_wrapped(prefix: &str, command: &str) -> bool {
         return false;
     };
     let inner = word.strip_prefix('\'').and_then(|word| word.strip_suffix('\''));
-    inner.is_some_and(|inner| {
-        ringfence_policy::shown::quoted_word(&inner.replace(r"'\''", "'")) == word
-    })
+    inner.is_some_and(|inner| shown::quoted_word(&inner.replace(r"'\''", "'")) == word)
 }
 
 fn refusal(agent: Agent, text: &str) -> Value {

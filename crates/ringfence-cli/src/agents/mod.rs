@@ -11,6 +11,7 @@ mod shell;
 
 use crate::error::Fault;
 use crate::options::{POLICY, parse};
+use ringfence_policy::shown;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -96,11 +97,7 @@ impl Hook {
         let program = std::env::current_exe().map_err(Fault::of)?;
         let mut words = vec![program.to_string_lossy().into_owned(), "hooks".into(), verb.into()];
         words.extend(self.words());
-        Ok(words
-            .iter()
-            .map(|word| ringfence_policy::shown::word(word))
-            .collect::<Vec<_>>()
-            .join(" "))
+        Ok(words.iter().map(|word| shown::word(word)).collect::<Vec<_>>().join(" "))
     }
 
     /// What is put in front of a command of the agent's; the command is the one word after it.

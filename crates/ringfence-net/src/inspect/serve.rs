@@ -282,39 +282,39 @@ impl Link {
         let failed = |why: String| absent(Refusal::Failed(self.passage.explained(why)));
         for left in (0..=AGAIN).rev() {
             let again = left > 0;
+            let mut upstream = self.upstream.lock().await;
+            if upstream.ended().await {
+                self.reconnect(&mut upstream).await.map_err(absent)?;
+            }
+            // What does not get an answer may have been read by the server all the same.
+            ending.gives(injected);
             let mut kept = None;
-            // By HTTP/1.1 the connection is one request's until its answer begins, and nobody's behind this.
-            let sent = {
-                let mut upstream = self.upstream.lock().await;
-                if upstream.ended().await {
-                    self.reconnect(&mut upstream).await.map_err(absent)?;
+            let sent = match &mut *upstream {
+                Upstream::Absent(status, why, decision) => {
+                    let refused = Refused { why: why.clone(), decision: decision.clone() };
+                    ending.gives(&[]);
+                    tokio::spawn(drain(request.into_body()));
+                    return Err((*status, refused));
                 }
-                // What does not get an answer may have been read by the server all the same.
-                ending.gives(injected);
-                match &mut *upstream {
-                    Upstream::Absent(status, why, decision) => {
-                        let refused = Refused { why: why.clone(), decision: decision.clone() };
-                        ending.gives(&[]);
-                        tokio::spawn(drain(request.into_body()));
-                        return Err((*status, refused));
+                Upstream::Http1(sender, _) => {
+                    frame(&mut request);
+                    self.passage.begin();
+                    if request.body().is_end_stream() {
+                        self.passage.taken();
                     }
-                    Upstream::Http1(sender, _) => {
-                        frame(&mut request);
-                        self.passage.begin();
-                        if request.body().is_end_stream() {
-                            self.passage.taken();
-                        }
-                        sender.try_send_request(request).await
+                    // One request's until its answer begins, and then nobody's: it is asked for again below.
+                    let sent = sender.try_send_request(request).await;
+                    drop(upstream);
+                    sent
+                }
+                Upstream::Http2(sender, _) => {
+                    let mut sender = sender.clone();
+                    drop(upstream);
+                    if again && request.body().is_end_stream() {
+                        kept = Some(copy(&request, Sent::none(ending)));
                     }
-                    Upstream::Http2(sender, _) => {
-                        let mut sender = sender.clone();
-                        drop(upstream);
-                        if again && request.body().is_end_stream() {
-                            kept = Some(copy(&request, Sent::none(ending)));
-                        }
-                        let request = self.absolute(request).map_err(failed)?;
-                        sender.try_send_request(request).await
-                    }
+                    let request = self.absolute(request).map_err(failed)?;
+                    sender.try_send_request(request).await
                 }
             };
             let mut error = match sent {

@@ -21,6 +21,15 @@ fn server(messages: usize, rest: &str) -> String {
     format!("for i in $(seq {messages}); do read line; done; echo '{answer}'; {rest}")
 }
 
+/// A guard whose server is up, and has answered the call with the number 2.
+fn guarded(place: &Place, script: &str, messages: &[String]) -> Running {
+    let mut command = place.command(binary());
+    command.args(["mcp", "wrap", "--", "sh", "-c", script]);
+    let mut running = Running::start_with(command, messages.concat().into_bytes());
+    running.said("up\n").printed("\"id\":2,");
+    running
+}
+
 #[test]
 fn a_call_whose_server_ends_is_on_record() {
     everybody(Tier::Namespace, |place| {
@@ -55,10 +64,7 @@ fn a_call_whose_client_leaves_is_on_record() {
     everybody(Tier::Namespace, |place| {
         let messages = [HELLO.to_owned(), call(2, "answered", "{}"), call(3, "open", "{}")];
         let script = server(4, "echo up >&2; exec sleep 1000");
-        let mut command = place.command(binary());
-        command.args(["mcp", "wrap", "--", "sh", "-c", &script]);
-        let mut running = Running::start_with(command, messages.concat().into_bytes());
-        running.said("up\n").printed("\"id\":2,");
+        let running = guarded(place, &script, &messages);
         // As clients end their servers.
         running.signal(Signal::TERM);
         running.finish().ends(143);
@@ -77,10 +83,7 @@ fn a_server_does_not_outlive_a_guard_that_was_killed() {
     everybody(Tier::Namespace, |place| {
         let messages = [HELLO.to_owned(), call(2, "answered", "{}")];
         let script = server(3, "trap '' HUP INT TERM; echo up >&2; exec sleep 1000");
-        let mut command = place.command(binary());
-        command.args(["mcp", "wrap", "--", "sh", "-c", &script]);
-        let mut running = Running::start_with(command, messages.concat().into_bytes());
-        running.said("up\n").printed("\"id\":2,");
+        let running = guarded(place, &script, &messages);
         running.signal(Signal::KILL);
         // The server has the same stderr: this waits for its end.
         running.finish().ends(137);
@@ -104,10 +107,7 @@ fn an_answer_that_comes_after_a_signal_is_passed_on() {
                 late(4)
             );
             let script = server(5, &end);
-            let mut command = place.command(binary());
-            command.args(["mcp", "wrap", "--", "sh", "-c", &script]);
-            let mut running = Running::start_with(command, messages.concat().into_bytes());
-            running.said("up\n").printed("\"id\":2,");
+            let running = guarded(place, &script, &messages);
             running.signal(signal);
             let done = running.finish();
             done.ends(0);

@@ -6,6 +6,8 @@ use crate::network_told::rows;
 use ringfence_tests::{everywhere, until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 
 /// What went wrong is the program's own doing, and it is told so: with 502 it would try again.
 #[test]
@@ -225,22 +227,21 @@ fn a_connection_that_the_server_ends_meanwhile_is_made_anew() {
         if !place.has("python3", "--version") {
             return;
         }
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (end, ended) = (std::sync::mpsc::channel::<()>(), std::sync::mpsc::channel::<()>());
-        let (told, tells) = (end.1, ended.0);
-        std::thread::spawn(move || {
-            for _ in 0..2 {
-                let (mut client, _) = listener.accept().unwrap();
-                let (mut head, mut byte) = (Vec::new(), [0]);
-                while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte).unwrap() > 0 {
-                    head.push(byte[0]);
-                }
-                client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
-                let _ = told.recv();
-                drop(client);
-                let _ = tells.send(());
+        // The server and the test meet before the first connection is ended, and after that.
+        let (met, first) = (Arc::new(Barrier::new(2)), AtomicBool::new(true));
+        let theirs = Arc::clone(&met);
+        let port = server(move |client| {
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte)? > 0 {
+                head.push(byte[0]);
             }
+            client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")?;
+            if first.swap(false, Ordering::Relaxed) {
+                theirs.wait();
+                client.shutdown(std::net::Shutdown::Both)?;
+                theirs.wait();
+            }
+            Ok(())
         });
         let script = format!(
             "import http.client, os, time
@@ -260,10 +261,9 @@ a = c.getresponse(); print(a.status, a.read().decode())"
         until("the launcher is stopped", stopped);
         place.file("home/project/go", "");
         running.printed("asked\n");
-        end.0.send(()).unwrap();
-        ended.1.recv().unwrap();
+        met.wait();
+        met.wait();
         running.signal(Signal::CONT);
-        drop(end.0);
         let text = running.finish().well();
         assert!(text.ends_with("200 ok"), "{text}");
     });
