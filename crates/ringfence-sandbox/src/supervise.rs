@@ -4,12 +4,14 @@
 mod covers;
 mod duties;
 mod guards;
+mod job;
 mod messages;
 mod record;
 mod stops;
 mod time;
 
 pub(crate) use duties::Duties;
+pub(crate) use job::Job;
 pub(crate) use messages::Heard;
 
 use self::covers::Covers;
@@ -33,7 +35,9 @@ use std::time::{Duration, Instant};
 use sys::process::Change;
 use sys::signal::{After, Arrived, SignalSet};
 
+const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
+const SIGQUIT: i32 = 3;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 const SIGCHLD: i32 = 17;
@@ -87,6 +91,8 @@ pub(crate) struct Child {
     pub pidfd: OwnedFd,
     pub control: OwnedFd,
     pub tier: Tier,
+    /// Its command is a job of its own.
+    pub job: Option<Job>,
     /// When it was made.
     pub began: Instant,
     /// What was taken from the control socket already.
@@ -131,6 +137,7 @@ struct Watch<'a, 'g> {
     deadline: Option<Instant>,
     /// Who has stopped.
     stops: Stops,
+    job: Option<Job>,
     /// When a stop that could not be followed is to be.
     stops_again: Option<Instant>,
     /// What is said while somebody stands in for us.
@@ -154,7 +161,7 @@ pub(crate) fn until_end<'g>(
     let signals = sys::signal::descriptor(handled_signals())
         .map_err(|errno| LaunchError::call("signalfd", errno, "raise the limit of open files"))?;
     trace.mark("watching");
-    let heard = std::mem::take(&mut child.heard);
+    let (heard, job) = (std::mem::take(&mut child.heard), child.job.take());
     let mut idle = Some(Instant::now() + IDLE);
     let mut watch = Watch {
         child: &child,
@@ -178,6 +185,7 @@ pub(crate) fn until_end<'g>(
         recorded: false,
         deadline: timeout.map(|timeout| Instant::now() + timeout),
         stops: Stops::default(),
+        job,
         stops_again: None,
         held: None,
         network,
@@ -293,6 +301,7 @@ pub(crate) fn until_end<'g>(
             while let Ok(Some(_)) = sys::process::wait_any(true) {}
         }
     }
+    drop(watch.job.take());
     // Nobody inside is there any more to stop it anew. What is to be said of a timeout holds up nobody.
     sys::terminal::show_output(watch.outcome.timed_out);
     if let Some(failure) = watch.failure {
@@ -315,12 +324,14 @@ impl Watch<'_, '_> {
         if arrived.signal == SIGTSTP {
             self.stops.wanted();
         }
+        self.pass_key(arrived);
         match arrived.signal {
             SIGCHLD => {}
             SIGCONT => {
                 self.take_messages();
                 let after = self.stops.go_on();
                 self.go_on(after);
+                self.stop_anew();
             }
             // Who uses the terminal from the background stops all of his group: us as well, but not who keeps watch.
             SIGTTIN | SIGTTOU if !arrived.by_process => self.stop(),
@@ -339,15 +350,16 @@ impl Watch<'_, '_> {
             return;
         }
         self.stops_again = None;
-        if self.stops.due() {
+        if self.stops.due() && !self.hands_over() {
             self.stop();
         }
     }
 
     /// Passes a SIGCONT on.
-    fn go_on(&self, after: Option<After>) {
+    fn go_on(&mut self, after: Option<After>) {
         if let Some(after) = after {
-            let _ = sys::signal::go_on(self.child.pidfd.as_fd(), after);
+            let who = self.who_goes_on();
+            let _ = sys::signal::go_on(self.child.pidfd.as_fd(), after, who);
         }
     }
 

@@ -118,14 +118,13 @@ impl Watch<'_> {
     fn signal(&mut self, arrived: Arrived, service: &mut Service) {
         match arrived.signal {
             SIGCHLD => {}
-            _ if let Some(after) = arrived.after => {
+            signal if let Some(value) = arrived.value => {
                 // What became of it by now.
                 self.reap(service);
-                let (meant, send) = self.stops.judge(after.value());
-                if send {
-                    let _ = sys::signal::kill(self.command, SIGCONT);
+                let meant = sys::image::pass_on(signal, value, self.command, self.stops);
+                if let Some(meant) = meant {
+                    self.tell(b'A', i32::from(meant));
                 }
-                self.tell(b'A', i32::from(meant));
             }
             // What is inside has no business with us; it can signal the command itself.
             _ if self.tier == Tier::Namespace && !arrived.from_outside => {}

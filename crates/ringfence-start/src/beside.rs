@@ -406,6 +406,9 @@ unsafe fn become_command(this: *mut Beside) -> Option<Refused> {
         if !process_tier && !has_left_host() {
             wait_while(&(*this).stage, |now| now < APART);
         }
+        if command.job {
+            crate::job::begin();
+        }
         let name = string(*command.arguments);
         let search = (*this).search.map(|directories| &*directories);
         let mut path = Text::new(&mut *(*this).path);

@@ -253,6 +253,9 @@ fn settle(image: &Image, launched: &Launched, milliseconds: u64, room: &mut Room
     let quiet = run.is_quiet(&room.ahead, &mut room.walk) && crate::private::remove(image, room);
     let settled = quiet && launched.runs.as_ref().is_none_or(Begun::end);
     if settled {
+        if launched.job {
+            crate::job::take_back();
+        }
         show_output();
     }
     settled

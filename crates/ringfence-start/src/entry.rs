@@ -21,7 +21,7 @@ use crate::brief::{Heard, Room};
 use crate::bytes::{Text, equal, from};
 use crate::call::{close, sys};
 use crate::child::{self, Start};
-use crate::image::{ANNOUNCED, BRIEF, Image, PROCESS_TIER, Span};
+use crate::image::{ANNOUNCED, BRIEF, Image, JOB, PROCESS_TIER, Span};
 use crate::inherited::{LEFT_ALONE, mask, streams_are_usable, umask};
 use crate::key::{Caller, MOST};
 use crate::machine::Machine;
@@ -57,6 +57,8 @@ pub struct Launched {
     pub before: Before,
     /// This run, noted for later ones, if that was done already.
     pub runs: Option<Begun>,
+    /// The command is a job of its own ([`crate::job`]).
+    pub job: bool,
 }
 
 /// What this process is when `main` begins.
@@ -106,6 +108,7 @@ static MEMORY: Memory = Memory {
         command: 0,
         before: Before::NONE,
         runs: None,
+        job: false,
     }),
     heard: UnsafeCell::new(Heard::new()),
     room: UnsafeCell::new(Room::NEW),
@@ -261,6 +264,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     let launched = unsafe { &mut *memory().launched.get() };
     launched.session = session;
     launched.command = command;
+    launched.job = header.flags & JOB != 0 && crate::job::is_led();
     // The child begins before it is known whether the plan holds, where it acts in namespaces of its own: in the
     // process tier its first steps are made in the host's tree.
     let ahead = header.flags & PROCESS_TIER == 0;
@@ -302,6 +306,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
                 streams: [-1; 3],
                 session: false,
                 terminal: false,
+                job: launched.job,
             };
             let shell = core::ptr::null_mut();
             launched.control = theirs;

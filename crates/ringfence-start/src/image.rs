@@ -9,7 +9,7 @@
 //! ```
 
 /// The first word of every image: its format. Changed with every change of what is below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimage9");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimageA");
 
 /// A range of bytes in the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Header {
     pub namespaces: u64,
     /// Of the whole, in bytes.
     pub length: u32,
-    /// [`PROCESS_TIER`], [`ANNOUNCED`], [`BRIEF`], [`RECORDED`], [`PASSING`].
+    /// [`PROCESS_TIER`], [`ANNOUNCED`], [`BRIEF`], [`RECORDED`], [`PASSING`], [`JOB`].
     pub flags: u32,
     /// The first so many steps of `confine` are a part of building the boundary, and for the first command
     /// only: rules of Landlock in the process tier, places of the view in the other one.
@@ -89,6 +89,8 @@ pub const BRIEF: u32 = 4;
 pub const RECORDED: u32 = 8;
 /// [`Header::flags`]: nothing of the view lasts, so that nobody has to wait until it is taken apart ([`crate::teardown`]).
 pub const PASSING: u32 = 16;
+/// [`Header::flags`]: the command may be a job of its own ([`crate::job`]).
+pub const JOB: u32 = 32;
 
 /// What an argument of an [`Op`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

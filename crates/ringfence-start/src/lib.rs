@@ -37,6 +37,7 @@ pub mod entry;
 pub mod flags;
 pub mod image;
 mod inherited;
+pub mod job;
 pub mod key;
 pub mod later;
 pub mod listing;

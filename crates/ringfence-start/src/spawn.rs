@@ -28,6 +28,8 @@ pub struct Command {
     pub session: bool,
     /// Its standard input is the session's terminal.
     pub terminal: bool,
+    /// It is a job of its own ([`crate::job`]).
+    pub job: bool,
 }
 
 /// Why nothing could be started.
@@ -170,6 +172,9 @@ unsafe fn enter(shared: &mut Shared<'_>) -> Refused {
         if let Err(errno) = unsafe { sys!(ioctl, 0, TIOCSCTTY, 0) } {
             return Refused::Clone(errno);
         }
+    }
+    if command.job {
+        crate::job::begin();
     }
     let Some(image) = shared.machine.image else { return Refused::Clone(Errno::EINVAL) };
     let (first, all) = (image.header().aside as usize, image.confine().len());

@@ -7,6 +7,7 @@
 
 use crate::Errno;
 use crate::call::{exit, glance, receive, send, sys};
+use crate::job;
 use crate::teardown::{self, Circle};
 use crate::trace::PARENT_DEATH;
 
@@ -16,7 +17,17 @@ pub const SERVICE: i32 = 63;
 /// The launcher passes a SIGCONT on, with the stop that is meant as the value. The SIGCONT of a
 /// shell, which continues a whole group, arrives here too, and two of a kind would become one: a
 /// real-time signal stays by itself.
-pub const GO_ON: i32 = 62;
+pub const GO_ON: i32 = 60;
+
+/// In the value of [`GO_ON`]: the command is a job of its own ([`crate::job`]), all of which is to go on.
+pub const OF_JOB: i32 = 512;
+/// In the value of [`GO_ON`]: the terminal is handed to that first.
+pub const WITH_TERMINAL: i32 = 1024;
+
+/// The launcher passes a key on that the terminal took to be for it, with the key's signal as the value: the terminal
+/// is handed to the command's job, to which it is sent. Of signals that wait the lower number comes first (signal(7)):
+/// a job goes on before it is stopped anew.
+pub const KEY: i32 = 62;
 
 /// The launcher has the sandbox ended: what it does then it does itself, and the command is killed. Who is outside
 /// asks a launcher for it by the same signal.
@@ -29,6 +40,7 @@ pub const ANY_STOP: i32 = 256;
 
 const SI_USER: i32 = 0;
 const SI_QUEUE: i32 = -1;
+const SIGHUP: i32 = 1;
 const SIGKILL: i32 = 9;
 const SIGCHLD: i32 = 17;
 const SIGCONT: i32 = 18;
@@ -76,6 +88,30 @@ impl Stops {
     }
 }
 
+/// Does what the launcher says of the command by [`GO_ON`] or [`KEY`]; whether that is as the launcher thinks, which it
+/// is to be told. Who is inside can say so too, and could do all of it itself.
+pub fn pass_on(signal: i32, value: i32, command: i32, stops: Stops) -> Option<bool> {
+    if signal == KEY {
+        // Who hangs up has the terminal no more.
+        if value != SIGHUP {
+            let _ = job::give(command);
+        }
+        job::signal(command, value);
+        return None;
+    }
+    let (meant, send) = stops.judge(value & !(OF_JOB | WITH_TERMINAL));
+    if meant && value & WITH_TERMINAL != 0 {
+        let _ = job::give(command);
+    }
+    if send && value & OF_JOB != 0 {
+        job::signal(command, SIGCONT);
+    } else if send {
+        // SAFETY: takes numbers.
+        let _ = unsafe { sys!(kill, command, SIGCONT) };
+    }
+    Some(meant)
+}
+
 /// What it watches over.
 #[derive(Clone, Copy, Debug)]
 pub struct Warden {
@@ -120,18 +156,14 @@ impl Warden {
                 SIGCHLD => {}
                 PARENT_DEATH if sent => return Wanted::Orphaned,
                 SERVICE if sent => return Wanted::Service(stops),
-                // Who is inside can say so too, and continue the command anyway.
-                GO_ON if info[2] == SI_QUEUE => {
+                signal @ (GO_ON | KEY) if info[2] == SI_QUEUE => {
                     // What became of it by now.
                     if let Some(wanted) = self.reap(&mut stops, circle) {
                         return wanted;
                     }
-                    let (meant, send) = stops.judge(info[VALUE]);
-                    if send {
-                        // SAFETY: takes numbers.
-                        let _ = unsafe { sys!(kill, self.command, SIGCONT) };
+                    if let Some(meant) = pass_on(signal, info[VALUE], self.command, stops) {
+                        self.tell(b'A', u8::from(meant));
                     }
-                    self.tell(b'A', u8::from(meant));
                 }
                 // Of whoever continues our group: the launcher's word comes as well.
                 SIGCONT => {}

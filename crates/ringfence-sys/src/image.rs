@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 pub use ringfence_start::machine::Failed;
 pub use ringfence_start::spawn::Refused;
 pub use ringfence_start::trace::Trace;
-pub use ringfence_start::warden::{SERVICE, Stops, Wanted, Warden};
+pub use ringfence_start::warden::{SERVICE, Stops, Wanted, Warden, pass_on};
 
 use crate::signal::SignalSet;
 
@@ -44,6 +44,17 @@ pub enum Session {
     Own,
     /// One of its own, whose terminal is its standard input.
     OwnTerminal,
+}
+
+/// What the command has of the launcher's own caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Inherited {
+    /// The file creation mask.
+    pub umask: u32,
+    /// The signal mask.
+    pub mask: SignalSet,
+    /// A shell's job, as one of its own ([`ringfence_start::job`]).
+    pub job: bool,
 }
 
 const STACK: usize = 64 << 10;
@@ -83,13 +94,13 @@ pub fn carry_out(
     image: Image,
     words: &Words,
     control: &OwnedFd,
-    umask: u32,
-    mask: SignalSet,
+    inherited: Inherited,
     trace: Trace,
     assist: &mut dyn FnMut(u64, usize) -> i32,
 ) -> (Warden, Wanted, Carrier) {
     let machine = Box::leak(Box::new(Machine::NEW));
     let beside = Box::leak(Box::new(Beside::new()));
+    let Inherited { umask, mask, job } = inherited;
     let mask = Box::leak(Box::new(mask.bits()));
     machine.set(image, beside, trace);
     child::prepare(machine, control.as_raw_fd(), umask, mask);
@@ -112,6 +123,7 @@ pub fn carry_out(
             streams: [-1; 3],
             session: false,
             terminal: false,
+            job,
         },
         shell: shell.as_mut_ptr(),
         search: words.search(),
@@ -190,6 +202,7 @@ impl Carrier {
             streams: streams.unwrap_or([-1; 3]),
             session: session != Session::Kept,
             terminal: session == Session::OwnTerminal,
+            job: false,
         };
         // SAFETY: as for `carry_out`; the warden is single-threaded and blocks all signals.
         unsafe {

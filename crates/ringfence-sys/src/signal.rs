@@ -3,7 +3,7 @@
 use crate::fd::owned;
 use crate::{Errno, Result, sys};
 pub use ringfence_start::warden::END;
-use ringfence_start::warden::{ANY_STOP, GO_ON, VALUE};
+use ringfence_start::warden::{ANY_STOP, GO_ON, KEY, OF_JOB, VALUE, WITH_TERMINAL};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -74,8 +74,8 @@ pub struct Arrived {
     /// died. A process inside cannot make it look so: the number of who calls `kill` is the
     /// kernel's, and what `sigqueue(3)` says of itself does not count.
     pub from_outside: bool,
-    /// Sent by [`go_on`], or by somebody inside who says so.
-    pub after: Option<After>,
+    /// What [`go_on`] and [`pass_key`] say by it, or somebody inside who says so.
+    pub value: Option<i32>,
 }
 
 /// After which stop a command is to go on.
@@ -87,23 +87,24 @@ pub enum After {
     Any,
 }
 
-impl After {
-    /// As the signal's value.
-    pub fn value(self) -> i32 {
-        match self {
-            After::Stop(number) => i32::from(number),
-            After::Any => ANY_STOP,
-        }
-    }
+/// What goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The command alone.
+    Command,
+    /// All of its job ([`ringfence_start::job`]), to which the terminal is handed where it is to have it.
+    Job {
+        /// It is to have it.
+        terminal: bool,
+    },
 }
 
 impl Arrived {
     fn new(signal: i32, code: i32, sender: i32, value: i32) -> Arrived {
         const SI_USER: i32 = 0;
         let from_outside = code == SI_USER && sender == 0;
-        let queued = signal == GO_ON && code == libc::SI_QUEUE;
-        let after = queued.then_some(u8::try_from(value).map_or(After::Any, After::Stop));
-        Arrived { signal, by_process: code <= 0, from_outside, after }
+        let queued = matches!(signal, GO_ON | KEY) && code == libc::SI_QUEUE;
+        Arrived { signal, by_process: code <= 0, from_outside, value: queued.then_some(value) }
     }
 }
 
@@ -183,17 +184,36 @@ pub fn send(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
 ///
 /// # Errors
 /// `ESRCH` when the process is gone.
-pub fn go_on(pidfd: BorrowedFd<'_>, after: After) -> Result<()> {
+pub fn go_on(pidfd: BorrowedFd<'_>, after: After, who: Who) -> Result<()> {
+    let after = match after {
+        After::Stop(number) => i32::from(number),
+        After::Any => ANY_STOP,
+    };
+    let who = match who {
+        Who::Command => 0,
+        Who::Job { terminal } => OF_JOB | if terminal { WITH_TERMINAL } else { 0 },
+    };
+    queue(pidfd, GO_ON, after | who)
+}
+
+/// Has a warden pass the signal of a key on to its command's job, which is handed the terminal.
+///
+/// # Errors
+/// `ESRCH` when the process is gone.
+pub fn pass_key(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
+    queue(pidfd, KEY, signal)
+}
+
+fn queue(pidfd: BorrowedFd<'_>, signal: i32, value: i32) -> Result<()> {
     // SAFETY: siginfo_t is plain data, for which all zeroes are valid.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    info.si_signo = GO_ON;
+    info.si_signo = signal;
     info.si_code = libc::SI_QUEUE;
-    let value = after.value();
     // SAFETY: within the structure, where the kernel has the value (siginfo_t's `_rt`).
     unsafe { (&raw mut info).cast::<i32>().add(VALUE).write(value) };
     let info = &raw const info;
     // SAFETY: the pointer is to a siginfo_t.
-    unsafe { sys!(pidfd_send_signal, pidfd.as_raw_fd(), GO_ON, info, 0) }.map(drop)
+    unsafe { sys!(pidfd_send_signal, pidfd.as_raw_fd(), signal, info, 0) }.map(drop)
 }
 
 /// Gives SIGCHLD its default action: whoever started us may ignore it, and then the end of children

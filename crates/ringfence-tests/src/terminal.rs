@@ -3,7 +3,7 @@
 use crate::{PATIENCE, Place};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{Winsize, tcgetpgrp, tcsetwinsize};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Child, Command};
@@ -124,6 +124,17 @@ impl Terminal {
     /// The terminal is gone.
     pub fn resize(&mut self, rows: u16, columns: u16) {
         tcsetwinsize(&self.master, window(rows, columns)).expect("a terminal");
+    }
+
+    /// Waits until the shell has given the terminal to a job: what is typed before is the shell's.
+    ///
+    /// # Panics
+    /// It does not.
+    pub fn is_given(&self) {
+        crate::until("the shell gives the terminal to the job", || {
+            let group = tcgetpgrp(&self.master).map(|group| group.as_raw_nonzero().get());
+            group.is_ok_and(|group| group.cast_unsigned() != self.child.id())
+        });
     }
 
     /// Leaves the shell and waits for its end.

@@ -19,8 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use sys::Errno;
-use sys::image::Words;
-use sys::signal::SignalSet;
+use sys::image::{Inherited, Words};
 
 /// What the child has of its launcher.
 pub(super) struct Child<'a> {
@@ -29,8 +28,7 @@ pub(super) struct Child<'a> {
     pub image: Image,
     pub words: Words,
     pub control: OwnedFd,
-    pub mask: SignalSet,
-    pub umask: u32,
+    pub inherited: Inherited,
     pub trace: &'a Trace,
     pub guarding: &'a Guarding,
     pub groups: &'a crate::cgroup::Groups,
@@ -67,8 +65,7 @@ impl Child<'_> {
             self.image,
             &self.words,
             &self.control,
-            self.umask,
-            self.mask,
+            self.inherited,
             self.trace.for_child(),
             &mut assist,
         );

@@ -146,7 +146,8 @@ pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
         namespaces: super::namespaces(plan).bits(),
         flags: if plan.tier == Tier::Process { image::PROCESS_TIER } else { 0 }
             | if extras.announced { image::ANNOUNCED } else { 0 }
-            | if passing(plan) { image::PASSING } else { 0 },
+            | if passing(plan) { image::PASSING } else { 0 }
+            | if may_be_job(plan) { image::JOB } else { 0 },
         workdir: Span { at: workdir, length: plan.workdir.as_os_str().len() as u32 },
         ..Header::default()
     };
@@ -206,6 +207,12 @@ fn span(script: &mut Script, bytes: &[u8]) -> Span {
     // Strings in the data may be looked at from anywhere in it.
     script.data.push(0);
     Span { at, length: bytes.len() as u32 }
+}
+
+/// Whether the command may be a job of its own. In the process tier the launcher's group has a number inside. And by
+/// such a job's stops nobody can tell the user's, by which alone the time of a limited run stands still.
+fn may_be_job(plan: &Plan) -> bool {
+    plan.tier == Tier::Namespace && super::timeout(plan).is_none()
 }
 
 /// Whether nothing of the view is missed when it goes by and by. The directories of an overlay are another one's at

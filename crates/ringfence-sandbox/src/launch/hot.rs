@@ -126,7 +126,8 @@ pub fn resume(
     let began =
         Instant::now().checked_sub(since(launched.before.began)).unwrap_or_else(Instant::now);
     let (pid, tier, heard) = (launched.pid, plan.tier, heard());
-    let supervised = supervise::Child { pid, pidfd, control, tier, began, heard };
+    let job = launched.job.then(supervise::Job::new);
+    let supervised = supervise::Child { pid, pidfd, control, tier, job, began, heard };
     let duties = supervise::Duties {
         started: &|| started(plan),
         vigil: &|| guarding.vigil(&order.session_name()),

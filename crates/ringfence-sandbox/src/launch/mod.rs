@@ -222,6 +222,10 @@ fn run_under_our_umask(
         let _ = sys::process::become_subreaper();
     }
     trace.mark("prepared");
+    // A machine has the terminal itself.
+    let job = image.header().flags & ringfence_start::image::JOB != 0
+        && order.machine.is_none()
+        && ringfence_start::job::is_led();
     let began = Instant::now();
     let fork = || sys::process::fork_into(namespaces(plan), groups.v2());
     let forked = ringfence_start::withdrawn::again(fork);
@@ -234,8 +238,7 @@ fn run_under_our_umask(
                 image,
                 words,
                 control: theirs,
-                mask,
-                umask,
+                inherited: sys::image::Inherited { umask, mask, job },
                 trace,
                 guarding: &guarding,
                 groups: &groups,
@@ -271,8 +274,8 @@ fn run_under_our_umask(
             store(&compile::compile(plan, &extras));
         }
     };
-    let supervised =
-        supervise::Child { pid, pidfd, control: ours, tier: plan.tier, began, heard: Vec::new() };
+    let (tier, job, heard) = (plan.tier, job.then(supervise::Job::new), Vec::new());
+    let supervised = supervise::Child { pid, pidfd, control: ours, tier, job, began, heard };
     let explaining =
         Explaining { build: &compiled.build, confine: &compiled.confine, command: &order.argv[0] };
     let duties = supervise::Duties {

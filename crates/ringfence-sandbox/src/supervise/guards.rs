@@ -2,7 +2,7 @@
 //! names that somebody outside replaces. Also while the launcher is stopped: what is inside need not be, and whoever
 //! is outside has his prompt in the very directory. Nor could it be made to stop: a timer of its own continues it.
 
-use super::{GATHER, Heard, Watch};
+use super::{GATHER, Heard, Job, Watch};
 use crate::cover;
 use crate::guard::Vigil;
 use ringfence_sys as sys;
@@ -63,12 +63,16 @@ impl Watch<'_, '_> {
         let by_user = self.stops.by_user();
         let until = self.deadline.filter(|_| !by_user);
         self.stops.begins();
+        self.job.iter_mut().for_each(Job::stops);
         self.held = Some(Vec::new());
         let stopped = sys::standin::stop_until(until, &mut |standin| self.stand_in(standin));
         let held = self.held.take().unwrap_or_default();
         match stopped {
             // The user's next stop: that of a Ctrl-Z right after `fg`.
-            Ok(true) => self.stops.wanted(),
+            Ok(true) => {
+                self.stops.wanted();
+                self.job.iter_mut().for_each(Job::stops_anew);
+            }
             Ok(false) => {}
             // Whatever it was doing is half done.
             Err(sys::Errno::ECHILD) => self.send(super::SIGKILL),

@@ -1,6 +1,6 @@
 //! What the child says on the control socket, and what the launcher does about it.
 
-use super::{SIGKILL, Watch};
+use super::{SIGINT, SIGKILL, Watch};
 use crate::cover;
 use crate::dbus::Bus;
 use crate::error::LaunchError;
@@ -52,7 +52,10 @@ impl Watch<'_, '_> {
         // Sent by the warden as about itself: the kernel would not say more.
         let pid = pid.filter(|&pid| pid != self.child.pid);
         match message[..] {
-            [b'S', _, number] => self.stops.stopped(number),
+            [b'S', signal, number] => {
+                self.stops.stopped(number);
+                self.job.iter_mut().for_each(|job| job.stopped(signal));
+            }
             [b'C', _] => self.stops.continued(),
             [b'A', passed_on] => {
                 let next = self.stops.answered(passed_on == 1);
@@ -78,7 +81,12 @@ impl Watch<'_, '_> {
         let text = || String::from_utf8_lossy(&message[1..]).into_owned();
         match message[0] {
             b'E' => self.failure = Some(LaunchError::Setup(text())),
-            b'K' => self.outcome.signal = message.get(1).map(|&signal| i32::from(signal)),
+            b'K' => {
+                self.outcome.signal = message.get(1).map(|&signal| i32::from(signal));
+                // Of a job of its own no key is told to us.
+                self.outcome.interrupted |=
+                    self.job.is_some() && self.outcome.signal == Some(SIGINT);
+            }
             b'R' => {
                 self.executes = true;
                 let path = message.get(5..).unwrap_or_default();

@@ -44,6 +44,7 @@ mod hosts_own;
 mod information;
 mod inspection;
 mod integration;
+mod jobs;
 mod kept_homes;
 mod kernel_calls;
 mod killed_launcher;

@@ -1,0 +1,96 @@
+//! The command as a job of its own.
+//!
+//! A shell makes a group of processes of what it runs, and has the terminal listen to it (setpgid(2), tcsetpgrp(3)).
+//! A launcher that leads such a group has no number inside (pid_namespaces(7)): what gives the terminal away there, as
+//! gdb and shells do for what they start, could not take it back. So where the launcher is all of a shell's job, the
+//! command leads a group of its own, to which the terminal listens instead; the launcher stops and goes on as that
+//! does, and what the shell says to its job it passes on. In a pipe there are others in the job who use the terminal:
+//! nothing is changed then.
+
+use crate::call::sys;
+use crate::{Errno, Result};
+
+const TIOCGPGRP: usize = 0x540F;
+const TIOCSPGRP: usize = 0x5410;
+
+/// Whether this process leads a group that has the terminal, which all of its standard streams are. One that leads its
+/// session has no shell that would have it go on after a stop.
+pub fn is_led() -> bool {
+    // SAFETY: takes numbers.
+    let (own, group) = unsafe { (sys!(getpid), sys!(getpgid, 0)) };
+    if own != group {
+        return false;
+    }
+    // SAFETY: takes a number.
+    let session = unsafe { sys!(getsid, 0) };
+    let Ok(group) = group else { return false };
+    if session == Ok(group) {
+        return false;
+    }
+    let mut fd = 0;
+    while fd < 3 {
+        if foreground(fd) != Ok(group as i32) {
+            return false;
+        }
+        fd += 1;
+    }
+    true
+}
+
+/// The group that the terminal listens to; it must be the caller's controlling one.
+fn foreground(terminal: i32) -> Result<i32> {
+    let mut group = 0i32;
+    // SAFETY: the operation fills the four bytes of `group`.
+    unsafe { sys!(ioctl, terminal, TIOCGPGRP, &raw mut group) }?;
+    Ok(group)
+}
+
+/// Makes this process a job of its own, which has the terminal. Where that has been hung up, there is nothing to be had.
+pub(crate) fn begin() {
+    // SAFETY: takes numbers.
+    let own = unsafe {
+        let _ = sys!(setpgid, 0, 0);
+        sys!(getpid)
+    };
+    if let Ok(own) = own {
+        let _ = give(own as i32);
+    }
+}
+
+/// Has the terminal, which is standard input, listen to the launcher's group again.
+pub(crate) fn take_back() {
+    // SAFETY: takes a number.
+    if let Ok(group) = unsafe { sys!(getpgid, 0) } {
+        let _ = give(group as i32);
+    }
+}
+
+/// Has the terminal, which is standard input, listen to a group of the caller's session. From the background too: the
+/// signal that would stop the caller for it is held off meanwhile.
+///
+/// # Errors
+/// `EIO` when the terminal is hung up; `EPERM`, `ESRCH` for a group of another session or none.
+pub fn give(group: i32) -> Result<()> {
+    const SIG_BLOCK: usize = 0;
+    const SIG_SETMASK: usize = 2;
+    // SIGTTOU.
+    let held = 1u64 << 21;
+    let mut before = 0u64;
+    // SAFETY: the pointers are to eight bytes each, and to four.
+    unsafe {
+        sys!(rt_sigprocmask, SIG_BLOCK, &raw const held, &raw mut before, 8)?;
+        let given = sys!(ioctl, 0, TIOCSPGRP, &raw const group);
+        sys!(rt_sigprocmask, SIG_SETMASK, &raw const before, 0, 8)?;
+        given.map(drop)
+    }
+}
+
+/// Sends a signal to all of a command's job; to the command alone where it has left that.
+pub(crate) fn signal(command: i32, signal: i32) {
+    // SAFETY: takes numbers.
+    let sent = unsafe { sys!(kill, -command as isize, signal) };
+    if sent == Err(Errno::ESRCH) {
+        // SAFETY: takes numbers.
+        let _ = unsafe { sys!(kill, command, signal) };
+    }
+}

@@ -1,0 +1,190 @@
+//! The command as a job of its own: at a terminal it has what a shell's job has, for itself.
+
+use ringfence_tests::{Terminal, Tier, everybody, everywhere, until};
+
+/// Prints whether a process leads its group, and the terminal listens to that.
+const STAT: &str = "read -r pid name state parent group session terminal listens rest < /proc/$$/stat; \
+     [ $group = $$ ] && [ $listens = $$ ] && echo own''job";
+
+#[test]
+fn the_command_leads_a_job_to_which_the_terminal_listens() {
+    everybody(Tier::Namespace, |place| {
+        let mut terminal = Terminal::shell(place);
+        // Planned, and from the plan that was kept; by the shell, since it has no `#!`, too.
+        place.script("bare", &format!("{STAT}\n"));
+        for command in [format!("sh -c '{STAT}'"), "./bare".to_owned()] {
+            for _ in 0..2 {
+                terminal.line(&format!("$RF -- {command}"));
+                terminal.shows("\nownjob");
+                terminal.code(0);
+            }
+        }
+        terminal.leave();
+    });
+}
+
+/// gdb and shells do so.
+#[test]
+fn what_gives_the_terminal_away_takes_it_back() {
+    everywhere(|place| {
+        let mut terminal = Terminal::shell(place);
+        let script =
+            "set -m; sh -c \"read word; echo go''t \\$word\"; read word; echo the''n $word; exit 3";
+        for _ in 0..2 {
+            terminal.line(&format!("$RF -- bash -c '{script}'"));
+            terminal.shows("exit 3'");
+            terminal.line("one");
+            terminal.shows("\ngot one");
+            terminal.line("two");
+            terminal.shows("\nthen two");
+            terminal.code(3);
+        }
+        terminal.leave();
+    });
+}
+
+#[test]
+fn a_key_is_for_all_of_the_job() {
+    everywhere(|place| {
+        let mut terminal = Terminal::shell(place);
+        // The shell waits for its child, which has to get the key too.
+        terminal.line("$RF -- bash -c 'sh -c \"echo rea''dy; exec sleep 1000\"; exit 9'");
+        terminal.shows("\nready");
+        terminal.types("\x03").code(130);
+        terminal.leave();
+    });
+}
+
+/// The shell says nothing to a job that runs, when it gives the terminal to it.
+#[test]
+fn a_job_that_runs_in_the_background_is_brought_to_the_front() {
+    everywhere(|place| {
+        let mut terminal = Terminal::shell(place);
+        // What is typed before it goes on is nobody's.
+        let goes_on = "trap \"echo go''es\" CONT";
+        let to_the_front = |terminal: &mut Terminal, end: &str| {
+            terminal.types("\x1a").shows("Stopped");
+            terminal.shows("ready> ");
+            terminal.line("bg");
+            terminal.shows("goes\r\n");
+            terminal.line("fg");
+            terminal.shows(&format!("{end}'"));
+            terminal.is_given();
+        };
+        terminal.line(&format!("$RF -- sh -c '{goes_on}; echo up; until [ -e go ]; do :; done'"));
+        terminal.shows("\nup");
+        to_the_front(&mut terminal, "done");
+        to_the_front(&mut terminal, "done");
+        terminal.types("\x03").code(130);
+        // It reads when it has the terminal.
+        let reads = "until [ -e go ]; do :; done; trap - CONT; read word; echo go''t $word; exit 5";
+        terminal.line(&format!("$RF -- sh -c '{goes_on}; echo up; {reads}'"));
+        terminal.shows("\nup");
+        to_the_front(&mut terminal, "exit 5");
+        place.script("go", "");
+        terminal.line("word");
+        terminal.shows("got word");
+        terminal.code(5);
+        terminal.leave();
+    });
+}
+
+#[test]
+fn others_of_a_pipe_have_the_terminal_too() {
+    everywhere(|place| {
+        let mut terminal = Terminal::shell(place);
+        let pager = "sh -c 'cat; read word < /dev/tty; echo go''t $word'";
+        terminal.line(&format!("$RF -- echo in''side | {pager}; echo af''ter"));
+        terminal.shows("\ninside");
+        terminal.line("word");
+        terminal.shows("\ngot word");
+        terminal.shows("\nafter");
+        terminal.line(&format!("$RF -- sh -c 'echo be''gun >&2; exec sleep 1000' | {pager}"));
+        terminal.shows("begun");
+        terminal.types("\x03").code(130);
+        terminal.leave();
+    });
+}
+
+/// Who starts jobs may not take the terminal back by itself.
+#[test]
+fn the_terminal_is_given_back() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.script(
+            "job",
+            "#!/usr/bin/env python3
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execvp(sys.argv[1], sys.argv[1:])
+os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+back = os.tcgetpgrp(0) == child
+_, status = os.waitpid(child, 0)
+os.tcsetpgrp(0, os.getpgrp())
+print('back' if back else 'kept', os.waitstatus_to_exitcode(status), 'en' + 'd')
+",
+        );
+        let mut terminal = Terminal::shell(place);
+        // One that ends at once, one that takes its time, one that cannot be executed, two that are killed.
+        for (command, code) in [
+            ("true", 0),
+            ("sh -c 'sleep 0.2; exit 4'", 4),
+            ("./nothing", 127),
+            ("sh -c 'kill -9 $$'", 137),
+            ("sh -c 'kill -INT $$'", -2),
+        ] {
+            for _ in 0..2 {
+                terminal.line(&format!("./job $RF -- {command}"));
+                let shown = terminal.shows(" end");
+                let limited = shown.contains("back 130");
+                let ended = shown.contains(&format!("back {code}")) || (code == -2 && limited);
+                assert!(ended, "{command}: {shown}");
+            }
+        }
+        terminal.leave();
+    });
+}
+
+#[test]
+fn a_stopped_job_ends_with_its_shell() {
+    everywhere(|place| {
+        let mut terminal = Terminal::shell(place);
+        terminal.line("PS1='inner> ' bash --norc --noprofile --noediting -i");
+        terminal.shows("\ninner> ");
+        let script = "trap \"echo hung > up; exit 1\" HUP; echo rea''dy; sleep 1000 & wait";
+        terminal.line(&format!("$RF -- sh -c '{script}'"));
+        terminal.shows("\nready");
+        terminal.types("\x1a").shows("Stopped");
+        terminal.shows("inner> ");
+        terminal.line("kill -9 $$");
+        terminal.shows("Killed");
+        until("it is told", || place.project("up").exists());
+        terminal.leave();
+    });
+}
+
+/// The clock halts for the user's stop alone, which the launcher has to see: no job of its own.
+#[test]
+fn a_limited_run_stops_and_goes_on() {
+    everywhere(|place| {
+        let mut terminal = Terminal::shell(place);
+        terminal
+            .line("$RF --timeout 1h -- sh -c 'echo rea''dy; read word; echo go''t $word; exit 4'");
+        terminal.shows("\nready");
+        terminal.types("\x1a").shows("Stopped");
+        terminal.shows("ready> ");
+        terminal.line("fg");
+        terminal.shows("exit 4'");
+        terminal.line("word");
+        terminal.shows("\ngot word");
+        terminal.code(4);
+        terminal.leave();
+    });
+}
