@@ -350,7 +350,7 @@ impl Watch<'_, '_> {
             return;
         }
         self.stops_again = None;
-        if self.stops.due() && !self.hands_over() {
+        if self.stops.due() && !self.goes_on_at_once() {
             self.stop();
         }
     }

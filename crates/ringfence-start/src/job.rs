@@ -4,8 +4,9 @@
 //! A launcher that leads such a group has no number inside (pid_namespaces(7)): what gives the terminal away there, as
 //! gdb and shells do for what they start, could not take it back. So where the launcher is all of a shell's job, the
 //! command leads a group of its own, to which the terminal listens instead; the launcher stops and goes on as that
-//! does, and what the shell says to its job it passes on. In a pipe there are others in the job who use the terminal:
-//! nothing is changed then.
+//! does, and what the shell says to its job it passes on. One that leads its session (by `ssh -t`, in a window of tmux)
+//! has no shell: no key stops anything there. In a pipe there are others in the job who use the terminal: nothing is
+//! changed then.
 
 use crate::call::sys;
 use crate::{Errno, Result};
@@ -13,18 +14,12 @@ use crate::{Errno, Result};
 const TIOCGPGRP: usize = 0x540F;
 const TIOCSPGRP: usize = 0x5410;
 
-/// Whether this process leads a group that has the terminal, which all of its standard streams are. One that leads its
-/// session has no shell that would have it go on after a stop.
+/// Whether this process leads a group that has the terminal, which all of its standard streams are.
 pub fn is_led() -> bool {
     // SAFETY: takes numbers.
     let (own, group) = unsafe { (sys!(getpid), sys!(getpgid, 0)) };
-    if own != group {
-        return false;
-    }
-    // SAFETY: takes a number.
-    let session = unsafe { sys!(getsid, 0) };
     let Ok(group) = group else { return false };
-    if session == Ok(group) {
+    if own != Ok(group) {
         return false;
     }
     let mut fd = 0;

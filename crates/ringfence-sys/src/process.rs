@@ -50,6 +50,12 @@ pub fn group() -> i32 {
     unsafe { libc::getpgrp() }
 }
 
+/// The caller's session.
+pub fn session() -> i32 {
+    // SAFETY: takes a number, and of the caller's own cannot fail.
+    unsafe { libc::getsid(0) }
+}
+
 /// The numbers of a process in each PID namespace that it is in, the caller's first (`NSpid` in
 /// proc_pid_status(5)); none when it is gone.
 pub fn numbers(pid: u32) -> Vec<u32> {

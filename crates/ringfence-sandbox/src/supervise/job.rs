@@ -19,12 +19,17 @@ pub(crate) struct Job {
     stopped_by: i32,
     /// A Ctrl-Z came before the launcher went on, and is to be passed on when that has.
     stops_anew: bool,
+    /// The launcher leads its session: there is no shell that would have a stopped job go on. No key stops a group that
+    /// is orphaned so (setpgid(2)).
+    alone: bool,
 }
 
 impl Job {
     /// The command has been handed the terminal, or is about to be.
     pub fn new() -> Job {
-        Job { group: sys::process::group(), handed: true, stopped_by: 0, stops_anew: false }
+        let group = sys::process::group();
+        let alone = sys::process::session() == group;
+        Job { group, handed: true, stopped_by: 0, stops_anew: false, alone }
     }
 
     /// The command has stopped by this signal.
@@ -42,11 +47,14 @@ impl Job {
         self.stops_anew = true;
     }
 
-    /// Whether the terminal is to be handed to the command, since the shell has had it listen to the launcher's group.
+    /// Whether the terminal is to be handed to the command: the shell has had it listen to the launcher's group, or the
+    /// command stopped for want of it, and there is nobody else to have it.
     fn hands_over(&mut self) -> bool {
-        let given = sys::terminal::foreground(std::io::stdin().as_fd()) == Ok(self.group);
-        self.handed |= given;
-        given
+        let wants = self.alone && matches!(self.stopped_by, SIGTTIN | SIGTTOU);
+        let terminal = std::io::stdin();
+        let hands_over = wants || sys::terminal::foreground(terminal.as_fd()) == Ok(self.group);
+        self.handed |= hands_over;
+        hands_over
     }
 }
 
@@ -87,14 +95,18 @@ impl Watch<'_, '_> {
         }
     }
 
-    /// Has the command go on, with the terminal, where it has stopped because that listens to the launcher.
-    pub(super) fn hands_over(&mut self) -> bool {
-        let job = self.job.as_mut().filter(|job| matches!(job.stopped_by, SIGTTIN | SIGTTOU));
-        let hands_over = job.is_some_and(Job::hands_over);
-        if hands_over {
+    /// Has the command go on at once where it has stopped for want of the terminal, which it is to have, or by a key
+    /// that nobody would undo.
+    pub(super) fn goes_on_at_once(&mut self) -> bool {
+        let at_once = self.job.as_mut().is_some_and(|job| match job.stopped_by {
+            SIGTTIN | SIGTTOU => job.hands_over(),
+            SIGTSTP => job.alone,
+            _ => false,
+        });
+        if at_once {
             let after = self.stops.go_on();
             self.go_on(after);
         }
-        hands_over
+        at_once
     }
 }

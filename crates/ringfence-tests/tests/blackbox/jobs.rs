@@ -188,3 +188,25 @@ fn a_limited_run_stops_and_goes_on() {
         terminal.leave();
     });
 }
+
+/// In a window of its own, or by `ssh -t`: nobody would have it go on.
+#[test]
+fn no_key_stops_a_command_without_a_shell() {
+    everywhere(|place| {
+        if !place.has("script", "--version") {
+            return;
+        }
+        let mut terminal = Terminal::shell(place);
+        let script = "set -m; sh -c \"read word; echo go''t \\$word\"; echo ne''xt; read word; echo the''n $word; exit 3";
+        place.script("command", &format!("#!/bin/bash\n{script}\n"));
+        terminal.line("script -qec \"exec $RF -- ./command\" /dev/null; echo co''de $?");
+        terminal.types("one\n").shows("got one");
+        // What was typed before the key is dropped.
+        terminal.shows("next");
+        terminal.types("\x1a").shows("^Z");
+        terminal.line("two");
+        terminal.shows("then two");
+        terminal.shows("\ncode 3");
+        terminal.leave();
+    });
+}

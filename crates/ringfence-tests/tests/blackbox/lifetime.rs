@@ -368,7 +368,8 @@ fn killing_the_process_that_watches_inside_ends_everything() {
     everywhere(|place| {
         let mut running = place.start(&[], &["sh", "-c", &outliving(place, "wait")]);
         running.printed("ready\n");
-        let [watcher] = children(running.pid())[..] else { panic!("one child") };
+        let all = children(running.pid());
+        let [watcher] = all[..] else { panic!("children: {all:?}") };
         kill_process(Pid::from_raw(watcher).unwrap(), Signal::KILL).unwrap();
         running.finish().ends(137);
         assert_eq!(place.left_behind(), [""; 0]);
@@ -395,7 +396,8 @@ fn what_is_protected_is_put_right_when_the_launcher_dies_with_the_command() {
         let script = "mkdir .vscode; echo x > .vscode/tasks.json; echo ready; read line < gate";
         let mut running = place.start(&[], &["sh", "-c", script]);
         running.printed("ready\n");
-        let [watcher] = children(running.pid())[..] else { panic!("one child") };
+        let all = children(running.pid());
+        let [watcher] = all[..] else { panic!("children: {all:?}") };
         // The launcher sleeps while the command ends: what the watcher tells it stays unread.
         running.signal(Signal::STOP);
         let gate = std::fs::OpenOptions::new().write(true).open(place.project("gate")).unwrap();
