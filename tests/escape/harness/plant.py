@@ -7,6 +7,7 @@ address in the world's variables, and leaves the world to take it away again.
 from __future__ import annotations
 
 import array
+import itertools
 import os
 import pty
 import select
@@ -178,9 +179,12 @@ def shared_server(world: World) -> None:
     trap(world, sock)
 
 
+LOW_PORTS = itertools.cycle(range(700, 1000))
+
+
 def low_port(world: World) -> None:
-    """{port}: one that takes a privilege to bind, and that nobody has."""
-    for port in range(700, 1000):
+    """{port}: one that takes a privilege to bind, and that nobody has, nor another world that is made beside this one."""
+    for port in itertools.islice(LOW_PORTS, 300):
         with socket.socket() as sock:
             try:
                 sock.bind(("127.0.0.1", port))
