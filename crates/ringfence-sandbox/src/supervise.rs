@@ -46,6 +46,7 @@ const SIGSTOP: i32 = 19;
 const SIGTSTP: i32 = 20;
 const SIGTTIN: i32 = 21;
 const SIGTTOU: i32 = 22;
+const SIGWINCH: i32 = 28;
 /// The faults that only ourselves could cause keep their effect on the launcher. Ctrl-Z (SIGTSTP) is
 /// the command's to take or to ignore: the launcher stops when the command did.
 const LEFT_ALONE: [i32; 8] = [4, 5, 6, 7, 8, 11, SIGKILL, SIGSTOP];
@@ -202,7 +203,8 @@ pub(crate) fn until_end<'g>(
         let machine = duties.machine.map(RefCell::borrow);
         let begins = machine.as_ref().and_then(|machine| machine.until());
         let times = watch.deadline.into_iter().chain(idle).chain(begins).chain(watch.stops_again);
-        let wait = left(times.chain(watch.guards_next()).min());
+        let times = times.chain(watch.guards_next()).chain(watch.job_next());
+        let wait = left(times.min());
         // A closed socket would be ready over and over while the kernel takes the sandbox apart.
         let control = if watch.silent { signals.as_fd() } else { child.control.as_fd() };
         let mut watched = vec![signals.as_fd(), control];
@@ -235,6 +237,7 @@ pub(crate) fn until_end<'g>(
             machine.borrow_mut().attend();
         }
         watch.guards_due();
+        watch.job_due();
         if idle.is_some_and(|idle| Instant::now() >= idle) {
             // The command is one that runs for a while: what is needed of ourselves until its
             // end fits into a few pages.
@@ -338,7 +341,7 @@ impl Watch<'_, '_> {
             SIGINT if !arrived.by_process => self.outcome.interrupted = true,
             // Everything inside; what is left is done as at any end.
             sys::signal::END if arrived.by_process => self.end_all(),
-            signal if arrived.by_process => self.send(signal),
+            signal if arrived.by_process => self.send_to_command(signal),
             _ => {}
         }
     }

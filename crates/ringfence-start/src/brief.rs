@@ -253,9 +253,6 @@ fn settle(image: &Image, launched: &Launched, milliseconds: u64, room: &mut Room
     let quiet = run.is_quiet(&room.ahead, &mut room.walk) && crate::private::remove(image, room);
     let settled = quiet && launched.runs.as_ref().is_none_or(Begun::end);
     if settled {
-        if launched.job {
-            crate::job::take_back();
-        }
         show_output();
     }
     settled
@@ -476,6 +473,9 @@ impl Ended<'_> {
         };
         if !glance(|| collect(WNOHANG) != Ok(0)) {
             while collect(0) == Err(Errno::EINTR) {}
+        }
+        if self.launched.job {
+            crate::job::take_back();
         }
         let signal = status & 0x7f;
         exit(if signal == 0 { status >> 8 & 0xff } else { 128 + signal })

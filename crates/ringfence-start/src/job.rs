@@ -52,11 +52,15 @@ pub(crate) fn begin() {
     }
 }
 
-/// Has the terminal, which is standard input, listen to the launcher's group again.
-pub(crate) fn take_back() {
+/// Has the terminal, which is standard input, listen to the launcher's group again, where it listens to one of which
+/// nobody is left: of what ran inside. Somebody else has been given it by the shell.
+pub fn take_back() {
+    let Ok(group) = foreground(0) else { return };
+    // SAFETY: takes numbers.
+    let gone = group == 0 || unsafe { sys!(kill, -group as isize, 0) } == Err(Errno::ESRCH);
     // SAFETY: takes a number.
-    if let Ok(group) = unsafe { sys!(getpgid, 0) } {
-        let _ = give(group as i32);
+    if gone && let Ok(own) = unsafe { sys!(getpgid, 0) } {
+        let _ = give(own as i32);
     }
 }
 

@@ -21,13 +21,12 @@ pub const GO_ON: i32 = 60;
 
 /// In the value of [`GO_ON`]: the command is a job of its own ([`crate::job`]), all of which is to go on.
 pub const OF_JOB: i32 = 512;
-/// In the value of [`GO_ON`]: the terminal is handed to that first.
+/// In the value of [`GO_ON`] and [`TO_JOB`]: the terminal is handed to that first.
 pub const WITH_TERMINAL: i32 = 1024;
 
-/// The launcher passes a key on that the terminal took to be for it, with the key's signal as the value: the terminal
-/// is handed to the command's job, to which it is sent. Of signals that wait the lower number comes first (signal(7)):
-/// a job goes on before it is stopped anew.
-pub const KEY: i32 = 62;
+/// The launcher passes a signal on that its own job was sent, as the value (with [`WITH_TERMINAL`]), to the command's. Of
+/// signals that wait the lower number comes first (signal(7)): a job goes on before it is stopped anew.
+pub const TO_JOB: i32 = 62;
 
 /// The launcher has the sandbox ended: what it does then it does itself, and the command is killed. Who is outside
 /// asks a launcher for it by the same signal.
@@ -40,7 +39,6 @@ pub const ANY_STOP: i32 = 256;
 
 const SI_USER: i32 = 0;
 const SI_QUEUE: i32 = -1;
-const SIGHUP: i32 = 1;
 const SIGKILL: i32 = 9;
 const SIGCHLD: i32 = 17;
 const SIGCONT: i32 = 18;
@@ -88,20 +86,17 @@ impl Stops {
     }
 }
 
-/// Does what the launcher says of the command by [`GO_ON`] or [`KEY`]; whether that is as the launcher thinks, which it
+/// Does what the launcher says of the command by [`GO_ON`] or [`TO_JOB`]; whether that is as the launcher thinks, which it
 /// is to be told. Who is inside can say so too, and could do all of it itself.
 pub fn pass_on(signal: i32, value: i32, command: i32, stops: Stops) -> Option<bool> {
-    if signal == KEY {
-        // Who hangs up has the terminal no more.
-        if value != SIGHUP {
-            let _ = job::give(command);
-        }
-        job::signal(command, value);
-        return None;
-    }
+    let to_job = signal == TO_JOB;
     let (meant, send) = stops.judge(value & !(OF_JOB | WITH_TERMINAL));
-    if meant && value & WITH_TERMINAL != 0 {
+    if (to_job || meant) && value & WITH_TERMINAL != 0 {
         let _ = job::give(command);
+    }
+    if to_job {
+        job::signal(command, value & !WITH_TERMINAL);
+        return None;
     }
     if send && value & OF_JOB != 0 {
         job::signal(command, SIGCONT);
@@ -156,7 +151,7 @@ impl Warden {
                 SIGCHLD => {}
                 PARENT_DEATH if sent => return Wanted::Orphaned,
                 SERVICE if sent => return Wanted::Service(stops),
-                signal @ (GO_ON | KEY) if info[2] == SI_QUEUE => {
+                signal @ (GO_ON | TO_JOB) if info[2] == SI_QUEUE => {
                     // What became of it by now.
                     if let Some(wanted) = self.reap(&mut stops, circle) {
                         return wanted;

@@ -3,7 +3,7 @@
 use crate::fd::owned;
 use crate::{Errno, Result, sys};
 pub use ringfence_start::warden::END;
-use ringfence_start::warden::{ANY_STOP, GO_ON, KEY, OF_JOB, VALUE, WITH_TERMINAL};
+use ringfence_start::warden::{ANY_STOP, GO_ON, OF_JOB, TO_JOB, VALUE, WITH_TERMINAL};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -74,7 +74,7 @@ pub struct Arrived {
     /// died. A process inside cannot make it look so: the number of who calls `kill` is the
     /// kernel's, and what `sigqueue(3)` says of itself does not count.
     pub from_outside: bool,
-    /// What [`go_on`] and [`pass_key`] say by it, or somebody inside who says so.
+    /// What [`go_on`] and [`send_to_job`] say by it, or somebody inside who says so.
     pub value: Option<i32>,
 }
 
@@ -103,7 +103,7 @@ impl Arrived {
     fn new(signal: i32, code: i32, sender: i32, value: i32) -> Arrived {
         const SI_USER: i32 = 0;
         let from_outside = code == SI_USER && sender == 0;
-        let queued = matches!(signal, GO_ON | KEY) && code == libc::SI_QUEUE;
+        let queued = matches!(signal, GO_ON | TO_JOB) && code == libc::SI_QUEUE;
         Arrived { signal, by_process: code <= 0, from_outside, value: queued.then_some(value) }
     }
 }
@@ -196,12 +196,12 @@ pub fn go_on(pidfd: BorrowedFd<'_>, after: After, who: Who) -> Result<()> {
     queue(pidfd, GO_ON, after | who)
 }
 
-/// Has a warden pass the signal of a key on to its command's job, which is handed the terminal.
+/// Has a warden pass a signal (0 for none) on to its command's job, which is handed the `terminal` first.
 ///
 /// # Errors
 /// `ESRCH` when the process is gone.
-pub fn pass_key(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
-    queue(pidfd, KEY, signal)
+pub fn send_to_job(pidfd: BorrowedFd<'_>, signal: i32, terminal: bool) -> Result<()> {
+    queue(pidfd, TO_JOB, signal | if terminal { WITH_TERMINAL } else { 0 })
 }
 
 fn queue(pidfd: BorrowedFd<'_>, signal: i32, value: i32) -> Result<()> {

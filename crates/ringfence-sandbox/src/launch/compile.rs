@@ -209,10 +209,12 @@ fn span(script: &mut Script, bytes: &[u8]) -> Span {
     Span { at, length: bytes.len() as u32 }
 }
 
-/// Whether the command may be a job of its own. In the process tier the launcher's group has a number inside. And by
-/// such a job's stops nobody can tell the user's, by which alone the time of a limited run stands still.
+/// Whether the command may be a job of its own. In the process tier the launcher's group has a number inside. By such a
+/// job's stops nobody can tell the user's, by which alone the time of a limited run stands still. And who asks about
+/// calls has the terminal for the launcher.
 fn may_be_job(plan: &Plan) -> bool {
-    plan.tier == Tier::Namespace && super::timeout(plan).is_none()
+    let asks = plan.allowed_calls.as_ref().is_some_and(crate::ask::asks);
+    plan.tier == Tier::Namespace && super::timeout(plan).is_none() && !asks
 }
 
 /// Whether nothing of the view is missed when it goes by and by. The directories of an overlay are another one's at

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use sys::standin::Standin;
 
 /// So often a launcher is told to go on until it does, and so soon one that could not stop tries again.
-const AGAIN: Duration = Duration::from_millis(100);
+pub(super) const AGAIN: Duration = Duration::from_millis(100);
 
 /// Messages that wait for the launcher to go on at most.
 const MOST_HELD: usize = 256;
@@ -63,7 +63,6 @@ impl Watch<'_, '_> {
         let by_user = self.stops.by_user();
         let until = self.deadline.filter(|_| !by_user);
         self.stops.begins();
-        self.job.iter_mut().for_each(Job::stops);
         self.held = Some(Vec::new());
         let stopped = sys::standin::stop_until(until, &mut |standin| self.stand_in(standin));
         let held = self.held.take().unwrap_or_default();

@@ -152,6 +152,83 @@ print('back' if back else 'kept', os.waitstatus_to_exitcode(status), 'en' + 'd')
     });
 }
 
+/// Whoever started the job has it back by then.
+#[test]
+fn a_terminal_that_was_taken_meanwhile_is_not_taken_away() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.script(
+            "job",
+            "#!/usr/bin/env python3
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execvp(sys.argv[1], sys.argv[1:])
+while not os.path.exists('up'): pass
+os.tcsetpgrp(0, os.getpgrp())
+open('go', 'w').close()
+_, status = os.waitpid(child, 0)
+mine = os.tcgetpgrp(0) == os.getpgrp()
+for name in ('up', 'go'): os.remove(name)
+print('mine' if mine else 'taken', os.waitstatus_to_exitcode(status), 'en' + 'd')
+",
+        );
+        let mut terminal = Terminal::shell(place);
+        for _ in 0..2 {
+            terminal.line("./job $RF -- sh -c ': > up; until [ -e go ]; do :; done; exit 4'");
+            let shown = terminal.shows(" end");
+            assert!(shown.contains("mine 4"), "{shown}");
+        }
+        terminal.leave();
+    });
+}
+
+#[test]
+fn what_is_sent_to_the_job_is_for_all_of_it() {
+    everywhere(|place| {
+        let inner = "trap 'echo in''ner; exit 5' USR1; echo up; until [ -e go ]; do :; done";
+        place.script("inner", &format!("#!/bin/sh\n{inner}\n"));
+        let mut terminal = Terminal::shell(place);
+        terminal.line("$RF -- sh -c 'trap : USR1; ./inner'");
+        terminal.shows("\nup");
+        terminal.types("\x1a").shows("Stopped");
+        terminal.shows("ready> ");
+        terminal.line("kill -USR1 %1; fg");
+        terminal.shows("inner\r\n");
+        terminal.code(5);
+        terminal.leave();
+    });
+}
+
+/// No signal tells the launcher that it is in the foreground.
+#[test]
+fn a_job_that_is_brought_to_the_front_has_the_keys_and_the_windows() {
+    everywhere(|place| {
+        let mut terminal = Terminal::shell(place);
+        let script = "trap \"echo go''es\" CONT; trap \"stty size; exit 3\" WINCH; echo up; \
+             until [ -e go ]; do :; done";
+        terminal.line(&format!("$RF -- sh -c '{script}'"));
+        terminal.shows("\nup");
+        terminal.types("\x1a").shows("Stopped");
+        terminal.shows("ready> ");
+        terminal.line("bg");
+        terminal.shows("goes\r\n");
+        terminal.line("fg");
+        terminal.shows("done'");
+        terminal.is_given();
+        terminal.resize(40, 132);
+        terminal.shows("40 132");
+        terminal.code(3);
+        terminal.leave();
+    });
+}
+
 #[test]
 fn a_stopped_job_ends_with_its_shell() {
     everywhere(|place| {
