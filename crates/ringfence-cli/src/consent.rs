@@ -2,9 +2,9 @@
 //! a program can ask one of its own, wait until the line is there and leave it unread, and end.
 
 use ringfence_sandbox::launch;
+use ringfence_sys::fd;
 use ringfence_sys::signal::{self, SignalSet};
 use ringfence_sys::terminal::{self, Mode};
-use ringfence_sys::{Errno, fd, process};
 use std::io::{IsTerminal, Write, stderr, stdin};
 use std::os::fd::AsFd;
 
@@ -42,7 +42,7 @@ impl Terminal {
         let before = signal::set_mask(interrupt);
         let answer = signal::descriptor(interrupt)
             .and_then(|interrupted| {
-                take_back();
+                terminal::take_back();
                 // What a program made of the terminal ends here, and so does what was typed for it.
                 terminal::set_mode_dropping_input(stdin().as_fd(), &self.0.lines())?;
                 ringfence_sys::say::text(format_args!("{question}"));
@@ -79,15 +79,6 @@ pub enum Answered {
     No,
     /// No, and whoever started us is to see it as well ([`launch::die_of_interrupt`]).
     Interrupted,
-}
-
-/// A shell inside gives the terminal to its jobs. When they are gone with it, it is nobody's: whoever asks then would
-/// be stopped for asking from the background.
-fn take_back() {
-    let Ok(group) = terminal::foreground(stdin().as_fd()) else { return };
-    if group != process::group() && signal::kill(-group, 0) == Err(Errno::ESRCH) {
-        let _ = terminal::set_foreground(stdin().as_fd(), process::group());
-    }
 }
 
 /// One line from the terminal.

@@ -264,7 +264,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     let launched = unsafe { &mut *memory().launched.get() };
     launched.session = session;
     launched.command = command;
-    launched.job = header.flags & JOB != 0 && crate::job::is_led();
+    launched.job = header.flags & JOB != 0 && crate::job::is_led(own as i32);
     // The child begins before it is known whether the plan holds, where it acts in namespaces of its own: in the
     // process tier its first steps are made in the host's tree.
     let ahead = header.flags & PROCESS_TIER == 0;

@@ -14,17 +14,15 @@ use crate::{Errno, Result};
 const TIOCGPGRP: usize = 0x540F;
 const TIOCSPGRP: usize = 0x5410;
 
-/// Whether this process leads a group that has the terminal, which all of its standard streams are.
-pub fn is_led() -> bool {
-    // SAFETY: takes numbers.
-    let (own, group) = unsafe { (sys!(getpid), sys!(getpgid, 0)) };
-    let Ok(group) = group else { return false };
-    if own != Ok(group) {
+/// Whether this process, by its number, leads a group that has the terminal, which all of its standard streams are.
+pub fn is_led(own: i32) -> bool {
+    // SAFETY: takes a number.
+    if unsafe { sys!(getpgid, 0) } != Ok(own as usize) {
         return false;
     }
     let mut fd = 0;
     while fd < 3 {
-        if foreground(fd) != Ok(group as i32) {
+        if foreground(fd) != Ok(own) {
             return false;
         }
         fd += 1;
@@ -32,8 +30,11 @@ pub fn is_led() -> bool {
     true
 }
 
-/// The group that the terminal listens to; it must be the caller's controlling one.
-fn foreground(terminal: i32) -> Result<i32> {
+/// The group that a terminal listens to; it must be the caller's controlling one.
+///
+/// # Errors
+/// `ENOTTY`.
+pub fn foreground(terminal: i32) -> Result<i32> {
     let mut group = 0i32;
     // SAFETY: the operation fills the four bytes of `group`.
     unsafe { sys!(ioctl, terminal, TIOCGPGRP, &raw mut group) }?;
@@ -48,28 +49,28 @@ pub(crate) fn begin() {
         sys!(getpid)
     };
     if let Ok(own) = own {
-        let _ = give(own as i32);
+        let _ = give(0, own as i32);
     }
 }
 
-/// Has the terminal, which is standard input, listen to the launcher's group again, where it listens to one of which
-/// nobody is left: of what ran inside. Somebody else has been given it by the shell.
+/// Has the terminal, which is standard input, listen to the caller's group again, where it listens to one of which nobody
+/// is left: of what ran inside. Somebody else has been given it by the shell.
 pub fn take_back() {
     let Ok(group) = foreground(0) else { return };
     // SAFETY: takes numbers.
-    let gone = group == 0 || unsafe { sys!(kill, -group as isize, 0) } == Err(Errno::ESRCH);
+    let gone = unsafe { sys!(kill, -group as isize, 0) } == Err(Errno::ESRCH);
     // SAFETY: takes a number.
     if gone && let Ok(own) = unsafe { sys!(getpgid, 0) } {
-        let _ = give(own as i32);
+        let _ = give(0, own as i32);
     }
 }
 
-/// Has the terminal, which is standard input, listen to a group of the caller's session. From the background too: the
+/// Has a terminal listen to a group of the caller's session. From the background too: the
 /// signal that would stop the caller for it is held off meanwhile.
 ///
 /// # Errors
-/// `EIO` when the terminal is hung up; `EPERM`, `ESRCH` for a group of another session or none.
-pub fn give(group: i32) -> Result<()> {
+/// `ENOTTY`, `EIO` when the terminal is hung up; `EPERM`, `ESRCH` for a group of another session or none.
+pub fn give(terminal: i32, group: i32) -> Result<()> {
     const SIG_BLOCK: usize = 0;
     const SIG_SETMASK: usize = 2;
     // SIGTTOU.
@@ -78,7 +79,7 @@ pub fn give(group: i32) -> Result<()> {
     // SAFETY: the pointers are to eight bytes each, and to four.
     unsafe {
         sys!(rt_sigprocmask, SIG_BLOCK, &raw const held, &raw mut before, 8)?;
-        let given = sys!(ioctl, 0, TIOCSPGRP, &raw const group);
+        let given = sys!(ioctl, terminal, TIOCSPGRP, &raw const group);
         sys!(rt_sigprocmask, SIG_SETMASK, &raw const before, 0, 8)?;
         given.map(drop)
     }

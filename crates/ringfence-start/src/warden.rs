@@ -89,14 +89,18 @@ impl Stops {
 /// Does what the launcher says of the command by [`GO_ON`] or [`TO_JOB`]; whether that is as the launcher thinks, which it
 /// is to be told. Who is inside can say so too, and could do all of it itself.
 pub fn pass_on(signal: i32, value: i32, command: i32, stops: Stops) -> Option<bool> {
-    let to_job = signal == TO_JOB;
-    let (meant, send) = stops.judge(value & !(OF_JOB | WITH_TERMINAL));
-    if (to_job || meant) && value & WITH_TERMINAL != 0 {
-        let _ = job::give(command);
-    }
-    if to_job {
+    const TERMINAL: i32 = 0;
+    let terminal = value & WITH_TERMINAL != 0;
+    if signal == TO_JOB {
+        if terminal {
+            let _ = job::give(TERMINAL, command);
+        }
         job::signal(command, value & !WITH_TERMINAL);
         return None;
+    }
+    let (meant, send) = stops.judge(value & !(OF_JOB | WITH_TERMINAL));
+    if meant && terminal {
+        let _ = job::give(TERMINAL, command);
     }
     if send && value & OF_JOB != 0 {
         job::signal(command, SIGCONT);

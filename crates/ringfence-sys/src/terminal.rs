@@ -2,6 +2,8 @@
 
 use crate::fd::owned;
 use crate::{Result, sys};
+use ringfence_start::job;
+pub use ringfence_start::job::take_back;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -117,10 +119,7 @@ pub fn set_mode_dropping_input(terminal: BorrowedFd<'_>, mode: &Mode) -> Result<
 /// # Errors
 /// `ENOTTY`.
 pub fn foreground(terminal: BorrowedFd<'_>) -> Result<i32> {
-    let mut group = 0i32;
-    // SAFETY: the operation fills the four bytes of `group`.
-    unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TIOCGPGRP, &raw mut group) }?;
-    Ok(group)
+    job::foreground(terminal.as_raw_fd())
 }
 
 /// Makes a group of the caller's session the one that its terminal listens to. From the
@@ -129,11 +128,7 @@ pub fn foreground(terminal: BorrowedFd<'_>) -> Result<i32> {
 /// # Errors
 /// `ENOTTY`, `EPERM` for a group of another session or none.
 pub fn set_foreground(terminal: BorrowedFd<'_>, group: i32) -> Result<()> {
-    let before = crate::signal::set_mask(crate::signal::SignalSet::ALL)?;
-    // SAFETY: the operation reads the four bytes of `group`.
-    let done = unsafe { sys!(ioctl, terminal.as_raw_fd(), libc::TIOCSPGRP, &raw const group) };
-    crate::signal::set_mask(before)?;
-    done.map(drop)
+    job::give(terminal.as_raw_fd(), group)
 }
 
 /// Lets what is written to the caller's terminal be shown again, where a program stopped that for good by

@@ -126,6 +126,16 @@ impl Terminal {
         tcsetwinsize(&self.master, window(rows, columns)).expect("a terminal");
     }
 
+    /// Stops the job in the foreground by Ctrl-Z, and waits for the prompt.
+    ///
+    /// # Panics
+    /// It does not stop.
+    #[track_caller]
+    pub fn stops_job(&mut self) {
+        self.types("\x1a").shows("Stopped");
+        self.shows("ready> ");
+    }
+
     /// Waits until the shell has given the terminal to a job: what is typed before is the shell's.
     ///
     /// # Panics

@@ -225,7 +225,7 @@ fn run_under_our_umask(
     // A machine has the terminal itself.
     let job = image.header().flags & ringfence_start::image::JOB != 0
         && order.machine.is_none()
-        && ringfence_start::job::is_led();
+        && ringfence_start::job::is_led(std::process::id() as i32);
     let began = Instant::now();
     let fork = || sys::process::fork_into(namespaces(plan), groups.v2());
     let forked = ringfence_start::withdrawn::again(fork);

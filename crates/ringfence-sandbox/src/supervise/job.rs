@@ -61,7 +61,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        ringfence_start::job::take_back();
+        sys::terminal::take_back();
     }
 }
 

@@ -1,10 +1,39 @@
 //! The command as a job of its own: at a terminal it has what a shell's job has, for itself.
 
-use ringfence_tests::{Terminal, Tier, everybody, everywhere, until};
+use ringfence_tests::{Place, Terminal, Tier, everybody, everywhere, until};
 
 /// Prints whether a process leads its group, and the terminal listens to that.
 const STAT: &str = "read -r pid name state parent group session terminal listens rest < /proc/$$/stat; \
      [ $group = $$ ] && [ $listens = $$ ] && echo own''job";
+
+/// Has the job that was started with `GOES_ON` run in the background, and brings it to the front; `end` is that of its
+/// line, in which it loops.
+fn to_the_front(terminal: &mut Terminal, end: &str) {
+    terminal.stops_job();
+    terminal.line("bg");
+    // What is typed before it goes on is nobody's.
+    terminal.shows("goes\r\n");
+    terminal.line("fg");
+    terminal.shows(&format!("{end}'"));
+    terminal.is_given();
+}
+
+const GOES_ON: &str = "trap \"echo go''es\" CONT";
+
+/// A program `job`, which starts another one as a job of its own, and does then what its script says.
+fn starts_jobs(place: &Place, then: &str) {
+    let start = "#!/usr/bin/env python3
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execvp(sys.argv[1], sys.argv[1:])
+";
+    place.script("job", &format!("{start}{then}"));
+}
 
 #[test]
 fn the_command_leads_a_job_to_which_the_terminal_listens() {
@@ -60,25 +89,14 @@ fn a_key_is_for_all_of_the_job() {
 fn a_job_that_runs_in_the_background_is_brought_to_the_front() {
     everywhere(|place| {
         let mut terminal = Terminal::shell(place);
-        // What is typed before it goes on is nobody's.
-        let goes_on = "trap \"echo go''es\" CONT";
-        let to_the_front = |terminal: &mut Terminal, end: &str| {
-            terminal.types("\x1a").shows("Stopped");
-            terminal.shows("ready> ");
-            terminal.line("bg");
-            terminal.shows("goes\r\n");
-            terminal.line("fg");
-            terminal.shows(&format!("{end}'"));
-            terminal.is_given();
-        };
-        terminal.line(&format!("$RF -- sh -c '{goes_on}; echo up; until [ -e go ]; do :; done'"));
+        terminal.line(&format!("$RF -- sh -c '{GOES_ON}; echo up; until [ -e go ]; do :; done'"));
         terminal.shows("\nup");
         to_the_front(&mut terminal, "done");
         to_the_front(&mut terminal, "done");
         terminal.types("\x03").code(130);
         // It reads when it has the terminal.
         let reads = "until [ -e go ]; do :; done; trap - CONT; read word; echo go''t $word; exit 5";
-        terminal.line(&format!("$RF -- sh -c '{goes_on}; echo up; {reads}'"));
+        terminal.line(&format!("$RF -- sh -c '{GOES_ON}; echo up; {reads}'"));
         terminal.shows("\nup");
         to_the_front(&mut terminal, "exit 5");
         place.script("go", "");
@@ -113,18 +131,9 @@ fn the_terminal_is_given_back() {
         if !place.has("python3", "--version") {
             return;
         }
-        place.script(
-            "job",
-            "#!/usr/bin/env python3
-import os, signal, sys
-signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-child = os.fork()
-if child == 0:
-    os.setpgid(0, 0)
-    os.tcsetpgrp(0, os.getpid())
-    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
-    os.execvp(sys.argv[1], sys.argv[1:])
-os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        starts_jobs(
+            place,
+            "os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
 back = os.tcgetpgrp(0) == child
 _, status = os.waitpid(child, 0)
 os.tcsetpgrp(0, os.getpgrp())
@@ -159,18 +168,9 @@ fn a_terminal_that_was_taken_meanwhile_is_not_taken_away() {
         if !place.has("python3", "--version") {
             return;
         }
-        place.script(
-            "job",
-            "#!/usr/bin/env python3
-import os, signal, sys
-signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-child = os.fork()
-if child == 0:
-    os.setpgid(0, 0)
-    os.tcsetpgrp(0, os.getpid())
-    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
-    os.execvp(sys.argv[1], sys.argv[1:])
-while not os.path.exists('up'): pass
+        starts_jobs(
+            place,
+            "while not os.path.exists('up'): pass
 os.tcsetpgrp(0, os.getpgrp())
 open('go', 'w').close()
 _, status = os.waitpid(child, 0)
@@ -197,8 +197,7 @@ fn what_is_sent_to_the_job_is_for_all_of_it() {
         let mut terminal = Terminal::shell(place);
         terminal.line("$RF -- sh -c 'trap : USR1; ./inner'");
         terminal.shows("\nup");
-        terminal.types("\x1a").shows("Stopped");
-        terminal.shows("ready> ");
+        terminal.stops_job();
         terminal.line("kill -USR1 %1; fg");
         terminal.shows("inner\r\n");
         terminal.code(5);
@@ -211,17 +210,10 @@ fn what_is_sent_to_the_job_is_for_all_of_it() {
 fn a_job_that_is_brought_to_the_front_has_the_keys_and_the_windows() {
     everywhere(|place| {
         let mut terminal = Terminal::shell(place);
-        let script = "trap \"echo go''es\" CONT; trap \"stty size; exit 3\" WINCH; echo up; \
-             until [ -e go ]; do :; done";
-        terminal.line(&format!("$RF -- sh -c '{script}'"));
+        let script = "trap \"stty size; exit 3\" WINCH; echo up; until [ -e go ]; do :; done";
+        terminal.line(&format!("$RF -- sh -c '{GOES_ON}; {script}'"));
         terminal.shows("\nup");
-        terminal.types("\x1a").shows("Stopped");
-        terminal.shows("ready> ");
-        terminal.line("bg");
-        terminal.shows("goes\r\n");
-        terminal.line("fg");
-        terminal.shows("done'");
-        terminal.is_given();
+        to_the_front(&mut terminal, "done");
         terminal.resize(40, 132);
         terminal.shows("40 132");
         terminal.code(3);
@@ -243,25 +235,6 @@ fn a_stopped_job_ends_with_its_shell() {
         terminal.line("kill -9 $$");
         terminal.shows("Killed");
         until("it is told", || place.project("up").exists());
-        terminal.leave();
-    });
-}
-
-/// The clock halts for the user's stop alone, which the launcher has to see: no job of its own.
-#[test]
-fn a_limited_run_stops_and_goes_on() {
-    everywhere(|place| {
-        let mut terminal = Terminal::shell(place);
-        terminal
-            .line("$RF --timeout 1h -- sh -c 'echo rea''dy; read word; echo go''t $word; exit 4'");
-        terminal.shows("\nready");
-        terminal.types("\x1a").shows("Stopped");
-        terminal.shows("ready> ");
-        terminal.line("fg");
-        terminal.shows("exit 4'");
-        terminal.line("word");
-        terminal.shows("\ngot word");
-        terminal.code(4);
         terminal.leave();
     });
 }

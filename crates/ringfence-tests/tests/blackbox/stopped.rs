@@ -156,8 +156,7 @@ fn protected_names_are_taken_while_the_user_has_stopped_the_command() {
         place.script("sibling", &format!("#!/bin/sh\n: > up\n{SIBLING}\n"));
         terminal.line(&format!("$RF -- sh -c '{script}'"));
         terminal.shows("\nready");
-        terminal.types("\x1a").shows("Stopped");
-        terminal.shows("ready> ");
+        terminal.stops_job();
         are_taken(place);
         goes_on(terminal);
     });
