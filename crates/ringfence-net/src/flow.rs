@@ -284,7 +284,7 @@ pub(crate) async fn carry(
     let result = relay::both(client, server, gate, &counts, &shared.leaving).await;
     let refused = match result {
         Err(relay::Broken::Refused(text)) => Some(text),
-        Err(relay::Broken::Io(_)) | Ok(()) => None,
+        Err(_) | Ok(()) => None,
     };
     subject.tell(shared, ended_as(refused, counts.sent(), counts.received(), begun));
 }

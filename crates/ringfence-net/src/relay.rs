@@ -46,19 +46,15 @@ impl Counts {
 pub(crate) enum Broken {
     /// The client said something that does not fit.
     Refused(String),
-    /// One side failed.
-    Io(#[expect(dead_code, reason = "for debugging output")] io::Error),
+    /// Who is read from failed.
+    From(#[expect(dead_code, reason = "for debugging output")] io::Error),
+    /// Who is written to takes no more.
+    To(#[expect(dead_code, reason = "for debugging output")] io::Error),
 }
 
 impl Broken {
     fn refused(why: &str) -> Broken {
         Broken::Refused(why.to_owned())
-    }
-}
-
-impl From<io::Error> for Broken {
-    fn from(error: io::Error) -> Broken {
-        Broken::Io(error)
     }
 }
 
@@ -168,7 +164,9 @@ pub(crate) async fn both(
     result
 }
 
-/// Waits for both; the first error ends the other. At the session's end nobody is there for what still comes down.
+/// Waits for both; the first error ends the other, but for a server that takes no more: what it has said before, that an
+/// upload is too large or not allowed, still comes down, as it would to a client of its own (a reset leaves what is there
+/// to read). At the session's end nobody is there for what still comes down.
 pub(crate) async fn join(
     up: impl Future<Output = Result<(), Broken>>,
     down: impl Future<Output = Result<(), Broken>>,
@@ -176,6 +174,7 @@ pub(crate) async fn join(
 ) -> Result<(), Broken> {
     let (mut up, mut down) = (std::pin::pin!(up), std::pin::pin!(down));
     let (mut up_ended, mut down_ended) = (false, false);
+    let mut result = Ok(());
     // Asked once, to be woken then.
     let (mut begun, mut asked) = (std::pin::pin!(leaving.begun()), false);
     std::future::poll_fn(move |context| {
@@ -183,20 +182,22 @@ pub(crate) async fn join(
             asked = true;
             let _ = begun.as_mut().poll(context);
         }
-        if !up_ended && let Poll::Ready(result) = up.as_mut().poll(context) {
+        if !up_ended && let Poll::Ready(ended) = up.as_mut().poll(context) {
             up_ended = true;
-            if result.is_err() {
-                return Poll::Ready(result);
+            match ended {
+                Ok(()) => {}
+                Err(Broken::To(_)) => result = ended,
+                Err(_) => return Poll::Ready(ended),
             }
         }
-        if !down_ended && let Poll::Ready(result) = down.as_mut().poll(context) {
+        if !down_ended && let Poll::Ready(ended) = down.as_mut().poll(context) {
             down_ended = true;
-            if result.is_err() {
-                return Poll::Ready(result);
+            if ended.is_err() {
+                return Poll::Ready(ended);
             }
         }
         if up_ended && (down_ended || leaving.has_begun()) {
-            Poll::Ready(Ok(()))
+            Poll::Ready(std::mem::replace(&mut result, Ok(())))
         } else {
             Poll::Pending
         }
@@ -232,7 +233,7 @@ async fn upward(
             Verdict::Hold => held.set(first.len()).map_err(Broken::refused)?,
             Verdict::PassAndWatch => {
                 held.set(first.len()).map_err(Broken::refused)?;
-                server.write_all(&first[passed..]).await?;
+                server.write_all(&first[passed..]).await.map_err(Broken::To)?;
                 count.fetch_add((first.len() - passed) as u64, Relaxed);
                 passed = first.len();
             }
@@ -245,15 +246,15 @@ async fn upward(
             }
         }
     }
-    server.write_all(&first[passed..]).await?;
+    server.write_all(&first[passed..]).await.map_err(Broken::To)?;
     count.fetch_add((first.len() - passed) as u64, Relaxed);
     drop((first, held));
     pump(client, server, count, (half, None)).await
 }
 
 /// Passes the end of one direction on. When it is the second one, closing the connections says it.
-async fn end(mut to: WriteHalf<'_>, half: &AtomicBool) -> io::Result<()> {
-    if half.swap(true, Relaxed) { Ok(()) } else { to.shutdown().await }
+async fn end(mut to: WriteHalf<'_>, half: &AtomicBool) -> Result<(), Broken> {
+    if half.swap(true, Relaxed) { Ok(()) } else { to.shutdown().await.map_err(Broken::To) }
 }
 
 /// Relays what a TLS client says, of which `held` is there and `passed` bytes have passed. A server may want another hello
@@ -270,7 +271,7 @@ async fn hellos(
     let end_of_hello =
         end_of_hello.ok_or_else(|| Broken::refused("more in the records of its hello"))?;
     let mut later = held.split_off(end_of_hello);
-    server.write_all(&held[passed..]).await?;
+    server.write_all(&held[passed..]).await.map_err(Broken::To)?;
     count.fetch_add((held.len() - passed) as u64, Relaxed);
     drop(held);
     let (mut ended, mut kept) = (false, Held::default());
@@ -303,11 +304,11 @@ async fn hellos(
             }
         }
     }
-    server.write_all(&later).await?;
+    server.write_all(&later).await.map_err(Broken::To)?;
     count.fetch_add(later.len() as u64, Relaxed);
     drop((later, kept));
     if ended {
-        return Ok(end(server, half).await?);
+        return end(server, half).await;
     }
     pump(client, server, count, (half, None)).await
 }
@@ -338,7 +339,7 @@ async fn requests(
             return Err(Broken::Refused(why.to_owned()));
         }
         let from = skip.min(out.len());
-        server.write_all(&out[from..]).await?;
+        server.write_all(&out[from..]).await.map_err(Broken::To)?;
         skip -= from;
         count.fetch_add((out.len() - from) as u64, Relaxed);
         out.clear();
@@ -352,8 +353,7 @@ async fn requests(
                 requests.answered(changes, head, &mut out).map_err(Broken::Refused)?;
             }
             Next::More(0) => {
-                end(server, half).await?;
-                return Ok(());
+                return end(server, half).await;
             }
             Next::More(_) => {}
         }
@@ -373,7 +373,7 @@ async fn next(
     client: &mut ReadHalf<'_>,
     to: &mut Vec<u8>,
     word: Option<(&Word, Says)>,
-) -> io::Result<Next> {
+) -> Result<Next, Broken> {
     let mut more = std::pin::pin!(more(client, to));
     std::future::poll_fn(move |context| {
         if let Some((word, what)) = word
@@ -387,7 +387,7 @@ async fn next(
 }
 
 /// Reads what there is, once there is something: how much; 0 at the end.
-async fn more(from: &mut ReadHalf<'_>, to: &mut Vec<u8>) -> io::Result<usize> {
+async fn more(from: &mut ReadHalf<'_>, to: &mut Vec<u8>) -> Result<usize, Broken> {
     read(from, |bytes| {
         to.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -399,13 +399,13 @@ async fn more(from: &mut ReadHalf<'_>, to: &mut Vec<u8>) -> io::Result<usize> {
 async fn read<T>(
     from: &mut ReadHalf<'_>,
     mut take: impl FnMut(&[u8]) -> io::Result<T>,
-) -> io::Result<T> {
+) -> Result<T, Broken> {
     std::future::poll_fn(move |context| {
         SHARED.with_borrow_mut(|buffer| {
             let mut buffer = ReadBuf::new(buffer.as_mut_slice());
             // Unlike `try_read` it knows that a short read leaves nothing, and does not look again.
-            ready!(Pin::new(&mut *from).poll_read(context, &mut buffer))?;
-            Poll::Ready(take(buffer.filled()))
+            ready!(Pin::new(&mut *from).poll_read(context, &mut buffer)).map_err(Broken::From)?;
+            Poll::Ready(take(buffer.filled()).map_err(Broken::To))
         })
     })
     .await
@@ -452,9 +452,8 @@ async fn pump(
         }
         count.fetch_add(count_read as u64, Relaxed);
         if !rest.is_empty() {
-            to.write_all(&rest).await?;
+            to.write_all(&rest).await.map_err(Broken::To)?;
         }
     }
-    end(to, half).await?;
-    Ok(())
+    end(to, half).await
 }

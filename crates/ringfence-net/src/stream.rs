@@ -7,7 +7,7 @@
 //! good pieces only, and what is on its way to a near reader is kept short.
 
 use crate::crowd;
-use crate::relay::wait;
+use crate::relay::{Broken, wait};
 use ringfence_sys::socket;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -50,7 +50,7 @@ pub(crate) async fn carry(
     to: &TcpStream,
     Pipe { read_end, write_end, .. }: &Pipe,
     count: &AtomicU64,
-) -> io::Result<()> {
+) -> Result<(), Broken> {
     let moved = |from: &dyn AsFd, to: &dyn AsFd, length| {
         socket::splice(from.as_fd(), to.as_fd(), length)
             .map_err(|errno| io::Error::from_raw_os_error(errno.into_raw()))
@@ -61,17 +61,18 @@ pub(crate) async fn carry(
     }
     let mut source = Source { from, streamed: 0, pieces: false };
     loop {
-        let mut left = source.take(|from| moved(from, write_end, PIPE)).await?;
+        let taken = source.take(|from| moved(from, write_end, PIPE)).await;
+        let mut left = taken.map_err(Broken::From)?;
         if left == 0 {
             return Ok(());
         }
         count.fetch_add(left as u64, Relaxed);
         while left > 0 {
-            to.writable().await?;
+            to.writable().await.map_err(Broken::To)?;
             match to.try_io(Interest::WRITABLE, || moved(read_end, to, left)) {
                 Ok(given) => left -= given,
                 Err(error) if wait(&error) => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(Broken::To(error)),
             }
         }
     }

@@ -143,18 +143,14 @@ impl Metadata {
             return Err(Errno::EPERM);
         }
         if mode & TYPE == LINK {
-            // A link's own times and owner matter to nobody; through /proc they cannot be set.
-            return Err(Errno::EOPNOTSUPP);
+            return self.apply_to_link(place, &change);
         }
         let path = CString::new(through.as_bytes()).map_err(|_| Errno::EINVAL)?;
         match change {
             Change::Mode(mode) if mode & SET_USER_ID != 0 => Err(Errno::EPERM),
             Change::Mode(mode) => sys::file::set_mode(&path, mode),
             Change::Owner(user, group) => {
-                let own = |id, own| id == NOBODY || id == own;
-                if !own(user, self.user.0) || !own(group, self.user.1) {
-                    return Err(Errno::EPERM);
-                }
+                self.own(user, group)?;
                 sys::file::set_owner(&path, user, group)
             }
             Change::Times(times) => sys::file::set_times(&path, times),
@@ -169,6 +165,27 @@ impl Metadata {
             }
             Change::NoAttribute(name) => sys::file::remove_attribute(&path, &name),
         }
+    }
+
+    /// The same for a symbolic link itself: `/proc` would lead to what it names. It has a time and an owner, and programs
+    /// that copy trees keep both.
+    fn apply_to_link(&self, place: &OwnedFd, change: &Change) -> sys::Result<()> {
+        match *change {
+            Change::Owner(user, group) => {
+                self.own(user, group)?;
+                sys::file::set_owner_of(place.as_fd(), user, group)
+            }
+            Change::Times(times) => sys::file::set_times_of(place.as_fd(), times),
+            Change::Mode(_) | Change::Attribute(..) | Change::NoAttribute(_) => {
+                Err(Errno::EOPNOTSUPP)
+            }
+        }
+    }
+
+    /// Whether these are who the program is: nothing is given away.
+    fn own(&self, user: u32, group: u32) -> sys::Result<()> {
+        let own = |id, own| id == NOBODY || id == own;
+        if own(user, self.user.0) && own(group, self.user.1) { Ok(()) } else { Err(Errno::EPERM) }
     }
 }
 

@@ -5,7 +5,7 @@ use super::exchange::Ending;
 use super::serve::{Link, PATIENCE};
 use super::upstream::reason;
 use crate::leaving::Leaving;
-use crate::relay;
+use crate::relay::{self, Broken};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, Either, Full};
@@ -199,15 +199,15 @@ async fn pass(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     count: &AtomicU64,
-) -> Result<(), relay::Broken> {
+) -> Result<(), Broken> {
     let mut piece = vec![0; STEP];
     loop {
-        let length = from.read(&mut piece).await?;
+        let length = from.read(&mut piece).await.map_err(Broken::From)?;
         if length == 0 {
-            return Ok(to.shutdown().await?);
+            return to.shutdown().await.map_err(Broken::To);
         }
-        to.write_all(&piece[..length]).await?;
-        to.flush().await?;
+        to.write_all(&piece[..length]).await.map_err(Broken::To)?;
+        to.flush().await.map_err(Broken::To)?;
         count.fetch_add(length as u64, Relaxed);
     }
 }

@@ -82,15 +82,43 @@ impl ResolvesClientCert for NoCertificate {
 }
 
 /// The connection to a server, at which it is seen that the engine has written what it had: it flushes then.
+///
+/// A server that takes no more of a request may have said why before: that an upload is too large, or not allowed. The
+/// engine would end at the error, so that what is still to be sent is thrown away instead, until nothing more is to be
+/// read: the answer, or that there is none.
 pub(super) struct Written<S> {
     stream: S,
     passage: Arc<Passage>,
+    /// It takes no more.
+    deaf: bool,
 }
 
 impl<S> Written<S> {
     pub fn new(stream: S, passage: Arc<Passage>) -> Written<S> {
-        Written { stream, passage }
+        Written { stream, passage, deaf: false }
     }
+}
+
+impl<S> Written<S> {
+    /// What became of `bytes` that were written: so many are thrown away, where nobody takes them.
+    fn heard(
+        &mut self,
+        polled: Poll<io::Result<usize>>,
+        bytes: impl Fn() -> usize,
+    ) -> Poll<io::Result<usize>> {
+        match polled {
+            Poll::Ready(Err(error)) if gone(&error) => {
+                self.deaf = true;
+                Poll::Ready(Ok(bytes()))
+            }
+            other => other,
+        }
+    }
+}
+
+/// Whether an error says that the other side takes no more.
+fn gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Written<S> {
@@ -103,4 +131,52 @@ impl<S: AsyncRead + Unpin> AsyncRead for Written<S> {
     }
 }
 
-super::wire::writes!(Written, |written: &Self| written.passage.flushed());
+impl<S: AsyncWrite + Unpin> AsyncWrite for Written<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.deaf {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.heard(polled, || bytes.len())
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let all = || parts.iter().map(|part| part.len()).sum();
+        if self.deaf {
+            return Poll::Ready(Ok(all()));
+        }
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.heard(polled, all)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.deaf {
+            return Poll::Ready(Ok(()));
+        }
+        let polled = Pin::new(&mut self.stream).poll_flush(context).map_ok(|()| 0);
+        let polled = self.heard(polled, || 0).map_ok(|_| ());
+        if matches!(polled, Poll::Ready(Ok(()))) && !self.deaf {
+            self.passage.flushed();
+        }
+        polled
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.deaf {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

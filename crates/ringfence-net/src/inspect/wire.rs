@@ -159,9 +159,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
 /// Writing is the stream's own; `flushed` hears that all has been written.
 macro_rules! writes {
     ($kind:ident) => {
-        writes!($kind, |_: &Self| {});
-    };
-    ($kind:ident, $flushed:expr) => {
         impl<S: AsyncWrite + Unpin> AsyncWrite for $kind<S> {
             fn poll_write(
                 mut self: Pin<&mut Self>,
@@ -174,11 +171,7 @@ macro_rules! writes {
                 mut self: Pin<&mut Self>,
                 context: &mut Context<'_>,
             ) -> Poll<io::Result<()>> {
-                let polled = Pin::new(&mut self.stream).poll_flush(context);
-                if matches!(polled, Poll::Ready(Ok(()))) {
-                    ($flushed)(&*self);
-                }
-                polled
+                Pin::new(&mut self.stream).poll_flush(context)
             }
             fn poll_shutdown(
                 mut self: Pin<&mut Self>,
@@ -199,8 +192,6 @@ macro_rules! writes {
         }
     };
 }
-
-pub(super) use writes;
 
 writes!(Prefixed);
 writes!(Strict);

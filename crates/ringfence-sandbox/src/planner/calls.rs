@@ -5,12 +5,13 @@
 //! are named, so that the plan reads the same on every architecture; a name that the running
 //! architecture does not have is left out when the filter is compiled.
 
+mod sockets;
 mod terminal;
 
 use crate::own_number::CALLS as BY_NUMBER;
 use crate::plan::{AllowedCalls, CallRule, Degraded, Test, Tier, Verdict};
 use ringfence_policy::calls::{ALWAYS, Otherwise, members};
-use ringfence_policy::{Layer, Network, NetworkMode, Policy, Transport};
+use ringfence_policy::{Layer, Policy};
 use std::collections::BTreeSet;
 
 /// Refused outright: name and reason, by group.
@@ -117,27 +118,7 @@ const TRACES: [&str; 4] = ["ptrace", "process_vm_readv", "process_vm_writev", "k
 /// `CLONE_NEW*` flags that `clone` may not carry; the low byte is the exit signal.
 const CLONE_NEW: u32 = 0x7E02_0080;
 
-/// Socket families that work: local, IPv4, IPv6 and routing information.
-const AF_UNIX: u32 = 1;
-const AF_INET: u32 = 2;
-const AF_INET6: u32 = 10;
-const AF_NETLINK: u32 = 16;
-/// Mask and values of a socket's type, without its flags, and its protocol.
-const SOCK_TYPE_MASK: u32 = 0xF;
-const SOCK_STREAM: u32 = 1;
-const SOCK_DGRAM: u32 = 2;
-const SOCK_SEQPACKET: u32 = 5;
-const SOL_SOCKET: u32 = 1;
-const SO_REUSEPORT: u32 = 15;
-const SO_PEERNAME: u32 = 28;
-const TCP_FASTOPEN_CONNECT: u32 = 30;
-const PROTO_ICMP: u32 = 1;
-const PROTO_TCP: u32 = 6;
-const PROTO_UDP: u32 = 17;
-const PROTO_ICMPV6: u32 = 58;
-
 const AT_EMPTY_PATH: u32 = 0x1000;
-const MSG_FASTOPEN: u32 = 0x2000_0000;
 /// `S_IFMT`, `S_IFCHR`, `S_IFBLK`.
 const TYPE_OF_NODE: u32 = 0o170_000;
 const CHARACTER: u32 = 0o020_000;
@@ -268,7 +249,7 @@ pub(super) fn rules(
     let reason =
         "copies, makes and removes subvolumes, past the path rules and what is mounted in them";
     add("ioctl", Verdict::Refuse, &test, reason);
-    sockets(&mut add, tier, &policy.network, confined);
+    sockets::rules(&mut add, tier, &policy.network, confined);
     let handle = "executes a file that has no path";
     add("execveat", Verdict::Refuse, &[(4, Test::AnyBit(AT_EMPTY_PATH))], handle);
     for (call, mode) in [("mknod", 1), ("mknodat", 2)] {
@@ -393,96 +374,4 @@ fn personality(
     let allowed = allowed.into_iter().chain(fixed);
     let tests: Vec<_> = allowed.map(|value| (0, Test::Differs(value))).collect();
     add("personality", Verdict::Refuse, &tests, "switches to emulations with weaker rules");
-}
-
-fn sockets(
-    add: &mut impl FnMut(&'static str, Verdict, &[(u8, Test)], &'static str),
-    tier: Tier,
-    policy: &Network,
-    confined: bool,
-) {
-    let network = policy.mode;
-    let other: Vec<_> = [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]
-        .iter()
-        .map(|&family| (0, Test::Differs(family)))
-        .collect();
-    add("socket", Verdict::FamilyNotSupported, &other, "a family with more holes than users");
-    if tier == Tier::Process {
-        // Without a view of its own every socket of the host has a path, and the filter cannot
-        // see which one a connect names.
-        let local: &[_] = &[(0, Test::Equals(AF_UNIX))];
-        add(
-            "socket",
-            Verdict::AccessDenied,
-            local,
-            "sockets of the host, docker's and D-Bus's too",
-        );
-    }
-    let pair: &[_] = &[(0, Test::Differs(AF_UNIX))];
-    add("socketpair", Verdict::FamilyNotSupported, pair, "only local pairs exist");
-    if tier == Tier::Process {
-        // One of a pair of datagrams can be connected anew, and send to any path (unix(7)).
-        // SOCK_RAW means the same for local sockets.
-        let datagrams =
-            [SOCK_STREAM, SOCK_SEQPACKET].map(|kind| (1, Test::MaskDiffers(SOCK_TYPE_MASK, kind)));
-        let reason = "datagrams reach sockets of the host by their paths";
-        add("socketpair", Verdict::AccessDenied, &datagrams, reason);
-    }
-    // Of netlink, only NETLINK_ROUTE (0), which getaddrinfo and getifaddrs use.
-    let netlink: &[_] = &[(0, Test::Equals(AF_NETLINK)), (2, Test::Differs(0))];
-    add("socket", Verdict::FamilyNotSupported, netlink, "kernel subsystems behind netlink");
-    for family in [AF_INET, AF_INET6] {
-        let of = (0, Test::Equals(family));
-        if tier == Tier::Process && network == NetworkMode::None {
-            add("socket", Verdict::AccessDenied, &[of], "network none");
-            continue;
-        }
-        if tier == Tier::Process && network == NetworkMode::Filtered {
-            let other = [of, (1, Test::MaskDiffers(SOCK_TYPE_MASK, SOCK_STREAM))];
-            let reason = "datagrams are addressed one by one, past the network filter";
-            add("socket", Verdict::AccessDenied, &other, reason);
-        }
-        let streams_and_datagrams =
-            [SOCK_STREAM, SOCK_DGRAM].map(|kind| (1, Test::MaskDiffers(SOCK_TYPE_MASK, kind)));
-        let tests: Vec<_> = [of].into_iter().chain(streams_and_datagrams).collect();
-        add("socket", Verdict::Refuse, &tests, "packets past the rules");
-        let known = [0, PROTO_TCP, PROTO_UDP, PROTO_ICMP, PROTO_ICMPV6];
-        let known = known.map(|protocol| (2, Test::Differs(protocol)));
-        let tests: Vec<_> = [of].into_iter().chain(known).collect();
-        let reason = "a transport that port rules do not see (MPTCP, SCTP, SMC, UDP-Lite)";
-        add("socket", Verdict::Refuse, &tests, reason);
-    }
-    let publishes = tier == Tier::Namespace && network != NetworkMode::Host;
-    let published = publishes && policy.publishes(Transport::Tcp);
-    if published {
-        add("bind", Verdict::Supervise, &[], "published ports get a socket of the host");
-    } else if publishes && policy.publishes(Transport::Udp) {
-        add("bind", Verdict::Supervise, &[], "datagrams for published ports are forwarded");
-    }
-    if published && confined {
-        for call in ["connect", "listen"] {
-            add(call, Verdict::Supervise, &[], "a socket of the host serves its port alone");
-        }
-    }
-    if tier == Tier::Process && network == NetworkMode::Filtered {
-        for call in ["connect", "bind", "listen"] {
-            add(call, Verdict::Supervise, &[], "the network filter connects in its place");
-        }
-        let peer = "tells where it was going, and not the network filter";
-        add("getpeername", Verdict::Supervise, &[], peer);
-        let name: &[_] = &[(1, Test::Equals(SOL_SOCKET)), (2, Test::Equals(SO_PEERNAME))];
-        add("getsockopt", Verdict::Supervise, name, peer);
-        let share: &[_] = &[(1, Test::Equals(SOL_SOCKET)), (2, Test::Equals(SO_REUSEPORT))];
-        add("setsockopt", Verdict::Supervise, share, "shares ports with services of the host");
-        let late: &[_] = &[(1, Test::Equals(PROTO_TCP)), (2, Test::Equals(TCP_FASTOPEN_CONNECT))];
-        add("setsockopt", Verdict::Refuse, late, "connects later than it is judged");
-    }
-    // A socket of the host must not be used to connect out past the namespace.
-    if !published && (tier == Tier::Namespace || network == NetworkMode::None) {
-        return;
-    }
-    let fast_open = "connects past the port rules (landlock-lsm/linux#41)";
-    add("sendto", Verdict::Refuse, &[(3, Test::AnyBit(MSG_FASTOPEN))], fast_open);
-    add("sendmsg", Verdict::Refuse, &[(2, Test::AnyBit(MSG_FASTOPEN))], fast_open);
-    add("sendmmsg", Verdict::Refuse, &[(3, Test::AnyBit(MSG_FASTOPEN))], fast_open);
 }

@@ -99,6 +99,7 @@ mod reports;
 mod sessions;
 mod snapshots_back;
 mod snapshots_words;
+mod socket_options;
 mod stopped;
 mod storms;
 mod streams;

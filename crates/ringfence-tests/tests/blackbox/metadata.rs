@@ -175,3 +175,29 @@ fn access_lists_are_the_programs_to_give_where_it_may_write() {
         assert_eq!((state(place), listed()), (before, had));
     });
 }
+
+/// `cp -a` and `touch -h` act on a symbolic link itself, and on nothing that it leads to.
+#[test]
+fn a_link_is_changed_itself_where_it_may_be_and_never_what_it_leads_to() {
+    everywhere(|place| {
+        let (secret, link) = (place.text("outside/secret"), place.text("outside/link"));
+        place.shell(&format!("ln -sf {secret} {link}; touch -h -d 2002-02-02 {link}")).ends(0);
+        let before = state(place);
+        let who = format!("{:?} {:?}", place.person, place.tier);
+        let script = "mkdir d && ln -s f d/l && ln -s $0 d/out && touch -h -d 2001-01-01 d/l d/out && \
+                      cp -a d e && chown -h $(id -u):$(id -g) e/l e/out && stat -c %Y e/l e/out";
+        let said = place.run(&["-r", &secret], &["sh", "-c", script, &secret]).well();
+        // The first of January 2001 in this machine's time zone.
+        let then = place.shell("date -d 2001-01-01 +%s").well();
+        assert_eq!(said, format!("{then}\n{then}"), "{who}");
+        let refused = place.run(&["-r", &place.text("outside")], &["touch", "-h", &link]);
+        assert_ne!(refused.code, 0, "{who}: {}", refused.err);
+        let given = place.run(&[], &["sh", "-c", "chown -h 12345 e/l"]);
+        assert_ne!(given.code, 0, "{who}: {}", given.err);
+        let of_link = place.shell(&format!("date -d 2002-02-02 +%s; stat -c %Y {link}")).well();
+        let (wanted, is) = of_link.split_once('\n').unwrap();
+        assert_eq!(is, wanted, "{who}");
+        assert_eq!(state(place), before, "{who}");
+        place.shell(&format!("rm -r d e {link}")).ends(0);
+    });
+}

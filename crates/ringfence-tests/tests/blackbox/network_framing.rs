@@ -154,3 +154,51 @@ except OSError: print('reset')";
         assert_eq!(heard.recv().unwrap(), 0);
     });
 }
+
+/// A server that refuses an upload says so and reads no more of it: its answer is what the client is to see, and not the
+/// reset that follows.
+#[test]
+fn what_a_server_says_of_an_upload_that_it_does_not_take_is_heard() {
+    const ANSWER: &str =
+        "HTTP/1.1 401 Unauthorized\r\nContent-Length: 6\r\nConnection: close\r\n\r\nno";
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let port = server(|client| {
+            let mut said = Vec::new();
+            while !said.windows(4).any(|end| end == b"\r\n\r\n") {
+                let mut some = [0; 512];
+                let read = client.read(&mut some)?;
+                said.extend_from_slice(&some[..read]);
+            }
+            client.write_all(ANSWER.as_bytes())?;
+            client.write_all(b"such")
+        });
+        let script = format!(
+            "import socket
+s = socket.create_connection(('127.0.0.1', {port}), 60)
+s.sendall(b'PUT /x HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\nContent-Length: 67108864\\r\\n\\r\\n')
+try:
+    for _ in range(1024): s.sendall(bytes(65536))
+    print('all was taken')
+except OSError: pass
+said = b''
+try:
+    while not said.endswith(b'such'): said += s.recv(4096) or b' end such'
+    print(said.split(b'\\r')[0].decode())
+except OSError: print('reset')"
+        );
+        let (granted, inspected) = (format!("localhost:{port}"), format!("* localhost:{port}/*"));
+        assert_eq!(
+            place.shell(&format!("python3 - <<'E'\n{script}\nE")).text(),
+            "HTTP/1.1 401 Unauthorized"
+        );
+        for options in [["-n", &granted], ["--http", &inspected]] {
+            for _ in 0..3 {
+                let said = place.run(&options, &["python3", "-c", &script]);
+                assert_eq!(said.text(), "HTTP/1.1 401 Unauthorized", "{options:?} {}", said.err);
+            }
+        }
+    });
+}

@@ -1,0 +1,79 @@
+//! Options of a socket of the host's: none sends its packets past where it was allowed to go.
+
+use ringfence_tests::{Place, Tier, everywhere};
+
+/// Tries options on TCP sockets of both families: a line with the name and the errno of each. Headers of routing name a
+/// documentation address; what is done is looked at, not sent.
+const OPTIONS: &str = r#"
+import ctypes, errno, os, socket, struct
+libc = ctypes.CDLL(None, use_errno=True)
+here = b'\0' * 16
+there = socket.inet_pton(socket.AF_INET6, '2001:db8::1')
+segments = struct.pack('BBBBBBH', 0, 4, 4, 1, 1, 0, 0) + here + there
+# The loopback is the first one.
+interface = struct.pack('i', 1)
+packet = there + interface
+padded = bytes([0, 0, 1, 4, 0, 0, 0, 0])
+one = struct.pack('i', 1)
+elsewhere = [
+    ('routing', 6, 41, 57, segments), ('old routing', 6, 41, 5, segments), ('packet info', 6, 41, 50, packet),
+    ('destination options', 6, 41, 59, padded), ('interface', 6, 41, 76, interface), ('family', 6, 41, 1, one),
+    ('route', 4, 0, 4, bytes([131, 7, 4, 192, 0, 2, 1, 0])), ('interface', 4, 0, 50, interface),
+    ('device', 4, 1, 25, b'lo\0'), ('index', 4, 1, 62, interface), ('link', 4, 1, 5, one), ('mark', 4, 1, 36, one),
+]
+usual = [
+    ('no delay', 4, 6, 1, one), ('alive', 4, 1, 9, one), ('again', 4, 1, 2, one), ('service', 4, 0, 1, one),
+    ('hops', 4, 0, 2, one), ('size', 4, 0, 10, one), ('late port', 4, 0, 24, one), ('only', 6, 41, 26, one),
+    ('class', 6, 41, 67, one), ('hops', 6, 41, 16, one), ('service of both', 6, 0, 1, one),
+]
+def tried(kinds):
+    for name, version, level, option, value in kinds:
+        s = socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6)
+        # The kernel takes the lower half of a register.
+        for high in 0, 1 << 32:
+            got = libc.syscall(ctypes.c_long(54), ctypes.c_long(s.fileno()), ctypes.c_long(level | high),
+                ctypes.c_long(option | high), ctypes.c_char_p(value), ctypes.c_long(len(value)))
+            print(name, version, 'done' if got == 0 else errno.errorcode[ctypes.get_errno()])
+tried(elsewhere); print('usual'); tried(usual)
+"#;
+
+fn tried(place: &Place, options: &[&str]) -> (Vec<String>, Vec<String>) {
+    let said = place.run(options, &["python3", "-c", OPTIONS]).well();
+    let (elsewhere, usual) = said.split_once("usual\n").expect("both lists");
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    (lines(elsewhere), lines(usual))
+}
+
+/// A routing header (RFC 8754) has each host that it names sent what is for the connection's other end; a socket that the
+/// launcher connected, or that was accepted at a published port, is one of the host's own network.
+#[test]
+fn no_option_of_a_socket_sends_its_packets_elsewhere() {
+    everywhere(|place| {
+        if !cfg!(target_arch = "x86_64") || !place.has("python3", "--version") {
+            return;
+        }
+        let who = format!("{:?} {:?}", place.person, place.tier);
+        let mut with_sockets_of_the_host: Vec<&[&str]> = Vec::new();
+        if place.tier == Tier::Process {
+            with_sockets_of_the_host.push(&["-n", "site.test"]);
+        } else if place.publishes() {
+            with_sockets_of_the_host.push(&["--publish", "7005"]);
+            with_sockets_of_the_host.push(&["--publish", "7005", "-n", "site.test"]);
+        }
+        for options in with_sockets_of_the_host {
+            let (elsewhere, usual) = tried(place, options);
+            let others: Vec<_> = elsewhere.iter().filter(|line| !line.ends_with("EPERM")).collect();
+            assert_eq!(others, [""; 0], "{who} {options:?}");
+            let others: Vec<_> = usual.iter().filter(|line| !line.ends_with("done")).collect();
+            assert_eq!(others, [""; 0], "{who} {options:?}");
+            assert_eq!(usual.len(), 22);
+        }
+        // Sockets of its own network are its own to send by: the same calls, so that the others are refused by a rule.
+        if place.tier == Tier::Namespace {
+            let (elsewhere, _) = tried(place, &["-n", "site.test"]);
+            for name in ["routing 6 done", "packet info 6 done", "index 4 done"] {
+                assert!(elsewhere.iter().any(|line| line == name), "{who} {name}: {elsewhere:?}");
+            }
+        }
+    });
+}
