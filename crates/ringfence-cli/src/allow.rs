@@ -14,6 +14,7 @@ use ringfence_sandbox::launch;
 use ringfence_session::live;
 use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 const fn spec(long: &'static str, value: Option<&'static str>, help: &'static str) -> Spec {
@@ -82,6 +83,7 @@ pub fn connect(session: &str) -> Result<Client, Fault> {
 /// One more host in a profile.
 #[derive(Debug)]
 pub struct Change {
+    profile: String,
     file: PathBuf,
     host: String,
     text: String,
@@ -114,7 +116,7 @@ impl Change {
         let text = with_host(&text, host).ok_or_else(refuse)?;
         ringfence_policy::Profile::from_toml(&text, &file.display().to_string())
             .map_err(|_| refuse())?;
-        Ok(Change { file, host: host.to_owned(), text })
+        Ok(Change { profile: profile.to_owned(), file, host: host.to_owned(), text })
     }
 
     /// Shows it, asks, and writes; false: the user does not want it.
@@ -137,22 +139,46 @@ impl Change {
                 return Ok(false);
             }
         }
+        // What it is by now: an editor may have saved it meanwhile.
+        Change::of(&self.profile, &self.host)?.write()?;
+        Ok(true)
+    }
+
+    /// Puts it in the place of what is there, whole or not at all, also when the disk is full. A link stays one, and the
+    /// file's mode and owner what they were.
+    fn write(&self) -> Result<(), Fault> {
+        let file = self.file.display();
         let failed = |error: std::io::Error| Fault::usage(format!("cannot write {file}: {error}"));
         let directory = self.file.parent().unwrap_or(&self.file);
         std::fs::create_dir_all(directory).map_err(failed)?;
-        // Whole or not at all, also when the disk is full.
-        let aside = self.file.with_extension(format!("toml.{}", std::process::id()));
+        let place = match self.file.canonicalize() {
+            Ok(place) => place,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => self.file.clone(),
+            Err(error) => return Err(failed(error)),
+        };
+        let before = place.metadata().ok();
+        if before.as_ref().is_some_and(|before| before.permissions().readonly()) {
+            return Err(Fault::usage(format!(
+                "{file} is read-only, and nothing was written: chmod u+w it, or add \"{}\" where it is made",
+                self.host
+            )));
+        }
+        let aside = place.with_extension(format!("toml.{}", std::process::id()));
         let write = || {
             let mut new = std::fs::File::create_new(&aside)?;
+            if let Some(before) = &before {
+                new.set_permissions(before.permissions())?;
+                // Only root can give it away, and need not.
+                let _ = std::os::unix::fs::fchown(&new, Some(before.uid()), Some(before.gid()));
+            }
             new.write_all(self.text.as_bytes())?;
             new.sync_all()?;
-            std::fs::rename(&aside, &self.file)
+            std::fs::rename(&aside, &place)
         };
         write().map_err(|error| {
             let _ = std::fs::remove_file(&aside);
             failed(error)
-        })?;
-        Ok(true)
+        })
     }
 }
 

@@ -18,6 +18,10 @@ const INTERRUPT: u8 = 3;
 
 /// As long does a question stand that nobody called up, before a key is an answer to it.
 const READING: Duration = Duration::from_millis(500);
+/// And as long one that stands there since a key: a second tap of it, or one that is held down, answers nothing more.
+const TAPPING: Duration = Duration::from_millis(300);
+/// Refusals that wait for nothing are kept so long as there are not more of them: a program may make as many as it likes.
+const KEPT: usize = 256;
 
 /// Its options.
 pub const WATCH: [Spec; 2] = [
@@ -108,13 +112,13 @@ struct Front {
 
 impl Front {
     /// Notes what is in front now; true: it is another question, and what was typed before it was shown is dropped.
-    /// `by_key`: the user answered the one before, and looks at it.
+    /// `by_key`: the user answered the one before, and looks there.
     fn is_new(&mut self, question: Option<(String, u64)>, by_key: bool, now: Instant) -> bool {
         if self.question == question {
             return false;
         }
         self.question = question;
-        self.unread = (!by_key).then(|| now + READING);
+        self.unread = Some(now + if by_key { TAPPING } else { READING });
         true
     }
 
@@ -191,15 +195,21 @@ impl View {
         result
     }
 
+    /// What is asked about: the first for which a program waits, however many were refused before it, or else the first.
+    fn first(&self) -> Option<usize> {
+        let waits = self.open.iter().position(|open| open.waits);
+        waits.or((!self.open.is_empty()).then_some(0))
+    }
+
     /// The session and the number of the question in front.
     fn front(&self) -> Option<(String, u64)> {
-        let open = self.open.front()?;
+        let open = &self.open[self.first()?];
         Some((self.watched.get(open.session)?.name.clone(), open.number))
     }
 
     fn prompt(&self) {
         let mut out = std::io::stdout();
-        let _ = match self.open.front() {
+        let _ = match self.first().map(|first| &self.open[first]) {
             None => write!(out, "\r\x1b[Kwatching; q quits"),
             Some(open) => {
                 let once = if open.waits { "o once, " } else { "" };
@@ -262,6 +272,11 @@ impl View {
                 if waits > 0 || !self.open.iter().any(known) {
                     self.open.push_back(Open { session: at, number, waits: waits > 0, place });
                 }
+                if self.open.iter().filter(|open| !open.waits).count() > KEPT
+                    && let Some(oldest) = self.open.iter().position(|open| !open.waits)
+                {
+                    self.open.remove(oldest);
+                }
                 Some(line)
             }
         }
@@ -274,18 +289,20 @@ impl View {
             b'd' => "deny",
             _ => return,
         };
-        let Some(open) = self.open.front() else { return };
+        let Some(first) = self.first() else { return };
+        let open = &self.open[first];
         if word == "once" && !open.waits {
             return;
         }
         if open.waits || word == "session" {
             let _ = self.watched[open.session].client.say(&[word, &open.number.to_string()]);
         }
-        self.open.pop_front();
+        self.open.remove(first);
     }
 
     fn always(&mut self) -> Result<(), Fault> {
-        let Some(open) = self.open.front() else { return Ok(()) };
+        let Some(first) = self.first() else { return Ok(()) };
+        let open = &self.open[first];
         let Some(profile) = &self.profile else {
             return Err(Fault::usage(
                 "which profile? start ringfence watch with --profile NAME; s allows it for the \
@@ -316,8 +333,10 @@ mod tests {
         assert!(front.is_new(of(2), false, later) && !front.takes_keys(later));
         let later = later + READING;
         assert!(front.takes_keys(later));
-        // The control: who answered one looks at the next; what was typed ahead is dropped all the same.
-        assert!(front.is_new(of(3), true, later) && front.takes_keys(later));
+        // The control: who answered one looks at the next, but for a second tap; what was typed ahead is dropped.
+        assert!(front.is_new(of(3), true, later) && !front.takes_keys(later));
+        let later = later + TAPPING;
+        assert!(front.takes_keys(later));
         // The same number in another session is another question.
         assert!(front.is_new(Some(("t".to_owned(), 3)), false, later));
     }

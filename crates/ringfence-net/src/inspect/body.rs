@@ -2,6 +2,7 @@
 //! the protocol.
 
 use super::exchange::Ending;
+use super::expected::{Asked, Waiting};
 use super::serve::{Link, PATIENCE};
 use super::upstream::reason;
 use crate::leaving::Leaving;
@@ -15,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// The most bytes of a refused request's body that are taken.
@@ -33,16 +34,25 @@ pub(super) struct Sent {
     /// Without holding it: the connection may hold this.
     link: Weak<Link>,
     count: Arc<AtomicU64>,
+    /// The server is asked whether it wants it.
+    waits: Option<Waiting>,
 }
 
 impl Sent {
-    pub fn new(body: Incoming, ending: &Ending) -> Sent {
-        Sent { body: Some(body), link: Arc::downgrade(ending.link()), count: ending.sent() }
+    pub fn new(body: Incoming, ending: &Ending, asked: Option<Asked>) -> Sent {
+        let waits = asked.map(Waiting::new);
+        Sent { body: Some(body), link: Arc::downgrade(ending.link()), count: ending.sent(), waits }
     }
 
     /// None.
     pub fn none(ending: &Ending) -> Sent {
-        Sent { body: None, link: Arc::downgrade(ending.link()), count: ending.sent() }
+        let link = Arc::downgrade(ending.link());
+        Sent { body: None, link, count: ending.sent(), waits: None }
+    }
+
+    /// By this connection nobody is asked: it is sent.
+    pub fn is_wanted(&self) {
+        self.waits.iter().for_each(Waiting::wanted);
     }
 }
 
@@ -54,6 +64,12 @@ impl Body for Sent {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(waits) = &mut self.waits {
+            if !ready!(waits.poll(context)) {
+                return Poll::Ready(None);
+            }
+            self.waits = None;
+        }
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let mut polled = Pin::new(body).poll_frame(context);
         if let Poll::Ready(Some(Ok(frame))) = &mut polled {
@@ -86,9 +102,10 @@ impl Body for Sent {
 }
 
 impl Drop for Sent {
-    /// A server that takes no more of it: what is left is taken here.
+    /// A server that takes no more of it: what is left is taken here; but for what the program does not send before it
+    /// hears that it is wanted.
     fn drop(&mut self) {
-        let left = self.body.take().filter(|body| !body.is_end_stream());
+        let left = self.body.take().filter(|body| !body.is_end_stream() && self.waits.is_none());
         if let (Some(body), Ok(runtime)) = (left, tokio::runtime::Handle::try_current()) {
             runtime.spawn(drain(body));
         }
@@ -99,6 +116,8 @@ impl Drop for Sent {
 pub(super) struct Received {
     body: Incoming,
     ending: Ending,
+    /// The body of the request was not asked for, or may not have been.
+    asked: Option<Asked>,
     /// Why it broke off, where the program's side has not heard of it yet.
     error: Option<hyper::Error>,
     /// It has come to its end, or broken off.
@@ -106,9 +125,9 @@ pub(super) struct Received {
 }
 
 impl Received {
-    pub fn new(body: Incoming, ending: Ending) -> Received {
+    pub fn new(body: Incoming, ending: Ending, asked: Option<Asked>) -> Received {
         let over = body.is_end_stream();
-        Received { body, ending, error: None, over }
+        Received { body, ending, asked, error: None, over }
     }
 
     fn broke_off(&mut self, why: &str) {
@@ -121,6 +140,7 @@ impl Drop for Received {
         if !self.over {
             self.ending.broken("the program left before the answer's end".to_owned());
         }
+        self.asked.iter().for_each(Asked::over);
     }
 }
 

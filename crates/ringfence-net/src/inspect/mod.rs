@@ -21,6 +21,7 @@ mod authority;
 mod begin;
 mod body;
 mod exchange;
+mod expected;
 mod model;
 mod passage;
 mod request;

@@ -5,6 +5,7 @@ use super::Inspection;
 use super::allowance::Room;
 use super::body::{Answer, Received, Sent, drain, tunnel};
 use super::exchange::Ending;
+use super::expected::{self, Asked};
 use super::model::Scanner;
 use super::passage::Passage;
 use super::request::{self, Place, Refused};
@@ -125,8 +126,8 @@ async fn answer(
     let mut ending = Ending::new(link.clone(), request.method().to_string(), path);
     let http2 = request.version() == Version::HTTP_2;
     match link.exchange(request, &mut ending).await {
-        Ok(Passed::Answer(parts, body)) => {
-            Ok(Response::from_parts(parts, Either::Left(Received::new(body, ending))))
+        Ok(Passed::Answer(parts, body, asked)) => {
+            Ok(Response::from_parts(parts, Either::Left(Received::new(body, ending, asked))))
         }
         Ok(Passed::Switched(parts, program, server)) => {
             let shared = link.shared.clone();
@@ -151,7 +152,8 @@ async fn answer(
 
 /// What came of a request that was sent on.
 enum Passed {
-    Answer(hyper::http::response::Parts, Incoming),
+    /// And whether its server was asked before.
+    Answer(hyper::http::response::Parts, Incoming, Option<Asked>),
     /// Another protocol from here on.
     Switched(hyper::http::response::Parts, hyper::upgrade::OnUpgrade, hyper::upgrade::OnUpgrade),
 }
@@ -208,6 +210,7 @@ impl Link {
     ) -> Result<Passed, (StatusCode, Refused)> {
         let (mut parts, body) = request.into_parts();
         let websocket = parts.version == Version::HTTP_11 && request::websocket(&parts.headers);
+        let asked = (expected::asks(&parts) && !body.is_end_stream()).then(Asked::default);
         let path = match request::judge(&self.shared.policy(), &self.place, &mut parts) {
             Ok(path) => path,
             Err(refused) => {
@@ -231,8 +234,11 @@ impl Link {
             parts.extensions.remove::<hyper::upgrade::OnUpgrade>()
         });
         parts.version = Version::HTTP_11;
-        let request = Request::from_parts(parts, Sent::new(body, ending));
-        let mut response = self.send(request, &injected, ending).await?;
+        let mut request = Request::from_parts(parts, Sent::new(body, ending, asked.clone()));
+        asked.iter().for_each(|asked| asked.of(&mut request));
+        let sent = self.send(request, &injected, ending).await;
+        asked.iter().for_each(|asked| if sent.is_ok() { asked.answered() } else { asked.over() });
+        let mut response = sent?;
         if let Some(exchange) = ending.exchange() {
             exchange.status = Some(response.status().as_u16());
         }
@@ -250,6 +256,7 @@ impl Link {
                 return Err((StatusCode::BAD_GATEWAY, Refused { why, decision: None }));
             };
             self.changed.store(true, Relaxed);
+            asked.iter().for_each(Asked::over);
             return Ok(Passed::Switched(response.into_parts().0, program, server));
         }
         if response.headers().contains_key(header::TRANSFER_ENCODING) {
@@ -259,7 +266,7 @@ impl Link {
         request::clean(response.headers_mut());
         let (mut parts, body) = response.into_parts();
         parts.version = Version::HTTP_11;
-        Ok(Passed::Answer(parts, body))
+        Ok(Passed::Answer(parts, body, asked))
     }
 
     /// Sends a request to the real server; over a new connection, when the server has closed the
@@ -364,6 +371,8 @@ impl Link {
         let (mut parts, body) = request.into_parts();
         let host = parts.headers.remove(header::HOST);
         parts.headers.remove(header::TRANSFER_ENCODING);
+        parts.headers.remove(header::EXPECT);
+        body.is_wanted();
         if let Some(host) = host.as_ref().and_then(|host| host.to_str().ok()) {
             let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
             let uri = Uri::builder().scheme("https").authority(host).path_and_query(path);

@@ -78,3 +78,35 @@ fn what_was_typed_for_the_program_writes_no_profile() {
     assert!(own.exists(), "the control: who agrees has it");
     terminal.leave();
 }
+
+/// The profile is what it is when the answer comes: an editor may have saved it while the question stood. A link stays one.
+#[test]
+fn a_profile_that_was_edited_while_the_question_stood_keeps_what_was_written() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    let real = place.file("home/dotfiles/own.toml", "[network]\nallow = []\n");
+    place.directory("home/.config/ringfence/profiles");
+    let own = place.at("home/.config/ringfence/profiles/own.toml");
+    place.shell(&format!("chmod 640 {0}; ln -s {0} {1}", real.display(), own.display())).ends(0);
+    let mut session =
+        place.start(&["--name", "asked", "-n", "site.test"], &["sh", "-c", "echo up; sleep 1000"]);
+    session.printed("up");
+    let allow =
+        format!("{} allow --always --profile own asked", ringfence_tests::binary().display());
+    let mut terminal = Terminal::shell(place);
+    terminal.line(&format!("{allow} one.test")).shows("Write it? [y/N] ");
+    fs::write(&real, "[network]\nallow = []\ndeny = [\"bad.test\"]\n").unwrap();
+    terminal.line("y");
+    terminal.code(0);
+    let text = fs::read_to_string(&real).unwrap();
+    assert_eq!(text, "[network]\nallow = [\"one.test\"]\ndeny = [\"bad.test\"]\n");
+    let modes = place.shell(&format!("stat -c %A {0}; stat -Lc %a {0}", own.display())).well();
+    assert_eq!(modes, "lrwxrwxrwx\n640");
+    // Who closed it to himself did not mean it to be written.
+    place.shell(&format!("chmod 440 {}", real.display())).ends(0);
+    terminal
+        .line(&format!("{allow} --yes two.test"))
+        .shows("is read-only, and nothing was written");
+    terminal.code(125);
+    terminal.leave();
+    assert_eq!(fs::read_to_string(&real).unwrap(), text);
+}
