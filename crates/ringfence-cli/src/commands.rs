@@ -163,7 +163,7 @@ pub const COMMANDS: [Command; 36] = [
         "[SESSION] [--output FILE]",
         "What a session did, as one page",
         &records::REPORT,
-        |a| records::call("report", cli::report, a),
+        |a| records::call("report", |a| cli::report(a, &ringfence_sandbox::made_by_a_run), a),
     ),
     command(
         "kill",

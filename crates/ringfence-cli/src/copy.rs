@@ -189,7 +189,9 @@ fn into(from: &Path, to: &Inside) -> Result<u8, Fault> {
     let fault = |error: ringfence_session::SessionError| Fault::usage(error.to_string());
     let name = from.display().to_string();
     let (known, _) = live::find(&to.session.to_string_lossy()).map_err(fault)?;
-    let file = match outside::open(&known, from).map_err(fault)? {
+    let file = match outside::open(&known, from, &ringfence_sandbox::made_by_a_run)
+        .map_err(fault)?
+    {
         Source::File(file) => file,
         Source::Directory(open) => {
             let mut pack = Command::new("tar");

@@ -376,7 +376,10 @@ fn quoted(path: &Path) -> Result<String, Fault> {
     let text = path.to_str().filter(|text| !text.contains(['"', '\'', '`', '$', '\\', '%', '\n']));
     let refused = || Fault::usage(format!("{} cannot stand in a script", path.display()));
     let text = text.ok_or_else(refused)?;
-    Ok(if text.contains(char::is_whitespace) { format!("\"{text}\"") } else { text.to_owned() })
+    // Within double quotes nothing of what is left is special, neither to a shell nor in an entry's `Exec`.
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+".contains(c);
+    let bare = !text.is_empty() && text.chars().all(plain);
+    Ok(if bare { text.to_owned() } else { format!("\"{text}\"") })
 }
 
 #[cfg(test)]
@@ -388,6 +391,21 @@ mod tests {
         for name in ["/a/$(x)", "/a/b%f", "/a/`b`", "/a/b\nc", "/a/\"b", "/a/b\\c"] {
             assert!(quoted(Path::new(name)).is_err(), "{name:?}");
         }
-        assert_eq!(quoted(Path::new("/a b/c")).expect("quoted"), "\"/a b/c\"");
+        assert_eq!(quoted(Path::new("/usr/bin/a-b")).expect("plain"), "/usr/bin/a-b");
+        for word in [
+            "/a b/c",
+            "--url=http://h/?a=1&b=2",
+            "a|b",
+            "--x=a;b",
+            ">out",
+            "#c",
+            "~",
+            "*",
+            "(a)",
+            "",
+            "\u{e9}",
+        ] {
+            assert_eq!(quoted(Path::new(word)).expect("quoted"), format!("\"{word}\""));
+        }
     }
 }

@@ -66,7 +66,7 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     let argv = crate::run::command(&parsed)?;
     let policy = policy(&parsed, argv.first().map(OsString::as_os_str), &base)?;
-    let file = base.file.as_ref().map(|(file, _)| file.as_path()).or(output.as_deref());
+    let file = base.file.as_deref().or(output.as_deref());
     let lesson = lesson::watch(&parsed, &argv, &policy, file)?;
     // Where nothing ran, the sandbox said why.
     if let Some(proposal) = &lesson.proposal {
@@ -81,7 +81,7 @@ pub fn learn(arguments: Vec<OsString>) -> Result<u8, Fault> {
 
 /// What the proposal is added to: a profile, and the options that were given.
 struct Base {
-    file: Option<(PathBuf, String)>,
+    file: Option<PathBuf>,
     /// The options of the policy, each with a blank behind it. Profiles are not among them: they are told by themselves.
     given: String,
 }
@@ -104,10 +104,17 @@ impl Base {
                 "{file} is a link, which would be replaced and not followed: name what it leads to ({target})"
             )));
         }
-        let text = HostFiles
-            .text(&file, MOST)
-            .map_err(|error| Fault::usage(format!("cannot read {}: {error}", file.display())))?;
-        Ok(Base { file: Some((file, text)), given })
+        let base = Base { file: Some(file), given };
+        base.now()?;
+        Ok(base)
+    }
+
+    /// What is in the file: it may be edited while the command runs.
+    fn now(&self) -> Result<Option<String>, Fault> {
+        let Some(file) = &self.file else { return Ok(None) };
+        let text = HostFiles.text(file, MOST);
+        let read = text.map_err(|error| format!("cannot read {}: {error}", file.display()));
+        read.map(Some).map_err(Fault::usage)
     }
 }
 
@@ -126,7 +133,7 @@ fn given(parsed: &Parsed) -> String {
 /// The policy that the proposal is about: the profile that is added to is part of it.
 fn policy(parsed: &Parsed, command: Option<&OsStr>, base: &Base) -> Result<Policy, Fault> {
     let mut request = request::request(parsed, command);
-    if let Some((file, _)) = &base.file {
+    if let Some(file) = &base.file {
         let file = std::path::absolute(file).map_err(Fault::of)?;
         request.profiles.push(file.display().to_string());
     }
@@ -169,6 +176,10 @@ fn from_session(
             "dns" => {
                 // A name that is refused is never connected to: on which port is not known.
                 let host = row.text("name").trim_end_matches('.').to_owned();
+                // One that reads as an address is no name that anybody has; as a rule it would be one about that address.
+                if !matches!(host.parse(), Ok(Host::Name(_))) {
+                    continue;
+                }
                 let asked = Asked { host, port: 0, allowed: true };
                 refused.entry(asked).or_insert_with(Use::default).add(program(&row));
             }
@@ -218,13 +229,14 @@ fn finish(
     base: &Base,
     output: Option<&Path>,
 ) -> Result<(), Fault> {
-    let merged = base.file.as_ref().and_then(|(file, _)| std::path::absolute(file).ok());
+    let merged = base.file.as_ref().and_then(|file| std::path::absolute(file).ok());
     let mut files = profiles(policy, "file ");
     files.retain(|file| merged.as_deref() != Some(Path::new(file)));
     let with: String = files.iter().map(|file| format!("-p {} ", shown::word(file))).collect();
     let with = shown::line(&format!("{}{with}", base.given)).to_string();
-    let result = match &base.file {
-        Some((_, old)) => text::merged(old, proposal),
+    let old = base.now()?;
+    let result = match &old {
+        Some(old) => text::merged(old, proposal),
         None => {
             let mut head = head.to_vec();
             if !with.is_empty() {
@@ -244,8 +256,8 @@ fn finish(
         let why = "the additions do not fit into this profile; they are printed, add them by hand";
         return Err(Fault::of(format!("{why}: {error}")));
     }
-    match (&base.file, output) {
-        (Some((_, old)), _) => _ = print(text::difference(old, &result).as_bytes())?,
+    match (&old, output) {
+        (Some(old), _) => _ = print(text::difference(old, &result).as_bytes())?,
         (None, None) => _ = print(result.as_bytes())?,
         (None, Some(_)) => {}
     }

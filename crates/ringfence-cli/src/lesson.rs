@@ -8,9 +8,11 @@ use ringfence_learn::propose::{Asked, Proposal, propose};
 use ringfence_learn::secrets::Secrets;
 use ringfence_learn::watch::{self, Use, Watch};
 use ringfence_policy::decide::Request;
+use ringfence_policy::own::LEARNING;
 use ringfence_policy::path::quote;
 use ringfence_policy::{HostFiles, NetworkMode, Policy, Subject, decide};
 use ringfence_sandbox::dbus::TRACE;
+use ringfence_sandbox::state;
 use ringfence_session::ledger::{Reader, Row};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -92,9 +94,11 @@ impl Scratch {
     /// # Errors
     /// It cannot be made.
     pub fn make() -> Result<Scratch, Fault> {
-        let name = format!("ringfence-learn-{:08x}", ringfence_sandbox::launch::random());
-        let path = std::env::temp_dir().join(name);
-        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| {
+        let random = ringfence_sandbox::launch::random();
+        let path = state::apart_on_disk().join(format!("learn-{random:08x}"));
+        let made = state::make_directory(path.parent().unwrap_or(&path));
+        let made = made.and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&path));
+        made.map_err(|error| {
             Fault::of(format!(
                 "cannot make {}: {error} (TMPDIR names another place)",
                 path.display()
@@ -119,7 +123,7 @@ impl Scratch {
     }
 
     fn sessions(&self) -> PathBuf {
-        self.0.join("ringfence/sessions")
+        self.0.join("sessions")
     }
 }
 
@@ -140,7 +144,7 @@ fn inner(
     scratch: &Scratch,
 ) -> Result<Command, Fault> {
     let mut command = Command::new(std::env::current_exe().map_err(Fault::of)?);
-    command.env("XDG_STATE_HOME", &scratch.0).env(TRACE, scratch.bus()).arg("run");
+    command.env(LEARNING, &scratch.0).env(TRACE, scratch.bus()).arg("run");
     const OURS: [&str; 11] = [
         "output", "merge", "from", "json", "libs", "home", "overlay", "tier", "name", "command",
         "syscalls",

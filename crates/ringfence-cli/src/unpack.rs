@@ -185,15 +185,15 @@ pub struct Place {
 
 impl Place {
     /// The directory that something of a session's is to come to, made where there is none. Links on the way
-    /// are the user's word, but for those that the session's program may have made: in the directory that it
-    /// runs in, or since it runs.
+    /// are the user's word, but for those that a program in a sandbox may have made, the session's or another.
     ///
     /// # Errors
     /// There is such a link; the file system's.
     pub fn of(session: &OsStr, directory: &Path) -> Result<Place, Fault> {
         let fault = |error: ringfence_session::SessionError| Fault::usage(error.to_string());
         let (known, _) = live::find(&session.to_string_lossy()).map_err(fault)?;
-        let path = outside::real(&known, directory).map_err(fault)?;
+        let path =
+            outside::real(&known, directory, &ringfence_sandbox::made_by_a_run).map_err(fault)?;
         let open = outside::directory_made(&path).map_err(fault)?;
         Ok(Place { open, path })
     }

@@ -28,6 +28,7 @@ pub mod program;
 pub mod propose;
 pub mod search;
 pub mod secrets;
+mod services;
 pub mod shell;
 pub mod started;
 pub mod supplies;

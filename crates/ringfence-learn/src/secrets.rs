@@ -2,7 +2,7 @@
 //! of its names; what it leads to is as secret.
 
 use crate::credentials::{AGENTS, OUTSIDE, SECRETS, by_name};
-use crate::units::is_shared;
+use crate::{services, units::is_shared};
 use ringfence_policy::path::normal;
 use ringfence_policy::secrets::{Lead, leads};
 use ringfence_policy::{HostFiles, Moved, Policy, Resolver, homes_of_others};
@@ -154,7 +154,10 @@ impl Secrets {
         // What is beside a link on the way is not shown.
         let ends = || [names.first(), names.last()].into_iter().flatten();
         let below = |name: &PathBuf| Some(self.by_link(&self.below(name)?, name, directory));
-        names.iter().find_map(placed).or_else(|| ends().find_map(below))
+        let listen =
+            |name: &PathBuf| Some(self.by_link(&services::listen_in(name)?, name, directory));
+        let found = names.iter().find_map(placed).or_else(|| ends().find_map(below));
+        found.or_else(|| names.iter().find_map(listen))
     }
 
     /// Why what is written is left to the user: a rule for exactly a protected name lifts its protection.

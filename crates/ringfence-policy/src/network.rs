@@ -315,6 +315,9 @@ fn socket(
     }
     let real = resolver.real(&anchored.path).map_err(|error| PolicyError::value(source, error))?;
     not_planted(&real, source, paths)?;
+    if let Some(reason) = crate::own::hidden(bases.home, bases.env, &real.path, resolver) {
+        return Err(PolicyError::value(source, reason));
+    }
     if real.exists && !resolver.files().socket(&real.path) {
         // A container's engine makes a directory where it finds no socket to show.
         if anchored.optional && entry.is_shipped() {

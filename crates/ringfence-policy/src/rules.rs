@@ -112,6 +112,14 @@ pub(crate) fn resolve(
         rules.refuse_of_account(account);
     }
     rules.of_git(&context.home, &moved, context.env);
+    // They come and go, and are looked for where a grant is around them.
+    for own in own::apart(context.uid, context.env, rules.resolver) {
+        if rules.granted(&own.path).is_some() {
+            let exists = rules.resolver.exists(&own.path);
+            let real = Real { path: own.path.clone(), links: Vec::new(), exists };
+            rules.own.push((own, real));
+        }
+    }
     rules.own(policy);
     if context.uid == 0 {
         rules.root_only();
@@ -270,6 +278,7 @@ impl Rules<'_, '_> {
         if is_active(entry) && !(self.is_environment(above) && self.stays(above, path)) {
             return Ok(());
         }
+        let Bases { home, env, .. } = *self.bases;
         if access == Access::Write {
             self.not_own(entry, &real.path)?;
             if real.path.parent().is_none() {
@@ -281,6 +290,10 @@ impl Rules<'_, '_> {
             if !entry.is_shipped() && (real.exists || anchored.optional) {
                 self.asked.push((real.path.clone(), self.merged.source(entry)));
             }
+        } else if real.exists
+            && let Some(reason) = own::hidden(home, env, &real.path, self.resolver)
+        {
+            return Err(PolicyError::value(&self.merged.source(entry), reason));
         }
         match (real.exists, anchored.optional) {
             (true, optional) => {

@@ -45,6 +45,6 @@ mod watches;
 
 pub use error::LaunchError;
 pub use facts::Facts;
-pub use guard::written;
+pub use guard::{made_by_a_run, written};
 pub use plan::Plan;
 pub use planner::PlanError;

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         Some("ps") => cli::ps(rest),
         Some("show") => cli::show(rest),
         Some("logs") => cli::logs(rest),
-        Some("report") => cli::report(rest),
+        Some("report") => cli::report(rest, &|_| false),
         Some("rm") => cli::rm(rest),
         Some("gc") => cli::gc(rest),
         _ => Err("one of snapshot, ps, show, logs, report, rm, gc".to_owned()),

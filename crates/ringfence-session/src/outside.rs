@@ -15,12 +15,15 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where a path leads. Links on the way are the user's word, but for those that the session's program may have made:
-/// in the directory that it runs in, or since it runs.
+/// Says of a link whether some run, an earlier one of another program too, may have made it.
+pub type ByARun<'a> = &'a dyn Fn(&Path) -> bool;
+
+/// Where a path leads. Links on the way are the user's word, but for those that a program may have made: the session's, in
+/// the directory that it runs in, or since it runs; or any other, as `by_a_run` says.
 ///
 /// # Errors
 /// There is such a link; the file system's.
-pub fn real(session: &Session, path: &Path) -> Result<PathBuf> {
+pub fn real(session: &Session, path: &Path, by_a_run: ByARun<'_>) -> Result<PathBuf> {
     let failed = |error| SessionError::call("readlink", path, error);
     // The empty path is the current directory.
     let full = std::env::current_dir().map_err(failed)?.join(path);
@@ -33,11 +36,11 @@ pub fn real(session: &Session, path: &Path) -> Result<PathBuf> {
         });
         // The kernel's own are as new as whoever looks at them.
         let made = link.starts_with(&own) || changed.is_ok_and(|at| at >= session.started);
-        made && !link.starts_with("/proc")
+        (made || by_a_run(link)) && !link.starts_with("/proc")
     };
     match real.links.iter().find(|(link, _)| planted(link)) {
         Some((link, _)) => Err(SessionError::usage(format!(
-            "{} is a symbolic link that the session's program may have made: name what it leads to, {}, if \
+            "{} is a symbolic link that a program in a sandbox may have made: name what it leads to, {}, if \
              that is right",
             shown::path(link),
             shown::path(&real.path)
@@ -59,7 +62,7 @@ pub enum Source {
 ///
 /// # Errors
 /// There is nothing; it is neither a file nor a directory, of which none is waited for; those of [`real`].
-pub fn open(session: &Session, path: &Path) -> Result<Source> {
+pub fn open(session: &Session, path: &Path, by_a_run: ByARun<'_>) -> Result<Source> {
     let neither = || {
         SessionError::usage(format!(
             "{} is neither a file nor a directory; what a pipe gives goes in with: ringfence exec SESSION -- \
@@ -67,7 +70,7 @@ pub fn open(session: &Session, path: &Path) -> Result<Source> {
             shown::path(path)
         ))
     };
-    let real = real(session, path)?;
+    let real = real(session, path, by_a_run)?;
     let opened = without_links(&real, OFlags::RDONLY | OFlags::NONBLOCK).map_err(|error| {
         // `/dev/stdin` and what `<(…)` names lead to a descriptor, and not to a name.
         if real.starts_with("/proc") { neither() } else { error }
@@ -130,7 +133,7 @@ pub fn at(directory: &OwnedFd, name: &OsStr) -> PathBuf {
 ///
 /// # Errors
 /// A link on the way; the file system's.
-pub fn write(session: Option<&Session>, path: &Path, bytes: &[u8]) -> Result<()> {
+pub fn write(session: Option<(&Session, ByARun<'_>)>, path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |error: std::io::Error| SessionError::call("write", path, error);
     let full = std::env::current_dir().map_err(failed)?.join(path);
     let none = || SessionError::usage(format!("{} has no name of its own", shown::path(path)));
@@ -139,7 +142,7 @@ pub fn write(session: Option<&Session>, path: &Path, bytes: &[u8]) -> Result<()>
         return std::fs::write(&full, bytes).map_err(failed);
     }
     let parent = match session {
-        Some(session) => real(session, parent)?,
+        Some((session, by_a_run)) => real(session, parent, by_a_run)?,
         None => parent.canonicalize().map_err(failed)?,
     };
     let parent = directory(&parent)?;

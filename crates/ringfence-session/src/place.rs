@@ -2,6 +2,7 @@
 
 use crate::error::{Result, SessionError};
 use crate::ledger;
+use ringfence_policy::own::LEARNING;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -31,7 +32,8 @@ pub fn state() -> Result<PathBuf> {
 /// # Errors
 /// There is no home directory.
 pub fn sessions() -> Result<PathBuf> {
-    Ok(state()?.join("sessions"))
+    let learning = std::env::var_os(LEARNING).map(PathBuf::from).filter(|path| path.is_absolute());
+    Ok(learning.map_or_else(state, Ok)?.join("sessions"))
 }
 
 /// The directory, among those of sessions, that holds a link for each name.

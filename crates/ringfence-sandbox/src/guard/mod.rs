@@ -37,6 +37,7 @@ use notes::Begun;
 pub use notes::written;
 pub(crate) use notes::{WILL, noted_by_image};
 use others::{Others, Word};
+pub use past::made_by_a_run;
 use quarantine::Quarantine;
 pub(crate) use quarantine::unlock;
 use ringfence_policy::gitread::{MOST_IN_ALL, MOST_STATE};

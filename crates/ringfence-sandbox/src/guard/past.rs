@@ -100,6 +100,13 @@ pub(super) fn read() -> Past {
     file().and_then(|path| read_from(&path).ok()).unwrap_or_default()
 }
 
+/// Whether what stands at a path may have been made, or changed, in some run that is noted: one that had a tree around it
+/// writable. What is granted by name is the user's.
+pub fn made_by_a_run(path: &Path) -> bool {
+    let changed = |path: &Path| path.symlink_metadata().ok().map(|found| super::changed(&found));
+    changed(path).is_some_and(|time| read().holds(path, &[], time, &changed))
+}
+
 fn read_from(path: &Path) -> std::io::Result<Past> {
     let mut file = fs::OpenOptions::new().read(true).write(true).open(path)?;
     let mut bytes = Vec::new();

@@ -154,6 +154,9 @@ const SHARED_IPC: [&str; 14] = [
 /// what a killed launcher leaves.
 const WARDEN: u32 = 1;
 
+/// Calls that give files away, and the argument that says to which user; the next one says to which group.
+const OWNERS: [(&str, u8); 4] = [("chown", 1), ("lchown", 1), ("fchown", 1), ("fchownat", 2)];
+
 /// Calls whose first argument says whether their number is a process's (this value), or a group's or
 /// a user's: there 0 means all processes that the user has, outside too.
 const OF_ONE_PROCESS: [(&str, u32); 2] = [("setpriority", 0), ("ioprio_set", 1)];
@@ -219,7 +222,7 @@ const ENCRYPTION_KEYS: [u32; 3] = [0xC050_6617, 0xC040_6618, 0xC040_6619];
 
 /// The rules, in order: the first that holds decides.
 pub(super) fn rules(
-    tier: Tier,
+    (tier, user): (Tier, (u32, u32)),
     policy: &Policy,
     notify: bool,
     confined: bool,
@@ -263,6 +266,14 @@ pub(super) fn rules(
         add(call, Verdict::Refuse, &test, "leaves a set-user-ID program on the host");
     }
     if tier == Tier::Namespace {
+        // Nobody else has a number in the user namespace: the kernel says EINVAL there, and EPERM outside, which programs
+        // that copy and `fakeroot` put up with.
+        for (call, at) in OWNERS {
+            for (argument, own) in [(at, user.0), (at + 1, user.1)] {
+                let test = [(argument, Test::Differs(own)), (argument, Test::Differs(u32::MAX))];
+                add(call, Verdict::Refuse, &test, "gives files to others");
+            }
+        }
         for (call, group) in OF_OWN_GROUP {
             let test = [(0, Test::Equals(group)), (1, Test::Equals(0))];
             add(call, Verdict::Refuse, &test, "changes processes outside, of the launcher's group");

@@ -4,6 +4,7 @@ use super::built_in;
 use crate::dbus;
 use crate::facts::Facts;
 use crate::plan::{Bus, EnvironmentStep, Tier};
+use ringfence_policy::own::LEARNING;
 use ringfence_policy::{Hidden, NetworkMode, Policy, Source};
 
 /// Variables that name host directories which the sandbox does not have.
@@ -39,6 +40,11 @@ pub(super) fn steps(
             // Another sandbox's, around this one.
             None if name == super::gateway::VARIABLE => {
                 let rule = built_in("is the gateway of another sandbox");
+                steps.push(EnvironmentStep::Hide { name: name.clone(), rule });
+            }
+            // What a run is told by the `learn` that watches it.
+            None if name == LEARNING || name == dbus::TRACE => {
+                let rule = built_in("is ringfence's own");
                 steps.push(EnvironmentStep::Hide { name: name.clone(), rule });
             }
             None if environment.clean || environment.pass.contains_key(name) => {

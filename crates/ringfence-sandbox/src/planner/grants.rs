@@ -207,7 +207,8 @@ impl Grants {
         let read = self.trees.iter().filter(|(_, grant)| !grant.write && grant.directory);
         let system = |origin: &str| matches!(origin, "profile default" | "profile program");
         let own = read.filter(|(_, grant)| !system(&grant.rule.origin));
-        let sockets = own.flat_map(|(tree, _)| planning.paths.sockets(tree, MOST_ENTRIES));
+        let looked = own.flat_map(|(tree, _)| runtime(planning.paths, tree));
+        let sockets = looked.flat_map(|place| planning.paths.sockets(&place, MOST_ENTRIES));
         let named =
             |path: &PathBuf| planning.policy.network.sockets.iter().any(|rule| rule.path == *path);
         let hidden: Vec<Denial> = sockets
@@ -216,6 +217,28 @@ impl Grants {
             .collect();
         self.denials.extend(hidden);
     }
+}
+
+/// Where sockets are looked for in a granted tree: in itself, and in a user's runtime directory in those that its services
+/// have (`systemd/private`, `gnupg/S.gpg-agent`, `keyring/ssh`).
+fn runtime(paths: &dyn PathFacts, tree: &Path) -> Vec<PathBuf> {
+    const USERS: &str = "/run/user";
+    /// Users, and directories of each.
+    const MOST: usize = 64;
+    let mut looked = vec![tree.to_owned()];
+    let deep =
+        tree.strip_prefix(USERS).map(|below| 3_usize.saturating_sub(below.components().count()));
+    for _ in 0..deep.unwrap_or_default() {
+        let names = |above: &PathBuf| {
+            let above = above.clone();
+            paths.list(&above).into_iter().take(MOST).map(move |name| above.join(name))
+        };
+        let below: Vec<PathBuf> = looked.iter().flat_map(names).collect();
+        let new = below.into_iter().filter(|path| paths.kind(path) == Kind::Directory);
+        let new: Vec<PathBuf> = new.filter(|path| !looked.contains(path)).collect();
+        looked.extend(new);
+    }
+    looked
 }
 
 /// The existing paths that a pattern names below an anchor. Each `*` costs one directory listing,

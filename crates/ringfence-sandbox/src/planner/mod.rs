@@ -299,7 +299,8 @@ fn plan_tier(
         seccomp: if facts.seccomp.yes() {
             let confined = files::confined(&planning, tier);
             let notify = facts.seccomp_notify.yes();
-            calls::rules(tier, policy, notify, confined, signals_inside, &planning.degraded)
+            let whose = (tier, facts.user);
+            calls::rules(whose, policy, notify, confined, signals_inside, &planning.degraded)
         } else {
             Vec::new()
         },

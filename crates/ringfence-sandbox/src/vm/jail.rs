@@ -16,7 +16,7 @@ const FIRMWARE: [&str; 2] = ["/usr/share/qemu", "/usr/share/seabios"];
 const LIBRARIES: [&str; 5] = ["/usr/lib", "/lib", "/lib64", "/usr/lib64", "/etc/ld.so.cache"];
 
 /// Set for the `ringfence run` that holds a QEMU: it is a part of a session, and none itself.
-pub const INNER: &str = "RINGFENCE_MACHINE";
+pub use ringfence_policy::own::MACHINE as INNER;
 
 /// What a guest's kernel is told. One that has lost its footing ends, and with it the run: it could go on
 /// without what its command waits for.

@@ -25,11 +25,12 @@ code{font:13px/1.4 ui-monospace,monospace}.deny{color:var(--deny);font-weight:60
 svg{width:100%;height:64px}details>summary{cursor:pointer}\
 @media(max-width:48rem){table{display:block;overflow-x:auto}}";
 
-/// Runs `ringfence report SESSION`; the page goes to standard output, or to `--output FILE`.
+/// Runs `ringfence report SESSION`; the page goes to standard output, or to `--output FILE`, no link on the way to which
+/// may be a program's ([`outside::real`]).
 ///
 /// # Errors
 /// One sentence for the user; the exit code is then 125.
-pub fn report(args: Vec<OsString>) -> Result<u8, String> {
+pub fn report(args: Vec<OsString>, by_a_run: outside::ByARun<'_>) -> Result<u8, String> {
     let given = parse(&Known { switches: &[], valued: &["output"] }, args)?;
     given.at_most(1, "it is of one session: ringfence report [SESSION] [--output FILE]")?;
     let told = |error: crate::SessionError| error.to_string();
@@ -40,7 +41,7 @@ pub fn report(args: Vec<OsString>) -> Result<u8, String> {
     let page = page(&session, &events);
     match given.value("output") {
         // The page is what the program wanted it to be, and so may be the name where it is to go.
-        Some(file) => outside::write(Some(&session), Path::new(file), page.as_bytes())
+        Some(file) => outside::write(Some((&session, by_a_run)), Path::new(file), page.as_bytes())
             .map(|()| 0)
             .map_err(told),
         None => text::print(page.as_bytes()),

@@ -51,6 +51,7 @@ mod killed_launcher;
 mod learn;
 mod learn_more;
 mod learn_rules;
+mod learn_sealed;
 mod learn_secrets;
 mod learn_session;
 mod learn_writes;

@@ -201,3 +201,28 @@ fn a_link_is_changed_itself_where_it_may_be_and_never_what_it_leads_to() {
         place.shell(&format!("rm -r d e {link}")).ends(0);
     });
 }
+
+/// Who gives a file away is told what the kernel says outside: `fakeroot` and programs that copy put up with that.
+#[test]
+fn a_file_that_is_given_away_stays_with_the_same_word_as_outside() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let script = "import os, errno
+open('f', 'w').close()
+for user, group in ((12345, -1), (-1, 12345), (12345, 12345)):
+    for act in (os.chown, os.lchown):
+        try: act('f', user, group); print('given')
+        except OSError as error: print(errno.errorcode[error.errno])
+os.chown('f', os.getuid(), os.getgid()); os.chown('f', -1, -1); print('kept')";
+        let said = place.run(&[], &["python3", "-c", script]).well();
+        assert_eq!(
+            said,
+            format!("{}kept", "EPERM\n".repeat(6)),
+            "{:?} {:?}",
+            place.person,
+            place.tier
+        );
+    });
+}

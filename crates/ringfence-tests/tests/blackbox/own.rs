@@ -205,6 +205,30 @@ fn own_directories_are_never_granted_for_writing() {
     });
 }
 
+/// By a rule for just that a session's socket would be connected to; and by a link that leads there, which an earlier run
+/// made.
+#[test]
+fn own_directories_of_sessions_and_plans_are_never_shown() {
+    everywhere(|place| {
+        for base in [".local/state", ".cache"] {
+            let own =
+                place.directory(format!("home/{base}/ringfence/sessions")).display().to_string();
+            place
+                .run(&["-r", &own], &["true"])
+                .ends(125)
+                .says("ringfence's own, and not shown inside");
+            place.directory("home/other");
+            place.link("home/other/data", &own);
+            let link = place.text("home/other/data");
+            place.run(&["-r", &link], &["true"]).ends(125).says("ringfence's own");
+            fs::remove_file(link).unwrap();
+        }
+        // The control: profiles are read.
+        let profiles = place.directory("home/.config/ringfence/profiles").display().to_string();
+        place.run(&["-r", &profiles], &["ls", &profiles]).ends(0);
+    });
+}
+
 #[test]
 fn the_process_tier_refuses_what_it_cannot_hold() {
     everybody(Tier::Process, |place| {

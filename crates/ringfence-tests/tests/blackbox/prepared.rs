@@ -25,6 +25,45 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap()
 }
 
+/// What an earlier run left in another tree, which the session may write too, is no more the user's word.
+#[test]
+fn a_link_that_an_earlier_run_left_elsewhere_leads_no_copy() {
+    everywhere(|place| {
+        let (data, secret) = (place.directory("home/data"), place.text("outside/secret"));
+        let data = data.display().to_string();
+        let plant =
+            format!("ln -sf {secret} {data}/report; ln -sfn {} {data}/dist", place.text("outside"));
+        place.run(&["-w", &data], &["sh", "-c", &plant]).ends(0);
+        place.clock_moves_on();
+        place.link("home/data/own", place.at("home/project"));
+        place.clock_moves_on();
+        let mut command = place.ringfence_run();
+        command.args([
+            "--name",
+            "one",
+            "-w",
+            &data,
+            "--",
+            "sh",
+            "-c",
+            "echo new > new; echo up; exec sleep 1000",
+        ]);
+        let mut running = Running::start(command);
+        running.printed("up\n");
+        let copy = |from: &str, to: &str| place.ringfence(["cp", from, to]);
+        let report = |to: &str| place.ringfence(["report", "one", "--output", to]);
+        copy(&format!("{data}/report"), "one:stolen").ends(125).says("may have made");
+        copy(&format!("{data}/dist/secret"), "one:stolen").ends(125).says("may have made");
+        copy("one:new", &format!("{data}/dist/")).ends(125).says("may have made");
+        report(&format!("{data}/dist/page.html")).ends(125).says("may have made");
+        // The control: a link of the user's.
+        copy("one:new", &format!("{data}/own/copied")).ends(0);
+        assert_eq!(read(place.project("copied")), "new\n");
+        assert_eq!(fs::read_dir(place.at("outside")).unwrap().count(), 1);
+        ends(place, running);
+    });
+}
+
 #[test]
 fn what_is_copied_in_is_no_link_of_the_programs_and_no_pipe() {
     everywhere(|place| {

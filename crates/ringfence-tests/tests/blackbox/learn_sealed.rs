@@ -1,0 +1,129 @@
+//! What a run that is watched is held by: the user's own trust, and what ringfence keeps of other sandboxes, wherever that is.
+
+use ringfence_tests::{Place, Running, Tier, binary, everybody};
+use std::path::Path;
+
+/// Has a script learnt, where the state of sessions is elsewhere.
+fn learnt(place: &Place, state: Option<&Path>, script: &str) -> ringfence_tests::Finished {
+    let mut command = place.command(binary());
+    if let Some(state) = state {
+        command.env("XDG_STATE_HOME", state);
+    }
+    command.args(["learn", "--", "sh", "-c", script]);
+    Running::start(command).finish()
+}
+
+/// A project's own policy is trusted by what the user accepted, which is kept where it always is.
+#[test]
+fn what_a_trusted_project_denies_is_denied_to_what_is_learnt() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/project/private/s", "SECRET\n");
+        place.file("home/project/open", "open\n");
+        let policy = "[filesystem]\ndeny = [\"private\"]\n[environment]\nset = { TOLD = \"so\" }\n";
+        place.file("home/project/ringfence.toml", policy);
+        place.ringfence(["trust", "ringfence.toml"]).ends(0);
+        let script = "cat open; echo $TOLD; echo state ${XDG_STATE_HOME-unset} ${RINGFENCE_LEARNING-unset}; cat private/s";
+        let run = place.sh(&[], script);
+        run.ends(1).prints("open\nso\nstate unset unset");
+        let learnt = learnt(place, None, script);
+        // The proposal follows.
+        assert!(learnt.text().starts_with(&format!("{}\n#", run.text())), "{}", learnt.text());
+        assert!(!learnt.err.contains("not trusted"), "{}", learnt.err);
+        // The control: without that policy it is shown.
+        std::fs::remove_file(place.project("ringfence.toml")).unwrap();
+        self::learnt(place, None, script).ends(0).prints("SECRET");
+    });
+}
+
+/// The sockets of sessions are hidden from what is learnt as from every sandbox: by them it would act in any of them.
+#[test]
+fn no_session_is_reached_from_what_is_learnt() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/.ssh/id_ed25519", "KEY\n");
+        let own = binary().display().to_string();
+        for name in ["outside/state", "home/kept/state", ""] {
+            let at = (!name.is_empty()).then(|| place.directory(name));
+            place
+                .shell(&format!(
+                    "chown -R {0}:{0} {1}/..",
+                    place.person.ids().0,
+                    place.text("outside/state")
+                ))
+                .code;
+            let mut command = place.ringfence_run();
+            if let Some(at) = &at {
+                command.env("XDG_STATE_HOME", at);
+            }
+            let key = place.text("home/.ssh/id_ed25519");
+            command.args([
+                "--name",
+                "open",
+                "-r",
+                &key,
+                "--",
+                "sh",
+                "-c",
+                "echo up; exec sleep 1000",
+            ]);
+            let mut session = Running::start(command);
+            session.printed("up\n");
+            let state = at.clone().unwrap_or_else(|| place.at("home/.local/state"));
+            let exec = format!("XDG_STATE_HOME={} {own} exec open -- cat {key}", state.display());
+            // The control: outside it is reached.
+            place.shell(&exec).ends(0).prints("KEY");
+            let said = learnt(
+                place,
+                at.as_deref(),
+                &format!("ls -R {}; {exec}", state.join("ringfence").display()),
+            );
+            let all = format!("{name}: {}{}", said.text(), said.err);
+            assert!(!all.contains("KEY") && !all.contains("journal"), "{all}");
+            assert_ne!(said.code, 0, "{all}");
+            session.signal(rustix::process::Signal::TERM);
+            session.finish();
+        }
+    });
+}
+
+/// What `learn` keeps for a while is no other sandbox's to see, even one that is shown all temporary files.
+#[test]
+fn what_is_learnt_is_kept_where_no_sandbox_looks() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/notes", "NOTES\n");
+        let temporary = place.directory("outside/tmp");
+        place.shell(&format!("chmod 1777 {}", temporary.display())).code;
+        std::fs::set_permissions(&temporary, std::os::unix::fs::PermissionsExt::from_mode(0o1777))
+            .unwrap();
+        let mut command = place.command(binary());
+        command.env("TMPDIR", &temporary).args([
+            "learn",
+            "--",
+            "sh",
+            "-c",
+            "echo up; exec sleep 1000",
+        ]);
+        let mut learning = Running::start(command);
+        learning.printed("up\n");
+        let look = format!(
+            "ls -RA {0}; for s in $(find {0} -name 'learn-*'); do echo found $s; done",
+            temporary.display()
+        );
+        // The control: outside it is there.
+        assert!(place.shell(&look).text().contains("found"), "{look}");
+        for grant in ["-r", "-w"] {
+            let mut command = place.ringfence_run();
+            command.env("TMPDIR", &temporary).args([
+                grant,
+                &temporary.display().to_string(),
+                "--",
+                "sh",
+                "-c",
+                &look,
+            ]);
+            let ran = Running::start(command).finish();
+            assert!(!ran.text().contains("learn-"), "{grant}: {}", ran.text());
+        }
+        learning.signal(rustix::process::Signal::TERM);
+        learning.finish();
+    });
+}
