@@ -96,8 +96,17 @@ impl Scratch {
     pub fn make() -> Result<Scratch, Fault> {
         let random = ringfence_sandbox::launch::random();
         let path = state::apart_on_disk().join(format!("learn-{random:08x}"));
-        let made = state::make_directory(path.parent().unwrap_or(&path));
-        let made = made.and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&path));
+        // Whoever is the last in the directory around it removes that.
+        let mut left = 3;
+        let made = loop {
+            left -= 1;
+            let made = state::make_directory(path.parent().unwrap_or(&path));
+            let made = made.and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&path));
+            match made {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && left > 0 => {}
+                made => break made,
+            }
+        };
         made.map_err(|error| {
             Fault::of(format!(
                 "cannot make {}: {error} (TMPDIR names another place)",
@@ -133,6 +142,7 @@ impl Drop for Scratch {
             let _ = ringfence_session::overlay::remove(&session.path());
         }
         let _ = std::fs::remove_dir_all(&self.0);
+        let _ = self.0.parent().map(std::fs::remove_dir);
     }
 }
 

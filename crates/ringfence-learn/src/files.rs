@@ -62,8 +62,9 @@ impl Proposal {
         let secrets = &Secrets::of(policy);
         let moved = secrets.moved();
         let lacking = lacking(policy, observed, secrets);
-        let seen = lacking.iter().filter(|one| one.secret.is_some());
-        let seen = seen.map(|one| one.path).collect();
+        let seen = lacking.iter().filter(|one| one.secret.is_some()).map(|one| one.path);
+        // What connects to the host's services is left to the user, and no directory with one of them in it is a rule.
+        let seen = seen.chain(observed.sockets.keys().map(PathBuf::as_path)).collect();
         let mut named = Named { secrets, seen, kept: BTreeMap::new(), trees: BTreeMap::new() };
         let mut units: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
         for one in &lacking {

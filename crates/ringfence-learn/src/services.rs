@@ -3,8 +3,10 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// Sockets are looked for so deep, among so many names; where there are more there may be one.
+/// Sockets are looked for so deep where services usually are, and so elsewhere, among so many names: where there are more
+/// there may be one in the former.
 const DEEPEST: usize = 3;
+const ELSEWHERE: usize = 2;
 const MOST: usize = 2048;
 
 /// Why a directory is not one rule: services listen in it, or usually do, as in a user's own below `/run/user`
@@ -15,24 +17,31 @@ pub(crate) fn listen_in(directory: &Path) -> Option<String> {
     let users =
         directory.strip_prefix("/run/user").is_ok_and(|below| below.components().count() <= 1);
     let usual = directory == Path::new("/run") || users || runtime;
-    let looked = directory.starts_with("/run") || usual;
-    let found = || directory.is_dir() && looked && sockets(directory, DEEPEST, &mut MOST.clone());
+    let deep = if directory.starts_with("/run") || usual { DEEPEST } else { ELSEWHERE };
+    let found = || {
+        directory.is_dir() && sockets(directory, deep, &mut MOST.clone()).unwrap_or(deep == DEEPEST)
+    };
     (usual || found())
         .then(|| "services listen in it, which act for whoever connects to them".to_owned())
 }
 
-fn sockets(directory: &Path, depth: usize, left: &mut usize) -> bool {
+/// Whether there is one; nothing where there are too many names.
+fn sockets(directory: &Path, depth: usize, left: &mut usize) -> Option<bool> {
     let mut below = Vec::new();
     for entry in directory.read_dir().into_iter().flatten().flatten() {
-        let Some(less) = left.checked_sub(1) else { return true };
-        *left = less;
+        *left = left.checked_sub(1)?;
         match entry.file_type() {
-            Ok(kind) if kind.is_socket() => return true,
-            Ok(kind) if kind.is_dir() => below.push(entry.path()),
+            Ok(kind) if kind.is_socket() => return Some(true),
+            Ok(kind) if kind.is_dir() && depth > 1 => below.push(entry.path()),
             _ => {}
         }
     }
-    depth > 1 && below.iter().any(|below| sockets(below, depth - 1, left))
+    for below in below {
+        if sockets(&below, depth - 1, left)? {
+            return Some(true);
+        }
+    }
+    Some(false)
 }
 
 #[cfg(test)]
@@ -46,12 +55,13 @@ mod tests {
         assert!(listen_in(Path::new("/usr/share")).is_none());
         let place = std::env::temp_dir().join(format!("ringfence-services-{}", std::process::id()));
         std::fs::create_dir_all(place.join("a/b/c")).expect("directories");
-        assert!(!sockets(&place, DEEPEST, &mut MOST.clone()));
+        assert_eq!(sockets(&place, DEEPEST, &mut MOST.clone()), Some(false));
         let deep = std::os::unix::net::UnixListener::bind(place.join("a/b/c/socket"));
-        assert!(!sockets(&place, DEEPEST, &mut MOST.clone()), "too deep");
+        assert_eq!(sockets(&place, DEEPEST, &mut MOST.clone()), Some(false), "too deep");
         let near = std::os::unix::net::UnixListener::bind(place.join("a/b/socket"));
-        assert!(sockets(&place, DEEPEST, &mut MOST.clone()) && near.is_ok() && deep.is_ok());
-        assert!(sockets(&place, DEEPEST, &mut 1), "there may be one");
+        assert_eq!(sockets(&place, DEEPEST, &mut MOST.clone()), Some(true));
+        assert!(near.is_ok() && deep.is_ok());
+        assert_eq!(sockets(&place, DEEPEST, &mut 1), None);
         std::fs::remove_dir_all(&place).expect("removed");
     }
 }

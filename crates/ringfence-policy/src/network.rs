@@ -192,6 +192,16 @@ fn published(all: &mut Vec<Publish>, new: Publish) -> Result<(), PolicyError> {
         (one.transport, one.port) == (new.transport, new.port)
             && (families || new.transport == Transport::Udp)
     };
+    let place = |one: &&Publish| {
+        (one.transport, one.address, one.host_port) == (new.transport, new.address, new.host_port)
+    };
+    if let Some(one) = all.iter().find(place).filter(|one| one.port != new.port) {
+        let reason = format!(
+            "port {} of {} is published already, by `{}`",
+            new.host_port, new.address, one.source.text
+        );
+        return Err(PolicyError::value(&new.source, reason));
+    }
     match all.iter().find(same) {
         Some(one) if (one.address, one.host_port) == (new.address, new.host_port) => Ok(()),
         Some(one) => {

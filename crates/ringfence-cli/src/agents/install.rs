@@ -29,9 +29,22 @@ impl Kept {
 fn settings(agent: Agent) -> Result<PathBuf, Fault> {
     let home = ringfence_sys::identity::home()
         .ok_or_else(|| Fault::usage("there is no home directory"))?;
-    let path = agent.settings(&home);
-    // A link stays one: what it leads to is written.
-    Ok(fs::canonicalize(&path).unwrap_or(path))
+    Ok(led_to(agent.settings(&home)))
+}
+
+/// A link stays one: what it leads to is written, be it there yet or not.
+fn led_to(path: PathBuf) -> PathBuf {
+    /// As many as the kernel follows (path_resolution(7)).
+    const LINKS: usize = 40;
+    let mut path = path;
+    for _ in 0..LINKS {
+        if let Ok(real) = fs::canonicalize(&path) {
+            return real;
+        }
+        let (Ok(target), Some(parent)) = (fs::read_link(&path), path.parent()) else { break };
+        path = parent.join(target);
+    }
+    path
 }
 
 /// The list in the settings that the hook is an entry of.
@@ -228,7 +241,9 @@ pub(super) fn install(hooks: &[Hook]) -> Result<u8, Fault> {
         }
         files.extend([(kept.after.clone(), then.clone()), (path.clone(), then.clone())]);
     }
-    replace::all(&files)?;
+    let known: Vec<File> =
+        planned.iter().map(|change| (change.path.clone(), change.now.clone())).collect();
+    replace::all(&files, &known)?;
     for Change { agent, path, .. } in planned {
         ringfence_sys::say!(
             "ringfence: {}: shell commands run in a sandbox from now on",
@@ -266,11 +281,13 @@ pub(super) fn uninstall(agents: &[Agent]) -> Result<u8, Fault> {
     let planned = planned?;
     let mut files: Vec<File> = Vec::new();
     let mut said = Vec::new();
+    let known: Vec<File> =
+        planned.iter().map(|change| (change.path.clone(), change.now.clone())).collect();
     for Change { path, kept, now, then, .. } in planned {
         said.push((path.clone(), now == read(&kept.after)?));
         files.extend([(path, then), (kept.before, None), (kept.after, None)]);
     }
-    replace::all(&files)?;
+    replace::all(&files, &known)?;
     for (path, untouched) in said {
         if untouched {
             ringfence_sys::say!("ringfence: {} is what it was", path.display());

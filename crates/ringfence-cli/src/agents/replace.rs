@@ -18,13 +18,14 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, Fault> {
     }
 }
 
-/// Replaces files, each in one step. Where one cannot be, those before it are put back.
+/// Replaces files, each in one step. Where one cannot be, those before it are put back. `known` is what was in some of
+/// them when it was settled what will be.
 ///
 /// # Errors
-/// The first file that cannot be replaced.
-pub(super) fn all(files: &[File]) -> Result<(), Fault> {
+/// The first file that cannot be replaced, or is another one by now.
+pub(super) fn all(files: &[File], known: &[File]) -> Result<(), Fault> {
     let mut written = Vec::new();
-    let done = replaced(files, &mut written);
+    let done = replaced(files, known, &mut written);
     for beside in written {
         let _ = fs::remove_file(beside);
     }
@@ -32,7 +33,7 @@ pub(super) fn all(files: &[File]) -> Result<(), Fault> {
 }
 
 /// `written` gets what was written beside the files, which is left there where something fails.
-fn replaced(files: &[File], written: &mut Vec<PathBuf>) -> Result<(), Fault> {
+fn replaced(files: &[File], known: &[File], written: &mut Vec<PathBuf>) -> Result<(), Fault> {
     let mut put = Vec::new();
     for (path, bytes) in files {
         let before = read(path)?;
@@ -43,7 +44,8 @@ fn replaced(files: &[File], written: &mut Vec<PathBuf>) -> Result<(), Fault> {
         put.push((path, before, beside));
     }
     for (number, (path, _, beside)) in put.iter().enumerate() {
-        let Err(error) = put_in_place(path, beside.as_deref()) else { continue };
+        let done = unchanged(path, known).and_then(|()| put_in_place(path, beside.as_deref()));
+        let Err(error) = done else { continue };
         for (path, before, _) in &put[..number] {
             let back = match before {
                 Some(bytes) => write_beside(path, bytes, written).map(Some),
@@ -57,6 +59,21 @@ fn replaced(files: &[File], written: &mut Vec<PathBuf>) -> Result<(), Fault> {
         return Err(error);
     }
     Ok(())
+}
+
+/// An editor, or the agent, may have saved it meanwhile; and who closed it to himself did not mean it to be written.
+fn unchanged(path: &Path, known: &[File]) -> Result<(), Fault> {
+    let Some((_, known)) = known.iter().find(|(known, _)| known == path) else { return Ok(()) };
+    let refused = |why: &str| Err(Fault::usage(format!("{} {why}", path.display())));
+    if read(path)? != *known {
+        return refused("was changed meanwhile, and nothing was written: say it again");
+    }
+    match fs::metadata(path) {
+        Ok(found) if found.permissions().readonly() => {
+            refused("is read-only, and nothing was written: chmod u+w it")
+        }
+        _ => Ok(()),
+    }
 }
 
 fn put_in_place(path: &Path, beside: Option<&Path>) -> Result<(), Fault> {
@@ -118,13 +135,20 @@ mod tests {
         // No name for a file, which is found in the last step, and in the first one.
         for path in [at("y/"), at("file/below")] {
             let files: Vec<File> = wanted.iter().cloned().chain([(path, some("X"))]).collect();
-            assert!(all(&files).is_err());
+            assert!(all(&files, &[]).is_err());
             assert_eq!(fs::read(at("a")).unwrap(), b"a");
             assert_eq!(fs::metadata(at("a")).unwrap().mode() & 0o7777, 0o640);
             assert_eq!(fs::read(at("gone")).unwrap(), b"gone");
             assert!(names(&at("new")).is_empty());
         }
-        all(&wanted).unwrap();
+        // What it was when it was settled what will be is not what it is.
+        let known = [(at("a"), some("other"))];
+        assert!(all(&wanted, &known).is_err());
+        assert_eq!(fs::read(at("a")).unwrap(), b"a");
+        fs::set_permissions(at("a"), fs::Permissions::from_mode(0o440)).unwrap();
+        assert!(all(&wanted, &[(at("a"), some("a"))]).is_err());
+        fs::set_permissions(at("a"), fs::Permissions::from_mode(0o640)).unwrap();
+        all(&wanted, &[(at("a"), some("a"))]).unwrap();
         assert_eq!(fs::read(at("a")).unwrap(), b"A");
         assert_eq!(fs::metadata(at("a")).unwrap().mode() & 0o7777, 0o640);
         assert_eq!(fs::read(at("new/b")).unwrap(), b"B");

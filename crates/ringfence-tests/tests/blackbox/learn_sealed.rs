@@ -43,13 +43,6 @@ fn no_session_is_reached_from_what_is_learnt() {
         let own = binary().display().to_string();
         for name in ["outside/state", "home/kept/state", ""] {
             let at = (!name.is_empty()).then(|| place.directory(name));
-            place
-                .shell(&format!(
-                    "chown -R {0}:{0} {1}/..",
-                    place.person.ids().0,
-                    place.text("outside/state")
-                ))
-                .code;
             let mut command = place.ringfence_run();
             if let Some(at) = &at {
                 command.env("XDG_STATE_HOME", at);
@@ -91,7 +84,6 @@ fn what_is_learnt_is_kept_where_no_sandbox_looks() {
     everybody(Tier::Namespace, |place| {
         place.file("home/notes", "NOTES\n");
         let temporary = place.directory("outside/tmp");
-        place.shell(&format!("chmod 1777 {}", temporary.display())).code;
         std::fs::set_permissions(&temporary, std::os::unix::fs::PermissionsExt::from_mode(0o1777))
             .unwrap();
         let mut command = place.command(binary());
@@ -125,5 +117,31 @@ fn what_is_learnt_is_kept_where_no_sandbox_looks() {
         }
         learning.signal(rustix::process::Signal::TERM);
         learning.finish();
+    });
+}
+
+/// By a rule for the directory its services' sockets would be connected to.
+#[test]
+fn a_directory_in_which_a_service_listens_is_named_and_no_rule() {
+    everybody(Tier::Namespace, |place| {
+        place.file("home/.engine/one/config", "config\n");
+        let socket = place.at("home/.engine/one/engine.sock");
+        let _ = std::fs::remove_file(&socket);
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        place.file("home/.plain/one/config", "config\n");
+        let learnt = learnt(
+            place,
+            None,
+            "cat ~/.engine/one/config ~/.plain/one/config; ls ~/.engine > /dev/null",
+        );
+        let text = learnt.ends(0).text();
+        let rules: Vec<_> = text
+            .lines()
+            .filter(|line| line.starts_with("read") || line.starts_with("    \""))
+            .collect();
+        let rules = rules.join("\n");
+        assert!(rules.contains("~/.plain?"), "the control: {text}");
+        assert!(!rules.contains("~/.engine?") && !rules.contains("~/.engine/one?"), "{text}");
+        drop(listener);
     });
 }
