@@ -234,7 +234,14 @@ fn finish(
     files.retain(|file| merged.as_deref() != Some(Path::new(file)));
     let with: String = files.iter().map(|file| format!("-p {} ", shown::word(file))).collect();
     let with = shown::line(&format!("{}{with}", base.given)).to_string();
-    let old = base.now()?;
+    let old = match base.now() {
+        Ok(old) => old,
+        Err(fault) => {
+            // What was learnt is not lost for that.
+            print(text::profile(proposal, head, &[]).as_bytes())?;
+            return Err(fault);
+        }
+    };
     let result = match &old {
         Some(old) => text::merged(old, proposal),
         None => {

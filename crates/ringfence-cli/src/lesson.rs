@@ -12,8 +12,8 @@ use ringfence_policy::own::LEARNING;
 use ringfence_policy::path::quote;
 use ringfence_policy::{HostFiles, NetworkMode, Policy, Subject, decide};
 use ringfence_sandbox::dbus::TRACE;
-use ringfence_sandbox::state;
 use ringfence_session::ledger::{Reader, Row};
+use ringfence_session::place;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::DirBuilderExt;
@@ -95,25 +95,25 @@ impl Scratch {
     /// It cannot be made.
     pub fn make() -> Result<Scratch, Fault> {
         let random = ringfence_sandbox::launch::random();
-        let path = state::apart_on_disk().join(format!("learn-{random:08x}"));
-        // Whoever is the last in the directory around it removes that.
-        let mut left = 3;
-        let made = loop {
-            left -= 1;
-            let made = state::make_directory(path.parent().unwrap_or(&path));
-            let made = made.and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&path));
-            match made {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound && left > 0 => {}
-                made => break made,
+        let make =
+            |path: PathBuf| std::fs::DirBuilder::new().mode(0o700).create(&path).map(|()| path);
+        if let Ok(above) = place::state().map(|state| state.join(place::LEARN))
+            && place::private_directory(&above).is_ok()
+        {
+            sweep(&above);
+            let name = format!("{}-{random:08x}", std::process::id());
+            if let Ok(path) = make(above.join(name)) {
+                return Ok(Scratch(path));
             }
-        };
-        made.map_err(|error| {
+        }
+        // Where no state can be kept there are no sandboxes of this user's that could look for it elsewhere.
+        let path = std::env::temp_dir().join(format!("ringfence-learn-{random:08x}"));
+        make(path.clone()).map(Scratch).map_err(|error| {
             Fault::of(format!(
                 "cannot make {}: {error} (TMPDIR names another place)",
                 path.display()
             ))
-        })?;
-        Ok(Scratch(path))
+        })
     }
 
     /// Writes a file into it.
@@ -138,11 +138,26 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        for session in std::fs::read_dir(self.sessions()).into_iter().flatten().flatten() {
-            let _ = ringfence_session::overlay::remove(&session.path());
+        remove(&self.0);
+    }
+}
+
+fn remove(scratch: &Path) {
+    for session in std::fs::read_dir(scratch.join("sessions")).into_iter().flatten().flatten() {
+        let _ = ringfence_session::overlay::remove(&session.path());
+    }
+    let _ = std::fs::remove_dir_all(scratch);
+}
+
+/// Removes those of runs that were killed.
+fn sweep(above: &Path) {
+    for entry in std::fs::read_dir(above).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process =
+            name.to_str().and_then(|name| name.split_once('-')).map(|(process, _)| process);
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            remove(&entry.path());
         }
-        let _ = std::fs::remove_dir_all(&self.0);
-        let _ = self.0.parent().map(std::fs::remove_dir);
     }
 }
 

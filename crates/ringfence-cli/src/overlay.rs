@@ -39,7 +39,8 @@ pub fn begin(plan: &mut Plan, id: &str, dry: bool) -> Result<Option<Layers>, Fau
         }
     }
     for (path, directory) in plan.overlaid() {
-        if session.starts_with(path) {
+        // What is learnt from sees the whole home. The state is hidden in it, and what it writes is dropped.
+        if session.starts_with(path) && place::learning().is_none() {
             return Err(Fault::usage(format!(
                 "--overlay cannot keep writes to {} apart: ringfence's own state is in it ({}); \
                  make a smaller tree writable, or move the state with XDG_STATE_HOME",

@@ -38,39 +38,12 @@ const BASES: [(&str, &str, Access, &str); 3] = [
     ("XDG_CACHE_HOME", ".cache", Access::Deny, "compiled plans are carried out as they are"),
 ];
 
-/// Names the directory in which a run that is watched by `learn` keeps its session and what it writes, in place of those of
-/// other sessions. What else ringfence keeps is where it always is.
+/// Names the directory, usually among those of the state's `learn`, in which a run that is watched keeps its session and what it
+/// writes, in place of those of other sessions. What else ringfence keeps is where it always is.
 pub const LEARNING: &str = "RINGFENCE_LEARNING";
 
 /// Set for the run that holds the machine of the vm tier, which reads what is kept of its guest.
 pub const MACHINE: &str = "RINGFENCE_MACHINE";
-
-/// Below directories for temporary files, what a user's runs keep there: the private homes of the process tier, and what
-/// `learn` watches.
-pub fn apart_name(uid: u32) -> String {
-    format!("ringfence-{uid}")
-}
-
-/// Where such directories are, below which no sandbox looks but who has one as its own. Those that exist always are given as
-/// they are, and others are looked up.
-pub(crate) fn apart(
-    uid: u32,
-    env: &dyn Fn(&str) -> Option<OsString>,
-    resolver: &mut Resolver<'_>,
-) -> Vec<Own> {
-    let mut bases = vec![PathBuf::from("/tmp"), PathBuf::from("/dev/shm")];
-    let named = ["TMPDIR", "XDG_RUNTIME_DIR"].into_iter().filter_map(env).map(PathBuf::from);
-    for named in named.filter(|path| path.is_absolute()) {
-        bases.extend(resolver.real(&named).ok().map(|real| real.path));
-        bases.push(named);
-    }
-    bases.sort();
-    bases.dedup();
-    let name = apart_name(uid);
-    let reason = "private homes and files of other sandboxes";
-    let own = |base: PathBuf| Own { path: base.join(&name), access: Access::Deny, reason };
-    bases.into_iter().map(own).collect()
-}
 
 /// The directories of this user, by the XDG base directory rules, those without the variables too
 /// (another program of the user's may run without them), and the system's.

@@ -112,14 +112,6 @@ pub(crate) fn resolve(
         rules.refuse_of_account(account);
     }
     rules.of_git(&context.home, &moved, context.env);
-    // They come and go, and are looked for where a grant is around them.
-    for own in own::apart(context.uid, context.env, rules.resolver) {
-        if rules.granted(&own.path).is_some() {
-            let exists = rules.resolver.exists(&own.path);
-            let real = Real { path: own.path.clone(), links: Vec::new(), exists };
-            rules.own.push((own, real));
-        }
-    }
     rules.own(policy);
     if context.uid == 0 {
         rules.root_only();

@@ -3,7 +3,6 @@
 
 use crate::planner::glob;
 use ringfence_policy::gitread::{self, Said};
-use ringfence_policy::own::LEARNING;
 use ringfence_sys as sys;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -378,9 +377,8 @@ pub fn data_layers(release: &str) -> Availability {
 /// Whether the state directory is, or will be, on a file system that keeps the user's attributes: an overlay marks
 /// directories by them, and where it cannot, removing one with something in it fails inside (`EIO`).
 fn layers() -> Availability {
-    let learning = std::env::var_os(LEARNING).map(PathBuf::from).filter(|path| path.is_absolute());
-    let usual = || sys::identity::home().map(|home| crate::state::directory(&home));
-    let Some(state) = learning.or_else(usual) else { return Availability::Yes };
+    let Some(home) = sys::identity::home() else { return Availability::Yes };
+    let state = crate::state::directory(&home);
     let there = state.ancestors().find_map(|path| path.canonicalize().ok());
     let name = there.and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
     match name.map(|name| sys::file::attribute(&name, c"user.ringfence", 0)) {

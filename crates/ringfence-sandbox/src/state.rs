@@ -50,23 +50,11 @@ pub(crate) const SESSION_MARK: &str = "\x01session";
 
 /// The directory of a user's private directories, among those for temporary files.
 pub(crate) fn private_name(user: u32) -> String {
-    ringfence_policy::own::apart_name(user)
+    format!("ringfence-{user}")
 }
 
 /// Enough for what a command keeps there. A container's `/dev/shm` is as small as 64 MiB.
 const ENOUGH: u64 = 1 << 30;
-
-/// The user's directory for what runs keep for a while and on a disk, which no sandbox is shown: where others' temporary files
-/// are. Where somebody else has its name, the private directories' one.
-pub fn apart_on_disk() -> PathBuf {
-    let user = crate::facts::user();
-    let path = std::env::temp_dir().join(private_name(user));
-    let ours = match path.symlink_metadata() {
-        Ok(data) => data.is_dir() && data.uid() == user && data.mode() & 0o077 == 0,
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-    };
-    if ours { path } else { temporary().join(private_name(user)) }
-}
 
 /// Where private directories are made: at the usual place, unless somebody else has the name
 /// there already.

@@ -32,8 +32,15 @@ pub fn state() -> Result<PathBuf> {
 /// # Errors
 /// There is no home directory.
 pub fn sessions() -> Result<PathBuf> {
-    let learning = std::env::var_os(LEARNING).map(PathBuf::from).filter(|path| path.is_absolute());
-    Ok(learning.map_or_else(state, Ok)?.join("sessions"))
+    Ok(learning().map_or_else(state, Ok)?.join("sessions"))
+}
+
+/// The directory, in the state's, in which each run that is watched by `learn` has one.
+pub const LEARN: &str = "learn";
+
+/// The one in which this run is to keep its session.
+pub fn learning() -> Option<PathBuf> {
+    std::env::var_os(LEARNING).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// The directory, among those of sessions, that holds a link for each name.

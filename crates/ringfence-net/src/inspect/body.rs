@@ -58,15 +58,16 @@ impl Sent {
 
 impl Body for Sent {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         if let Some(waits) = &mut self.waits {
             if !ready!(waits.poll(context)) {
-                return Poll::Ready(None);
+                // Not its end, which a server could take for that of an empty one: the connection is cut.
+                return Poll::Ready(Some(Err("the server has answered without it".into())));
             }
             self.waits = None;
         }
@@ -89,7 +90,7 @@ impl Body for Sent {
         {
             link.passage.taken();
         }
-        polled
+        polled.map_err(Into::into)
     }
 
     fn is_end_stream(&self) -> bool {

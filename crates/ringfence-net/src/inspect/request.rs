@@ -256,7 +256,18 @@ pub(super) fn leaves_body(method: &Method) -> bool {
     !matches!(*method, Method::POST | Method::PUT | Method::PATCH)
 }
 
-/// Whether a request asks for a WebSocket (RFC 6455 §4.1).
+/// Makes one of the pieces in which HTTP/2 sends a cookie: HTTP/1.1 knows no others (RFC 9113 §8.2.3).
+pub(super) fn whole_cookie(headers: &mut HeaderMap) {
+    let pieces: Vec<&[u8]> =
+        headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if pieces.len() > 1
+        && let Ok(whole) = HeaderValue::from_bytes(&pieces.join(&b"; "[..]))
+    {
+        headers.insert(header::COOKIE, whole);
+    }
+}
+
+/// Whether a request asks for a WebSocket, or an answer changes to one (RFC 6455 §4).
 pub(super) fn websocket(headers: &HeaderMap) -> bool {
     headers
         .get(header::UPGRADE)
@@ -437,6 +448,19 @@ mod tests {
         let mut names: Vec<_> = parts.headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["authorization", "host", "te"]);
+    }
+
+    #[test]
+    fn the_pieces_of_a_cookie_are_one() {
+        let mut headers = HeaderMap::new();
+        whole_cookie(&mut headers);
+        assert!(headers.is_empty());
+        for piece in ["a=1", "b=2", "c=3"] {
+            headers.append(header::COOKIE, HeaderValue::from_static(piece));
+        }
+        whole_cookie(&mut headers);
+        let all: Vec<_> = headers.get_all(header::COOKIE).iter().collect();
+        assert_eq!(all, ["a=1; b=2; c=3"]);
     }
 
     proptest! {

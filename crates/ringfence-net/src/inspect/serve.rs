@@ -237,7 +237,14 @@ impl Link {
         let mut request = Request::from_parts(parts, Sent::new(body, ending, asked.clone()));
         asked.iter().for_each(|asked| asked.of(&mut request));
         let sent = self.send(request, &injected, ending).await;
-        asked.iter().for_each(|asked| if sent.is_ok() { asked.answered() } else { asked.over() });
+        if let Some(asked) = &asked {
+            match &sent {
+                // A server may begin its answer, and go on reading.
+                Ok(response) if response.status().is_success() => asked.wanted(),
+                Ok(_) => asked.answered(),
+                Err(_) => asked.over(),
+            }
+        }
         let mut response = sent?;
         if let Some(exchange) = ending.exchange() {
             exchange.status = Some(response.status().as_u16());
@@ -250,13 +257,14 @@ impl Link {
             response.extensions_mut().insert(ReasonPhrase::from_static(b""));
         }
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            asked.iter().for_each(Asked::over);
             let server = hyper::upgrade::on(&mut response);
-            let Some(Some(program)) = switch else {
+            let wanted = request::websocket(response.headers());
+            let Some(Some(program)) = switch.filter(|_| wanted) else {
                 let why = "the server changes to a protocol that was not asked for".to_owned();
                 return Err((StatusCode::BAD_GATEWAY, Refused { why, decision: None }));
             };
             self.changed.store(true, Relaxed);
-            asked.iter().for_each(Asked::over);
             return Ok(Passed::Switched(response.into_parts().0, program, server));
         }
         if response.headers().contains_key(header::TRANSFER_ENCODING) {
@@ -305,6 +313,7 @@ impl Link {
                 }
                 Upstream::Http1(sender, _) => {
                     frame(&mut request);
+                    request::whole_cookie(request.headers_mut());
                     self.passage.begin();
                     if request.body().is_end_stream() {
                         self.passage.taken();

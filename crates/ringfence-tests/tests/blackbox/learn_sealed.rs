@@ -1,6 +1,7 @@
 //! What a run that is watched is held by: the user's own trust, and what ringfence keeps of other sandboxes, wherever that is.
 
 use ringfence_tests::{Place, Running, Tier, binary, everybody};
+use std::io::{BufRead, Write};
 use std::path::Path;
 
 /// Has a script learnt, where the state of sessions is elsewhere.
@@ -78,45 +79,52 @@ fn no_session_is_reached_from_what_is_learnt() {
     });
 }
 
-/// What `learn` keeps for a while is no other sandbox's to see, even one that is shown all temporary files.
+/// What `learn` keeps for a while is no other sandbox's to see, even one that is shown all of the home, or temporary files;
+/// nor is it another's that was there before.
 #[test]
 fn what_is_learnt_is_kept_where_no_sandbox_looks() {
     everybody(Tier::Namespace, |place| {
-        place.file("home/notes", "NOTES\n");
-        let temporary = place.directory("outside/tmp");
-        std::fs::set_permissions(&temporary, std::os::unix::fs::PermissionsExt::from_mode(0o1777))
-            .unwrap();
-        let mut command = place.command(binary());
-        command.env("TMPDIR", &temporary).args([
-            "learn",
-            "--",
-            "sh",
-            "-c",
-            "echo up; exec sleep 1000",
-        ]);
-        let mut learning = Running::start(command);
-        learning.printed("up\n");
+        let temporary = place.directory("shared");
+        // The first run of all makes what later ones are not shown.
+        place.run(&[], &["true"]).ends(0);
+        let (home, grant) = (place.text("home"), temporary.display().to_string());
         let look = format!(
-            "ls -RA {0}; for s in $(find {0} -name 'learn-*'); do echo found $s; done",
-            temporary.display()
+            "find {home} {grant} -name control.sock -o -name journal 2>/dev/null; echo looked"
         );
+        let start = |options: &[&str], script: &str| {
+            let mut command = place.command(binary());
+            command.env("TMPDIR", &temporary).args(options).args(["--", "sh", "-c", script]);
+            Running::start(command)
+        };
+        let before = format!("echo up; read line; {look}");
+        let runs = [["run", "-r", &grant, "-r", &home], ["run", "-w", &grant, "-w", &home]];
+        let earlier = runs.map(|options| {
+            let mut command = place.command(binary());
+            command.env("TMPDIR", &temporary).args(options).args(["--", "sh", "-c", &before]);
+            command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+            assert_eq!(lines.next().unwrap().unwrap(), "up");
+            (child, lines)
+        });
+        let mut learning = start(&["learn"], "echo up; exec sleep 1000");
+        learning.printed("up\n");
         // The control: outside it is there.
-        assert!(place.shell(&look).text().contains("found"), "{look}");
-        for grant in ["-r", "-w"] {
-            let mut command = place.ringfence_run();
-            command.env("TMPDIR", &temporary).args([
-                grant,
-                &temporary.display().to_string(),
-                "--",
-                "sh",
-                "-c",
-                &look,
-            ]);
-            let ran = Running::start(command).finish();
-            assert!(!ran.text().contains("learn-"), "{grant}: {}", ran.text());
+        let learnt = place.at("home/.local/state/ringfence/learn");
+        assert_eq!(std::fs::read_dir(&learnt).unwrap().count(), 1);
+        place.shell(&look).prints("/learn/");
+        for (mut child, lines) in earlier {
+            child.stdin.take().unwrap().write_all(b"\n").unwrap();
+            let seen: Vec<_> = lines.map_while(Result::ok).collect();
+            assert_eq!(seen, ["looked"]);
+            child.wait().unwrap();
+        }
+        for options in runs {
+            assert_eq!(start(&options, &look).finish().text(), "looked", "{options:?}");
         }
         learning.signal(rustix::process::Signal::TERM);
         learning.finish();
+        assert_eq!(std::fs::read_dir(&learnt).unwrap().count(), 0, "nothing is left");
     });
 }
 

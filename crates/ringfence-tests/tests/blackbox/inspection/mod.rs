@@ -2,6 +2,7 @@
 
 mod bodies;
 pub mod clients;
+mod expected;
 mod models;
 mod odd;
 mod refusing;
