@@ -100,10 +100,7 @@ pub fn set_owner(path: &CStr, user: u32, group: u32) -> Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn set_times(path: &CStr, times: Option<[(i64, i64); 2]>) -> Result<()> {
-    let times = times.map(|times| times.map(|(sec, nsec)| [sec, nsec]));
-    let pointer = times.as_ref().map_or(std::ptr::null(), |times| times.as_ptr());
-    // SAFETY: the path is NUL-terminated; the times have the layout of two timespecs.
-    unsafe { sys!(utimensat, crate::fd::CWD, path.as_ptr(), pointer, 0) }.map(drop)
+    set_times_at(crate::fd::CWD, path, times, 0)
 }
 
 /// As [`set_owner`], of what is open, be it a symbolic link (`O_PATH | O_NOFOLLOW`) itself: `AT_EMPTY_PATH`, Linux 2.6.39.
@@ -121,11 +118,14 @@ pub fn set_owner_of(place: BorrowedFd<'_>, user: u32, group: u32) -> Result<()> 
 /// # Errors
 /// The kernel's; `EINVAL` from an older one.
 pub fn set_times_of(place: BorrowedFd<'_>, times: Option<[(i64, i64); 2]>) -> Result<()> {
+    set_times_at(place.as_raw_fd(), c"", times, libc::AT_EMPTY_PATH)
+}
+
+fn set_times_at(place: i32, path: &CStr, times: Option<[(i64, i64); 2]>, flags: i32) -> Result<()> {
     let times = times.map(|times| times.map(|(sec, nsec)| [sec, nsec]));
     let pointer = times.as_ref().map_or(std::ptr::null(), |times| times.as_ptr());
-    let (place, nothing) = (place.as_raw_fd(), c"".as_ptr());
     // SAFETY: the path is NUL-terminated; the times have the layout of two timespecs.
-    unsafe { sys!(utimensat, place, nothing, pointer, libc::AT_EMPTY_PATH) }.map(drop)
+    unsafe { sys!(utimensat, place, path.as_ptr(), pointer, flags) }.map(drop)
 }
 
 /// `setxattr(2)`.

@@ -227,6 +227,11 @@ struct Change {
     then: Option<Vec<u8>>,
 }
 
+/// What is in the settings that are to be written.
+fn known(planned: &[Change]) -> Vec<File> {
+    planned.iter().map(|change| (change.path.clone(), change.now.clone())).collect()
+}
+
 /// Puts the hooks into the settings of their agents: of all, or of none.
 pub(super) fn install(hooks: &[Hook]) -> Result<u8, Fault> {
     let planned: Result<Vec<Change>, Fault> = hooks.iter().map(installed).collect();
@@ -241,8 +246,7 @@ pub(super) fn install(hooks: &[Hook]) -> Result<u8, Fault> {
         }
         files.extend([(kept.after.clone(), then.clone()), (path.clone(), then.clone())]);
     }
-    let known: Vec<File> =
-        planned.iter().map(|change| (change.path.clone(), change.now.clone())).collect();
+    let known = known(&planned);
     replace::all(&files, &known)?;
     for Change { agent, path, .. } in planned {
         ringfence_sys::say!(
@@ -281,8 +285,7 @@ pub(super) fn uninstall(agents: &[Agent]) -> Result<u8, Fault> {
     let planned = planned?;
     let mut files: Vec<File> = Vec::new();
     let mut said = Vec::new();
-    let known: Vec<File> =
-        planned.iter().map(|change| (change.path.clone(), change.now.clone())).collect();
+    let known = known(&planned);
     for Change { path, kept, now, then, .. } in planned {
         said.push((path.clone(), now == read(&kept.after)?));
         files.extend([(path, then), (kept.before, None), (kept.after, None)]);

@@ -2,6 +2,7 @@
 
 use crate::clients::server;
 use crate::network_told::proxy;
+use crate::network_tricks::head;
 use ringfence_tests::{Place, Running, everywhere};
 use std::io::{Read, Write};
 use std::sync::Mutex;
@@ -166,12 +167,7 @@ fn what_a_server_says_of_an_upload_that_it_does_not_take_is_heard() {
             return;
         }
         let port = server(|client| {
-            let mut said = Vec::new();
-            while !said.windows(4).any(|end| end == b"\r\n\r\n") {
-                let mut some = [0; 512];
-                let read = client.read(&mut some)?;
-                said.extend_from_slice(&some[..read]);
-            }
+            head(client);
             client.write_all(ANSWER.as_bytes())?;
             client.write_all(b"such")
         });

@@ -13,7 +13,7 @@ fn python(place: &Place) -> bool {
 }
 
 /// Reads until there is an empty line, or the end.
-fn head(from: &mut impl Read) -> String {
+pub fn head(from: &mut impl Read) -> String {
     let (mut all, mut byte) = (Vec::new(), [0]);
     while !all.ends_with(b"\r\n\r\n") && from.read(&mut byte).is_ok_and(|count| count > 0) {
         all.push(byte[0]);
