@@ -15,7 +15,7 @@ const MOST: u64 = 256;
 /// What is said beside the failure of a launch: nothing, or a clause that begins with `; `.
 pub fn beside(error: &LaunchError, name: &OsStr, parsed: &Parsed) -> String {
     let clause = match error {
-        LaunchError::NotFound(_) => hidden(name),
+        LaunchError::NotFound(_) => hidden(name).or_else(|| line(name)),
         LaunchError::CannotExecute(_) => refused(name, parsed),
         _ => None,
     };
@@ -49,6 +49,14 @@ fn on_host(name: &OsStr) -> Option<PathBuf> {
 fn hidden(name: &OsStr) -> Option<String> {
     let path = on_host(name)?;
     Some(format!("; on the host it is {}", granting(&path)))
+}
+
+/// What to type where a whole line was given as one word, as `sh -c` takes it.
+fn line(name: &OsStr) -> Option<String> {
+    let text = name.to_str()?;
+    let first = text.split_ascii_whitespace().next()?;
+    let several = first.len() < text.len() && on_host(OsStr::new(first)).is_some();
+    several.then(|| format!("; a line for a shell is given to one: sh -c {}", shown::word(text)))
 }
 
 /// Why a command that was found was not executed: it, or its interpreter, is not granted.

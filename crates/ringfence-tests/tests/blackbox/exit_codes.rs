@@ -61,6 +61,9 @@ fn what_is_not_found_is_127() {
         place.run(&[], &["no-such-program-at-all"]).ends(127).says("no-such-program-at-all");
         place.run(&[], &["./no-such"]).ends(127).says("./no-such");
         place.run(&[], &[""]).ends(127);
+        // Not where its first word is no program either.
+        place.run(&[], &["true 'a b' | cat"]).ends(127).says(r"sh -c 'true '\''a b'\'' | cat'");
+        assert!(!place.run(&[], &["no-such-program at all"]).ends(127).err.contains("sh -c"));
     });
 }
 

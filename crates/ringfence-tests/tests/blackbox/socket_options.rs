@@ -77,3 +77,35 @@ fn no_option_of_a_socket_sends_its_packets_elsewhere() {
         }
     });
 }
+
+/// `TCP_ULP` (`linux/tcp.h`) makes an SMC socket of a TCP one; outside the kernel says of a protocol that there is none,
+/// and of the sandbox's rule nothing.
+#[test]
+fn no_socket_becomes_one_of_another_transport() {
+    const BECOMES: &str = r#"
+import socket
+for family in socket.AF_INET, socket.AF_INET6:
+    try:
+        socket.socket(family).setsockopt(socket.IPPROTO_TCP, 31, b"nothing-like-it")
+        print("done")
+    except OSError as error:
+        print(error.errno)
+"#;
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let ran = std::process::Command::new("python3").args(["-c", BECOMES]).output();
+        let outside = String::from_utf8(ran.expect("python3").stdout).expect("numbers");
+        assert_eq!(outside, "2\n2\n", "the kernel's own answer");
+        let who = format!("{:?} {:?}", place.person, place.tier);
+        let mut networks = vec!["host"];
+        if place.tier == Tier::Namespace {
+            networks.push("none");
+        }
+        for network in networks {
+            let said = place.run(&["--network", network], &["python3", "-c", BECOMES]).well();
+            assert_eq!(said, "1\n1", "{who} {network}");
+        }
+    });
+}

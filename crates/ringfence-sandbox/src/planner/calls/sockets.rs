@@ -17,6 +17,8 @@ const SOL_SOCKET: u32 = 1;
 const SO_REUSEPORT: u32 = 15;
 const SO_PEERNAME: u32 = 28;
 const TCP_FASTOPEN_CONNECT: u32 = 30;
+/// `linux/tcp.h`; since Linux 4.13.
+const TCP_ULP: u32 = 31;
 const PROTO_IP: u32 = 0;
 const PROTO_ICMP: u32 = 1;
 const PROTO_TCP: u32 = 6;
@@ -104,6 +106,11 @@ pub(super) fn rules(
         let reason = "a transport that port rules do not see (MPTCP, SCTP, SMC, UDP-Lite)";
         add("socket", Verdict::Refuse, &tests, reason);
     }
+    // `smc` makes an SMC socket of one whose family and protocol were let pass (net/smc/af_smc.c, Linux 5.17), and loads
+    // the module for it. Who wants the kernel's TLS goes on with its own where there is none.
+    let upper = [(1, Test::Equals(PROTO_TCP)), (2, Test::Equals(TCP_ULP))];
+    let reason = "makes another transport of a connection (SMC)";
+    add("setsockopt", Verdict::Refuse, &upper, reason);
     let publishes = tier == Tier::Namespace && network != NetworkMode::Host;
     let published = publishes && policy.publishes(Transport::Tcp);
     if published {
