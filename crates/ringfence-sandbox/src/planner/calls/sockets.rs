@@ -33,19 +33,23 @@ const ELSEWHERE: [u32; 4] = [5, 25, 36, 62];
 
 /// Those of IPv4 that leave a connection where it is (`linux/in.h`): `IP_TOS`, `IP_TTL`, what is told of packets that
 /// arrive, `IP_MTU_DISCOVER`, `IP_RECVERR`, `IP_FREEBIND`, `IP_MINTTL`, `IP_BIND_ADDRESS_NO_PORT`, those for
-/// multicast, which TCP has not, and `IP_LOCAL_PORT_RANGE`. `IP_OPTIONS` names hosts on the way (RFC 791).
-const IN_PLACE_4: [u32; 26] = [
-    1, 2, 6, 7, 8, 10, 11, 12, 13, 14, 15, 20, 21, 24, 25, 26, 32, 33, 34, 35, 36, 42, 45, 46, 49,
-    51,
+/// multicast, and `IP_LOCAL_PORT_RANGE`. `IP_OPTIONS` names hosts on the way (RFC 791).
+///
+/// Of those for multicast none joins a group by a TCP socket: the kernel tells the neighbours of it, addresses of the
+/// sender's choice included (RFC 3376, RFC 3810). `IP_ADD_MEMBERSHIP` and `IPV6_ADD_MEMBERSHIP` refuse TCP;
+/// `IP_ADD_SOURCE_MEMBERSHIP`, `IP_MSFILTER`, `MCAST_JOIN_GROUP`, `MCAST_JOIN_SOURCE_GROUP` and `MCAST_MSFILTER` do not.
+const IN_PLACE_4: [u32; 30] = [
+    1, 2, 6, 7, 8, 10, 11, 12, 13, 14, 15, 20, 21, 24, 25, 26, 32, 33, 34, 35, 36, 37, 38, 40, 43,
+    44, 45, 47, 49, 51,
 ];
 
 /// Those of IPv6 (`linux/in6.h`): hops, `IPV6_MTU_DISCOVER`, `IPV6_MTU`, `IPV6_RECVERR`, `IPV6_V6ONLY`, those for
-/// multicast, what is told of packets that arrive, `IPV6_DONTFRAG`, `IPV6_TCLASS`, `IPV6_AUTOFLOWLABEL`,
+/// multicast that are kept of IPv4, what is told of packets that arrive, `IPV6_DONTFRAG`, `IPV6_TCLASS`, `IPV6_AUTOFLOWLABEL`,
 /// `IPV6_ADDR_PREFERENCES`, `IPV6_MINHOPCOUNT` and `IPV6_FREEBIND`. `IPV6_RTHDR` names hosts on the way (RFC 8754): each of them is sent
 /// what was for the connection's other end.
-const IN_PLACE_6: [u32; 27] = [
-    16, 17, 18, 19, 20, 21, 23, 24, 25, 26, 29, 31, 42, 45, 46, 49, 51, 60, 62, 66, 67, 70, 72, 73,
-    74, 77, 78,
+const IN_PLACE_6: [u32; 28] = [
+    16, 17, 18, 19, 20, 21, 23, 24, 25, 26, 29, 31, 43, 44, 45, 47, 49, 51, 60, 62, 66, 67, 70, 72,
+    73, 74, 77, 78,
 ];
 
 /// The rules, in order.
