@@ -20,7 +20,7 @@ use ringfence_sys::file::time_mark;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// `ringfence run [OPTIONS] [--] CMD [ARG...]`
@@ -156,6 +156,8 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     while match &result {
         Err(LaunchError::NoNamespaces(reason)) if policy.tier == TierChoice::Auto => {
             facts.namespaces = Availability::No(reason.clone());
+            // What is around us said no: the next plan does not hold where that is something else.
+            PathFacts::kind(&inputs, Path::new("/proc/self/ns/mnt"));
             true
         }
         Err(LaunchError::NoPlace(_)) => facts.keep_apart(),

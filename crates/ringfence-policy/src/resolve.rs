@@ -79,6 +79,8 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
         ..Policy::default()
     };
     not_planted(request, context, &mut resolver, &policy)?;
+    // A home that was moved, or is on another file system, keeps its name inside, which `HOME` and `~` say.
+    policy.links.extend(resolver.real(&context.home).into_iter().flat_map(|real| real.links));
     let mut merged = Merged::of(profiles, &request.options);
     singles(&merged, &mut policy)?;
     let workdir = policy.workdir.clone();

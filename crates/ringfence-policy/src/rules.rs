@@ -8,7 +8,7 @@ use crate::merge::{Entry, Merged};
 use crate::moved::Moved;
 use crate::own::{self, Own};
 use crate::path::{Anchored, Bases, PathError, anchor, is_relative};
-use crate::policy::{Access, Guarded, Made, PathRule, Policy, Source};
+use crate::policy::{Access, Guarded, Home, Made, PathRule, Policy, Source};
 use crate::resolve::Context;
 use crate::wildcard::Refused;
 use crate::{git_files, git_user, guard, wildcard, workspace};
@@ -17,6 +17,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+mod home_within;
 mod refusals;
 
 /// A rule before it is known whether the links it followed can be trusted.
@@ -64,6 +65,10 @@ struct Rules<'r, 'f> {
     crowded: Vec<Crowded>,
     /// ringfence's own directories, and where their links lead.
     own: Vec<(Own, Real)>,
+    /// Homes that no rule which ships shows for being in its tree.
+    homes: Vec<PathBuf>,
+    /// Links beside these, with their targets as written.
+    beside: Vec<(PathBuf, PathBuf)>,
 }
 
 pub(crate) fn resolve(
@@ -83,8 +88,15 @@ pub(crate) fn resolve(
         others: Vec::new(),
         crowded: Vec::new(),
         own: Vec::new(),
+        homes: Vec::new(),
+        beside: Vec::new(),
     };
     let account = policy.account_home.clone();
+    if policy.home != Home::Host {
+        let homes = [&policy.home_dir].into_iter().chain(&account);
+        let own = |home: &&PathBuf| home_within::is_own(home, context.uid, context.files);
+        rules.homes = homes.filter(own).cloned().collect();
+    }
     let mut owned = own::directories(&context.home, context.env);
     // A run with another `HOME` looks there.
     let usual = account.iter().flat_map(|home| own::directories(home, &|_| None));
@@ -288,6 +300,14 @@ impl Rules<'_, '_> {
             return Err(PolicyError::value(&self.merged.source(entry), reason));
         }
         match (real.exists, anchored.optional) {
+            (true, _)
+                if access == Access::Read
+                    && entry.is_shipped()
+                    && !entry.text.as_bytes().starts_with(b"~")
+                    && self.homes.iter().any(|home| home.starts_with(&real.path)) =>
+            {
+                self.beside_homes(entry, &real.path)
+            }
             (true, optional) => {
                 let source = self.merged.source(entry);
                 let rule = plain(access, real.path, optional, source);
@@ -437,6 +457,7 @@ impl Rules<'_, '_> {
                 })));
             }
         }
+        policy.links.extend(self.beside);
         let mut seen = BTreeSet::new();
         for (index, grant) in self.grants.into_iter().enumerate() {
             if left_out.contains(&index) {

@@ -71,8 +71,10 @@ pub(crate) fn temporary() -> PathBuf {
 /// directory from a disk takes longer than making the sandbox does); else in `/tmp`.
 fn usual() -> PathBuf {
     const MEMORY: &str = "/dev/shm";
-    if std::env::var_os("TMPDIR").is_some() {
-        return std::env::temp_dir();
+    // One that is empty, or means another place in each directory, says nothing.
+    let said = std::env::var_os("TMPDIR").map(PathBuf::from);
+    if let Some(said) = said.filter(|path| path.is_absolute()) {
+        return said;
     }
     let path = Path::new(MEMORY);
     let serves = || {
@@ -81,7 +83,7 @@ fn usual() -> PathBuf {
         let usual = for_all && ringfence_sys::file::room_in_memory(c"/dev/shm")? >= ENOUGH;
         Some(usual)
     };
-    if serves() == Some(true) { path.to_owned() } else { std::env::temp_dir() }
+    if serves() == Some(true) { path.to_owned() } else { PathBuf::from("/tmp") }
 }
 
 /// A place where nobody else can take a name: `$XDG_RUNTIME_DIR`, where it serves as `/tmp` would,

@@ -67,8 +67,8 @@ pub fn pending() -> SignalSet {
 pub struct Arrived {
     /// Its number.
     pub signal: i32,
-    /// Sent by a process (`kill(2)`), not by the kernel (a terminal's Ctrl-C reaches the
-    /// command by itself).
+    /// Sent by another process (`kill(2)`), not by the kernel (a terminal's Ctrl-C reaches the
+    /// command by itself): SIGXFSZ and SIGPIPE, which are for what the receiver wrote, look as if it had sent them.
     pub by_process: bool,
     /// Sent by `kill(2)` from outside the receiver's PID namespace, or because the parent there
     /// died. A process inside cannot make it look so: the number of who calls `kill` is the
@@ -104,7 +104,8 @@ impl Arrived {
         const SI_USER: i32 = 0;
         let from_outside = code == SI_USER && sender == 0;
         let queued = matches!(signal, GO_ON | TO_JOB) && code == libc::SI_QUEUE;
-        Arrived { signal, by_process: code <= 0, from_outside, value: queued.then_some(value) }
+        let by_process = code <= 0 && sender.cast_unsigned() != std::process::id();
+        Arrived { signal, by_process, from_outside, value: queued.then_some(value) }
     }
 }
 
@@ -227,6 +228,12 @@ pub fn hear_of_children() {
 pub fn end_by_broken_pipes() {
     // SAFETY: SIG_DFL installs no handler.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// Ignores SIGXFSZ: a write of ours past the user's limit for files (`ulimit -f`) fails then, and ends nobody.
+pub fn bear_limits_of_files() {
+    // SAFETY: SIG_IGN installs no handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// Gives a signal its default action again and raises it: for dying of the signal that the

@@ -335,7 +335,7 @@ fn write_build(
 /// to `nobody`. Written by the child itself, which spares a round trip with the launcher.
 fn write_identity(script: &mut Script, (user, group): (u32, u32)) {
     const O_WRONLY_CLOEXEC: u32 = 0o1 | 0o2_000_000;
-    script.note("map the identity of the user", None);
+    script.note(super::failure::MAP_IDENTITY, None);
     let maps = [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("{user} {user} 1")),

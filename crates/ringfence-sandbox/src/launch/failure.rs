@@ -1,12 +1,12 @@
 //! What the child's few bytes about a failed step mean, in words.
 
-use super::script::Note;
+use super::{probe, script::Note};
 use crate::error::LaunchError;
 use ringfence_start::child::said;
 use ringfence_sys::{Errno, describe};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What the note of an overlay's steps says.
 pub(super) const KEEP_APART: &str = "keep writes apart to";
@@ -20,6 +20,10 @@ pub(super) const MAKE_PRIVATE: &str =
 
 /// What the note of the step says that opens what is shown.
 pub(super) const OPEN: &str = "open";
+/// Writing the maps of a user namespace.
+pub(super) const MAP_IDENTITY: &str = "map the identity of the user";
+/// Making one of the kernel's own file systems, `/proc` among them.
+pub(super) const MAKE_FILE_SYSTEM: &str = "make the file system for";
 
 /// What is known about the steps of an image.
 pub(super) struct Explaining<'a> {
@@ -97,6 +101,17 @@ impl Explaining<'_> {
 fn build(note: &Note, errno: Errno) -> LaunchError {
     if let (KEEP_APART, Some(path)) = (note.what, &note.path) {
         return LaunchError::Setup(super::overlay::failure(path, errno));
+    }
+    match (note.what, &note.path, errno) {
+        (
+            MAP_IDENTITY,
+            _,
+            Errno::EPERM | Errno::EACCES | Errno::EROFS | Errno::ENOENT | Errno::ENOTDIR,
+        ) => return LaunchError::NoNamespaces(probe::no_identity()),
+        (MAKE_FILE_SYSTEM, Some(path), Errno::EPERM) if path == Path::new("/proc") => {
+            return LaunchError::NoNamespaces(probe::no_proc());
+        }
+        _ => {}
     }
     let hint = match errno {
         Errno::ELOOP => {

@@ -30,19 +30,26 @@ pub fn probe() -> Availability {
         }
         Ok(Forked::Parent(..)) => match sys::process::wait_any(true) {
             Ok(Some((_, sys::process::Change::Exited(0)))) => Availability::Yes,
-            Ok(Some((_, sys::process::Change::Exited(1)))) => Availability::No(format!(
-                "a user namespace can be made, but its identity cannot be mapped{}",
-                hint()
-            )),
-            Ok(Some((_, sys::process::Change::Exited(2)))) => Availability::No(
-                "namespaces can be made, but no /proc can be mounted in them (a container hides \
-                 parts of its own /proc)"
-                    .to_owned(),
-            ),
+            Ok(Some((_, sys::process::Change::Exited(1)))) => Availability::No(no_identity()),
+            Ok(Some((_, sys::process::Change::Exited(2)))) => Availability::No(no_proc()),
             _ => Availability::No("the trial process died".to_owned()),
         },
         Err(errno) => Availability::No(reason(errno)),
     }
+}
+
+/// What is said where a user namespace is of no use.
+pub(super) fn no_identity() -> String {
+    format!("a user namespace can be made, but its identity cannot be mapped{}", hint())
+}
+
+/// What is said where the others are not: a new `/proc` would show what the one that we see is covered for
+/// (`mount_too_revealing` in the kernel's fs/namespace.c).
+pub(super) fn no_proc() -> String {
+    format!(
+        "namespaces can be made, but no /proc can be mounted in them (a container hides parts of its own /proc){}",
+        hint()
+    )
 }
 
 /// Why the kernel refused, as far as the host shows it.

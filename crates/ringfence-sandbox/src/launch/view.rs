@@ -5,7 +5,7 @@
 mod own;
 
 use super::cover::Covers;
-use super::failure::{KEEP_APART, OPEN};
+use super::failure::{KEEP_APART, MAKE_FILE_SYSTEM, OPEN};
 use super::mounts::{
     EEXIST, ENOENT, O_CLOEXEC, attach, copy_tree, make_directory, make_file, make_private,
     new_file_system, relative, remove, set_attributes,
@@ -334,7 +334,7 @@ impl<'a> Building<'a> {
         options: &[(&CStr, Option<&CStr>)],
         attributes: u64,
     ) {
-        self.script.note("make the file system for", Some(path));
+        self.script.note(MAKE_FILE_SYSTEM, Some(path));
         let made = new_file_system(self.script, kind, options, attributes);
         self.make_target(path, true);
         self.attach(made, path);

@@ -19,6 +19,7 @@ const SIGCHLD: i32 = 17;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 const SIGTSTP: i32 = 20;
+const SIGXFSZ: i32 = 25;
 const SIGWINCH: i32 = 28;
 
 /// How long a command may take to end itself after a timeout's SIGTERM.
@@ -304,6 +305,8 @@ impl Exec<'_> {
                 self.stop(None);
             }
             SIGCONT => self.wish(Wish::Group(SIGCONT as u8)),
+            // For what it wrote itself.
+            SIGXFSZ if !arrived.by_process => {}
             signal if arrived.by_process => self.wish(Wish::Signal(signal as u8)),
             signal => {
                 self.interrupted |= signal == SIGINT;

@@ -139,7 +139,8 @@ impl View<'_> {
         }
         // A link is cheaper than a mount; but nothing can be granted below a link.
         let var_tmp = Path::new("/var/tmp");
-        let op = if self.grants.trees.keys().any(|tree| tree.starts_with(var_tmp)) {
+        let below = |path: &PathBuf| path.starts_with(var_tmp);
+        let op = if self.grants.trees.keys().chain([&policy.home_dir]).any(below) {
             MountOp::Private { mode: 0o1777 }
         } else {
             MountOp::Symlink { target: PathBuf::from("/tmp") }
