@@ -15,8 +15,10 @@ const ALL: usize = 64 << 20;
 /// What one connection has at most, and at least.
 const MOST: usize = 8 << 20;
 const LEAST: usize = 256 << 10;
-/// What one stream may have under way at most.
-const STREAM: usize = 1 << 20;
+/// What one stream may have under way at most and at least. What a program leaves unread in a stream is held in the
+/// window of the whole connection, which stands still when it is full of that: so a stream has a sixteenth.
+const STREAM: usize = 256 << 10;
+const LITTLE: usize = 32 << 10;
 /// What is kept for one stream to send at least, and how many streams there are at most.
 const SENT: usize = 16 << 10;
 const STREAMS: usize = 100;
@@ -95,7 +97,8 @@ impl Room {
 
     const fn of(bytes: usize) -> Room {
         let window = bytes / 2;
-        let stream = if window < STREAM { window } else { STREAM };
+        let stream = if window / 16 < STREAM { window / 16 } else { STREAM };
+        let stream = if stream > LITTLE { stream } else { LITTLE };
         let send = if bytes / STREAMS > SENT { bytes / STREAMS } else { SENT };
         let streams = bytes / send;
         let buffer = if bytes / 4 < BUFFER { bytes / 4 } else { BUFFER };
@@ -113,13 +116,14 @@ mod tests {
         let measure = Arc::new(Measure::default());
         let first = measure.take();
         let send = MOST / STREAMS;
-        let room = Room { window: 4 << 20, stream: 1 << 20, send, streams: 100, buffer: BUFFER };
+        let room = Room { window: 4 << 20, stream: 256 << 10, send, streams: 100, buffer: BUFFER };
         assert_eq!(first.room(), room);
         let crowd: Vec<Allowance> = (0..1000).map(|_| measure.take()).collect();
         let given = measure.given.load(Relaxed);
         assert!(given <= ALL + 1001 * LEAST, "{given}");
         let last = crowd[999].room();
         assert_eq!((last, last.streams, last.send, last.buffer), (Room::LEAST, 16, SENT, HEAD));
+        assert_eq!((last.window, last.stream), (128 << 10, 32 << 10));
         drop((first, crowd));
         assert_eq!(measure.given.load(Relaxed), 0);
         assert_eq!(measure.take().room(), room);

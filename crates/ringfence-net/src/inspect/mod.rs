@@ -19,6 +19,7 @@ mod allowance;
 mod any;
 mod authority;
 mod begin;
+mod besides;
 mod body;
 mod exchange;
 mod expected;

@@ -1,6 +1,7 @@
 //! Whether one request may pass, and in which spelling: the path that was judged is the path that
 //! is sent, so that no server reads it differently.
 
+use super::besides;
 use crate::first::authority;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
@@ -34,11 +35,6 @@ pub(super) fn plain_name(name: &HeaderName) -> String {
     name.as_str().chars().map(plain).collect()
 }
 
-/// Headers by which programs ask a server to take another method than the one they send.
-const OTHER_METHOD: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
-/// Headers by which some servers take another path.
-const OTHER_PATH: [&str; 5] =
-    ["x-original-url", "x-rewrite-url", "x-override-url", "x-original-uri", "x-forwarded-uri"];
 /// Headers by which some servers take another host, or are told of it.
 const OTHER_HOST: [&str; 4] = ["forwarded", "x-forwarded-host", "x-host", "x-http-host-override"];
 /// Headers by which some (Gunicorn, Spring, ASP.NET) take a part of the path for the application's own place (PEP 3333).
@@ -66,7 +62,7 @@ impl Place {
     }
 
     /// Whether a host that a request names is this one. Loopback goes by several names.
-    fn is(&self, host: &Host) -> bool {
+    pub(super) fn is(&self, host: &Host) -> bool {
         *host == self.host || host.is_loopback() && self.host.is_loopback()
     }
 
@@ -107,7 +103,8 @@ pub(super) fn judge(policy: &Policy, place: &Place, parts: &mut Parts) -> Result
     };
     ask(method.as_str(), path)?;
     if policy.network.http.iter().any(|rule| rule.host.matches(&place.host, place.port)) {
-        overridden(&parts.headers, method.as_str(), path, &ask)?;
+        let path = path.to_owned();
+        besides::allowed(place, &mut parts.headers, (method.as_str(), &path), &ask)?;
     }
     // One spelling for us and for the server; a path without one is allowed as all of a host only.
     let spelled = normal_path(path).unwrap_or_else(|| path.to_owned());
@@ -171,44 +168,13 @@ fn same_host(place: &Place, parts: &Parts) -> Result<Option<Host>, Refused> {
     Ok(found)
 }
 
-/// What a request asks for besides its request line must be allowed too.
-fn overridden(
-    headers: &HeaderMap,
-    method: &str,
-    path: &str,
-    ask: &dyn Fn(&str, &str) -> Result<(), Refused>,
-) -> Result<(), Refused> {
-    let unreadable = |name: &HeaderName| Refused {
-        why: format!("the request's header {name} cannot be read"),
-        decision: None,
-    };
-    for (name, value) in headers {
-        let plain = plain_name(name);
-        let of = |list: &[&str]| list.contains(&plain.as_str());
-        if of(&OTHER_METHOD) {
-            let other = value.to_str().map_err(|_| unreadable(name))?.trim().to_ascii_uppercase();
-            ask(&other, path)?;
-        }
-        if of(&OTHER_PATH) {
-            let other = value.to_str().map_err(|_| unreadable(name))?.trim();
-            let other = other.split(['?', '#']).next().unwrap_or(other);
-            if !other.starts_with('/') {
-                return Err(unreadable(name));
-            }
-            ask(method, other)?;
-        }
-    }
-    Ok(())
-}
-
 /// Takes out of trailers what says where a request goes, how it ends, who makes it, or what it is: some servers
 /// take them for headers, which were judged before (RFC 9110 §6.5.1).
 pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
     const NOT_AFTER: [&str; 7] =
         ["host", "content-length", "trailer", "expect", "authorization", "cookie", "content-type"];
-    let lists =
-        [&NOT_AFTER[..], &OTHER_METHOD, &OTHER_PATH, &OTHER_HOST, &PLACE, &OF_THE_CONNECTION];
-    remove(trailers, &lists);
+    let lists = [&NOT_AFTER[..], &OTHER_HOST, &PLACE, &OF_THE_CONNECTION];
+    remove(trailers, &[&lists[..], &besides::ALL].concat());
 }
 
 /// Takes out what has one of these names, in any spelling that a server may take for it.
@@ -275,13 +241,13 @@ pub(super) fn websocket(headers: &HeaderMap) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::rules::tests::policy;
     use proptest::prelude::*;
     use ringfence_policy::{HttpRule, Source};
 
-    fn rules(list: &[&str]) -> Policy {
+    pub(in crate::inspect) fn rules(list: &[&str]) -> Policy {
         let mut policy = policy(&[], &[]);
         for text in list {
             let (methods, rest) = text.split_once(' ').expect("a rule");
@@ -304,7 +270,7 @@ mod tests {
         Place { host: Host::parse(host).expect("a host"), port: 443, secure: true }
     }
 
-    fn ask(
+    pub(in crate::inspect) fn ask(
         policy: &Policy,
         method: &str,
         uri: &str,
@@ -319,7 +285,7 @@ mod tests {
         Ok(parts)
     }
 
-    const HOST: (&str, &str) = ("host", "a.org");
+    pub(in crate::inspect) const HOST: (&str, &str) = ("host", "a.org");
 
     #[test]
     fn what_is_sent_is_what_was_judged() {
@@ -382,27 +348,6 @@ mod tests {
         }
         assert!(ask(&policy, "GET", "/", &[HOST, ("host", "b.org")]).is_err());
         assert!(ask(&policy, "GET", "/", &[]).is_err());
-    }
-
-    #[test]
-    fn methods_and_paths_in_headers_are_judged_too() {
-        let policy = rules(&["GET,POST a.org/open/*", "DELETE a.org/trash/*"]);
-        let with = |name, value| ask(&policy, "POST", "/open/x", &[HOST, (name, value)]).is_ok();
-        assert!(with("x-http-method-override", "get") && with("x-original-url", "/open/y?z"));
-        for (name, value) in [
-            ("X-HTTP-Method-Override", "DELETE"),
-            ("X-Method-Override", "delete"),
-            ("X-HTTP-Method", "PUT"),
-            ("X-Original-URL", "/shut"),
-            ("X-Original-URI", "/shut"),
-            ("X-Forwarded-Uri", "/shut"),
-            ("X-Rewrite-URL", "/open/../shut"),
-            ("X-Rewrite-URL", "https://a.org/shut"),
-            ("X_HTTP_Method_Override", "DELETE"),
-            ("X.Original-URL", "/shut"),
-        ] {
-            assert!(!with(name, value), "{name}: {value}");
-        }
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod git_named;
 mod git_settings;
 mod git_user;
 mod git_writes;
+mod homes_elsewhere;
 mod hostile;
 mod hosts_own;
 mod information;

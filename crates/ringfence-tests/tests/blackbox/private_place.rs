@@ -190,3 +190,22 @@ fn what_is_granted_through_a_link_has_the_links_name_in_the_private_home() {
         }
     });
 }
+
+/// An empty `TMPDIR` would be the directory of the run, and another place after each `cd`.
+#[test]
+fn a_name_that_means_another_place_in_each_directory_is_none() {
+    everybody(Tier::Process, |place| {
+        for said in ["", "tmp", "../tmp"] {
+            let mut command = place.ringfence_run();
+            command.env("TMPDIR", said).args([
+                "--",
+                "sh",
+                "-c",
+                "cd / && echo x >$HOME/f && echo $HOME; ls -A $OLDPWD",
+            ]);
+            let ran = ringfence_tests::Running::start(command).finish();
+            let home = ran.ends(0).well();
+            assert!(home.starts_with('/') && !home.contains('\n'), "{said:?}: {home}");
+        }
+    });
+}
