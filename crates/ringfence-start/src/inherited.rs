@@ -12,17 +12,43 @@ pub(crate) const LEFT_ALONE: u64 =
 pub(crate) const OF_THE_TERMINAL: u64 = 1 << 20 | 1 << 21;
 
 /// Whether the descriptors 0, 1 and 2 are open, and none is a directory: by one all that is in it could be listed
-/// and have its modes changed, whatever is granted. `main` has the words for it.
+/// and have its modes changed, whatever is granted. Nor a socket that [`leads_out`]. `main` has the words for it.
 pub(crate) fn streams_are_usable() -> bool {
     let mut fd = 0;
     while fd < 3 {
         let mut looked = Looked::new();
         match look(&mut looked, fd, c"".as_ptr().cast(), EMPTY_PATH) {
-            Ok(stat) if !stat.is_directory() => fd += 1,
+            Ok(stat) if !stat.is_directory() && !(stat.is_socket() && leads_out(fd)) => fd += 1,
             _ => return false,
         }
     }
     true
+}
+
+/// Whether a descriptor is a socket that can be connected to something else, or sends to any address: one of the
+/// network's (connect(2) with `AF_UNSPEC` lets go of what a TCP socket was connected to), or a local one for datagrams
+/// (unix(7)).
+pub fn leads_out(fd: i32) -> bool {
+    const SO_TYPE: usize = 3;
+    const SO_DOMAIN: usize = 39;
+    const AF_UNIX: i32 = 1;
+    const SOCK_STREAM: i32 = 1;
+    const SOCK_SEQPACKET: i32 = 5;
+    match (option(fd, SO_DOMAIN), option(fd, SO_TYPE)) {
+        (Some(AF_UNIX), Some(kind)) => kind != SOCK_STREAM && kind != SOCK_SEQPACKET,
+        (Some(_), _) => true,
+        // No socket.
+        (None, _) => false,
+    }
+}
+
+/// An option of a socket's that is a number (socket(7)).
+fn option(fd: i32, name: usize) -> Option<i32> {
+    const SOL_SOCKET: usize = 1;
+    let (mut value, mut length) = (0i32, 4u32);
+    // SAFETY: the pointers are to four bytes each, as the length says.
+    let got = unsafe { sys!(getsockopt, fd, SOL_SOCKET, name, &raw mut value, &raw mut length) };
+    got.ok().map(|_| value)
 }
 
 /// Lets what the standard streams are be opened once more, as they are open: for reading, for writing. Programs

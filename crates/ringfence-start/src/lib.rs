@@ -36,7 +36,7 @@ mod entries;
 pub mod entry;
 pub mod flags;
 pub mod image;
-mod inherited;
+pub mod inherited;
 pub mod job;
 pub mod key;
 pub mod later;

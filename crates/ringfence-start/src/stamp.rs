@@ -75,6 +75,11 @@ impl Stat {
         self.mode & 0o170_000 == 0o040_000
     }
 
+    /// Whether it is a socket.
+    pub fn is_socket(&self) -> bool {
+        self.mode & 0o170_000 == 0o140_000
+    }
+
     /// Whether it is a regular file.
     pub fn is_file(&self) -> bool {
         self.mode & 0o170_000 == 0o100_000

@@ -78,6 +78,9 @@ pub fn fork(arguments: Vec<OsString>) -> Result<u8, Fault> {
     if let Some(stream) = ringfence_sandbox::launch::lent_directory() {
         return Err(Fault::usage(ringfence_sandbox::launch::no_directory(stream)));
     }
+    if let Some(stream) = ringfence_sandbox::launch::lent_network() {
+        return Err(Fault::usage(ringfence_sandbox::launch::no_network(stream)));
+    }
     let patience = given.unwrap_or(PATIENCE);
     let session = session.to_string_lossy();
     let (found, socket) =

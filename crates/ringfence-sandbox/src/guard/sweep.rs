@@ -22,6 +22,10 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// The longest path of a directory that is looked into: names below it are looked for by their paths, of which the kernel
+/// takes 4,095 bytes.
+const LONGEST: usize = 4095 - 512;
+
 /// `leads_to` is where a `.git` at the top that is no directory leads.
 pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&Path>) {
     // First component → what may follow it.
@@ -80,7 +84,12 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&P
                 }
             }
             if kind.is_directory(|| path.join(&name)) {
-                queue.push_back((path.join(name), by_run));
+                let inner = path.join(&name);
+                if inner.as_os_str().len() > LONGEST {
+                    too_deep(work, &directory.at(&name), &inner);
+                } else {
+                    queue.push_back((inner, by_run));
+                }
             }
         }
         if is_repository(parts) {
@@ -90,6 +99,15 @@ pub(super) fn sweep(work: &mut Work<'_>, tree: &GuardedTree, leads_to: Option<&P
             let own = git_of_worktree(&path).filter(|own| own.starts_with(&tree.tree));
             own.into_iter().chain([path.as_path()]).for_each(|at| repository(work, tree, at, git));
         }
+    }
+}
+
+/// A directory whose names no path reaches any more (`PATH_MAX`, path_resolution(7)): what is in it can be moved to where
+/// programs find it. Of the user's own, which no run made, nothing is taken.
+fn too_deep(work: &mut Work<'_>, at: &Path, shown: &Path) {
+    let data = at.symlink_metadata();
+    if data.is_ok_and(|data| data.is_dir() && work.suspect(shown, &data)) {
+        work.take(at, shown, "lies too deep for protected names in it to be looked for");
     }
 }
 

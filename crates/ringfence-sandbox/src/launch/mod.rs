@@ -50,10 +50,11 @@ use crate::vm::Machine;
 use crate::watches::Watches;
 use compile::{Compiled, Extras};
 use failure::Explaining;
+use ringfence_policy::NetworkMode;
 use ringfence_sys as sys;
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -127,13 +128,29 @@ pub fn take_signals_again() {
 
 /// The standard stream that is a directory, if one is.
 pub fn lent_directory() -> Option<&'static str> {
-    let directory = |fd: BorrowedFd<'_>| {
+    lent(|fd| {
         let file = fd.try_clone_to_owned().map(std::fs::File::from);
         file.and_then(|file| file.metadata()).is_ok_and(|data| data.is_dir())
-    };
+    })
+}
+
+/// The standard stream that is a socket by which other places can be reached, if one is.
+pub fn lent_network() -> Option<&'static str> {
+    lent(|fd| ringfence_start::inherited::leads_out(fd.as_raw_fd()))
+}
+
+fn lent(is: impl Fn(BorrowedFd<'_>) -> bool) -> Option<&'static str> {
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let streams = [("input", input.as_fd()), ("output", output.as_fd()), ("error", error.as_fd())];
-    streams.into_iter().find(|(_, fd)| directory(*fd)).map(|(name, _)| name)
+    streams.into_iter().find(|(_, fd)| is(*fd)).map(|(name, _)| name)
+}
+
+/// Why nothing runs with one.
+pub fn no_network(stream: &str) -> String {
+    format!(
+        "standard {stream} is a socket of the host's: the command could connect it, or send by it, to whatever the host \
+         reaches, and no rule would hold it; put a pipe between (cat | ringfence … | cat), or start it with --network host"
+    )
 }
 
 /// Why nothing runs with one.
@@ -161,6 +178,11 @@ pub fn run(
     })?;
     if let Some(stream) = lent_directory() {
         return Err(LaunchError::Setup(no_directory(stream)));
+    }
+    // A machine is passed bytes.
+    let confined = order.machine.is_none() && plan.network != NetworkMode::Host;
+    if let Some(stream) = lent_network().filter(|_| confined) {
+        return Err(LaunchError::Setup(no_network(stream)));
     }
     let umask = sys::process::set_umask(0o022);
     let launched = run_under_our_umask(plan, order, inputs, trace, started, umask);

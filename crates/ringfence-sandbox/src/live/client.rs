@@ -118,6 +118,9 @@ pub fn ask(connection: &OwnedFd, request: &Request) -> Result<(), Failure> {
     if let Some(stream) = crate::launch::lent_directory() {
         return Err((125, crate::launch::no_directory(stream)));
     }
+    if let Some(stream) = crate::launch::lent_network() {
+        return Err((125, crate::launch::no_network(stream)));
+    }
     let _ = sys::signal::set_mask(handled_signals());
     send(connection.as_fd(), request)
 }

@@ -109,6 +109,7 @@ mod strict;
 mod syscalls;
 mod syscalls_ask;
 mod terminal;
+mod too_deep;
 mod toolchains;
 mod tracing;
 mod truth;

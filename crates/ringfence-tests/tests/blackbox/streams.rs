@@ -242,3 +242,73 @@ fn who_reads_no_messages_gets_the_commands_exit_code() {
         place.sh(&["-m"], "echo x > .envrc; exit 3").ends(3).says(".envrc was created inside");
     });
 }
+
+/// Connects what it got as its standard input to the port it is told, and says how that went; first lets go of what that
+/// was connected to (connect(2)).
+const ELSEWHERE: &str = "\
+import ctypes, socket, sys
+libc = ctypes.CDLL(None)
+s = socket.socket(fileno=0)
+libc.connect(0, bytes(16), 16)
+try:
+    s.connect(('127.0.0.1', int(sys.argv[1]))); print(s.recv(9).decode())
+except OSError as error:
+    print(error)
+";
+
+#[test]
+fn a_socket_of_the_network_is_no_standard_stream() {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::{UnixDatagram, UnixStream};
+    use std::process::Stdio;
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let with = |stream: OwnedFd, options: &[&str], argv: &[&str]| {
+            let mut command = place.ringfence_run();
+            command.args(options).arg("--").args(argv).stdin(Stdio::from(stream));
+            let ended = command.output().expect("started");
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            (ended.status.code(), text(&ended.stdout), text(&ended.stderr))
+        };
+        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = other.local_addr().unwrap().port().to_string();
+        let connected = || OwnedFd::from(TcpStream::connect(first.local_addr().unwrap()).unwrap());
+        let datagrams = || OwnedFd::from(UdpSocket::bind("127.0.0.1:0").unwrap());
+        let listening = || OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
+        let local = || OwnedFd::from(UnixDatagram::unbound().unwrap());
+        let connect = ["python3", "-c", ELSEWHERE, &port];
+        // Twice: a plan that is kept for this command does not change it.
+        place.run(&[], &["true"]).ends(0);
+        for options in [&[][..], &["-n", "site.test"], &["--network", "none"]] {
+            let all: [&dyn Fn() -> OwnedFd; 4] = [&connected, &datagrams, &listening, &local];
+            for socket in all {
+                for argv in [&connect[..], &["true"]] {
+                    let (code, out, err) = with(socket(), options, argv);
+                    assert_eq!((code, out.as_str()), (Some(125), ""), "{options:?} {err}");
+                    assert!(err.contains("standard input is a socket of the host's"), "{err}");
+                }
+            }
+        }
+        other.set_nonblocking(true).unwrap();
+        assert!(other.accept().is_err(), "nobody came");
+        other.set_nonblocking(false).unwrap();
+        // The controls: with the host's network it works, and local streams go in as they are.
+        let serves =
+            std::thread::spawn(move || other.accept().unwrap().0.write_all(b"reached").unwrap());
+        let (code, out, err) = with(connected(), &["--network", "host"], &connect);
+        assert_eq!((code, out.trim()), (Some(0), "reached"), "{err}");
+        serves.join().unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (&ours).write_all(b"bytes").unwrap();
+        ours.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(
+            with(OwnedFd::from(theirs), &[], &["cat"]),
+            (Some(0), "bytes".to_owned(), String::new())
+        );
+    });
+}
