@@ -5,11 +5,12 @@
 //! at the end of each command, which would cost a flush to the disk.
 
 use super::entry::{Entry, Hash, NONE, read_tree};
+use super::room::{Batches, LOG};
 use crate::error::{Result, SessionError};
 use crate::wal::log_ahead;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, params};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -58,9 +59,6 @@ const ZSTD: i64 = 1;
 /// The row holds the chunk list; the bytes are in a file that shares the original's blocks.
 const CLONE: i64 = 2;
 
-/// Bytes of the write-ahead log that stay allocated for the next transaction.
-const LOG: u64 = 16 << 20;
-
 /// Below this nothing is won.
 const WORTH_COMPRESSING: usize = 256;
 /// Larger bytes are judged by their beginning.
@@ -75,7 +73,11 @@ pub(super) struct Database {
     /// Bytes that were added since the last reset, as stored.
     pub added: u64,
     /// How long the write-ahead log was when the transaction began.
-    logged: Cell<u64>,
+    pub logged: u64,
+    /// Bytes that the running transaction has put, about.
+    pub put: u64,
+    /// What was put goes into the store in batches.
+    pub batches: Option<Batches>,
 }
 
 impl Database {
@@ -123,7 +125,7 @@ impl Database {
         }
         let settings = format!(
             "PRAGMA synchronous = {flush}; PRAGMA cache_size = -65536; \
-             PRAGMA journal_size_limit = {LOG};"
+             PRAGMA journal_size_limit = {LOG}; PRAGMA wal_autocheckpoint = 0;"
         );
         connection.execute_batch(&settings).map_err(failed)?;
         if version == 0 {
@@ -148,7 +150,9 @@ impl Database {
             compressor,
             decompressor,
             added: 0,
-            logged: Cell::new(0),
+            logged: 0,
+            put: 0,
+            batches: None,
         })
     }
 
@@ -170,53 +174,42 @@ impl Database {
     }
 
     /// Begins to do all or nothing.
-    pub fn begin(&self) -> Result<()> {
+    pub fn begin(&mut self) -> Result<()> {
         self.short("BEGIN IMMEDIATE")?;
-        self.logged.set(self.log().metadata().map_or(0, |found| found.len()));
+        self.logged = self.log_length();
+        self.put = 0;
         Ok(())
     }
 
-    /// The write-ahead log.
-    fn log(&self) -> PathBuf {
-        self.directory.join("store.db-wal")
-    }
-
-    /// Gives back what a transaction took that found no room: what it had put into the log stays there else, for good, and
-    /// nobody has any room.
-    fn give_back(&self) {
-        let log = std::fs::File::options().write(true).open(self.log());
-        let longer = |file: &std::fs::File| {
-            file.metadata().is_ok_and(|found| found.len() > self.logged.get())
-        };
-        // It was undone, and the store's lock is held: behind this length nothing counts.
-        if let Some(log) = log.ok().filter(longer) {
-            let _ = log.set_len(self.logged.get());
-        }
-        let _ = self.fold();
-    }
-
-    /// Takes the log into the store, and empties it.
-    pub fn fold(&self) -> Result<()> {
-        let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
-        self.run(self.connection.query_row(fold, [], |_| Ok(())))
-    }
-
     /// A statement that is used again and again, and gives nothing.
-    fn short(&self, statement: &str) -> Result<()> {
+    pub fn short(&self, statement: &str) -> Result<()> {
         let done = self.connection.prepare_cached(statement).and_then(|mut done| done.execute([]));
         self.run(done).map(drop)
     }
 
     /// Makes it so, or undoes it all.
-    pub fn end<T>(&self, result: Result<T>) -> Result<T> {
+    pub fn end<T>(&mut self, result: Result<T>) -> Result<T> {
+        let batches = self.batches.take();
+        let result = match (result, &batches) {
+            (Ok(value), Some(batches)) => self.last_batch(batches).map(|()| value),
+            (result, _) => result,
+        };
         let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
         let ended = self.short(end);
         if result.is_ok() && ended.is_err() {
             let _ = self.short("ROLLBACK");
         }
         let ended = result.and_then(|value| ended.map(|()| value));
-        if matches!(ended, Err(SessionError::Full(_))) {
-            self.give_back();
+        match &ended {
+            Ok(_) => self.shorten(),
+            Err(error) => {
+                if matches!(error, SessionError::Full(_)) {
+                    self.give_back();
+                }
+                if let Some(batches) = batches {
+                    self.undo(&batches);
+                }
+            }
         }
         ended
     }
@@ -271,7 +264,7 @@ impl Database {
         });
         self.run(done)?;
         self.added += data.len() as u64;
-        Ok(())
+        self.has_put(data.len())
     }
 
     /// Notes that the file with this chunk list stands in `clones`.
@@ -348,13 +341,14 @@ impl Database {
     }
 
     /// Replaces them: in their row, where pages that stay the same are not written.
-    pub fn set_cached(&self, path: &[u8], seen: &[u8]) -> Result<()> {
+    pub fn set_cached(&mut self, path: &[u8], seen: &[u8]) -> Result<()> {
         let set = "INSERT INTO cache VALUES (?1, ?2) ON CONFLICT (path) DO UPDATE SET seen = ?2";
         let done = self
             .connection
             .prepare_cached(set)
             .and_then(|mut statement| statement.execute(params![path, seen]));
-        self.run(done).map(drop)
+        self.run(done)?;
+        self.has_put(seen.len())
     }
 }
 

@@ -33,6 +33,7 @@ mod query;
 mod record;
 mod retain;
 mod revert;
+mod room;
 mod scan;
 pub(crate) mod spent;
 
@@ -235,7 +236,7 @@ impl Store {
             bounds::check(&self.root, &most)?;
         }
         let (automatic, bytes) = (self.options.automatic, self.options.automatic_bytes);
-        let (created, large) = self.transaction(|store| {
+        let (created, large) = self.in_batches(|store| {
             store.database.name_is_free(new.name.as_deref())?;
             store.database.added = 0;
             let scan = store.scan(Aim::Keep, leave)?;
@@ -319,7 +320,7 @@ impl Store {
         self.names = (!outside).then(|| Arc::clone(&names));
         let (mut closed, mut unread) = (closed::Closed::default(), false);
         let narrowed = if outside { excepted::without(select, except) } else { select.clone() };
-        let found = self.transaction(|store| {
+        let found = self.in_batches(|store| {
             store.database.added = 0;
             let mut scan = store.scan(Aim::Revert, to.leave())?;
             if !scan.unreadable.is_empty() {
@@ -433,12 +434,6 @@ impl Store {
         let directories: Vec<Vec<u8>> = scan.directories.into_keys().collect();
         revert::sweep_temporary(&self.root, &directories, &pending.temporary);
         Ok(())
-    }
-
-    fn transaction<T>(&mut self, act: impl FnOnce(&mut Store) -> Result<T>) -> Result<T> {
-        self.database.begin()?;
-        let result = act(self);
-        self.database.end(result)
     }
 
     /// Directories of ringfence itself, device and inode.

@@ -273,7 +273,7 @@ impl Database {
     }
 
     /// The stat cache may only name what is stored.
-    fn forget(&self, needed: &HashSet<Hash>) -> Result<()> {
+    fn forget(&mut self, needed: &HashSet<Hash>) -> Result<()> {
         let all: rusqlite::Result<Vec<(Vec<u8>, Vec<u8>)>> =
             self.connection.prepare("SELECT path, seen FROM cache").and_then(|mut statement| {
                 statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
@@ -294,16 +294,6 @@ impl Database {
             }
         }
         Ok(())
-    }
-
-    /// Gives free pages back to the file system.
-    fn shrink(&self) -> Result<()> {
-        let done =
-            self.connection.prepare("PRAGMA incremental_vacuum").and_then(|mut statement| {
-                statement.query_map([], |_| Ok(()))?.collect::<rusqlite::Result<()>>()
-            });
-        self.run(done)?;
-        self.fold()
     }
 
     /// Bytes on disk.

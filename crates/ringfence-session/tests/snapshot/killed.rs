@@ -38,7 +38,8 @@ fn child() {
             rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
         }
     });
-    let mut store = open(&top, None);
+    let small = top.join("disk").is_dir();
+    let mut store = if small { crate::full::open(&top) } else { open(&top, None) };
     let operation = get("OPERATION");
     match operation.split_once(' ') {
         Some(("revert", id)) => {
