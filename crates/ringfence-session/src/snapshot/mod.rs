@@ -36,6 +36,7 @@ mod revert;
 mod room;
 mod scan;
 pub(crate) mod spent;
+mod unopened;
 
 pub use bounds::Most;
 pub use compare::{Change, Select, What};

@@ -12,13 +12,13 @@ use super::entry::{Entry, Kind, Seen};
 use super::fault;
 use super::scan::Scan;
 use super::spent::Spent;
+use super::unopened;
 use crate::error::{Result, SessionError};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -150,7 +150,11 @@ impl Apply<'_> {
         }
     }
 
-    fn failed(&self, call: &'static str, path: &[u8]) -> impl Fn(Errno) -> SessionError + use<> {
+    pub(super) fn failed(
+        &self,
+        call: &'static str,
+        path: &[u8],
+    ) -> impl Fn(Errno) -> SessionError + use<> {
         let path = self.path.join(shown(path));
         move |error| SessionError::call(call, &path, error)
     }
@@ -256,34 +260,24 @@ impl Apply<'_> {
             Kind::Symlink => self.database.get(&entry.hash)?.0,
             _ => Vec::new(),
         };
-        let make = |parent: &OwnedFd| {
-            match entry.kind {
-                Kind::Symlink => {
-                    rustix::fs::symlinkat(&target[..], parent, temporary).map(|()| None)
-                }
-                Kind::Fifo => {
-                    let mode = Mode::from_raw_mode(entry.mode);
-                    let owner = Mode::RUSR | Mode::WUSR;
-                    rustix::fs::mknodat(parent, temporary, FileType::Fifo, owner, 0)?;
-                    // The mask of new files would take bits away, and mknod takes set-id bits. By a
-                    // descriptor: the name may be a link by now, and lead anywhere.
-                    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                    let pipe = rustix::fs::openat(parent, temporary, flags, Mode::empty())?;
-                    if beneath::stat(&pipe, b"")?.file_type == FileType::Fifo {
-                        let through = format!("/proc/self/fd/{}", pipe.as_raw_fd());
-                        rustix::fs::chmod(through, mode)?;
-                    }
-                    Ok(None)
-                }
-                _ => {
-                    let flags = OFlags::RDWR
-                        | OFlags::CREATE
-                        | OFlags::EXCL
-                        | OFlags::NOFOLLOW
-                        | OFlags::CLOEXEC;
-                    let mode = Mode::RUSR | Mode::WUSR;
-                    rustix::fs::openat(parent, temporary, flags, mode).map(Some)
-                }
+        let make = |parent: &OwnedFd| match entry.kind {
+            Kind::Symlink => {
+                rustix::fs::symlinkat(&target[..], parent, temporary)?;
+                unopened::find(parent, temporary)
+            }
+            Kind::Fifo => {
+                let owner = Mode::RUSR | Mode::WUSR;
+                rustix::fs::mknodat(parent, temporary, FileType::Fifo, owner, 0)?;
+                unopened::find(parent, temporary)
+            }
+            _ => {
+                let flags = OFlags::RDWR
+                    | OFlags::CREATE
+                    | OFlags::EXCL
+                    | OFlags::NOFOLLOW
+                    | OFlags::CLOEXEC;
+                let mode = Mode::RUSR | Mode::WUSR;
+                rustix::fs::openat(parent, temporary, flags, mode)
             }
         };
         let made = self.within("create", path, |parent, _| match make(parent) {
@@ -303,10 +297,12 @@ impl Apply<'_> {
         result
     }
 
-    fn fill(&mut self, path: &[u8], entry: &Entry, made: Option<OwnedFd>) -> Result<()> {
-        let Some(file) = made else { return Ok(()) };
+    fn fill(&mut self, path: &[u8], entry: &Entry, made: OwnedFd) -> Result<()> {
+        if entry.kind != Kind::File {
+            return self.dress_unopened(&made, entry, path);
+        }
         fault::point("write");
-        let file = File::from(file);
+        let file = File::from(made);
         content::give(self.database, entry, &file, &self.path.join(shown(path)))?;
         self.dress(&file, entry, path)
     }

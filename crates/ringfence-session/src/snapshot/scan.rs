@@ -8,6 +8,7 @@ use super::content::{self, Trouble};
 use super::database::Database;
 use super::entry::{Cached, Entry, Hash, Kind, NONE, Seen, write_tree};
 use super::ignored::Rules;
+use super::unopened;
 use crate::error::{Result, SessionError};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
@@ -100,10 +101,7 @@ impl Scanner<'_> {
             .map_err(|error| SessionError::call("statx", self.path, error))?
             .stamp
             .device;
-        let base = match self.leave {
-            Leave::Tree(hash) => Some(hash),
-            _ => None,
-        };
+        let base = if let Leave::Tree(hash) = self.leave { Some(hash) } else { None };
         let mut pending = vec![(Vec::new(), base)];
         // Depth first, with the rules of the way down on a stack.
         let mut depths: Vec<Vec<u8>> = Vec::new();
@@ -331,7 +329,11 @@ impl Scanner<'_> {
                     self.database.put(&seen.entry.hash, &target)?;
                 }
             }
-            _ => seen.entry.mode = if kind == Kind::Fifo { mode } else { 0 },
+            Kind::Fifo => {
+                let list = unopened::attributes(directory, &seen.entry.name);
+                seen.entry.xattrs = self.keep_attributes(&list)?;
+            }
+            _ => seen.entry.mode = 0,
         }
         Ok(Some(seen))
     }

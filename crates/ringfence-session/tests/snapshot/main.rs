@@ -16,3 +16,4 @@ mod racing;
 mod scenario;
 mod state;
 mod store;
+mod unopened;
