@@ -34,7 +34,8 @@ struct Opened {
 pub(super) struct Closed {
     root: Option<OwnedFd>,
     opened: Vec<Opened>,
-    held: usize,
+    /// Files with other names, with the mode that they had.
+    linked: HashMap<(u64, u64, bool), u32>,
 }
 
 impl Drop for Closed {
@@ -63,7 +64,7 @@ impl Closed {
         unreadable: &[PathBuf],
         wanted: impl Fn(&[u8]) -> Result<Option<Entry>>,
     ) -> Result<Closed> {
-        let mut closed = Closed { root: Some(again), opened: Vec::new(), held: 0 };
+        let mut closed = Closed { root: Some(again), opened: Vec::new(), linked: HashMap::new() };
         let mut pending: Vec<Vec<u8>> =
             unreadable.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect();
         while let Some(path) = pending.pop() {
@@ -92,14 +93,22 @@ impl Closed {
             return None;
         }
         let mode = found.stamp.mode;
+        if let Some(&was) = self.linked.get(&what(&found)) {
+            // Another name of one that was opened up by now.
+            let (path, what) = (path.to_vec(), what(&found));
+            self.opened.push(Opened { path, what, file: None, mode: was });
+            return None;
+        }
         if mode & needed != needed {
             let linked = needed == 0o400 && found.stamp.links > 1;
-            if linked && self.held == HELD {
+            if linked && self.linked.len() == HELD {
                 return None;
             }
             chmod(file.as_fd(), mode | needed).ok()?;
-            self.held += usize::from(linked);
             let (path, what) = (path.to_vec(), what(&found));
+            if linked {
+                self.linked.insert(what, mode);
+            }
             self.opened.push(Opened { path, what, file: linked.then_some(file), mode });
         }
         (needed == 0o700).then(|| beneath::open_directory(root.as_fd(), path).ok())?

@@ -88,6 +88,26 @@ fn what_is_not_chosen_stays_closed() {
     assert_eq!(mode_of(&outside), 0);
 }
 
+/// The second name of a closed file is closed as the first one is, also when that is opened by then.
+#[test]
+fn a_closed_file_with_two_names_comes_back_closed() {
+    as_ordinary();
+    let place = Place::new();
+    place.write("file", "x");
+    let mut store = place.open();
+    let base = named(&mut store, "base");
+    place.write("one", "linked");
+    let (one, two) = (place.work().join("one"), place.work().join("two"));
+    fs::hard_link(&one, &two).unwrap();
+    mode(&one, 0);
+    let undo = store.revert(&base, &Select::default()).unwrap().before.unwrap();
+    assert!(!one.exists() && !two.exists());
+    assert_eq!(store.revert(&undo, &Select::default()).unwrap().kept, [""; 0]);
+    assert_eq!((mode_of(&one), mode_of(&two)), (0, 0));
+    mode(&one, 0o600);
+    assert_eq!(place.read("two"), b"linked");
+}
+
 /// What the snapshot could not read is left alone, with its mode.
 #[test]
 fn what_was_closed_before_stays_so() {
