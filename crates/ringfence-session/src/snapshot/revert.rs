@@ -408,7 +408,7 @@ impl Apply<'_> {
 }
 
 /// Takes out what can be neither removed nor replaced, with what was in it, and says so of each.
-/// Also whether some of it is unreadable now, and was not in the snapshot.
+/// Also whether some of it is unreadable now, and was not in the snapshot, or is gone.
 pub(super) fn leave_alone(changes: &mut Vec<Change>) -> (Vec<String>, bool) {
     let (mut left, mut now) = (Vec::new(), false);
     let mut top = None;
@@ -419,7 +419,8 @@ pub(super) fn leave_alone(changes: &mut Vec<Change>) -> (Vec<String>, bool) {
         if alone && !within {
             left.push(format!("{}: could not be read", change.path.display()));
             top = Some(change.path.clone());
-            now |= change.old.as_ref().is_none_or(|old| !old.kind.untouchable());
+            let gone = change.new.is_none();
+            now |= gone || change.old.as_ref().is_none_or(|old| !old.kind.untouchable());
         }
         !(alone || within)
     });

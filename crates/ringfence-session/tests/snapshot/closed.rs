@@ -108,6 +108,22 @@ fn a_closed_file_with_two_names_comes_back_closed() {
     assert_eq!(place.read("two"), b"linked");
 }
 
+/// What the snapshot could not read, and is gone, is not given back: that is no success.
+#[test]
+fn what_was_closed_and_is_gone_counts_as_unread() {
+    as_ordinary();
+    let place = Place::new();
+    place.write("closed", "x");
+    mode(&place.work().join("closed"), 0o200);
+    let mut store = place.open();
+    let base = named(&mut store, "base");
+    // The control: it is there.
+    assert!(!store.revert(&base, &Select::default()).unwrap().unread);
+    fs::remove_file(place.work().join("closed")).unwrap();
+    let done = store.revert(&base, &Select::default()).unwrap();
+    assert!(done.unread && done.kept.len() == 1, "{:?}", done.kept);
+}
+
 /// What the snapshot could not read is left alone, with its mode.
 #[test]
 fn what_was_closed_before_stays_so() {
