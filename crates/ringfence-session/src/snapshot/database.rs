@@ -203,11 +203,12 @@ impl Database {
         match &ended {
             Ok(_) => self.shorten(),
             Err(error) => {
-                if matches!(error, SessionError::Full(_)) {
+                let full = matches!(error, SessionError::Full(_));
+                if full {
                     self.give_back();
                 }
                 if let Some(batches) = batches {
-                    self.undo(&batches);
+                    self.undo(&batches, full);
                 }
             }
         }

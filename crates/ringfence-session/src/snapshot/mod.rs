@@ -249,7 +249,7 @@ impl Store {
             Ok((Created { snapshot, read, unreadable, unsettled, foreign }, large))
         })?;
         if large || self.database.deleted()? >= retain::SWEEP_AFTER {
-            self.database.sweep()?;
+            self.database.sweep_if_room()?;
         }
         Ok(created)
     }
@@ -390,7 +390,7 @@ impl Store {
             self.database.set_pending(None)?;
         }
         if large == Some(true) {
-            self.database.sweep()?;
+            self.database.sweep_if_room()?;
         }
         Ok(Reverted { before, changes, kept, unread })
     }

@@ -101,11 +101,20 @@ impl Database {
         Ok(())
     }
 
-    /// Takes out again what was put in batches.
-    pub(super) fn undo(&mut self, batches: &Batches) {
-        if batches.committed > 0 {
+    /// Takes out again what was put in batches; where there was no room, also what is to be swept anyhow.
+    pub(super) fn undo(&mut self, batches: &Batches, full: bool) {
+        let due = || self.deleted().is_ok_and(|deleted| deleted >= SWEEP_AFTER);
+        if batches.committed > 0 || full && due() {
             // Else the next `create` does.
             let _ = self.sweep().and_then(|()| self.shrink());
+        }
+    }
+
+    /// Sweeps after a snapshot was made: where there is no room for that, it is made all the same, and the next one does.
+    pub(super) fn sweep_if_room(&mut self) -> Result<()> {
+        match self.sweep() {
+            Err(SessionError::Full(_)) => Ok(()),
+            swept => swept,
         }
     }
 
@@ -199,10 +208,11 @@ impl Database {
                 statement.query_map([], |_| Ok(()))?.collect::<rusqlite::Result<()>>()
             });
             self.run(done)?;
-            self.fold()?;
+            // Where the log has more than the store has room for, that becomes less with each step.
+            let folded = self.fold();
             let now = self.pragma("freelist_count")?;
             if now == 0 || now >= left {
-                return Ok(());
+                return folded;
             }
             left = now;
         }

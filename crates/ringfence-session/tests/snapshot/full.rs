@@ -188,6 +188,31 @@ fn what_a_killed_one_has_put_goes_with_the_next() {
     assert!(disk.used() < used + (1 << 20));
 }
 
+/// Nor does it keep room from the next one that has too little.
+#[test]
+fn what_a_killed_one_has_put_goes_where_no_room_is_left() {
+    let Some(disk) = Disk::of(32) else { return };
+    disk.file("large", 22);
+    // Opening it is a step, and each batch is one.
+    assert!(crate::killed::killed(disk.top.path(), "create", 5));
+    let put = disk.used();
+    assert!(put > 10 << 20, "{put}");
+    disk.fill();
+    let filled = disk.filler().metadata().unwrap().len();
+    let file = std::fs::File::options().write(true).open(disk.filler()).unwrap();
+    file.set_len(filled - (1 << 20)).unwrap();
+    drop(file);
+    remove(&disk, "large");
+    disk.file("other", 3);
+    let mut store = disk.open();
+    let error = store.create(&named("other")).unwrap_err();
+    assert!(matches!(error, SessionError::Full(_)), "{error}");
+    store.create(&named("other")).unwrap();
+    drop(store);
+    std::fs::remove_file(disk.filler()).unwrap();
+    assert!(disk.used() < 8 << 20, "{}", disk.used());
+}
+
 /// The log is no second store beside the first.
 #[test]
 fn a_large_snapshot_takes_what_it_says() {
