@@ -300,9 +300,7 @@ pub(crate) fn until_end<'g>(
     watch.outcome.ended.get_or_insert_with(Instant::now);
     if child.tier == Tier::Process {
         // A supervisor that was killed leaves its orphans to us.
-        while descendants::kill_all(std::process::id() as i32) {
-            while let Ok(Some(_)) = sys::process::wait_any(true) {}
-        }
+        descendants::end_all();
     }
     drop(watch.job.take());
     // Nobody inside is there any more to stop it anew. What is to be said of a timeout holds up nobody.

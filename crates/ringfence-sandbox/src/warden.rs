@@ -12,7 +12,6 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use sys::Errno;
 use sys::image::{Stops, Wanted};
 use sys::process::Change;
@@ -267,21 +266,11 @@ impl Watch<'_> {
 
     fn end_everything(&self) {
         match self.tier {
-            Tier::Process => self.end_descendants(),
+            Tier::Process => descendants::end_all(),
             Tier::Namespace => {
                 let _ = sys::signal::kill(-1, SIGKILL);
                 while sys::process::wait_any(true).is_ok() {}
             }
-        }
-    }
-
-    /// Kills every descendant: those that were orphaned, in sessions of their own too, are our
-    /// children by now, or become so when their parents die.
-    fn end_descendants(&self) {
-        while descendants::kill_all(std::process::id() as i32) {
-            let patience = Some(Duration::from_millis(100));
-            let _ = sys::signal::wait(SignalSet::of(&[SIGCHLD]), patience);
-            while let Ok(Some(_)) = sys::process::wait_any(false) {}
         }
     }
 }
