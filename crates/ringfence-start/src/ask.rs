@@ -30,6 +30,9 @@ const SOCKET: &[u8] = b"control.sock";
 /// The file, beside it, that says that the session is held still.
 const SUSPENDED: &[u8] = b"suspended";
 
+/// Nanoseconds after which a request that nobody has read is `main`'s to wait for, which says so.
+const MOMENT: u64 = 200_000_000;
+
 /// Letters of an identifier; a name of the same length is looked for behind it.
 const IDENTIFIER: usize = 8;
 /// `sun_path` (unix(7)).
@@ -140,8 +143,14 @@ fn wait(connection: i32) {
     // Two of struct pollfd: descriptor, wanted events, returned events.
     let watch = |fd: i32| u64::from(fd as u32) | POLLIN << 32;
     let mut watched = [watch(connection), watch(signals as i32)];
-    // SAFETY: the pointer is to two pollfds; neither a time nor a mask is given.
-    let _ = unsafe { sys!(ppoll, watched.as_mut_ptr(), 2, 0, 0, 8) };
+    // struct timespec.
+    let mut moment = [0_u64, MOMENT];
+    // SAFETY: the pointers are to two pollfds and a time; no mask is given.
+    let came = unsafe { sys!(ppoll, watched.as_mut_ptr(), 2, moment.as_mut_ptr(), 0, 8) };
+    if came == Ok(0) && is_read(connection) {
+        // SAFETY: the pointer is to two pollfds; neither a time nor a mask is given.
+        let _ = unsafe { sys!(ppoll, watched.as_mut_ptr(), 2, 0, 0, 8) };
+    }
     close(signals as i32);
     let mut said = [0u8; 3];
     let length = said.len();
@@ -151,6 +160,15 @@ fn wait(connection: i32) {
     if got == Ok(2) && said[0] == EXITED {
         exit(i32::from(said[1]))
     }
+}
+
+/// Whether the session has read the request (`SIOCOUTQ`); where that is not known, it has.
+fn is_read(connection: i32) -> bool {
+    const SIOCOUTQ: usize = 0x5411;
+    let mut unread = 0i32;
+    // SAFETY: the pointer is to an integer, which is what the request writes.
+    let asked = unsafe { sys!(ioctl, connection, SIOCOUTQ, &raw mut unread) };
+    asked.is_err() || unread == 0
 }
 
 /// Connects to the session's socket, unless the session is held still.

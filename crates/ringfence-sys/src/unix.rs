@@ -81,6 +81,23 @@ pub fn accept(listener: BorrowedFd<'_>) -> Result<OwnedFd> {
     unsafe { sys!(accept4, listener.as_raw_fd(), null, null, libc::SOCK_CLOEXEC) }.map(owned)
 }
 
+/// Whether something that was sent has not been read by the peer yet (`SIOCOUTQ`); where that is not known, it has.
+pub fn is_unread(fd: BorrowedFd<'_>) -> bool {
+    let mut unread = 0i32;
+    // SAFETY: the pointer is to an integer, which is what the request writes.
+    let asked = unsafe { sys!(ioctl, fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut unread) };
+    asked.is_ok() && unread > 0
+}
+
+/// Whether the peer is gone, even if something that it sent is still to be read.
+pub fn is_hung_up(fd: BorrowedFd<'_>) -> bool {
+    let mut one = libc::pollfd { fd: fd.as_raw_fd(), events: 0, revents: 0 };
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointers describe one entry and a time; no mask is given.
+    let asked = unsafe { sys!(ppoll, &raw mut one, 1, &raw const now, std::ptr::null::<u8>(), 0) };
+    asked.is_ok() && one.revents & libc::POLLHUP != 0
+}
+
 /// Lets messages to this socket bring the number of the process they are about.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 
 use super::client::{Failure, Limit, failed, lend, next_reply};
 use super::protocol::{Reply, Request};
+use super::uptake::{self, Uptake};
 use ringfence_sys as sys;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -80,7 +81,7 @@ pub fn run(
     let mut feed = Some(feed).filter(|_| !input.is_empty());
     let mut outputs = [Output::new(out)?, Output::new(err)?];
     let mut buffer = vec![0; 1 << 16];
-    let mut time = Limit::of(Some(timeout));
+    let (mut time, mut uptake) = (Limit::of(Some(timeout)), Uptake::begin());
     let (code, lost) = loop {
         let watched = [
             Watched { fd: connection.as_fd(), read: true, write: false },
@@ -97,6 +98,10 @@ pub fn run(
         }
         if ready[4].read {
             break (125, Some("the call was cancelled".to_owned()));
+        }
+        if time.is_up() && !uptake.taken(connection.as_fd()) {
+            time.passed = true;
+            break (124, Some(uptake::sentence(connection.as_fd())));
         }
         time.look(connection.as_fd());
         for (output, ready) in outputs.iter_mut().zip(&ready[1..3]) {

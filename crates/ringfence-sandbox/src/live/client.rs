@@ -3,6 +3,7 @@
 
 use super::protocol::{INLINE, MOST, Reply, Request, Terminal, Wish};
 use super::terminal::{Relay, screen};
+use super::uptake::Uptake;
 use crate::supervise;
 use ringfence_start::entry::{self, Role};
 use ringfence_sys as sys;
@@ -14,6 +15,8 @@ use sys::fd::Watched;
 use sys::signal::{Arrived, SignalSet};
 
 const SIGINT: i32 = 2;
+/// What ends `exec` itself, as long as there is no command: SIGHUP, SIGINT, SIGQUIT, SIGTERM.
+const ENDING: [i32; 4] = [1, SIGINT, 3, 15];
 const SIGTERM: u8 = 15;
 const SIGCHLD: i32 = 17;
 const SIGCONT: i32 = 18;
@@ -137,6 +140,7 @@ pub fn wait(connection: &OwnedFd, timeout: Option<Duration>) -> Result<Finished,
         signals: signals.as_fd(),
         relay: None,
         time: Limit::of(timeout),
+        uptake: Uptake::begin(),
         stopping: false,
         interrupted: false,
     };
@@ -224,6 +228,8 @@ struct Exec<'a> {
     signals: BorrowedFd<'a>,
     relay: Option<Relay>,
     time: Limit,
+    /// Before the command has begun there is nobody to whom a signal could be passed.
+    uptake: Uptake,
     /// We asked for a stop: the report of it is no news.
     stopping: bool,
     interrupted: bool,
@@ -250,9 +256,14 @@ impl Limit {
         })
     }
 
+    /// Whether it has run out, and that is still to be looked at.
+    pub(super) fn is_up(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
     /// Does what is due. To be asked after the replies: who ended in time did, however late we look.
     pub(super) fn look(&mut self, connection: BorrowedFd<'_>) {
-        if self.until.is_none_or(|until| Instant::now() < until) {
+        if !self.is_up() {
             return;
         }
         if self.passed {
@@ -273,10 +284,13 @@ impl Exec<'_> {
         let read = |fd| Watched { fd, read: true, write: false };
         let mut watched = vec![read(self.connection), read(self.signals)];
         watched.extend(self.relay.iter().flat_map(Relay::watched));
-        let ready = sys::fd::poll(&watched, self.time.wait())
+        let ready = sys::fd::poll(&watched, self.uptake.wait(self.time.wait()))
             .map_err(|errno| (125, format!("ppoll: {}", sys::describe(errno))))?;
         if ready[1].read {
             while let Ok(arrived) = sys::signal::take(self.signals) {
+                if let Some(finished) = self.ends_at(arrived) {
+                    return Ok(Some(finished));
+                }
                 self.signal(arrived);
             }
         }
@@ -285,9 +299,24 @@ impl Exec<'_> {
         }
         let finished = if ready[0].read { self.replies()? } else { None };
         if finished.is_none() {
+            if self.time.is_up() && !self.uptake.taken(self.connection) {
+                self.uptake.say(self.connection);
+                return Ok(Some(Finished { code: 124, interrupted: false, timed_out: true }));
+            }
             self.time.look(self.connection);
+            self.uptake.look(self.connection);
         }
         Ok(finished)
+    }
+
+    /// The end that a signal makes of one whose command has not begun; the session begins none for who is gone.
+    fn ends_at(&mut self, arrived: Arrived) -> Option<Finished> {
+        let taken = self.uptake.taken(self.connection);
+        if taken || !ENDING.contains(&arrived.signal) {
+            return None;
+        }
+        let interrupted = arrived.signal == SIGINT && !arrived.by_process;
+        Some(Finished { code: 128 + arrived.signal as u8, interrupted, timed_out: false })
     }
 
     fn wish(&self, wanted: Wish) {

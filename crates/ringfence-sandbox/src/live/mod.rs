@@ -18,6 +18,7 @@ mod service;
 mod spawn;
 mod terminal;
 pub(crate) mod told;
+mod uptake;
 
 pub(crate) use service::{ENDED, LISTEN, STARTED, Service};
 pub(crate) use spawn::Spawner;

@@ -118,6 +118,8 @@ impl Service {
             };
             match visit.command {
                 Some((_, pid)) => wish(pid, &buffer[..length]),
+                // It has given up: what would be begun would end at once, somewhere in the middle.
+                None if sys::unix::is_hung_up(visit.connection.as_fd()) => return false,
                 None => {
                     if let Err((code, text)) =
                         self.begin(at, &buffer[..length], descriptors, launcher)

@@ -1,7 +1,7 @@
 //! The launcher stops as its command did, for the shell. What is inside may go on, and somebody is there who keeps
 //! watch.
 
-use ringfence_tests::{Place, Running, Terminal, Tier, everybody, everywhere, until};
+use ringfence_tests::{Place, Running, Terminal, Tier, binary, everybody, everywhere, until};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -205,5 +205,41 @@ signal.pause() if sys.argv[1:] else sys.exit(5)";
         terminal.code(124);
         assert!(!place.project(".envrc").exists());
         terminal.leave();
+    });
+}
+
+#[test]
+fn exec_does_not_wait_for_ever_for_a_launcher_that_is_stopped() {
+    everywhere(|place| {
+        let script = "echo up; exec sleep 1000";
+        let mut running = place.start(&["--name", "one"], &["sh", "-c", script]);
+        running.printed("up\n").signal(Signal::STOP);
+        stops(&running);
+        let exec = |words: &[&str]| {
+            let mut command = place.command(binary());
+            command.arg("exec").args(words);
+            Running::start(command)
+        };
+        let goes_on = format!("kill -CONT {}", running.pid());
+        // The plain one is asked for before libc is up.
+        for words in [&["one", "touch", "no"][..], &["--workdir", ".", "one", "touch", "no"]] {
+            for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+                let mut waiting = exec(words);
+                waiting.said(&goes_on).signal(signal);
+                waiting.finish().ends(code);
+            }
+        }
+        let timed = place.ringfence(["exec", "--timeout", "10ms", "one", "touch", "no"]);
+        timed.ends(124).says("does not answer").says("timed out");
+        // One that is still waiting is served, and none of those that gave up, which came before it.
+        let mut waiting = exec(&["one", "touch", "yes"]);
+        waiting.said(&goes_on);
+        running.signal(Signal::CONT);
+        waiting.finish().ends(0);
+        assert!(place.project("yes").exists() && !place.project("no").exists());
+        place.ringfence(["exec", "one", "touch", "no"]).quiet();
+        assert!(place.project("no").exists());
+        place.ringfence(["kill", "one"]).quiet();
+        running.finish().ends(143);
     });
 }
