@@ -4,7 +4,7 @@ use super::{Guarding, changed};
 use crate::plan::{Found, GuardedTree, MountOp, Plan};
 use crate::planner::glob;
 use ringfence_policy::Guarded;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -16,6 +16,47 @@ pub(super) struct Absent {
     pub hooks: bool,
     /// There may have been others that match, which nobody has counted: only those count that the run made or changed.
     pub new: bool,
+}
+
+/// Those of all trees, found by where they are: to a path only those can be anything whose base it is, or is in, and of
+/// these there are no more where there are more trees.
+#[derive(Default)]
+pub(super) struct Names {
+    all: Vec<Absent>,
+    /// Their places in the list.
+    by_base: BTreeMap<PathBuf, Vec<usize>>,
+}
+
+impl Names {
+    pub fn push(&mut self, absent: Absent) {
+        self.by_base.entry(absent.base.clone()).or_default().push(self.all.len());
+        self.all.push(absent);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// From where they are watched for, each once.
+    pub fn bases(&self) -> impl Iterator<Item = &Path> {
+        self.by_base.keys().map(PathBuf::as_path)
+    }
+
+    /// Those to which a path may be something, in the order of the list.
+    pub fn around(&self, path: &Path) -> impl Iterator<Item = &Absent> {
+        let bases = path.ancestors().filter_map(|base| self.by_base.get(base));
+        let mut places: Vec<usize> = bases.flatten().copied().collect();
+        places.sort_unstable();
+        places.into_iter().map(|place| &self.all[place])
+    }
+}
+
+impl FromIterator<Absent> for Names {
+    fn from_iter<T: IntoIterator<Item = Absent>>(all: T) -> Names {
+        let mut names = Names::default();
+        all.into_iter().for_each(|absent| names.push(absent));
+        names
+    }
 }
 
 /// What a path is to the protected names.
@@ -53,9 +94,9 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// Of those names, in that directory.
-    pub fn of(all: &[Absent], directory: &Path) -> Wanted {
+    pub fn of(all: &Names, directory: &Path) -> Wanted {
         let mut wanted = Wanted::default();
-        for absent in all {
+        for absent in all.around(directory) {
             let (standing, rank) = absent.standing(directory);
             if standing == Standing::Free {
                 continue;
@@ -97,8 +138,8 @@ impl Wanted {
 
 impl Guarding {
     /// The names that can be told by themselves.
-    pub(super) fn absent(&self) -> Vec<Absent> {
-        let mut all = Vec::new();
+    pub(super) fn absent(&self) -> Names {
+        let mut all = Names::default();
         for tree in &self.trees {
             // Those that begin with a pattern are looked for at the top as well, and may have been there.
             let wild = tree.nested.iter().filter(|(name, _)| begins_wild(name));
@@ -255,6 +296,33 @@ mod tests {
     }
 
     #[test]
+    fn of_many_trees_only_those_around_a_path_are_looked_at() {
+        let names = ["a", "b/*"];
+        let of = |base: &str| {
+            names.map(|name| Absent {
+                base: PathBuf::from(base),
+                way: name.split('/').map(OsString::from).collect(),
+                hooks: false,
+                new: false,
+            })
+        };
+        let trees: Vec<String> = (0..1000).map(|tree| format!("/p/{tree}")).collect();
+        let inner = ["/p/7/inner".to_owned(), "/".to_owned()];
+        let all: Names = trees.iter().chain(&inner).flat_map(|tree| of(tree)).collect();
+        assert_eq!(all.bases().count(), 1002);
+        for (path, looked_at) in
+            [("/p/8/a", 4), ("/p/8", 4), ("/p/7/inner/b/c", 6), ("/p", 2), ("/p/70000", 2)]
+        {
+            let around: Vec<&Absent> = all.around(Path::new(path)).collect();
+            assert_eq!(around.len(), looked_at, "{path}");
+            // Nothing is missed.
+            let stands = |absent: &&Absent| absent.standing(Path::new(path)).0 != Standing::Free;
+            let of_all = all.all.iter().filter(stands).count();
+            assert_eq!(around.into_iter().filter(stands).count(), of_all, "{path}");
+        }
+    }
+
+    #[test]
     fn what_can_be_many_is_told_from_what_can_not() {
         let all = [
             absent(&["x", "*", "y"], false),
@@ -262,6 +330,7 @@ mod tests {
             absent(&["*.b"], false),
             absent(&[".c", "d"], false),
         ];
+        let all: Names = all.into_iter().collect();
         let rank = |at: &str, name: &str| Wanted::of(&all, Path::new(at)).rank(OsStr::new(name));
         for (at, name, of) in [
             ("/p", ".a", Some(Rank::Known)),

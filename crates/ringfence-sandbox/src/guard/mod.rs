@@ -260,7 +260,7 @@ impl Guarding {
         }
         // What this run may make, or what has to be read, is judged at the end alone.
         let mut awaited = self.awaited.take();
-        awaited.retain(|path| self.is_told(path));
+        self.keep_told(&mut awaited);
         self.awaited.replace(awaited);
     }
 

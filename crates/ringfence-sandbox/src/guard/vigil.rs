@@ -17,7 +17,7 @@
 //! Who is inside may make names faster than they are taken away. So one turn does a part of it, what the list names
 //! first, and the launcher has a look at everything else before the next one.
 
-use super::absent::{Absent, Rank, Standing, Wanted, told};
+use super::absent::{Absent, Names, Rank, Standing, Wanted, told};
 use super::locked::{self, ALL, ENTER_AND_LIST};
 use super::pending::Pending;
 use super::quarantine::{Away, Copies};
@@ -27,7 +27,7 @@ use super::watched::{MOST, Told, Watched};
 use super::{Directory, Guarding, Said};
 use ringfence_policy::shown;
 use ringfence_sys::Errno;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -77,7 +77,7 @@ pub(crate) struct Vigil<'a> {
     pub(super) later: BTreeMap<PathBuf, Instant>,
     /// Directories of this look that may be many.
     looked: usize,
-    absent: Vec<Absent>,
+    absent: Names,
     pending: Pending,
     copies: Copies,
     /// What is out of the way until the end: where it was, its name beside that, and where it is to go.
@@ -121,9 +121,11 @@ impl Guarding {
         Some(vigil)
     }
 
-    /// Whether a path is taken while the command runs.
-    pub(super) fn is_told(&self, path: &Path) -> bool {
-        self.absent().iter().any(|absent| absent.standing(path).0 == Standing::Protected)
+    /// Leaves those of some paths that are taken while the command runs.
+    pub(super) fn keep_told(&self, paths: &mut BTreeSet<PathBuf>) {
+        let absent = self.absent();
+        let is = |absent: &Absent, path: &Path| absent.standing(path).0 == Standing::Protected;
+        paths.retain(|path| absent.around(path).any(|absent| is(absent, path)));
     }
 }
 
@@ -153,10 +155,7 @@ impl Vigil<'_> {
     fn look(&mut self) {
         let began = Instant::now();
         (self.looked, self.crowded) = (0, false);
-        let mut bases: Vec<PathBuf> =
-            self.absent.iter().map(|absent| absent.base.clone()).collect();
-        bases.sort();
-        bases.dedup();
+        let bases: Vec<PathBuf> = self.absent.bases().map(Path::to_owned).collect();
         for base in bases {
             self.look_into(&base, 0, true);
         }
@@ -191,7 +190,7 @@ impl Vigil<'_> {
         }
         let Some((base, way)) = self.guarding.base(path) else { return };
         let is = |absent: &Absent| absent.standing(path).0 == Standing::Protected;
-        if !self.absent.iter().any(is) {
+        if !self.absent.around(path).any(is) {
             let (base, hooks) = (base.clone(), path.ends_with("hooks"));
             self.absent.push(Absent { base, way, hooks, new: false });
         }
@@ -255,7 +254,7 @@ impl Vigil<'_> {
         let counts = |absent: &&Absent| {
             !absent.new || absent.name(path).is_some_and(|name| self.guarding.is_new(&name))
         };
-        let all = self.absent.iter().map(|absent| (absent, absent.standing(path).0));
+        let all = self.absent.around(path).map(|absent| (absent, absent.standing(path).0));
         let all = all.filter(|(_, standing)| *standing != Standing::Free);
         let counted =
             all.filter(|(absent, standing)| *standing == Standing::OnTheWay || counts(absent));
@@ -301,7 +300,7 @@ impl Vigil<'_> {
         let trees = self.guarding.trees.iter().map(|tree| &*tree.tree);
         let Some(reach) = Reach::of(path, trees) else { return };
         let below = |absent: &Absent| absent.below(path).is_some_and(|name| reach.has(&name));
-        let leads = self.absent.iter().any(below);
+        let leads = self.absent.around(path).any(below);
         if !(leads && self.take(path)) {
             self.crowded = true;
         }
@@ -380,7 +379,7 @@ impl Vigil<'_> {
     /// The protected name that a path is in.
     fn name_of(&self, path: &Path) -> Option<(PathBuf, bool)> {
         let is = |absent: &&Absent| absent.standing(path).0 == Standing::Protected;
-        let absent = self.absent.iter().find(is)?;
+        let absent = self.absent.around(path).find(is)?;
         Some((absent.name(path)?, absent.hooks))
     }
 

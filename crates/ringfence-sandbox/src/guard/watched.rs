@@ -159,7 +159,7 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use super::super::absent::Absent;
+    use super::super::absent::{Absent, Names};
     use super::*;
     use std::ffi::OsString;
     use std::fs;
@@ -182,7 +182,9 @@ mod tests {
                 hooks: false,
                 new: false,
             };
-            let wanted = Wanted::of(&[absent(&[".vscode"]), absent(&[".cargo", "c"])], &path);
+            let names: Names =
+                [absent(&[".vscode"]), absent(&[".cargo", "c"])].into_iter().collect();
+            let wanted = Wanted::of(&names, &path);
             watched.watch(&path, &Directory::open(&path).expect("a directory"), wanted)
         }
     }
