@@ -5,7 +5,6 @@ mod network;
 use crate::error::Fault;
 use crate::options::Parsed;
 use ringfence_net::{Control, NetDecision, Process as Caller};
-use ringfence_sandbox::executions::parent_of;
 use ringfence_sandbox::facts::{Availability, Facts};
 use ringfence_sandbox::live::{End, Executed, Keeper, client};
 use ringfence_sandbox::network::Filter;
@@ -125,10 +124,10 @@ impl Record {
         let sink = Arc::new(move |decision: &NetDecision| {
             sink(decision);
             let Some(recorder) = recorder.get() else { return };
-            let process = decision.process.as_ref().map(|process| {
-                known(&programs, process.pid)
-                    .unwrap_or_else(|| described(process, parent_of(process.pid)))
-            });
+            let process = decision
+                .process
+                .as_ref()
+                .map(|process| known(&programs, process.pid).unwrap_or_else(|| described(process)));
             for event in network::network(decision) {
                 recorder.record(process.as_ref(), &event);
             }
@@ -186,7 +185,7 @@ impl Record {
             let verdict = if asked.allowed { Verdict::Allow } else { Verdict::Deny };
             let object = format!("{} by {}", asked.call, asked.by);
             let words = ["call", "syscalls = \"ask\"", "seccomp"];
-            let by = asked.process.as_ref().map(|(process, parent)| described(process, *parent));
+            let by = asked.process.as_ref().map(described);
             self.decided(by.as_ref(), verdict, words, object);
         }
         if outcome.timed_out {
@@ -368,9 +367,8 @@ impl Keeper for Record {
         let (recorder, programs) = (Arc::clone(&self.recorder), Arc::clone(&self.programs));
         let told = Box::new(move |peer: &Peer, event: &Event| {
             let Some(recorder) = recorder.get() else { return };
-            let by = peer.seen(|pid| {
-                known(&programs, pid).unwrap_or_else(|| described(&Caller::of(pid), parent_of(pid)))
-            });
+            let by = peer
+                .seen(|pid| known(&programs, pid).unwrap_or_else(|| described(&Caller::of(pid))));
             recorder.record(by.as_ref(), event);
         });
         fault::from_environment();
@@ -400,9 +398,11 @@ fn known(programs: &Mutex<HashMap<i32, Process>>, pid: i32) -> Option<Process> {
     lock(programs).get(&pid).cloned()
 }
 
-/// One that has none: it was made without executing anything, or what is executed is not on record.
-fn described(process: &Caller, parent: i32) -> Process {
-    Process::new(process.pid, parent, process.exe.clone().unwrap_or_default(), &process.argv)
+/// One that has none: it was made without executing anything, or what is executed is not on record. Nothing is looked up,
+/// as it may be gone by now.
+fn described(process: &Caller) -> Process {
+    let exe = process.exe.clone().unwrap_or_default();
+    Process::new(process.pid, process.parent.unwrap_or_default(), exe, &process.argv)
 }
 
 /// A panic elsewhere leaves each entry whole.
@@ -414,5 +414,20 @@ fn ended(end: End) -> Ended {
     match end {
         End::Code(code) => Ended::Code(code),
         End::Signal(signal) => Ended::Signal(i32::from(signal)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_gone_by_the_time_of_its_row_has_its_parent() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("a child");
+        let seen = Caller::of(child.id() as i32);
+        child.kill().expect("killed");
+        child.wait().expect("an end");
+        let row = described(&seen);
+        assert_eq!((row.pid, row.parent), (child.id() as i32, std::process::id() as i32));
     }
 }

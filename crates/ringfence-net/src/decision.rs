@@ -135,6 +135,8 @@ pub struct Process {
     pub exe: Option<PathBuf>,
     /// Its arguments, cut off after 4 KiB.
     pub argv: Vec<OsString>,
+    /// Its parent's number, as it was then; none where that was out of sight.
+    pub parent: Option<i32>,
 }
 
 impl Process {
@@ -149,7 +151,7 @@ impl Process {
         let words = words.strip_suffix(b"\0").unwrap_or(&words);
         let word = |word: &[u8]| std::ffi::OsStr::from_bytes(word).to_owned();
         let argv = words.split(|&byte| byte == 0).map(word).collect();
-        Process { pid, exe, argv }
+        Process { pid, exe, argv, parent: ringfence_sys::process::parent_of(pid) }
     }
 }
 

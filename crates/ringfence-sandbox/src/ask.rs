@@ -27,8 +27,8 @@ pub struct Asked {
     pub call: String,
     /// The program, by its own word.
     pub by: String,
-    /// Its process, if that was there still when it was looked at, and the one that it came from.
-    pub process: Option<(Process, i32)>,
+    /// Its process, if that was there still when it was looked at.
+    pub process: Option<Process>,
     /// It was let through.
     pub allowed: bool,
 }
@@ -39,7 +39,7 @@ struct Waiting {
     call: Notification,
     name: &'static str,
     by: String,
-    process: Option<(Process, i32)>,
+    process: Option<Process>,
 }
 
 /// The terminal, while a question stands on it.
@@ -271,9 +271,9 @@ fn question(waiting: &Waiting) -> String {
 }
 
 /// The process that a call is of, as the kernel has it.
-fn caller(listener: BorrowedFd<'_>, call: &Notification) -> Option<(Process, i32)> {
+fn caller(listener: BorrowedFd<'_>, call: &Notification) -> Option<Process> {
     let pid = sys::caller::process(call)?;
-    let found = (Process::of(pid), crate::executions::parent_of(pid));
+    let found = Process::of(pid);
     // Else its number may be another's by now.
     notify::waits(listener, call.id).then_some(found)
 }

@@ -249,13 +249,5 @@ fn process_of(thread: u32) -> Option<(i32, Option<OwnedFd>)> {
 
 fn parent(pid: i32, pidfd: Option<&OwnedFd>) -> i32 {
     let info = pidfd.and_then(|pidfd| sys::process::info(pidfd.as_fd()).ok());
-    info.map_or_else(|| parent_of(pid), |info| info.parent)
-}
-
-/// A process's parent; 0 where that is out of sight.
-pub fn parent_of(pid: i32) -> i32 {
-    // proc_pid_stat(5): after the name in parentheses, which may hold anything.
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
-    after.split_whitespace().nth(1).and_then(|parent| parent.parse().ok()).unwrap_or_default()
+    info.map_or_else(|| sys::process::parent_of(pid).unwrap_or_default(), |info| info.parent)
 }

@@ -46,8 +46,6 @@ fn is_inside(group: i32) -> bool {
 /// Whether this process started another one, or one that started it: it takes over orphans.
 fn descends(pid: i32) -> bool {
     let launcher = std::process::id().cast_signed();
-    let mut line = std::iter::successors(Some(pid), |&pid| {
-        Some(crate::executions::parent_of(pid)).filter(|&parent| parent > 0)
-    });
+    let mut line = std::iter::successors(Some(pid), |&pid| sys::process::parent_of(pid));
     line.by_ref().skip(1).take(MOST).any(|pid| pid == launcher)
 }

@@ -427,3 +427,19 @@ fn a_name_is_one_living_sessions() {
         drop(won);
     }
 }
+
+/// Who is gone before all of it was read is no child of a process 0.
+#[test]
+fn a_parent_that_is_not_known_is_null() {
+    let sessions = tempfile::tempdir().unwrap();
+    let ledger = start(sessions.path(), "one");
+    for parent in [0, 7] {
+        let process = Process::new(42, parent, "/usr/bin/curl".into(), &["curl".into()]);
+        ledger.recorder().record(Some(&process), &decision(1));
+    }
+    ledger.end(Ended::Code(0)).unwrap();
+    let rows = Reader::open(&sessions.path().join("one")).unwrap();
+    let rows = rows.events(0, &[], false).unwrap();
+    let parents: Vec<_> = rows.iter().map(|row| row.fields["parent"].clone()).collect();
+    assert_eq!(parents, [json!(null), json!(7)]);
+}

@@ -75,6 +75,14 @@ fn status(pid: u32, key: &str) -> Vec<u32> {
     line.unwrap_or_default().split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
+/// A process's parent; nothing where that is out of sight, or the process is gone.
+pub fn parent_of(pid: i32) -> Option<i32> {
+    // proc_pid_stat(5): after the name in parentheses, which may hold anything.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after) = stat.rsplit_once(')')?;
+    after.split_whitespace().nth(1)?.parse().ok().filter(|&parent| parent > 0)
+}
+
 /// A process's group.
 ///
 /// # Errors

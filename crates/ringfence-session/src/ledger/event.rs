@@ -35,7 +35,7 @@ impl Verdict {
 pub struct Process {
     /// Its number, in the namespace of the host.
     pub pid: i32,
-    /// Its parent's.
+    /// Its parent's; 0 where that is not known.
     pub parent: i32,
     /// What it executes.
     #[serde(with = "text::path")]

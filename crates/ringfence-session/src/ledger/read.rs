@@ -259,7 +259,7 @@ fn prepare<'a>(
     condition: &str,
 ) -> rusqlite::Result<CachedStatement<'a>> {
     connection.prepare_cached(&format!(
-        "SELECT row.*, process.pid, process.parent, process.exe, \
+        "SELECT row.*, process.pid, nullif(process.parent, 0) AS parent, process.exe, \
          iif(process.id IS NULL, NULL, lower(hex(process.argv_hash))) AS argv_hash FROM {table} AS row \
          LEFT JOIN process ON process.id = row.process WHERE row.{condition} \
          ORDER BY row.event"
