@@ -2,9 +2,10 @@
 //! watch.
 
 use ringfence_tests::{Place, Running, Terminal, Tier, binary, everybody, everywhere, until};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::process::Stdio;
 
 /// Goes on when the command has stopped, and makes protected names once it is told to.
 const SIBLING: &str = "until [ -e go ]; do :; done; mkdir .vscode; echo evil > .vscode/tasks.json; \
@@ -215,27 +216,33 @@ fn exec_does_not_wait_for_ever_for_a_launcher_that_is_stopped() {
         let mut running = place.start(&["--name", "one"], &["sh", "-c", script]);
         running.printed("up\n").signal(Signal::STOP);
         stops(&running);
+        // The streams of those that gave up lie in the launcher's socket as long as it is stopped: pipes would stay open.
+        let said = place.at("said");
         let exec = |words: &[&str]| {
             let mut command = place.command(binary());
-            command.arg("exec").args(words);
-            Running::start(command)
+            let file = fs::File::create(&said).unwrap();
+            command.arg("exec").args(words).stdin(Stdio::null()).stdout(Stdio::null());
+            command.stderr(file).spawn().unwrap()
         };
+        let says = |text: &str| fs::read_to_string(&said).unwrap().contains(text);
         let goes_on = format!("kill -CONT {}", running.pid());
         // The plain one is asked for before libc is up.
         for words in [&["one", "touch", "no"][..], &["--workdir", ".", "one", "touch", "no"]] {
             for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
                 let mut waiting = exec(words);
-                waiting.said(&goes_on).signal(signal);
-                waiting.finish().ends(code);
+                until("it says what to do", || says(&goes_on));
+                rustix::process::kill_process(Pid::from_child(&waiting), signal).unwrap();
+                assert_eq!(waiting.wait().unwrap().code(), Some(code));
             }
         }
-        let timed = place.ringfence(["exec", "--timeout", "10ms", "one", "touch", "no"]);
-        timed.ends(124).says("does not answer").says("timed out");
+        let mut timed = exec(&["--timeout", "10ms", "one", "touch", "no"]);
+        assert_eq!(timed.wait().unwrap().code(), Some(124));
+        assert!(says("does not answer") && says("timed out"));
         // One that is still waiting is served, and none of those that gave up, which came before it.
         let mut waiting = exec(&["one", "touch", "yes"]);
-        waiting.said(&goes_on);
+        until("it says what to do", || says(&goes_on));
         running.signal(Signal::CONT);
-        waiting.finish().ends(0);
+        assert_eq!(waiting.wait().unwrap().code(), Some(0));
         assert!(place.project("yes").exists() && !place.project("no").exists());
         place.ringfence(["exec", "one", "touch", "no"]).quiet();
         assert!(place.project("no").exists());
