@@ -18,8 +18,9 @@ pub(crate) fn streams_are_usable() -> bool {
     while fd < 3 {
         let mut looked = Looked::new();
         match look(&mut looked, fd, c"".as_ptr().cast(), EMPTY_PATH) {
-            Ok(stat) if !stat.is_directory() && !(stat.is_socket() && leads_out(fd)) => fd += 1,
-            _ => return false,
+            Ok(stat) if stat.is_directory() || stat.is_socket() && leads_out(fd) => return false,
+            Ok(_) => fd += 1,
+            Err(_) => return false,
         }
     }
     true

@@ -56,7 +56,7 @@ fn a_process_asks_about_a_place_once() {
         let control = Control::new(Arc::new(policy(&["a.org"], &[])), patience, Box::new(notice));
         let host = Host::parse("b.org").expect("a host");
         let decision = rules::connect(&control.policy(), &host, 443, rules::own);
-        let process = |pid| Process { pid, exe: None, argv: Vec::new() };
+        let process = |pid| Process { pid, parent: None, exe: None, argv: Vec::new() };
         let (first, second) = (process(7), process(8));
         let ask = |process, port| control.ask(&host, port, Some(process), &decision);
         let mut all =

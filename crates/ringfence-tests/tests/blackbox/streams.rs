@@ -248,7 +248,7 @@ fn who_reads_no_messages_gets_the_commands_exit_code() {
 const ELSEWHERE: &str = "\
 import ctypes, socket, sys
 libc = ctypes.CDLL(None)
-s = socket.socket(fileno=0)
+s = socket.socket(fileno=0); s.settimeout(20)
 libc.connect(0, bytes(16), 16)
 try:
     s.connect(('127.0.0.1', int(sys.argv[1]))); print(s.recv(9).decode())
