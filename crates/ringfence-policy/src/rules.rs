@@ -65,8 +65,8 @@ struct Rules<'r, 'f> {
     crowded: Vec<Crowded>,
     /// ringfence's own directories, and where their links lead.
     own: Vec<(Own, Real)>,
-    /// Homes that no rule which ships shows for being in its tree.
-    homes: Vec<PathBuf>,
+    /// The user's homes, with his number: no rule which ships shows one for being in its tree.
+    homes: Vec<(PathBuf, u32)>,
     /// Links beside these, with their targets as written.
     beside: Vec<(PathBuf, PathBuf)>,
 }
@@ -93,9 +93,8 @@ pub(crate) fn resolve(
     };
     let account = policy.account_home.clone();
     if policy.home != Home::Host {
-        let homes = [&policy.home_dir].into_iter().chain(&account);
-        let own = |home: &&PathBuf| home_within::is_own(home, context.uid, context.files);
-        rules.homes = homes.filter(own).cloned().collect();
+        let homes = [&policy.home_dir].into_iter().chain(&account).cloned();
+        rules.homes = homes.map(|home| (home, context.uid)).collect();
     }
     let mut owned = own::directories(&context.home, context.env);
     // A run with another `HOME` looks there.
@@ -299,15 +298,13 @@ impl Rules<'_, '_> {
         {
             return Err(PolicyError::value(&self.merged.source(entry), reason));
         }
+        let within = if access == Access::Read && entry.is_shipped() {
+            self.homes_within(entry, &real.path)
+        } else {
+            Vec::new()
+        };
         match (real.exists, anchored.optional) {
-            (true, _)
-                if access == Access::Read
-                    && entry.is_shipped()
-                    && !entry.text.as_bytes().starts_with(b"~")
-                    && self.homes.iter().any(|home| home.starts_with(&real.path)) =>
-            {
-                self.beside_homes(entry, &real.path)
-            }
+            (true, _) if !within.is_empty() => self.beside_homes(entry, &real.path, &within),
             (true, optional) => {
                 let source = self.merged.source(entry);
                 let rule = plain(access, real.path, optional, source);

@@ -3,11 +3,11 @@
 
 use super::{Grant, Rules};
 use crate::error::PolicyError;
-use crate::files::FileView;
 use crate::guard::plain;
 use crate::merge::Entry;
 use crate::policy::Access;
 use crate::workspace::SYSTEM;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Directories of `/usr` and `/usr/local` that are somebody's home by the list of accounts (`daemon`, `games`), and no
@@ -20,26 +20,40 @@ const OF_THE_SYSTEM: [&str; 14] = [
 /// So many names beside a home are granted one by one.
 const MOST: usize = 1_000;
 
-/// Whether a home is a user's own place, and not a directory of the system's that everybody needs.
-pub(super) fn is_own(home: &Path, uid: u32, files: &dyn FileView) -> bool {
-    let shared = |directory: &str| home == Path::new(directory);
+/// Whether a home's name is none of a directory of the system's that everybody needs.
+fn is_apart(home: &Path) -> bool {
     let name = home.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let of_programs =
-        ["/usr", "/usr/local"].iter().any(|usr| home.parent() == Some(Path::new(usr)))
-            && OF_THE_SYSTEM.contains(&name);
-    let owner = files.owner_and_mode(home).map(|(owner, _)| owner);
-    !of_programs && !shared("/") && !SYSTEM.iter().any(|&one| shared(one)) && owner == Some(uid)
+    let above = ["/usr", "/usr/local"].iter().any(|usr| home.parent() == Some(Path::new(usr)));
+    let of_programs = above && OF_THE_SYSTEM.contains(&name);
+    !of_programs && home.parent().is_some() && !SYSTEM.iter().any(|&one| home == Path::new(one))
 }
 
 impl Rules<'_, '_> {
+    /// The homes in a tree that are their user's own, where the rule is not about one: `~/x`. Whose they are is asked here
+    /// alone, since a plan holds only as long as what was asked has not changed.
+    pub(super) fn homes_within(&self, entry: &Entry, tree: &Path) -> Vec<PathBuf> {
+        let about = entry.text.as_bytes().starts_with(b"~");
+        let homes = self.homes.iter().filter(|(home, _)| !about && home.starts_with(tree));
+        let own = homes.filter(|(home, user)| {
+            let owner = || self.resolver.files().owner_and_mode(home).map(|(owner, _)| owner);
+            is_apart(home) && owner() == Some(*user)
+        });
+        own.map(|(home, _)| home.clone()).collect()
+    }
+
     /// Grants what a tree holds beside the homes in it. What is made there later is in the next plan: the names are
     /// among what this one is derived from.
-    pub(super) fn beside_homes(&mut self, entry: &Entry, tree: &Path) -> Result<(), PolicyError> {
-        let within = |path: &Path| self.homes.iter().any(|home| home.starts_with(path));
+    pub(super) fn beside_homes(
+        &mut self,
+        entry: &Entry,
+        tree: &Path,
+        homes: &[PathBuf],
+    ) -> Result<(), PolicyError> {
+        let within = |path: &Path| homes.iter().any(|home| home.starts_with(path));
         let (mut pending, mut granted, mut links) = (vec![tree.to_owned()], Vec::new(), Vec::new());
         while let Some(directory) = pending.pop() {
             // A home itself: all of it is private.
-            if self.homes.contains(&directory) {
+            if homes.contains(&directory) {
                 continue;
             }
             let files = self.resolver.files();
