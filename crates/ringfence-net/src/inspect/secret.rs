@@ -17,6 +17,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 const MOST: u64 = 16 * 1024;
 /// Shorter ones could be in any header by chance, and are not looked for in answers.
 const LEAST_TO_FIND: usize = 6;
+/// The port of HTTP within TLS.
+const HTTPS: u16 = 443;
 const REDACTED: &[u8] = b"[redacted by ringfence]";
 
 /// One header to add.
@@ -114,7 +116,7 @@ impl Secrets {
     /// names. Returns what was put in.
     ///
     /// Without TLS only where a rule names the port: what anybody on the way can read is no place
-    /// for a credential, unless the user says so.
+    /// for a credential, unless the user says so. Who names 443 means TLS.
     pub fn inject(
         &self,
         host: &Host,
@@ -125,7 +127,8 @@ impl Secrets {
         let mut put = Vec::new();
         self.clear(host, port, headers);
         for injected in self.list().iter().filter(|injected| injected.host.matches(host, port)) {
-            if !secure && injected.host.ports == ringfence_policy::port::Ports::default() {
+            let any = injected.host.ports == ringfence_policy::port::Ports::default();
+            if !secure && (any || port == HTTPS) {
                 continue;
             }
             if let Ok(mut value) = HeaderValue::from_bytes(&injected.value) {
@@ -335,9 +338,14 @@ mod tests {
         let secrets = secrets(&[
             ("a.org", "x-key", "cmd:echo secret-1"),
             ("b.org:80", "x-key", "cmd:echo secret-2"),
+            ("c.org:443", "x-key", "cmd:echo secret-3"),
         ])
         .expect("read");
         let mut headers = HeaderMap::new();
+        headers.append("x-key", HeaderValue::from_static("theirs"));
+        assert!(secrets.inject(&name("c.org"), 443, false, &mut headers).is_empty());
+        assert_eq!(names(&secrets.inject(&name("c.org"), 443, true, &mut headers)), ["x-key"]);
+        headers.remove("x-key");
         headers.append("x-key", HeaderValue::from_static("theirs"));
         assert!(secrets.inject(&name("a.org"), 80, false, &mut headers).is_empty());
         assert!(headers.is_empty(), "theirs goes all the same");

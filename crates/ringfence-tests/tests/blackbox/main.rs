@@ -13,6 +13,7 @@ mod clients;
 mod clients_http;
 mod closed;
 mod consent;
+mod containers;
 mod copies;
 mod covers;
 mod datagram_floods;
