@@ -2,7 +2,6 @@
 //! written or read too. Each must be allowed as well.
 
 use super::request::{Place, Refused, plain_name};
-use crate::first::authority;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use ringfence_policy::http::{encoded, normal_path};
 
@@ -91,15 +90,8 @@ fn of_this_host<'t>(
     let (whole, path) = text.split_at(text.len() - rest.len() + end);
     let named = &rest[..end];
     let scheme = if place.secure { "https://" } else { "http://" };
-    let usual = if place.secure { 443 } else { 80 };
-    let port = named
-        .rsplit_once(':')
-        .filter(|(_, port)| !port.contains(']'))
-        .map_or(Some(usual), |(_, port)| port.parse().ok());
-    let host = authority(named.as_bytes());
-    let same = whole.to_ascii_lowercase().starts_with(scheme)
-        && port == Some(place.port)
-        && host.is_some_and(|host| place.is(&host));
+    let same =
+        whole.to_ascii_lowercase().starts_with(scheme) && place.named(named.as_bytes()).is_some();
     if !same {
         let why = format!(
             "the request's header {name} names {}, where the connection leads to {}",

@@ -53,8 +53,7 @@ const OF_THE_CONNECTION: [&str; 7] = [
 impl Place {
     /// `HOST`, with the port where it is not the scheme's own.
     pub fn authority(&self) -> String {
-        let usual = if self.secure { 443 } else { 80 };
-        if self.port == usual { self.host.to_string() } else { self.whole() }
+        if self.port == self.usual() { self.host.to_string() } else { self.whole() }
     }
 
     fn whole(&self) -> String {
@@ -62,8 +61,23 @@ impl Place {
     }
 
     /// Whether a host that a request names is this one. Loopback goes by several names.
-    pub(super) fn is(&self, host: &Host) -> bool {
+    fn is(&self, host: &Host) -> bool {
         *host == self.host || host.is_loopback() && self.host.is_loopback()
+    }
+
+    /// The host that an authority (`HOST`, `HOST:PORT`) names, if that is where the connection leads.
+    pub(super) fn named(&self, named: &[u8]) -> Option<Host> {
+        let text = String::from_utf8_lossy(named);
+        let port = text
+            .rsplit_once(':')
+            .filter(|(_, port)| !port.contains(']'))
+            .map_or(Some(self.usual()), |(_, port)| port.parse().ok());
+        authority(named).filter(|host| self.is(host) && port == Some(self.port))
+    }
+
+    /// The scheme's own port.
+    fn usual(&self) -> u16 {
+        if self.secure { 443 } else { 80 }
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -141,24 +155,11 @@ fn same_host(place: &Place, parts: &Parts) -> Result<Option<Host>, Refused> {
     }
     let fields = parts.headers.get_all(header::HOST).iter().map(HeaderValue::as_bytes);
     let target = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
-    let usual = if place.secure { 443 } else { 80 };
     let mut found = None;
     for named in fields.chain(target) {
-        let text = String::from_utf8_lossy(named);
-        let port = text
-            .rsplit_once(':')
-            .filter(|(_, port)| !port.contains(']'))
-            .map_or(Some(usual), |(_, port)| port.parse().ok());
-        let host = authority(named);
-        match host {
-            Some(host)
-                if place.is(&host)
-                    && port == Some(place.port)
-                    && found.as_ref().is_none_or(|other| *other == host) =>
-            {
-                found = Some(host);
-            }
-            _ => return Err(wrong(&text.escape_debug().to_string())),
+        match place.named(named) {
+            Some(host) if found.as_ref().is_none_or(|other| *other == host) => found = Some(host),
+            _ => return Err(wrong(&String::from_utf8_lossy(named).escape_debug().to_string())),
         }
     }
     // HTTP/1.0 needs none; then it is the connection's.
