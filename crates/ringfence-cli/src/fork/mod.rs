@@ -75,11 +75,8 @@ pub fn fork(arguments: Vec<OsString>) -> Result<u8, Fault> {
         }
         None => None,
     };
-    if let Some(stream) = ringfence_sandbox::launch::lent_directory() {
-        return Err(Fault::usage(ringfence_sandbox::launch::no_directory(stream)));
-    }
-    if let Some(stream) = ringfence_sandbox::launch::lent_network() {
-        return Err(Fault::usage(ringfence_sandbox::launch::no_network(stream)));
+    if let Some(why) = ringfence_sandbox::launch::refused_streams(true) {
+        return Err(Fault::usage(why));
     }
     let patience = given.unwrap_or(PATIENCE);
     let session = session.to_string_lossy();

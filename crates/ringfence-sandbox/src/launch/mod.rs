@@ -126,17 +126,16 @@ pub fn take_signals_again() {
     let _ = sys::signal::set_mask(sys::signal::SignalSet::EMPTY);
 }
 
-/// The standard stream that is a directory, if one is.
-pub fn lent_directory() -> Option<&'static str> {
-    lent(|fd| {
+/// Why nothing runs with these standard streams: one is a directory or, for a command whose network is `confined`, a socket
+/// by which other places can be reached.
+pub fn refused_streams(confined: bool) -> Option<String> {
+    let directory = |fd: BorrowedFd<'_>| {
         let file = fd.try_clone_to_owned().map(std::fs::File::from);
         file.and_then(|file| file.metadata()).is_ok_and(|data| data.is_dir())
-    })
-}
-
-/// The standard stream that is a socket by which other places can be reached, if one is.
-pub fn lent_network() -> Option<&'static str> {
-    lent(|fd| ringfence_start::inherited::leads_out(fd.as_raw_fd()))
+    };
+    let network = |fd: BorrowedFd<'_>| ringfence_start::inherited::leads_out(fd.as_raw_fd());
+    let lent_network = || lent(network).filter(|_| confined).map(no_network);
+    lent(directory).map(no_directory).or_else(lent_network)
 }
 
 fn lent(is: impl Fn(BorrowedFd<'_>) -> bool) -> Option<&'static str> {
@@ -145,16 +144,14 @@ fn lent(is: impl Fn(BorrowedFd<'_>) -> bool) -> Option<&'static str> {
     streams.into_iter().find(|(_, fd)| is(*fd)).map(|(name, _)| name)
 }
 
-/// Why nothing runs with one.
-pub fn no_network(stream: &str) -> String {
+fn no_network(stream: &str) -> String {
     format!(
         "standard {stream} is a socket of the host's: the command could connect it, or send by it, to whatever the host \
          reaches, and no rule would hold it; put a pipe between (cat | ringfence … | cat), or start it with --network host"
     )
 }
 
-/// Why nothing runs with one.
-pub fn no_directory(stream: &str) -> String {
+fn no_directory(stream: &str) -> String {
     format!(
         "standard {stream} is a directory: by it the command could list all that is in it, and change modes and \
          times there, whatever is granted; redirect it elsewhere (to /dev/null), and grant the directory by -r or -w"
@@ -176,13 +173,10 @@ pub fn run(
     sys::fd::ensure_standard_streams().map_err(|errno| {
         LaunchError::call("open(/dev/null)", errno, "standard streams are closed and stay so")
     })?;
-    if let Some(stream) = lent_directory() {
-        return Err(LaunchError::Setup(no_directory(stream)));
-    }
     // A machine is passed bytes.
     let confined = order.machine.is_none() && plan.network != NetworkMode::Host;
-    if let Some(stream) = lent_network().filter(|_| confined) {
-        return Err(LaunchError::Setup(no_network(stream)));
+    if let Some(why) = refused_streams(confined) {
+        return Err(LaunchError::Setup(why));
     }
     let umask = sys::process::set_umask(0o022);
     let launched = run_under_our_umask(plan, order, inputs, trace, started, umask);

@@ -118,11 +118,8 @@ fn handled_signals() -> SignalSet {
 /// [`Failure`]: the request is too long, or the session ended.
 pub fn ask(connection: &OwnedFd, request: &Request) -> Result<(), Failure> {
     sys::fd::ensure_standard_streams().map_err(|errno| failed("open(/dev/null)", errno))?;
-    if let Some(stream) = crate::launch::lent_directory() {
-        return Err((125, crate::launch::no_directory(stream)));
-    }
-    if let Some(stream) = crate::launch::lent_network() {
-        return Err((125, crate::launch::no_network(stream)));
+    if let Some(why) = crate::launch::refused_streams(true) {
+        return Err((125, why));
     }
     let _ = sys::signal::set_mask(handled_signals());
     send(connection.as_fd(), request)
