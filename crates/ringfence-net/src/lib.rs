@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod beside;
 mod budget;
 mod calls;
 pub mod capture;

@@ -50,7 +50,7 @@ pub(crate) fn serve(listeners: Listeners, shared: Arc<Shared>) {
     }
     let mut builder = tokio::runtime::Builder::new_current_thread();
     // One thread looks for processes: each has an arena and caches of the allocator's, in which freed memory stays.
-    builder.enable_all().max_blocking_threads(1);
+    builder.enable_all().max_blocking_threads(1).on_thread_start(crate::beside::begin_anywhere);
     let Ok(runtime) = builder.build() else {
         // Without a runtime the listeners close here: everything inside is refused.
         return;

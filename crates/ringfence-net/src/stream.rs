@@ -6,6 +6,7 @@
 //! which pages cool down before they are read and used again. So while bytes stream in, the kernel wakes us for
 //! good pieces only, and what is on its way to a near reader is kept short.
 
+use crate::beside::Beside;
 use crate::crowd;
 use crate::relay::{Broken, wait};
 use ringfence_sys::socket;
@@ -55,11 +56,12 @@ pub(crate) async fn carry(
         socket::splice(from.as_fd(), to.as_fd(), length)
             .map_err(|errno| io::Error::from_raw_os_error(errno.into_raw()))
     };
-    if near(to) {
+    let near = near(to);
+    if near {
         // Without it there are long queues, and the same bytes.
         let _ = socket::send_buffer(to.as_fd(), NEAR);
     }
-    let mut source = Source { from, streamed: 0, pieces: false };
+    let mut source = Source { from, to_near: near, streamed: 0, pieces: false, beside: None };
     loop {
         let taken = source.take(|from| moved(from, write_end, PIPE)).await;
         let mut left = taken.map_err(Broken::From)?;
@@ -67,6 +69,9 @@ pub(crate) async fn carry(
             return Ok(());
         }
         count.fetch_add(left as u64, Relaxed);
+        if let Some(beside) = &source.beside {
+            beside.follow(to.as_fd());
+        }
         while left > 0 {
             to.writable().await.map_err(Broken::To)?;
             match to.try_io(Interest::WRITABLE, || moved(read_end, to, left)) {
@@ -89,10 +94,14 @@ fn near(to: &TcpStream) -> bool {
 /// Where a direction's bytes come from.
 struct Source<'a> {
     from: &'a TcpStream,
+    /// Their reader is on this machine.
+    to_near: bool,
     /// Bytes that came without a pause.
     streamed: usize,
     /// The kernel wakes us for a piece.
     pieces: bool,
+    /// They are moved where their reader is.
+    beside: Option<Beside>,
 }
 
 impl Source<'_> {
@@ -128,6 +137,7 @@ impl Source<'_> {
     fn streams(&mut self) -> bool {
         if !self.pieces && self.streamed >= STREAMS_AFTER {
             self.pieces = socket::receive_low_water(self.from.as_fd(), PIECE).is_ok();
+            self.beside = (self.pieces && self.to_near).then(Beside::new).flatten();
         }
         self.pieces
     }
@@ -136,6 +146,7 @@ impl Source<'_> {
     fn pause(&mut self) {
         self.streamed = 0;
         self.pieces = false;
+        self.beside = None;
         let _ = socket::receive_low_water(self.from.as_fd(), 1);
     }
 }

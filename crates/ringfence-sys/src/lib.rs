@@ -31,6 +31,7 @@ pub mod nft;
 pub mod notify;
 pub mod pipe;
 pub mod process;
+pub mod processors;
 #[cfg(target_arch = "x86_64")]
 pub mod ptrace;
 #[cfg(target_arch = "x86_64")]

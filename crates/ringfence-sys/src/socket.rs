@@ -264,6 +264,14 @@ pub fn send_buffer(socket: BorrowedFd<'_>, bytes: i32) -> Result<()> {
     set(socket, libc::SO_SNDBUF, bytes)
 }
 
+/// The processor on which a connection's last packet came in (`SO_INCOMING_CPU`, Linux 3.19): on one host that is often
+/// the one that the other end runs on.
+pub fn last_came_on(socket: BorrowedFd<'_>) -> Option<usize> {
+    let mut processor = [0; size_of::<i32>()];
+    option(socket, libc::SOL_SOCKET, libc::SO_INCOMING_CPU, &mut processor).ok()?;
+    usize::try_from(i32::from_ne_bytes(processor)).ok()
+}
+
 fn set(socket: BorrowedFd<'_>, name: i32, value: i32) -> Result<()> {
     let (level, size) = (libc::SOL_SOCKET, size_of::<i32>());
     // SAFETY: the pointer is to the value and its size.
