@@ -42,6 +42,8 @@ enum Named {
     Descriptor(i32),
     /// A path: directory, its address, and whether a link at its end is followed.
     Path(i32, u64, bool),
+    /// The same, or the directory itself where the path is empty (`AT_EMPTY_PATH`), or is none.
+    Either(i32, u64, bool),
 }
 
 /// What a call does to it.
@@ -72,7 +74,10 @@ impl Metadata {
         let number = Sysno::new(call.call as usize).ok_or(Errno::ENOSYS)?;
         let [a, b, c, d, e, _] = call.arguments;
         let here = |address| Named::Path(CWD, address, true);
-        let at = |flags: u64| flags & AT_SYMLINK_NOFOLLOW == 0;
+        let at = |directory: u64, path, flags: u64| {
+            let named = if flags & AT_EMPTY_PATH == 0 { Named::Path } else { Named::Either };
+            named(directory as i32, path, flags & AT_SYMLINK_NOFOLLOW == 0)
+        };
         let xattr = |name, value, size: u64, flags| {
             self.attribute(listener, call, name, value, size, flags)
         };
@@ -82,25 +87,17 @@ impl Metadata {
             "chmod" => (here(a), Change::Mode(b as u32)),
             "fchmod" => (Named::Descriptor(a as i32), Change::Mode(b as u32)),
             "fchmodat" => (Named::Path(a as i32, b, true), Change::Mode(c as u32)),
-            "fchmodat2" if d & AT_EMPTY_PATH != 0 => {
-                (Named::Descriptor(a as i32), Change::Mode(c as u32))
-            }
-            "fchmodat2" => (Named::Path(a as i32, b, at(d)), Change::Mode(c as u32)),
+            "fchmodat2" => (at(a, b, d), Change::Mode(c as u32)),
             "chown" => (here(a), Change::Owner(b as u32, c as u32)),
             "lchown" => (Named::Path(CWD, a, false), Change::Owner(b as u32, c as u32)),
             "fchown" => (Named::Descriptor(a as i32), Change::Owner(b as u32, c as u32)),
-            "fchownat" if e & AT_EMPTY_PATH != 0 => {
-                (Named::Descriptor(a as i32), Change::Owner(c as u32, d as u32))
-            }
-            "fchownat" => (Named::Path(a as i32, b, at(e)), Change::Owner(c as u32, d as u32)),
+            "fchownat" => (at(a, b, e), Change::Owner(c as u32, d as u32)),
             "utime" => (here(a), times(b, Layout::Seconds)?),
             "utimes" => (here(a), times(b, Layout::Microseconds)?),
             "futimesat" if b == 0 => (Named::Descriptor(a as i32), times(c, Layout::Microseconds)?),
             "futimesat" => (Named::Path(a as i32, b, true), times(c, Layout::Microseconds)?),
-            "utimensat" if b == 0 || d & AT_EMPTY_PATH != 0 => {
-                (Named::Descriptor(a as i32), times(c, Layout::Nanoseconds)?)
-            }
-            "utimensat" => (Named::Path(a as i32, b, at(d)), times(c, Layout::Nanoseconds)?),
+            "utimensat" if b == 0 => (Named::Descriptor(a as i32), times(c, Layout::Nanoseconds)?),
+            "utimensat" => (at(a, b, d), times(c, Layout::Nanoseconds)?),
             "setxattr" => (here(a), xattr(b, c, d, e)?),
             "lsetxattr" => (Named::Path(CWD, a, false), xattr(b, c, d, e)?),
             "fsetxattr" => (Named::Descriptor(a as i32), xattr(b, c, d, e)?),
@@ -197,12 +194,28 @@ fn open(listener: BorrowedFd<'_>, call: &Notification, named: &Named) -> sys::Re
         sys::fd::open_at(CWD, &path, sys::fd::PATH_ONLY, 0)
     };
     let (directory, address, follow) = match *named {
-        Named::Descriptor(number) if number >= 0 => return of_caller(format!("fd/{number}")),
-        Named::Descriptor(CWD) => return of_caller("cwd".to_owned()),
-        Named::Descriptor(_) => return Err(Errno::EBADF),
-        Named::Path(directory, address, follow) => (directory, address, follow),
+        Named::Descriptor(number) => (number, 0, None),
+        Named::Path(directory, address, follow) | Named::Either(directory, address, follow) => {
+            (directory, address, Some(follow))
+        }
     };
-    open_text(listener, call, directory, &read_text(listener, call, address)?, follow)
+    if let Some(follow) = follow {
+        let either = matches!(named, Named::Either(..));
+        // Without a path it is an empty one since Linux 6.11.
+        let path = if either && address == 0 {
+            CString::default()
+        } else {
+            read_text(listener, call, address)?
+        };
+        if !(either && path.is_empty()) {
+            return open_text(listener, call, directory, &path, follow);
+        }
+    }
+    match directory {
+        0.. => of_caller(format!("fd/{directory}")),
+        CWD => of_caller("cwd".to_owned()),
+        _ => Err(Errno::EBADF),
+    }
 }
 
 /// Opens a path from where the caller stands: at one of its directories, or where it is.

@@ -92,6 +92,15 @@ pub fn group_of(pid: i32) -> Result<i32> {
     unsafe { sys!(getpgid, pid) }.map(|group| group as i32)
 }
 
+/// A process's session.
+///
+/// # Errors
+/// `ESRCH` when there is no such process.
+pub fn session_of(pid: i32) -> Result<i32> {
+    // SAFETY: takes a number only.
+    unsafe { sys!(getsid, pid) }.map(|session| session as i32)
+}
+
 /// The two sides of a fork.
 #[derive(Debug)]
 pub enum Forked {

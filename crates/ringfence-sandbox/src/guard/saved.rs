@@ -29,7 +29,7 @@ pub(crate) enum Saved {
     Link(#[serde(with = "self::path")] PathBuf),
     Directory(#[serde(with = "pairs")] BTreeMap<OsString, Saved>),
     /// A file too large to be kept, a program: that it changed is seen, and what it was cannot be put back. The change
-    /// time is the kernel's alone to set.
+    /// time is the kernel's alone to set (in memory a write through a mapping sets none).
     Stamped {
         file: (u64, u64),
         size: u64,

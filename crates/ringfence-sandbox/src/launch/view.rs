@@ -2,13 +2,14 @@
 //! mount API of Linux 5.2 (`fsopen`, `open_tree`, `move_mount`, `mount_setattr`), descriptors
 //! instead of paths, a whole tree made read-only in one call.
 
+mod masks;
 mod own;
 
 use super::cover::Covers;
 use super::failure::{KEEP_APART, MAKE_FILE_SYSTEM, OPEN};
 use super::mounts::{
-    EEXIST, ENOENT, O_CLOEXEC, attach, copy_tree, make_directory, make_file, make_private,
-    new_file_system, relative, remove, set_attributes,
+    EEXIST, O_CLOEXEC, attach, copy_tree, make_directory, make_file, make_private, new_file_system,
+    relative, remove, set_attributes,
 };
 use super::overlay;
 use super::script::{Arg, CWD, Part, Script};
@@ -36,6 +37,8 @@ struct Building<'a> {
     host: bool,
     /// Directories bound so far: what is below them exists already.
     bound: Vec<PathBuf>,
+    /// Private directories over the host's: nothing is in them yet.
+    emptied: Vec<PathBuf>,
     /// A home that is kept: programs of earlier runs made what is in it, links too.
     kept: Option<PathBuf>,
     /// The last directory made, so that its parents are not made again.
@@ -109,6 +112,7 @@ impl<'a> Building<'a> {
             size,
             host,
             bound: Vec::new(),
+            emptied: Vec::new(),
             kept: None,
             made: PathBuf::from("/"),
             masks: [None; 2],
@@ -223,7 +227,11 @@ impl<'a> Building<'a> {
         let open =
             |bound: &PathBuf| self.covers.over(path).is_none_or(|over| !over.starts_with(bound));
         let exists = |bound: &PathBuf| path != bound && path.starts_with(bound) && open(bound);
-        self.host || self.bound.iter().any(exists)
+        let inside = |own: &&PathBuf| path != *own && path.starts_with(own);
+        match self.emptied.iter().rfind(inside) {
+            Some(own) => self.bound.iter().any(|bound| bound.starts_with(own) && exists(bound)),
+            None => self.host || self.bound.iter().any(exists),
+        }
     }
 
     /// Whether no component of a path may be followed while it is built.
@@ -350,6 +358,8 @@ impl<'a> Building<'a> {
             return self.file_system(path, c"tmpfs", &options, NO_SUID | NO_DEVICES);
         }
         let (from, source) = if self.host {
+            self.make_target(path, true);
+            self.emptied.push(path.to_owned());
             self.aside += 1;
             (self.memory, PathBuf::from(format!("private-{}", self.aside)))
         } else {
@@ -398,61 +408,6 @@ impl<'a> Building<'a> {
         attach(self.script, tree, target, Path::new(""));
         self.script.close(tree);
         self.script.close(target);
-    }
-
-    fn mask(&mut self, path: &Path, directory: bool, link: bool) {
-        self.script.note("mask", Some(path));
-        let known = self.masks[usize::from(directory)];
-        let tree = match known {
-            Some(mask) => copy_tree(self.script, mask, Path::new(""), false, 0),
-            None => self.first_mask(directory),
-        };
-        let inner = path.parent().filter(|parent| !link && parent.parent().is_some());
-        match (inner, path.file_name()) {
-            (Some(parent), Some(name)) => {
-                let directory = self.directory_of_masks(parent);
-                // What has gone since the plan was made is watched for, as what goes later is ([`crate::cover`]).
-                attach(self.script, tree, directory, Path::new(name)).tolerated[0] = ENOENT;
-            }
-            _ => {
-                let target = self.open_itself(path, link);
-                attach(self.script, tree, target, Path::new(""));
-                self.script.close(target);
-            }
-        }
-        match known {
-            Some(_) => self.script.close(tree),
-            None => self.masks[usize::from(directory)] = Some(tree),
-        }
-    }
-
-    /// A directory in which masks are mounted on names, which are not followed: often that of the one before.
-    fn directory_of_masks(&mut self, path: &Path) -> u8 {
-        if let Some((_, directory)) = self.masked.as_ref().filter(|(last, _)| last == path) {
-            return *directory;
-        }
-        self.leave_masked();
-        let directory = self.open_in_view(path);
-        self.masked = Some((path.to_owned(), directory));
-        directory
-    }
-
-    fn leave_masked(&mut self) {
-        if let Some((_, directory)) = self.masked.take() {
-            self.script.close(directory);
-        }
-    }
-
-    /// Something empty that nobody may read.
-    fn first_mask(&mut self, directory: bool) -> u8 {
-        let (memory, name) = (self.memory, Path::new(MASKS[usize::from(directory)]));
-        if directory {
-            make_directory(self.script, memory, name, 0);
-        } else {
-            make_file(self.script, memory, name, 0);
-        }
-        let attributes = READ_ONLY | NO_SUID | NO_DEVICES | NO_EXEC;
-        copy_tree(self.script, memory, name, false, attributes)
     }
 
     fn finish(mut self) {

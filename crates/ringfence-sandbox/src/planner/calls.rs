@@ -220,6 +220,10 @@ const CLONES: [u32; 3] = [0x4004_9409, 0x4020_940D, 0xC018_9436];
 /// too, they lock what the user has unlocked everywhere.
 const ENCRYPTION_KEYS: [u32; 3] = [0xC050_6617, 0xC040_6618, 0xC040_6619];
 
+/// Requests that exchange what is in two files (`linux/ext4.h`, xfsprogs' `xfs_fs.h`, `linux/f2fs.h`): `EXT4_IOC_MOVE_EXT`,
+/// `XFS_IOC_SWAPEXT`, `XFS_IOC_EXCHANGE_RANGE`, `XFS_IOC_COMMIT_RANGE`, `F2FS_IOC_MOVE_RANGE`. Defragmenters use them.
+const EXCHANGES: [u32; 5] = [0xC028_660F, 0xC0C0_586D, 0x4028_5881, 0x4058_5883, 0xC020_F509];
+
 /// The rules, in order: the first that holds decides.
 pub(super) fn rules(
     (tier, user): (Tier, (u32, u32)),
@@ -246,6 +250,10 @@ pub(super) fn rules(
     for request in ENCRYPTION_KEYS {
         let test = [(1, Test::Equals(request))];
         add("ioctl", Verdict::Refuse, &test, "reaches the keys of the host's file systems");
+    }
+    for request in EXCHANGES {
+        let test = [(1, Test::Equals(request))];
+        add("ioctl", Verdict::Refuse, &test, "changes what is in a file and leaves no time of it");
     }
     let mut test = vec![(1, Test::Masked(TYPE_OF_IOCTL, BTRFS))];
     test.extend(CLONES.map(|clone| (1, Test::Differs(clone))));
@@ -316,6 +324,8 @@ pub(super) fn rules(
         if notify {
             let reason = "joins a group of processes, which may be one outside";
             add("setpgid", Verdict::Supervise, &[(1, Test::Differs(0))], reason);
+            let reason = "gives the terminal to a group of processes, which may be one outside";
+            add("ioctl", Verdict::Supervise, &crate::other_group::GIVES, reason);
         }
         let verdict = if notify { Verdict::Supervise } else { Verdict::AccessDenied };
         let reason = "tells of names in directories that cannot be listed";

@@ -1,6 +1,6 @@
 //! The namespace tier's view of the file system, as mounts in order.
 
-use super::grants::Grants;
+use super::grants::{Denial, Grants};
 use super::guards::Guards;
 use super::{Planning, built_in};
 use crate::facts::Kind;
@@ -264,9 +264,20 @@ impl View<'_> {
         }
     }
 
-    /// Covers what is denied inside granted trees.
+    /// Covers what is denied inside granted trees. In a directory of the sandbox's own nothing of the host's is.
     fn masks(&mut self) {
-        for denial in &self.grants.denials {
+        let own = |step: &&MountStep| {
+            matches!(step.op, MountOp::Private { .. } | MountOp::NamedHome { .. })
+        };
+        let own: Vec<PathBuf> =
+            self.steps.iter().filter(own).map(|step| step.path.clone()).collect();
+        let shown = |path: &Path| {
+            let tree = self.grants.covering(path).map_or(Path::new("/"), |(tree, _)| tree);
+            !own.iter().any(|own| path.starts_with(own) && !tree.starts_with(own))
+        };
+        let denials: Vec<&Denial> =
+            self.grants.denials.iter().filter(|denial| shown(&denial.path)).collect();
+        for denial in denials {
             let within = self.grants.covering(&denial.path).filter(|(_, grant)| grant.write);
             if let Some((tree, _)) = within {
                 self.pin(&denial.path, tree, &denial.rule);

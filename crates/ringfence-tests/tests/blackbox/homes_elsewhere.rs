@@ -130,3 +130,20 @@ fn a_limit_of_files_ends_what_writes_past_it_alone() {
         assert_eq!(place.shell(large).text(), "XFSZ", "{:?} {:?}", place.person, place.tier);
     });
 }
+
+/// What is denied there is not: neither is ringfence's own, which is found there as soon as something was run.
+#[test]
+fn a_private_home_is_private_where_all_of_the_host_is_shown() {
+    everybody(Tier::Namespace, |place| {
+        let Some(home) = Elsewhere::new(place, "/srv") else { return };
+        // Makes what is denied: the plans that are kept.
+        sh(place, &home.0, &[], "true").ends(0);
+        assert!(home.0.join(".cache/ringfence").exists(), "{:?}", place.person);
+        for _ in 0..2 {
+            let shown = "ls -A ~/.cache ~/.ssh ~/document 2>/dev/null; cat /etc/os-release >/dev/null && echo shown";
+            sh(place, &home.0, &["-r", "/"], shown).ends(0).prints("shown");
+        }
+        let all = &["-r", "/", "--home", "host"];
+        sh(place, &home.0, all, "ls -A ~/.cache/ringfence; cat ~/document").prints("SECRET");
+    });
+}

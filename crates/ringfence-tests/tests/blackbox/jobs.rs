@@ -260,3 +260,45 @@ fn no_key_stops_a_command_without_a_shell() {
         terminal.leave();
     });
 }
+
+/// Its keys' signals would go there, and those of each new size of the window.
+#[test]
+fn the_terminal_is_not_given_to_another_job_of_the_shells() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        place.script(
+            "give",
+            "#!/usr/bin/env python3
+import errno, os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+own = os.tcgetpgrp(0)
+def give(group):
+    try: os.tcsetpgrp(0, group); return 'given'
+    except OSError as error: return errno.errorcode[error.errno]
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    signal.pause()
+while os.getpgid(child) == os.getpgid(0): pass
+# To a job of its own, and back again; to a number that is nobody's.
+print(give(child), give(own), give(int(sys.argv[1])), os.tcgetpgrp(0) == own, 'en' + 'd')
+os.kill(child, signal.SIGKILL)
+os.tcsetpgrp(0, own)
+",
+        );
+        let mut terminal = Terminal::shell(place);
+        terminal.line("sh -c 'echo up > up; exec sleep 1000' &");
+        until("it runs", || place.project("up").exists());
+        // The control.
+        terminal.line("./give $(jobs -p)");
+        terminal.shows("given given given False end");
+        terminal.line("$RF -- ./give $(jobs -p)");
+        let shown = terminal.shows("True end");
+        let refused = if place.tier == Tier::Process { "EPERM" } else { "ESRCH" };
+        assert!(shown.contains(&format!("given given {refused} ")), "{shown}");
+        terminal.line("kill $(jobs -p)");
+        terminal.leave();
+    });
+}

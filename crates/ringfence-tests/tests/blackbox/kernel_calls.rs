@@ -219,3 +219,25 @@ fn a_thread_changes_its_own_process_by_number_and_no_other() {
         drop(outside);
     });
 }
+
+/// What is in a file would be changed, and no time of it would tell.
+#[test]
+fn nothing_is_exchanged_between_files() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let script = "import errno, fcntl, os, struct
+one, other = (os.open(name, os.O_RDWR | os.O_CREAT) for name in ('one', 'other'))
+os.write(one, b'1' * 4096); os.write(other, b'2' * 4096)
+for request in (0xc028660f, 0xc0c0586d, 0x40285881, 0x40585883, 0xc020f509):
+    try: fcntl.ioctl(one, request, struct.pack('=II', 0, other) + b'\\0' * 248); print('done')
+    except OSError as error: print(errno.errorcode[error.errno])";
+        std::fs::write(place.project("exchange.py"), script).unwrap();
+        // The control: none of them is known to all file systems, and one that is says something else.
+        let outside = place.shell("python3 exchange.py").well();
+        assert!(!outside.contains("EPERM"), "{outside}");
+        let inside = place.run(&[], &["python3", "exchange.py"]).well();
+        assert_eq!(inside, "EPERM\n".repeat(5).trim_end());
+    });
+}

@@ -226,3 +226,30 @@ os.chown('f', os.getuid(), os.getgid()); os.chown('f', -1, -1); print('kept')";
         );
     });
 }
+
+/// `AT_EMPTY_PATH` names the directory itself only where the path is empty.
+#[test]
+fn a_path_that_may_be_empty_is_followed_where_it_is_not() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let script = "import ctypes, errno, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+os.mkdir('d', 0o755); os.close(os.open('d/f', os.O_CREAT, 0o644)); d = os.open('d', os.O_RDONLY)
+def said(code): return 'done' if code == 0 else errno.errorcode[ctypes.get_errno()]
+FCHMODAT2, EMPTY = 452, 0x1000
+times = struct.pack('=qqqq', 1, 0, 1, 0)
+def modes(): return '%o %o' % (os.stat('d').st_mode & 0o777, os.stat('d/f').st_mode & 0o777)
+for name in (b'f', b'absent', b''):
+    mode = libc.syscall(FCHMODAT2, d, name, 0o700, EMPTY)
+    print(said(mode), modes(), said(libc.utimensat(d, name, times, EMPTY)), said(libc.fchownat(d, name, os.getuid(), -1, EMPTY)))
+print(os.stat('d').st_mtime, os.stat('d/f').st_mtime)";
+        std::fs::write(place.project("empty.py"), script).unwrap();
+        let outside = place.shell("python3 empty.py; rm -r d").well();
+        let inside = place.run(&[], &["python3", "empty.py"]).well();
+        assert_eq!(inside, outside, "{:?} {:?}", place.person, place.tier);
+        assert!(inside.contains("\nENOENT 755 700 ENOENT ENOENT\n"), "{inside}");
+        place.shell("rm -r d empty.py").ends(0);
+    });
+}
