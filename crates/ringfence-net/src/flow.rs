@@ -5,7 +5,7 @@ use crate::first::{self, First};
 use crate::gateway::{HERE, Shared, Subject};
 use crate::inspect::{self, Inspection};
 use crate::leaving;
-use crate::live::Answer;
+use crate::live::{self, Answer};
 use crate::relay::{self, Counts, Gate, Verdict};
 use crate::rules::{self, Leads};
 use ringfence_policy::{Decision, Host};
@@ -67,15 +67,23 @@ pub(crate) enum Refusal {
     Failed(String),
 }
 
+/// How a connection goes on that is allowed.
+pub(crate) enum Course<'a> {
+    /// Its requests are looked at, and its server is dialled by who does that.
+    Inspected(&'a Arc<Inspection>),
+    /// It is relayed to this server.
+    Relayed(TcpStream),
+}
+
 /// Serves a redirected connection from its beginning to its end.
 pub(crate) async fn run(shared: &Arc<Shared>, mut subject: Subject, client: TcpStream) {
-    if let Some(inspection) = inspected(shared, &subject) {
-        // By itself it is small: what is not inspected does not carry what inspection needs.
-        let inspected = inspect::connection(shared, inspection, subject, client, Vec::new());
-        return Box::pin(inspected).await;
-    }
-    match dial_for(&client, shared, &mut subject).await {
-        Ok(server) => carry(shared, &subject, client, server, Vec::new()).await,
+    match settle(Some(&client), shared, &mut subject).await {
+        Ok(Course::Inspected(inspection)) => {
+            // By itself it is small: what is not inspected does not carry what inspection needs.
+            let inspected = inspect::connection(shared, inspection, subject, client, Vec::new());
+            Box::pin(inspected).await;
+        }
+        Ok(Course::Relayed(server)) => carry(shared, &subject, client, server, Vec::new()).await,
         Err(refusal) => {
             tell(shared, &subject, refusal);
             // Until then it is there to be found.
@@ -85,17 +93,34 @@ pub(crate) async fn run(shared: &Arc<Shared>, mut subject: Subject, client: TcpS
     }
 }
 
+/// The one way to a server, whoever asks for it and however: what the rules or a person say is settled first, then whether
+/// the requests are looked at, and what is relayed is dialled last. That takes no longer than `client` waits for it.
+pub(crate) async fn settle<'a>(
+    client: Option<&TcpStream>,
+    shared: &'a Shared,
+    subject: &mut Subject,
+) -> Result<Course<'a>, Refusal> {
+    consider(shared, subject).await?;
+    if concerned(shared, &subject.host, subject.port) {
+        let none = "rules about its requests need inspection, which this gateway does not have";
+        let inspection = shared.inspection.as_ref();
+        let inspection = inspection.ok_or_else(|| Refusal::Denied(none.to_owned()))?;
+        return Ok(Course::Inspected(inspection));
+    }
+    let dialled = dial(shared, subject);
+    let server = match client {
+        Some(client) => {
+            let dialled = leaving::before(dialled, gone(client, shared)).await;
+            dialled.unwrap_or_else(|| Err(ended()))?
+        }
+        None => dialled.await?,
+    };
+    Ok(Course::Relayed(server))
+}
+
 /// Whether rules about requests or credentials name a host, as they stand.
 fn concerned(shared: &Shared, host: &Host, port: u16) -> bool {
     rules::concerned(&shared.policy(), host, port)
-}
-
-/// What looks at the requests of an allowed connection, where rules about requests or credentials
-/// name its host.
-pub(crate) fn inspected<'a>(shared: &'a Shared, subject: &Subject) -> Option<&'a Arc<Inspection>> {
-    let allowed = subject.decision.as_ref().is_some_and(|decision| decision.allowed);
-    let inspection = shared.inspection.as_ref().filter(|_| allowed)?;
-    concerned(shared, &subject.host, subject.port).then_some(inspection)
 }
 
 /// Tells a refusal; returns its sentence.
@@ -108,21 +133,14 @@ pub(crate) fn tell(shared: &Shared, subject: &Subject, refusal: Refusal) -> Stri
     text
 }
 
-/// As [`dial`], but not longer than there is somebody whom it serves: at a session's end a client that has nothing
-/// left to say is gone, and a server that does not answer would hold up the launcher.
-pub(crate) async fn dial_for(
-    client: &TcpStream,
-    shared: &Shared,
-    subject: &mut Subject,
-) -> Result<TcpStream, Refusal> {
-    let gone = async {
-        shared.leaving.begun().await;
-        // At its end there is something to read too.
-        if client.peek(&mut [0]).await.is_ok_and(|count| count > 0) {
-            std::future::pending::<()>().await;
-        }
-    };
-    leaving::before(dial(shared, subject), gone).await.unwrap_or_else(|| Err(ended()))
+/// Waits until there is nobody whom a connection would serve: at a session's end a client that has nothing left to say is
+/// gone, and a server that does not answer would hold up the launcher.
+async fn gone(client: &TcpStream, shared: &Shared) {
+    shared.leaving.begun().await;
+    // At its end there is something to read too.
+    if client.peek(&mut [0]).await.is_ok_and(|count| count > 0) {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// What becomes of a connection that nobody waits for any more.
@@ -130,15 +148,11 @@ pub(crate) fn ended() -> Refusal {
     Refusal::Failed("the program ended before there was an answer".to_owned())
 }
 
-/// Connects to what the policy allows, by an address that was checked.
+/// Connects to what is settled to be allowed, by an address that was checked: where requests are looked at; all else goes by
+/// [`settle`].
 pub(crate) async fn dial(shared: &Shared, subject: &mut Subject) -> Result<TcpStream, Refusal> {
-    consider(shared, subject).await?;
-    if subject.decision.is_none() {
-        return Err(Refusal::Denied("nothing was asked".to_owned()));
-    }
-    if shared.inspection.is_none() && concerned(shared, &subject.host, subject.port) {
-        let what = "rules about its requests need inspection, which this gateway does not have";
-        return Err(Refusal::Denied(what.to_owned()));
+    if !subject.decision.as_ref().is_some_and(|decision| decision.allowed) {
+        return Err(Refusal::Denied("nothing allowed it".to_owned()));
     }
     if let Some(proxy) = shared.upstream.proxy(&subject.host, subject.port) {
         return proxy.dial(shared, subject).await.map_err(Refusal::Failed);
@@ -205,7 +219,7 @@ async fn consider(shared: &Shared, subject: &mut Subject) -> Result<(), Refusal>
     // At the session's end there is nobody left to allow it to.
     match shared.leaving.before(asked).await.flatten() {
         Some(Answer::Once) => {
-            subject.decision = Some(Decision { allowed: true, ..denied });
+            subject.decision = Some(once(denied, &subject.shown(), port));
             Ok(())
         }
         Some(Answer::Session) => {
@@ -216,6 +230,12 @@ async fn consider(shared: &Shared, subject: &mut Subject) -> Result<(), Refusal>
         }
         Some(Answer::Deny) | None => Err(refusal),
     }
+}
+
+/// What a person's answer makes of a refusal: no rule, and nothing to change.
+fn once(denied: Decision, host: &Host, port: u16) -> Decision {
+    let explanation = format!("{} is allowed this once, by an answer", live::place(host, port));
+    Decision { allowed: true, rule: None, explanation, remedy: None, effect: None, ..denied }
 }
 
 /// The addresses to try, each allowed.

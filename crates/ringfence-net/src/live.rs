@@ -433,7 +433,8 @@ fn denied<'p>(policy: &'p Policy, wanted: &HostRule) -> Option<&'p Source> {
     rules.find(|rule| covers(&rule.host)).map(|rule| &rule.source)
 }
 
-fn place(host: &Host, port: u16) -> String {
+/// As people read it.
+pub(crate) fn place(host: &Host, port: u16) -> String {
     match host {
         Host::Address(address) if address.is_ipv6() => format!("[{address}]:{port}"),
         _ => format!("{host}:{port}"),

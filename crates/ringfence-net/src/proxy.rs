@@ -3,7 +3,7 @@
 
 use crate::decision::Way;
 use crate::first::{self, First};
-use crate::flow::{self, Refusal};
+use crate::flow::{self, Course, Refusal};
 use crate::gateway::{Shared, Subject};
 use crate::held::Held;
 use crate::inspect;
@@ -29,17 +29,14 @@ const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 pub(crate) async fn serve(mut client: TcpStream, shared: &Arc<Shared>) {
     let asked = tokio::time::timeout(PATIENCE, request(&mut client)).await;
     let Ok(Ok(asked)) = asked else { return };
-    let (subject, result) = match asked {
+    let (subject, result, early) = match asked {
         Asked::Socks(host, port) => {
             let (host, _name) = meant(shared, host);
             let mut subject = flow::ask(shared, Way::Socks, host, port);
             seek(shared, &mut subject, &client);
-            if let Some(inspection) = flow::inspected(shared, &subject) {
-                let _ = client.write_all(&[SOCKS5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await;
-                return inspect::connection(shared, inspection, subject, client, Vec::new()).await;
-            }
-            let result = flow::dial_for(&client, shared, &mut subject).await;
-            (subject, socks_answer(&mut client, result, Vec::new()).await)
+            let result = flow::settle(Some(&client), shared, &mut subject).await;
+            socks_answer(&mut client, &result).await;
+            (subject, result, Vec::new())
         }
         Asked::SocksWrong(code) => {
             let _ = client.write_all(&[SOCKS5, code, 0, 1, 0, 0, 0, 0, 0, 0]).await;
@@ -49,19 +46,13 @@ pub(crate) async fn serve(mut client: TcpStream, shared: &Arc<Shared>) {
             let (host, _name) = meant(shared, host);
             let mut subject = flow::ask(shared, Way::HttpProxy, host, port);
             seek(shared, &mut subject, &client);
-            if let Some(inspection) = flow::inspected(shared, &subject) {
-                if tunnel {
-                    let _ = client.write_all(ESTABLISHED).await;
-                }
-                return inspect::connection(shared, inspection, subject, client, early).await;
-            }
             // A request that was read already is to be passed on, whether or not anybody waits for its answer.
-            let result = if early.is_empty() {
-                flow::dial_for(&client, shared, &mut subject).await
-            } else {
-                flow::dial(shared, &mut subject).await
-            };
-            (subject, http_answer(&mut client, result, tunnel, early).await)
+            let waits = early.is_empty().then_some(&client);
+            let result = flow::settle(waits, shared, &mut subject).await;
+            if tunnel && result.is_ok() {
+                let _ = client.write_all(ESTABLISHED).await;
+            }
+            (subject, result, early)
         }
         Asked::HttpWrong(why) => {
             let _ = plain(&mut client, "400 Bad Request", why).await;
@@ -69,7 +60,10 @@ pub(crate) async fn serve(mut client: TcpStream, shared: &Arc<Shared>) {
         }
     };
     match result {
-        Ok((server, early)) => flow::carry(shared, &subject, client, server, early).await,
+        Ok(Course::Inspected(inspection)) => {
+            inspect::connection(shared, inspection, subject, client, early).await;
+        }
+        Ok(Course::Relayed(server)) => flow::carry(shared, &subject, client, server, early).await,
         Err(refusal) => refused(shared, &subject, client, refusal).await,
     }
 }
@@ -98,34 +92,14 @@ enum Asked {
     SocksWrong(u8),
 }
 
-type Dialled = Result<(TcpStream, Vec<u8>), Refusal>;
-
-async fn socks_answer(
-    client: &mut TcpStream,
-    result: Result<TcpStream, Refusal>,
-    early: Vec<u8>,
-) -> Dialled {
+async fn socks_answer(client: &mut TcpStream, result: &Result<Course<'_>, Refusal>) {
     // RFC 1928 §6: succeeded, not allowed by the ruleset, host unreachable.
-    let code = match &result {
+    let code = match result {
         Ok(_) => 0,
         Err(Refusal::Denied(_)) => 2,
         Err(Refusal::Failed(_)) => 4,
     };
     let _ = client.write_all(&[SOCKS5, code, 0, 1, 0, 0, 0, 0, 0, 0]).await;
-    result.map(|server| (server, early))
-}
-
-async fn http_answer(
-    client: &mut TcpStream,
-    result: Result<TcpStream, Refusal>,
-    tunnel: bool,
-    early: Vec<u8>,
-) -> Dialled {
-    let server = result?;
-    if tunnel {
-        let _ = client.write_all(ESTABLISHED).await;
-    }
-    Ok((server, early))
 }
 
 async fn refused(shared: &Shared, subject: &Subject, mut client: TcpStream, refusal: Refusal) {

@@ -147,6 +147,29 @@ impl Verdict {
     }
 }
 
+impl Decision {
+    fn of(request: Request, verdict: Verdict) -> Decision {
+        Decision {
+            schema: SCHEMA,
+            allowed: verdict.allowed,
+            request,
+            rule: verdict.rule,
+            layer: verdict.layer,
+            explanation: verdict.explanation,
+            remedy: verdict.remedy,
+            effect: verdict.effect,
+        }
+    }
+}
+
+/// Decides about a request over a connection that was decided about already, by the rules or by a person.
+pub fn decide_over(policy: &Policy, connection: &Decision, method: &str, url: &str) -> Decision {
+    let Decision { allowed, rule, layer, explanation, remedy, effect, .. } = connection.clone();
+    let connection = Verdict { allowed, rule, layer, explanation, remedy, effect };
+    let verdict = crate::judge_network::over(policy, Some(connection), method, url);
+    Decision::of(Request::Http { method: method.to_owned(), url: url.to_owned() }, verdict)
+}
+
 /// Decides.
 pub fn decide(policy: &Policy, request: &Request) -> Decision {
     use crate::{judge_environment, judge_network, judge_path};
@@ -159,14 +182,5 @@ pub fn decide(policy: &Policy, request: &Request) -> Decision {
         Request::Http { method, url } => judge_network::http(policy, method, url),
         Request::Env { name } => judge_environment::variable(policy, name),
     };
-    Decision {
-        schema: SCHEMA,
-        allowed: verdict.allowed,
-        request: request.clone(),
-        rule: verdict.rule,
-        layer: verdict.layer,
-        explanation: verdict.explanation,
-        remedy: verdict.remedy,
-        effect: verdict.effect,
-    }
+    Decision::of(request.clone(), verdict)
 }

@@ -79,13 +79,23 @@ fn answered(verdict: Verdict, port: u16) -> Verdict {
 }
 
 pub(crate) fn http(policy: &Policy, method: &str, url: &str) -> Verdict {
+    over(policy, None, method, url)
+}
+
+/// The same over a connection of which `connection` was said already.
+pub(crate) fn over(
+    policy: &Policy,
+    connection: Option<Verdict>,
+    method: &str,
+    url: &str,
+) -> Verdict {
     let url = match Url::parse(url) {
         Ok(url) => url,
         Err(reason) => {
             return Verdict::new(false, "http", format!("`{url}` cannot be judged: {reason}"));
         }
     };
-    let connect = connect(policy, &url.host, url.port);
+    let connect = connection.unwrap_or_else(|| connect(policy, &url.host, url.port));
     if !connect.allowed || policy.network.mode == NetworkMode::Host {
         return connect;
     }

@@ -69,7 +69,7 @@ pub mod suggest;
 mod wildcard;
 mod workspace;
 
-pub use decide::{Decision, Subject, decide};
+pub use decide::{Decision, Subject, decide, decide_over};
 pub use error::PolicyError;
 pub use files::{FileView, HostFiles, Resolver};
 pub use gitconfig::executes as git_config_executes;

@@ -20,7 +20,8 @@ pub(crate) fn judge_any(bytes: &[u8]) {
     let place = Place { host: Host::Name("a.org".to_owned()), port: 443, secure: true };
     let policy = only_a();
     let (mut parts, ()) = request.into_parts();
-    let Ok(path) = judge(&policy, &place, &mut parts) else { return };
+    let connect = Request::Connect { host: place.host.clone(), port: place.port };
+    let Ok(path) = judge(&policy, &decide(&policy, &connect), &place, &mut parts) else { return };
     let sent = place.url(parts.uri.path());
     let request = Request::Http { method: parts.method.to_string(), url: sent };
     assert!(decide(&policy, &request).allowed, "{path} is sent as {}", parts.uri);

@@ -6,9 +6,8 @@ use crate::first::authority;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Uri};
-use ringfence_policy::decide::Request;
 use ringfence_policy::http::{encoded, never, normal_path};
-use ringfence_policy::{Decision, Host, Policy, decide};
+use ringfence_policy::{Decision, Host, Policy, decide_over};
 
 /// Where a connection leads.
 #[derive(Clone, Debug)]
@@ -86,13 +85,18 @@ impl Place {
     }
 }
 
-/// Judges a request, and makes of it what is sent on: addressed to the one host, by the path that
+/// Judges a request over a connection of which `settled` was said, and makes of it what is sent on: addressed to the one host, by the path that
 /// was judged, without what concerns the client's connection only. Returns the path without its
 /// query.
 ///
 /// # Errors
 /// [`Refused`].
-pub(super) fn judge(policy: &Policy, place: &Place, parts: &mut Parts) -> Result<String, Refused> {
+pub(super) fn judge(
+    policy: &Policy,
+    settled: &Decision,
+    place: &Place,
+    parts: &mut Parts,
+) -> Result<String, Refused> {
     let refused = |why: String| Err(Refused { why, decision: None });
     let method = parts.method.clone();
     if never(method.as_str()) {
@@ -105,8 +109,7 @@ pub(super) fn judge(policy: &Policy, place: &Place, parts: &mut Parts) -> Result
         return refused(format!("{method} {path} concerns no path"));
     }
     let ask = |method: &str, path: &str| {
-        let request = Request::Http { method: method.to_owned(), url: place.url(path) };
-        let decision = decide(policy, &request);
+        let decision = decide_over(policy, settled, method, &place.url(path));
         match decision.allowed {
             true => Ok(()),
             false => Err(Refused {
@@ -246,6 +249,8 @@ pub(super) mod tests {
     use super::*;
     use crate::rules::tests::policy;
     use proptest::prelude::*;
+    use ringfence_policy::decide;
+    use ringfence_policy::decide::Request;
     use ringfence_policy::{HttpRule, Source};
 
     pub(in crate::inspect) fn rules(list: &[&str]) -> Policy {
@@ -282,8 +287,36 @@ pub(super) mod tests {
             request = request.header(*name, *value);
         }
         let (mut parts, ()) = request.body(()).map_err(|error| error.to_string())?.into_parts();
-        judge(policy, &place("a.org"), &mut parts).map_err(|refused| refused.why)?;
+        let place = place("a.org");
+        let settled = connection(policy, &place);
+        judge(policy, &settled, &place, &mut parts).map_err(|refused| refused.why)?;
         Ok(parts)
+    }
+
+    fn connection(policy: &Policy, place: &Place) -> Decision {
+        decide(policy, &Request::Connect { host: place.host.clone(), port: place.port })
+    }
+
+    /// The rules about its requests hold on a connection that a person allowed, as where a rule did.
+    #[test]
+    fn what_an_answer_allowed_is_judged_as_what_a_rule_did() {
+        let place = place("a.org");
+        let asked = |policy: &Policy, settled: &Decision, method: &str| {
+            let request = hyper::Request::builder().method(method).uri("/open/x");
+            let request = request.header("host", "a.org").body(()).expect("a request");
+            let mut parts = request.into_parts().0;
+            judge(policy, settled, &place, &mut parts).is_ok()
+        };
+        // Rules about credentials allow nothing, and rule no requests.
+        for (policy, get, delete) in
+            [(rules(&[]), true, true), (rules(&["GET a.org/open/*"]), true, false)]
+        {
+            let denied = connection(&rules(&[]), &place);
+            let once = Decision { allowed: true, ..denied.clone() };
+            assert_eq!(asked(&policy, &once, "GET"), get);
+            assert_eq!(asked(&policy, &once, "DELETE"), delete);
+            assert!(!asked(&policy, &denied, "GET"));
+        }
     }
 
     pub(in crate::inspect) const HOST: (&str, &str) = ("host", "a.org");

@@ -211,13 +211,20 @@ impl Link {
         let (mut parts, body) = request.into_parts();
         let websocket = parts.version == Version::HTTP_11 && request::websocket(&parts.headers);
         let asked = (expected::asks(&parts) && !body.is_end_stream()).then(Asked::default);
-        let path = match request::judge(&self.shared.policy(), &self.place, &mut parts) {
+        let policy = self.shared.policy();
+        // It was dialled, so that there is one.
+        let settled = self.subject.decision.as_ref().ok_or_else(|| {
+            let why = "nothing allowed the connection".to_owned();
+            (StatusCode::FORBIDDEN, Refused { why, decision: None })
+        })?;
+        let path = match request::judge(&policy, settled, &self.place, &mut parts) {
             Ok(path) => path,
             Err(refused) => {
                 tokio::spawn(drain(body));
                 return Err((StatusCode::FORBIDDEN, refused));
             }
         };
+        drop(policy);
         let Place { host, port, secure } = &self.place;
         let injected = self.inspection.secrets.inject(host, *port, *secure, &mut parts.headers);
         ending.model = Scanner::of(host, parts.method.as_str(), &path);

@@ -1,0 +1,157 @@
+//! `run --ask`: what is asked about, what never is, and what becomes of a connection that was allowed by an answer.
+
+use ringfence_tests::{Place, Running, everywhere};
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpListener};
+
+/// Gives the same answer to each question of the place's one session, until the session ends or so many were put. What it
+/// read goes before, a line each. The client goes on when somebody watches.
+const ANSWER: &str = "
+import glob, os, socket, sys
+word, most, go = sys.argv[1], int(sys.argv[2]), os.path.abspath('go')
+at, = glob.glob(os.environ['HOME'] + '/.local/state/ringfence/sessions/*/rules.sock')
+os.chdir(os.path.dirname(at))
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.connect('rules.sock')
+s.sendall(b'watch')
+s.recv(4096)
+open(go, 'w').close()
+while most:
+    line = s.recv(4096).decode()
+    if not line: break
+    if line[:7] != 'settled': print(line)
+    kind, number, waits = (line + '\\t\\t').split('\\t')[:3]
+    if kind == 'refused' and waits != '0':
+        s.sendall(f'{word}\\t{number}'.encode())
+        most -= 1
+print('not asked:', most)
+";
+
+/// Connects to a host and port in each of these ways, asks for something, and prints the last word of the answer.
+const CLIENT: &str = "
+import socket, sys
+host, port, ways = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+def begun(way):
+    if way == 'plain':
+        return socket.create_connection((host, port), 60), '/'
+    s = socket.create_connection(('127.0.0.1', 1022), 60)
+    if way == 'socks':
+        s.sendall(b'\\5\\1\\0')
+        s.recv(2)
+        s.sendall(b'\\5\\1\\0\\3' + bytes([len(host)]) + host.encode() + port.to_bytes(2, 'big'))
+        answer = s.recv(10)
+        if answer[1]: return s, None
+    if way == 'tunnel':
+        s.sendall(f'CONNECT {host}:{port} HTTP/1.1\\r\\n\\r\\n'.encode())
+        head = s.recv(999)
+        if b' 200 ' not in head:
+            print(way, (head + s.recv(999)).split(b'\\r\\n\\r\\n')[1].decode())
+            return s, None
+    return s, f'http://{host}:{port}/' if way == 'url' else '/'
+print('up', flush=True)
+open('go').read()
+for way in ways:
+    everything = b''
+    try:
+        s, target = begun(way)
+        if target:
+            s.sendall(f'GET {target} HTTP/1.1\\r\\nHost: {host}:{port}\\r\\nConnection: close\\r\\n\\r\\n'.encode())
+            while more := s.recv(999): everything += more
+    except OSError as error:
+        everything = b'error ' + type(error).__name__.encode()
+    print(way, (everything.split(b'\\r\\n\\r\\n')[-1] or b'refused').decode(), flush=True)
+";
+
+const SECRET: &str = "s3cret-credential-9876543210";
+
+/// A server at this address that says whether a request came with the credential.
+fn server(address: IpAddr) -> u16 {
+    let listener = TcpListener::bind((address, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte).is_ok_and(|n| n > 0) {
+                head.push(byte[0]);
+            }
+            let with = String::from_utf8_lossy(&head).contains(SECRET);
+            let word = if with { "served-with" } else { "served-plain" };
+            let length = word.len();
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{word}"
+            );
+            let _ = client.write_all(answer.as_bytes());
+        }
+    });
+    port
+}
+
+/// An address of this host's own that is no loopback; none where it has no network.
+fn outside() -> Option<IpAddr> {
+    let route = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    route.connect("192.0.2.1:9").ok()?;
+    Some(route.local_addr().unwrap().ip())
+}
+
+/// What a session with these options prints whose client goes these ways, and what is read by who gives this answer to at
+/// most so many questions.
+fn asked(
+    place: &Place,
+    options: &[&str],
+    (host, port, ways): (&str, u16, &[&str]),
+    (word, most): (&str, usize),
+) -> (String, String) {
+    place.shell("rm -f go && mkfifo go").ends(0);
+    let mut command = place.ringfence_run();
+    command.env("TOKEN", SECRET).args(options).args(["--", "python3", "-c", CLIENT, host]);
+    command.arg(port.to_string()).args(ways);
+    let mut running = Running::start(command);
+    running.printed("up");
+    let mut person = place.command("python3");
+    person.args(["-c", ANSWER, word, &most.to_string()]);
+    let read = Running::start(person).finish();
+    let ended = running.finish();
+    (ended.ends(0).text(), read.ends(0).text())
+}
+
+/// The rules about its requests and credentials hold on a connection that waited, as on one that a rule allowed.
+#[test]
+fn what_waited_for_an_answer_is_inspected() {
+    everywhere(|place| {
+        let Some(address) = outside().filter(|_| place.has("python3", "--version")) else { return };
+        let port = server(address);
+        let host = address.to_string();
+        let inject = format!("{host}:{port} Authorization=Bearer {{env:TOKEN}}");
+        let ways = ["plain", "socks", "tunnel", "url"];
+        let served = ways.map(|way| format!("{way} served-with")).join("\n");
+        let options = ["--ask=60s", "--inject", &inject];
+        let (seen, read) = asked(place, &options, (&host, port, &ways), ("once", ways.len()));
+        assert_eq!(seen, format!("up\n{served}"), "{read}");
+        let (seen, read) = asked(place, &options, (&host, port, &["plain"]), ("session", 1));
+        assert_eq!(seen, "up\nplain served-with", "{read}");
+        // The controls: one that a rule allowed, and one of which no rule speaks.
+        let rule = format!("{host}:{port}");
+        let options = ["--ask=60s", "-n", &rule, "--inject", &inject];
+        let (seen, _) = asked(place, &options, (&host, port, &ways), ("once", 0));
+        assert_eq!(seen, format!("up\n{served}"));
+        let options = ["--ask=60s", "-n", "example.org"];
+        let (seen, _) = asked(place, &options, (&host, port, &["plain"]), ("once", 1));
+        assert_eq!(seen, "up\nplain served-plain");
+    });
+}
+
+/// An answer of no is one, however the connection came.
+#[test]
+fn what_is_refused_by_an_answer_is_not_dialled() {
+    everywhere(|place| {
+        let Some(address) = outside().filter(|_| place.has("python3", "--version")) else { return };
+        let port = server(address);
+        let host = address.to_string();
+        let inject = format!("{host}:{port} Authorization=Bearer {{env:TOKEN}}");
+        let ways = ["plain", "socks", "tunnel", "url"];
+        let options = ["--ask=60s", "--inject", &inject];
+        let (seen, read) = asked(place, &options, (&host, port, &ways), ("deny", ways.len()));
+        assert!(!seen.contains("served"), "{seen}");
+        assert!(read.contains("not asked: 0"), "{read}");
+    });
+}
