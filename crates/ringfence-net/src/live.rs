@@ -167,6 +167,13 @@ impl Control {
         self.0.ask.is_some()
     }
 
+    /// Whether a person is asked about a decision. What a rule denies stays denied, and the host's own loopback is
+    /// granted when a session starts or not at all.
+    fn asks_about(&self, decision: &Decision) -> bool {
+        let here = rules::asked(decision).is_some_and(|(host, _)| host.is_loopback());
+        self.asks() && !decision.allowed && decision.rule.is_none() && !here
+    }
+
     /// Takes the socket at which clients knock.
     pub fn listen(&self, door: OwnedFd) {
         *locked(&self.0.door) = Some(Box::leak(Box::new(door)));
@@ -310,8 +317,7 @@ impl Control {
         decision: &Decision,
     ) -> Option<Answer> {
         let patience = self.0.ask?;
-        // What a rule denies is not asked about: deny beats allow.
-        if decision.allowed || decision.rule.is_some() {
+        if !self.asks_about(decision) {
             return None;
         }
         let why = &decision.explanation;
@@ -347,9 +353,7 @@ impl Control {
     /// Hears of a decision, and tells those who watch of refusals.
     pub(crate) fn hear(&self, decision: &NetDecision) {
         let (Event::Denied(why) | Event::Cut { why, .. }) = &decision.event else { return };
-        if self.asks() && decision.decision.as_ref().is_some_and(|decision| decision.rule.is_none())
-        {
-            // It was asked about.
+        if decision.decision.as_ref().is_some_and(|decision| self.asks_about(decision)) {
             return;
         }
         // Who asks for a name has not said a port.

@@ -1,9 +1,10 @@
 //! Decisions about connections and requests.
 
+use crate::address::is_localhost;
 use crate::decide::Verdict;
 use crate::host::{Host, Target};
 use crate::http::{self, Url};
-use crate::policy::{NetworkMode, Policy};
+use crate::policy::{Network, NetworkMode, Policy};
 use crate::shown;
 
 pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
@@ -47,23 +48,35 @@ pub(crate) fn connect(policy: &Policy, host: &Host, port: u16) -> Verdict {
         return answered(Verdict::new(true, "http", explanation).rule(&rule.source), port);
     }
     if host.is_loopback() {
-        let explanation =
-            format!("{place} is the sandbox's own loopback, where nothing of the host listens");
-        return Verdict::new(false, "network", explanation)
-            .remedy(format!("--allow-host localhost:{port}"));
+        return not_here(network, host, port);
     }
     let near = network.allow.iter().find(|rule| rule.host.matches_host(host));
     let explanation = match near {
         Some(rule) => format!(
-            "no rule allows {place}: `{}` is for ports {}",
-            rule.source.text, rule.host.ports
+            "no rule allows {place}: `{}` ({}) is for ports {}",
+            rule.source.text, rule.source.origin, rule.host.ports
         ),
         None => format!("no rule allows {place}"),
     };
-    let verdict = Verdict::new(false, "network", explanation).remedy(grant());
-    match near {
-        Some(rule) => verdict.rule(&rule.source),
-        None => verdict,
+    // A rule for other ports does not decide.
+    Verdict::new(false, "network", explanation).remedy(grant())
+}
+
+/// Why the host's own loopback is not reached.
+fn not_here(network: &Network, host: &Host, port: u16) -> Verdict {
+    let own = format!("{} is the sandbox's own loopback", destination(host, port));
+    let denied = |why| Verdict::new(false, "network", format!("{own}{why}"));
+    let verdict = match host {
+        Host::Address(address) if !is_localhost(*address) => {
+            denied(", and of the host's only 127.0.0.1 and ::1 are granted, when a session starts")
+        }
+        _ => denied("; the host's is reached only where that is granted when a session starts"),
+    };
+    let localhost = Host::Name("localhost".to_owned());
+    match network.allow.iter().any(|rule| rule.host.grants(&localhost, port)) {
+        // Another address of it would be no other with that.
+        true => verdict,
+        false => verdict.remedy(format!("--allow-host localhost:{port}")),
     }
 }
 

@@ -45,6 +45,54 @@ fn a_rule_that_comes_between_the_decision_and_the_question_is_the_answer() {
     assert!(control.0.questions.is_empty());
 }
 
+/// A rule for other ports of a host denies nothing; one that denies is never asked about, and neither is the host's own
+/// loopback.
+#[test]
+fn what_no_rule_speaks_of_is_asked_about_and_nothing_else() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime").block_on(async {
+        let patience = Some(Duration::from_secs(1000));
+        let policy = Arc::new(policy(&["b.org", "*:81", "10.1.2.3"], &["c.org:*"]));
+        let control = Control::new(policy, patience, Box::new(|_| {}));
+        for (text, port, asks) in [
+            ("b.org", 8080, true),
+            ("d.org", 80, true),
+            ("10.1.2.3", 8080, true),
+            ("c.org", 443, false),
+            ("localhost", 7000, false),
+            ("127.0.0.1", 7000, false),
+            ("127.0.0.2", 7000, false),
+            ("0.0.0.0", 7000, false),
+            ("::1", 7000, false),
+            ("::", 7000, false),
+        ] {
+            let host = Host::parse(text).expect(text);
+            let decision = rules::connect(&control.policy(), &host, port, |_| false);
+            assert!(!decision.allowed, "{text}");
+            let question = control.ask(&host, port, None, &decision);
+            let answer = tokio::time::timeout(Duration::ZERO, question).await;
+            assert_eq!(answer.is_err(), asks, "{text}:{port}: {answer:?}");
+            let known = control.0.refused.lock().expect("alone").len();
+            let (event, decision) = (Event::Denied(String::new()), Some(decision));
+            let way = Way::Connect;
+            let (address, process) = (None, None);
+            control.hear(&NetDecision {
+                id: 1,
+                way,
+                host,
+                port,
+                address,
+                process,
+                event,
+                decision,
+            });
+            // Who watches is told once, by the question or by the refusal.
+            let told = control.0.refused.lock().expect("alone").len() - known;
+            assert_eq!(told, usize::from(!asks), "{text}:{port}");
+        }
+    });
+}
+
 /// One program that opens many connections asks once; what is answered is answered for all of them.
 #[test]
 fn a_process_asks_about_a_place_once() {

@@ -1,6 +1,6 @@
 //! `run --ask`: what is asked about, what never is, and what becomes of a connection that was allowed by an answer.
 
-use ringfence_tests::{Place, Running, everywhere};
+use ringfence_tests::{Place, Running, everywhere, until};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener};
 
@@ -15,7 +15,8 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 s.connect('rules.sock')
 s.sendall(b'watch')
 s.recv(4096)
-open(go, 'w').close()
+held = open(go, 'w')
+print('go', file=held, flush=True)
 while most:
     line = s.recv(4096).decode()
     if not line: break
@@ -49,7 +50,7 @@ def begun(way):
             return s, None
     return s, f'http://{host}:{port}/' if way == 'url' else '/'
 print('up', flush=True)
-open('go').read()
+open('go').readline()
 for way in ways:
     everything = b''
     try:
@@ -107,11 +108,16 @@ fn asked(
     command.arg(port.to_string()).args(ways);
     let mut running = Running::start(command);
     running.printed("up");
+    // Sessions are written down beside the command's start.
+    let sessions = place.at("home/.local/state/ringfence/sessions");
+    until("the session takes rules", || {
+        let all = std::fs::read_dir(&sessions).into_iter().flatten().flatten();
+        all.map(|session| session.path().join("rules.sock")).any(|socket| socket.exists())
+    });
     let mut person = place.command("python3");
     person.args(["-c", ANSWER, word, &most.to_string()]);
-    let read = Running::start(person).finish();
-    let ended = running.finish();
-    (ended.ends(0).text(), read.ends(0).text())
+    let read = Running::start(person).finish().ends(0).text();
+    (running.finish().ends(0).text(), read)
 }
 
 /// The rules about its requests and credentials hold on a connection that waited, as on one that a rule allowed.
@@ -137,6 +143,57 @@ fn what_waited_for_an_answer_is_inspected() {
         let options = ["--ask=60s", "-n", "example.org"];
         let (seen, _) = asked(place, &options, (&host, port, &["plain"]), ("once", 1));
         assert_eq!(seen, "up\nplain served-plain");
+    });
+}
+
+/// A rule for some ports of a host denies the others to nobody.
+#[test]
+fn another_port_of_a_host_that_a_rule_names_is_asked_about() {
+    everywhere(|place| {
+        let Some(address) = outside().filter(|_| place.has("python3", "--version")) else { return };
+        let port = server(address);
+        let host = address.to_string();
+        let ways = ["plain", "tunnel"];
+        let served = "up\nplain served-plain\ntunnel served-plain";
+        let (seen, read) =
+            asked(place, &["--ask=60s", "-n", &host], (&host, port, &ways), ("once", 2));
+        assert_eq!(seen, served, "{read}");
+        // What a rule denies is refused at once.
+        let denied = format!("{host}:{port}");
+        let options = ["--ask=60s", "-n", &host, "--deny-host", &denied];
+        let (seen, read) = asked(place, &options, (&host, port, &ways), ("once", 2));
+        assert!(!seen.contains("served") && read.contains("not asked: 2"), "{seen} {read}");
+    });
+}
+
+/// No answer opens the host's loopback: nobody is asked, and the refusal says what does.
+#[test]
+fn nobody_is_asked_about_the_hosts_own_loopback() {
+    everywhere(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let port = server(IpAddr::from([127, 0, 0, 1]));
+        let mut ways = vec!["socks", "tunnel", "url"];
+        if place.tier_name() == "process" {
+            // In the namespace tier that is the sandbox's own.
+            ways.push("plain");
+        }
+        for host in ["127.0.0.1", "127.0.0.2", "0.0.0.0", "[::1]", "[::]", "localhost"] {
+            let ways = if host.starts_with('[') { &ways[1..3] } else { &ways[..] };
+            let options = ["--ask=60s", "-n", "example.org"];
+            let (seen, read) = asked(place, &options, (host, port, ways), ("once", 9));
+            assert!(!seen.contains("served") && read.contains("not asked: 9"), "{seen} {read}");
+            let remedy = format!("to allow it: --allow-host localhost:{port}");
+            assert!(seen.matches(&remedy).count() == 2, "{seen}");
+            assert!(seen.contains("when a session starts"), "{seen}");
+            assert!(read.contains("refused\t1\t0\t"), "who watches is told: {read}");
+        }
+        // The control: as it says.
+        let rule = format!("localhost:{port}");
+        let (seen, _) =
+            asked(place, &["--ask=60s", "-n", &rule], ("127.0.0.1", port, &ways), ("once", 0));
+        assert_eq!(seen.matches("served-plain").count(), ways.len(), "{seen}");
     });
 }
 
