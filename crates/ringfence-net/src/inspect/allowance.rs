@@ -57,6 +57,8 @@ pub(super) struct Room {
     pub send: usize,
     /// Streams at once.
     pub streams: u32,
+    /// What the heads of its requests and answers take.
+    pub heads: usize,
     /// What a buffer of an HTTP/1 connection holds.
     pub buffer: usize,
 }
@@ -103,7 +105,8 @@ impl Room {
         let streams = bytes / send;
         let buffer = if bytes / 4 < BUFFER { bytes / 4 } else { BUFFER };
         let buffer = if buffer > HEAD { buffer } else { HEAD };
-        Room { window: window as u32, stream: stream as u32, send, streams: streams as u32, buffer }
+        let (stream, streams) = (stream as u32, streams as u32);
+        Room { window: window as u32, stream, send, streams, heads: bytes / 2, buffer }
     }
 }
 
@@ -116,14 +119,15 @@ mod tests {
         let measure = Arc::new(Measure::default());
         let first = measure.take();
         let send = MOST / STREAMS;
-        let room = Room { window: 4 << 20, stream: 256 << 10, send, streams: 100, buffer: BUFFER };
+        let (window, stream, heads) = (4 << 20, 256 << 10, 4 << 20);
+        let room = Room { window, stream, send, streams: 100, heads, buffer: BUFFER };
         assert_eq!(first.room(), room);
         let crowd: Vec<Allowance> = (0..1000).map(|_| measure.take()).collect();
         let given = measure.given.load(Relaxed);
         assert!(given <= ALL + 1001 * LEAST, "{given}");
         let last = crowd[999].room();
         assert_eq!((last, last.streams, last.send, last.buffer), (Room::LEAST, 16, SENT, HEAD));
-        assert_eq!((last.window, last.stream), (128 << 10, 32 << 10));
+        assert_eq!((last.window, last.stream, last.heads), (128 << 10, 32 << 10, 128 << 10));
         drop((first, crowd));
         assert_eq!(measure.given.load(Relaxed), 0);
         assert_eq!(measure.take().room(), room);

@@ -1,5 +1,6 @@
 //! What became of one request, told once, when its answer has ended.
 
+use super::heads::Head;
 use super::model::Scanner;
 use super::serve::Link;
 use crate::decision::{Event, Exchange, Injection};
@@ -17,6 +18,8 @@ pub(super) struct Ending {
     received: u64,
     /// Reads a language model's answer along.
     pub model: Option<Scanner>,
+    /// What counts for its request's head, and then for its answer's.
+    pub head: Option<Head>,
     /// Taken when it is told.
     exchange: Option<Box<Exchange>>,
     decision: Option<Decision>,
@@ -26,7 +29,8 @@ impl Ending {
     pub fn new(link: Arc<Link>, method: String, path: String) -> Ending {
         let exchange = Some(Box::new(Exchange { method, path, ..Exchange::default() }));
         let (begun, sent) = (Instant::now(), Arc::default());
-        Ending { link, begun, sent, received: 0, model: None, exchange, decision: None }
+        let (model, head, decision) = (None, None, None);
+        Ending { link, begun, sent, received: 0, model, head, exchange, decision }
     }
 
     /// The connection that the request came by.

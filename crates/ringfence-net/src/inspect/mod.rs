@@ -23,6 +23,7 @@ mod besides;
 mod body;
 mod exchange;
 mod expected;
+mod heads;
 mod model;
 mod passage;
 mod request;

@@ -6,6 +6,7 @@ use super::allowance::Room;
 use super::body::{Answer, Received, Sent, drain, tunnel};
 use super::exchange::Ending;
 use super::expected::{self, Asked};
+use super::heads::{Head, Heads, TooMuch};
 use super::model::Scanner;
 use super::passage::Passage;
 use super::request::{self, Place, Refused};
@@ -73,7 +74,7 @@ where
     let buffer = link.upstream.lock().await.room().buffer;
     let mut builder = server::conn::http1::Builder::new();
     builder.half_close(true).auto_date_header(false).max_buf_size(buffer).max_headers(FIELDS);
-    let service = service_fn(|request| answer(link.clone(), request));
+    let service = service_fn(|request| answer(link.clone(), request, Ok(None)));
     let stream = TokioIo::new(Strict::new(stream, link.changed.clone(), link.refused.clone()));
     let served = builder.serve_connection(stream, service).with_upgrades();
     // Whoever has asked and is gone does not hear the answer.
@@ -97,7 +98,7 @@ pub(super) async fn http2<S>(link: &Arc<Link>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Room { window, stream: each, send, streams, .. } = link.upstream.lock().await.room();
+    let Room { window, stream: each, send, streams, heads, .. } = link.upstream.lock().await.room();
     let mut builder = server::conn::http2::Builder::new(TokioExecutor::new());
     builder
         .initial_stream_window_size(each)
@@ -106,8 +107,15 @@ where
         .max_concurrent_streams(streams)
         .max_header_list_size(HEADERS)
         .auto_date_header(false);
-    let own = link.clone();
-    let service = service_fn(move |request| answer(own.clone(), request));
+    let (own, heads) = (link.clone(), Heads::new(heads));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        // At once: what is too much is let go of before more is read.
+        let head = heads.request(request.uri(), request.headers()).map(Some);
+        if head.is_err() {
+            *request.headers_mut() = HeaderMap::new();
+        }
+        answer(own.clone(), request, head)
+    });
     let own = link.clone();
     let stream = Unread::new(stream, move || own.unread());
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
@@ -117,6 +125,7 @@ where
 async fn answer(
     link: Arc<Link>,
     request: Request<Incoming>,
+    head: Result<Option<Head>, TooMuch>,
 ) -> Result<Response<Answer>, h2::Error> {
     if let Some(why) = link.refused.get().filter(|_| request.method() == REFUSED) {
         // Told as the connection's end.
@@ -125,6 +134,13 @@ async fn answer(
     let path = request.uri().path().to_owned();
     let mut ending = Ending::new(link.clone(), request.method().to_string(), path);
     let http2 = request.version() == Version::HTTP_2;
+    match head {
+        Ok(head) => ending.head = head,
+        Err((status, why)) => {
+            tokio::spawn(drain(request.into_body()));
+            return Ok(refusal(status, Refused { why, decision: None }, &mut ending));
+        }
+    }
     match link.exchange(request, &mut ending).await {
         Ok(Passed::Answer(parts, body, asked)) => {
             Ok(Response::from_parts(parts, Either::Left(Received::new(body, ending, asked))))
@@ -253,6 +269,13 @@ impl Link {
             }
         }
         let mut response = sent?;
+        if let Some(head) = ending.head.take() {
+            let heads = head.heads().clone();
+            drop(head);
+            let head = heads.answer(response.headers());
+            let refused = |(status, why)| (status, Refused { why, decision: None });
+            ending.head = Some(head.map_err(refused)?);
+        }
         if let Some(exchange) = ending.exchange() {
             exchange.status = Some(response.status().as_u16());
         }

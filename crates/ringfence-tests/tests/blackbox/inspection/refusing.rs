@@ -1,6 +1,6 @@
 //! Servers that do not take a request, or say more than an engine expects.
 
-use super::Server;
+use super::{Server, rule, script};
 use crate::clients::server;
 use ringfence_tests::{Finished, Place, Running, everywhere};
 use std::io::{self, Read, Write};
@@ -229,6 +229,26 @@ a = c.getresponse(); print(a.status, len(a.headers.get_all('Set-Cookie') or []),
             assert!(text.starts_with(&format!("{status} {cookies}")), "{text}");
             ended.says(why);
             assert!(status != "502" || text.contains(why), "{text}");
+        }
+    });
+}
+
+/// In HTTP/2 a field may be one byte on the wire, and is as large in memory as any.
+#[test]
+fn heads_of_http2_have_no_more_fields() {
+    everywhere(|place| {
+        let server = Server::secure();
+        let get = rule(&server, "GET", "/echo/*");
+        for (fields, status, why) in
+            [(300, "200 2", ""), (600, "400 2", "a request with more than 512 header fields")]
+        {
+            let asked = format!(
+                "H=(); for i in $(seq {fields}); do H+=(-H \"X-$i: v\"); done
+                 curl -sS -o /dev/null -w '%{{http_code}} %{{http_version}}' --http2 \"${{H[@]}}\" $U/echo/a"
+            );
+            let ended = script(place, &server, &["-m", "--http", &get], &asked);
+            assert_eq!(ended.ends(0).text(), status);
+            ended.says(why);
         }
     });
 }
