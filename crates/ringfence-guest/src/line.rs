@@ -3,12 +3,16 @@
 //!
 //! ```text
 //! bridge                        launcher
-//!   │ ───── connects ────────────► │
-//!   │ ◄──── a stream ───────────── │ a clone has its other end
+//!   │ ───── connects ────────────► │ a process that it has started
+//!   │ ◄──── the word, a stream ─── │ a clone has its other end
 //!   │ ───── begun, or gone ──────► │ gone: another clone, once
 //!   │ ◄──── a stream, or why not ─ │
 //!   │ ───── a limit, reached ────► │ once the guest has begun
 //! ```
+//!
+//! The socket lies where programs of the same user may write, in another sandbox too: they can put one of their own in
+//! its place, and call. So the bridge is told a word beforehand, which no answer is without, and whoever calls must be
+//! the launcher's child's child.
 
 use crate::wire::Limit;
 use ringfence_sys::{Errno, fd, socket, unix};
@@ -26,18 +30,40 @@ const LONGEST: usize = 4096;
 /// How often a bridge may tell of limits.
 pub const MOST: u32 = 1000;
 
+/// What a launcher and its bridge know, and nobody else.
+pub type Word = [u8; 16];
+/// A bridge is told it in its environment, which other sandboxes cannot read: a command line they can, in the process tier.
+pub const VARIABLE: &str = "RINGFENCE_VM_WORD";
+
+/// A word as the variable's value.
+pub fn value(word: Word) -> String {
+    format!("{:032x}", u128::from_be_bytes(word))
+}
+
+/// The word that this process was told.
+///
+/// # Errors
+/// A sentence.
+pub fn told() -> Result<Word, String> {
+    let value = std::env::var(VARIABLE).ok();
+    let word = value.and_then(|value| u128::from_str_radix(&value, 16).ok()).map(u128::to_be_bytes);
+    word.ok_or_else(|| format!("{VARIABLE} is not set"))
+}
+
 /// The bridge's end.
 #[derive(Debug)]
-pub struct Line(OwnedFd);
+pub struct Line(OwnedFd, Word);
 
 impl Line {
     /// Calls the launcher.
     ///
     /// # Errors
     /// A sentence.
-    pub fn call(place: &Path) -> Result<Line, String> {
+    pub fn call(place: &Path, word: Word) -> Result<Line, String> {
         let connected = unix::connect(place);
-        connected.map(Line).map_err(|errno| format!("the launcher does not answer: {errno:?}"))
+        connected
+            .map(|line| Line(line, word))
+            .map_err(|errno| format!("the launcher does not answer: {errno:?}"))
     }
 
     /// Waits for a stream.
@@ -48,7 +74,15 @@ impl Line {
         let mut message = [0; LONGEST];
         let (count, streams) = socket::receive_with(self.0.as_fd(), &mut message, true)
             .map_err(|errno| format!("the launcher gives no stream: {errno:?}"))?;
-        match (&message[..count], <[OwnedFd; 1]>::try_from(streams)) {
+        let Some(said) = message[..count].strip_prefix(&self.1) else {
+            let why = if count == 0 {
+                "the launcher has ended"
+            } else {
+                "somebody else answers for the launcher"
+            };
+            return Err(why.to_owned());
+        };
+        match (said, <[OwnedFd; 1]>::try_from(streams)) {
             ([STREAM], Ok([stream])) => Ok(stream),
             ([REFUSED, why @ ..], _) => Err(String::from_utf8_lossy(why).into_owned()),
             _ => Err("the launcher has ended".to_owned()),
@@ -95,6 +129,10 @@ pub struct Attendance {
     /// What is watched: listens for the bridge, then is connected with it.
     socket: OwnedFd,
     connected: bool,
+    /// Goes with each answer.
+    word: Word,
+    /// Says whether a process is the launcher's.
+    ours: fn(i32) -> bool,
     /// The guest has begun: how much more may be said.
     left: Option<u32>,
 }
@@ -119,14 +157,19 @@ impl Attendance {
     ///
     /// # Errors
     /// As [`unix::listen`].
-    pub fn at(place: &Path) -> Result<Attendance, Errno> {
-        unix::listen(place).map(|socket| Attendance { socket, connected: false, left: None })
+    pub fn at(place: &Path, word: Word, ours: fn(i32) -> bool) -> Result<Attendance, Errno> {
+        let listens = |socket| Attendance { socket, connected: false, word, ours, left: None };
+        unix::listen(place).map(listens)
     }
 
     /// Hears what is said, without waiting.
     pub fn hear(&mut self) -> Said {
         if !self.connected {
             let Ok(line) = unix::accept(self.socket.as_fd()) else { return Said::Nothing };
+            let caller = socket::peer_credentials(line.as_fd()).map(|(process, ..)| process);
+            if !caller.is_ok_and(self.ours) {
+                return Said::Nothing;
+            }
             // There is one bridge: who else comes finds nobody who listens.
             (self.socket, self.connected) = (line, true);
             return Said::Waits;
@@ -170,9 +213,9 @@ impl Attendance {
         let line = self.socket.as_fd();
         // A bridge that does not take it is gone, which is heard next.
         let _ = match stream {
-            Ok(stream) => socket::send_with(line, &[STREAM], &[stream]),
+            Ok(stream) => socket::send_with(line, &[&self.word[..], &[STREAM]].concat(), &[stream]),
             Err(why) => {
-                let mut message = [&[REFUSED], why.as_bytes()].concat();
+                let mut message = [&self.word[..], &[REFUSED], why.as_bytes()].concat();
                 message.truncate(LONGEST);
                 fd::send(line, &message).map(drop)
             }
@@ -188,13 +231,18 @@ mod tests {
     fn a_bridge_gets_a_stream_and_another_one_and_then_the_reason() {
         let name = format!("ringfence-line-{}", std::process::id());
         let place = std::env::temp_dir().join(name);
-        let mut launcher = Attendance::at(&place).expect("listening");
+        let mut launcher = Attendance::at(&place, [7; 16], |_| false).expect("listening");
         assert_eq!(launcher.hear(), Said::Nothing);
-        let bridge = Line::call(&place).expect("connected");
+        // Who is none of the launcher's is not answered, and keeps nobody from it.
+        let other = Line::call(&place, [7; 16]).expect("connected");
+        assert_eq!(launcher.hear(), Said::Nothing);
+        assert_eq!(other.stream().err().as_deref(), Some("the launcher has ended"));
+        launcher.ours = |process| process == std::process::id().cast_signed();
+        let bridge = Line::call(&place, [7; 16]).expect("connected");
         assert_eq!(launcher.hear(), Said::Waits);
         // A process that another test starts has a copy of what listened, until it executes.
         let refused = loop {
-            match Line::call(&place).err() {
+            match Line::call(&place, [7; 16]).err() {
                 Some(why) if !why.ends_with("EAGAIN") => break why,
                 _ => std::thread::yield_now(),
             }
@@ -213,6 +261,15 @@ mod tests {
             bridge.gone();
             assert_eq!(launcher.hear(), Said::Waits);
         }
+        let (ours, theirs) = fd::socket_pair().expect("a pair");
+        launcher.word = [8; 16];
+        launcher.answer(Ok(theirs.as_fd()));
+        drop((ours, theirs));
+        assert_eq!(
+            bridge.stream().err().as_deref(),
+            Some("somebody else answers for the launcher")
+        );
+        launcher.word = [7; 16];
         launcher.answer(Err("no more"));
         assert_eq!(bridge.stream().err().as_deref(), Some("no more"));
         let mut bridge = bridge.begun();

@@ -91,7 +91,7 @@ fn is_inside(group: i32) -> bool {
 }
 
 /// Whether this process started another one, or one that started it: it takes over orphans.
-fn descends(pid: i32) -> bool {
+pub(crate) fn descends(pid: i32) -> bool {
     let launcher = std::process::id().cast_signed();
     let mut line = std::iter::successors(Some(pid), |&pid| sys::process::parent_of(pid));
     line.by_ref().skip(1).take(MOST).any(|pid| pid == launcher)

@@ -15,7 +15,7 @@ pub use client::run as exec;
 pub use settings::Settings;
 
 use crate::files::{Files, wants_answer};
-use crate::line::{Begun, Line};
+use crate::line::{self, Begun, Line};
 use crate::stream::{Over, Stream};
 use crate::watch::Watching;
 use crate::wire::{Broken, Change, Start, ToGuest, ToHost, VERSION};
@@ -119,7 +119,7 @@ impl<'a> Bridge<'a> {
         let failed = |what: &'static str| move |errno| format!("{what}: {errno:?}");
         signal::set_mask(signals).map_err(failed("sigprocmask"))?;
         let signals = signal::descriptor(signals).map_err(failed("signalfd"))?;
-        let line = Line::call(&settings.socket)?;
+        let line = Line::call(&settings.socket, line::told()?)?;
         let stream = stream(&line)?;
         let umask = ringfence_sys::process::set_umask(0);
         settings::inherited_files();

@@ -1,5 +1,6 @@
 //! What a bridge is told by its command line, and how it describes a command.
 
+use crate::line;
 use crate::wire::Exec;
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
@@ -118,6 +119,7 @@ pub(super) fn inherited_files() -> (u64, u64) {
 pub(super) fn exec(terminal: ((bool, bool), (u16, u16)), argv: Vec<Vec<u8>>, umask: u32) -> Exec {
     let join =
         |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+    let given = std::env::vars_os().filter(|(name, _)| name != line::VARIABLE);
     let workdir = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     Exec {
         terminal: terminal.0,
@@ -128,7 +130,7 @@ pub(super) fn exec(terminal: ((bool, bool), (u16, u16)), argv: Vec<Vec<u8>>, uma
         workdir: workdir.into_os_string().into_vec(),
         program: found(&argv[0]).unwrap_or_default(),
         argv,
-        environment: std::env::vars_os().map(join).collect(),
+        environment: given.map(join).collect(),
     }
 }
 

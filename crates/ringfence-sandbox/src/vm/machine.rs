@@ -5,8 +5,9 @@ use super::assets::{self, Assets};
 use super::jail::{self, Inmate, Origin};
 use super::qmp::Qmp;
 use super::template::{self, Key, Template};
+use crate::other_group::descends;
 use crate::trace::Trace;
-use ringfence_guest::line::{Attendance, Said};
+use ringfence_guest::line::{Attendance, Said, Word};
 use ringfence_guest::wire::Limit;
 use ringfence_sys as sys;
 use std::fs::{self, File};
@@ -43,6 +44,8 @@ pub struct Machine {
     stream: Option<OwnedFd>,
     /// Holds the socket by which the bridge is met.
     directory: PathBuf,
+    /// What the bridge knows its launcher by.
+    word: Word,
     /// Until the bridge is gone.
     attendance: Option<Attendance>,
     /// Until when the guest is to begin.
@@ -121,12 +124,14 @@ impl Machine {
         let (process, stream) = recipe.clone(!mute.0, saved.as_ref())?;
         trace.mark("machine");
         let directory = place().map_err(|error| format!("mkdir: {error}"))?;
-        let attendance = Attendance::at(&directory.join(SOCKET));
+        let word = std::array::from_fn(|_| sys::identity::random().to_le_bytes()[0]);
+        let attendance = Attendance::at(&directory.join(SOCKET), word, descends);
         let mut machine = Machine {
             recipe,
             process,
             stream: Some(stream),
             directory,
+            word,
             attendance: None,
             until: None,
             reached: (0, false),
@@ -142,6 +147,11 @@ impl Machine {
     /// Where the bridge calls.
     pub fn socket(&self) -> PathBuf {
         self.directory.join(SOCKET)
+    }
+
+    /// What the bridge knows its launcher by, as the value of [`ringfence_guest::line::VARIABLE`].
+    pub(super) fn word(&self) -> String {
+        ringfence_guest::line::value(self.word)
     }
 
     /// The bridge has called: nothing is left to be found on the host. Not before: where a port is published, who

@@ -28,8 +28,11 @@ pub fn program(policy: &mut Policy) -> Result<PathBuf, String> {
 }
 
 impl Machine {
-    /// Shows the machine's socket to the sandbox.
+    /// Shows the machine's socket to the sandbox, and tells the bridge whom it is to meet there.
     pub fn show(&self, policy: &mut Policy) {
-        policy.network.sockets.push(rule(&self.socket(), "the virtual machine's socket"));
+        let socket = rule(&self.socket(), "the virtual machine's socket");
+        let word = (self.word(), socket.source.clone());
+        policy.environment.set.insert(ringfence_guest::line::VARIABLE.to_owned(), word);
+        policy.network.sockets.push(socket);
     }
 }

@@ -41,6 +41,7 @@ fn bridge_with(place: &Place, out: Stdio, files: Option<u64>) -> (Child, UnixStr
     let few = files.map_or(String::new(), |count| format!("ulimit -n {count}; "));
     let mut command = place.command("/bin/sh");
     command.args(["-c", &format!("{few}exec \"$@\""), "sh"]).arg(binary()).arg("guest-bridge");
+    command.env("RINGFENCE_VM_WORD", "0".repeat(32));
     command.arg("--socket").arg(&path).args(["--memory", MEMORY, "--", "true"]);
     let child = command.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped()).spawn().unwrap();
     let line = accept(&line).unwrap();
@@ -50,7 +51,8 @@ fn bridge_with(place: &Place, out: Stdio, files: Option<u64>) -> (Child, UnixStr
     let mut control = SendAncillaryBuffer::new(&mut space);
     let passed = [theirs.as_fd()];
     assert!(control.push(SendAncillaryMessage::ScmRights(&passed)));
-    sendmsg(&line, &[IoSlice::new(b"s")], &mut control, SendFlags::empty()).unwrap();
+    sendmsg(&line, &[IoSlice::new(&[0; 16]), IoSlice::new(b"s")], &mut control, SendFlags::empty())
+        .unwrap();
     ours.set_read_timeout(Some(PATIENCE)).unwrap();
     (child, ours)
 }

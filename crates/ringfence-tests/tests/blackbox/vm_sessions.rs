@@ -2,10 +2,16 @@
 
 use super::vm::{guests, guests_of_one, ringfence, start};
 use ringfence_tests::{Finished, Place, Running, until};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, socket_with,
+};
 use rustix::process::Signal;
 use std::fs;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn call(place: &Place, words: &[&str]) -> Finished {
     Running::start(ringfence(place, words)).finish()
@@ -51,6 +57,37 @@ fn files_are_copied_out_of_a_session_and_into_it() {
         call(place, &["cp", "a", "b"]).ends(125).says("one of the two is in a session");
         running.signal(Signal::TERM);
         running.finish();
+    });
+}
+
+/// Another sandbox may have the directory for temporary files in its tree, and call where the bridge is expected.
+#[test]
+fn who_calls_before_the_bridge_gets_nothing_and_is_in_nobodys_way() {
+    guests_of_one(|place| {
+        let directory = place.at("tmp");
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = over.clone();
+        let calls = std::thread::spawn(move || {
+            let mut called = Vec::new();
+            while !seen.load(Ordering::Relaxed) {
+                for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+                    let kind = (SocketType::SEQPACKET, SocketFlags::NONBLOCK);
+                    let socket = socket_with(AddressFamily::UNIX, kind.0, kind.1, None).unwrap();
+                    let place = SocketAddrUnix::new(entry.path().join("line")).unwrap();
+                    if called.len() < 100 && connect(&socket, &place).is_ok() {
+                        called.push(socket);
+                    }
+                }
+            }
+            let answered = |socket: &OwnedFd| recv(socket, &mut [0; 64], RecvFlags::empty());
+            let heard = called.iter().map(answered).filter(|said| matches!(said, Ok((1.., _))));
+            (called.len(), heard.count())
+        });
+        let run = call(place, &["run", "--tier", "vm", "--", "echo", "done"]);
+        over.store(true, Ordering::Relaxed);
+        let (called, heard) = calls.join().unwrap();
+        assert_eq!(run.quiet(), "done");
+        assert!(called > 0 && heard == 0, "{called} {heard}");
     });
 }
 
