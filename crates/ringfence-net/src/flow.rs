@@ -32,7 +32,7 @@ pub(crate) fn reset(client: &TcpStream) {
 /// Puts the question to the policy.
 pub(crate) fn ask(shared: &Shared, way: Way, host: Host, port: u16) -> Subject {
     let mut decision = rules::connect(&shared.policy(), &host, port, shared.own);
-    let mut host = host;
+    let (mut host, mut named) = (host, None);
     // Programs read this host's file of names themselves, and have an address by the time that they connect.
     if let Host::Address(address) = host
         && !decision.allowed
@@ -47,11 +47,22 @@ pub(crate) fn ask(shared: &Shared, way: Way, host: Host, port: u16) -> Subject {
             }
         }
     }
+    // And by the proxy they name what they would have found there.
+    if let Host::Name(name) = &host
+        && !decision.allowed
+        && !matches!(way, Way::Dns(_))
+        && let addresses = shared.resolver.listed(name).unwrap_or_default()
+        && let Some((address, by)) =
+            rules::by_address(&shared.policy(), (name, port), &addresses, shared.own)
+    {
+        named = Some(std::mem::replace(&mut host, Host::Address(address)));
+        decision = by;
+    }
     Subject {
         id: shared.id(),
         way,
         host,
-        named: None,
+        named,
         port,
         address: None,
         decision: Some(decision),

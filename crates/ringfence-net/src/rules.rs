@@ -3,6 +3,7 @@
 
 mod listed;
 
+pub(crate) use listed::by_address;
 pub use listed::listed;
 
 use crate::gateway::HERE;

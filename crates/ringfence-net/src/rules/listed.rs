@@ -1,6 +1,7 @@
 //! Where this host's own file of names says that a name leads, and what that decides.
 
 use super::{Astray, Leads, Own, address, asked, concerned, connect, denied};
+use ringfence_policy::decide::Request;
 use ringfence_policy::{Decision, Host, NetworkMode, Policy};
 use std::net::IpAddr;
 
@@ -13,7 +14,7 @@ pub fn listed(policy: &Policy, decision: Decision, addresses: &[IpAddr], own: Ow
         return decision;
     }
     if !decision.allowed {
-        return by_address(policy, decision, (name, port), addresses, own);
+        return by_address(policy, (&name, port), addresses, own).map_or(decision, |(_, by)| by);
     }
     let judged =
         addresses.iter().map(|&ip| address(policy, (&name, Leads::ByHosts), ip, port, own));
@@ -30,38 +31,29 @@ pub fn listed(policy: &Policy, decision: Decision, addresses: &[IpAddr], own: Ow
     }
 }
 
-/// The same for a name that no rule allows: programs read the file themselves, and connect to an address, which may be
-/// allowed. What a rule says of the name holds at whatever address.
-fn by_address(
+/// Which of these addresses is allowed, of a name that no rule allows: programs read the file themselves, and connect to an
+/// address. What a rule says of the name holds at whatever address.
+pub(crate) fn by_address(
     policy: &Policy,
-    decision: Decision,
-    (name, port): (String, u16),
+    (name, port): (&str, u16),
     addresses: &[IpAddr],
     own: Own,
-) -> Decision {
-    let host = Host::Name(name.clone());
+) -> Option<(IpAddr, Decision)> {
+    let host = Host::Name(name.to_owned());
     if denied(policy, &host, port) || concerned(policy, &host, port) {
-        return decision;
+        return None;
     }
-    let allowed = addresses.iter().map(|address| address.to_canonical()).find_map(|address| {
-        let host = Host::Address(address);
+    addresses.iter().map(|address| address.to_canonical()).find_map(|address| {
+        let at = Host::Address(address);
         // A request to an address that is looked at names that address.
-        let by = connect(policy, &host, port, own);
-        (by.allowed && !concerned(policy, &host, port)).then_some((address, by))
-    });
-    match allowed {
-        Some((address, by)) => Decision {
-            allowed: true,
-            explanation: format!(
-                "{name} is allowed by its address {address}, which this host's /etc/hosts gives it"
-            ),
-            rule: by.rule,
-            remedy: None,
-            effect: by.effect,
-            ..decision
-        },
-        None => decision,
-    }
+        let by = connect(policy, &at, port, own);
+        let explanation = format!(
+            "{name} is allowed by its address {address}, which this host's /etc/hosts gives it"
+        );
+        let request = Request::Connect { host: host.clone(), port };
+        let allowed = by.allowed && !concerned(policy, &at, port);
+        allowed.then_some((address, Decision { request, explanation, remedy: None, ..by }))
+    })
 }
 
 #[cfg(test)]
@@ -69,7 +61,6 @@ mod tests {
     use super::*;
     use crate::rules::tests::policy;
     use ringfence_policy::decide;
-    use ringfence_policy::decide::Request;
 
     fn host(text: &str) -> Host {
         Host::parse(text).expect(text)

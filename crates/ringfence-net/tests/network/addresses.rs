@@ -9,6 +9,7 @@ pub const ALL: &[(&str, fn())] = &[
     ("names_of_one_family_are_reached_by_the_other", names_of_one_family_are_reached_by_the_other),
     ("many_addresses_of_a_family_hide_no_other", many_addresses_of_a_family_hide_no_other),
     ("names_of_the_hosts_own_file_are_reached_by_address", by_address),
+    ("the_proxy_reaches_them_by_address_too", by_address_through_the_proxy),
 ];
 
 /// What was dialled for connections that were allowed, in order.
@@ -66,4 +67,28 @@ fn by_address() {
     };
     denied("the client connected to site.test and then asked for other.test");
     denied("private.test leads to 10.0.0.1 by this host's /etc/hosts, which is no public address");
+}
+
+/// What a program that looks a name up itself would reach, one that leaves it to the proxy reaches too, and no more: of two
+/// addresses the one that is granted.
+fn by_address_through_the_proxy() {
+    let hosts = "10.0.0.3 nas.lan\n9.9.9.9 nas.lan\n10.0.0.3 gone.lan\n10.0.0.4 other.lan\n";
+    let sandbox = Sandbox::new(&["10.0.0.3"], &["gone.lan"], hosts);
+    let script = r#"
+        for proxy in http://127.0.0.1:1022 socks5h://127.0.0.1:1022; do
+            curl -sS -m 5 -x $proxy http://nas.lan/ || exit 1
+            curl -sS -m 5 -p -x $proxy http://nas.lan/ || exit 2
+            curl -s -m 5 -p -x $proxy http://gone.lan/ && exit 3
+            curl -s -m 5 -p -x $proxy http://other.lan/ && exit 4
+            curl -s -m 5 -p -x $proxy http://nas.lan:81/ && exit 5
+        done
+        exit 0"#;
+    let ran = sandbox.run(script, vec![Server::new("[::]:80", web), Server::new("[::]:81", web)]);
+    let expected = "served at [::ffff:10.0.0.3]:80\n".repeat(4);
+    assert_eq!((ran.code, ran.output), (0, expected));
+    assert_eq!(dialled(&ran.decisions), [ip("10.0.0.3"); 4]);
+    let of_it = ran.decisions.iter().filter(|decision| decision.event == Event::Allowed);
+    assert!(of_it.clone().all(|decision| decision.host.to_string() == "nas.lan"));
+    let why = |d: &NetDecision| d.decision.as_ref().expect("decided").explanation.clone();
+    assert!(of_it.clone().all(|d| why(d).contains("allowed by its address 10.0.0.3")));
 }
