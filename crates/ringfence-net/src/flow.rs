@@ -253,8 +253,7 @@ fn once(denied: Decision, host: &Host, port: u16) -> Decision {
 async fn addresses(shared: &Shared, subject: &Subject) -> Result<Vec<IpAddr>, Refusal> {
     let name = match &subject.host {
         // `localhost:PORT` grants the host's loopback, at whichever family the server listens.
-        Host::Address(address) if HERE.contains(address) => return Ok(HERE.to_vec()),
-        Host::Name(_) if subject.host.is_loopback() => return Ok(HERE.to_vec()),
+        host if host.is_loopback() => return Ok(HERE.to_vec()),
         Host::Address(address) => return Ok(vec![*address]),
         Host::Name(name) => name,
     };

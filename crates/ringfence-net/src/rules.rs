@@ -121,7 +121,7 @@ pub fn address(
         let why = format!(
             "{name} leads to {host}{by}, which is this host's own loopback by another name"
         );
-        return Err(Astray { why, remedy: None });
+        return Err(Astray { why, remedy: grant() });
     }
     if address.is_loopback() && !HERE.contains(&address) {
         let why = format!(

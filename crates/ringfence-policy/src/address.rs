@@ -84,7 +84,13 @@ pub fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// Whether this is `127.0.0.1` or `::1`, the addresses that `localhost` means.
+/// Whether this is `127.0.0.1` or `::1`, the addresses that `localhost` means, or what `connect(2)` takes for them:
+/// `0.0.0.0` and `::`.
+pub(crate) fn means_localhost(address: IpAddr) -> bool {
+    is_localhost(address) || address.is_unspecified()
+}
+
+/// Whether this is `127.0.0.1` or `::1`.
 pub(crate) fn is_localhost(address: IpAddr) -> bool {
     address == IpAddr::V4(Ipv4Addr::LOCALHOST) || address == IpAddr::V6(Ipv6Addr::LOCALHOST)
 }

@@ -110,7 +110,7 @@ impl HostRule {
             (Target::Net(net), Host::Address(address)) => net.contains(*address),
             (Target::Loopback, _) => match host {
                 Host::Name(name) => loopback_name(name),
-                Host::Address(address) => crate::address::is_localhost(*address),
+                Host::Address(address) => crate::address::means_localhost(*address),
             },
             (Target::Name(_) | Target::Below(_), Host::Address(_)) => false,
             (Target::Net(_), Host::Name(_)) => false,

@@ -1,6 +1,6 @@
 //! Decisions about connections and requests.
 
-use crate::address::is_localhost;
+use crate::address::means_localhost;
 use crate::decide::Verdict;
 use crate::host::{Host, Target};
 use crate::http::{self, Url};
@@ -67,7 +67,7 @@ fn not_here(network: &Network, host: &Host, port: u16) -> Verdict {
     let own = format!("{} is the sandbox's own loopback", destination(host, port));
     let denied = |why| Verdict::new(false, "network", format!("{own}{why}"));
     let verdict = match host {
-        Host::Address(address) if !is_localhost(*address) => {
+        Host::Address(address) if !means_localhost(*address) => {
             denied(", and of the host's only 127.0.0.1 and ::1 are granted, when a session starts")
         }
         _ => denied("; the host's is reached only where that is granted when a session starts"),

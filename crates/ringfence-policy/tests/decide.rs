@@ -197,7 +197,18 @@ fn the_hosts_loopback_is_granted_by_port() {
     assert!(connect(&granted, "app.localhost", 5432).allowed);
     assert!(!connect(&granted, "notlocalhost", 5432).allowed);
     assert!(!connect(&granted, "localhost", 5433).allowed);
-    assert!(!connect(&granted, "127.0.0.2", 5432).allowed);
+    // What connect(2) takes for it.
+    for zero in ["0.0.0.0", "::", "::ffff:0.0.0.0"] {
+        assert!(connect(&granted, zero, 5432).allowed, "{zero}");
+        assert!(!connect(&granted, zero, 5433).allowed, "{zero}");
+        let denied = host().option(Key::AllowHost, "localhost:*");
+        let denied = denied.option(Key::DenyHost, "localhost:5432");
+        assert!(!connect(&denied, zero, 5432).allowed, "{zero}");
+    }
+    let refused = connect(&granted, "127.0.0.2", 5432);
+    assert!(!refused.allowed && refused.remedy.is_none(), "{refused}");
+    let refused = connect(&granted, "127.0.0.2", 5433);
+    assert_eq!(refused.remedy.as_deref(), Some("--allow-host localhost:5433"));
     let any = host().option(Key::AllowHost, "*:*");
     assert!(!connect(&any, "localhost", 5432).allowed);
     assert!(!connect(&any, "169.254.169.254", 80).allowed);

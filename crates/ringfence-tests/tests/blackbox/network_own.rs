@@ -38,7 +38,16 @@ fn no_range_leads_to_the_hosts_loopback() {
                 place.ringfence(["why", "-n", &rule, "--", "connect", &to]).ends(1);
             }
         }
-        assert_eq!(ask("127.0.0.1", &localhost), "served");
+        // The control, by all that connect(2) takes for it: by the proxy, by itself, and as `why` says.
+        for address in ["127.0.0.1", "0.0.0.0"] {
+            assert_eq!(ask(address, &localhost), "served");
+            let url = format!("http://{address}:{port}/");
+            let by_itself = place.run(&["-n", &localhost], &["curl", "-sS", "-m", "60", &url]);
+            assert_eq!(by_itself.ends(0).text(), "served");
+            let to = format!("{address}:{port}");
+            place.ringfence(["why", "-n", &localhost, "--", "connect", &to]).ends(0);
+        }
+        assert!(ask("127.0.0.2", &localhost).contains("only 127.0.0.1 and ::1 are granted"));
         for zero in ["0.0.0.0", "[::]", "0.0.0.0/32"] {
             let rule = format!("{zero}:{port}");
             place.run(&["-n", &rule], &["true"]).ends(125).says("write `localhost:PORT`");
