@@ -35,9 +35,26 @@ pub(super) fn plain_name(name: &HeaderName) -> String {
 }
 
 /// Headers by which some servers take another host, or are told of it.
-const OTHER_HOST: [&str; 4] = ["forwarded", "x-forwarded-host", "x-host", "x-http-host-override"];
-/// Headers by which some (Gunicorn, Spring, ASP.NET) take a part of the path for the application's own place (PEP 3333).
-const PLACE: [&str; 4] = ["script-name", "path-info", "x-script-name", "x-forwarded-prefix"];
+const OTHER_HOST: [&str; 7] = [
+    "forwarded",
+    "x-forwarded-host",
+    "x-forwarded-server",
+    "x-host",
+    "x-http-host-override",
+    "x-original-forwarded-host",
+    "x-original-host",
+];
+/// Headers by which some (Gunicorn, Spring, ASP.NET) take a part of the path for the application's own place (PEP 3333), or
+/// are told by proxies before them what was asked for there.
+const PLACE: [&str; 7] = [
+    "path-info",
+    "script-name",
+    "x-envoy-original-path",
+    "x-forwarded-path",
+    "x-forwarded-prefix",
+    "x-original-method",
+    "x-script-name",
+];
 /// Headers that concern one connection, not the request (RFC 9110 §7.6.1).
 const OF_THE_CONNECTION: [&str; 7] = [
     "connection",
@@ -356,6 +373,10 @@ pub(super) mod tests {
         let policy = rules(&["* a.org/*"]);
         let mut sent = vec![HOST, ("x_forwarded_host", "b.org"), ("x-forwarded-for", "192.0.2.1")];
         sent.extend(OTHER_HOST.map(|name| (name, "b.org")));
+        sent.extend(PLACE.map(|name| (name, "/shut")));
+        sent.extend([("X-Original-Host", "b.org"), ("X_Forwarded_Server", "b.org")]);
+        sent.extend([("X-Original-Forwarded-Host", "b.org"), ("X-Envoy-Original-Path", "/shut")]);
+        sent.extend([("X-Forwarded-Path", "/shut"), ("X-Original-Method", "DELETE")]);
         sent.extend([("x-forwarded-prefix", "/shut"), ("X_Script_Name", "/shut")]);
         sent.extend([("script_name", "/open"), ("SCRIPT-NAME", "/open"), ("path_info", "/shut")]);
         let parts = ask(&policy, "GET", "/", &sent).expect("it is for a.org");
