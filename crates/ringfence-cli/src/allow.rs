@@ -7,9 +7,9 @@ use crate::help;
 use crate::options::{Spec, parse};
 use crate::request::with_catalog;
 use ringfence_net::live::client::Client;
-use ringfence_policy::HostRule;
 use ringfence_policy::catalog::{Kind, Place};
 use ringfence_policy::profile::configured;
+use ringfence_policy::{HostRule, Key, Profile};
 use ringfence_sandbox::launch;
 use ringfence_session::live;
 use std::ffi::OsString;
@@ -86,7 +86,8 @@ pub struct Change {
     profile: String,
     file: PathBuf,
     host: String,
-    text: String,
+    /// Nothing where the profile has the host.
+    text: Option<String>,
 }
 
 impl Change {
@@ -113,9 +114,16 @@ impl Change {
                 file.display()
             ))
         };
-        let text = with_host(&text, host).ok_or_else(refuse)?;
-        ringfence_policy::Profile::from_toml(&text, &file.display().to_string())
-            .map_err(|_| refuse())?;
+        let origin = file.display().to_string();
+        let read = |text: &str| Profile::from_toml(text, &origin).map_err(|_| refuse());
+        let text = match has_host(&read(&text)?, host) {
+            true => None,
+            false => {
+                let text = with_host(&text, host).ok_or_else(refuse)?;
+                read(&text)?;
+                Some(text)
+            }
+        };
         Ok(Change { profile: profile.to_owned(), file, host: host.to_owned(), text })
     }
 
@@ -125,6 +133,10 @@ impl Change {
     /// The file cannot be written, or nobody can be asked.
     pub fn make(&self, sure: bool) -> Result<bool, Fault> {
         let file = self.file.display();
+        if self.text.is_none() {
+            print(format!("{file}: [network] allow has \"{}\"\n", self.host).as_bytes())?;
+            return Ok(true);
+        }
         print(format!("{file}: [network] allow += \"{}\"\n", self.host).as_bytes())?;
         if !sure {
             let terminal = Terminal::now().ok_or_else(|| {
@@ -147,6 +159,7 @@ impl Change {
     /// Puts it in the place of what is there, whole or not at all, also when the disk is full. A link stays one, and the
     /// file's mode and owner what they were.
     fn write(&self) -> Result<(), Fault> {
+        let Some(text) = &self.text else { return Ok(()) };
         let file = self.file.display();
         let failed = |error: std::io::Error| Fault::usage(format!("cannot write {file}: {error}"));
         let directory = self.file.parent().unwrap_or(&self.file);
@@ -171,7 +184,7 @@ impl Change {
                 // Only root can give it away, and need not.
                 let _ = std::os::unix::fs::fchown(&new, Some(before.uid()), Some(before.gid()));
             }
-            new.write_all(self.text.as_bytes())?;
+            new.write_all(text.as_bytes())?;
             new.sync_all()?;
             std::fs::rename(&aside, &place)
         };
@@ -180,6 +193,13 @@ impl Change {
             failed(error)
         })
     }
+}
+
+/// Whether a profile allows a host by itself, in whatever spelling.
+fn has_host(profile: &Profile, host: &str) -> bool {
+    let wanted = HostRule::parse(host).ok();
+    let allowed = profile.list(Key::AllowHost).unwrap_or_default();
+    wanted.is_some() && allowed.iter().any(|text| HostRule::parse(text).ok() == wanted)
 }
 
 /// The text of a profile with one more allowed host, all else as it was.
@@ -217,6 +237,20 @@ fn with_host(text: &str, host: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_that_is_there_is_not_added_again() {
+        let profile = |text| Profile::from_toml(text, "a profile").expect(text);
+        let text = "[network]\nallow = [\"b.org\", \"A.org:80,443\"]\n";
+        for host in ["a.org", "A.ORG", "a.org:443,80", "b.org"] {
+            assert!(has_host(&profile(text), host), "{host}");
+        }
+        for host in ["a.org:443", "c.org"] {
+            assert!(!has_host(&profile(text), host), "{host}");
+        }
+        let added = with_host(text, "c.org").expect("added");
+        assert!(has_host(&profile(&added), "c.org") && !has_host(&profile(""), "a.org"));
+    }
 
     #[test]
     fn a_host_is_added_and_all_else_stays() {
