@@ -102,9 +102,9 @@ impl Place {
     }
 }
 
-/// Judges a request over a connection of which `settled` was said, and makes of it what is sent on: addressed to the one host, by the path that
-/// was judged, without what concerns the client's connection only. Returns the path without its
-/// query.
+/// Judges a request over a connection of which `settled` was said, and makes of it what is sent on: addressed
+/// to the one host, by the path that was judged, without what concerns the client's connection only. Returns
+/// the path without its query.
 ///
 /// # Errors
 /// [`Refused`].
