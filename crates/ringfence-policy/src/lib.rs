@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod arguments;
 pub mod authorities;
 pub mod builtin;
 pub mod calls;

@@ -283,6 +283,18 @@ pub struct Environment {
     pub hide: Vec<(String, Source)>,
 }
 
+/// What is granted for being named by the command's arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arguments {
+    /// It may be read.
+    Read,
+    /// It may be written.
+    Write,
+    /// All of its directory may be written: programs keep files beside it, a database its journal.
+    Beside,
+}
+
 /// Limits; unset means the host's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Limits {
@@ -403,7 +415,7 @@ pub struct Policy {
     pub made: Vec<Made>,
     /// Files and directories that the command's arguments name are granted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub arguments: Option<Access>,
+    pub arguments: Option<Arguments>,
     /// Shell commands that run outside before the command, with the profile that has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<Source>,

@@ -6,13 +6,15 @@ use crate::error::{Planted, PolicyError};
 use crate::files::{FileView, Resolver, planted};
 use crate::key::Key;
 use crate::merge::{Merged, Setting};
-use crate::path::{Bases, normal, quote};
-use crate::policy::{Access, Home, Layer, Overlay, PathRule, Policy, Snapshot, Source, TierChoice};
+use crate::path::{Bases, normal};
+use crate::policy::{
+    Access, Arguments, Home, Layer, Overlay, PathRule, Policy, Snapshot, Source, TierChoice,
+};
 use crate::profile::Profile;
-use crate::{environment, limits, network, rules};
+use crate::{arguments, environment, limits, network, rules};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What a user asks for.
@@ -84,9 +86,9 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     let mut merged = Merged::of(profiles, &request.options);
     singles(&merged, &mut policy)?;
     let workdir = policy.workdir.clone();
-    if let Some(access) = policy.arguments {
-        let key = if access == Access::Write { Key::Write } else { Key::Read };
-        for path in named(&request.arguments, &mut resolver, &mut policy) {
+    if let Some(granted) = policy.arguments {
+        let key = if granted == Arguments::Read { Key::Read } else { Key::Write };
+        for path in arguments::named(&request.arguments, granted, &mut resolver, &mut policy) {
             merged.option(&Setting::new(key, path));
         }
     }
@@ -175,73 +177,6 @@ fn written(
         rule.access == Access::Write && (said || rule.path == policy.workdir) && covers(&rule.path)
     };
     policy.paths.iter().any(writable).then_some(real)
-}
-
-/// The files and directories that arguments name, as rules; the home and what many programs share
-/// are not granted for being named.
-fn named(
-    arguments: &[OsString],
-    resolver: &mut Resolver<'_>,
-    policy: &mut Policy,
-) -> Vec<OsString> {
-    let mut rules = Vec::new();
-    for argument in arguments {
-        let bytes = argument.as_bytes();
-        let url = bytes.strip_prefix(b"file://").map(decoded);
-        if url.is_none() && (bytes.is_empty() || bytes.starts_with(b"-")) {
-            continue;
-        }
-        let path = match &url {
-            Some(path) => Path::new(path),
-            None => Path::new(argument),
-        };
-        let path = normal(&policy.workdir.join(path));
-        match resolver.real(&path) {
-            Ok(real) if real.exists => {
-                let reason = crate::workspace::no_argument(&real.path, policy)
-                    .or_else(|| crate::workspace::no_argument_above(&real.path, policy));
-                if let Some(reason) = reason {
-                    if !covered_anyhow(&real.path) {
-                        let path = path.display();
-                        policy.warnings.push(format!(
-                            "{path} is not granted for being an argument, because {reason}; say -r {path} to grant it"
-                        ));
-                    }
-                    continue;
-                }
-                rules.push(quote(&path));
-            }
-            _ => {}
-        }
-    }
-    rules
-}
-
-/// Whether every profile shows it: then there is nothing to say.
-fn covered_anyhow(path: &Path) -> bool {
-    ["/usr", "/etc", "/bin", "/lib", "/opt", "/dev", "/proc"]
-        .iter()
-        .any(|tree| path.starts_with(tree))
-}
-
-/// The path of a `file:` address, its percent signs decoded.
-fn decoded(text: &[u8]) -> OsString {
-    let mut out = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        let digits = text.get(at + 1..at + 3).and_then(|two| std::str::from_utf8(two).ok());
-        match digits.filter(|_| text[at] == b'%').and_then(|two| u8::from_str_radix(two, 16).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                at += 3;
-            }
-            None => {
-                out.push(text[at]);
-                at += 1;
-            }
-        }
-    }
-    OsString::from_vec(out)
 }
 
 /// What profiles and features open, for the user to know before the run.
@@ -424,8 +359,12 @@ fn home(text: &str) -> Result<Home, String> {
     }
 }
 
-const ARGUMENTS: [(&str, Option<Access>); 3] =
-    [("none", None), ("read", Some(Access::Read)), ("write", Some(Access::Write))];
+const ARGUMENTS: [(&str, Option<Arguments>); 4] = [
+    ("none", None),
+    ("read", Some(Arguments::Read)),
+    ("write", Some(Arguments::Write)),
+    ("beside", Some(Arguments::Beside)),
+];
 
 const TIERS: [(&str, TierChoice); 4] = [
     ("auto", TierChoice::Auto),

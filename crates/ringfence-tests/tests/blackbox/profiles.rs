@@ -309,3 +309,38 @@ fn an_integration_is_removed_byte_for_byte() {
         assert!(!place.at("home/.local/bin/cat").exists());
     });
 }
+
+/// Without its journal a database that was being written when its program ended is lost.
+#[test]
+fn a_database_that_is_named_keeps_its_journal_beside_it() {
+    everywhere(|place| {
+        if !place.has("sqlite3", "--version") {
+            return;
+        }
+        place.directory("home/documents");
+        let database = place.text("home/documents/d.db");
+        let outside = |sql: &str| place.shell(&format!("sqlite3 {database} '{sql}'")).well();
+        let inside = |words: &[&str]| {
+            place.run(&["-p", "sqlite"], &[&["sqlite3", &database][..], words].concat())
+        };
+        // It makes one, too.
+        inside(&["create table t(a); insert into t values(zeroblob(2000))"]).ends(0);
+        assert_eq!(outside("select count(*) from t"), "1");
+        // More than it keeps in memory is in the file when it is killed.
+        let more = "pragma cache_size=2; begin; update t set a=1; with recursive n(i) as (select 1 union all select \
+                    i+1 from n where i<2000) insert into t select randomblob(2000) from n;";
+        assert_ne!(inside(&["-batch", more, ".shell kill -KILL $PPID"]).code, 0);
+        assert!(place.at("home/documents/d.db-journal").exists());
+        assert_eq!(
+            outside("pragma integrity_check; select count(*), length(a) from t"),
+            "ok\n1|2000"
+        );
+        // At the top of the home all would be granted.
+        let home = place.text("home/top.db");
+        place.shell(&format!("sqlite3 {home} 'create table t(a)'")).ends(0);
+        let refused = place.run(&["-p", "sqlite"], &["sqlite3", &home, "insert into t values(1)"]);
+        assert_ne!(refused.code, 0);
+        refused.says("what is kept beside it takes all of");
+        place.shell(&format!("rm {home} {database}*")).ends(0);
+    });
+}
