@@ -5,7 +5,9 @@ use crate::watch::Watching;
 use crate::wire::{Message, Start, ToHost, VERSION};
 use ringfence_sys::process::{self, Forked};
 use rustix::fs::{FileType, Mode, OFlags, inotify};
-use rustix::mount::{MountFlags, mount, mount_bind_recursive, mount_move, mount_remount};
+use rustix::mount::{
+    MountFlags, mount, mount_bind, mount_bind_recursive, mount_move, mount_remount,
+};
 use rustix::thread::CapabilitySet;
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -199,6 +201,26 @@ pub fn view() -> Result<(), String> {
     let flags = quiet | MountFlags::RDONLY;
     mount("sysfs", "/view/sys", "sysfs", flags, c"").map_err(failed("mount(/sys)"))?;
     mount_move("/view", "/").map_err(failed("mount(/)"))
+}
+
+/// What of `/proc` acts on the kernel, as in the namespace tier.
+const OF_THE_KERNEL: [&str; 6] = ["asound", "bus", "fs", "irq", "sys", "sysrq-trigger"];
+
+/// Makes that read-only in the view, of the process that calls, for whoever is root there: files' modes hold the others, who
+/// could make no sandbox of their own beside it (the kernel mounts no `/proc` where a part of another one is covered).
+pub fn protect_kernel() -> Result<(), String> {
+    for name in OF_THE_KERNEL {
+        let path = format!("/proc/{name}");
+        let is = rustix::fs::statvfs(&*path).map(|is| is.f_flag);
+        if !is.is_ok_and(|flags| !flags.contains(rustix::fs::StatVfsMountFlags::RDONLY)) {
+            continue;
+        }
+        let quiet = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
+        let flags = MountFlags::BIND | MountFlags::RDONLY | quiet;
+        mount_bind(&*path, &*path).map_err(failed(path.clone()))?;
+        mount_remount(&*path, flags, c"").map_err(failed(path))?;
+    }
+    Ok(())
 }
 
 /// The mount namespace of a process: the view, for commands to enter.

@@ -123,7 +123,8 @@ pub fn refused(told: &OwnedFd, (code, why): (u8, String)) -> ! {
 pub fn execute(exec: &Exec) -> (u8, String) {
     let program = OsStr::from_bytes(&exec.argv[0]);
     let name = program.to_string_lossy();
-    if let Err(why) = confine(exec) {
+    let kernel = if exec.user.0 == 0 { boot::protect_kernel() } else { Ok(()) };
+    if let Err(why) = kernel.and_then(|()| confine(exec)) {
         return (125, why);
     }
     straight(exec);

@@ -1,6 +1,6 @@
 //! `--tier vm`: each rule holds as in the namespace tier, or the run is refused.
 
-use super::vm::{guests_of_one, ringfence, sh, start};
+use super::vm::{guests, guests_of_one, ringfence, sh, start};
 use ringfence_tests::{Finished, Place, Running};
 use std::fs;
 use std::io::{Read, Write};
@@ -199,5 +199,18 @@ fn the_record_tells_what_a_guest_did() {
         // It is nobody's business how the run was made.
         assert!(!log.contains("guest-bridge") && !log.contains("qemu"), "{log}");
         call(place, &["report", "latest"]).ends(0).prints("vm");
+    });
+}
+
+/// Root is nobody there either: what acts on the kernel is shown, and not changed, by a command and by those after it.
+#[test]
+fn nobody_changes_the_guests_kernel() {
+    guests(|place| {
+        let script = "try() { for at in sys/kernel/core_pattern sys/vm/swappiness sysrq-trigger; do \
+                      (echo 10 >/proc/$at) 2>/dev/null && echo changed $at; done; }; cat /proc/sys/vm/swappiness; try; \
+                      cat /proc/sys/vm/swappiness; unshare -Ur true 2>/dev/null; echo done";
+        let said = start(place, &[], &["sh", "-c", script]).finish().well();
+        let (before, after) = said.split_once('\n').expect("two lines");
+        assert_eq!(after, format!("{before}\ndone"), "{:?}", place.person);
     });
 }
