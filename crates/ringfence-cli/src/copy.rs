@@ -47,7 +47,7 @@ impl Inside {
 
     /// A script that gets the path as `$1` and another word as `$2`, in the session.
     fn script(&self, script: &str, more: &OsStr) -> Result<Command, Fault> {
-        let mut command = Command::new(std::env::current_exe().map_err(Fault::of)?);
+        let mut command = ringfence_sandbox::itself::command();
         command.arg("exec").arg(&self.session).args(["--", "sh", "-c", script, "cp"]);
         command.arg(&self.path).arg(more);
         Ok(command)

@@ -168,7 +168,7 @@ fn inner(
     policy: &Policy,
     scratch: &Scratch,
 ) -> Result<Command, Fault> {
-    let mut command = Command::new(std::env::current_exe().map_err(Fault::of)?);
+    let mut command = ringfence_sandbox::itself::command();
     command.env(LEARNING, &scratch.0).env(TRACE, scratch.bus()).arg("run");
     const OURS: [&str; 11] = [
         "output", "merge", "from", "json", "libs", "home", "overlay", "tier", "name", "command",

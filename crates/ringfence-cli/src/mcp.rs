@@ -6,7 +6,6 @@ use crate::options::{POLICY, parse};
 use ringfence_mcp::{Config, Tools};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
 
 /// Options of `run` that make no sense here: the server names its session and reads its streams.
 const NOT_HERE: [&str; 6] = ["name", "command", "json", "status-fd", "no-record", "dry-run"];
@@ -16,17 +15,16 @@ const NOT_HERE: [&str; 6] = ["name", "command", "json", "status-fd", "no-record"
 /// # Errors
 /// Bad input; the sandbox does not start.
 pub fn mcp(arguments: Vec<OsString>) -> Result<u8, Fault> {
-    let program = std::env::current_exe().map_err(Fault::of)?;
     match arguments.first().and_then(|word| word.to_str()) {
-        Some("wrap") => wrap(program, arguments[1..].to_vec()),
-        _ => serve(program, arguments),
+        Some("wrap") => wrap(arguments[1..].to_vec()),
+        _ => serve(arguments),
     }
 }
 
 /// The session's own command.
 const KEEPS: &str = "cat";
 
-fn serve(program: PathBuf, mut options: Vec<OsString>) -> Result<u8, Fault> {
+fn serve(mut options: Vec<OsString>) -> Result<u8, Fault> {
     ringfence_session::wrote::told_to(ringfence_sandbox::written);
     let parsed = parse(&POLICY, options.clone(), true)?;
     if parsed.has("help") {
@@ -45,7 +43,7 @@ fn serve(program: PathBuf, mut options: Vec<OsString>) -> Result<u8, Fault> {
     }
     let cwd = std::env::current_dir().map_err(Fault::of)?;
     let workdir = parsed.last("workdir").map_or(cwd.clone(), |workdir| cwd.join(workdir));
-    ringfence_mcp::serve(Config { program, options, workdir }).map_err(Fault::usage)?;
+    ringfence_mcp::serve(Config { options, workdir }).map_err(Fault::usage)?;
     Ok(0)
 }
 
@@ -56,7 +54,7 @@ fn check(command: &str, parsed: &crate::options::Parsed) -> Result<(), Fault> {
     }
 }
 
-fn wrap(program: PathBuf, arguments: Vec<OsString>) -> Result<u8, Fault> {
+fn wrap(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let usage = || {
         Fault::usage(
             "name the server: ringfence mcp wrap [--tool NAME] [--deny-tool NAME] [OPTIONS] -- \
@@ -101,5 +99,5 @@ fn wrap(program: PathBuf, arguments: Vec<OsString>) -> Result<u8, Fault> {
         return Err(usage());
     }
     check("mcp wrap", &parsed)?;
-    ringfence_mcp::wrap(&program, &options, &argv, &tools).map_err(Fault::usage)
+    ringfence_mcp::wrap(&options, &argv, &tools).map_err(Fault::usage)
 }

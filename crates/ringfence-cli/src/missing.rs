@@ -85,7 +85,7 @@ fn option(policy: &Policy, path: &Path) -> String {
 
 /// The same run, without the option.
 fn inner(parsed: &Parsed, argv: &[OsString]) -> Result<Command, Fault> {
-    let mut command = Command::new(std::env::current_exe().map_err(Fault::of)?);
+    let mut command = ringfence_sandbox::itself::command();
     command.arg("run");
     let ours = ["trace-missing", "command"];
     for (name, value) in parsed.options.iter().filter(|(name, _)| !ours.contains(name)) {

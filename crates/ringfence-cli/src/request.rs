@@ -6,7 +6,7 @@ use crate::trust::{self, Found};
 use ringfence_policy::catalog::Catalog;
 use ringfence_policy::{Context, Key, Policy, Request, Setting, resolve};
 use ringfence_sandbox::inputs::Inputs;
-use ringfence_sandbox::state;
+use ringfence_sandbox::{itself, state};
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::io::{ErrorKind, Write};
@@ -105,6 +105,7 @@ pub fn policy_from(request: &Request, inputs: &Inputs) -> Result<Policy, Fault> 
     let mut request = request.clone();
     let mut warning = None;
     request.elsewhere = trust::accepted(inputs);
+    request.program = itself::places();
     if request.profiles.is_empty() {
         let directory = request.workdir.clone().unwrap_or_else(|| PathBuf::from("."));
         match trust::find(&directory, inputs)? {

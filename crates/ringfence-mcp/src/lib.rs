@@ -28,8 +28,6 @@ use std::path::PathBuf;
 /// What a server is started with.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The ringfence program.
-    pub program: PathBuf,
     /// Options of `run` that make the policy.
     pub options: Vec<OsString>,
     /// The directory the sandbox starts in, whose snapshots are made.

@@ -1,6 +1,7 @@
 //! The sandbox behind a server: one live session, and commands in it.
 
 use crate::Config;
+use ringfence_sandbox::itself;
 use ringfence_sandbox::live::protocol::Request;
 use ringfence_sandbox::live::{captured, client};
 use ringfence_session::gateway::Told;
@@ -121,7 +122,7 @@ impl Sandbox {
 
 impl Session {
     fn begin(config: &Config, name: &str) -> Result<Session, String> {
-        let mut command = Command::new(&config.program);
+        let mut command = itself::command();
         command.arg("run").args(&config.options).args(["--name", name, "--", "cat"]);
         command.current_dir(&config.workdir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -265,7 +266,7 @@ impl Sandbox {
         let connection = if held { None } else { client::connect(&socket).ok() };
         let Some(connection) = connection else {
             // The command knows why, and says it.
-            let mut command = Command::new(&self.config.program);
+            let mut command = itself::command();
             command.arg("exec").arg(format!("--timeout={}s", timeout.as_secs()));
             command.args(workdir.map(|directory| format!("--workdir={directory}")));
             command.arg(&self.name).arg("--").args(argv);
@@ -342,7 +343,7 @@ impl Sandbox {
         }
         // A guest's files are those of its bridge, in the namespace tier, by the same policy. What that tier's
         // gateway would do for a command is done here, outside, for tools.
-        let mut command = Command::new(&self.config.program);
+        let mut command = itself::command();
         command.arg("plan").args(without_tier(&self.config.options)).args(["--tier", "namespace"]);
         command.current_dir(&self.config.workdir);
         planned(command)
@@ -358,13 +359,13 @@ impl Sandbox {
     /// # Errors
     /// `ringfence` cannot be started.
     pub fn told(&self, verb: &str, options: &[&str]) -> Result<Ran, String> {
-        let mut command = Command::new(&self.config.program);
+        let mut command = itself::command();
         command.arg(verb).arg(&self.name).args(options);
         said(command, MOST_TOLD)
     }
 
     fn ringfence(&self, verb: &str) -> Command {
-        let mut command = Command::new(&self.config.program);
+        let mut command = itself::command();
         command.arg(verb).args(&self.config.options).current_dir(&self.config.workdir);
         command
     }

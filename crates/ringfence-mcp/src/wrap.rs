@@ -8,6 +8,7 @@
 
 use crate::line::{self, Unreadable};
 use crate::message::{alike, known_by, odd, plain, spelt};
+use ringfence_sandbox::itself;
 use ringfence_session::ledger::{self, Event, Process, Verdict};
 use ringfence_session::live;
 use ringfence_sys::{process, signal};
@@ -17,8 +18,8 @@ use std::collections::hash_map::Entry;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -88,14 +89,9 @@ const ENDING: [i32; 3] = [1, 2, 15];
 ///
 /// # Errors
 /// It cannot be started.
-pub fn wrap(
-    program: &Path,
-    options: &[OsString],
-    argv: &[OsString],
-    tools: &Tools,
-) -> Result<u8, String> {
+pub fn wrap(options: &[OsString], argv: &[OsString], tools: &Tools) -> Result<u8, String> {
     let session = format!("mcp-{}", std::process::id());
-    let mut command = Command::new(program);
+    let mut command = itself::command();
     command.arg("run").args(options).args(["--name", &session, "--"]).args(argv);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     // A client that has waited long enough kills the guard: a server that takes no end for one goes with it.

@@ -131,6 +131,20 @@ fn by_links(real: &Real) -> Vec<PathBuf> {
     links.chain([real.path.clone()]).collect()
 }
 
+/// Protects ringfence itself, and the links that it is started by: what is put in their place runs outside the next time.
+pub(crate) fn program(places: &[PathBuf], resolver: &mut Resolver<'_>, policy: &mut Policy) {
+    for path in places {
+        let written = crate::guard::writable(policy).any(|tree| path.starts_with(tree));
+        let known = |rule: &PathRule| rule.source == source() && rule.path == *path;
+        if written && !policy.paths.iter().any(known) {
+            let reason = Some("what is put in its place runs outside the next time".to_owned());
+            let link = resolver.files().link(path).is_ok_and(|target| target.is_some());
+            let rule = plain(Access::Protect, path.clone(), true, source());
+            policy.paths.push(PathRule { link, reason, ..rule });
+        }
+    }
+}
+
 /// Protects files that this run's policy is read from, by their names and where links there lead, and those that
 /// later ones are read from, which are where their names say.
 pub(crate) fn protect(

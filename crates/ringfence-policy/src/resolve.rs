@@ -30,6 +30,8 @@ pub struct Request {
     /// Files that decide about runs elsewhere, where each really is: protected as well. They are not looked at, since
     /// one may be on a server that does not answer.
     pub elsewhere: Vec<PathBuf>,
+    /// Where ringfence itself is, and the links by which it was started: protected in writable trees.
+    pub program: Vec<PathBuf>,
     /// Features, after the profiles.
     pub features: Vec<String>,
     /// Options, in order.
@@ -97,6 +99,7 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     let linked = crate::own::linked(&home, context.env, &mut resolver);
     let elsewhere = [request.elsewhere.clone(), linked].concat();
     crate::own::protect(deciding, elsewhere, &mut resolver, &mut policy);
+    crate::own::program(&request.program, &mut resolver, &mut policy);
     policy.network = network::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
     policy.dbus = crate::dbus::resolve(&merged, &mut policy.warnings)?;
     policy.environment = environment::resolve(&merged, context, &policy.network)?;

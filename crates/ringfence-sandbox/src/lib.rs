@@ -16,6 +16,7 @@ pub mod executions;
 pub mod facts;
 pub mod filter;
 pub mod inputs;
+pub mod itself;
 pub mod launch;
 pub mod live;
 pub mod network;

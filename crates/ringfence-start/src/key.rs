@@ -87,6 +87,32 @@ impl Caller {
         })
     }
 
+    /// What the program was called by: the path that the kernel was given, or, where that is this very process's own
+    /// (`/proc/self/exe`, a descriptor), the first argument, by which ringfence says it to itself.
+    pub fn called(&self) -> Option<&'static [u8]> {
+        const NULL: usize = 0;
+        const EXECFN: usize = 31;
+        let mut entry = self.environment;
+        // SAFETY: behind the environment's null pointer there are pairs of words, the last one null; the text that one of
+        // them points to lives as long as the process.
+        let given = unsafe {
+            while !(*entry).is_null() {
+                entry = entry.add(1);
+            }
+            let mut pair = entry.add(1).cast::<usize>();
+            while *pair != EXECFN && *pair != NULL {
+                pair = pair.add(2);
+            }
+            if *pair == NULL {
+                return None;
+            }
+            string(*pair.add(1) as *const u8)
+        };
+        let own = crate::bytes::starts_with(given, b"/proc/")
+            || crate::bytes::starts_with(given, b"/dev/fd/");
+        if own { self.argument(0) } else { Some(given) }
+    }
+
     /// A variable of the environment.
     pub fn variable(&self, name: &[u8]) -> Option<&'static [u8]> {
         // SAFETY: the list is null-terminated and lives as long as the process.
@@ -112,6 +138,12 @@ impl Caller {
 pub fn write(key: &mut Text<'_>, caller: &Caller) -> Option<()> {
     let command = caller.command()?;
     let identity = binary().ok()?;
+    // It is protected where it lies in a writable tree, and so are links to it.
+    // SAFETY: the path is a literal.
+    unsafe { link(key, c"/proc/self/exe".as_ptr().cast()) }?;
+    key.push(b"\0");
+    key.push(caller.called()?);
+    key.push(b"\0");
     let mut at = 0;
     while let Some(number) = identity.get(at) {
         key.push_number(*number);
@@ -241,18 +273,28 @@ fn terminal(key: &mut Text<'_>) -> Option<()> {
             let mut text = Text::new(&mut path);
             text.push(b"/proc/self/fd/");
             text.push_number(fd as u64);
-            let path = text.terminated()?;
-            let mut room = core::mem::MaybeUninit::<[u8; 256]>::uninit();
-            let first = room.as_mut_ptr().cast::<u8>();
-            // SAFETY: the path ends with a zero byte, the room is writable for so many bytes.
-            let length = unsafe { sys!(readlinkat, -100_isize, path, first, 256) }.ok()?;
-            // SAFETY: the kernel has filled so many bytes.
-            key.push(unsafe { core::slice::from_raw_parts(first, length) });
+            // SAFETY: the path ends with a zero byte.
+            unsafe { link(key, text.terminated()?) }?;
             break;
         }
         fd += 1;
     }
     key.push(b"\0");
+    Some(())
+}
+
+/// Where a link leads.
+///
+/// # Safety
+/// The path ends with a zero byte.
+unsafe fn link(key: &mut Text<'_>, path: *const u8) -> Option<()> {
+    const ROOM: usize = 4096;
+    let mut room = core::mem::MaybeUninit::<[u8; ROOM]>::uninit();
+    let first = room.as_mut_ptr().cast::<u8>();
+    // SAFETY: the path ends with a zero byte, the room is writable for so many bytes.
+    let length = unsafe { sys!(readlinkat, -100_isize, path, first, ROOM) }.ok()?;
+    // SAFETY: the kernel has filled so many bytes.
+    key.push(unsafe { core::slice::from_raw_parts(first, length) });
     Some(())
 }
 

@@ -6,12 +6,13 @@ use crate::options::{POLICY, parse};
 use crate::request;
 use ringfence_policy::decide::Request;
 use ringfence_policy::{Decision, Host, HostFiles, Policy, Subject, decide};
+use ringfence_sandbox::itself;
 use ringfence_session::live;
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// As much of the end of standard error is searched for refusals.
 const KEPT: usize = 64 << 10;
@@ -44,8 +45,7 @@ pub(super) fn shell(hook: &Hook, rest: &[OsString]) -> Result<u8, Fault> {
         return Err(Fault::usage("hooks shell takes one command; agents call it by their hook"));
     };
     let asked = start(hook)?;
-    let program = std::env::current_exe().map_err(Fault::of)?;
-    let mut run = Command::new(program);
+    let mut run = itself::command();
     match &hook.session {
         Some(session) => run.args(["exec", session]),
         None => run.arg("run").args(&hook.options),

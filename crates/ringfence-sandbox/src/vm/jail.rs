@@ -89,7 +89,7 @@ pub(super) enum Origin<'a> {
 /// The program cannot be started.
 pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
     let program = std::env::current_exe()?;
-    let mut command = Command::new(&program);
+    let mut command = crate::itself::command();
     command.args(["run", "--tier", "namespace", "--no-record", "--clean-env", "--network", "none"]);
     command.arg("-p").arg(profile).args(["--workdir", "/tmp"]);
     let shown: &[&Path] = match inmate.from {

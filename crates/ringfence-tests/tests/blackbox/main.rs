@@ -84,6 +84,7 @@ mod overlay;
 mod overlay_parts;
 mod overlay_shown;
 mod own;
+mod own_program;
 mod plans;
 mod prepared;
 mod private_place;
