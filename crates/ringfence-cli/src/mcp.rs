@@ -43,7 +43,9 @@ fn serve(mut options: Vec<OsString>) -> Result<u8, Fault> {
     }
     let cwd = std::env::current_dir().map_err(Fault::of)?;
     let workdir = parsed.last("workdir").map_or(cwd.clone(), |workdir| cwd.join(workdir));
-    ringfence_mcp::serve(Config { options, workdir }).map_err(Fault::usage)?;
+    let held = std::fs::File::open(&workdir)
+        .map_err(|error| Fault::usage(format!("{}: {error}", workdir.display())))?;
+    ringfence_mcp::serve(Config { options, workdir, held: held.into() }).map_err(Fault::usage)?;
     Ok(0)
 }
 

@@ -23,7 +23,10 @@ pub use server::serve;
 pub use wrap::{Tools, wrap};
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a server is started with.
 #[derive(Clone, Debug)]
@@ -32,4 +35,13 @@ pub struct Config {
     pub options: Vec<OsString>,
     /// The directory the sandbox starts in, whose snapshots are made.
     pub workdir: PathBuf,
+    /// The same, held: what is inside may rename it, and put a link in its place.
+    pub held: Arc<File>,
+}
+
+impl Config {
+    /// Where each command of ringfence is started: the directory itself, wherever its name leads by then.
+    fn place(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.held.as_raw_fd()))
+    }
 }

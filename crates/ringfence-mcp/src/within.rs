@@ -124,7 +124,7 @@ impl Session {
     fn begin(config: &Config, name: &str) -> Result<Session, String> {
         let mut command = itself::command();
         command.arg("run").args(&config.options).args(["--name", name, "--", "cat"]);
-        command.current_dir(&config.workdir);
+        command.current_dir(config.place());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut launcher = command.spawn().map_err(|error| format!("cannot start: {error}"))?;
         let (mut stdin, mut line) = (launcher.stdin.take(), String::new());
@@ -345,7 +345,7 @@ impl Sandbox {
         // gateway would do for a command is done here, outside, for tools.
         let mut command = itself::command();
         command.arg("plan").args(without_tier(&self.config.options)).args(["--tier", "namespace"]);
-        command.current_dir(&self.config.workdir);
+        command.current_dir(self.config.place());
         planned(command)
     }
 
@@ -366,7 +366,7 @@ impl Sandbox {
 
     fn ringfence(&self, verb: &str) -> Command {
         let mut command = itself::command();
-        command.arg(verb).args(&self.config.options).current_dir(&self.config.workdir);
+        command.arg(verb).args(&self.config.options).current_dir(self.config.place());
         command
     }
 }

@@ -64,12 +64,12 @@ fn what_is_started_next_is_not_replaced() {
     });
 }
 
-/// Talks to the server `$0`, and puts the file `$1` in its place after its second answer.
-const TALK: &str = "coproc S { \"$0\" mcp --tier namespace; }; \
+/// Talks to the server `$0` with the options `$1`, and does `$2` after its second answer.
+const TALK: &str = "coproc S { \"$0\" mcp --tier namespace $1; }; \
                     until_said() { while read -r line <&${S[0]}; do printf '%s\\n' \"$line\"; \
                     case $line in *$1*) return;; esac; done; }; \
-                    printf %s \"$2\" >&${S[1]}; until_said '\"id\":2'; mv -f \"$1\" \"$0\"; \
-                    printf %s \"$3\" >&${S[1]}; until_said '\"id\":3'";
+                    printf %s \"$3\" >&${S[1]}; until_said '\"id\":2'; eval \"$2\"; \
+                    printf %s \"$4\" >&${S[1]}; until_said '\"id\":3'";
 
 /// What a server starts for a call is what it is itself, whatever stands in its place.
 #[test]
@@ -78,11 +78,34 @@ fn a_server_starts_itself_though_another_program_is_in_its_place() {
         let own = copied(place);
         let evil = place.script("evil", "#!/bin/sh\ntouch \"$HOME/escaped\"\n");
         let mut command = place.command("/bin/bash");
-        command.args(["-c", TALK]).arg(&own).arg(&evil);
+        let replace = format!("mv -f {} {own}", evil.display());
+        command.args(["-c", TALK, &own, "", &replace]);
         command.arg([HELLO, &call(2, "exec", r#"{"command":["echo","one"]}"#)].concat());
         command.arg(call(3, "why", r#"{"verb":"write","operands":["/etc/passwd"]}"#));
         let run = Running::start(command).finish();
         run.ends(0).prints("one").prints("\"allowed\":false");
         assert!(!place.at("home/escaped").exists(), "what was put in its place ran");
+    });
+}
+
+/// The directory of a server's runs is the one that it was started in, whatever its name leads to by then.
+#[test]
+fn a_server_stays_in_its_directory_though_a_link_is_in_its_place() {
+    everybody(Tier::Namespace, |place| {
+        place.directory("home/project/ws");
+        let exec = |id, script: &str| {
+            call(id, "exec", &format!(r#"{{"command":["sh","-c","{script}"]}}"#))
+        };
+        let granted = place.text("home/project");
+        let moved =
+            format!("cd {granted}; mv ws old; ln -s {} ws; echo moved", place.text("outside"));
+        let asked = format!(r#"{{"verb":"read","operands":["{}"]}}"#, place.text("outside/secret"));
+        let mut command = place.command("/bin/bash");
+        command.current_dir(place.project("ws")).args(["-c", TALK]).arg(binary());
+        command.args([&format!("-w {granted}"), ""]);
+        command.arg([HELLO, &exec(2, &moved)].concat()).arg(call(3, "why", &asked));
+        let run = Running::start(command).finish();
+        run.ends(0).prints("moved").prints("\"allowed\":false");
+        assert!(place.project("ws").is_symlink(), "the control: {}", run.text());
     });
 }
