@@ -35,7 +35,11 @@ pub fn process(call: &Notification) -> Option<i32> {
 /// `EBADF`; `EPERM` when the caller is out of reach; `ESRCH` or `ENOENT` when it waits no more, and
 /// what was copied may be another process's.
 pub fn descriptor(listener: BorrowedFd<'_>, call: &Notification, number: i32) -> Result<OwnedFd> {
-    let pidfd = crate::process::pidfd(process(call).ok_or(Errno::ESRCH)?)?;
+    // The thread's own (Linux 6.9): a process whose first thread has ended has no descriptors by that one.
+    let pidfd = match crate::process::thread_pidfd(call.thread as i32) {
+        Err(Errno::EINVAL) => crate::process::pidfd(process(call).ok_or(Errno::ESRCH)?)?,
+        pidfd => pidfd?,
+    };
     let copy = copy_of(pidfd.as_fd(), number)?;
     if waits(listener, call.id) { Ok(copy) } else { Err(Errno::ENOENT) }
 }

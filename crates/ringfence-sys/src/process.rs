@@ -246,6 +246,15 @@ pub fn pidfd(pid: i32) -> Result<OwnedFd> {
     unsafe { sys!(pidfd_open, pid, 0) }.map(owned)
 }
 
+/// A pidfd for one thread, which need not be a process's first (Linux 6.9).
+///
+/// # Errors
+/// `ESRCH`; `EINVAL` from a kernel that has none.
+pub fn thread_pidfd(thread: i32) -> Result<OwnedFd> {
+    // SAFETY: takes numbers only.
+    unsafe { sys!(pidfd_open, thread, libc::O_EXCL) }.map(owned)
+}
+
 /// Starts a program that is killed when the calling thread ends, however it ends
 /// (`PR_SET_PDEATHSIG`).
 ///

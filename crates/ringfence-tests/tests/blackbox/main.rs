@@ -30,6 +30,7 @@ mod exit_codes;
 mod faults;
 mod files;
 mod filtered;
+mod first_thread;
 mod fork;
 mod fork_killed;
 mod gateway;
