@@ -125,7 +125,7 @@ impl Machine {
         trace.mark("machine");
         let directory = place().map_err(|error| format!("mkdir: {error}"))?;
         let word = std::array::from_fn(|_| sys::identity::random().to_le_bytes()[0]);
-        let attendance = Attendance::at(&directory.join(SOCKET), word, descends);
+        let attendance = Attendance::at(&directory.join(SOCKET), word, is_ours);
         let mut machine = Machine {
             recipe,
             process,
@@ -388,6 +388,11 @@ fn profile(assets: &Assets, cache: &Path) -> Result<PathBuf, String> {
         .and_then(|()| fs::rename(&new, &path))
         .map_err(|error| format!("write({}): {error}", path.display()))?;
     Ok(path)
+}
+
+/// Whether a process is in this launcher's sandbox. Where ports are published it is the launcher who connects for it.
+fn is_ours(process: i32) -> bool {
+    process == std::process::id().cast_signed() || descends(process)
 }
 
 /// A new directory for a socket.
