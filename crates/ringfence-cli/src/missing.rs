@@ -10,7 +10,7 @@ use ringfence_learn::secrets::Secrets;
 use ringfence_learn::watch::{self, Act, Observed, Use, Watch};
 use ringfence_policy::catalog::Kind;
 use ringfence_policy::decide::Request;
-use ringfence_policy::{HostFiles, Policy, Subject, decide, shown, unseen_above};
+use ringfence_policy::{HostFiles, Policy, Subject, decide, shown, too_much, unseen_above};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -47,12 +47,15 @@ pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
         let feature = features.iter().find(|(_, policy)| shows(policy));
         let remedy = match feature {
             Some((name, _)) => format!("feature {name} shows it"),
-            None if *written => {
-                format!(
+            None if *written => match too_much(path, &policy) {
+                None => format!(
                     "it was to be written in, and {} lets that",
                     shown::option("--write", path, false)
-                )
-            }
+                ),
+                Some(reason) => format!(
+                    "it was to be written in: make what is in it outside, and grant that alone ({reason})"
+                ),
+            },
             None => format!("{} shows it", option(&policy, path)),
         };
         let secret = secrets.secret(path);

@@ -9,7 +9,7 @@ use ringfence_net::{resolver as names, rules};
 use ringfence_policy::decide::Request;
 use ringfence_policy::{
     Access, Decision, Guarded, Host, HostFiles, NetworkMode, PathRule, Policy, Resolver, Subject,
-    TierChoice, decide, shown, unseen_above,
+    TierChoice, decide, shown, too_much, unseen_above,
 };
 use ringfence_sandbox::dbus;
 use ringfence_sandbox::facts::{Facts, HostPaths};
@@ -141,8 +141,14 @@ fn as_carried_out(mut decision: Decision, policy: &Policy) -> Decision {
         let effect = decision.effect.take().unwrap_or_default();
         let absent = above.display();
         decision.effect = Some(format!("{effect}; {absent} is not there inside, until it is made"));
-        let grant = shown::option("--write", &above, false);
-        decision.remedy = Some(format!("to write the host's: {grant}"));
+        let grant = |path: &Path| shown::option("--write", path, false);
+        decision.remedy = Some(match too_much(&above, policy) {
+            None => format!("to write the host's: {}", grant(&above)),
+            Some(reason) => format!(
+                "to write the host's, make it outside, and grant it alone: {} (not all of {absent}: {reason})",
+                grant(&path)
+            ),
+        });
     }
     if !write && decision.allowed && policy.network.mode == NetworkMode::Filtered {
         decision = as_shown(decision, policy, &path);

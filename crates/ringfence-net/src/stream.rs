@@ -27,7 +27,7 @@ const PIECE: i32 = 384 * 1024;
 /// A stream that brings no piece for so long is none: what there is moves at once again.
 const PAUSE: Duration = Duration::from_millis(2);
 /// What may be on its way to a reader on this machine.
-const NEAR: i32 = 128 * 1024;
+const NEAR: i32 = 64 * 1024;
 
 /// A pipe for [`carry`].
 pub(crate) struct Pipe {

@@ -86,3 +86,4 @@ pub use profile::Profile;
 pub use resolve::{Context, Request, resolve};
 pub use schema::schema;
 pub use service::address_path as bus_socket;
+pub use workspace::too_much;

@@ -89,6 +89,11 @@ pub(crate) fn no_argument_above(directory: &Path, policy: &Policy) -> Option<Str
         .then(|| "programs keep their settings, credentials and state in it".to_owned())
 }
 
+/// Why a directory is too much to be granted for one file in it, if it is.
+pub fn too_much(directory: &Path, policy: &Policy) -> Option<String> {
+    no_argument(directory, policy).or_else(|| no_argument_above(directory, policy))
+}
+
 /// Adds what the git repository of a writable directory of the run needs.
 pub(crate) fn resolve(resolver: &mut Resolver<'_>, policy: &mut Policy) {
     let workdir = policy.workdir.clone();

@@ -56,6 +56,23 @@ fn a_directory_to_be_written_in_is_missed_and_why_says_so() {
         why.ends(0).prints(&format!("{data} is not there inside, until it is made"));
         let why = place.ringfence(["why", "--", "write", "~/new"]);
         assert!(!why.text().contains("not there"), "{}", why.text());
+        // Nobody is told to grant a directory of secrets, or what programs' directories are in, for one file.
+        for (above, file) in [(".ssh", ".ssh/config"), (".cache", ".cache/new")] {
+            let above = place.directory(format!("home/{above}")).display().to_string();
+            let why = place.ringfence(["why", "--", "write", &format!("~/{file}")]).ends(0).text();
+            assert!(
+                !why.contains(&format!("--write {above} "))
+                    && !why.ends_with(&format!("--write {above}")),
+                "{why}"
+            );
+            assert!(
+                why.contains(&format!("--write {}", place.text(format!("home/{file}")))),
+                "{why}"
+            );
+            let script = format!("echo x > ~/{file}");
+            let traced = place.run(&["--trace-missing"], &["sh", "-c", &script]);
+            traced.says(&format!("missing: {above}")).says("grant that alone");
+        }
     });
 }
 
