@@ -193,29 +193,22 @@ fn open(listener: BorrowedFd<'_>, call: &Notification, named: &Named) -> sys::Re
             CString::new(format!("/proc/{}/{what}", call.thread)).map_err(|_| Errno::EINVAL)?;
         sys::fd::open_at(CWD, &path, sys::fd::PATH_ONLY, 0)
     };
-    let (directory, address, follow) = match *named {
-        Named::Descriptor(number) => (number, 0, None),
-        Named::Path(directory, address, follow) | Named::Either(directory, address, follow) => {
-            (directory, address, Some(follow))
-        }
-    };
-    if let Some(follow) = follow {
-        let either = matches!(named, Named::Either(..));
-        // Without a path it is an empty one since Linux 6.11.
-        let path = if either && address == 0 {
-            CString::default()
-        } else {
-            read_text(listener, call, address)?
-        };
-        if !(either && path.is_empty()) {
-            return open_text(listener, call, directory, &path, follow);
-        }
-    }
-    match directory {
-        0.. => of_caller(format!("fd/{directory}")),
+    let itself = |number: i32| match number {
+        0.. => of_caller(format!("fd/{number}")),
         CWD => of_caller("cwd".to_owned()),
         _ => Err(Errno::EBADF),
+    };
+    let (directory, path, follow) = match *named {
+        // Without a path it is an empty one since Linux 6.11.
+        Named::Descriptor(number) | Named::Either(number, 0, _) => return itself(number),
+        Named::Path(directory, address, follow) | Named::Either(directory, address, follow) => {
+            (directory, read_text(listener, call, address)?, follow)
+        }
+    };
+    if path.is_empty() && matches!(named, Named::Either(..)) {
+        return itself(directory);
     }
+    open_text(listener, call, directory, &path, follow)
 }
 
 /// Opens a path from where the caller stands: at one of its directories, or where it is.

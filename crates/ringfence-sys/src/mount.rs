@@ -6,6 +6,9 @@ use crate::{Result, sys};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+/// Parts of `/proc` through which a process that is root could act on the kernel (the list of the container runtimes).
+pub const PROC_OF_THE_KERNEL: [&str; 6] = ["asound", "bus", "fs", "irq", "sys", "sysrq-trigger"];
+
 const FSCONFIG_CMD_CREATE: u32 = 6;
 
 /// Makes a file system of its own, mounted nowhere.

@@ -3,6 +3,7 @@
 use super::REQUEST;
 use crate::watch::Watching;
 use crate::wire::{Message, Start, ToHost, VERSION};
+use ringfence_sys::mount::PROC_OF_THE_KERNEL;
 use ringfence_sys::process::{self, Forked};
 use rustix::fs::{FileType, Mode, OFlags, inotify};
 use rustix::mount::{
@@ -203,13 +204,10 @@ pub fn view() -> Result<(), String> {
     mount_move("/view", "/").map_err(failed("mount(/)"))
 }
 
-/// What of `/proc` acts on the kernel, as in the namespace tier.
-const OF_THE_KERNEL: [&str; 6] = ["asound", "bus", "fs", "irq", "sys", "sysrq-trigger"];
-
-/// Makes that read-only in the view, of the process that calls, for whoever is root there: files' modes hold the others, who
+/// Makes what of `/proc` acts on the kernel read-only in the view, of the process that calls, for whoever is root there: files' modes hold the others, who
 /// could make no sandbox of their own beside it (the kernel mounts no `/proc` where a part of another one is covered).
 pub fn protect_kernel() -> Result<(), String> {
-    for name in OF_THE_KERNEL {
+    for name in PROC_OF_THE_KERNEL {
         let path = format!("/proc/{name}");
         let is = rustix::fs::statvfs(&*path).map(|is| is.f_flag);
         if !is.is_ok_and(|flags| !flags.contains(rustix::fs::StatVfsMountFlags::RDONLY)) {

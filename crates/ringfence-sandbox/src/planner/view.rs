@@ -6,6 +6,7 @@ use super::{Planning, built_in};
 use crate::facts::Kind;
 use crate::plan::{Bus, Found, LimitStep, MountOp, MountStep};
 use ringfence_policy::{Home, Source};
+use ringfence_sys::mount::PROC_OF_THE_KERNEL;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -25,10 +26,6 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("stdin", "/proc/self/fd/0"),
     ("stdout", "/proc/self/fd/1"),
 ];
-
-/// Parts of /proc through which a process that is root on the host could act on the kernel
-/// (the list of the container runtimes).
-const PROC_OF_THE_KERNEL: [&str; 6] = ["asound", "bus", "fs", "irq", "sys", "sysrq-trigger"];
 
 /// Files of /proc that show the kernel's memory and are root's alone to read.
 const PROC_OF_ROOT: [&str; 8] = [

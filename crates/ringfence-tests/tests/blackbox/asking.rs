@@ -94,6 +94,17 @@ fn outside() -> Option<IpAddr> {
     Some(route.local_addr().unwrap().ip())
 }
 
+/// A server at such an address, for clients in Python: its host and port.
+fn reachable(place: &Place) -> Option<(String, u16)> {
+    let address = outside().filter(|_| place.has("python3", "--version"))?;
+    Some((address.to_string(), server(address)))
+}
+
+/// Has a server be given the credential.
+fn inject(host: &str, port: u16) -> String {
+    format!("{host}:{port} Authorization=Bearer {{env:TOKEN}}")
+}
+
 /// What a session with these options prints whose client goes these ways, and what is read by who gives this answer to at
 /// most so many questions.
 fn asked(
@@ -124,10 +135,8 @@ fn asked(
 #[test]
 fn what_waited_for_an_answer_is_inspected() {
     everywhere(|place| {
-        let Some(address) = outside().filter(|_| place.has("python3", "--version")) else { return };
-        let port = server(address);
-        let host = address.to_string();
-        let inject = format!("{host}:{port} Authorization=Bearer {{env:TOKEN}}");
+        let Some((host, port)) = reachable(place) else { return };
+        let inject = inject(&host, port);
         let ways = ["plain", "socks", "tunnel", "url"];
         let served = ways.map(|way| format!("{way} served-with")).join("\n");
         let options = ["--ask=60s", "--inject", &inject];
@@ -150,9 +159,7 @@ fn what_waited_for_an_answer_is_inspected() {
 #[test]
 fn another_port_of_a_host_that_a_rule_names_is_asked_about() {
     everywhere(|place| {
-        let Some(address) = outside().filter(|_| place.has("python3", "--version")) else { return };
-        let port = server(address);
-        let host = address.to_string();
+        let Some((host, port)) = reachable(place) else { return };
         let ways = ["plain", "tunnel"];
         let served = "up\nplain served-plain\ntunnel served-plain";
         let (seen, read) =
@@ -201,10 +208,8 @@ fn nobody_is_asked_about_the_hosts_own_loopback() {
 #[test]
 fn what_is_refused_by_an_answer_is_not_dialled() {
     everywhere(|place| {
-        let Some(address) = outside().filter(|_| place.has("python3", "--version")) else { return };
-        let port = server(address);
-        let host = address.to_string();
-        let inject = format!("{host}:{port} Authorization=Bearer {{env:TOKEN}}");
+        let Some((host, port)) = reachable(place) else { return };
+        let inject = inject(&host, port);
         let ways = ["plain", "socks", "tunnel", "url"];
         let options = ["--ask=60s", "--inject", &inject];
         let (seen, read) = asked(place, &options, (&host, port, &ways), ("deny", ways.len()));
