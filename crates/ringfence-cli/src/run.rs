@@ -147,7 +147,9 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     trace.mark("plan");
     announce(&plan);
     let before = crate::changes::keep(&policy, parsed, &plan, &order.session_name())?;
-    record.changes_follow(before.as_ref().map(Before::row), layers.is_some());
+    // What is learnt from is watched: what it wrote is not looked at.
+    let apart = layers.is_some() && ringfence_session::place::learning().is_none();
+    record.changes_follow(before.as_ref().map(Before::row), apart);
     trace.mark("kept");
     let started = |plan: &Plan| status.started(&order.session_name(), plan);
     record.prepare(&plan)?;

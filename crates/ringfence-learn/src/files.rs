@@ -124,11 +124,12 @@ impl Proposal {
 
 fn lacking<'o>(policy: &Policy, observed: &'o Observed, secrets: &Secrets) -> Vec<Lacking<'o>> {
     let mut lacking = Vec::new();
+    let files = secrets.files();
     for ((path, act), uses) in &observed.paths {
         if is_its_own(policy, path) || leads_to(policy, path) {
             continue;
         }
-        let subject = Subject::on_host(path, &HostFiles);
+        let subject = Subject::on_host(path, files);
         let decision = match act {
             Act::Write => decide(policy, &Request::Write(subject)),
             // What the host has not is not there either way.
@@ -140,7 +141,7 @@ fn lacking<'o>(policy: &Policy, observed: &'o Observed, secrets: &Secrets) -> Ve
         // A private home takes writes; what is secret is told even then.
         let passing = decision.allowed && (secret.is_none() || *act != Act::Write);
         let private = decision.layer == "private" && *act == Act::Write;
-        let lacks = private.then(|| unseen_above(policy, path, &HostFiles)).flatten();
+        let lacks = private.then(|| unseen_above(policy, path, files)).flatten();
         let lacks =
             lacks.filter(|above| !makes_it(observed, above, &policy.home_dir, secrets.moved()));
         let one = Lacking { path, act: *act, uses, decision, secret, lacks };

@@ -22,6 +22,7 @@ pub mod fuzzing;
 pub mod hints;
 pub mod host;
 pub mod introspection;
+mod looked;
 mod modules;
 pub mod nss;
 pub mod program;

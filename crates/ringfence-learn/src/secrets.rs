@@ -2,12 +2,14 @@
 //! of its names; what it leads to is as secret.
 
 use crate::credentials::{AGENTS, OUTSIDE, SECRETS, by_name};
+use crate::looked::Looked;
 use crate::{services, units::is_shared};
 use ringfence_policy::path::normal;
 use ringfence_policy::secrets::{Lead, leads};
-use ringfence_policy::{HostFiles, Moved, Policy, Resolver, homes_of_others};
+use ringfence_policy::{Moved, Policy, Resolver, homes_of_others};
 use std::ffi::OsString;
 use std::iter::once;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +27,7 @@ pub struct Secrets {
     places: Vec<(PathBuf, &'static str)>,
     /// Other places, outside of a home or as variables say; and what the links in all of them lead to.
     led: Vec<(PathBuf, &'static str)>,
+    files: Looked,
 }
 
 impl Secrets {
@@ -137,7 +140,7 @@ impl Secrets {
 
     /// What is secret about a path, or about what it leads to.
     pub fn secret(&self, path: &Path) -> Option<String> {
-        names(path).into_iter().find_map(|name| {
+        self.names(path).into_iter().find_map(|name| {
             let is_file = || name == path || !name.is_dir();
             let why = self.placed(&name).or_else(|| by_name(&name).filter(|_| is_file()))?;
             Some(self.by_link(why, &name, path))
@@ -146,7 +149,7 @@ impl Secrets {
 
     /// Why a directory is not one rule: for what is in it, or usually is, or in what it leads to.
     pub(crate) fn tree(&self, directory: &Path) -> Option<String> {
-        let names = names(directory);
+        let names = self.names(directory);
         let placed = |name: &PathBuf| {
             let why = format!("credentials: {}", self.placed(name)?);
             Some(self.by_link(&why, name, directory))
@@ -166,13 +169,28 @@ impl Secrets {
             let usual = self.usual(&name);
             usual.iter().find_map(|usual| ringfence_policy::protect::below_home(usual))
         };
-        let why = names(unit).into_iter().find_map(why)?;
+        let why = self.names(unit).into_iter().find_map(why)?;
         Some(format!("it is protected, and no more with this: {why}"))
     }
 
     /// The base directories that are elsewhere.
     pub(crate) fn moved(&self) -> &Moved {
         &self.moved
+    }
+
+    /// A path, each link on the way of it, and what it leads to.
+    fn names(&self, path: &Path) -> Vec<PathBuf> {
+        let real = Resolver::new(&self.files).real(path);
+        let led = real.into_iter().flat_map(|real| {
+            let links = real.links.into_iter().map(|(link, _)| link);
+            links.chain(once(real.path))
+        });
+        once(path.to_owned()).chain(led).collect()
+    }
+
+    /// The host's files, each looked at once.
+    pub(crate) fn files(&self) -> &Looked {
+        &self.files
     }
 
     /// What is secret by its place.
@@ -182,11 +200,11 @@ impl Secrets {
         let why = |name: &PathBuf| {
             let all = SECRETS.iter().chain(&AGENTS);
             let mut all = all.filter(|_| !known.iter().any(|known| name == Path::new(known)));
-            all.find(|(secret, _)| name.starts_with(secret)).map(|(_, why)| *why)
+            all.find(|(secret, _)| is_in(name, secret.as_ref())).map(|(_, why)| *why)
         };
         // All of them: a base directory can be moved to where the home has another secret.
         let usual = self.usual(path);
-        let led = || self.led.iter().find(|(real, _)| path.starts_with(real)).map(|(_, why)| *why);
+        let led = || self.led.iter().find(|(real, _)| is_in(path, real)).map(|(_, why)| *why);
         usual.iter().find_map(why).or_else(led)
     }
 
@@ -254,14 +272,12 @@ impl Secrets {
     }
 }
 
-/// A path, each link on the way of it, and what it leads to.
-fn names(path: &Path) -> Vec<PathBuf> {
-    let real = Resolver::new(&HostFiles).real(path);
-    let led = real.into_iter().flat_map(|real| {
-        let links = real.links.into_iter().map(|(link, _)| link);
-        links.chain(once(real.path))
-    });
-    once(path.to_owned()).chain(led).collect()
+/// Whether a path without `.` and `..` is another one, or below it: as `Path::starts_with`, which takes both apart, and
+/// thousands of paths are asked about hundreds.
+fn is_in(path: &Path, above: &Path) -> bool {
+    let above = above.as_os_str().as_bytes();
+    let rest = path.as_os_str().as_bytes().strip_prefix(above);
+    rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
 /// Whether the caller may go through a directory without being root.

@@ -303,7 +303,7 @@ fn write_build(
         left = Some(Own { path: personal.text(script, private.as_os_str().as_bytes()), made });
     }
     if !process {
-        view::write(script, &plan.mounts, &extras.skeletons);
+        view::write(script, plan, &extras.skeletons);
     }
     script.mark(c"view");
     if own_network(plan) {

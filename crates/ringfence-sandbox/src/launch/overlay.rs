@@ -16,15 +16,19 @@ use std::path::Path;
 /// Where an overlay is mounted for the moment in which a file of it is taken.
 const ASIDE: &str = ".overlay";
 
-/// Writes the steps that make the tree or file, attached nowhere yet. `apart` holds the
-/// directories `upper` and `work`.
-pub(super) fn tree(
-    script: &mut Script,
-    path: &Path,
-    directory: bool,
-    apart: &Path,
-    memory: u8,
-) -> u8 {
+/// A tree, or one file, with a layer on top.
+pub(super) struct Layered<'a> {
+    pub path: &'a Path,
+    pub directory: bool,
+    /// Holds the directories `upper` and `work`.
+    pub apart: &'a Path,
+    /// What is written is dropped with the run.
+    pub dropped: bool,
+}
+
+/// Writes the steps that make it, attached nowhere yet.
+pub(super) fn tree(script: &mut Script, layered: &Layered<'_>, memory: u8) -> u8 {
+    let Layered { path, directory, apart, dropped } = *layered;
     let parent = path.parent().unwrap_or(Path::new("/"));
     let lower = if directory { path } else { parent };
     let places = [lower.to_path_buf(), apart.join("upper"), apart.join("work")];
@@ -46,9 +50,13 @@ pub(super) fn tree(
         (c"workdir", Some(named[2])),
         (c"userxattr", None),
         (c"index", Some(off)),
+        // Its end would have the kernel write out all that the file system of the layer holds, others'
+        // files too (Linux 5.10 can do without): a second and more, for what is dropped then.
+        (c"volatile", None),
     ];
+    let options = &options[..options.len() - usize::from(!dropped)];
     let attributes = NO_SUID | NO_DEVICES;
-    let whole = new_file_system_with(script, c"overlay", &options, attributes);
+    let whole = new_file_system_with(script, c"overlay", options, attributes);
     for place in opened {
         script.close(place);
     }
@@ -97,7 +105,8 @@ mod tests {
     #[test]
     fn layers_are_not_looked_for_where_the_caller_is() {
         let mut script = Script::default();
-        tree(&mut script, Path::new("/srv"), true, Path::new(""), 9);
+        let (path, apart) = (Path::new("/srv"), Path::new(""));
+        tree(&mut script, &Layered { path, directory: true, apart, dropped: false }, 9);
         let opens = script.build.ops.iter().filter(|op| op.call == Sysno::openat2 as u32);
         let directories: Vec<i64> = opens.map(|op| op.arguments[0] as i64).collect();
         // EBADF for a path that is not absolute; with AT_FDCWD (-100) it would be found.

@@ -11,11 +11,12 @@ use super::mounts::{
     EEXIST, O_CLOEXEC, attach, copy_tree, make_directory, make_file, make_private, new_file_system,
     relative, remove, set_attributes,
 };
-use super::overlay;
+use super::overlay::{self, Layered};
 use super::script::{Arg, CWD, Part, Script};
 use super::shelf::Shelf;
 use super::skeleton::{self, Skeletons};
-use crate::plan::{MountOp, MountStep};
+use crate::plan::{MountOp, MountStep, Plan};
+use ringfence_policy::Overlay;
 use ringfence_start::{Sysno, flags};
 use ringfence_sys::mount::attribute::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 use std::ffi::{CStr, CString};
@@ -55,14 +56,17 @@ struct Building<'a> {
     covers: Covers,
     /// And those that an overlay shows.
     skeletons: &'a Skeletons,
+    /// What is written to layers is dropped with the run.
+    dropped: bool,
 }
 
 /// Writes the steps that build the view and make it the root directory.
-pub(super) fn write(script: &mut Script, steps: &[MountStep], skeletons: &Skeletons) {
+pub(super) fn write(script: &mut Script, plan: &Plan, skeletons: &Skeletons) {
     script.note("separate mounts from", Some(Path::new("/")));
     make_private(script);
-    let Some((first, rest)) = steps.split_first() else { return };
+    let Some((first, rest)) = plan.mounts.split_first() else { return };
     let mut building = Building::new(script, &first.op, rest, skeletons);
+    building.dropped = plan.overlay.as_ref().is_some_and(|apart| apart.end == Overlay::Discard);
     if !building.host {
         building.covers.begin(building.script, building.root);
     }
@@ -121,7 +125,15 @@ impl<'a> Building<'a> {
             shelf: Shelf::new(rest),
             covers: Covers::new(rest),
             skeletons,
+            dropped: false,
         }
+    }
+
+    /// A tree whose writes go to a layer, attached nowhere yet.
+    fn layered(&mut self, path: &Path, directory: bool, apart: &Path) -> u8 {
+        self.script.note(KEEP_APART, Some(path));
+        let layered = Layered { path, directory, apart, dropped: self.dropped };
+        overlay::tree(self.script, &layered, self.memory)
     }
 
     fn step(&mut self, step: &MountStep) {
@@ -159,8 +171,7 @@ impl<'a> Building<'a> {
                 }
             }
             MountOp::Overlay { directory, apart } => {
-                self.script.note(KEEP_APART, Some(path));
-                let tree = overlay::tree(self.script, path, *directory, apart, self.memory);
+                let tree = self.layered(path, *directory, apart);
                 self.make_target(path, *directory);
                 self.attach(tree, path);
                 self.bound.push(path.to_owned());
@@ -170,8 +181,7 @@ impl<'a> Building<'a> {
                 self.kept = Some(path.to_owned());
             }
             MountOp::NamedHome { from, apart: Some(apart) } => {
-                self.script.note(KEEP_APART, Some(path));
-                let tree = overlay::tree(self.script, from, true, apart, self.memory);
+                let tree = self.layered(from, true, apart);
                 self.make_target(path, true);
                 self.attach(tree, path);
                 self.kept = Some(path.to_owned());

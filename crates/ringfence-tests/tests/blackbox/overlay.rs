@@ -285,3 +285,24 @@ fn differences_command_no_terminal() {
         piped.ends(0).prints("same");
     });
 }
+
+/// The end of an overlay has the kernel write out all that the file system below holds (a second and more after a
+/// build), unless that was given up: for what is dropped, and for nothing else.
+#[test]
+fn only_what_is_dropped_is_not_written_out() {
+    const SHOWN: &str =
+        "echo x > made; grep -c ' / .* - overlay .*volatile' /proc/self/mountinfo; true";
+    everybody(Tier::Namespace, |place| {
+        project(place);
+        let volatile = |end: &str| place.sh(&[end], SHOWN).well().parse::<u32>().unwrap() > 0;
+        assert!(volatile("--overlay=discard"));
+        assert!(!volatile("--overlay=keep"));
+        assert!(!volatile("--overlay=commit"));
+        // The mark that the kernel leaves in such a layer goes with it.
+        let sessions = place.at("home/.local/state/ringfence/sessions");
+        let layers = fs::read_dir(sessions).unwrap().flatten();
+        let layers =
+            layers.filter(|session| session.path().join("overlay/0/work").exists()).count();
+        assert_eq!(layers, 1, "but for the one that was kept");
+    });
+}
