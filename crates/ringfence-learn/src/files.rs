@@ -1,6 +1,7 @@
 //! Rules about files: what was asked for and refused, by units, and which of these are left to the user.
 
 use crate::propose::{Proposal, READ, WRITE, is_its_own};
+use crate::replaced::{is_mount, lifted};
 use crate::secrets::{Secrets, named_in};
 use crate::units::unit;
 use crate::watch::{Act, Observed, Use};
@@ -11,19 +12,25 @@ use std::path::{Path, PathBuf};
 
 /// What of one unit was used.
 #[derive(Default)]
-struct Wanted {
-    read: Use,
-    write: Use,
-    reason: Option<String>,
+pub(crate) struct Wanted {
+    pub read: Use,
+    pub write: Use,
+    pub reason: Option<String>,
     /// What is written there would fail without a rule, though the private home takes writes.
     needed: bool,
 }
 
 impl Wanted {
-    fn join(&mut self, other: &Wanted) {
+    pub fn join(&mut self, other: &Wanted) {
         self.needed |= other.needed;
         self.read.join(&other.read);
         self.write.join(&other.write);
+    }
+
+    /// The same, with what is to be said of it.
+    pub fn take(&mut self, other: Wanted) {
+        self.join(&other);
+        self.reason = self.reason.take().or(other.reason);
     }
 
     /// Whether its rule is enough for the other's.
@@ -86,9 +93,7 @@ impl Proposal {
             let mut reason = one.reason(home);
             // What is only written in a private home asks for no rule, so for none that is too wide.
             if reason.is_none() && !one.is_private() {
-                let above = named.is_above_one(&unit);
-                let by_name = above.then(|| "in it are credentials, by their names".to_owned());
-                reason = named.tree(&unit).or(by_name);
+                reason = named.guarded(&unit);
             }
             let wanted = units.entry(unit).or_default();
             wanted.needed |= one.lacks.is_some();
@@ -98,12 +103,17 @@ impl Proposal {
             }
             wanted.reason = wanted.reason.take().or(reason);
         }
-        let gone = private(policy, &mut units);
+        let mut gone = private(policy, &mut units);
+        let mut units = lifted(units, &observed.replaced, &mut named, home);
         if policy.home == Home::Private {
             let shown = |unit: &PathBuf| match unit.strip_prefix(home) {
                 Ok(rest) => format!("~/{}", rest.display()),
                 Err(_) => unit.display().to_string(),
             };
+            let kept = |above: &Path| {
+                units.get(above).is_some_and(|one| one.reason.is_none() && one.write.count > 0)
+            };
+            gone.retain(|path| !path.ancestors().any(kept));
             self.gone = gone.iter().map(shown).collect();
         }
         for (unit, wanted) in &mut units {
@@ -113,6 +123,8 @@ impl Proposal {
                 wanted.reason = protected.or_else(|| named.tree(unit));
             }
         }
+        let mut units = collapsed(units);
+        self.across(policy, observed, &mut units, &mut named);
         for (unit, Wanted { read, write, reason, .. }) in collapsed(units) {
             let key = if write.count > 0 { WRITE } else { READ };
             let mut uses = read;
@@ -140,12 +152,13 @@ fn lacking<'o>(policy: &Policy, observed: &'o Observed, secrets: &Secrets) -> Ve
         let secret = secrets.secret(path);
         // A private home takes writes; what is secret is told even then.
         let passing = decision.allowed && (secret.is_none() || *act != Act::Write);
+        let held = *act == Act::Write && observed.replaced.contains(path) && is_mount(policy, path);
         let private = decision.layer == "private" && *act == Act::Write;
         let lacks = private.then(|| unseen_above(policy, path, files)).flatten();
         let lacks =
             lacks.filter(|above| !makes_it(observed, above, &policy.home_dir, secrets.moved()));
         let one = Lacking { path, act: *act, uses, decision, secret, lacks };
-        if !passing || private {
+        if !passing || private || held {
             lacking.push(one);
         }
     }
@@ -187,7 +200,7 @@ fn makes_it(observed: &Observed, directory: &Path, home: &Path, moved: &Moved) -
 }
 
 /// What is called like a credential, beside what was asked for.
-struct Named<'o> {
+pub(crate) struct Named<'o> {
     secrets: &'o Secrets,
     /// Credentials that were asked for.
     seen: BTreeSet<&'o Path>,
@@ -206,6 +219,12 @@ impl Named<'_> {
                 .entry(directory.to_owned())
                 .or_insert_with(|| named_in(directory))
                 .is_empty()
+    }
+
+    /// Why a directory is not one rule, by what is in it and by the names there.
+    pub fn guarded(&mut self, directory: &Path) -> Option<String> {
+        let by_name = || "in it are credentials, by their names".to_owned();
+        self.tree(directory).or_else(|| self.is_above_one(directory).then(by_name))
     }
 
     fn tree(&mut self, directory: &Path) -> Option<String> {

@@ -27,6 +27,7 @@ mod modules;
 pub mod nss;
 pub mod program;
 pub mod propose;
+mod replaced;
 pub mod search;
 pub mod secrets;
 mod services;

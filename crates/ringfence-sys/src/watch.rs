@@ -34,8 +34,9 @@ pub struct Watched {
 }
 
 /// The filter that announces these calls and lets all others through by their number alone; but
-/// for `sendmsg` on `ours`, by which the listener itself is handed over: nobody listens yet.
-fn filter(calls: &[Sysno], ours: i32) -> Program {
+/// for `sendmsg` on `ours`, by which the listener itself is handed over: nobody listens yet. Those of `named` are announced where
+/// that argument is no null pointer.
+fn filter(calls: &[Sysno], named: &[(Sysno, u32)], ours: i32) -> Program {
     let load = |offset| Instruction { code: 0x20, jump_true: 0, jump_false: 0, operand: offset };
     let equal =
         |operand, jump_true, jump_false| Instruction { code: 0x15, jump_true, jump_false, operand };
@@ -53,6 +54,12 @@ fn filter(calls: &[Sysno], ours: i32) -> Program {
         program.push(equal(*call as u32, 0, 1));
         program.push(give(RETURN_NOTIFY));
     }
+    for (call, argument) in named {
+        // Both halves of the argument.
+        let at = 16 + 8 * argument;
+        program.extend([equal(*call as u32, 0, 6), load(at), equal(0, 0, 2), load(at + 4)]);
+        program.extend([equal(0, 1, 0), give(RETURN_NOTIFY), give(RETURN_ALLOW)]);
+    }
     program.push(give(RETURN_ALLOW));
     Program(program)
 }
@@ -61,11 +68,12 @@ fn filter(calls: &[Sysno], ours: i32) -> Program {
 const ENDING: [i32; 2] = [libc::SIGTERM, libc::SIGHUP];
 
 /// Starts a command; each of these calls, of it and of all that it starts, waits on the listener
-/// for an answer. It ends when we do, however that is: without us nobody would answer.
+/// for an answer; those of `named` where that argument is no null pointer. It ends when we do, however that is: without
+/// us nobody would answer.
 ///
 /// # Errors
 /// The kernel has no notification, or a filter with a listener is in force already (`EBUSY`).
-pub fn start(mut command: Command, calls: &[Sysno]) -> Result<Watched> {
+pub fn start(mut command: Command, calls: &[Sysno], named: &[(Sysno, u32)]) -> Result<Watched> {
     let (ours, mut theirs) = socket_pair()?;
     // A number that programs hardly ever reach: what they send on it is not seen.
     // SAFETY: duplicates a descriptor that is ours.
@@ -73,7 +81,7 @@ pub fn start(mut command: Command, calls: &[Sysno]) -> Result<Watched> {
     // The only one: its end is heard, where the child has no listener to send.
     drop(std::mem::replace(&mut theirs, high));
     let child_end = theirs.as_raw_fd();
-    let program = filter(calls, child_end);
+    let program = filter(calls, named, child_end);
     let ending = SignalSet::of(&ENDING);
     let signals = signal::descriptor(ending)?;
     let before = signal::set_mask(ending)?;

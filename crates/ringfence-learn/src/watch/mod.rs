@@ -4,6 +4,7 @@
 //! on as they were made: nothing is decided here, the sandbox around the run does that. So what
 //! is recorded is what the program asked for, whether or not it got it.
 
+mod changes;
 mod observed;
 mod peaks;
 mod process;
@@ -22,7 +23,7 @@ use sys::{Errno, Sysno, caller};
 
 /// The calls that name a file, a program or a socket, and where: the argument that is the
 /// directory (none: the current one), the one that is the path, and what is done.
-const CALLS: [(&str, Option<usize>, usize, Act); 32] = [
+const CALLS: [(&str, Option<usize>, usize, Act); 40] = [
     ("execve", None, 0, Act::Execute),
     ("execveat", Some(0), 1, Act::Execute),
     ("open", None, 0, Act::Read),
@@ -53,6 +54,15 @@ const CALLS: [(&str, Option<usize>, usize, Act); 32] = [
     ("fchownat", Some(0), 1, Act::Write),
     ("setxattr", None, 0, Act::Write),
     ("lsetxattr", None, 0, Act::Write),
+    ("removexattr", None, 0, Act::Write),
+    ("lremovexattr", None, 0, Act::Write),
+    ("setxattrat", Some(0), 1, Act::Write),
+    ("removexattrat", Some(0), 1, Act::Write),
+    ("utime", None, 0, Act::Write),
+    ("utimes", None, 0, Act::Write),
+    ("futimesat", Some(0), 1, Act::Write),
+    // Not of what is open: the filter lets that through.
+    ("utimensat", Some(0), 1, Act::Write),
     ("connect", None, 1, Act::Connect),
     ("bind", None, 1, Act::Bind),
 ];
@@ -98,8 +108,14 @@ pub fn run(command: Command, what: Watch) -> std::io::Result<(ExitStatus, Observ
     if !calls.contains(&Sysno::exit_group) {
         calls.push(Sysno::exit_group);
     }
+    // Without a path it is about an open file, and frequent.
+    let mut named = Vec::new();
+    if !what.calls {
+        calls.retain(|call| *call != Sysno::utimensat);
+        named.push((Sysno::utimensat, 1));
+    }
     let before = peaks::spent();
-    let watched = sys::watch::start(command, &calls).map_err(error)?;
+    let watched = sys::watch::start(command, &calls, &named).map_err(error)?;
     sys::watch::leave_interrupts_to_it();
     let listener = watched.listener.as_fd();
     let mut observed = Observed::default();
@@ -191,44 +207,37 @@ fn record(
     };
     let directory = named.directory.map(|at| call.arguments[at] as i32);
     let Some(path) = process::path(thread, directory, text.as_bytes()) else { return };
-    let act = match named.name {
-        "open" => opened(call.arguments[1]),
-        "openat" => opened(call.arguments[2]),
+    let flags = match named.name {
+        "open" => Some(call.arguments[1]),
+        "openat" => Some(call.arguments[2]),
         "openat2" => {
             let mut flags = [0; 8];
-            match caller::read_memory(listener, call, call.arguments[2], &mut flags) {
-                Ok(8) => opened(u64::from_ne_bytes(flags)),
-                _ => Act::Read,
-            }
+            let read = caller::read_memory(listener, call, call.arguments[2], &mut flags);
+            Some(if read == Ok(8) { u64::from_ne_bytes(flags) } else { 0 })
         }
-        _ => named.act,
+        _ => None,
     };
     let by = processes.name(thread);
-    observed.path(act, &path, by);
-    if named.name.starts_with("rename")
-        && let Ok(old) = caller::read_text(
-            listener,
-            call,
-            call.arguments[named.path - named.directory.map_or(1, |_| 2)],
-        )
-        && let Some(old) = process::path(
-            thread,
-            named.directory.map(|at| call.arguments[at - 2] as i32),
-            old.as_bytes(),
-        )
-    {
-        observed.path(Act::Write, &old, by);
+    if let Some((read, written)) = flags.map(changes::opened) {
+        let acts = [(read, Act::Read), (written, Act::Write)];
+        acts.iter().filter(|one| one.0).for_each(|one| observed.path(one.1, &path, by));
+        return;
+    }
+    observed.path(named.act, &path, by);
+    if named.act == Act::Write {
+        observed.changed(&path, changes::of(named.name), by);
+        if let Some((directory, old)) = changes::first_name(named.name)
+            && let Ok(old) = caller::read_text(listener, call, call.arguments[old])
+            && let Some(old) =
+                process::path(thread, directory.map(|at| call.arguments[at] as i32), old.as_bytes())
+        {
+            // A link to what is mounted by itself would be one from another mount.
+            observed.path(Act::Write, &old, by);
+            observed.changed(&old, changes::Change { needed: true, replaced: true }, by);
+            observed.moves(&old, &path, by);
+        }
     }
     if named.act == Act::Execute {
         processes.executes(thread, &path);
     }
-}
-
-/// Whether flags of `open(2)` ask for writing.
-fn opened(flags: u64) -> Act {
-    const WRITE_ONLY: u64 = 1;
-    const READ_WRITE: u64 = 2;
-    const CREATE: u64 = 0o100;
-    const TRUNCATE: u64 = 0o1000;
-    if flags & (WRITE_ONLY | READ_WRITE | CREATE | TRUNCATE) == 0 { Act::Read } else { Act::Write }
 }

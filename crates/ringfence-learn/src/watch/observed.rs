@@ -1,6 +1,6 @@
 //! What was seen: each thing once, with how often and by which programs.
 
-use super::Peaks;
+use super::{Peaks, changes::Change};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -55,6 +55,10 @@ impl Use {
 pub struct Observed {
     /// Files and directories.
     pub paths: BTreeMap<(PathBuf, Act), Use>,
+    /// Names that were replaced or removed, whatever they led to: no mount can be.
+    pub replaced: BTreeSet<PathBuf>,
+    /// What was renamed or linked from one directory to another: from, to.
+    pub moved: BTreeMap<(PathBuf, PathBuf), Use>,
     /// Unix sockets that were connected to, by path.
     pub sockets: BTreeMap<PathBuf, Use>,
     /// Addresses that were connected to, or bound.
@@ -78,6 +82,23 @@ impl Observed {
             return;
         }
         self.paths.entry((path.to_owned(), act)).or_default().add(by);
+    }
+
+    /// A name was changed: what must be there for that must be shown.
+    pub(super) fn changed(&mut self, path: &Path, change: Change, by: &str) {
+        if change.needed {
+            self.path(Act::Read, path, by);
+        }
+        if change.replaced && self.replaced.len() < MOST {
+            self.replaced.insert(path.to_owned());
+        }
+    }
+
+    /// A name was made from another one.
+    pub(super) fn moves(&mut self, old: &Path, new: &Path, by: &str) {
+        if old.parent() != new.parent() && self.moved.len() < MOST {
+            self.moved.entry((old.to_owned(), new.to_owned())).or_default().add(by);
+        }
     }
 
     /// A system call was made.

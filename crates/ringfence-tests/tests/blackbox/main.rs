@@ -54,6 +54,7 @@ mod kernel_calls;
 mod killed_launcher;
 mod learn;
 mod learn_more;
+mod learn_replaced;
 mod learn_rules;
 mod learn_sealed;
 mod learn_secrets;

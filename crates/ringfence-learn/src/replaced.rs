@@ -1,0 +1,114 @@
+//! Names that are replaced, removed, or moved from one place to another: what a rule shows is a mount, which cannot be
+//! replaced, and from which nothing is renamed or linked to another one.
+
+use crate::files::{Named, Wanted};
+use crate::propose::{Proposal, WRITE, is_its_own};
+use crate::watch::{Observed, Use};
+use ringfence_policy::{Access, PathRule, Policy};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Whether a rule is for just this name: it is a mount then, unless what it is in is writable as a whole.
+pub(crate) fn is_mount(policy: &Policy, path: &Path) -> bool {
+    let exactly = |rule: &PathRule| {
+        let shows = matches!(rule.access, Access::Read | Access::Write);
+        shows && rule.path == path && is_tree(rule)
+    };
+    let writable = |rule: &PathRule| {
+        let above = rule.path != path && path.starts_with(&rule.path);
+        rule.access == Access::Write && above && is_tree(rule)
+    };
+    policy.paths.iter().any(exactly) && !policy.paths.iter().any(writable)
+}
+
+fn is_tree(rule: &PathRule) -> bool {
+    rule.pattern.is_none() && !rule.link
+}
+
+/// The units, but for those that are replaced or removed themselves the directory that they are in, where it may be one.
+pub(crate) fn lifted(
+    units: BTreeMap<PathBuf, Wanted>,
+    replaced: &BTreeSet<PathBuf>,
+    named: &mut Named<'_>,
+    home: &Path,
+) -> BTreeMap<PathBuf, Wanted> {
+    let mut lifted: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
+    for (unit, mut wanted) in units {
+        let mut at = unit.as_path();
+        while wanted.reason.is_none() && replaced.contains(at) {
+            let Some(above) = at.parent() else { break };
+            if let Some(why) = named.guarded(above) {
+                let above = shown(above, home);
+                wanted.reason = Some(format!(
+                    "its name is replaced or removed, which a rule for it alone does not let (EBUSY), and {above} is not \
+                     proposed: {why}. Change it outside (a rule to read shows it as it is), or have --home NAME keep \
+                     one of the sandbox's own"
+                ));
+            } else {
+                at = above;
+            }
+        }
+        let at = if wanted.reason.is_none() { at.to_owned() } else { unit.clone() };
+        lifted.entry(at).or_default().take(wanted);
+    }
+    lifted
+}
+
+fn shown(path: &Path, home: &Path) -> String {
+    match path.strip_prefix(home) {
+        Ok(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
+        Ok(rest) => format!("~/{}", rest.display()),
+        Err(_) => path.display().to_string(),
+    }
+}
+
+impl Proposal {
+    /// What is renamed or linked from what one rule shows to what another one does: one for both, where there may be one.
+    pub(crate) fn across(
+        &mut self,
+        policy: &Policy,
+        observed: &Observed,
+        units: &mut BTreeMap<PathBuf, Wanted>,
+        named: &mut Named<'_>,
+    ) {
+        let home = &policy.home_dir;
+        let mut between: BTreeMap<[PathBuf; 2], ([&Path; 2], Use)> = BTreeMap::new();
+        for ((old, new), uses) in &observed.moved {
+            let own = is_its_own(policy, old) || is_its_own(policy, new);
+            if let [Some(one), Some(other)] = [old, new].map(|path| mount(policy, units, path))
+                && one != other
+                && !own
+            {
+                let first = || ([old.as_path(), new.as_path()], Use::default());
+                between.entry([one, other]).or_insert_with(first).1.join(uses);
+            }
+        }
+        for ([one, other], ([old, new], uses)) in between {
+            let Some(common) = one.ancestors().find(|above| other.starts_with(above)) else {
+                continue;
+            };
+            if let Some(why) = named.guarded(common) {
+                let (old, common) = (shown(old, home), shown(common, home));
+                let reason = format!(
+                    "{old} is renamed or linked to it, which rules for two places do not let (EXDEV: some programs copy \
+                     it then), and {common} is not proposed: {why}"
+                );
+                self.path(WRITE, new, home, uses, Some(reason));
+            } else {
+                units.entry(common.to_owned()).or_default().write.join(&uses);
+            }
+        }
+    }
+}
+
+/// What a path is in that is a mount of its own: by a rule, or the home; unset where it is not to be written.
+fn mount(policy: &Policy, units: &BTreeMap<PathBuf, Wanted>, path: &Path) -> Option<PathBuf> {
+    let proposed = units.iter().filter(|(_, wanted)| wanted.reason.is_none());
+    let written = |rule: &&PathRule| rule.access == Access::Write && is_tree(rule);
+    let rules = policy.paths.iter().filter(written).map(|rule| &rule.path);
+    let all = proposed.filter(|(_, wanted)| wanted.write.count > 0).map(|(unit, _)| unit);
+    // Of rules that are in one another the outermost is the mount; the home is around them all.
+    let rule =
+        all.chain(rules).filter(|at| path.starts_with(at)).min_by_key(|at| at.components().count());
+    rule.or_else(|| path.starts_with(&policy.home_dir).then_some(&policy.home_dir)).cloned()
+}

@@ -1,0 +1,192 @@
+//! What `learn` makes of names that are replaced, removed or changed: a rule for just such a name is a mount, which no
+//! program can replace, and what is never opened is named all the same.
+
+use crate::learn_rules::{learn, rules};
+use ringfence_tests::{Person, Place, Tier, everybody};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// A directory of the user's own that is as it was before.
+fn afresh(place: &Place, names: &[&str]) {
+    let _ = fs::remove_dir_all(place.at("home/data"));
+    names.iter().for_each(|name| _ = place.file(format!("home/data/{name}"), "[a]\n\tx = y\n"));
+}
+
+/// Learns a script, runs it under what is proposed, and learns nothing more of it.
+fn learnt(place: &Place, names: &[&str], script: &str, expected: &str) {
+    let _ = fs::remove_file(place.project("l.toml"));
+    afresh(place, names);
+    let before = place.sh(&[], script);
+    assert_ne!(before.code, 0, "the control: it does not work without a rule: {script}");
+    let first = learn(place, &["-o", "l.toml"], script);
+    first.ends(0).says("1 rule proposed");
+    let found = rules(place);
+    assert!(found.contains(&format!("write = [\n\"{expected}?\",\n]")), "{script}: {found}");
+    for name in names {
+        let text = fs::read_to_string(place.at(format!("home/data/{name}"))).unwrap();
+        assert_eq!(text, "[a]\n\tx = y\n", "nothing real is changed");
+    }
+    place.sh(&["-p", "./l.toml"], script).ends(0);
+}
+
+/// The same that is done to what another program made of it proposes nothing.
+fn and_no_more(place: &Place, names: &[&str], script: &str) {
+    afresh(place, names);
+    learn(place, &["-p", "./l.toml"], script).ends(0).says("nothing to propose: the policy allows");
+}
+
+const REPLACING: [&str; 5] = [
+    "python3 -c 'import os; f = os.path.expanduser(\"~/data/rc\"); t = open(f).read(); \
+     open(f + \".new\", \"w\").write(t + \"new\"); os.replace(f + \".new\", f)'",
+    "sed -i s/y/new/ ~/data/rc",
+    "grep -q y ~/data/rc && cp ~/data/rc ~/data/rc-journal && rm ~/data/rc && echo new > ~/data/rc && rm ~/data/rc-journal",
+    "grep -q y ~/data/rc && mv ~/data/rc ~/data/rc~ && echo new > ~/data/rc",
+    "grep -q y ~/data/rc && ln ~/data/rc ~/data/rc.bak && rm ~/data/rc && echo new > ~/data/rc",
+];
+
+#[test]
+fn the_directory_of_a_name_that_is_replaced_is_the_rule() {
+    everybody(Tier::Namespace, |place| {
+        for script in REPLACING {
+            learnt(place, &["rc"], script, "~/data");
+            let now = place.at("home/data/rc");
+            assert!(fs::read_to_string(&now).unwrap().contains("new"), "{script}");
+            and_no_more(place, &["rc"], script);
+        }
+        let git = "GIT_CONFIG_GLOBAL=~/data/rc git config --global a.x new";
+        learnt(place, &["rc"], git, "~/data");
+        assert!(fs::read_to_string(place.at("home/data/rc")).unwrap().contains("x = new"));
+        and_no_more(place, &["rc"], git);
+    });
+}
+
+#[test]
+fn a_name_at_the_top_of_the_home_that_is_replaced_is_told() {
+    everybody(Tier::Namespace, |place| {
+        let python = "python3 -c 'import os; f = os.path.expanduser(\"~/.apprc\"); t = open(f).read(); \
+                      open(f + \".new\", \"w\").write(t + \"new\"); os.replace(f + \".new\", f)'";
+        let all = [
+            (".apprc", python),
+            (".apprc", "sed -i s/y/new/ ~/.apprc"),
+            (".config/apprc", "sed -i s/y/new/ ~/.config/apprc"),
+            ("f.txt", "mv ~/f.txt ~/f.txt~ && echo new > ~/f.txt"),
+            (".gitconfig", "git config --global a.b new || true"),
+        ];
+        for (name, script) in all {
+            let _ = fs::remove_file(place.project("l.toml"));
+            let file = place.file(format!("home/{name}"), "[a]\n\tx = y\n");
+            let told = learn(place, &["-o", "l.toml"], script);
+            told.ends(0);
+            told.says(&format!("not proposed: filesystem.write ~/{name}?: its name is replaced"));
+            told.says("(EBUSY)").says("nothing to propose: what the policy refuses is left to you");
+            assert!(!rules(place).contains(name), "{}", rules(place));
+            // The control: a rule for it does not let it either, which is told of a profile that has one.
+            place.file(
+                "home/project/own.toml",
+                format!("extends = [\"default\"]\n[filesystem]\nwrite = [\"~/{name}\"]\n"),
+            );
+            let ran = place.sh(&["-p", "./own.toml"], script);
+            ran.says("busy");
+            learn(place, &["-p", "./own.toml"], script).says("its name is replaced");
+            assert_eq!(fs::read_to_string(&file).unwrap(), "[a]\n\tx = y\n");
+            fs::remove_file(&file).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_name_beside_credentials_that_is_replaced_is_told() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    place.file("home/.app/rc", "y\n");
+    place.file("home/.app/token.json", "kept\n");
+    let told = learn(place, &["-o", "l.toml"], "sed -i s/y/new/ ~/.app/rc");
+    told.ends(0);
+    told.says("~/.app is not proposed: in it are credentials, by their names");
+    assert!(!rules(place).contains(".app"), "{}", rules(place));
+    fs::remove_file(place.at("home/.app/token.json")).unwrap();
+    fs::remove_file(place.project("l.toml")).unwrap();
+    learn(place, &["-o", "l.toml"], "sed -i s/y/new/ ~/.app/rc").ends(0);
+    assert!(rules(place).contains("\"~/.app?\""), "the control: {}", rules(place));
+}
+
+#[test]
+fn what_is_changed_and_never_opened_is_named() {
+    everybody(Tier::Namespace, |place| {
+        let python = |what: &str| {
+            format!("python3 -c 'import os; f = os.path.expanduser(\"~/.app/f\"); {what}'")
+        };
+        let scripts = [
+            "rm ~/.app/f".to_owned(),
+            "mv ~/.app/f ~/.app/g".to_owned(),
+            "ln ~/.app/f ~/.app/g".to_owned(),
+            "chmod 600 ~/.app/f".to_owned(),
+            "chgrp $(id -g) ~/.app/f".to_owned(),
+            "touch -c -d 2001-01-01 ~/.app/f && test -e ~/.app/f".to_owned(),
+            "rmdir ~/.app/empty".to_owned(),
+            "mv ~/.app/empty ~/.app/full".to_owned(),
+            python("os.truncate(f, 0)"),
+            python("os.setxattr(f, \"user.a\", b\"1\")"),
+            python("os.utime(f)"),
+        ];
+        for script in scripts {
+            let _ = fs::remove_file(place.project("l.toml"));
+            let _ = fs::remove_dir_all(place.at("home/.app"));
+            place.directory("home/.app/empty");
+            place.file("home/.app/f", "x");
+            let before = place.sh(&[], &script);
+            assert_ne!(before.code, 0, "the control: {script}");
+            learn(place, &["-o", "l.toml"], &script).ends(0).says("1 rule proposed");
+            let found = rules(place);
+            assert!(found.contains("write = [\n\"~/.app?\",\n]"), "{script}: {found}");
+            learn(place, &["-p", "./l.toml"], &script)
+                .ends(0)
+                .says("nothing to propose: the policy allows");
+            let state = |name: &str| {
+                let data = place.at(name).symlink_metadata().ok()?;
+                Some((data.ctime(), data.ctime_nsec(), data.ino()))
+            };
+            let all =
+                || ["f", "g", "empty", "full"].map(|name| state(&format!("home/.app/{name}")));
+            let old = all();
+            place.sh(&["-p", "./l.toml"], &script).ends(0);
+            assert_ne!(all(), old, "it is done on the host: {script}");
+        }
+    });
+}
+
+#[test]
+fn what_is_opened_to_be_read_and_written_is_shown() {
+    everybody(Tier::Namespace, |place| {
+        let script = "python3 -c 'import os; f = open(os.path.expanduser(\"~/.app/f\"), \"r+\"); \
+                      t = f.read(); f.write(t + \"new\")'";
+        let _ = fs::remove_file(place.project("l.toml"));
+        place.file("home/.app/f", "old\n");
+        assert_ne!(place.sh(&[], script).code, 0, "the control");
+        learn(place, &["-o", "l.toml"], script).ends(0).says("1 rule proposed");
+        assert!(rules(place).contains("write = [\n\"~/.app?\",\n]"), "{}", rules(place));
+        place.sh(&["-p", "./l.toml"], script).ends(0);
+        assert!(fs::read_to_string(place.at("home/.app/f")).unwrap().ends_with("new"));
+        learn(place, &["-p", "./l.toml"], script).ends(0).says("nothing to propose: the policy");
+        // What begins empty is only written, and needs no rule in a private home.
+        let empty = script.replace("\"r+\"", "\"w+\"");
+        learn(place, &[], &empty).ends(0).says("nothing to propose").says("gone with each run");
+    });
+}
+
+#[test]
+fn what_is_moved_from_one_rule_to_another_is_told() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    place.file("home/.app/f", "x");
+    place.file("home/.config/other/g", "x");
+    let script = "python3 -c 'import os; h = os.path.expanduser(\"~\"); \
+                  os.rename(h + \"/.app/f\", h + \"/.config/other/g\")'";
+    let told = learn(place, &[], &format!("cat ~/.config/other/g; {script} || true"));
+    told.ends(0).says(
+        "not proposed: filesystem.write ~/.config/other/g?: ~/.app/f is renamed or linked to it",
+    );
+    told.says("(EXDEV: some programs copy it then), and ~ is not proposed: a home is in it");
+    let inside = "cat ~/.config/other/g; mv ~/.config/other/g ~/.config/other/h";
+    let told = learn(place, &[], inside);
+    told.ends(0);
+    assert!(!told.err.contains("EXDEV"), "the control: {}", told.err);
+}
