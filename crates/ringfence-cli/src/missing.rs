@@ -10,7 +10,9 @@ use ringfence_learn::secrets::Secrets;
 use ringfence_learn::watch::{self, Act, Observed, Use, Watch};
 use ringfence_policy::catalog::Kind;
 use ringfence_policy::decide::Request;
-use ringfence_policy::{HostFiles, Policy, Subject, decide, shown, too_much, unseen_above};
+use ringfence_policy::{
+    HostFiles, Policy, Subject, TierChoice, decide, shown, too_much, unseen_above,
+};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -27,12 +29,13 @@ pub fn run(parsed: &Parsed, argv: &[OsString]) -> Result<u8, Fault> {
     let name = argv.first().map(OsString::as_os_str);
     let policy = request::policy(&request::request(parsed, name))?;
     crate::vm::check(&policy, parsed)?;
-    let (status, observed) = watch::run(inner(parsed, argv)?, Watch { looks: true, calls: false })
-        .map_err(|error| {
-            let why = "tracing needs seccomp notification (Linux 5.9), which --publish and some \
+    // In the process tier what is only looked for is there.
+    let what = Watch { looks: policy.tier != TierChoice::Process, calls: false };
+    let (status, observed) = watch::run(inner(parsed, argv)?, what).map_err(|error| {
+        let why = "tracing needs seccomp notification (Linux 5.9), which --publish and some \
                    container runtimes use themselves";
-            Fault::of(format!("the run cannot be watched: {error}; {why}"))
-        })?;
+        Fault::of(format!("the run cannot be watched: {error}; {why}"))
+    })?;
     let code = lesson::exit_code(status);
     if observed.processes == 0 {
         return Ok(code);
@@ -137,7 +140,8 @@ fn missing(
             }
             continue;
         }
-        let own = ["/proc", "/dev", "/tmp"].iter().any(|own| path.starts_with(own));
+        let own = ["/proc", "/dev"].iter().any(|own| path.starts_with(own))
+            || policy.tier != TierChoice::Process && path.starts_with("/tmp");
         let own = own && !path.starts_with(&policy.home_dir);
         // Directories on the way to what is shown are there.
         let on_the_way = policy.paths.iter().any(|rule| rule.path.starts_with(path))

@@ -1,7 +1,7 @@
 //! Who made a call, and what the names in it stand for.
 
 use ringfence_sys::fd::CWD;
-use ringfence_sys::process::numbers;
+use ringfence_sys::process::{filters, numbers};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -39,11 +39,14 @@ impl Processes {
     /// Whether a thread belongs to what runs in the sandbox, and not to the sandbox itself.
     pub fn is_inside(&mut self, thread: u32, executes: bool) -> bool {
         let own = *self.depth.get_or_insert_with(|| numbers(std::process::id()).len());
-        let known = self.known.entry(thread).or_insert_with(|| {
-            let numbers = numbers(thread);
-            let inside = numbers.len() > own && numbers.last() != Some(&1);
-            Known { inside, ..Known::default() }
-        });
+        let known = self
+            .known
+            .entry(thread)
+            .or_insert_with(|| Known { inside: is_inside(thread, own), ..Known::default() });
+        if executes && !known.inside {
+            // In the process tier it was none before it was confined.
+            known.inside = is_inside(thread, own);
+        }
         if known.inside && executes && !self.started {
             self.started = true;
         }
@@ -93,6 +96,17 @@ impl Processes {
     pub fn count(&self) -> u64 {
         self.count
     }
+}
+
+/// Whether a thread is in a PID namespace below ours, and not what supervises it there; where the sandbox has none, whether it
+/// is held by a filter beside ours: nothing but the command is.
+fn is_inside(thread: u32, own: usize) -> bool {
+    let numbers = numbers(thread);
+    if numbers.len() > own {
+        return numbers.last() != Some(&1);
+    }
+    let ours = filters(std::process::id()).map(|own| own + 1);
+    ours.zip(filters(thread)).is_some_and(|(ours, held)| held > ours)
 }
 
 /// The absolute path that a thread names, without `.` and `..`.

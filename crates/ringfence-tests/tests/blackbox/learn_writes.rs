@@ -84,3 +84,20 @@ fn a_profile_that_is_named_twice_is_extended_once() {
     let learnt = learn(&place, &[], "true");
     learnt.ends(0).prints("extends = [\"default\"]");
 }
+
+#[test]
+fn what_is_missing_is_told_in_each_tier() {
+    for tier in Tier::here() {
+        everybody(tier, |place| {
+            let data = place.file("home/data/f", "x\n").display().to_string();
+            let script = format!("head -c 1 {data}; cat l.txt; /bin/sh -c 'cat {data}'");
+            place.file("home/project/l.txt", "shown\n");
+            let traced = place.run(&["--trace-missing"], &["sh", "-c", &script]);
+            let told = format!("missing: {data} (by cat, head); --read {data} shows it");
+            traced.ends(1).prints("shown").says(&told);
+            assert!(!traced.err.contains("l.txt"), "{}", traced.err);
+            let traced = place.run(&["--trace-missing", "--read", &data], &["sh", "-c", &script]);
+            traced.ends(0).says("nothing that the host has was missing");
+        });
+    }
+}
