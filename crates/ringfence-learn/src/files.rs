@@ -3,7 +3,7 @@
 use crate::propose::{Proposal, READ, WRITE, is_its_own};
 use crate::replaced::{is_mount, lifted};
 use crate::secrets::{Secrets, named_in};
-use crate::units::unit;
+use crate::units::{is_shared, unit};
 use crate::watch::{Act, Observed, Use};
 use ringfence_policy::decide::{Decision, Request};
 use ringfence_policy::{Home, HostFiles, Moved, Policy, Subject, decide, unseen_above};
@@ -138,7 +138,10 @@ fn lacking<'o>(policy: &Policy, observed: &'o Observed, secrets: &Secrets) -> Ve
     let mut lacking = Vec::new();
     let files = secrets.files();
     for ((path, act), uses) in &observed.paths {
-        if is_its_own(policy, path) || leads_to(policy, path) {
+        // That a directory in which each program has one was listed is told, though it is on the way to a rule.
+        let below = path.strip_prefix(&policy.home_dir);
+        let listed = *act == Act::Read && below.is_ok_and(is_shared);
+        if is_its_own(policy, path) || leads_to(policy, path) && !listed {
             continue;
         }
         let subject = Subject::on_host(path, files);

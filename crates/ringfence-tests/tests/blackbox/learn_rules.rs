@@ -260,3 +260,21 @@ fn the_command_that_is_told_has_the_options_that_learnt_it() {
         assert!(profile.contains(&format!("It goes with --read='{directory}'")), "{profile}");
     });
 }
+
+#[test]
+fn a_socket_that_nobody_listens_on_is_named_and_so_is_a_listed_directory_of_all_programs() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    let socket = place.directory("home/.app").join("left");
+    place.file("home/.app/settings", "x\n");
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    place.person.owns(&socket);
+    place.file("home/.config/git/ignore", "x\n");
+    let learnt = learn(place, &["-o", "l.toml"], "ls ~/.app ~/.config > /dev/null");
+    learnt.ends(0).says("not proposed: filesystem.read ~/.app?: a service has listened in it");
+    learnt.says(&format!("remove its socket {}", socket.display()));
+    learnt.says("not proposed: filesystem.read ~/.config?: each program's directory is in it");
+    fs::remove_file(&socket).unwrap();
+    fs::remove_file(place.project("l.toml")).unwrap();
+    learn(place, &["-o", "l.toml"], "ls ~/.app > /dev/null").ends(0);
+    assert!(rules(place).contains("\"~/.app?\""), "{}", rules(place));
+}
