@@ -12,12 +12,13 @@ use crate::help;
 use crate::options::{Spec, flag, one, parse};
 use crate::request::with_catalog;
 use ringfence_policy::Key;
+use ringfence_policy::path::normal;
 use ringfence_policy::profile::configured;
 use ringfence_policy::shown;
 use ringfence_sandbox::state;
 use ringfence_session::whole;
 use serde_json::{Value, json};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -170,14 +171,7 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
         (Ok(one), Ok(other)) => one == other,
         _ => directory == bin,
     };
-    let elsewhere = |directory: &PathBuf| directory.is_absolute() && !is_bin(directory);
-    let real = std::env::split_paths(&search)
-        .filter(elsewhere)
-        .map(|directory| directory.join(program))
-        .find(|path| path.is_file());
-    let real = real.ok_or_else(|| {
-        Fault::usage(format!("{program} is in no directory of PATH; name it with --program"))
-    })?;
+    let real = real(&bin, &is_bin, &search, wanted)?;
     let (own, real) = (quoted(&std::env::current_exe().map_err(Fault::of)?)?, quoted(&real)?);
     let named = quoted(Path::new(profile))?;
     let real = std::iter::once(&real).chain(&wanted.words).map(String::as_str);
@@ -191,11 +185,8 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
     // Beside the program everything has a name of its own.
     let mark = format!("ringfence-{}", profile.replace(':', "-"));
     let command = if wanted.beside { &mark } else { program };
-    let mut files = vec![(
-        bin.join(command),
-        format!("#!/bin/sh\n# Made by: ringfence integrate {profile}\nexec {call} \"$@\"\n"),
-        0o755,
-    )];
+    let mut files =
+        vec![(bin.join(command), format!("{MADE}{profile}\nexec {call} \"$@\"\n"), 0o755)];
     let places = Places::of(home, &|name| std::env::var_os(name));
     let beside = wanted.beside.then_some("ringfence");
     let named = |name: String| if wanted.beside { format!("{mark}-{name}") } else { name };
@@ -251,6 +242,44 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
     }
     Ok(said)
 }
+
+/// The program that is to be started: the first of PATH, but for what a script of ours would take the place of.
+fn real(
+    bin: &Path,
+    is_bin: &dyn Fn(&Path) -> bool,
+    search: &OsStr,
+    wanted: &Wanted<'_>,
+) -> Result<PathBuf, Fault> {
+    let Wanted { profile, program, beside, .. } = wanted;
+    let own = bin.join(program);
+    let runs =
+        own.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
+    let made = || fs::read(&own).is_ok_and(|text| text.starts_with(MADE.as_bytes()));
+    if runs && !made() {
+        // A link may give way: what it leads to is called, as long as that has the name by which it was started.
+        let target = own.read_link().ok().map(|target| normal(&bin.join(target)));
+        let same = |target: &PathBuf| {
+            target.file_name() == Some(OsStr::new(program)) && !target.parent().is_some_and(is_bin)
+        };
+        return match target.filter(|_| !beside).filter(same) {
+            Some(target) => Ok(target),
+            None if *beside => Ok(own),
+            None => Err(Fault::usage(format!(
+                "{program} is {} itself, where the script that starts it in its sandbox would be: with --beside it stays as \
+                 it is, and ringfence-{} starts it; or move it to another directory of PATH",
+                own.display(),
+                profile.replace(':', "-")
+            ))),
+        };
+    }
+    let elsewhere = |directory: &PathBuf| directory.is_absolute() && !is_bin(directory);
+    let mut all = std::env::split_paths(search).filter(elsewhere).map(|above| above.join(program));
+    let why = || format!("{program} is in no directory of PATH; name it with --program");
+    all.find(|path| path.is_file()).ok_or_else(|| Fault::usage(why()))
+}
+
+/// The first lines of a script of ours.
+const MADE: &str = "#!/bin/sh\n# Made by: ringfence integrate ";
 
 /// Notes what is there before anything is written.
 fn keep(folder: &Path, files: &[(PathBuf, String, u32)]) -> io::Result<()> {

@@ -330,3 +330,44 @@ fn the_script_does_not_take_itself_for_the_program() {
     assert_eq!(place.shell(&called).well(), "named");
     run(&["program", "--remove"]).ends(0);
 }
+
+/// Programs that are installed for one user are where the script is put.
+#[test]
+fn a_program_where_the_script_is_put_is_called_by_what_its_link_leads_to_or_stays() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    let profile = "extends = [\"default\"]\n[filesystem]\nread = [\"~/.local/bin\", \"~/.local/share/tools\"]\n";
+    place.file("home/.config/ringfence/profiles/own.toml", profile);
+    for name in [".local/share/tools/led", ".local/share/tools/other", ".local/bin/itself"] {
+        let text = "#!/bin/sh\necho real \"$@\"; test ! -e ~/hidden || echo open\n";
+        let path = place.file(format!("home/{name}"), text);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    place.file("home/hidden", "");
+    place.link("home/.local/bin/led", "../share/tools/led");
+    place.link("home/.local/bin/called", place.at("home/.local/share/tools/other"));
+    let before = all(&place.at("home"));
+    let path = format!("{}:/usr/bin:/bin", place.text("home/.local/bin"));
+    let run = |words: &[&str]| {
+        let mut command = place.command(ringfence_tests::binary());
+        command.arg("integrate").args(words).env("PATH", &path);
+        ringfence_tests::Running::start(command).finish()
+    };
+    let called = |name: &str| place.shell(&place.text(format!("home/.local/bin/{name}"))).well();
+    assert_eq!(called("led"), "real\nopen", "the control");
+    run(&["own", "--program", "led"]).ends(0);
+    assert_eq!(called("led"), "real", "it is in its sandbox");
+    run(&["own", "--remove"]).ends(0);
+    assert_eq!(all(&place.at("home")), before);
+    // Its own file, and a link of another name, by which it may tell what it is to do.
+    for name in ["itself", "called"] {
+        let refused = run(&["own", "--program", name]);
+        refused.ends(125).says("itself, where the script").says("with --beside it stays as it is");
+        assert_eq!(all(&place.at("home")), before);
+        run(&["own", "--program", name, "--beside"]).ends(0);
+        assert_eq!(called("ringfence-own"), "real");
+        assert_eq!(called(name), "real\nopen");
+        run(&["own", "--remove"]).ends(0);
+        assert_eq!(all(&place.at("home")), before);
+    }
+}
