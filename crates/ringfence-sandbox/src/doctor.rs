@@ -199,7 +199,8 @@ fn notify(facts: &Facts) -> Finding {
     match &facts.seccomp_notify {
         Availability::Yes => ok("seccomp notification", "supervised calls work"),
         Availability::No(reason) => {
-            lacking("seccomp notification", State::Partial, reason.clone(), "Linux 5.0 has it")
+            let remedy = facts.notify_remedy();
+            lacking("seccomp notification", State::Partial, reason.clone(), remedy)
         }
     }
 }

@@ -68,6 +68,20 @@ fn is_own(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|data| data.is_dir() && data.uid() == user())
 }
 
+/// Why no call can be supervised inside another sandbox: a process has one listener (seccomp_unotify(2), `EBUSY`).
+const TOLD_ALREADY: &str =
+    "a sandbox or container around this one is told of calls already, and there is room for one";
+
+impl Facts {
+    /// What to do where calls cannot be supervised.
+    pub fn notify_remedy(&self) -> &'static str {
+        match &self.seccomp_notify {
+            Availability::No(why) if why == TOLD_ALREADY => "start it outside of that one",
+            _ => "use a newer kernel",
+        }
+    }
+}
+
 /// The real file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostPaths;
@@ -327,10 +341,7 @@ impl Facts {
             landlock_abi: sys::landlock::abi(),
             seccomp: available(0x0005_0000, "the kernel has no seccomp filters"),
             seccomp_notify: if around {
-                Availability::No(
-                    "a sandbox or container around this one is told of calls already, and there is room for one"
-                        .to_owned(),
-                )
+                Availability::No(TOLD_ALREADY.to_owned())
             } else {
                 available(USER_NOTIF, "the kernel has no seccomp notification")
             },

@@ -179,10 +179,12 @@ fn plan_tier(
             .to_owned();
         return Err(PlanError::Missing { layer: Layer::Namespaces, what, remedy });
     }
-    if tier == Tier::Namespace && !policy.network.publish.is_empty() && !facts.seccomp_notify.yes()
+    if tier == Tier::Namespace
+        && !policy.network.publish.is_empty()
+        && let Availability::No(why) = &facts.seccomp_notify
     {
-        let what = "--publish needs seccomp notification (Linux 5.9)".to_owned();
-        let remedy = "use a newer kernel, or --network host".to_owned();
+        let what = format!("--publish needs seccomp notification (Linux 5.9): {why}");
+        let remedy = format!("{}, or --network host", facts.notify_remedy());
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
     let open =
@@ -219,13 +221,14 @@ fn plan_tier(
         let what = format!(
             "the network filter of the process tier needs seccomp notification (Linux 5.9): {why}"
         );
-        let remedy = "use a newer kernel, --tier namespace, or --network none or host".to_owned();
+        let remedy = facts.notify_remedy();
+        let remedy = format!("{remedy}, or use --tier namespace, or --network none or host");
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
     let asks = policy.calls.as_ref().is_some_and(|list| list.otherwise == Otherwise::Ask);
-    if asks && !facts.seccomp_notify.yes() {
-        let what = "syscalls = \"ask\" needs seccomp notification (Linux 5.9)".to_owned();
-        let remedy = "use a newer kernel, or --syscalls learned".to_owned();
+    if asks && let Availability::No(why) = &facts.seccomp_notify {
+        let what = format!("syscalls = \"ask\" needs seccomp notification (Linux 5.9): {why}");
+        let remedy = format!("{}, or use --syscalls learned", facts.notify_remedy());
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
     if tier == Tier::Process && !policy.network.sockets.is_empty() {
@@ -250,9 +253,11 @@ fn plan_tier(
     gateway::check(&planning, tier)?;
     home::check(&planning, tier)?;
     let bus = bus::of(&planning, tier)?;
-    if policy.strict && !facts.seccomp_notify.yes() {
-        let what = "--strict needs seccomp notification (Linux 5.9)".to_owned();
-        let remedy = "use a newer kernel, or leave --strict out".to_owned();
+    if policy.strict
+        && let Availability::No(why) = &facts.seccomp_notify
+    {
+        let what = format!("--strict needs seccomp notification (Linux 5.9): {why}");
+        let remedy = format!("{}, or leave --strict out", facts.notify_remedy());
         return Err(PlanError::Missing { layer: Layer::SeccompNotify, what, remedy });
     }
     if policy.trace && (tier == Tier::Process || facts.landlock_abi == 0) {

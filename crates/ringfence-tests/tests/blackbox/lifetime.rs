@@ -109,6 +109,7 @@ fn a_sandbox_inside_says_what_it_does_without() {
             place.run(&["-r", &directory, "-w", &sub, "--workdir", &sub], &["sh", "-c", &script]);
         run.ends(125).prints("640-1577").says("running without metadata");
         run.says("the network filter of the process tier needs seccomp notification");
+        run.says("start it outside of that one");
         assert!(!run.text().contains("a secret") && !place.project("above").exists());
         // The control: by itself it does without nothing.
         let alone = place.run(&["-w", &sub, "--workdir", &sub], &["chmod", "600", "own"]);
