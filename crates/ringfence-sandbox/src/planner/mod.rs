@@ -170,10 +170,11 @@ fn plan_tier(
         planning.missing(Layer::Seccomp, what, "use a kernel with CONFIG_SECCOMP_FILTER")?;
     }
     if tier == Tier::Process
-        && !policy.network.publish.is_empty()
+        && let Some(publish) = policy.network.publish.first()
         && policy.network.mode != NetworkMode::Host
     {
-        let what = "--publish needs a network namespace, which the process tier has not".to_owned();
+        let source = crate::text::source(&publish.source);
+        let what = format!("{source} needs a network namespace, which the process tier has not");
         let remedy = "use --tier namespace, or --network filtered without it: servers inside are at the host's 127.0.0.1 \
                       there"
             .to_owned();

@@ -276,7 +276,7 @@ fn peers_are_bounded_and_each_is_recorded() {
 fn the_other_tiers_refuse() {
     everybody(Tier::Process, |place| {
         let ended = place.run(&["--publish", "7008/udp"], &["true"]);
-        ended.ends(125).says("--publish needs a network namespace");
+        ended.ends(125).says("needs a network namespace");
     });
     everybody(Tier::Namespace, |place| {
         let filtered = ["--publish", "5300:53/udp", "-n", "a.test"];
