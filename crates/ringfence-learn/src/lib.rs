@@ -2,7 +2,7 @@
 //!
 //! - [`elf`], [`cache`], [`search`], [`closure`]: the libraries of an ELF program, as its
 //!   loader would find them; [`hints`], [`nss`]: those that it may open while it runs.
-//! - [`shell`], [`words`]: the commands that a shell script names.
+//! - [`shell`], [`words`], [`wrappers`]: the commands that a shell script names, and those that start another one.
 //! - [`program`]: from a command line to the exact set of libraries, with the reasons;
 //!   [`supplies`] is the table of what nothing says.
 //!
@@ -40,3 +40,4 @@ pub mod units;
 pub mod variables;
 pub mod watch;
 pub mod words;
+pub mod wrappers;

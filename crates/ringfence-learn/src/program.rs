@@ -10,6 +10,7 @@ use crate::started;
 use crate::supplies::{self, SUPPLIES, fits};
 use crate::table::{Known, Table};
 use crate::words::{Variables, Word};
+use crate::wrappers::{self, Starts};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -99,6 +100,8 @@ impl Programs<'_, '_, '_> {
                         self.shell_file(&path, depth + 1);
                     }
                 }
+            } else if name == b"trap" && by.is_some() {
+                rest.iter().take(1).for_each(|text| self.texts_of(text, by, depth));
             } else if by.is_some() && supplies::is_builtin(name) {
                 continue;
             } else {
@@ -188,10 +191,19 @@ impl Programs<'_, '_, '_> {
             for (at, _) in rest.iter().enumerate().filter(|(_, word)| starts(word)) {
                 self.command(&rest[at + 1..], Some(by.unwrap_or(path)), depth + 1);
             }
-        } else if let Some((options, operands)) = supplies::wrapper(base) {
+        } else if let Some(starts) = wrappers::starts(base, rest) {
             self.collector.answer.arguments |= own;
-            let rest = behind_options(rest, options, operands);
-            self.command(&rest, Some(by.unwrap_or(path)), depth + 1);
+            match starts {
+                Starts::Words(words) => self.command(&words, Some(by.unwrap_or(path)), depth + 1),
+                Starts::Text(text) => self.texts_of(&text, Some(by.unwrap_or(path)), depth),
+            }
+        } else if matches!(base, "busybox" | "toybox") {
+            self.collector.answer.arguments |= own;
+            let applet = rest.first().and_then(Word::constant);
+            let applet = applet.and_then(|name| String::from_utf8(name).ok());
+            if let Some(applet) = applet.filter(|applet| depth < DEEPEST && applet != base) {
+                self.told(&applet, path, &rest[1..], by, depth + 1);
+            }
         } else if is_interpreter(base) {
             self.collector.answer.arguments |= own;
             let mut words = rest.iter().filter_map(Word::constant);
@@ -376,12 +388,6 @@ impl Programs<'_, '_, '_> {
             words.push(Word::text(argument));
         }
         words.push(shown);
-        if interpreter.ends_with(b"/env") && argument.starts_with(b"-S") {
-            let parts =
-                argument[2..].split(u8::is_ascii_whitespace).filter(|part| !part.is_empty());
-            let parts = parts.map(Word::text).collect::<Vec<_>>();
-            words.splice(1..2, parts);
-        }
         self.command(&words, Some(real), depth + 1);
         self.dispatched(real, depth);
     }
@@ -459,32 +465,4 @@ fn is_text(interpreter: &str, word: &[u8]) -> bool {
     long || word.starts_with(b"-")
         && !word.starts_with(b"--")
         && word.last().is_some_and(|last| letters.contains(last))
-}
-
-/// The words of a command behind a wrapper's options and operands.
-fn behind_options(words: &[Word], with_value: &str, operands: usize) -> Vec<Word> {
-    let mut rest = words;
-    let mut operands = operands;
-    while let Some((first, after)) = rest.split_first() {
-        let Some(word) = first.constant() else { break };
-        let assignment = word.contains(&b'=') && !word.starts_with(b"/");
-        if word == b"--" {
-            return after.to_vec();
-        }
-        if word.starts_with(b"-") && word.len() > 1 {
-            rest = after;
-            let short = word.len() == 2 && !word.starts_with(b"--");
-            if short && with_value.as_bytes().contains(&word[1]) {
-                rest = rest.get(1..).unwrap_or(&[]);
-            }
-        } else if assignment {
-            rest = after;
-        } else if operands > 0 {
-            operands -= 1;
-            rest = after;
-        } else {
-            break;
-        }
-    }
-    rest.to_vec()
 }

@@ -13,7 +13,7 @@ pub struct Supply {
 }
 
 /// The table.
-pub const SUPPLIES: [Supply; 23] = [
+pub const SUPPLIES: [Supply; 24] = [
     Supply {
         programs: &["python", "python2*", "python3*", "pypy3*"],
         places: &["python2*", "python3*", "pypy3*"],
@@ -52,6 +52,8 @@ pub const SUPPLIES: [Supply; 23] = [
         commands: &["as", "ld", "ld.bfd", "ld.gold", "ar", "ranlib", "nm", "objcopy"],
     },
     Supply { programs: &["rustc", "cargo"], places: &[], commands: &["cc", "gcc", "ld"] },
+    // The user's shell, or `sh`.
+    Supply { programs: &["script", "flock", "watch"], places: &[], commands: &["sh", "bash"] },
     // What its recipes call, most of all.
     Supply {
         programs: &["make", "gmake"],
@@ -135,28 +137,6 @@ pub fn fits(pattern: &str, name: &str) -> bool {
 /// Shells: what they are told by `-c` or in a file is a script.
 pub fn is_shell(name: &str) -> bool {
     matches!(name, "sh" | "bash" | "rbash" | "dash" | "ash" | "zsh" | "ksh" | "mksh" | "busybox")
-}
-
-/// A command that starts the one behind its options: which options take a value, and how many
-/// operands come first.
-pub fn wrapper(name: &str) -> Option<(&'static str, usize)> {
-    Some(match name {
-        "env" => ("uCS", 0),
-        "nice" | "setsid" | "nohup" | "stdbuf" | "time" | "unbuffer" => ("nioef", 0),
-        "ionice" => ("cnp", 0),
-        "timeout" => ("ks", 1),
-        "xargs" => ("adEIiLlnPs", 0),
-        "sudo" | "doas" => ("ugCDhpRrTtU", 0),
-        "chrt" | "taskset" => ("TPD", 1),
-        "flock" => ("wE", 1),
-        "watch" => ("nd", 0),
-        "exec" => ("a", 0),
-        "command" | "builtin" | "xvfb-run" | "catchsegv" | "eatmydata" => ("", 0),
-        "ccache" | "distcc" | "sccache" => ("", 0),
-        // It has the loader tell what the program would load: that must be there.
-        "ldd" => ("", 0),
-        _ => return None,
-    })
 }
 
 /// What a shell does itself, without a program.

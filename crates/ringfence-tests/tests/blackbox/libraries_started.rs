@@ -102,3 +102,40 @@ fn compiled_modules_that_the_distribution_installs_find_their_libraries() {
     }
     same(place, &["add-apt-repository", "--help"]);
 }
+
+#[test]
+fn what_another_program_starts_for_somebody_is_there() {
+    let place = &Place::new(Person::Ordinary, Tier::Namespace);
+    if !place.has("git", "--version") {
+        return;
+    }
+    let lines: [&[&str]; 17] = [
+        &["bash", "-lc", "git --version"],
+        &["bash", "-c", "trap 'git --version' EXIT"],
+        &["env", "-S", "A=b git --version"],
+        &["env", "-iS", "PATH=/usr/bin git", "--version"],
+        &["env", "--chdir", "/", "git", "--version"],
+        &["script", "-qc", "git --version", "/dev/null"],
+        &["script", "-q", "/dev/null", "--command", "git --version"],
+        &["nice", "--adjustment", "5", "git", "--version"],
+        &["timeout", "--signal", "KILL", "--kill-after", "9", "99", "git", "--version"],
+        &["nohup", "setsid", "--wait", "git", "--version"],
+        &["sh", "-c", "echo --version | xargs --max-args 1 git"],
+        &["stdbuf", "--output", "L", "git", "--version"],
+        &["flock", "lock", "-c", "git --version"],
+        &["prlimit", "--nofile=100", "git", "--version"],
+        &["linux64", "git", "--version"],
+        &["setpriv", "--nnp", "git", "--version"],
+        &["busybox", "timeout", "9", "git", "--version"],
+    ];
+    for line in lines {
+        same(place, line);
+    }
+    place.script("s", "#!/usr/bin/env -S nice --adjustment 5 git --version\n");
+    let exact = place.run(&EXACT, &["./s"]);
+    assert!(!exact.err.contains("shared libraries"), "{}", exact.err);
+    // The control: a name that is no command brings nothing in.
+    let see = |line: &[&str]| place.run(&EXACT, line).well().contains("git-core");
+    assert!(!see(&["nice", "-n", "5", "ls", "/usr/lib", "--hide", "git"]));
+    assert!(see(&["nice", "-n", "5", "sh", "-c", "ls /usr/lib; git --version"]));
+}
