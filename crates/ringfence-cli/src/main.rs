@@ -59,6 +59,7 @@ fn main() -> ExitCode {
     let result = match name.as_ref().map(|name| name.to_string_lossy()).as_deref() {
         Some("run") => run::run(arguments),
         Some("exec") => exec::exec(arguments),
+        Some(ringfence_sandbox::vm::FORK) => run::forked(arguments),
         Some(name) => commands::call(name, arguments),
         None => help::overview().and(Ok(125)),
     };

@@ -4,12 +4,14 @@ mod network;
 
 use crate::error::Fault;
 use crate::options::Parsed;
+use ringfence_policy::Policy;
 use ringfence_net::{Control, NetDecision, Process as Caller};
 use ringfence_sandbox::facts::{Availability, Facts};
 use ringfence_sandbox::live::{End, Executed, Keeper, client};
 use ringfence_sandbox::network::Filter;
 use ringfence_sandbox::plan::{Gateway, GatewayTree, LimitStep, Plan};
 use ringfence_sandbox::supervise::Outcome;
+use ringfence_sandbox::vm::Machine;
 use ringfence_session::gateway::{Peer, Scope, Service, Tree};
 use ringfence_session::ledger::{Ended, Event, Ledger, Process, Recorder, Start, Verdict};
 use ringfence_session::snapshot::fault;
@@ -56,6 +58,10 @@ pub struct Record {
     gateway: RefCell<Option<Service>>,
     /// Where clones of a template are asked for.
     forks: RefCell<Option<OwnedFd>>,
+    /// Whom forks are asked of, and the policy that they must have.
+    machine: RefCell<Option<(Rc<RefCell<Machine>>, Policy)>>,
+    /// The session that this is a fork of.
+    forked: RefCell<Option<String>>,
     /// The first row, of what was done before the launch.
     first: RefCell<Option<Event>>,
 }
@@ -92,6 +98,8 @@ impl Record {
             scope: RefCell::default(),
             gateway: RefCell::default(),
             forks: RefCell::default(),
+            machine: RefCell::default(),
+            forked: RefCell::default(),
             first: RefCell::default(),
         }))
     }
@@ -100,6 +108,17 @@ impl Record {
     pub fn changes_follow(&self, first: Option<Event>, apart: bool) {
         self.changes.set(self.record && (first.is_some() || apart));
         *self.first.borrow_mut() = first;
+    }
+
+    /// Lets others ask for forks; and says what this is a fork of.
+    pub fn forks_of(
+        &self,
+        machine: &Rc<RefCell<Machine>>,
+        policy: &Policy,
+        source: Option<&str>,
+    ) {
+        *self.machine.borrow_mut() = Some((Rc::clone(machine), policy.clone()));
+        *self.forked.borrow_mut() = source.map(ToOwned::to_owned);
     }
 
     /// Records what the run changed, if that was said to follow.
@@ -271,6 +290,11 @@ impl Record {
             if plan.gateway.is_some() {
                 *self.forks.borrow_mut() = socket(live::FORKS);
             }
+            if let Some((machine, policy)) = &*self.machine.borrow()
+                && let Some(socket) = socket(live::FORKS)
+            {
+                machine.borrow_mut().listen(socket, policy);
+            }
             if let Some(control) = &*self.control.borrow()
                 && let Some(rules) = socket(live::RULES)
             {
@@ -290,6 +314,10 @@ impl Record {
         };
         if self.record {
             let recorder = self.recorder.get_or_init(|| ledger.recorder());
+            if let Some(session) = self.forked.borrow_mut().take() {
+                let words = ["fork", "ringfence fork", "vm"];
+                self.decided(Some(&Process::own()), Verdict::Allow, words, session);
+            }
             if let Some(first) = self.first.borrow_mut().take() {
                 // It was done by the launcher.
                 recorder.record_here(Some(&Process::own()), &first);

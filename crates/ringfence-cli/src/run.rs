@@ -2,6 +2,7 @@
 
 use crate::changes::Before;
 use crate::error::Fault;
+use crate::fork::Source;
 use crate::options::{POLICY, Parsed, parse};
 use crate::record::Record;
 use crate::status::Status;
@@ -37,7 +38,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<u8, Fault> {
     if parsed.has("trace-missing") {
         return crate::missing::run(&parsed, &argv);
     }
-    start(&parsed, argv, &trace)
+    start(&parsed, argv, None, &trace)
 }
 
 /// `ringfence shell [OPTIONS]`
@@ -53,7 +54,21 @@ pub fn shell(arguments: impl IntoIterator<Item = OsString>) -> Result<u8, Fault>
     if !parsed.rest.is_empty() || parsed.has("command") {
         return Err(Fault::usage("ringfence shell takes no command; use ringfence run -- CMD"));
     }
-    start(&parsed, vec![user_shell()], &trace)
+    start(&parsed, vec![user_shell()], None, &trace)
+}
+
+/// What goes on as a fork of a session: started as that was, but for its machine.
+///
+/// # Errors
+/// As [`run`]; the session's launcher refuses.
+pub fn forked(mut words: impl Iterator<Item = OsString>) -> Result<u8, Fault> {
+    let trace = Trace::from_environment();
+    let source = Source::of(&mut words)?;
+    let shell = words.next().is_some_and(|word| word == "shell");
+    let mut parsed = parse(&POLICY, words, true)?;
+    source.rename(&mut parsed)?;
+    let argv = if shell { vec![user_shell()] } else { command(&parsed)? };
+    start(&parsed, argv, Some(&source), &trace)
 }
 
 fn user_shell() -> OsString {
@@ -75,7 +90,12 @@ pub fn command(parsed: &Parsed) -> Result<Vec<OsString>, Fault> {
     }
 }
 
-fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Fault> {
+fn start(
+    parsed: &Parsed,
+    argv: Vec<OsString>,
+    source: Option<&Source>,
+    trace: &Trace,
+) -> Result<u8, Fault> {
     let status = Status::of(parsed)?;
     let resumed = launch::resumed().map_err(Fault::of)?;
     let session = resumed.as_ref().map_or_else(launch::random, Resumed::session);
@@ -126,7 +146,7 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
     crate::libraries::find(&policy, &order.argv, &mut facts, &inputs);
     dbus::look(&policy, &mut facts, &inputs);
     crate::vm::look(&policy, &mut facts);
-    let guest = crate::vm::start(&mut policy, &facts, trace)?;
+    let guest = crate::vm::start(&mut policy, &facts, source, trace)?;
     trace.mark("facts");
     let ask = crate::monitor::patience(parsed)?;
     let filtered = policy.network.mode == NetworkMode::Filtered;
@@ -139,11 +159,15 @@ fn start(parsed: &Parsed, argv: Vec<OsString>, trace: &Trace) -> Result<u8, Faul
         order.argv = guest.command(&plan, &order.argv);
         order.place = None;
         order.machine = Some(guest.machine.clone());
+        record.forks_of(&guest.machine, &guest.policy, source.map(Source::session));
     } else {
         record.observe(&mut plan, &facts);
     }
     let dry_run = parsed.has("dry-run");
     let layers = crate::overlay::begin(&mut plan, &order.session_name(), dry_run)?;
+    if let Some(guest) = guest.as_ref().filter(|_| source.is_some()) {
+        guest.machine.borrow_mut().copied();
+    }
     trace.mark("plan");
     announce(&plan);
     let before = crate::changes::keep(&policy, parsed, &plan, &order.session_name())?;

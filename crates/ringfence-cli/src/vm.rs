@@ -1,6 +1,7 @@
 //! The vm tier: `ringfence vm`, machines for `run`, and the programs at both ends of a guest's stream.
 
 use crate::error::Fault;
+use crate::fork::Source;
 use crate::generate::line;
 use crate::help;
 use crate::options::{PLAIN, Parsed, parse};
@@ -100,13 +101,20 @@ pub struct Guest {
     /// For the launcher to attend to.
     pub machine: Rc<RefCell<Machine>>,
     program: PathBuf,
+    /// As it was resolved: what a fork must have as well.
+    pub policy: Policy,
 }
 
 /// Starts the machine that a policy asks for.
 ///
 /// # Errors
 /// What is missing, or QEMU's reason.
-pub fn start(policy: &mut Policy, facts: &Facts, trace: &Trace) -> Result<Option<Guest>, Fault> {
+pub fn start(
+    policy: &mut Policy,
+    facts: &Facts,
+    source: Option<&Source>,
+    trace: &Trace,
+) -> Result<Option<Guest>, Fault> {
     if policy.tier != TierChoice::Vm {
         return Ok(None);
     }
@@ -116,10 +124,12 @@ pub fn start(policy: &mut Policy, facts: &Facts, trace: &Trace) -> Result<Option
             .map_err(Fault::of)?;
     let shape = plan.machine.as_ref().ok_or_else(|| Fault::usage("the plan has no machine"))?;
     let assets = Assets::find(&home()).map_err(Fault::usage)?;
-    let machine = Machine::start(assets, shape, &home(), trace).map_err(Fault::usage)?;
+    let fork = source.map(|source| source.ask(policy, &plan, shape)).transpose()?;
+    let resolved = policy.clone();
+    let machine = Machine::start(assets, shape, &home(), fork, trace).map_err(Fault::usage)?;
     let program = vm::show::program(policy).map_err(Fault::usage)?;
     machine.show(policy);
-    Ok(Some(Guest { machine: Rc::new(RefCell::new(machine)), program }))
+    Ok(Some(Guest { machine: Rc::new(RefCell::new(machine)), program, policy: resolved }))
 }
 
 impl Guest {
@@ -135,6 +145,7 @@ impl Guest {
             files: shape.and_then(|shape| shape.files),
             disk: shape.and_then(|shape| shape.disk),
             memory: shape.map_or(vm::LEAST_MEMORY, |shape| shape.memory),
+            private: plan.private().map(ToOwned::to_owned).collect(),
             argv: argv.iter().cloned().map(OsString::into_vec).collect(),
         };
         let mut words = vec![self.program.clone().into_os_string(), vm::BRIDGE.into()];

@@ -31,6 +31,17 @@ impl Default for Source {
 }
 
 impl Source {
+    /// One of which the other end has taken less than was sent.
+    pub fn with(budget: u64) -> Source {
+        let budget = usize::try_from(budget).unwrap_or(WINDOW).min(WINDOW);
+        Source { budget, ended: false }
+    }
+
+    /// How much the other end still takes.
+    pub fn budget(&self) -> u64 {
+        self.budget as u64
+    }
+
     /// Whether it is to be watched for reading.
     pub fn wanted(&self) -> bool {
         !self.ended && self.budget > 0

@@ -25,13 +25,16 @@ pub struct Stream {
     fd: OwnedFd,
     framer: Framer,
     out: Waiting,
+    /// What is said once the other end wants to hear it again.
+    held: Option<Vec<u8>>,
     buffer: Vec<u8>,
 }
 
 impl Stream {
     /// An end.
     pub fn new(fd: OwnedFd) -> Stream {
-        Stream { fd, framer: Framer::default(), out: Waiting::default(), buffer: vec![0; READ] }
+        let (framer, out) = (Framer::default(), Waiting::default());
+        Stream { fd, framer, out, held: None, buffer: vec![0; READ] }
     }
 
     /// Its descriptor.
@@ -49,7 +52,40 @@ impl Stream {
     /// # Errors
     /// [`Over`].
     pub fn send(&mut self, channel: u32, message: &impl Message) -> Result<(), Over> {
+        match &mut self.held {
+            Some(held) => {
+                held.extend(message.encode(channel));
+                Ok(())
+            }
+            None => self.say(channel, message),
+        }
+    }
+
+    /// The same, also while others are held back.
+    ///
+    /// # Errors
+    /// [`Over`].
+    pub fn say(&mut self, channel: u32, message: &impl Message) -> Result<(), Over> {
         self.out.add(&message.encode(channel));
+        self.flush()
+    }
+
+    /// Holds back what is sent from now on.
+    pub fn hold(&mut self) {
+        self.held.get_or_insert_default();
+    }
+
+    /// Whether messages are held back.
+    pub fn holds(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Sends what was held back.
+    ///
+    /// # Errors
+    /// [`Over`].
+    pub fn release(&mut self) -> Result<(), Over> {
+        self.out.add(&self.held.take().unwrap_or_default());
         self.flush()
     }
 

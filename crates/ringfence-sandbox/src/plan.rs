@@ -314,6 +314,13 @@ pub struct Degraded {
 }
 
 impl Plan {
+    /// Directories of the sandbox's own, but those below `/dev`, which a guest has of its own.
+    pub fn private(&self) -> impl Iterator<Item = &Path> {
+        let private = |step: &&MountStep| matches!(step.op, MountOp::Private { .. });
+        let steps = self.mounts.iter().filter(private);
+        steps.map(|step| step.path.as_path()).filter(|path| !path.starts_with("/dev"))
+    }
+
     /// What the user should know before the run, a line each.
     pub fn announcement(&self) -> String {
         let warnings = self.warnings.iter().map(|warning| format!("ringfence: {warning}\n"));

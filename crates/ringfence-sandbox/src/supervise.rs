@@ -226,7 +226,7 @@ pub(crate) fn until_end<'g>(
         let asked = watched.len();
         watched.extend(watch.network.descriptors());
         let knocked = watched.len();
-        watched.extend(machine.as_ref().and_then(|machine| machine.descriptor()));
+        watched.extend(machine.iter().flat_map(|machine| machine.descriptors()));
         let ready = sys::fd::poll_readable(&watched, wait)
             .map_err(|errno| LaunchError::call("ppoll", errno, "this should not happen"))?;
         drop(machine);

@@ -1,4 +1,9 @@
-//! `ringfence fork SESSION N [WORD...]`: clones of a warm program that runs in a session.
+//! `ringfence fork SESSION N [WORD...]`: clones of a warm program that runs in a session; of one of the vm tier
+//! `ringfence fork SESSION`: another session that goes on from where it is.
+
+mod machine;
+
+pub use machine::Source;
 
 use crate::error::Fault;
 use crate::help;
@@ -11,7 +16,8 @@ use std::io::Write;
 use std::time::Duration;
 
 /// Its options.
-pub const FORK: [Spec; 4] = [
+pub const FORK: [Spec; 5] = [
+    one("name", "NAME", "Name the new session, of a virtual machine"),
     one(
         "timeout",
         "DURATION",
@@ -37,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a session is waited for that may be about to start.
 const COMING: Duration = Duration::from_secs(1);
 
-/// `ringfence fork [OPTIONS] SESSION N [--] [WORD...]`
+/// `ringfence fork [OPTIONS] SESSION [N] [--] [WORD...]`
 ///
 /// # Errors
 /// There is no such session, or no template in it.
@@ -61,11 +67,10 @@ pub fn fork(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let usage =
         || Fault::usage("name a session and a number: ringfence fork SESSION N [--] [WORD...]");
     let session = words.next().ok_or_else(usage)?;
-    let number = words.next().ok_or_else(usage)?;
+    let number = words.next();
     // `--` may stand before the words.
     let more = parse(&FORK, words, true)?;
     parsed.options.extend(more.options);
-    let clones: u32 = number.to_str().and_then(|number| number.parse().ok()).ok_or_else(usage)?;
     let given = match parsed.last("timeout") {
         Some(text) => {
             let text = text.to_string_lossy();
@@ -86,11 +91,13 @@ pub fn fork(arguments: Vec<OsString>) -> Result<u8, Fault> {
         return Err(Fault::usage(format!("session {session} has ended")));
     }
     if found.tier == "vm" {
-        return Err(Fault::usage(format!(
-            "session {session} is a virtual machine, which cannot be forked: its open files and \
-             connections are its own; start another one, with --overlay for files of its own"
-        )));
+        return machine::fork(&found, &socket, &session, &parsed, (number, &more.rest));
     }
+    if parsed.has("name") {
+        return Err(Fault::usage("--name is for forks of virtual machines (--tier vm)"));
+    }
+    let number = number.ok_or_else(usage)?;
+    let clones: u32 = number.to_str().and_then(|number| number.parse().ok()).ok_or_else(usage)?;
     fault::from_environment();
     let socket = socket.with_file_name(live::FORKS);
     let codes = forks::fork(&socket, clones, &more.rest, patience).map_err(Fault::of)?;

@@ -160,15 +160,25 @@ pub fn port() -> Result<OwnedFd, String> {
     rustix::fs::open(PORT, flags, Mode::empty()).map_err(failed(PORT))
 }
 
+/// What each clone must have for itself: randomness, the time, a name.
+pub fn personal(start: &Start, random: &OwnedFd) -> Result<(), String> {
+    reseed(random, &start.entropy)?;
+    set_clock(start.clock)?;
+    rustix::system::sethostname(&start.name).map_err(failed("sethostname"))
+}
+
+/// Sets the time: nanoseconds since 1970.
+pub fn set_clock(clock: u64) -> Result<(), String> {
+    let now = rustix::fs::Timespec {
+        tv_sec: (clock / 1_000_000_000) as i64,
+        tv_nsec: (clock % 1_000_000_000) as i64,
+    };
+    rustix::time::clock_settime(rustix::time::ClockId::Realtime, now).map_err(failed("clock"))
+}
+
 /// Makes this guest one of its own. Where there are limits, the control group that has them.
 pub fn begin(start: &Start, random: &OwnedFd) -> Result<Option<OwnedFd>, String> {
-    reseed(random, &start.entropy)?;
-    let now = rustix::fs::Timespec {
-        tv_sec: (start.clock / 1_000_000_000) as i64,
-        tv_nsec: (start.clock % 1_000_000_000) as i64,
-    };
-    rustix::time::clock_settime(rustix::time::ClockId::Realtime, now).map_err(failed("clock"))?;
-    rustix::system::sethostname(&start.name).map_err(failed("sethostname"))?;
+    personal(start, random)?;
     if let Some(bytes) = start.disk {
         // A size of 0 would be none.
         let size = CString::new(format!("size={}", bytes.max(1))).unwrap_or_default();

@@ -141,6 +141,9 @@ impl Agent {
     fn watched(&self) -> Watching<'_, Whose> {
         let mut watching = Watching::new();
         watching.add(Whose::Stream, self.stream.as_fd(), true, self.stream.waiting() > 0);
+        if self.stream.holds() {
+            return watching;
+        }
         watching.add(Whose::Signals, self.signals.as_fd(), true, false);
         let room = self.stream.waiting() < MOST_WAITING;
         watching.add(Whose::Fuse, self.fuse.as_fd(), room, false);
@@ -293,6 +296,16 @@ impl Agent {
             ToGuest::Answer(answer) => self.network.answer(channel, &answer),
             ToGuest::Stop => return self.stop(),
             ToGuest::Again(last) => return self.again(last),
+            ToGuest::Still(number) => {
+                self.stream.hold();
+                return self.stream.say(0, &ToHost::Still(number));
+            }
+            ToGuest::On(clock) => {
+                // One that cannot be set is late, and no reason to end.
+                let _ = clock.map_or(Ok(()), boot::set_clock);
+                return self.stream.release();
+            }
+            ToGuest::Fork(start) => return self.fork(&start),
         }
         Ok(())
     }
@@ -315,6 +328,18 @@ impl Agent {
             Ok(())
         });
         self.stream.send(0, &ToHost::Ready(begun))
+    }
+
+    /// Becomes another session's guest: with what that one has besides.
+    fn fork(&mut self, start: &Start) -> Result<(), Over> {
+        let begun = boot::personal(start, &self.random);
+        let pending = std::mem::take(&mut self.network.pending);
+        let connections = std::mem::take(&mut self.connections).into_values();
+        for fd in pending.into_values().chain(connections.map(|connection| connection.fd)) {
+            network::reset(&fd);
+        }
+        self.stream.say(0, &ToHost::Ready(begun))?;
+        self.stream.release()
     }
 
     fn execute(&mut self, channel: u32, exec: &crate::wire::Exec) -> Result<(), Over> {

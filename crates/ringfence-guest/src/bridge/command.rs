@@ -121,30 +121,91 @@ pub struct Command {
     waker: Waker,
 }
 
+/// What of a command goes on in a fork of its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// It executes.
+    pub started: bool,
+    /// Its input has not ended.
+    pub input: bool,
+    /// How much input it takes.
+    pub budget: u64,
+    /// Of its outputs, what it was not told yet to be read.
+    pub pending: [u64; 2],
+    /// Whether input and output, and errors, are a terminal of its own.
+    pub terminal: (bool, bool),
+    /// It has ended.
+    pub ended: bool,
+}
+
 impl Command {
+    /// What of it goes on elsewhere.
+    pub fn kept(&self) -> Kept {
+        let pending = |writer: &Option<Writer>| {
+            writer.as_ref().map_or(0, |writer| writer.pending as u64)
+        };
+        Kept {
+            started: self.started,
+            input: self.input.is_some(),
+            budget: self.source.budget(),
+            pending: [pending(&self.out), pending(&self.error)],
+            terminal: (self.terminal.is_some(), self.error_terminal),
+            ended: self.end.is_some(),
+        }
+    }
+
+    /// The sandbox's own command, of a session that this one is a fork of.
+    pub fn own_again(kept: &Kept, waker: Waker) -> Command {
+        Command::own_with(kept.terminal.0, waker).went(kept)
+    }
+
+    /// Another one.
+    pub fn again(channel: u32, streams: [OwnedFd; 3], kept: &Kept, waker: Waker) -> Command {
+        Command::new(channel, streams, waker).went(kept)
+    }
+
+    fn went(mut self, kept: &Kept) -> Command {
+        (self.started, self.source) = (kept.started, Source::with(kept.budget));
+        if !kept.input {
+            self.input = None;
+        }
+        self
+    }
+
+    /// Whether it executes, and has not ended.
+    pub fn lives(&self) -> bool {
+        self.started && self.end.is_none()
+    }
+
     /// The sandbox's own command: this process's standard streams are its.
     pub fn own(waker: Waker) -> Command {
+        Command::own_with(true, waker)
+    }
+
+    /// The same; with a terminal of its own where these streams are one, if it may have that.
+    fn own_with(terminal: bool, waker: Waker) -> Command {
         let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().ok();
         let input = copy(std::io::stdin().as_fd());
         let outputs = copy(std::io::stdout().as_fd()).zip(copy(std::io::stderr().as_fd()));
-        Command::with(super::FIRST, input, outputs, waker)
+        Command::with(super::FIRST, input, outputs, terminal, waker)
     }
 
     /// A visitor's.
     pub fn new(channel: u32, streams: [OwnedFd; 3], waker: Waker) -> Command {
         let [input, out, error] = streams;
-        Command::with(channel, Some(input), Some((out, error)), waker)
+        Command::with(channel, Some(input), Some((out, error)), true, waker)
     }
 
     fn with(
         channel: u32,
         input: Option<OwnedFd>,
         streams: Option<(OwnedFd, OwnedFd)>,
+        terminal: bool,
         waker: Waker,
     ) -> Command {
         let is = |fd: &OwnedFd| fd::is_terminal(fd.as_raw_fd());
-        let both =
-            input.as_ref().is_some_and(is) && streams.as_ref().is_some_and(|(out, _)| is(out));
+        let both = terminal
+            && input.as_ref().is_some_and(is) && streams.as_ref().is_some_and(|(out, _)| is(out));
         let terminal = input.as_ref().filter(|_| both).and_then(|input| {
             let mode = terminal::mode(input.as_fd()).ok()?;
             Some((input.try_clone().ok()?, mode))

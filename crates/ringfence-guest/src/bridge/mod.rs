@@ -9,16 +9,18 @@ mod command;
 mod door;
 mod network;
 mod settings;
+mod still;
 mod told;
+mod trees;
 
 pub use client::run as exec;
 pub use settings::Settings;
 
 use crate::files::{Files, wants_answer};
-use crate::line::{self, Begun, Line};
+use crate::line::{self, Begun, Line, Saved};
 use crate::stream::{Over, Stream};
 use crate::watch::Watching;
-use crate::wire::{Broken, Change, Start, ToGuest, ToHost, VERSION};
+use crate::wire::{Broken, Change, ToGuest, ToHost, VERSION};
 use command::{Command, Written};
 use door::Door;
 use network::Network;
@@ -29,7 +31,8 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use still::Stillness;
 
 /// Bytes that may wait for the guest before nothing more is taken from it: one that asks and never
 /// listens holds up itself only.
@@ -71,11 +74,25 @@ pub fn run(settings: &Settings) -> End {
     }
 }
 
-/// The stream that the launcher gives.
-fn stream(line: &Line) -> Result<Stream, String> {
-    let stream = line.stream()?;
+/// The stream that the launcher gives, and what was saved for a fork.
+fn stream(line: &Line) -> Result<(Stream, Option<Saved>), String> {
+    let (stream, saved) = line.stream()?;
     ringfence_sys::fd::never_wait(stream.as_fd()).map_err(|errno| format!("fcntl: {errno:?}"))?;
-    Ok(Stream::new(stream))
+    Ok((Stream::new(stream), saved))
+}
+
+/// Nanoseconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}
+
+/// Randomness for a guest, and its identity as `/etc/machine-id` has it.
+fn random() -> Option<(Vec<u8>, Vec<u8>)> {
+    let (mut entropy, mut identity) = (vec![0; 64], [0; 16]);
+    let mut file = std::fs::File::open("/dev/urandom").ok()?;
+    file.read_exact(&mut entropy).and_then(|()| file.read_exact(&mut identity)).ok()?;
+    let identity: String = identity.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some((entropy, format!("{identity}\n").into_bytes()))
 }
 
 struct Bridge<'a> {
@@ -101,11 +118,19 @@ struct Bridge<'a> {
     /// How the command ended, while the guest writes back what it holds, and until when it may.
     stopping: Option<(End, Instant)>,
     end: Option<End>,
+    /// What this is a fork of.
+    saved: Option<Saved>,
+    /// What its commands are to be told once it has begun.
+    owed: Vec<(u32, ToGuest)>,
+    stillness: Stillness,
+    /// The last number that the guest was to be still for.
+    asked: u32,
 }
 
 #[derive(Clone, Copy)]
 enum Whose {
     Stream,
+    Launcher,
     Signals,
     Written,
     Input(u32),
@@ -120,7 +145,7 @@ impl<'a> Bridge<'a> {
         signal::set_mask(signals).map_err(failed("sigprocmask"))?;
         let signals = signal::descriptor(signals).map_err(failed("signalfd"))?;
         let line = Line::call(&settings.socket, line::told()?)?;
-        let stream = stream(&line)?;
+        let (stream, saved) = stream(&line)?;
         let umask = ringfence_sys::process::set_umask(0);
         settings::inherited_files();
         let files = Files::new(Path::new("/"), settings.memory)
@@ -145,15 +170,24 @@ impl<'a> Bridge<'a> {
             unanswered: BTreeMap::new(),
             stopping: None,
             end: None,
+            saved,
+            owed: Vec::new(),
+            stillness: Stillness::No,
+            asked: 0,
         })
     }
 
     fn live(&mut self) -> End {
-        let command = Command::own(self.waker.clone());
-        self.next_command = FIRST + 1;
-        self.commands.insert(FIRST, command);
-        // It does not speak first: a clone has said hello in its template.
-        let mut turned = self.begin();
+        let mut turned = match self.saved.take() {
+            Some(saved) => self.adopt(saved),
+            None => {
+                let command = Command::own(self.waker.clone());
+                self.next_command = FIRST + 1;
+                self.commands.insert(FIRST, command);
+                // It does not speak first: a clone has said hello in its template.
+                self.begin()
+            }
+        };
         loop {
             match turned {
                 Ok(()) => {}
@@ -210,7 +244,7 @@ impl<'a> Bridge<'a> {
     fn again(&mut self) -> Result<(), String> {
         let line = self.line.as_ref().ok_or("the guest has begun")?;
         line.gone();
-        self.stream = stream(line)?;
+        (self.stream, self.saved) = stream(line)?;
         Ok(())
     }
 
@@ -226,10 +260,12 @@ impl<'a> Bridge<'a> {
 
     fn turn(&mut self) -> Result<(), Over> {
         let stopping = self.stopping.as_ref().map(|(_, until)| *until);
-        let until = stopping.into_iter().chain(self.answers_due()).min();
+        let until = stopping.into_iter().chain(self.answers_due()).chain(self.stillness.until());
+        let until = until.min();
         for (whose, ready) in self.watched().wait(until)? {
             self.serve(whose, ready)?;
         }
+        self.late_to_be_still()?;
         // What came together with more than can be answered at once is heard once those answers are on their way.
         while self.end.is_none() && self.heard()? {
             self.stream.flush()?;
@@ -244,11 +280,11 @@ impl<'a> Bridge<'a> {
     /// that.
     fn heard(&mut self) -> Result<bool, Over> {
         while self.stream.waiting() < MOST_WAITING {
-            let Some((channel, message)) = self.stream.take::<ToHost>()? else { return Ok(false) };
-            self.hear(channel, message)?;
-            if self.end.is_some() {
+            if self.end.is_some() || self.stillness == Stillness::Still {
                 return Ok(false);
             }
+            let Some((channel, message)) = self.stream.take::<ToHost>()? else { return Ok(false) };
+            self.hear(channel, message)?;
         }
         Ok(true)
     }
@@ -257,7 +293,14 @@ impl<'a> Bridge<'a> {
         let mut watching = Watching::new();
         let waiting = self.stream.waiting();
         let room = waiting < MOST_WAITING;
-        watching.add(Whose::Stream, self.stream.as_fd(), room, waiting > 0);
+        if let Some(line) = &self.begun {
+            watching.add(Whose::Launcher, line.as_fd(), true, false);
+        }
+        let heard = room && self.stillness != Stillness::Still;
+        watching.add(Whose::Stream, self.stream.as_fd(), heard, waiting > 0);
+        if self.stillness.holds() {
+            return watching;
+        }
         watching.add(Whose::Signals, self.signals.as_fd(), true, false);
         watching.add(Whose::Written, self.woken.as_fd(), true, false);
         for (&channel, command) in &self.commands {
@@ -280,6 +323,9 @@ impl<'a> Bridge<'a> {
 
     fn serve(&mut self, whose: Whose, ready: Ready) -> Result<(), Over> {
         match whose {
+            Whose::Launcher => self.launcher()?,
+            // It was asked to be still meanwhile, by what was ready together with this.
+            _ if self.stillness.holds() && !matches!(whose, Whose::Stream) => {}
             Whose::Stream => {
                 self.stream.flush()?;
                 if ready.read {
@@ -324,6 +370,7 @@ impl<'a> Bridge<'a> {
                 if let Some(line) = self.line.take() {
                     self.begun = Some(line.begun());
                 }
+                self.pay()?;
             }
             // What its kernel forgets of the template, perhaps.
             ToHost::Files(request) if self.line.is_some() && !wants_answer(&request) => {}
@@ -364,6 +411,7 @@ impl<'a> Bridge<'a> {
                     self.unanswered.remove(&channel);
                 }
             }
+            ToHost::Still(number) => self.stilled(number)?,
             ToHost::Reached(limit) => self.begun.iter_mut().for_each(|line| line.reached(limit)),
             ToHost::Stopped => {
                 if let Some((end, _)) = self.stopping.take() {
@@ -381,30 +429,7 @@ impl<'a> Bridge<'a> {
 
     /// Makes the guest this session's, and gives it the command.
     fn begin(&mut self) -> Result<(), Over> {
-        let mut entropy = vec![0; 64];
-        let random = std::fs::File::open("/dev/urandom").and_then(|mut file| {
-            file.read_exact(&mut entropy)?;
-            let mut identity = [0; 16];
-            file.read_exact(&mut identity)?;
-            Ok(identity)
-        });
-        let Ok(identity) = random else {
-            self.end = Some(End::Failed(125, "cannot read /dev/urandom".to_owned()));
-            return Ok(());
-        };
-        let mut machine: String = identity.iter().map(|byte| format!("{byte:02x}")).collect();
-        machine.push('\n');
-        self.files.personal(machine.as_bytes());
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let start = Start {
-            clock: now.unwrap_or_default().as_nanos() as u64,
-            entropy,
-            name: rustix::system::uname().nodename().to_bytes().to_vec(),
-            network: self.settings.network,
-            loopback: self.settings.loopback.clone(),
-            processes: self.settings.processes,
-            disk: self.settings.disk,
-        };
+        let Some(start) = self.start() else { return Ok(()) };
         self.stream.send(0, &ToGuest::Start(start))?;
         let terminal = self.commands.get(&FIRST).map(Command::terminal).unwrap_or_default();
         let mut exec = settings::exec(terminal, self.settings.argv.clone(), self.umask);

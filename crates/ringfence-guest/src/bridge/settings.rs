@@ -32,6 +32,8 @@ pub struct Settings {
     pub disk: Option<u64>,
     /// The guest's memory: what is kept here for a guest is bounded by it.
     pub memory: u64,
+    /// Directories of the sandbox's own, which a fork of the session gets a copy of.
+    pub private: Vec<PathBuf>,
     /// The command.
     pub argv: Vec<Vec<u8>>,
 }
@@ -60,6 +62,9 @@ impl Settings {
             add("--disk", bytes.to_string());
         }
         add("--memory", self.memory.to_string());
+        for place in &self.private {
+            words.extend(["--private".into(), place.clone().into()]);
+        }
         words.push("--".into());
         words.extend(self.argv.iter().cloned().map(OsString::from_vec));
         words
@@ -78,6 +83,7 @@ impl Settings {
             let text = value.to_str();
             match name.to_str()? {
                 "--socket" => settings.socket = value.into(),
+                "--private" => settings.private.push(value.into()),
                 "--network" => settings.network = true,
                 "--loopback" => {
                     let (first, last) = text?.split_once('-')?;
@@ -172,6 +178,7 @@ mod tests {
             files: Some(48),
             disk: Some(1 << 20),
             memory: 1 << 30,
+            private: vec!["/tmp".into(), "/home/a b".into()],
             argv: vec![b"--".to_vec(), b"--socket".to_vec()],
         };
         assert_eq!(Settings::of(settings.words()), Some(settings));

@@ -25,9 +25,11 @@ const LONGEST: usize = 280 + ALIGNMENT;
 /// An open directory of the guest's.
 pub(super) struct Directory {
     /// `None`: it looks empty from the guest.
-    open: Option<Rc<OwnedFd>>,
+    pub open: Option<Rc<OwnedFd>>,
     /// Where that stands.
-    at: u64,
+    pub at: u64,
+    /// Of which node.
+    pub node: u64,
 }
 
 impl Files {
@@ -41,7 +43,7 @@ impl Files {
             let opened = rustix::fs::open(Files::through(&named), flags, Mode::empty())?;
             Some(Rc::new(opened))
         };
-        let handle = self.keep(Handle::Directory(Directory { open, at: 0 }))?;
+        let handle = self.keep(Handle::Directory(Directory { open, at: 0, node }))?;
         let mut body = Body::default();
         // FOPEN_CACHE_DIR is not asked for: others change directories too.
         body.long(handle).word(0).word(0);
@@ -52,8 +54,10 @@ impl Files {
     pub(super) fn list(&mut self, node: u64, f: &mut Fields<'_>, plus: bool) -> Result<Body> {
         let (handle, offset) = (wanted(f.long())?, wanted(f.long())?);
         let size = (wanted(f.word())? as usize).min(MOST_LISTED);
-        let Some(Handle::Directory(directory)) = self.handles.get_mut(&handle) else {
-            return Err(Errno::BADF);
+        let directory = match self.handles.get_mut(&handle) {
+            Some(Handle::Directory(directory)) => directory,
+            Some(Handle::Lost) => return Err(Errno::STALE),
+            _ => return Err(Errno::BADF),
         };
         let mut body = Body::default();
         let Some(open) = directory.open.clone() else { return Ok(body) };

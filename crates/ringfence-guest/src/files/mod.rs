@@ -10,6 +10,7 @@ mod attributes;
 mod directories;
 mod nodes;
 mod own;
+mod saved;
 mod serve;
 
 pub use own::{PROGRAM, play, rehearse};
@@ -50,6 +51,8 @@ type Result<T> = std::result::Result<T, Errno>;
 enum Handle {
     File { file: OwnedFd, node: u64 },
     Directory(Directory),
+    /// It was open in a session that this one is a fork of, and is not to be had any more.
+    Lost,
 }
 
 /// What is known of a mount.
@@ -241,6 +244,7 @@ impl Files {
     fn file(&self, handle: u64) -> Result<&OwnedFd> {
         match self.handles.get(&handle) {
             Some(Handle::File { file, .. }) => Ok(file),
+            Some(Handle::Lost) => Err(Errno::STALE),
             _ => Err(Errno::BADF),
         }
     }

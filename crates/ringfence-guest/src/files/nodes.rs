@@ -6,6 +6,7 @@
 //! The names of one file (hard links) are one node, or the guest's kernel would hold its content and its attributes once for
 //! each. They are used one at a time: that by which the file was found last.
 
+use crate::wire::fields::{Reader, Writer};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -21,6 +22,16 @@ const NOBODYS: Identity = (u64::MAX, u64::MAX);
 
 /// A name in a directory's node.
 type Name = (u64, Rc<[u8]>);
+
+/// A node of another bridge's guest, which is to be looked for.
+pub struct Known {
+    /// Its number.
+    pub node: u64,
+    /// Which file it was.
+    pub was: Identity,
+    /// It was known to have several names.
+    pub several: bool,
+}
 
 /// What the guest knows of one inode.
 #[derive(Clone, Debug)]
@@ -256,5 +267,89 @@ impl Nodes {
             *name = key.clone();
         }
         self.names.insert(key, id);
+    }
+
+    /// The node of a path, where the guest has it.
+    pub fn at(&self, path: &[u8]) -> Option<u64> {
+        path.split(|&byte| byte == b'/').try_fold(ROOT, |parent, name| {
+            self.names.get(&(parent, Rc::from(name))).copied()
+        })
+    }
+
+    /// All of them.
+    pub fn save(&self, w: Writer) -> Writer {
+        let w = w.long(self.next).long(self.nodes.len() as u64);
+        self.nodes.iter().fold(w, |w, (&id, node)| {
+            let several = node.several.as_deref();
+            let others = several.map_or(&[][..], |several| &several.others);
+            let shared = several.is_some_and(|several| several.mount.is_some());
+            let w = w.long(id).long(node.identity.0).long(node.identity.1).long(node.lookups);
+            let w = w.byte(u8::from(node.gone)).byte(u8::from(shared));
+            let names = [&node.name].into_iter().chain(others);
+            let w = w.long(1 + others.len() as u64);
+            names.fold(w, |w, (parent, name)| w.long(*parent).text(name))
+        })
+    }
+
+    /// Takes over what was saved. `None`: it is nothing that was.
+    pub fn adopt(&mut self, r: &mut Reader<'_>) -> Option<()> {
+        let single = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/');
+        (self.nodes, self.names) = (HashMap::new(), HashMap::new());
+        self.next = r.long()?;
+        for _ in 0..r.long()? {
+            let (id, identity, lookups) = (r.long()?, (r.long()?, r.long()?), r.long()?);
+            let (gone, shared) = (r.flag()?, r.flag()?);
+            let mut names = Vec::new();
+            for _ in 0..r.long()? {
+                let (parent, name) = (r.long()?, r.text()?);
+                if !single(&name) {
+                    return None;
+                }
+                names.push((parent, Rc::from(name)));
+            }
+            let name: Name = names.first()?.clone();
+            let others = names.split_off(1);
+            self.others += others.len();
+            if self.nodes.len() + self.others > self.most || id >= self.next {
+                return None;
+            }
+            let known = [&name].into_iter().chain(&others).filter(|_| !gone);
+            self.names.extend(known.map(|name| (name.clone(), id)));
+            let several = (shared || !others.is_empty())
+                .then(|| Box::new(Several { mount: shared.then_some(0), others }));
+            self.nodes.insert(id, Node { name, identity, several, lookups, gone });
+        }
+        Some(())
+    }
+
+    /// Those that have a name, after they were taken over. By which mounts they are seen is not known any more.
+    pub fn known_ones(&mut self) -> Vec<Known> {
+        let named = self.nodes.iter_mut().filter(|(_, node)| !node.gone);
+        let one = |(&id, node): (&u64, &mut Node)| {
+            let several = node.several.as_mut().and_then(|several| several.mount.take());
+            Known { node: id, was: node.identity, several: several.is_some() }
+        };
+        named.map(one).collect()
+    }
+
+    /// A node is this file.
+    pub fn identify(&mut self, id: u64, identity: Identity) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.identity = identity;
+        }
+    }
+
+    /// What a node was is not to be had any more.
+    pub fn lose(&mut self, id: u64) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.gone = true;
+        let others = node.several.take().map(|several| several.others).unwrap_or_default();
+        self.others -= others.len();
+        let own = node.name.clone();
+        for name in others.into_iter().chain([own]) {
+            if self.names.get(&name) == Some(&id) {
+                self.names.remove(&name);
+            }
+        }
     }
 }

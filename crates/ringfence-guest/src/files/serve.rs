@@ -396,7 +396,7 @@ pub(super) fn init(f: &mut Fields<'_>) -> Result<Body> {
 }
 
 /// Opens what a descriptor names, if it is a regular file: anything else could do something by being opened, or wait.
-fn reopen(named: &OwnedFd, flags: u32) -> Result<OwnedFd> {
+pub(super) fn reopen(named: &OwnedFd, flags: u32) -> Result<OwnedFd> {
     let kind = FileType::from_raw_mode(stat(named)?.stx_mode.into());
     if kind != FileType::RegularFile {
         return Err(Errno::OPNOTSUPP);

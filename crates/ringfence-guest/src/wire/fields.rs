@@ -1,6 +1,6 @@
 //! The parts of a payload: written in order, and taken apart in the same.
 
-use super::{MOST_WORDS, Output, PIECE};
+use super::{MOST_WORDS, Output, PIECE, Start};
 
 /// Builds a payload.
 #[derive(Default)]
@@ -40,6 +40,15 @@ impl Writer {
     /// Adds a number that may be missing.
     pub fn maybe(self, value: Option<u64>) -> Writer {
         self.byte(u8::from(value.is_some())).long(value.unwrap_or_default())
+    }
+    /// Adds what a guest that begins is told.
+    pub fn start(self, start: &Start) -> Writer {
+        let w = self.long(start.clock).text(&start.entropy);
+        let w = w.text(&start.name).byte(u8::from(start.network));
+        let w = w.maybe(start.processes).maybe(start.disk);
+        let ports = &start.loopback;
+        let w = w.word(ports.len() as u32);
+        ports.iter().fold(w, |w, ports| w.short(ports.0).short(ports.1))
     }
 }
 
@@ -97,6 +106,14 @@ impl<'a> Reader<'a> {
         let there = self.flag()?;
         let value = self.long()?;
         Some(there.then_some(value))
+    }
+    /// What a guest that begins is told.
+    pub fn start(&mut self) -> Option<Start> {
+        let (clock, entropy) = (self.long()?, self.text()?);
+        let name = self.text()?;
+        let (network, processes, disk) = (self.flag()?, self.maybe()?, self.maybe()?);
+        let loopback = self.list(|r| Some((r.short()?, r.short()?)))?;
+        Some(Start { clock, entropy, name, network, loopback, processes, disk })
     }
     /// All that is left.
     pub fn rest(&mut self) -> Vec<u8> {

@@ -8,13 +8,13 @@
 //! be read ends the connection. Streams have a window: who sends more than the other end said it
 //! takes is no honest end, and is hung up on.
 
-mod fields;
+pub(crate) mod fields;
 
 use fields::{Reader, Writer};
 use std::fmt;
 
 /// Changes with any change of the frames; both ends must have the same.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// The longest payload: a FUSE request that writes [`MOST_DATA`], with its header and name.
 pub const MOST: usize = MOST_DATA + 64 * 1024;
 /// The most bytes of a file that one FUSE request reads or writes.
@@ -163,6 +163,12 @@ pub enum ToGuest {
     /// What was since it said hello was only played: it is to be as it was then, and says hello again; once its kernel has
     /// come to rest, where that was the last time.
     Again(bool),
+    /// Say nothing more but this number, once all that came before it is done.
+    Still(u32),
+    /// Go on; at this time, where it stood still for a while: nanoseconds since 1970.
+    On(Option<u64>),
+    /// Go on as another session: connections are gone, and as in [`ToGuest::Start`] what clones must not share is new.
+    Fork(Start),
 }
 
 /// From the guest to the host.
@@ -204,6 +210,8 @@ pub enum ToHost {
     Reached(Limit),
     /// The signal was given to the command.
     Delivered,
+    /// All that was said before this number is done, and nothing more will be said.
+    Still(u32),
 }
 
 impl Output {
@@ -237,15 +245,7 @@ impl Message for ToGuest {
     fn encode(&self, channel: u32) -> Vec<u8> {
         let w = Writer::default();
         let (kind, payload) = match self {
-            ToGuest::Start(start) => {
-                let w = w.long(start.clock).text(&start.entropy);
-                let w = w.text(&start.name).byte(u8::from(start.network));
-                let w = w.maybe(start.processes).maybe(start.disk);
-                let ports = &start.loopback;
-                let w = w.word(ports.len() as u32);
-                let w = ports.iter().fold(w, |w, ports| w.short(ports.0).short(ports.1));
-                (1, w)
-            }
+            ToGuest::Start(start) => (1, w.start(start)),
             ToGuest::Exec(exec) => {
                 let w = w.byte(u8::from(exec.terminal.0)).byte(u8::from(exec.terminal.1));
                 let w = w.short(exec.size.0).short(exec.size.1);
@@ -270,6 +270,9 @@ impl Message for ToGuest {
             ToGuest::Stop => (16, w),
             ToGuest::OutputEnd(output) => (17, w.byte(output.byte())),
             ToGuest::Again(last) => (18, w.byte(u8::from(*last))),
+            ToGuest::Still(number) => (19, w.word(*number)),
+            ToGuest::On(clock) => (20, w.maybe(*clock)),
+            ToGuest::Fork(start) => (21, w.start(start)),
         };
         frame(kind, channel, payload)
     }
@@ -278,21 +281,7 @@ impl Message for ToGuest {
         let mut r = Reader(payload);
         let mut read = || {
             Some(match kind {
-                1 => {
-                    let (clock, entropy) = (r.long()?, r.text()?);
-                    let name = r.text()?;
-                    let (network, processes, disk) = (r.flag()?, r.maybe()?, r.maybe()?);
-                    let loopback = r.list(|r| Some((r.short()?, r.short()?)))?;
-                    ToGuest::Start(Start {
-                        clock,
-                        entropy,
-                        name,
-                        network,
-                        loopback,
-                        processes,
-                        disk,
-                    })
-                }
+                1 => ToGuest::Start(r.start()?),
                 2 => {
                     let exec = Exec {
                         terminal: (r.flag()?, r.flag()?),
@@ -328,11 +317,14 @@ impl Message for ToGuest {
                 16 => ToGuest::Stop,
                 17 => ToGuest::OutputEnd(r.output()?),
                 18 => ToGuest::Again(r.flag()?),
+                19 => ToGuest::Still(r.word()?),
+                20 => ToGuest::On(r.maybe()?),
+                21 => ToGuest::Fork(r.start()?),
                 _ => return None,
             })
         };
         let message = read();
-        whole(kind, kind <= 18, message, &r)
+        whole(kind, kind <= 21, message, &r)
     }
 }
 
@@ -375,6 +367,7 @@ impl Message for ToHost {
             ToHost::Reached(Limit::Memory(count)) => (17, w.byte(0).word(*count)),
             ToHost::Reached(Limit::Processes) => (17, w.byte(1).word(0)),
             ToHost::Delivered => (18, w),
+            ToHost::Still(number) => (19, w.word(*number)),
         };
         frame(kind, channel, payload)
     }
@@ -416,11 +409,12 @@ impl Message for ToHost {
                     _ => return None,
                 }),
                 18 => ToHost::Delivered,
+                19 => ToHost::Still(r.word()?),
                 _ => return None,
             })
         };
         let message = read();
-        whole(kind, kind <= 18, message, &r)
+        whole(kind, kind <= 19, message, &r)
     }
 }
 

@@ -77,6 +77,8 @@ pub(super) enum Origin<'a> {
     Template(&'a Path),
     /// The same, to be made a template of: its memory is written where it is.
     Rehearsal(&'a Path),
+    /// The same, to go on from another machine's state and memory: its own begins empty.
+    Other(&'a Path),
     /// A saved process: its two files.
     #[cfg(target_arch = "x86_64")]
     Checkpoint(&'a [PathBuf; 2]),
@@ -94,7 +96,7 @@ pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
     command.arg("-p").arg(profile).args(["--workdir", "/tmp"]);
     let shown: &[&Path] = match inmate.from {
         Origin::Boot(initramfs) => &[&inmate.assets.kernel.image, initramfs],
-        Origin::Template(header) | Origin::Rehearsal(header) => &[header],
+        Origin::Template(header) | Origin::Rehearsal(header) | Origin::Other(header) => &[header],
         #[cfg(target_arch = "x86_64")]
         Origin::Checkpoint([process, pages]) => &[process, pages, &program],
     };
@@ -139,10 +141,14 @@ fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
         Accelerator::Tcg => format!("tcg,tb-size={}", translated(megabytes)),
     };
     let share = if matches!(inmate.from, Origin::Template(_)) { "off" } else { "on" };
-    let memory = format!(
-        "memory-backend-file,id=memory,size={megabytes}M,mem-path={},share={share}",
-        memory::PATH
-    );
+    let memory = match inmate.from {
+        // What is empty in it takes none.
+        Origin::Other(_) => format!("memory-backend-ram,id=memory,size={megabytes}M"),
+        _ => format!(
+            "memory-backend-file,id=memory,size={megabytes}M,mem-path={},share={share}",
+            memory::PATH
+        ),
+    };
     let cpu = match shape.accelerator {
         Accelerator::Kvm => "host",
         Accelerator::Tcg => EMULATED,
@@ -169,7 +175,7 @@ fn arguments(command: &mut Command, inmate: &Inmate<'_>) {
             };
             command.args(["-append", &format!("{WORDS} {more} rdinit=/init -- guest-agent")]);
         }
-        Origin::Template(header) | Origin::Rehearsal(header) => {
+        Origin::Template(header) | Origin::Rehearsal(header) | Origin::Other(header) => {
             // What a boot is asked for by `Qmp::prepare`: QEMU reads what it is asked for byte by byte, each of which is
             // eight system calls of two of its threads.
             command.args(["-chardev", &format!("socket,id={STREAM},fd=1")]);

@@ -4,6 +4,7 @@ use super::Shape;
 use super::assets::{self, Assets};
 use super::jail::{self, Inmate, Origin};
 use super::qmp::Qmp;
+use super::fork::{Asked, Forked};
 use super::template::{self, Key, Template};
 use crate::other_group::descends;
 use crate::trace::Trace;
@@ -38,8 +39,8 @@ const MOST_SHOWN: u64 = 2000;
 /// A machine that runs.
 #[derive(Debug)]
 pub struct Machine {
-    recipe: Recipe,
-    process: Process,
+    pub(super) recipe: Recipe,
+    pub(super) process: Process,
     /// The bridge's end of the guest's stream, until it has it.
     stream: Option<OwnedFd>,
     /// Holds the socket by which the bridge is met.
@@ -47,7 +48,7 @@ pub struct Machine {
     /// What the bridge knows its launcher by.
     word: Word,
     /// Until the bridge is gone.
-    attendance: Option<Attendance>,
+    pub(super) attendance: Option<Attendance>,
     /// Until when the guest is to begin.
     until: Option<Instant>,
     /// What the guest's kernel has ended for lack of memory, and whether it refused a process.
@@ -58,15 +59,19 @@ pub struct Machine {
     second: bool,
     /// Tests want a first clone, and a second one, that never goes on.
     mute: (bool, bool),
+    /// What this is a fork of.
+    pub(super) fork: Option<Forked>,
+    /// Who wants a fork of this.
+    pub(super) asked: Asked,
     /// The bridge lets every byte through, and may be killed.
     _terminal: Option<sys::terminal::Kept>,
 }
 
 /// What clones are made by.
 #[derive(Debug)]
-struct Recipe {
+pub(super) struct Recipe {
     assets: Assets,
-    shape: Shape,
+    pub(super) shape: Shape,
     cache: PathBuf,
     template: Template,
 }
@@ -98,10 +103,21 @@ impl Recipe {
         }
         Ok((clone, stream.into()))
     }
+
+    /// A machine that goes on from another one's state and memory.
+    fn other(&self, fork: &Forked) -> Result<(Process, OwnedFd), String> {
+        let header = self.template.header();
+        let origin = Origin::Other(&header);
+        let (mut process, stream) =
+            Process::spawn(&self.assets, &self.shape, &self.cache, in_memory()?, &origin)?;
+        let asked = process.control.take_over(fork.state()?.as_fd());
+        asked.map_err(|why| process.explain(why))?;
+        Ok((process, stream.into()))
+    }
 }
 
 impl Machine {
-    /// Starts a machine of a shape: a clone of the template, which boots first where there is none.
+    /// Starts a machine of a shape: a clone of the template, which boots first where there is none; or a fork.
     ///
     /// # Errors
     /// A sentence.
@@ -109,6 +125,7 @@ impl Machine {
         assets: Assets,
         shape: &Shape,
         home: &Path,
+        fork: Option<Forked>,
         trace: &Trace,
     ) -> Result<Machine, String> {
         let cache = assets::cache(home);
@@ -120,8 +137,11 @@ impl Machine {
         let recipe = Recipe { assets, shape: shape.clone(), cache, template };
         let all = trace.fault(ALL_MUTE);
         let mute = (all || trace.fault(MUTE), all);
-        let saved = recipe.template.checkpoint();
-        let (process, stream) = recipe.clone(!mute.0, saved.as_ref())?;
+        let saved = recipe.template.checkpoint().filter(|_| fork.is_none());
+        let (process, stream) = match &fork {
+            Some(fork) => recipe.other(fork)?,
+            None => recipe.clone(!mute.0, saved.as_ref())?,
+        };
         trace.mark("machine");
         let directory = place().map_err(|error| format!("mkdir: {error}"))?;
         let word = std::array::from_fn(|_| sys::identity::random().to_le_bytes()[0]);
@@ -136,8 +156,11 @@ impl Machine {
             until: None,
             reached: (0, false),
             of_process: saved.is_some(),
-            second: false,
+            // There is no other one to be made of what was saved.
+            second: fork.is_some(),
             mute,
+            fork,
+            asked: Asked::default(),
             _terminal: sys::terminal::Kept::of_own(),
         };
         machine.attendance = Some(attendance.map_err(|errno| format!("bind: {errno:?}"))?);
@@ -167,8 +190,9 @@ impl Machine {
     }
 
     /// What to watch, until the bridge is gone.
-    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.attendance.as_ref().map(Attendance::descriptor)
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let bridge = self.attendance.as_ref().map(Attendance::descriptor);
+        bridge.into_iter().chain(self.asked.descriptor())
     }
 
     /// When it is to be attended to at the latest.
@@ -178,6 +202,11 @@ impl Machine {
 
     /// Hears the bridge: gives it a stream to the guest, and to another one when that does not begin.
     pub fn attend(&mut self) {
+        self.hear_bridge();
+        self.hear_caller();
+    }
+
+    fn hear_bridge(&mut self) {
         let Some(attendance) = &mut self.attendance else { return };
         match attendance.hear() {
             Said::Nothing => {}
@@ -185,19 +214,25 @@ impl Machine {
                 let next = match self.stream.take() {
                     Some(stream) => {
                         self.hide();
-                        Ok(stream)
+                        self.take_over().map(|()| stream)
                     }
                     None => self.another(),
                 };
+                let saved = self.fork.as_ref().map(|fork| &fork.saved);
                 let mute = if self.second { self.mute.1 } else { self.mute.0 };
                 let patience = if mute { MUTE_BEGINNING } else { BEGINNING };
                 self.until = next.is_ok().then(|| Instant::now() + patience);
                 if let Some(attendance) = &self.attendance {
-                    attendance.answer(next.as_ref().map(AsFd::as_fd).map_err(String::as_str));
+                    let next = next.as_ref().map(|stream| (stream.as_fd(), saved));
+                    attendance.answer(next.map_err(String::as_str));
                 }
             }
             said @ (Said::Begun | Said::Reached(_)) => self.note(&said),
-            Said::Over => (self.attendance, self.until) = (None, None),
+            Said::Still(saved) => self.stilled(saved),
+            Said::Over => {
+                (self.attendance, self.until) = (None, None);
+                self.asked = Asked::default();
+            }
         }
         if self.until.is_some_and(|until| Instant::now() >= until) {
             // The bridge sees that its stream ends, and asks for another one.
@@ -245,6 +280,9 @@ impl Machine {
     /// Makes another clone in place of one that did not begin, once.
     fn another(&mut self) -> Result<OwnedFd, String> {
         let late = "the virtual machine did not begin";
+        if self.fork.is_some() {
+            return Err(self.process.explain(format!("{late} as a fork")));
+        }
         if std::mem::replace(&mut self.second, true) {
             let why = format!(
                 "{late}, and neither did a second one: is the host overloaded? ringfence vm clean \

@@ -14,6 +14,7 @@ pub mod accel;
 pub mod assets;
 #[cfg(target_arch = "x86_64")]
 pub mod checkpoint;
+mod fork;
 mod initramfs;
 mod jail;
 mod machine;
@@ -25,6 +26,7 @@ mod still;
 mod template;
 
 pub use assets::Assets;
+pub use fork::{Forked, Wish};
 pub use jail::INNER;
 pub use machine::Machine;
 pub(crate) use memory::answer as answer_open;
@@ -40,6 +42,9 @@ use std::path::Path;
 pub const BRIDGE: &str = "guest-bridge";
 /// The same for one more command of the session.
 pub const EXEC: &str = "guest-exec";
+
+/// The same for what goes on as a fork of a session; its door follows, its name, and the words that session was started with.
+pub const FORK: &str = "session-fork";
 
 /// The program's word for what becomes a saved machine's process; its files follow, and QEMU's path.
 pub const RESTORE: &str = "machine-restore";

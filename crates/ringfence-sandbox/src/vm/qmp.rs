@@ -17,12 +17,14 @@ const LONGEST: u64 = 64 * 1024;
 pub struct Qmp {
     reader: BufReader<UnixStream>,
     patience: Duration,
+    /// Lines that were met and are no answers.
+    said: String,
 }
 
 impl Qmp {
     /// Over a socket, whose other end a QEMU has, or will have.
     pub fn new(socket: UnixStream, patience: Duration) -> Qmp {
-        Qmp { reader: BufReader::new(socket), patience }
+        Qmp { reader: BufReader::new(socket), patience, said: String::new() }
     }
 
     fn line(&mut self) -> Result<Value, String> {
@@ -35,6 +37,11 @@ impl Qmp {
         (&mut self.reader).take(LONGEST).read_until(b'\n', &mut line).map_err(failed)?;
         if line.is_empty() {
             return Err("QEMU has ended".to_owned());
+        }
+        if !line.starts_with(b"{") && self.said.len() < LONGEST as usize {
+            // A complaint of a clone's.
+            self.said.push_str(&String::from_utf8_lossy(&line));
+            return Ok(Value::Null);
         }
         serde_json::from_slice(&line).map_err(|error| format!("QEMU's answer is odd: {error}"))
     }
@@ -70,6 +77,10 @@ impl Qmp {
             json!({ "execute": name, "arguments": arguments }).to_string()
         };
         text.push('\n');
+        self.send(&text, pass)
+    }
+
+    fn send(&mut self, text: &str, pass: Option<BorrowedFd<'_>>) -> Result<(), String> {
         let mut socket = self.reader.get_ref();
         let sent = match pass {
             Some(fd) => socket::send_with(socket.as_fd(), text.as_bytes(), &[fd])
@@ -82,10 +93,7 @@ impl Qmp {
     /// The next line, if it is an answer.
     fn answer(&mut self, name: &str) -> Result<Option<Value>, String> {
         let answer = self.line()?;
-        if let Some(error) = answer.get("error") {
-            let why = error.get("desc").and_then(Value::as_str).unwrap_or("no reason");
-            return Err(format!("QEMU refuses {name}: {why}"));
-        }
+        refused(name, &answer)?;
         Ok(answer.get("return").cloned())
     }
 
@@ -130,6 +138,63 @@ impl Qmp {
         self.ask("cont", json!({}), None)
     }
 
+    /// Asks a new machine for a state that another one had, and all of its memory.
+    ///
+    /// # Errors
+    /// QEMU is gone.
+    pub fn take_over(&mut self, state: BorrowedFd<'_>) -> Result<(), String> {
+        self.ask("qmp_capabilities", json!({}), None)?;
+        self.ask("migrate-set-capabilities", capabilities(&["events"]), None)?;
+        self.ask("getfd", json!({ "fdname": "state" }), Some(state))?;
+        self.ask("migrate-incoming", json!({ "uri": "fd:state" }), None)
+    }
+
+    /// Waits until that is there, and lets the machine go on.
+    ///
+    /// # Errors
+    /// QEMU's own words.
+    pub fn took_over(&mut self) -> Result<(), String> {
+        self.migrated()?;
+        self.go_on()
+    }
+
+    /// Stops a machine that runs, and saves its state and all of its memory.
+    ///
+    /// # Errors
+    /// QEMU's own words.
+    pub fn copy(&mut self, state: BorrowedFd<'_>) -> Result<(), String> {
+        // A clone's memory is its own, whatever it was started as; and there is no network to be spared.
+        let off = json!({ "capability": "x-ignore-shared", "state": false });
+        let on = json!({ "capability": "events", "state": true });
+        let fast = json!({ "max-bandwidth": 1u64 << 40 });
+        self.marked("stop", json!({}), None)?;
+        self.marked("migrate-set-capabilities", json!({ "capabilities": [off, on] }), None)?;
+        self.marked("migrate-set-parameters", fast, None)?;
+        self.marked("getfd", json!({ "fdname": "state" }), Some(state))?;
+        self.marked("migrate", json!({ "uri": "fd:state" }), None)?;
+        self.migrated()
+    }
+
+    /// Calls by a name that the answer has, since nobody has heard the answers to what a clone was asked before.
+    fn marked(
+        &mut self,
+        name: &str,
+        arguments: Value,
+        pass: Option<BorrowedFd<'_>>,
+    ) -> Result<(), String> {
+        const MARK: &str = "fork";
+        let call = json!({ "execute": name, "arguments": arguments, "id": MARK });
+        self.send(&format!("{call}\n"), pass)?;
+        let until = Instant::now() + self.patience;
+        while Instant::now() < until {
+            let answer = self.line()?;
+            if answer.get("id").and_then(Value::as_str) == Some(MARK) {
+                return refused(name, &answer);
+            }
+        }
+        Err(format!("QEMU does not answer {name} in time"))
+    }
+
     /// As [`Qmp::restore`], of a machine that will be saved again; returns when its state is there.
     ///
     /// # Errors
@@ -153,7 +218,7 @@ impl Qmp {
         // It ends with an error where the other end is open still: what came before is there.
         let _ = (&mut self.reader).take(LONGEST).read_to_end(&mut text);
         let _ = self.reader.get_ref().set_nonblocking(false);
-        let text = String::from_utf8_lossy(&text);
+        let text = format!("{}{}", self.said, String::from_utf8_lossy(&text));
         let words = text.lines().filter(|line| !line.starts_with('{'));
         words.collect::<Vec<_>>().join("; ")
     }
@@ -189,6 +254,7 @@ impl Qmp {
         let until = Instant::now() + self.patience;
         while Instant::now() < until {
             let event = self.line()?;
+            refused("to move the machine's state", &event)?;
             if event.get("event").and_then(Value::as_str) != Some("MIGRATION") {
                 continue;
             }
@@ -200,6 +266,13 @@ impl Qmp {
         }
         Err("QEMU did not move the machine's state in time".to_owned())
     }
+}
+
+/// QEMU's words, where an answer is a refusal.
+fn refused(name: &str, answer: &Value) -> Result<(), String> {
+    let Some(error) = answer.get("error") else { return Ok(()) };
+    let why = error.get("desc").and_then(Value::as_str).unwrap_or("no reason");
+    Err(format!("QEMU refuses {name}: {why}"))
 }
 
 /// What `migrate-set-capabilities` is told to switch on.

@@ -1,0 +1,450 @@
+//! What is in the sandbox's own directories (a private `/tmp`, a private home), for the sandbox of a fork: written down by
+//! the one bridge, and made again by the other.
+//!
+//! Both are inside their sandboxes, as the command's user: what is read is what the guest could read, and what is made is
+//! made where the guest could make it. What is mounted in such a directory is none of it.
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Statx, StatxFlags, Timespec, Timestamps, Uid,
+};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const DIRECTORY: u8 = b'd';
+const END: u8 = b'e';
+const FILE: u8 = b'f';
+const LINK: u8 = b'l';
+const NAME: u8 = b'n';
+const SPECIAL: u8 = b's';
+/// As deep as a guest can make directories.
+const DEEPEST: usize = 2048;
+/// The longest name, target or path in a list.
+const LONGEST: usize = DEEPEST * 256;
+
+type Result<T> = std::result::Result<T, String>;
+
+fn failed<E: std::fmt::Display>(what: &str, name: &[u8]) -> impl FnOnce(E) -> String {
+    let what = format!("{what}({})", String::from_utf8_lossy(name));
+    move |error| format!("{what}: {error}")
+}
+
+fn os(name: &[u8]) -> &OsStr {
+    OsStr::from_bytes(name)
+}
+
+fn look(directory: impl AsFd, name: &[u8], flags: AtFlags) -> rustix::io::Result<Statx> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    rustix::fs::statx(directory, os(name), flags, wanted)
+}
+
+fn open(directory: impl AsFd, name: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    rustix::fs::openat(directory, os(name), flags, Mode::empty())
+}
+
+/// By which mount something is seen, or on which file system where mounts have no numbers.
+fn mount(found: &Statx) -> (u64, u32, u32) {
+    (found.stx_mnt_id, found.stx_dev_major, found.stx_dev_minor)
+}
+
+/// Writes down what is in directories, in this order.
+///
+/// # Errors
+/// A sentence: something cannot be read, or there is no memory left.
+pub fn save(places: &[PathBuf], to: File) -> Result<()> {
+    let mut saving = Saving { to: BufWriter::new(to), names: HashMap::new(), mount: (0, 0, 0) };
+    for place in places {
+        let name = place.as_os_str().as_bytes();
+        let directory = open(CWD, name, OFlags::RDONLY | OFlags::DIRECTORY);
+        let directory = directory.map_err(failed("open", name))?;
+        let found = look(&directory, b"", AtFlags::EMPTY_PATH).map_err(failed("statx", name))?;
+        (saving.mount, saving.names) = (mount(&found), HashMap::new());
+        saving.directory(directory, &found, &mut Vec::new())?;
+    }
+    saving.to.flush().map_err(failed("write", b"memory"))
+}
+
+struct Saving {
+    to: BufWriter<File>,
+    /// Where files with several names were met first.
+    names: HashMap<u64, Vec<u8>>,
+    mount: (u64, u32, u32),
+}
+
+impl Saving {
+    fn put(&mut self, parts: &[&[u8]]) -> Result<()> {
+        parts.iter().try_for_each(|part| self.to.write_all(part)).map_err(failed("write", b"memory"))
+    }
+
+    fn text(&mut self, text: &[u8]) -> Result<()> {
+        self.put(&[&(text.len() as u32).to_le_bytes(), text])
+    }
+
+    /// Mode, owner, times.
+    fn state(&mut self, found: &Statx) -> Result<()> {
+        let mode = u32::from(found.stx_mode);
+        for word in [mode, found.stx_uid, found.stx_gid] {
+            self.put(&[&word.to_le_bytes()])?;
+        }
+        for time in [&found.stx_atime, &found.stx_mtime] {
+            self.put(&[&time.tv_sec.to_le_bytes(), &time.tv_nsec.to_le_bytes()])?;
+        }
+        Ok(())
+    }
+
+    fn directory(&mut self, fd: OwnedFd, found: &Statx, path: &mut Vec<Vec<u8>>) -> Result<()> {
+        if path.len() > DEEPEST {
+            return Err("directories are too deep".to_owned());
+        }
+        let names: rustix::io::Result<Vec<Vec<u8>>> = Dir::read_from(&fd).and_then(|entries| {
+            let name = |entry: rustix::fs::DirEntry| entry.file_name().to_bytes().to_vec();
+            entries.map(|entry| entry.map(name)).collect()
+        });
+        for name in names.map_err(failed("getdents", &path.join(&b'/')))? {
+            if matches!(&name[..], b"." | b"..") {
+                continue;
+            }
+            path.push(name);
+            self.entry(&fd, path)?;
+            path.pop();
+        }
+        self.put(&[&[END]])?;
+        self.state(found)
+    }
+
+    fn entry(&mut self, directory: &OwnedFd, path: &mut Vec<Vec<u8>>) -> Result<()> {
+        let name = path.last().cloned().unwrap_or_default();
+        let found = look(directory, &name, AtFlags::SYMLINK_NOFOLLOW);
+        let found = found.map_err(failed("statx", &name))?;
+        if mount(&found) != self.mount {
+            return Ok(());
+        }
+        let kind = FileType::from_raw_mode(found.stx_mode.into());
+        if kind != FileType::Directory && found.stx_nlink > 1 {
+            let whole = path.join(&b'/');
+            if let Some(first) = self.names.get(&found.stx_ino).cloned() {
+                self.put(&[&[NAME]])?;
+                self.text(&name)?;
+                return self.text(&first);
+            }
+            self.names.insert(found.stx_ino, whole);
+        }
+        match kind {
+            FileType::Directory => {
+                let opened = open(directory, &name, OFlags::RDONLY | OFlags::DIRECTORY);
+                let opened = opened.map_err(failed("open", &name))?;
+                self.put(&[&[DIRECTORY]])?;
+                self.text(&name)?;
+                self.directory(opened, &found, path)
+            }
+            FileType::RegularFile => {
+                let opened = open(directory, &name, OFlags::RDONLY);
+                let opened = File::from(opened.map_err(failed("open", &name))?);
+                self.put(&[&[FILE]])?;
+                self.text(&name)?;
+                self.state(&found)?;
+                self.put(&[&found.stx_size.to_le_bytes()])?;
+                let copied = io::copy(&mut opened.take(found.stx_size), &mut self.to);
+                match copied.map_err(failed("read", &name))? {
+                    count if count == found.stx_size => Ok(()),
+                    _ => Err(format!("{} changes", String::from_utf8_lossy(&name))),
+                }
+            }
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(directory, os(&name), Vec::new());
+                let target = target.map_err(failed("readlink", &name))?;
+                self.put(&[&[LINK]])?;
+                self.text(&name)?;
+                self.text(target.as_bytes())
+            }
+            FileType::Fifo | FileType::Socket => {
+                self.put(&[&[SPECIAL]])?;
+                self.text(&name)?;
+                self.state(&found)
+            }
+            // There are no devices: nobody inside can make one.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Makes what was written down, in the same directories. What is there already stays.
+///
+/// # Errors
+/// A sentence: there is no room, or it is no such list.
+pub fn make(places: &[PathBuf], mut from: File) -> Result<()> {
+    from.rewind().map_err(failed("seek", b"memory"))?;
+    let mut making = Making { from: BufReader::new(from), place: None };
+    for place in places {
+        making.place(place)?;
+    }
+    Ok(())
+}
+
+struct Making {
+    from: BufReader<File>,
+    /// The directory, and by which mount it is seen.
+    place: Option<(OwnedFd, (u64, u32, u32))>,
+}
+
+/// What an entry has besides its name.
+struct State {
+    mode: u32,
+    owner: (u32, u32),
+    times: Timestamps,
+}
+
+impl Making {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.from.read_exact(&mut bytes).map_err(failed("read", b"memory"))?;
+        Ok(bytes)
+    }
+
+    fn word(&mut self) -> Result<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn text(&mut self) -> Result<Vec<u8>> {
+        let length = self.word()? as usize;
+        if length > LONGEST {
+            return Err("a name is too long".to_owned());
+        }
+        let mut text = vec![0; length];
+        self.from.read_exact(&mut text).map_err(failed("read", b"memory"))?;
+        Ok(text)
+    }
+
+    fn name(&mut self) -> Result<Vec<u8>> {
+        let name = self.text()?;
+        let single = !matches!(&name[..], b"" | b"." | b"..") && !name.contains(&b'/');
+        single.then_some(name).ok_or_else(|| "a name is none".to_owned())
+    }
+
+    fn state(&mut self) -> Result<State> {
+        let (mode, owner) = (self.word()?, (self.word()?, self.word()?));
+        let mut time = || -> Result<Timespec> {
+            let seconds = self.array().map(i64::from_le_bytes)?;
+            Ok(Timespec { tv_sec: seconds, tv_nsec: self.word()?.into() })
+        };
+        let times = Timestamps { last_access: time()?, last_modification: time()? };
+        Ok(State { mode, owner, times })
+    }
+
+    fn place(&mut self, place: &Path) -> Result<()> {
+        let name = place.as_os_str().as_bytes();
+        let directory = open(CWD, name, OFlags::RDONLY | OFlags::DIRECTORY);
+        let directory = directory.map_err(failed("open", name))?;
+        let found = look(&directory, b"", AtFlags::EMPTY_PATH).map_err(failed("statx", name))?;
+        self.place = Some((directory.try_clone().map_err(failed("dup", name))?, mount(&found)));
+        // Above the one that is filled now; `None` for one that is not this directory's own.
+        let mut above: Vec<Option<OwnedFd>> = vec![Some(directory)];
+        while let Some(current) = above.last() {
+            let into = match current {
+                Some(fd) => Some(fd.try_clone().map_err(failed("dup", name))?),
+                None => None,
+            };
+            let [kind] = self.array()?;
+            match kind {
+                END => {
+                    let state = self.state()?;
+                    if let Some(fd) = into {
+                        settle(&fd, &state)?;
+                    }
+                    above.pop();
+                }
+                DIRECTORY if above.len() <= DEEPEST => {
+                    let name = self.name()?;
+                    above.push(into.map(|fd| self.directory(&fd, &name)).transpose()?.flatten());
+                }
+                _ => self.entry(kind, into.as_ref())?,
+            }
+        }
+        Ok(())
+    }
+
+    fn directory(&self, into: &OwnedFd, name: &[u8]) -> Result<Option<OwnedFd>> {
+        match rustix::fs::mkdirat(into, os(name), Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed("mkdir", name)(errno)),
+        }
+        let opened = match open(into, name, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Err(Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(None),
+            opened => opened.map_err(failed("open", name))?,
+        };
+        let found = look(&opened, b"", AtFlags::EMPTY_PATH).map_err(failed("statx", name))?;
+        let own = self.place.as_ref().is_some_and(|(_, own)| *own == mount(&found));
+        Ok(Some(opened).filter(|_| own))
+    }
+
+    fn entry(&mut self, kind: u8, into: Option<&OwnedFd>) -> Result<()> {
+        let name = self.name()?;
+        let done = match kind {
+            FILE => return self.file(&name, into),
+            LINK => {
+                let target = self.text()?;
+                into.map(|fd| rustix::fs::symlinkat(os(&target), fd, os(&name)))
+            }
+            NAME => {
+                let first = self.text()?;
+                into.zip(self.place.as_ref()).map(|(fd, (place, _))| beneath(place, &first, fd, &name))
+            }
+            SPECIAL => {
+                let state = self.state()?;
+                let kind = FileType::from_raw_mode(state.mode);
+                if !matches!(kind, FileType::Fifo | FileType::Socket) {
+                    return Err("an entry is none".to_owned());
+                }
+                let mode = Mode::from_raw_mode(state.mode & 0o7777);
+                into.map(|fd| rustix::fs::mknodat(fd, os(&name), kind, mode, 0))
+            }
+            _ => return Err("an entry is none".to_owned()),
+        };
+        match done {
+            None | Some(Ok(()) | Err(Errno::EXIST)) => Ok(()),
+            Some(Err(errno)) => Err(failed("make", &name)(errno)),
+        }
+    }
+
+    fn file(&mut self, name: &[u8], into: Option<&OwnedFd>) -> Result<()> {
+        let state = self.state()?;
+        let size = self.array().map(u64::from_le_bytes)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let made = into.map(|fd| rustix::fs::openat(fd, os(name), flags, Mode::RWXU));
+        let mut content = (&mut self.from).take(size);
+        let copied = match made {
+            Some(Ok(fd)) => {
+                let mut file = File::from(fd);
+                let copied = io::copy(&mut content, &mut file).map_err(failed("write", name))?;
+                settle(file.as_fd(), &state)?;
+                copied
+            }
+            None | Some(Err(Errno::EXIST)) => {
+                io::copy(&mut content, &mut io::sink()).map_err(failed("read", b"memory"))?
+            }
+            Some(Err(errno)) => return Err(failed("make", name)(errno)),
+        };
+        if copied == size { Ok(()) } else { Err("a file is cut short".to_owned()) }
+    }
+}
+
+/// One more name for a file of the same directory.
+fn beneath(place: &OwnedFd, first: &[u8], into: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
+    let (directory, last) = match first.iter().rposition(|&byte| byte == b'/') {
+        Some(at) => (&first[..at], &first[at + 1..]),
+        None => (&b"."[..], first),
+    };
+    let mut at = place.try_clone().map_err(|_| Errno::MFILE)?;
+    for step in directory.split(|&byte| byte == b'/') {
+        if step == b".." {
+            return Err(Errno::INVAL);
+        }
+        at = open(&at, step, OFlags::PATH | OFlags::DIRECTORY)?;
+    }
+    rustix::fs::linkat(&at, os(last), into, os(name), AtFlags::empty())
+}
+
+/// Gives something its owner, mode and times.
+fn settle(fd: impl AsFd, state: &State) -> Result<()> {
+    let fd = fd.as_fd();
+    let found = look(fd, b"", AtFlags::EMPTY_PATH).map_err(failed("statx", b"file"))?;
+    if (found.stx_uid, found.stx_gid) != state.owner {
+        let (user, group) = (Uid::from_raw(state.owner.0), Gid::from_raw(state.owner.1));
+        // Only root's command can have had another one.
+        let _ = rustix::fs::fchown(fd, Some(user), Some(group));
+    }
+    // What is a mount's own directory may be held.
+    let _ = rustix::fs::fchmod(fd, Mode::from_raw_mode(state.mode & 0o7777));
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let _ = rustix::fs::utimensat(CWD, path, &state.times, AtFlags::empty());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    fn place(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("ringfence-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("a directory");
+        path
+    }
+
+    fn memory() -> File {
+        File::from(ringfence_sys::fd::in_memory(b"").expect("a file"))
+    }
+
+    #[test]
+    fn a_tree_is_made_as_it_was() {
+        let (from, to) = (place("trees-from"), place("trees-to"));
+        fs::create_dir_all(from.join("a/b")).expect("directories");
+        fs::write(from.join("a/b/file"), "content").expect("written");
+        fs::set_permissions(from.join("a/b/file"), fs::Permissions::from_mode(0o640)).expect("set");
+        fs::hard_link(from.join("a/b/file"), from.join("second")).expect("linked");
+        symlink("/nowhere", from.join("a/link")).expect("linked");
+        let fifo = Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(CWD, from.join("fifo"), FileType::Fifo, fifo, 0).expect("made");
+        // What is there already stays, and what leads elsewhere is not followed.
+        fs::write(from.join("there"), "new").expect("written");
+        fs::write(to.join("there"), "other").expect("written");
+        let list = memory();
+        save(std::slice::from_ref(&from), list.try_clone().expect("a copy")).expect("saved");
+        make(std::slice::from_ref(&to), list.try_clone().expect("a copy")).expect("made");
+        assert_eq!(fs::read_to_string(to.join("a/b/file")).expect("read"), "content");
+        assert_eq!(fs::read_to_string(to.join("there")).expect("read"), "other");
+        let [was, is] = [&from, &to].map(|at| at.join("a/b/file").metadata().expect("its state"));
+        assert_eq!((is.mode(), is.mtime(), is.mtime_nsec()), (was.mode(), was.mtime(), was.mtime_nsec()));
+        assert_eq!(fs::read_link(to.join("a/link")).expect("a link"), Path::new("/nowhere"));
+        let kind = FileType::from_raw_mode(to.join("fifo").metadata().expect("there").mode());
+        assert_eq!(kind, FileType::Fifo);
+        // Both names of one file.
+        let again = place("trees-again");
+        make(std::slice::from_ref(&again), list.try_clone().expect("a copy")).expect("made");
+        let inode = |name: &str| again.join(name).metadata().expect("its inode").ino();
+        assert_eq!(inode("a/b/file"), inode("second"));
+        for made in [from, to, again] {
+            fs::remove_dir_all(made).expect("removed");
+        }
+    }
+
+    #[test]
+    fn no_list_leads_out_of_its_directory() {
+        let (from, to) = (place("trees-out"), place("trees-in"));
+        fs::write(from.join("file"), "content").expect("written");
+        let list = memory();
+        save(std::slice::from_ref(&from), list.try_clone().expect("a copy")).expect("saved");
+        let bytes = ringfence_sys::fd::content(list.as_fd(), 1 << 20).expect("read");
+        let at = bytes.windows(4).position(|bytes| bytes == b"file").expect("its name");
+        for name in [b"../x", b"a/bc"] {
+            let mut bad = bytes.clone();
+            bad[at..at + 4].copy_from_slice(name);
+            let bad = File::from(ringfence_sys::fd::in_memory(&bad).expect("a file"));
+            assert!(make(std::slice::from_ref(&to), bad).is_err(), "{name:?}");
+        }
+        for end in 0..bytes.len() {
+            let short = File::from(ringfence_sys::fd::in_memory(&bytes[..end]).expect("a file"));
+            assert!(make(std::slice::from_ref(&to), short).is_err(), "{end}");
+        }
+        // A link on the way is not followed.
+        let inner = place("trees-inner");
+        fs::create_dir(from.join("sub")).expect("a directory");
+        fs::write(from.join("sub/deep"), "deep").expect("written");
+        let list = memory();
+        save(std::slice::from_ref(&from), list.try_clone().expect("a copy")).expect("saved");
+        symlink(&inner, to.join("sub")).expect("linked");
+        make(std::slice::from_ref(&to), list).expect("made");
+        assert!(!inner.join("deep").exists());
+        for made in [from, to, inner] {
+            fs::remove_dir_all(made).expect("removed");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What a guest has of files, for another bridge that goes on with a clone of it: which number stands for which.
+//!
+//! The numbers are this side's own, never the guest's. What they stand for is found again by its name, below the same root,
+//! in the view of that other bridge's sandbox: so whoever wrote a table gets nothing by it that its reader could not open.
+
+use super::directories::Directory;
+use super::nodes::{Known, ROOT};
+use super::{Files, Handle, Identity, OWN, Result, identity, serve, shared, stat};
+use crate::wire::fields::{Reader, Writer};
+use rustix::fs::{Mode, OFlags};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+/// What an open file is.
+const FILE: u8 = 0;
+const MACHINE_ID: u8 = 1;
+const DIRECTORY: u8 = 2;
+const EMPTY: u8 = 3;
+const LOST: u8 = 4;
+
+/// Whether what a name stands for now is what it stood for. What has another device is on a file system that each
+/// sandbox has for itself, with a copy of what was there.
+fn same(was: Identity, is: Identity) -> bool {
+    was == is || was.0 != is.0
+}
+
+impl Files {
+    /// Everything that the guest was given a number of.
+    ///
+    /// # Errors
+    /// An open file cannot be looked at.
+    pub fn save(&self) -> Result<Vec<u8>> {
+        let mut w = Writer::default().byte(u8::from(self.written));
+        w = w.long(self.devices.len() as u64);
+        for (&(major, minor), &number) in &self.devices {
+            w = w.word(major).word(minor).long(number);
+        }
+        w = self.nodes.save(w);
+        w = w.long(self.next_handle).long(self.handles.len() as u64);
+        for (&number, handle) in &self.handles {
+            w = w.long(number);
+            w = match handle {
+                Handle::Lost => w.byte(LOST).long(ROOT),
+                Handle::File { node, .. } if self.is_own_identity(*node) => {
+                    w.byte(MACHINE_ID).long(*node)
+                }
+                Handle::File { file, node } => {
+                    let flags = rustix::fs::fcntl_getfl(file)?.bits();
+                    let (device, inode) = identity(&stat(file)?);
+                    w.byte(FILE).long(*node).word(flags).long(device).long(inode)
+                }
+                Handle::Directory(Directory { open: None, node, .. }) => w.byte(EMPTY).long(*node),
+                Handle::Directory(Directory { open: Some(open), at, node }) => {
+                    let (device, inode) = identity(&stat(open)?);
+                    w.byte(DIRECTORY).long(*node).long(*at).long(device).long(inode)
+                }
+            };
+        }
+        Ok(w.0)
+    }
+
+    /// Takes over what another bridge's guest had. How many open files are not to be had any more: whoever uses them is told
+    /// so (`ESTALE`). `None`: it is no such table.
+    pub fn adopt(&mut self, table: &[u8]) -> Option<usize> {
+        let mut r = Reader(table);
+        self.written = r.flag()?;
+        for _ in 0..r.long()? {
+            let (device, number) = ((r.word()?, r.word()?), r.long()?);
+            self.devices.insert(device, number);
+        }
+        self.nodes.adopt(&mut r)?;
+        for Known { node, was, several } in self.nodes.known_ones() {
+            if node <= ROOT + OWN.len() as u64 {
+                continue;
+            }
+            match self.named(node).and_then(|named| stat(&named)) {
+                Ok(found) if same(was, identity(&found)) => {
+                    self.nodes.identify(node, identity(&found));
+                    if let Some(mount) = shared(&found).filter(|_| several) {
+                        self.nodes.share(node, mount);
+                    }
+                }
+                _ => self.nodes.lose(node),
+            }
+        }
+        self.next_handle = r.long()?;
+        let mut lost = 0;
+        for _ in 0..r.long()? {
+            let (number, kind, node) = (r.long()?, r.byte()?, r.long()?);
+            let handle = match kind {
+                FILE => {
+                    let (flags, was) = (r.word()?, (r.long()?, r.long()?));
+                    let opened = self.again(node, was, |named| serve::reopen(named, flags));
+                    opened.map(|file| Handle::File { file, node })
+                }
+                MACHINE_ID => {
+                    let made = ringfence_sys::fd::in_memory(&self.machine_id).ok();
+                    made.map(|file| Handle::File { file, node })
+                }
+                DIRECTORY => {
+                    let (at, was) = (r.long()?, (r.long()?, r.long()?));
+                    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                    let open = |named: &OwnedFd| {
+                        rustix::fs::open(Files::through(named), flags, Mode::empty())
+                    };
+                    self.again(node, was, open).map(|opened| {
+                        // It stands at its beginning, and is moved when it is read on.
+                        let _ = rustix::fs::seek(&opened, rustix::fs::SeekFrom::Start(at));
+                        Handle::Directory(Directory { open: Some(Rc::new(opened)), at, node })
+                    })
+                }
+                EMPTY => Some(Handle::Directory(Directory { open: None, at: 0, node })),
+                LOST => None,
+                _ => return None,
+            };
+            lost += usize::from(handle.is_none());
+            if self.handles.len() >= self.most_open {
+                return None;
+            }
+            self.handles.insert(number, handle.unwrap_or(Handle::Lost));
+        }
+        r.0.is_empty().then_some(lost)
+    }
+
+    /// Opens once more what was open, where it is there.
+    fn again(
+        &self,
+        node: u64,
+        was: Identity,
+        open: impl FnOnce(&OwnedFd) -> Result<OwnedFd>,
+    ) -> Option<OwnedFd> {
+        let named = self.named(node).ok()?;
+        let found = stat(&named).ok()?;
+        same(was, identity(&found)).then(|| open(&named).ok()).flatten()
+    }
+
+    /// Whether a node is the file that holds the guest's own identity.
+    fn is_own_identity(&self, node: u64) -> bool {
+        !self.machine_id.is_empty()
+            && self.nodes.path(node).is_some_and(|path| path == super::MACHINE_ID)
+    }
+
+    /// What tells a guest's kernel to forget what it holds of the file with its identity, where it knows it
+    /// (`FUSE_NOTIFY_INVAL_INODE`).
+    pub fn forget_identity(&self) -> Option<Vec<u8>> {
+        const INVALID: u32 = 2;
+        let node = self.nodes.at(super::MACHINE_ID)?;
+        let body = Writer::default().long(node).long(0).long(0).0;
+        let length = 16 + body.len() as u32;
+        Some([Writer::default().word(length).word(INVALID).long(0).0, body].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::abi::Opcode;
+    use rustix::io::Errno;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    fn place(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("a directory");
+        path
+    }
+
+    fn ask(files: &mut Files, opcode: Opcode, node: u64, body: &[u8]) -> Result<Vec<u8>> {
+        files.serve(opcode, node, super::super::Fields(body)).map(|body| body.0)
+    }
+
+    fn long(bytes: &[u8]) -> u64 {
+        u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
+    }
+
+    fn opened(files: &mut Files, name: &str) -> (u64, u64) {
+        let name = [name.as_bytes(), b"\0"].concat();
+        let node = long(&ask(files, Opcode::Lookup, ROOT, &name).expect("found"));
+        (node, long(&ask(files, Opcode::Open, node, &[0; 8]).expect("opened")))
+    }
+
+    fn read(files: &mut Files, (node, handle): (u64, u64)) -> Result<Vec<u8>> {
+        let body = Writer::default().long(handle).long(1).word(100).word(0).0;
+        ask(files, Opcode::Read, node, &body)
+    }
+
+    fn other(root: &Path) -> Files {
+        Files::new(root, 1 << 30).expect("served")
+    }
+
+    #[test]
+    fn numbers_stand_for_the_same_files_in_another_bridge() {
+        let root = place("ringfence-saved");
+        for name in ["kept", "removed", "replaced"] {
+            fs::write(root.join(name), name).expect("written");
+        }
+        let mut files = other(&root);
+        let [kept, removed, replaced] =
+            ["kept", "removed", "replaced"].map(|name| opened(&mut files, name));
+        fs::remove_file(root.join("removed")).expect("removed");
+        fs::write(root.join("new"), "another").expect("written");
+        fs::rename(root.join("new"), root.join("replaced")).expect("renamed");
+        let table = files.save().expect("saved");
+        let mut clone = other(&root);
+        assert_eq!(clone.adopt(&table), Some(2));
+        assert_eq!(read(&mut clone, kept).as_deref(), Ok(&b"ept"[..]));
+        assert_eq!(read(&mut clone, removed), Err(Errno::STALE));
+        assert_eq!(read(&mut clone, replaced), Err(Errno::STALE));
+        // What the first one has open is still there for it.
+        assert_eq!(read(&mut files, removed).as_deref(), Ok(&b"emoved"[..]));
+        // New numbers are none that are in use.
+        let (node, handle) = opened(&mut clone, "replaced");
+        assert!(node > replaced.0 && handle > replaced.1, "{node} {handle}");
+        assert_eq!(clone.save().map(|again| again.len() > 100), Ok(true));
+        fs::remove_dir_all(&root).expect("removed");
+    }
+
+    #[test]
+    fn a_copy_on_another_file_system_is_taken_for_what_it_is_a_copy_of() {
+        assert!(same((1, 2), (1, 2)) && same((1, 2), (3, 4)));
+        assert!(!same((1, 2), (1, 3)), "another file has the name");
+    }
+
+    #[test]
+    fn no_table_leads_out_of_the_root() {
+        let root = place("ringfence-saved-out");
+        fs::create_dir(root.join("in")).expect("a directory");
+        fs::write(root.join("secret"), "secret").expect("written");
+        fs::write(root.join("in/file"), "file").expect("written");
+        let mut files = other(&root.join("in"));
+        let file = opened(&mut files, "file");
+        let table = files.save().expect("saved");
+        let at = table.windows(4).position(|bytes| bytes == b"file").expect("its name");
+        for name in [b"../x", b"a/bc", b"..\0\0"] {
+            let mut bad = table.clone();
+            bad[at..at + 4].copy_from_slice(name);
+            let mut clone = other(&root.join("in"));
+            assert!(clone.adopt(&bad).is_none_or(|lost| lost == 1), "{name:?}");
+            assert!(read(&mut clone, file).is_err(), "{name:?}");
+        }
+        // Cut short anywhere it is none, and nothing worse.
+        for end in 0..table.len() {
+            assert_eq!(other(&root.join("in")).adopt(&table[..end]), None, "{end}");
+        }
+        fs::remove_dir_all(&root).expect("removed");
+    }
+}

@@ -1,0 +1,253 @@
+//! Forks of a session: a machine that goes on from where another one is.
+//!
+//! ```text
+//! who wants a fork            launcher of the session                bridge, guest
+//!   │ ── what it is to be ──────► │ the same policy and shape?
+//!   │                             │ ── be still ────────────────────► │
+//!   │                             │ ◄─ still, its table and trees ──── │
+//!   │                             │ stops QEMU, has it save itself
+//!   │ ◄── state, table, trees ─── │
+//!   │ copies layers ── done ────► │ QEMU goes on ── go on ──────────► │
+//! ```
+//!
+//! All that is handed over is in files without a name: whoever is killed leaves nothing. Where who wants the fork is gone, the
+//! session goes on.
+
+use super::machine::{Machine, in_memory};
+use super::{Shape, still};
+use ringfence_guest::line::Saved;
+use ringfence_policy::Policy;
+use ringfence_sys::{Errno, fd, socket, unix};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Seek;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+const FORKED: u8 = b'f';
+const REFUSED: u8 = b'r';
+const DONE: u8 = b'd';
+/// The longest wish, and the longest reason.
+const LONGEST: usize = 16 * 1024;
+/// The longest policy.
+const MOST_TEXT: usize = 64 << 20;
+
+/// What somebody wants who wants a fork.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wish {
+    /// The machine.
+    pub shape: Shape,
+    /// The session is suspended, and is to stay so.
+    pub suspended: bool,
+}
+
+/// A policy, all of it but what only its user is told.
+fn text(policy: &Policy) -> String {
+    let policy = Policy { warnings: Vec::new(), ..policy.clone() };
+    format!("{policy:?}")
+}
+
+/// What a machine goes on from.
+#[derive(Debug)]
+pub struct Forked {
+    /// Until all is copied, the other session is held still.
+    connection: Option<OwnedFd>,
+    /// The machine's devices and memory.
+    state: Option<File>,
+    /// What its bridge knew.
+    pub(super) saved: Saved,
+}
+
+impl Forked {
+    /// Asks the launcher of a session for what a fork goes on from. From then on the session is held still, until this says
+    /// that it is done or is gone.
+    ///
+    /// # Errors
+    /// The launcher's reason.
+    pub fn ask(socket: &Path, wish: &Wish, policy: &Policy) -> Result<Forked, String> {
+        let failed = |errno: Errno| format!("its launcher does not answer: {errno:?}");
+        let connection = unix::connect(socket).map_err(failed)?;
+        let wish = serde_json::to_vec(wish).map_err(|error| error.to_string())?;
+        let policy = fd::in_memory(text(policy).as_bytes()).map_err(failed)?;
+        socket::send_with(connection.as_fd(), &wish, &[policy.as_fd()]).map_err(failed)?;
+        let mut answer = vec![0; LONGEST];
+        let (count, files) =
+            socket::receive_with(connection.as_fd(), &mut answer, true).map_err(failed)?;
+        match (&answer[..count], <[OwnedFd; 3]>::try_from(files)) {
+            ([FORKED], Ok([state, table, trees])) => Ok(Forked {
+                connection: Some(connection),
+                state: Some(state.into()),
+                saved: Saved { table, trees },
+            }),
+            ([REFUSED, why @ ..], _) => Err(String::from_utf8_lossy(why).into_owned()),
+            _ => Err("it has ended".to_owned()),
+        }
+    }
+
+    /// Lets the session go on that this is a fork of.
+    pub fn done(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            let _ = socket::send_with(connection.as_fd(), &[DONE], &[]);
+        }
+    }
+
+    /// The machine's state, from its beginning.
+    pub(super) fn state(&self) -> Result<&File, String> {
+        let state = self.state.as_ref().ok_or("the machine has its state")?;
+        let mut from = state;
+        from.rewind().map_err(|error| format!("the machine's state: {error}"))?;
+        Ok(state)
+    }
+}
+
+/// How far a fork of this session is.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// Nobody wants one, or has said what he wants.
+    #[default]
+    None,
+    /// The bridge was asked to be still.
+    Asked,
+    /// All is saved, and who asked copies what is on the disk.
+    Saved,
+}
+
+/// Who wants a fork.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    listener: Option<OwnedFd>,
+    /// This session's policy, as it was resolved.
+    policy: Option<Box<Policy>>,
+    caller: Option<OwnedFd>,
+    phase: Phase,
+    /// QEMU is to be held again.
+    suspended: bool,
+}
+
+impl Asked {
+    /// What to watch.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self.phase {
+            // One at a time; the others wait.
+            Phase::None => self.caller.as_ref().or(self.listener.as_ref()).map(AsFd::as_fd),
+            _ => self.caller.as_ref().map(AsFd::as_fd),
+        }
+    }
+
+    fn refuse(&mut self, why: &str) {
+        if let Some(caller) = self.caller.take() {
+            let mut message = [&[REFUSED], why.as_bytes()].concat();
+            message.truncate(LONGEST);
+            let _ = socket::send_with(caller.as_fd(), &message, &[]);
+        }
+    }
+}
+
+impl Machine {
+    /// Lets forks of this session be asked for by a socket, where they have the same policy.
+    pub fn listen(&mut self, listener: OwnedFd, policy: &Policy) {
+        let policy = Some(Box::new(policy.clone()));
+        self.asked = Asked { listener: Some(listener), policy, ..Asked::default() };
+    }
+
+    /// All that is on the disk is copied: the session that this is a fork of goes on.
+    pub fn copied(&mut self) {
+        self.fork.iter_mut().for_each(Forked::done);
+    }
+
+    /// Waits until a fork's machine has its state.
+    pub(super) fn take_over(&mut self) -> Result<(), String> {
+        let Some(fork) = &mut self.fork else { return Ok(()) };
+        fork.state = None;
+        let taken = self.process.control.took_over();
+        taken.map_err(|why| self.process.explain(format!("the fork cannot go on: {why}")))
+    }
+
+    /// Hears who wants a fork.
+    pub(super) fn hear_caller(&mut self) {
+        if self.asked.caller.is_none() && self.asked.phase == Phase::None {
+            let accepted = self.asked.listener.as_ref().map(|socket| unix::accept(socket.as_fd()));
+            self.asked.caller = accepted.and_then(Result::ok);
+        }
+        let Some(caller) = &self.asked.caller else { return };
+        let mut words = vec![0; LONGEST];
+        let heard = match socket::receive_with(caller.as_fd(), &mut words, false) {
+            Err(Errno::EAGAIN) => return,
+            Ok((count, files)) => (&words[..count], files),
+            Err(_) => (&[][..], Vec::new()),
+        };
+        match self.asked.phase {
+            Phase::None if heard.0.is_empty() => self.asked.caller = None,
+            Phase::None => {
+                if let Err(why) = self.begin_fork(heard.0, &heard.1) {
+                    self.asked.refuse(&why);
+                }
+            }
+            // Gone: what the bridge says next lets it go on.
+            Phase::Asked => self.asked.caller = None,
+            // Done, or gone.
+            Phase::Saved => self.go_on(),
+        }
+    }
+
+    fn begin_fork(&mut self, wish: &[u8], policy: &[OwnedFd]) -> Result<(), String> {
+        let wish: Wish = serde_json::from_slice(wish).map_err(|error| error.to_string())?;
+        let wanted = policy.first().and_then(|text| fd::content(text.as_fd(), MOST_TEXT).ok());
+        let own = self.asked.policy.as_deref().map(text);
+        if wanted.is_none() || wanted != own.map(String::into_bytes) {
+            return Err("its policy would be another one now: profiles, the host's files or the \
+                        environment changed since it began"
+                .to_owned());
+        }
+        if wish.shape != self.recipe.shape {
+            return Err("its machine would be another one now".to_owned());
+        }
+        let own = std::process::id().cast_signed();
+        if wish.suspended {
+            still::release(own)?;
+        }
+        if !self.attendance.as_mut().is_some_and(|bridge| bridge.ask()) {
+            if wish.suspended {
+                still::hold(own)?;
+            }
+            return Err("its guest has not begun yet".to_owned());
+        }
+        (self.asked.phase, self.asked.suspended) = (Phase::Asked, wish.suspended);
+        Ok(())
+    }
+
+    /// The guest is still, or is not.
+    pub(super) fn stilled(&mut self, saved: Result<Saved, String>) {
+        if self.asked.phase != Phase::Asked {
+            return;
+        }
+        let handed = saved.and_then(|saved| {
+            let state = in_memory()?;
+            let Some(caller) = &self.asked.caller else { return Err("it is not wanted".to_owned()) };
+            self.process.control.copy(state.as_fd())?;
+            let files = [state.as_fd(), saved.table.as_fd(), saved.trees.as_fd()];
+            socket::send_with(caller.as_fd(), &[FORKED], &files)
+                .map_err(|errno| format!("sendmsg: {errno:?}"))
+        });
+        match handed {
+            Ok(()) => self.asked.phase = Phase::Saved,
+            Err(why) => {
+                self.asked.refuse(&why);
+                self.go_on();
+            }
+        }
+    }
+
+    fn go_on(&mut self) {
+        // One that was not stopped does not mind.
+        let _ = self.process.control.go_on();
+        let suspended = std::mem::take(&mut self.asked.suspended);
+        if let Some(bridge) = &self.attendance {
+            bridge.go_on(!suspended);
+        }
+        if suspended {
+            let _ = still::hold(std::process::id().cast_signed());
+        }
+        (self.asked.caller, self.asked.phase) = (None, Phase::None);
+    }
+}
