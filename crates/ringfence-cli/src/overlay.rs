@@ -25,13 +25,19 @@ pub struct Layers {
     terminal: Option<Terminal>,
 }
 
-/// Makes the layers, if the plan wants some, and tells the plan where they are.
+/// Makes the layers, if the plan wants some, and tells the plan where they are. Those of a fork hold what the `source`'s hold.
 ///
 /// # Errors
 /// They cannot be made; a tree holds them.
-pub fn begin(plan: &mut Plan, id: &str, dry: bool) -> Result<Option<Layers>, Fault> {
+pub fn begin(
+    plan: &mut Plan,
+    id: &str,
+    dry: bool,
+    source: Option<&str>,
+) -> Result<Option<Layers>, Fault> {
     let Some(apart) = &plan.overlay else { return Ok(None) };
-    let session = place::sessions().map_err(Fault::of)?.join(id);
+    let sessions = place::sessions().map_err(Fault::of)?;
+    let session = sessions.join(id);
     let mut trees = Vec::new();
     for step in &plan.mounts {
         if let MountOp::NamedHome { from, .. } = &step.op {
@@ -58,7 +64,11 @@ pub fn begin(plan: &mut Plan, id: &str, dry: bool) -> Result<Option<Layers>, Fau
     };
     let mut record = Record::new(id, end, trees);
     protect(&mut record, apart);
-    let in_use = Some(overlay::begin(&session, &record).map_err(Fault::of)?);
+    let begun = match source {
+        Some(source) => overlay::begin_as(&session, &record, &sessions.join(source)),
+        None => overlay::begin(&session, &record),
+    };
+    let in_use = Some(begun.map_err(Fault::of)?);
     let trees = overlaid(plan);
     let terminal = Some(end).filter(|end| *end == End::Ask).and_then(|_| Terminal::now());
     let layers = Layers { session, id: id.to_owned(), end, trees, dry, in_use, terminal };

@@ -4,8 +4,8 @@ mod network;
 
 use crate::error::Fault;
 use crate::options::Parsed;
-use ringfence_policy::Policy;
 use ringfence_net::{Control, NetDecision, Process as Caller};
+use ringfence_policy::Policy;
 use ringfence_sandbox::facts::{Availability, Facts};
 use ringfence_sandbox::live::{End, Executed, Keeper, client};
 use ringfence_sandbox::network::Filter;
@@ -111,12 +111,7 @@ impl Record {
     }
 
     /// Lets others ask for forks; and says what this is a fork of.
-    pub fn forks_of(
-        &self,
-        machine: &Rc<RefCell<Machine>>,
-        policy: &Policy,
-        source: Option<&str>,
-    ) {
+    pub fn forks_of(&self, machine: &Rc<RefCell<Machine>>, policy: &Policy, source: Option<&str>) {
         *self.machine.borrow_mut() = Some((Rc::clone(machine), policy.clone()));
         *self.forked.borrow_mut() = source.map(ToOwned::to_owned);
     }

@@ -164,7 +164,8 @@ fn start(
         record.observe(&mut plan, &facts);
     }
     let dry_run = parsed.has("dry-run");
-    let layers = crate::overlay::begin(&mut plan, &order.session_name(), dry_run)?;
+    let forked = source.map(Source::session);
+    let layers = crate::overlay::begin(&mut plan, &order.session_name(), dry_run, forked)?;
     if let Some(guest) = guest.as_ref().filter(|_| source.is_some()) {
         guest.machine.borrow_mut().copied();
     }

@@ -145,6 +145,7 @@ impl Guest {
             files: shape.and_then(|shape| shape.files),
             disk: shape.and_then(|shape| shape.disk),
             memory: shape.map_or(vm::LEAST_MEMORY, |shape| shape.memory),
+            apart: plan.apart().map(ToOwned::to_owned).collect(),
             private: plan.private().map(ToOwned::to_owned).collect(),
             argv: argv.iter().cloned().map(OsString::into_vec).collect(),
         };

@@ -233,14 +233,8 @@ impl Attendance {
     /// # Errors
     /// As [`unix::listen`].
     pub fn at(place: &Path, word: Word, ours: fn(i32) -> bool) -> Result<Attendance, Errno> {
-        let listens = |socket| Attendance {
-            socket,
-            connected: false,
-            word,
-            ours,
-            left: None,
-            asked: false,
-        };
+        let listens =
+            |socket| Attendance { socket, connected: false, word, ours, left: None, asked: false };
         unix::listen(place).map(listens)
     }
 

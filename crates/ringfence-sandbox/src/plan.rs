@@ -321,6 +321,16 @@ impl Plan {
         steps.map(|step| step.path.as_path()).filter(|path| !path.starts_with("/dev"))
     }
 
+    /// Where layers are seen.
+    pub fn apart(&self) -> impl Iterator<Item = &Path> {
+        let apart = |step: &&MountStep| match &step.op {
+            MountOp::Overlay { .. } => true,
+            MountOp::NamedHome { apart, .. } => apart.is_some(),
+            _ => false,
+        };
+        self.mounts.iter().filter(apart).map(|step| step.path.as_path())
+    }
+
     /// What the user should know before the run, a line each.
     pub fn announcement(&self) -> String {
         let warnings = self.warnings.iter().map(|warning| format!("ringfence: {warning}\n"));

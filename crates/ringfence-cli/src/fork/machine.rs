@@ -33,7 +33,9 @@ pub fn fork(
         )));
     }
     if parsed.has("json") {
-        return Err(Fault::usage("--json is for clones of a program; ringfence ps --json has sessions"));
+        return Err(Fault::usage(
+            "--json is for clones of a program; ringfence ps --json has sessions",
+        ));
     }
     let cannot = |why: &str| Fault::usage(format!("session {word} cannot be forked: {why}"));
     let place = PathBuf::from(format!("/proc/{}", found.pid));
@@ -127,9 +129,6 @@ impl Source {
                 "its port {} is published, which one session can do at a time",
                 publish.port
             )));
-        }
-        if policy.overlay.is_some() {
-            return Err(self.refused("its changes are kept apart (--overlay)"));
         }
         let suspended = self.door.with_file_name(live::SUSPENDED).exists();
         let wish = Wish { shape: shape.clone(), suspended };

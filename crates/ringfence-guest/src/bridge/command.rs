@@ -141,9 +141,8 @@ pub struct Kept {
 impl Command {
     /// What of it goes on elsewhere.
     pub fn kept(&self) -> Kept {
-        let pending = |writer: &Option<Writer>| {
-            writer.as_ref().map_or(0, |writer| writer.pending as u64)
-        };
+        let pending =
+            |writer: &Option<Writer>| writer.as_ref().map_or(0, |writer| writer.pending as u64);
         Kept {
             started: self.started,
             input: self.input.is_some(),
@@ -205,7 +204,8 @@ impl Command {
     ) -> Command {
         let is = |fd: &OwnedFd| fd::is_terminal(fd.as_raw_fd());
         let both = terminal
-            && input.as_ref().is_some_and(is) && streams.as_ref().is_some_and(|(out, _)| is(out));
+            && input.as_ref().is_some_and(is)
+            && streams.as_ref().is_some_and(|(out, _)| is(out));
         let terminal = input.as_ref().filter(|_| both).and_then(|input| {
             let mode = terminal::mode(input.as_fd()).ok()?;
             Some((input.try_clone().ok()?, mode))

@@ -34,6 +34,8 @@ pub struct Settings {
     pub memory: u64,
     /// Directories of the sandbox's own, which a fork of the session gets a copy of.
     pub private: Vec<PathBuf>,
+    /// Directories and files whose changes are kept apart: a fork has layers of its own.
+    pub apart: Vec<PathBuf>,
     /// The command.
     pub argv: Vec<Vec<u8>>,
 }
@@ -62,8 +64,9 @@ impl Settings {
             add("--disk", bytes.to_string());
         }
         add("--memory", self.memory.to_string());
-        for place in &self.private {
-            words.extend(["--private".into(), place.clone().into()]);
+        for (name, places) in [("--private", &self.private), ("--apart", &self.apart)] {
+            let place = |place: &PathBuf| [OsString::from(name), place.clone().into()];
+            words.extend(places.iter().flat_map(place));
         }
         words.push("--".into());
         words.extend(self.argv.iter().cloned().map(OsString::from_vec));
@@ -83,6 +86,7 @@ impl Settings {
             let text = value.to_str();
             match name.to_str()? {
                 "--socket" => settings.socket = value.into(),
+                "--apart" => settings.apart.push(value.into()),
                 "--private" => settings.private.push(value.into()),
                 "--network" => settings.network = true,
                 "--loopback" => {
@@ -178,6 +182,7 @@ mod tests {
             files: Some(48),
             disk: Some(1 << 20),
             memory: 1 << 30,
+            apart: vec!["/home/a b/c".into()],
             private: vec!["/tmp".into(), "/home/a b".into()],
             argv: vec![b"--".to_vec(), b"--socket".to_vec()],
         };

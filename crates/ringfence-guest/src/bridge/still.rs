@@ -195,7 +195,7 @@ impl Bridge<'_> {
         if !self.commands.contains_key(&FIRST) {
             return Err("its command has ended".to_owned());
         }
-        match self.files.adopt(r.0).ok_or_else(none)? {
+        match self.files.adopt(r.0, &self.settings.apart).ok_or_else(none)? {
             0 => {}
             lost => ringfence_sys::say!(
                 "ringfence: open files of the guest that could not be opened again, since they are \

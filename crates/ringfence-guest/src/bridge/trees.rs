@@ -79,7 +79,10 @@ struct Saving {
 
 impl Saving {
     fn put(&mut self, parts: &[&[u8]]) -> Result<()> {
-        parts.iter().try_for_each(|part| self.to.write_all(part)).map_err(failed("write", b"memory"))
+        parts
+            .iter()
+            .try_for_each(|part| self.to.write_all(part))
+            .map_err(failed("write", b"memory"))
     }
 
     fn text(&mut self, text: &[u8]) -> Result<()> {
@@ -293,7 +296,8 @@ impl Making {
             }
             NAME => {
                 let first = self.text()?;
-                into.zip(self.place.as_ref()).map(|(fd, (place, _))| beneath(place, &first, fd, &name))
+                into.zip(self.place.as_ref())
+                    .map(|(fd, (place, _))| beneath(place, &first, fd, &name))
             }
             SPECIAL => {
                 let state = self.state()?;
@@ -402,7 +406,10 @@ mod tests {
         assert_eq!(fs::read_to_string(to.join("a/b/file")).expect("read"), "content");
         assert_eq!(fs::read_to_string(to.join("there")).expect("read"), "other");
         let [was, is] = [&from, &to].map(|at| at.join("a/b/file").metadata().expect("its state"));
-        assert_eq!((is.mode(), is.mtime(), is.mtime_nsec()), (was.mode(), was.mtime(), was.mtime_nsec()));
+        assert_eq!(
+            (is.mode(), is.mtime(), is.mtime_nsec()),
+            (was.mode(), was.mtime(), was.mtime_nsec())
+        );
         assert_eq!(fs::read_link(to.join("a/link")).expect("a link"), Path::new("/nowhere"));
         let kind = FileType::from_raw_mode(to.join("fifo").metadata().expect("there").mode());
         assert_eq!(kind, FileType::Fifo);

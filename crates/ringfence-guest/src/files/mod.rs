@@ -49,7 +49,10 @@ type Result<T> = std::result::Result<T, Errno>;
 
 /// An open file or directory of the guest's.
 enum Handle {
-    File { file: OwnedFd, node: u64 },
+    File {
+        file: OwnedFd,
+        node: u64,
+    },
     Directory(Directory),
     /// It was open in a session that this one is a fork of, and is not to be had any more.
     Lost,

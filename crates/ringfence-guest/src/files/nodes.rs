@@ -271,9 +271,8 @@ impl Nodes {
 
     /// The node of a path, where the guest has it.
     pub fn at(&self, path: &[u8]) -> Option<u64> {
-        path.split(|&byte| byte == b'/').try_fold(ROOT, |parent, name| {
-            self.names.get(&(parent, Rc::from(name))).copied()
-        })
+        path.split(|&byte| byte == b'/')
+            .try_fold(ROOT, |parent, name| self.names.get(&(parent, Rc::from(name))).copied())
     }
 
     /// All of them.

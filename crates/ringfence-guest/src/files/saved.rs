@@ -8,7 +8,10 @@ use super::nodes::{Known, ROOT};
 use super::{Files, Handle, Identity, OWN, Result, identity, serve, shared, stat};
 use crate::wire::fields::{Reader, Writer};
 use rustix::fs::{Mode, OFlags};
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// What an open file is.
@@ -61,7 +64,8 @@ impl Files {
 
     /// Takes over what another bridge's guest had. How many open files are not to be had any more: whoever uses them is told
     /// so (`ESTALE`). `None`: it is no such table.
-    pub fn adopt(&mut self, table: &[u8]) -> Option<usize> {
+    /// What is below the paths that are `apart` is a copy on the same file system, perhaps.
+    pub fn adopt(&mut self, table: &[u8], apart: &[PathBuf]) -> Option<usize> {
         let mut r = Reader(table);
         self.written = r.flag()?;
         for _ in 0..r.long()? {
@@ -74,7 +78,7 @@ impl Files {
                 continue;
             }
             match self.named(node).and_then(|named| stat(&named)) {
-                Ok(found) if same(was, identity(&found)) => {
+                Ok(found) if same(was, identity(&found)) || self.is_apart(node, apart) => {
                     self.nodes.identify(node, identity(&found));
                     if let Some(mount) = shared(&found).filter(|_| several) {
                         self.nodes.share(node, mount);
@@ -90,7 +94,7 @@ impl Files {
             let handle = match kind {
                 FILE => {
                     let (flags, was) = (r.word()?, (r.long()?, r.long()?));
-                    let opened = self.again(node, was, |named| serve::reopen(named, flags));
+                    let opened = self.again(node, apart, was, |named| serve::reopen(named, flags));
                     opened.map(|file| Handle::File { file, node })
                 }
                 MACHINE_ID => {
@@ -103,7 +107,7 @@ impl Files {
                     let open = |named: &OwnedFd| {
                         rustix::fs::open(Files::through(named), flags, Mode::empty())
                     };
-                    self.again(node, was, open).map(|opened| {
+                    self.again(node, apart, was, open).map(|opened| {
                         // It stands at its beginning, and is moved when it is read on.
                         let _ = rustix::fs::seek(&opened, rustix::fs::SeekFrom::Start(at));
                         Handle::Directory(Directory { open: Some(Rc::new(opened)), at, node })
@@ -126,12 +130,21 @@ impl Files {
     fn again(
         &self,
         node: u64,
+        apart: &[PathBuf],
         was: Identity,
         open: impl FnOnce(&OwnedFd) -> Result<OwnedFd>,
     ) -> Option<OwnedFd> {
         let named = self.named(node).ok()?;
         let found = stat(&named).ok()?;
-        same(was, identity(&found)).then(|| open(&named).ok()).flatten()
+        let same = same(was, identity(&found)) || self.is_apart(node, apart);
+        same.then(|| open(&named).ok()).flatten()
+    }
+
+    /// Whether a node is below one of these paths.
+    fn is_apart(&self, node: u64, apart: &[PathBuf]) -> bool {
+        let path = if apart.is_empty() { None } else { self.nodes.path(node) };
+        let path = path.map(|path| Path::new("/").join(OsStr::from_bytes(&path)));
+        path.is_some_and(|path| apart.iter().any(|above| path.starts_with(above)))
     }
 
     /// Whether a node is the file that holds the guest's own identity.
@@ -157,7 +170,6 @@ mod tests {
     use crate::files::abi::Opcode;
     use rustix::io::Errno;
     use std::fs;
-    use std::path::{Path, PathBuf};
 
     fn place(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
@@ -203,7 +215,7 @@ mod tests {
         fs::rename(root.join("new"), root.join("replaced")).expect("renamed");
         let table = files.save().expect("saved");
         let mut clone = other(&root);
-        assert_eq!(clone.adopt(&table), Some(2));
+        assert_eq!(clone.adopt(&table, &[]), Some(2));
         assert_eq!(read(&mut clone, kept).as_deref(), Ok(&b"ept"[..]));
         assert_eq!(read(&mut clone, removed), Err(Errno::STALE));
         assert_eq!(read(&mut clone, replaced), Err(Errno::STALE));
@@ -236,12 +248,12 @@ mod tests {
             let mut bad = table.clone();
             bad[at..at + 4].copy_from_slice(name);
             let mut clone = other(&root.join("in"));
-            assert!(clone.adopt(&bad).is_none_or(|lost| lost == 1), "{name:?}");
+            assert!(clone.adopt(&bad, &[]).is_none_or(|lost| lost == 1), "{name:?}");
             assert!(read(&mut clone, file).is_err(), "{name:?}");
         }
         // Cut short anywhere it is none, and nothing worse.
         for end in 0..table.len() {
-            assert_eq!(other(&root.join("in")).adopt(&table[..end]), None, "{end}");
+            assert_eq!(other(&root.join("in")).adopt(&table[..end], &[]), None, "{end}");
         }
         fs::remove_dir_all(&root).expect("removed");
     }

@@ -223,7 +223,9 @@ impl Machine {
         }
         let handed = saved.and_then(|saved| {
             let state = in_memory()?;
-            let Some(caller) = &self.asked.caller else { return Err("it is not wanted".to_owned()) };
+            let Some(caller) = &self.asked.caller else {
+                return Err("it is not wanted".to_owned());
+            };
             self.process.control.copy(state.as_fd())?;
             let files = [state.as_fd(), saved.table.as_fd(), saved.trees.as_fd()];
             socket::send_with(caller.as_fd(), &[FORKED], &files)

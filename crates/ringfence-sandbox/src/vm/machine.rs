@@ -2,9 +2,9 @@
 
 use super::Shape;
 use super::assets::{self, Assets};
+use super::fork::{Asked, Forked};
 use super::jail::{self, Inmate, Origin};
 use super::qmp::Qmp;
-use super::fork::{Asked, Forked};
 use super::template::{self, Key, Template};
 use crate::other_group::descends;
 use crate::trace::Trace;

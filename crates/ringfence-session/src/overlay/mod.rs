@@ -19,6 +19,7 @@
 
 mod apply;
 mod clean;
+mod copy;
 mod interrupted;
 mod judge;
 mod layer;
@@ -29,6 +30,7 @@ mod renamed;
 mod steps;
 
 pub use crate::snapshot::{Kind, What};
+pub use copy::begin_as;
 pub use layer::{Change, Trouble};
 pub use record::{End, Guard, Names, Record, Tree};
 

@@ -1,0 +1,219 @@
+//! The layers of a session that is forked, once more for its fork: what the kernel wrote, with its marks.
+//!
+//! The session is held still meanwhile, so that nobody writes to them. Names in them are its program's choice: each is one
+//! name in an open directory, and no link is followed.
+
+use super::layer::{DEEPEST, failed, names};
+use super::{InUse, Record, clean, directory, layers};
+use crate::error::{Result, SessionError};
+use crate::place;
+use crate::snapshot::beneath::{self, Found, join, split};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::Path;
+
+/// Bytes that are copied at once.
+const PIECE: usize = 1 << 20;
+/// The most of an attribute, and of the names of all (xattr(7)).
+const ATTRIBUTE: usize = 64 * 1024;
+
+/// Makes the layers for a fork of a session, which hold what that one's hold: `N/upper` and `N/work` for each tree. What the
+/// host changed since that session began is a conflict for this one as well.
+///
+/// # Errors
+/// The file system's; other trees are kept apart than there.
+pub fn begin_as(session: &Path, record: &Record, source: &Path) -> Result<InUse> {
+    let from = directory(source);
+    let was = Record::read(&from.join("record.json"))?;
+    let same = record
+        .trees
+        .iter()
+        .zip(&was.trees)
+        .all(|(is, was)| is.path == was.path && is.directory == was.directory);
+    if !same || record.trees.len() != was.trees.len() {
+        return Err(SessionError::usage("other trees would be kept apart than in that session"));
+    }
+    let mut record = record.clone();
+    (record.since, record.trees) = (was.since, was.trees);
+    let at = directory(session);
+    place::private_directory(session)?;
+    DirBuilder::new()
+        .mode(0o700)
+        .create(&at)
+        .map_err(|error| SessionError::call("mkdir", &at, error))?;
+    let made = layers(&at, &record).and_then(|in_use| {
+        for number in 0..record.trees.len() {
+            let upper = Path::new(&number.to_string()).join("upper");
+            let open = |at: &Path| {
+                let path = at.join(&upper);
+                beneath::open_root(&path).map_err(|error| SessionError::call("open", &path, error))
+            };
+            let (from, to) = (open(&from)?, open(&at)?);
+            let mut copy = Copy { to: &to, names: HashMap::new(), path: Vec::new() };
+            copy.directory(&from, &to, 0)?;
+            let found = beneath::stat(&from, b"").map_err(|error| failed("statx", b"", error))?;
+            copy.settle(&from, &to, &found)?;
+        }
+        Ok(in_use)
+    });
+    if made.is_err() {
+        let _ = clean::whole(&at);
+        let _ = std::fs::remove_dir(session);
+    }
+    made
+}
+
+struct Copy<'a> {
+    to: &'a OwnedFd,
+    /// Where files with several names were met first.
+    names: HashMap<(u64, u64), Vec<u8>>,
+    /// Where it is.
+    path: Vec<u8>,
+}
+
+impl Copy<'_> {
+    fn failed(&self, call: &'static str) -> impl FnOnce(Errno) -> SessionError + '_ {
+        move |error| failed(call, &self.path, error)
+    }
+
+    fn directory(&mut self, from: &OwnedFd, to: &OwnedFd, depth: usize) -> Result<()> {
+        if depth > DEEPEST {
+            return Err(self.failed("copy")(Errno::NAMETOOLONG));
+        }
+        for name in names(from).map_err(self.failed("getdents64"))? {
+            let above = std::mem::take(&mut self.path);
+            self.path = join(&above, &name);
+            self.entry(from, to, &name, depth)?;
+            self.path = above;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, from: &OwnedFd, to: &OwnedFd, name: &[u8], depth: usize) -> Result<()> {
+        let found = beneath::stat(from, name).map_err(self.failed("statx"))?;
+        let stamp = &found.stamp;
+        if found.file_type != FileType::Directory && stamp.links > 1 {
+            let file = (stamp.device, stamp.inode);
+            if let Some(first) = self.names.get(&file) {
+                let (above, last) = split(first);
+                let above = beneath::open_directory(self.to.as_fd(), above);
+                return above
+                    .and_then(|above| rustix::fs::linkat(&above, last, to, name, AtFlags::empty()))
+                    .map_err(self.failed("linkat"));
+            }
+            self.names.insert(file, self.path.clone());
+        }
+        let mode = Mode::from_raw_mode(stamp.mode);
+        match found.file_type {
+            FileType::Directory => {
+                rustix::fs::mkdirat(to, name, Mode::RWXU).map_err(self.failed("mkdirat"))?;
+                let open = |at: &OwnedFd| beneath::open_directory(at.as_fd(), name);
+                let (below, made) = (
+                    open(from).map_err(self.failed("open"))?,
+                    open(to).map_err(self.failed("open"))?,
+                );
+                self.directory(&below, &made, depth + 1)?;
+                self.settle(&below, &made, &found)
+            }
+            FileType::RegularFile => {
+                let file = beneath::open_file(from, name).map_err(self.failed("open"))?;
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                let made = rustix::fs::openat(to, name, flags, Mode::RWXU);
+                let made = File::from(made.map_err(self.failed("open"))?);
+                let file = File::from(file);
+                // Where the file system can share what both hold, it does.
+                if rustix::fs::ioctl_ficlone(&made, &file).is_err() {
+                    content(&file, &made, stamp.size).map_err(|error| {
+                        SessionError::call("copy", &beneath::shown(&self.path), error)
+                    })?;
+                }
+                self.settle(&file.into(), &made.into(), &found)
+            }
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(from, name, Vec::new());
+                let target = target.map_err(self.failed("readlinkat"))?;
+                rustix::fs::symlinkat(&target, to, name).map_err(self.failed("symlinkat"))?;
+                self.owned(to, name, &found)?;
+                rustix::fs::utimensat(to, name, &times(&found), AtFlags::SYMLINK_NOFOLLOW)
+                    .map_err(self.failed("utimensat"))
+            }
+            // A name that was deleted; there are no other devices.
+            FileType::CharacterDevice if super::layer::is_whiteout(from, name) => {
+                let kind = FileType::CharacterDevice;
+                rustix::fs::mknodat(to, name, kind, Mode::empty(), 0)
+                    .map_err(self.failed("mknodat"))
+            }
+            kind @ (FileType::Fifo | FileType::Socket) => {
+                rustix::fs::mknodat(to, name, kind, mode, 0).map_err(self.failed("mknodat"))?;
+                self.owned(to, name, &found)?;
+                rustix::fs::chmodat(to, name, mode, AtFlags::empty()).map_err(self.failed("chmod"))
+            }
+            _ => Err(self.failed("copy")(Errno::OPNOTSUPP)),
+        }
+    }
+
+    fn owned(&self, to: &OwnedFd, name: &[u8], found: &Found) -> Result<()> {
+        let made = beneath::stat(to, name).map_err(self.failed("statx"))?.stamp;
+        if (made.uid, made.gid) == (found.stamp.uid, found.stamp.gid) {
+            return Ok(());
+        }
+        let owner = (Uid::from_raw(found.stamp.uid), Gid::from_raw(found.stamp.gid));
+        let mut flags = AtFlags::SYMLINK_NOFOLLOW;
+        flags.set(AtFlags::EMPTY_PATH, name.is_empty());
+        rustix::fs::chownat(to, name, Some(owner.0), Some(owner.1), flags)
+            .map_err(self.failed("chown"))
+    }
+
+    /// Gives a file or directory the attributes, owner, mode and times that it had.
+    fn settle(&self, from: &OwnedFd, to: &OwnedFd, found: &Found) -> Result<()> {
+        let mut list = vec![0; ATTRIBUTE];
+        let length = match rustix::fs::flistxattr(from, &mut list[..]) {
+            Ok(length) => length,
+            Err(Errno::OPNOTSUPP) => 0,
+            Err(error) => return Err(self.failed("flistxattr")(error)),
+        };
+        let mut value = vec![0; ATTRIBUTE];
+        for name in list[..length].split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+            // Labels are the host's own to give.
+            if name.starts_with(b"user.") || name.starts_with(b"system.posix_acl_") {
+                let length = rustix::fs::fgetxattr(from, name, &mut value[..]);
+                let length = length.map_err(self.failed("fgetxattr"))?;
+                rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty())
+                    .map_err(self.failed("fsetxattr"))?;
+            }
+        }
+        self.owned(to, b"", found)?;
+        let mode = Mode::from_raw_mode(found.stamp.mode);
+        rustix::fs::fchmod(to, mode).map_err(self.failed("fchmod"))?;
+        rustix::fs::futimens(to, &times(found)).map_err(self.failed("futimens"))
+    }
+}
+
+fn times(found: &Found) -> Timestamps {
+    const SECOND: i64 = 1_000_000_000;
+    let time = found.stamp.modified;
+    let modified =
+        Timespec { tv_sec: time.div_euclid(SECOND), tv_nsec: time.rem_euclid(SECOND) as _ };
+    Timestamps { last_access: modified, last_modification: modified }
+}
+
+/// Copies bytes, and leaves holes.
+fn content(from: &File, to: &File, size: u64) -> std::io::Result<()> {
+    let kernel = |errno: ringfence_sys::Errno| std::io::Error::from_raw_os_error(errno.into_raw());
+    let mut buffer = vec![0; PIECE.min(size as usize)];
+    let mut at = 0;
+    while let Some(used) = ringfence_sys::file::next_part(from.as_fd(), at).map_err(kernel)? {
+        at = used.start;
+        while at < used.end {
+            let piece = &mut buffer[..PIECE.min((used.end - at) as usize)];
+            from.read_exact_at(piece, at)?;
+            to.write_all_at(piece, at)?;
+            at += piece.len() as u64;
+        }
+    }
+    to.set_len(size)
+}
