@@ -56,7 +56,7 @@ impl Files {
         let size = (wanted(f.word())? as usize).min(MOST_LISTED);
         let directory = match self.handles.get_mut(&handle) {
             Some(Handle::Directory(directory)) => directory,
-            Some(Handle::Lost) => return Err(Errno::STALE),
+            Some(Handle::Lost { .. }) => return Err(Errno::STALE),
             _ => return Err(Errno::BADF),
         };
         let mut body = Body::default();

@@ -55,7 +55,9 @@ enum Handle {
     },
     Directory(Directory),
     /// It was open in a session that this one is a fork of, and is not to be had any more.
-    Lost,
+    Lost {
+        node: u64,
+    },
 }
 
 /// What is known of a mount.
@@ -247,7 +249,7 @@ impl Files {
     fn file(&self, handle: u64) -> Result<&OwnedFd> {
         match self.handles.get(&handle) {
             Some(Handle::File { file, .. }) => Ok(file),
-            Some(Handle::Lost) => Err(Errno::STALE),
+            Some(Handle::Lost { .. }) => Err(Errno::STALE),
             _ => Err(Errno::BADF),
         }
     }
@@ -264,7 +266,13 @@ impl Files {
     fn state(&self, node: u64) -> Result<Statx> {
         match self.named(node) {
             Ok(fd) => stat(&fd),
-            Err(errno) => self.any_handle(node).map_or(Err(errno), stat),
+            Err(errno) => {
+                let lost =
+                    |handle: &Handle| matches!(handle, Handle::Lost { node: one } if *one == node);
+                let lost = self.handles.values().any(lost);
+                let errno = if lost { Errno::STALE } else { errno };
+                self.any_handle(node).map_or(Err(errno), stat)
+            }
         }
     }
 

@@ -43,7 +43,7 @@ impl Files {
         for (&number, handle) in &self.handles {
             w = w.long(number);
             w = match handle {
-                Handle::Lost => w.byte(LOST).long(ROOT),
+                Handle::Lost { node } => w.byte(LOST).long(*node),
                 Handle::File { node, .. } if self.is_own_identity(*node) => {
                     w.byte(MACHINE_ID).long(*node)
                 }
@@ -121,7 +121,7 @@ impl Files {
             if self.handles.len() >= self.most_open {
                 return None;
             }
-            self.handles.insert(number, handle.unwrap_or(Handle::Lost));
+            self.handles.insert(number, handle.unwrap_or(Handle::Lost { node }));
         }
         r.0.is_empty().then_some(lost)
     }

@@ -172,7 +172,16 @@ impl Qmp {
         self.marked("migrate-set-parameters", fast, None)?;
         self.marked("getfd", json!({ "fdname": "state" }), Some(state))?;
         self.marked("migrate", json!({ "uri": "fd:state" }), None)?;
-        self.migrated()
+        self.migrated()?;
+        // It says so before it is done: to go on before that would be to be stopped again.
+        let until = Instant::now() + self.patience;
+        while Instant::now() < until {
+            let state = self.marked("query-status", json!({}), None)?;
+            if state.get("status").and_then(Value::as_str) == Some("postmigrate") {
+                return Ok(());
+            }
+        }
+        Err("QEMU does not come to rest".to_owned())
     }
 
     /// Calls by a name that the answer has, since nobody has heard the answers to what a clone was asked before.
@@ -181,7 +190,7 @@ impl Qmp {
         name: &str,
         arguments: Value,
         pass: Option<BorrowedFd<'_>>,
-    ) -> Result<(), String> {
+    ) -> Result<Value, String> {
         const MARK: &str = "fork";
         let call = json!({ "execute": name, "arguments": arguments, "id": MARK });
         self.send(&format!("{call}\n"), pass)?;
@@ -189,7 +198,8 @@ impl Qmp {
         while Instant::now() < until {
             let answer = self.line()?;
             if answer.get("id").and_then(Value::as_str) == Some(MARK) {
-                return refused(name, &answer);
+                refused(name, &answer)?;
+                return Ok(answer.get("return").cloned().unwrap_or_default());
             }
         }
         Err(format!("QEMU does not answer {name} in time"))

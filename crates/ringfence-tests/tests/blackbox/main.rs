@@ -122,6 +122,7 @@ mod truth_drawn;
 mod virtual_environments;
 mod vm;
 mod vm_ends;
+mod vm_forks;
 mod vm_hostile;
 mod vm_memory;
 mod vm_more;

@@ -131,7 +131,6 @@ fn a_session_is_held_still_and_goes_on() {
         call(place, &["resume", &name]).quiet();
         call(place, &["resume", &name]).ends(125).says("is not suspended");
         call(place, &["exec", &name, "--", "sh", "-c", "exit 3"]).ends(3);
-        call(place, &["fork", &name, "1"]).ends(125).says("cannot be forked");
         // One that is held still ends like any other.
         call(place, &["suspend", &name]).quiet();
         call(place, &["kill", "--signal", "KILL", &name]).ends(0);
