@@ -235,12 +235,15 @@ pub(crate) fn until_end<'g>(
                 || begins.is_some_and(|begins| Instant::now() >= begins))
         {
             machine.borrow_mut().attend();
+            // A guest begins when others have long been at work.
+            idle = Some(Instant::now() + IDLE);
         }
         watch.guards_due();
         watch.job_due();
         if idle.is_some_and(|idle| Instant::now() >= idle) {
             // The command is one that runs for a while: what is needed of ourselves until its
             // end fits into a few pages.
+            sys::memory::give_back();
             sys::memory::let_go_of_code();
             idle = None;
         }

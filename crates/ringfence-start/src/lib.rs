@@ -32,6 +32,7 @@ pub mod bytes;
 pub mod call;
 pub mod child;
 mod clone;
+pub mod code;
 mod entries;
 pub mod entry;
 pub mod flags;

@@ -7,6 +7,7 @@
 
 use crate::Errno;
 use crate::call::{exit, glance, receive, send, sys};
+use crate::code;
 use crate::job;
 use crate::teardown::{self, Circle};
 use crate::trace::PARENT_DEATH;
@@ -36,6 +37,9 @@ pub const END: i32 = 61;
 pub const VALUE: usize = 6;
 /// Its value when any stop is meant, not only the one with this number.
 pub const ANY_STOP: i32 = 256;
+
+/// After so long it makes itself small: a `struct timespec`.
+static IDLE: [i64; 2] = [0, 100_000_000];
 
 const SI_USER: i32 = 0;
 const SI_QUEUE: i32 = -1;
@@ -139,14 +143,21 @@ impl Warden {
 
     fn wait(&self, circle: &mut Option<Circle>) -> Wanted {
         let mut stops = Stops { count: 0, stopped: false };
+        let mut limit: *const i64 = IDLE.as_ptr();
         loop {
             if let Some(wanted) = self.reap(&mut stops, circle) {
                 return wanted;
             }
             let mut info = [0i32; 32];
             let all = u64::MAX;
-            // SAFETY: the pointers are to the set and to room for a siginfo_t.
-            let arrived = unsafe { sys!(rt_sigtimedwait, &raw const all, info.as_mut_ptr(), 0, 8) };
+            // SAFETY: the pointers are to the set, to room for a siginfo_t, and to a struct timespec that lives on, or to none.
+            let arrived =
+                unsafe { sys!(rt_sigtimedwait, &raw const all, info.as_mut_ptr(), limit, 8) };
+            if arrived == Err(Errno::EAGAIN) {
+                // The command is one that runs for a while: what is needed until its end fits into a few pages.
+                code::let_go();
+                limit = core::ptr::null();
+            }
             let Ok(signal) = arrived else { continue };
             // si_code and si_pid: sent by kill(2), and from outside of the PID namespace, where
             // numbers of senders are 0. A terminal's signals reach the command by themselves.

@@ -1,7 +1,5 @@
 //! The memory that a program takes by being there.
 
-use crate::sys;
-
 /// Bytes of a page (x86-64, and most kernels elsewhere).
 pub const PAGE: usize = 4096;
 
@@ -11,20 +9,7 @@ pub fn give_back() {
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Lets go of the program's own code and constants (`madvise(2)`, `MADV_DONTNEED`): they come
-/// back from the page cache, page by page, when they are needed again.
-pub fn let_go_of_code() {
-    // The linker's own names for where the program begins, and for the end of its code: what is relocated comes behind.
-    unsafe extern "C" {
-        static __executable_start: u8;
-        static etext: u8;
-    }
-    let start = (&raw const __executable_start).addr() & !(PAGE - 1);
-    let end = (&raw const etext).addr() & !(PAGE - 1);
-    // SAFETY: whole pages that are mapped from the file and were never written: the kernel maps the same content again
-    // on the next touch.
-    let _ = unsafe { sys!(madvise, start, end - start, libc::MADV_DONTNEED) };
-}
+pub use ringfence_start::code::let_go as let_go_of_code;
 
 #[cfg(test)]
 mod tests {

@@ -239,12 +239,57 @@ impl Frame {
     }
 }
 
+/// Where frames are while this program is there, and after it: what the last thread lets go of of this program, and a frame for each
+/// thread. All else of this program may be gone when they are read.
+struct Kept {
+    /// `[start, length]` each, up to one that starts at 0.
+    list: *mut [[u64; 2]; OWN],
+    frames: &'static mut [Frame],
+}
+
+/// The program, its heap, and the end of the list.
+const OWN: usize = 3;
+
+impl Kept {
+    fn new(threads: usize) -> Result<Kept> {
+        let length = PAGE + (threads * size_of::<Frame>()) as u64;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, where there is room.
+        let at = unsafe { sys!(mmap, 0, length, protection, flags, -1i32, 0) }?;
+        let list = at as *mut [[u64; 2]; OWN];
+        let frames = (at + PAGE as usize) as *mut Frame;
+        // SAFETY: zeroes, of which frames and lists can be made; page by page, and so aligned, and never unmapped.
+        Ok(Kept { list, frames: unsafe { std::slice::from_raw_parts_mut(frames, threads) } })
+    }
+}
+
+/// What a process takes that nothing of it is needed of any more: its program with what was relocated and written, and
+/// its heap, which may be nowhere.
+fn own(heap: Option<(u64, u64)>) -> [[u64; 2]; OWN] {
+    // The linker's own names.
+    unsafe extern "C" {
+        static __executable_start: u8;
+        static _end: u8;
+    }
+    let start = (&raw const __executable_start).addr() as u64 & !(PAGE - 1);
+    let end = ((&raw const _end).addr() as u64).next_multiple_of(PAGE);
+    let (from, to) = heap.unwrap_or_default();
+    [[start, end - start], [from, to - from], [0; 2]]
+}
+
 /// Becomes a process whose memory is mapped and whose descriptors are there: its first thread is this one, which must be
 /// alone. Returns only where it cannot, and then this program must end: nothing that it does is sure to work.
 ///
-/// `handlers` are what `rt_sigaction` takes of signals 1, 2, ….
-pub fn become_process(moves: &[Move], handlers: &[[u64; 4]], threads: &[Thread]) -> Errno {
-    match becoming(moves, handlers, threads) {
+/// `handlers` are what `rt_sigaction` takes of signals 1, 2, …; `heap` is where this program's is, from where to where: it is let
+/// go of with all else that this program takes.
+pub fn become_process(
+    moves: &[Move],
+    handlers: &[[u64; 4]],
+    threads: &[Thread],
+    heap: Option<(u64, u64)>,
+) -> Errno {
+    match becoming(moves, handlers, threads, heap) {
         Ok(never) => match never {},
         Err(errno) => errno,
     }
@@ -254,13 +299,15 @@ fn becoming(
     moves: &[Move],
     handlers: &[[u64; 4]],
     threads: &[Thread],
+    heap: Option<(u64, u64)>,
 ) -> Result<std::convert::Infallible> {
     // All that is to be allocated, before anything of this program is taken away.
-    // SAFETY: a frame of zeroes is one.
-    let mut frames: Vec<Frame> = threads.iter().map(|_| unsafe { std::mem::zeroed() }).collect();
+    let Kept { list, frames } = Kept::new(threads.len())?;
     for (frame, thread) in frames.iter_mut().zip(threads) {
         frame.fill(thread)?;
     }
+    // SAFETY: there is room for it, which nobody else knows.
+    unsafe { list.write(own(heap)) };
     let (Some((first, others)), Some(frame)) = (threads.split_first(), frames.first()) else {
         return Err(Errno::EINVAL);
     };
@@ -289,21 +336,34 @@ fn becoming(
         start(thread, frame)?;
     }
     // SAFETY: takes no arguments.
-    let own = unsafe { sys!(gettid) }?;
+    let number = unsafe { sys!(gettid) }?;
     // SAFETY: where the saved process's C library keeps the number, in its memory, which is mapped now; the
     // kernel clears it at the thread's end. Its list and its thread-local storage are in that memory as well: nothing
-    // of this program's is used from here on.
+    // of this program's is used from here on but the last instructions, which come back from the file. What this
+    // program takes is let go of (madvise(2), `MADV_DONTNEED`) by them, which use no memory but what is kept.
     unsafe {
-        (first.number as *mut u32).write(own as u32);
+        (first.number as *mut u32).write(number as u32);
         sys!(set_tid_address, first.number)?;
         sys!(set_robust_list, first.robust.0, first.robust.1)?;
         sys!(arch_prctl, ARCH_SET_FS, first.registers[register::FS_BASE])?;
         std::arch::asm!(
-            "mov rsp, {frame}",
+            "mov rsp, r13",
+            "2:",
+            "mov rdi, [r12]",
+            "test rdi, rdi",
+            "jz 3f",
+            "mov rsi, [r12 + 8]",
+            "mov edx, 4",
+            "mov eax, 28",
+            "syscall",
+            "add r12, 16",
+            "jmp 2b",
+            "3:",
             "mov eax, 15",
             "syscall",
             "ud2",
-            frame = in(reg) frame.pointer(),
+            in("r12") list,
+            in("r13") frame.pointer(),
             options(noreturn)
         )
     }

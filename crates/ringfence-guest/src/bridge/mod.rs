@@ -39,6 +39,8 @@ use still::Stillness;
 const MOST_WAITING: usize = 8 << 20;
 /// How long a guest may take to write back what it holds.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// After so long without anything to do a bridge makes itself small.
+const IDLE: Duration = Duration::from_millis(100);
 /// The channel of the sandbox's own command.
 const FIRST: u32 = 1;
 /// The first of those that the guest chooses.
@@ -125,6 +127,8 @@ struct Bridge<'a> {
     stillness: Stillness,
     /// The last number that the guest was to be still for.
     asked: u32,
+    /// It has had something to do since it has made itself small.
+    grown: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -174,6 +178,7 @@ impl<'a> Bridge<'a> {
             owed: Vec::new(),
             stillness: Stillness::No,
             asked: 0,
+            grown: true,
         })
     }
 
@@ -260,9 +265,17 @@ impl<'a> Bridge<'a> {
 
     fn turn(&mut self) -> Result<(), Over> {
         let stopping = self.stopping.as_ref().map(|(_, until)| *until);
+        let idle = self.grown.then(|| Instant::now() + IDLE);
         let until = stopping.into_iter().chain(self.answers_due()).chain(self.stillness.until());
-        let until = until.min();
-        for (whose, ready) in self.watched().wait(until)? {
+        let until = until.chain(idle).min();
+        let ready = self.watched().wait(until)?;
+        self.grown = !ready.is_empty();
+        if ready.is_empty() {
+            // What is needed until something happens fits into a few pages.
+            ringfence_sys::memory::give_back();
+            ringfence_sys::memory::let_go_of_code();
+        }
+        for (whose, ready) in ready {
             self.serve(whose, ready)?;
         }
         self.late_to_be_still()?;

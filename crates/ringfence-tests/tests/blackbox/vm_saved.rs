@@ -190,6 +190,32 @@ fn a_clone_has_open_what_the_saved_process_had() {
     });
 }
 
+/// What the restorer relocated, wrote and allocated is of no use to a process that goes on.
+#[test]
+fn a_clone_holds_nothing_of_the_program_that_made_it() {
+    guests_of_one(|place| {
+        if fs::metadata(template(place).join("process")).is_err() {
+            return;
+        }
+        let program = binary().canonicalize().unwrap();
+        let kind = looked_at(place, |pid| {
+            let maps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+            let (mut own, mut parts, mut written) = (false, 0, 0);
+            for line in maps.lines() {
+                if line.split_once(' ').is_some_and(|(range, _)| range.contains('-')) {
+                    own = line.ends_with(program.to_str().unwrap());
+                    parts += usize::from(own);
+                } else if let Some(size) = line.strip_prefix("Anonymous:").filter(|_| own) {
+                    written += size.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
+                }
+            }
+            assert!(parts > 2, "the control: it is mapped");
+            assert_eq!(written, 0, "kB of {}", program.display());
+        });
+        assert_eq!(kind, "restored");
+    });
+}
+
 #[test]
 fn what_was_saved_and_does_not_fit_is_not_used_and_nothing_runs_twice() {
     guests_of_one(|place| {

@@ -88,14 +88,15 @@ fn becoming(process: &Path, pages: &Path) -> Result<std::convert::Infallible, Fa
     let given = (0..=LAST_GIVEN).map(above).collect::<Result<Vec<OwnedFd>, _>>();
     let given = given.map_err(Failure::NotNow)?;
     map(&checkpoint, &pages, given[0].as_fd())?;
-    let moves = moves(&checkpoint.kernels)?;
+    let maps = fs::read_to_string("/proc/self/maps");
+    let maps = maps.map_err(|error| Failure::NotNow(error.to_string()))?;
+    let moves = moves(&maps, &checkpoint.kernels)?;
     drop(pages);
     descriptors(&checkpoint, given).map_err(Failure::NotNow)?;
     restore::call_it(c"qemu-system-x86");
     let threads: Vec<Thread> = checkpoint.threads.into_iter().map(Thread::from).collect();
-    // What this program is besides is not needed again.
-    sys::memory::let_go_of_code();
-    let errno = restore::become_process(&moves, &checkpoint.handlers, &threads);
+    let heap = maps.lines().find_map(|line| range(line, "[heap]"));
+    let errno = restore::become_process(&moves, &checkpoint.handlers, &threads, heap);
     // What comes now is done by a program whose clock and handlers may be gone.
     Err(Failure::from_mapping(errno))
 }
@@ -217,15 +218,17 @@ fn same(mapped: &Mapped) -> Result<File, Failure> {
     }
 }
 
+/// From where to where what has this name is mapped, of a line of `/proc/self/maps`.
+fn range(line: &str, name: &str) -> Option<(u64, u64)> {
+    let (start, end) = line.ends_with(name).then(|| line.split_once(' '))??.0.split_once('-')?;
+    Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+}
+
 /// Where the kernel's own parts are to go.
-fn moves(wanted: &[Kernels]) -> Result<Vec<restore::Move>, Failure> {
-    let maps = fs::read_to_string("/proc/self/maps");
-    let maps = maps.map_err(|error| Failure::NotNow(error.to_string()))?;
+fn moves(maps: &str, wanted: &[Kernels]) -> Result<Vec<restore::Move>, Failure> {
     let find = |one: &Kernels| {
-        let line = maps.lines().find(|line| line.ends_with(&one.name))?;
-        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
-        let start = u64::from_str_radix(start, 16).ok()?;
-        let length = u64::from_str_radix(end, 16).ok()?.checked_sub(start)?;
+        let (start, end) = maps.lines().find_map(|line| range(line, &one.name))?;
+        let length = end.checked_sub(start)?;
         (length == one.end.checked_sub(one.start)?).then_some((start, one.start, length))
     };
     let lacks = |one: &Kernels| Failure::Never(format!("the kernel's {} is another one", one.name));

@@ -22,6 +22,8 @@ const SCRATCH: u64 = 16 * 1024;
 const STACK: u64 = 7 << 20;
 /// How far apart parts of the file of pages begin, so that the kernel reads them ahead for themselves.
 const ALIGNMENT: u64 = 64 * 1024;
+/// So many zeroes are none of the file's: a clone that looks there would hold pages of it, and the kernel maps so many at once.
+const GAP: u64 = 64 * 1024;
 /// Of how many pages it is read at once whether there is something in them.
 const MOST_AT_ONCE: u64 = 1 << 16;
 /// `/proc/PID/pagemap`: there is a page, in memory or swapped out; it is a file's.
@@ -376,14 +378,19 @@ impl Image<'_> {
         };
         // Of a file all of it, since what lies between its written pages is the file's.
         let (first, last) = if of_a_file { (start, end) } else { (first, last) };
-        if start < first {
-            add(start, first, Content::Nothing);
+        let (there, at) = (self.end, first);
+        let mut before = start;
+        for (from, to) in self.copy(first, last)? {
+            if before < from {
+                add(before, from, Content::Nothing);
+            }
+            add(from, to, Content::Pages(there + (from - at)));
+            before = to;
         }
-        add(first, last, Content::Pages(self.end));
-        if last < end {
-            add(last, end, Content::Nothing);
+        if before < end {
+            add(before, end, Content::Nothing);
         }
-        self.copy(first, last)
+        Ok(())
     }
 
     /// A file's place in the list.
@@ -422,23 +429,28 @@ impl Image<'_> {
         Ok(found)
     }
 
-    /// Copies what is not zero to the end of the file.
-    fn copy(&mut self, start: u64, end: u64) -> Result<(), String> {
+    /// Copies what is not zero to the end of the file; the parts in which there is such.
+    fn copy(&mut self, start: u64, end: u64) -> Result<Vec<(u64, u64)>, String> {
         let mut buffer = vec![0; 1 << 20];
         let failed = |error: std::io::Error| format!("its memory: {error}");
+        let mut parts: Vec<(u64, u64)> = Vec::new();
         let mut at = start;
         while at < end {
             let piece = &mut buffer[..(1 << 20).min((end - at) as usize)];
             self.own.read_exact_at(piece, at).map_err(failed)?;
-            for (page, bytes) in piece.chunks(PAGE as usize).enumerate() {
-                if bytes.iter().any(|&byte| byte != 0) {
-                    let to = self.end + (at - start) + page as u64 * PAGE;
-                    self.pages.write_all_at(bytes, to).map_err(failed)?;
+            for (page, bytes) in (at..).step_by(PAGE as usize).zip(piece.chunks(PAGE as usize)) {
+                if bytes.iter().all(|&byte| byte == 0) {
+                    continue;
+                }
+                self.pages.write_all_at(bytes, self.end + (page - start)).map_err(failed)?;
+                match parts.last_mut() {
+                    Some((_, last)) if page - *last < GAP => *last = page + PAGE,
+                    _ => parts.push((page, page + PAGE)),
                 }
             }
             at += piece.len() as u64;
         }
         self.end = (self.end + (end - start)).next_multiple_of(ALIGNMENT);
-        Ok(())
+        Ok(parts)
     }
 }
