@@ -257,6 +257,10 @@ pub const COMMANDS: [Command; 36] = [
             return done;
         }
         help::no_words("version", &parsed.rest)?;
+        if parsed.has("json") {
+            let version = serde_json::json!({"schema": 1, "version": env!("CARGO_PKG_VERSION")});
+            return generate::line(format_args!("{version:#}"));
+        }
         generate::line(format_args!("ringfence {}", env!("CARGO_PKG_VERSION")))
     }),
 ];

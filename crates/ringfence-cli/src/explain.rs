@@ -61,6 +61,11 @@ pub fn explain(arguments: Vec<OsString>) -> Result<u8, Fault> {
             lines.extend(granted.remedy.map(|remedy| format!("to change it: {remedy}")));
         }
     }
+    if parsed.has("json") {
+        let told = serde_json::json!({"schema": 1, "path": path.to_string_lossy(), "in_view": seen, "reasons": lines});
+        print(shown::json(&format!("{told:#}\n")).as_bytes())?;
+        return Ok(u8::from(!seen));
+    }
     let verdict = if seen { "in the view" } else { "not in the view" };
     let text = format!("{}: {verdict}\n  {}\n", path.display(), lines.join("\n  "));
     print(shown::message(&text).as_bytes())?;

@@ -37,7 +37,7 @@ pub fn command(name: &str) -> Result<u8, Fault> {
     };
     let Command { name, about, usage, options, .. } = command;
     let mut text = format!("{about}\n\nUsage: ringfence {name} {usage}\n\nOptions:\n");
-    for spec in *options {
+    for spec in options.iter().filter(|spec| spec.long != "json" || JSON.contains(name)) {
         let _ = writeln!(text, "  {:<34} {}", left(spec), spec.help);
     }
     print(text.as_bytes())
@@ -56,12 +56,32 @@ fn left(spec: &Spec) -> String {
     }
 }
 
-/// Whether the words ask for help; then it is printed.
+/// Whether the words ask for help; then it is printed. Asked for JSON by a command that has none, it refuses.
 ///
 /// # Errors
 /// Standard output cannot be written.
 pub fn asked(command_name: &str, parsed: &crate::options::Parsed) -> Option<Result<u8, Fault>> {
-    parsed.has("help").then(|| command(command_name))
+    if parsed.has("help") {
+        return Some(command(command_name));
+    }
+    no_json(command_name, parsed).err().map(Err)
+}
+
+/// The commands that can print JSON; of profiles and features the list.
+const JSON: [&str; 8] =
+    ["plan", "why", "explain", "doctor", "version", "schema", "profile", "feature"];
+
+/// Whoever asks for JSON would read something else.
+///
+/// # Errors
+/// It is asked for, and the command has none.
+pub fn no_json(command_name: &str, parsed: &crate::options::Parsed) -> Result<(), Fault> {
+    match parsed.has("json") && !JSON.contains(&command_name) {
+        false => Ok(()),
+        true => {
+            Err(Fault::usage(format!("ringfence {command_name} prints no JSON: leave --json out")))
+        }
+    }
 }
 
 /// A word that a command has no use for was meant for something.

@@ -43,6 +43,7 @@ pub fn new(arguments: Vec<OsString>) -> Result<u8, Fault> {
     if let Some(done) = help::asked("profile", &parsed) {
         return done;
     }
+    help::no_json("profile new", &parsed)?;
     let Some(program) = parsed.rest.first() else {
         return Err(Fault::usage(
             "name a program: ringfence profile new [OPTIONS] PROGRAM [ARG...]",

@@ -30,6 +30,9 @@ pub fn profile(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     let words = words(&parsed)?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if let Some(word) = words.first().filter(|word| **word != "list") {
+        help::no_json(&format!("profile {word}"), &parsed)?;
+    }
     match words[..] {
         ["list"] | [] => list(Kind::Profile, &parsed),
         ["show", name] => show(Kind::Profile, name),
@@ -55,6 +58,9 @@ pub fn feature(arguments: Vec<OsString>) -> Result<u8, Fault> {
     }
     let words = words(&parsed)?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if let Some(word) = words.first().filter(|word| **word != "list") {
+        help::no_json(&format!("feature {word}"), &parsed)?;
+    }
     match words[..] {
         ["list"] | [] => list(Kind::Feature, &parsed),
         ["show", name] => show(Kind::Feature, name),

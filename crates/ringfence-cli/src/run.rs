@@ -34,6 +34,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<u8, Fault> {
     if parsed.has("help") {
         return help::command("run");
     }
+    help::no_json("run", &parsed)?;
     let argv = command(&parsed)?;
     if parsed.has("trace-missing") {
         return crate::missing::run(&parsed, &argv);
@@ -51,6 +52,7 @@ pub fn shell(arguments: impl IntoIterator<Item = OsString>) -> Result<u8, Fault>
     if parsed.has("help") {
         return help::command("shell");
     }
+    help::no_json("shell", &parsed)?;
     if !parsed.rest.is_empty() || parsed.has("command") {
         return Err(Fault::usage("ringfence shell takes no command; use ringfence run -- CMD"));
     }

@@ -85,3 +85,43 @@ fn codes_are_the_same_through_the_users_shell() {
         place.ringfence(["run", "-c", "true", "--", "true"]).ends(125);
     });
 }
+
+#[test]
+fn json_is_printed_or_refused() {
+    let place = ringfence_tests::Place::new(ringfence_tests::Person::Ordinary, Tier::Namespace);
+    let file = place.file("home/project/f", "").display().to_string();
+    let read = |words: &[&str], code| {
+        let text = place.ringfence(words).ends(code).text();
+        serde_json::from_str::<serde_json::Value>(&text)
+            .unwrap_or_else(|_| panic!("{words:?}: {text}"))
+    };
+    let told = read(&["explain", "--json", &file], 0);
+    assert_eq!((&told["schema"], &told["in_view"]), (&1.into(), &true.into()), "{told}");
+    assert_eq!(told["path"], file.as_str());
+    let hidden = place.text("outside/secret");
+    let told = read(&["explain", "--json", &hidden], 1);
+    assert_eq!(told["in_view"], false);
+    assert!(told["reasons"].to_string().contains("no rule grants"), "{told}");
+    assert!(read(&["version", "--json"], 0)["version"].is_string());
+    for words in
+        [&["plan", "--json", "true"][..], &["profile", "list", "--json"], &["schema", "--json"]]
+    {
+        assert!(read(words, 0).is_object(), "the control: {words:?}");
+    }
+    let none: [&[&str]; 7] = [
+        &["run", "--json", "--", "touch", "made"],
+        &["shell", "--json"],
+        &["learn", "--json", "-o", "made", "--", "true"],
+        &["profile", "show", "--json", "default"],
+        &["profile", "new", "--json", "--no-run", "-o", "made", "cat"],
+        &["trust", "--json", &file],
+        &["man", "--json"],
+    ];
+    for words in none {
+        let refused = place.ringfence(words);
+        refused.ends(125).says("prints no JSON");
+        assert_eq!(refused.text(), "", "{words:?}");
+    }
+    assert!(!place.project("made").exists());
+    place.run(&[], &["echo", "--json"]).ends(0).prints("--json");
+}
