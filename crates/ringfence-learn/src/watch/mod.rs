@@ -225,7 +225,13 @@ fn record(
     }
     observed.path(named.act, &path, by);
     if named.act == Act::Write {
-        observed.changed(&path, changes::of(named.name), by);
+        // A directory that has something in it stays: many try whether it has.
+        const REMOVE_DIRECTORY: u64 = 0x200;
+        let removes = named.name == "rmdir"
+            || named.name == "unlinkat" && call.arguments[2] & REMOVE_DIRECTORY != 0;
+        if !removes || process::is_empty(thread, &path) {
+            observed.changed(&path, changes::of(named.name), by);
+        }
         if let Some((directory, old)) = changes::first_name(named.name)
             && let Ok(old) = caller::read_text(listener, call, call.arguments[old])
             && let Some(old) =

@@ -126,6 +126,13 @@ pub(super) fn path(thread: u32, directory: Option<i32>, text: &[u8]) -> Option<P
     Some(normal(&base.join(named)))
 }
 
+/// Whether a directory that a thread names has nothing in it, or cannot be looked at.
+pub(super) fn is_empty(thread: u32, path: &Path) -> bool {
+    let below = path.strip_prefix("/").unwrap_or(path);
+    let inside = Path::new("/proc").join(thread.to_string()).join("root").join(below);
+    inside.read_dir().map_or(true, |mut entries| entries.next().is_none())
+}
+
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::from("/");
     for component in path.components() {

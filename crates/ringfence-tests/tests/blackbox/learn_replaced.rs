@@ -95,6 +95,20 @@ fn a_name_at_the_top_of_the_home_that_is_replaced_is_told() {
 }
 
 #[test]
+fn a_directory_that_is_not_empty_is_not_removed_by_trying() {
+    everybody(Tier::Namespace, |place| {
+        let _ = fs::remove_file(place.project("l.toml"));
+        place.file("home/.app/f", "x");
+        let script = "cat ~/.app/f > /dev/null; rmdir ~/.app || true";
+        learn(place, &["-o", "l.toml"], script).ends(0).says("1 rule proposed");
+        assert!(rules(place).contains("\"~/.app?\""), "{}", rules(place));
+        // The control: here it goes.
+        let told = learn(place, &[], "rm -r ~/.app");
+        told.ends(0).says("not proposed: filesystem.write ~/.app?: its name is replaced");
+    });
+}
+
+#[test]
 fn a_name_beside_credentials_that_is_replaced_is_told() {
     let place = &Place::new(Person::Ordinary, Tier::Namespace);
     place.file("home/.app/rc", "y\n");
