@@ -8,6 +8,7 @@
 
 mod expansion;
 
+use crate::supplies::is_shell;
 use crate::words::{Variables, Word};
 
 /// How deep substitutions and groups may nest.
@@ -29,8 +30,16 @@ pub struct Script {
 /// Reads a script; constant assignments go to the variables, and are taken from there.
 pub fn scan(text: &[u8], variables: &mut Variables) -> Script {
     let mut script = Script::default();
-    Scanner { text, at: 0, depth: 0, script: &mut script, variables, documents: Vec::new() }
-        .list(&[]);
+    Scanner {
+        text,
+        at: 0,
+        depth: 0,
+        script: &mut script,
+        variables,
+        documents: Vec::new(),
+        given: Vec::new(),
+    }
+    .list(&[]);
     script
 }
 
@@ -40,8 +49,34 @@ struct Scanner<'t, 's> {
     depth: usize,
     script: &'s mut Script,
     variables: &'s mut Variables,
-    /// Here-documents whose text follows the line: end, tabs stripped, expanded.
-    documents: Vec<(Vec<u8>, bool, bool)>,
+    /// Here-documents whose text follows the line.
+    documents: Vec<Document>,
+    /// What the command at hand is given to read (`<<<`).
+    given: Vec<Word>,
+}
+
+/// A here-document.
+struct Document {
+    end: Vec<u8>,
+    /// Tabs before its lines are none of it.
+    tabs: bool,
+    expanded: bool,
+    /// A shell reads it.
+    commands: bool,
+}
+
+/// Whether a command is a shell that reads its commands: it is given neither a file nor a text.
+fn reads_commands(words: &[Word]) -> bool {
+    let Some((first, rest)) = words.split_first() else { return false };
+    let name = first.constant().unwrap_or_default();
+    let name = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let option = |word: &Word| {
+        let word = word.constant().unwrap_or_default();
+        let short = word.starts_with(b"-") && !word.starts_with(b"--");
+        word.starts_with(b"-") && !(short && word.contains(&b'c'))
+    };
+    let all = rest.iter().take_while(|word| word.constant().is_none_or(|word| word != b"-s"));
+    std::str::from_utf8(name).is_ok_and(is_shell) && all.into_iter().all(option)
 }
 
 /// A word as it was read, before it is known what it is for.
@@ -78,25 +113,27 @@ impl<'t> Scanner<'t, '_> {
     /// The end of a line, where the here-documents begin.
     fn line(&mut self) {
         self.at += 1;
-        for (end, tabs, expanded) in std::mem::take(&mut self.documents) {
+        for document in std::mem::take(&mut self.documents) {
             let start = self.at;
             let mut stop = self.text.len();
             while self.at < self.text.len() {
                 let rest = &self.text[self.at..];
                 let length = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
                 let mut line = &rest[..length];
-                while let (true, Some(after)) = (tabs, line.strip_prefix(b"\t")) {
+                while let (true, Some(after)) = (document.tabs, line.strip_prefix(b"\t")) {
                     line = after;
                 }
                 let begin = self.at;
                 self.at = (self.at + length + 1).min(self.text.len());
-                if line == end {
+                if line == document.end {
                     stop = begin;
                     break;
                 }
             }
-            if expanded {
-                let body = &self.text[start..stop.max(start)];
+            let body = &self.text[start..stop.max(start)];
+            if document.commands {
+                self.nested(body, |inner| inner.list(&[]));
+            } else if document.expanded {
                 self.nested(body, |inner| inner.quoted_text(None));
             }
         }
@@ -119,6 +156,7 @@ impl<'t> Scanner<'t, '_> {
             script: self.script,
             variables: self.variables,
             documents: Vec::new(),
+            given: Vec::new(),
         };
         scan(&mut inner)
     }
@@ -165,6 +203,8 @@ impl<'t> Scanner<'t, '_> {
     /// One command from its first word on. Whether the word was one that ends the list.
     fn command(&mut self, until: &[&[u8]]) -> bool {
         let mut words: Vec<Word> = Vec::new();
+        let before = self.documents.len();
+        self.given.clear();
         loop {
             self.blanks();
             let Some(byte) = self.peek() else { break };
@@ -202,6 +242,16 @@ impl<'t> Scanner<'t, '_> {
                 Some(bare) if first && until.contains(&bare) => return true,
                 Some(bare) if first && self.keyword(bare) => return false,
                 _ => words.push(read.word),
+            }
+        }
+        let given = std::mem::take(&mut self.given);
+        if reads_commands(&words) {
+            self.documents.iter_mut().skip(before).for_each(|document| document.commands = true);
+            // A text may give itself to be read, twice: what was found bounds how often.
+            for text in given.iter().flat_map(Word::values) {
+                if self.script.commands.len() < MOST_COMMANDS {
+                    self.nested(text, |inner| inner.list(&[]));
+                }
             }
         }
         if !words.is_empty() {
@@ -418,6 +468,7 @@ impl<'t> Scanner<'t, '_> {
             return;
         }
         let document = self.starts(b"<<") && !self.starts(b"<<<");
+        let string = self.starts(b"<<<");
         let tabs = self.starts(b"<<-");
         while matches!(self.peek(), Some(b'<' | b'>' | b'&' | b'|')) {
             self.at += 1;
@@ -437,7 +488,9 @@ impl<'t> Scanner<'t, '_> {
             let raw = &self.text[start..self.at.min(self.text.len())];
             let quote = |byte: &u8| !matches!(byte, b'"' | b'\'' | b'\\');
             let end = raw.iter().copied().filter(quote).collect();
-            self.documents.push((end, tabs, bare));
+            self.documents.push(Document { end, tabs, expanded: bare, commands: false });
+        } else if string {
+            self.given.push(target.word);
         }
     }
 }

@@ -131,3 +131,19 @@ fn hostile_scripts_end() {
     let grows = format!("a=xx\n{}$a", "a=$a$a$a$a\n".repeat(1000));
     let _ = commands(&grows);
 }
+
+#[test]
+fn what_a_shell_reads_is_read() {
+    assert_eq!(commands("sh <<E; a\nb c\nE\nd"), ["sh", "a", "b c", "d"]);
+    assert_eq!(commands("bash -e <<-'E'\n\tb $x\n\tE\n"), ["bash -e", "b ?"]);
+    assert_eq!(commands("/bin/sh -s 1 <<E\nb\nE\n"), ["/bin/sh -s 1", "b"]);
+    assert_eq!(commands("bash <<<'b c'"), ["b c", "bash"]);
+    assert_eq!(commands("X='b c'; bash <<< \"$X\""), ["b c", "bash"]);
+    // It reads something else, or is no shell.
+    assert_eq!(commands("sh -c x <<E\nb\nE\n"), ["sh -c x"]);
+    assert_eq!(commands("sh file <<E\nb\nE\n"), ["sh file"]);
+    assert_eq!(commands("cat <<E\nb $(c)\nE\n"), ["cat", "c"]);
+    assert_eq!(commands("cat <<<'b c'"), ["cat"]);
+    let itself = "X='sh <<<$X; sh <<<$X; sh <<<$X'\nsh <<<$X\n";
+    assert!(commands(itself).len() <= 4096, "it ends");
+}

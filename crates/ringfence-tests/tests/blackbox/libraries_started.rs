@@ -109,9 +109,11 @@ fn what_another_program_starts_for_somebody_is_there() {
     if !place.has("git", "--version") {
         return;
     }
-    let lines: [&[&str]; 17] = [
+    let lines: [&[&str]; 19] = [
         &["bash", "-lc", "git --version"],
         &["bash", "-c", "trap 'git --version' EXIT"],
+        &["sh", "-c", "sh <<E\ngit --version\nE"],
+        &["bash", "-c", "bash <<<'git --version'"],
         &["env", "-S", "A=b git --version"],
         &["env", "-iS", "PATH=/usr/bin git", "--version"],
         &["env", "--chdir", "/", "git", "--version"],
