@@ -1,0 +1,237 @@
+//! `ringfence fork` of sessions of `--tier vm`: another one goes on from where the first is.
+
+use super::vm::{guests, guests_of_one, ringfence, start};
+use ringfence_tests::{Finished, Place, Running, until};
+use rustix::process::Signal;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+fn call(place: &Place, words: &[&str]) -> Finished {
+    Running::start(ringfence(place, words)).finish()
+}
+
+/// Names for a session and its fork.
+fn names(place: &Place, word: &str) -> [String; 2] {
+    let user = place.person.ids().0;
+    [format!("{word}-{user}"), format!("{word}-copy-{user}")]
+}
+
+fn fork(place: &Place, [session, copy]: &[String; 2]) -> Running {
+    Running::start(ringfence(place, &["fork", "--name", copy, session]))
+}
+
+/// Waits until a session takes commands.
+fn takes_commands(place: &Place, session: &str) {
+    until("the fork goes on", || call(place, &["exec", session, "--", "true"]).code == 0);
+}
+
+fn inside(place: &Place, session: &str, script: &str) -> String {
+    call(place, &["exec", session, "--", "sh", "-c", script]).quiet()
+}
+
+/// Lets a session's command go on, with a word; it may end before this one.
+fn go(place: &Place, session: &str, word: &str) {
+    let word = format!("echo {word} >/tmp/go");
+    call(place, &["exec", session, "--", "sh", "-c", &word]);
+}
+
+#[test]
+fn a_session_and_its_fork_go_on_each_with_what_is_its_own() {
+    guests(|place| {
+        let both = names(place, "forked");
+        place.file("home/project/lines", "one\ntwo\nthree\n");
+        let kept = place.file("home/project/kept", "the host's\n");
+        let removed = place.file("home/project/removed", "the host's\n");
+        let script = "v=memory; exec 3<lines; read a <&3; sleep 1000 & b=$!
+            echo private >/tmp/mine; ln /tmp/mine /tmp/second; mkfifo -m 600 /tmp/go
+            echo layer >>kept; rm removed; exec 4>>kept; cat /etc/machine-id >/dev/null
+            echo up; read word </tmp/go; read c <&3; kill -0 $b && d=lives
+            echo $word $v $a $c $d $(cat /tmp/second); echo $word >&4; cat kept
+            cat /proc/sys/kernel/random/uuid /etc/machine-id; [ $word = first ] && exit 3; exit 4";
+        let mut first =
+            start(place, &["--overlay=discard", "--name", &both[0]], &["bash", "-c", script]);
+        first.printed("up\n");
+        let second = fork(place, &both);
+        takes_commands(place, &both[1]);
+        let running = call(place, &["ps"]).well();
+        assert!(both.iter().all(|name| running.contains(name)), "{running}");
+        // What one writes the other does not see, nor does the host.
+        inside(place, &both[1], "echo second >/tmp/theirs; echo second >new");
+        let looked =
+            "ls /tmp/theirs new removed; cat kept; ls /tmp | grep -v ringfence | tr '\\n' ' '";
+        let seen = call(place, &["exec", &both[0], "--", "sh", "-c", looked]);
+        assert!(seen.text().ends_with("the host's\nlayer\ngo mine second"), "{seen:?}");
+        assert_eq!(inside(place, &both[1], "cat new /tmp/theirs"), "second\nsecond");
+        call(place, &["exec", &both[1], "--", "test", "-e", "removed"]).ends(1);
+        go(place, &both[1], "second");
+        let second = second.finish();
+        // The first one has not gone on yet.
+        go(place, &both[0], "first");
+        let first = first.finish();
+        second.ends(4);
+        first.ends(3);
+        let (first, second) = (first.text(), second.text());
+        let lines = |text: &str| -> Vec<String> { text.lines().map(str::to_owned).collect() };
+        let (first, second) = (lines(&first), lines(&second));
+        assert_eq!(
+            first[1..5],
+            ["first memory one two lives private", "the host's", "layer", "first"]
+        );
+        assert_eq!(
+            second[..4],
+            ["second memory one two lives private", "the host's", "layer", "second"]
+        );
+        assert_ne!(first[5], second[4], "randomness");
+        assert_ne!(first[6], second[5], "the machine's identity");
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "the host's\n");
+        assert!(removed.exists() && !place.project("new").exists());
+        let logs = call(place, &["logs", &both[1]]).well();
+        assert!(logs.contains("by ringfence fork (vm)"), "{logs}");
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+#[test]
+fn connections_of_a_fork_are_reset_and_lost_files_say_so() {
+    guests_of_one(|place| {
+        let both = names(place, "connected");
+        let server = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = server.local_addr().unwrap().port();
+        for name in ["kept", "lost"] {
+            place.file(format!("home/project/{name}"), "one\ntwo\n");
+        }
+        let script = format!(
+            "exec 3<kept 4<lost 5<>/dev/tcp/127.0.0.1/{port}; read a <&4; mkfifo /tmp/go; rm lost
+             echo up; read word </tmp/go; cat <&3; cat <&4; read answer <&5; echo answer $answer
+             exec 6<>/dev/tcp/127.0.0.1/{port}; read answer <&6; echo new $answer"
+        );
+        let rule = format!("localhost:{port}");
+        let mut first = start(place, &["-n", &rule, "--name", &both[0]], &["bash", "-c", &script]);
+        first.printed("up\n");
+        let (mut connection, _) = server.accept().unwrap();
+        // What exec started lives on, and waits for nobody who reads what it writes.
+        let beating = "while :; do head -c 100000 /dev/zero; date +%N >/tmp/beat; done";
+        let mut visitor = ringfence(place, &["exec", &both[0], "--", "sh", "-c", beating]);
+        let mut visitor = visitor.stdout(std::process::Stdio::null()).spawn().unwrap();
+        until("it beats", || {
+            call(place, &["exec", &both[0], "--", "test", "-s", "/tmp/beat"]).code == 0
+        });
+        let mut second = fork(place, &both);
+        second.said("could not be opened again");
+        takes_commands(place, &both[1]);
+        let beat = || inside(place, &both[1], "cat /tmp/beat");
+        let before = beat();
+        until("it beats in the fork", || beat() != before);
+        go(place, &both[1], "second");
+        let answer = |mut connection: TcpStream| connection.write_all(b"heard\n").unwrap();
+        answer(server.accept().unwrap().0);
+        let second = second.finish();
+        second.prints("one\ntwo\nanswer\nnew heard").says("Stale file handle");
+        second.says("Connection reset");
+        answer(connection.try_clone().unwrap());
+        go(place, &both[0], "first");
+        answer(server.accept().unwrap().0);
+        assert_eq!(first.finish().quiet(), "up\none\ntwo\ntwo\nanswer heard\nnew heard");
+        assert_eq!(connection.read(&mut [0; 8]).unwrap_or_default(), 0, "it has ended");
+        visitor.wait().unwrap();
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+#[test]
+fn a_fork_that_is_killed_leaves_nothing_and_its_session_goes_on() {
+    guests_of_one(|place| {
+        let both = names(place, "killed");
+        let script = "mkfifo /tmp/go; echo up; read word </tmp/go; echo $word";
+        let mut first =
+            start(place, &["--overlay=discard", "--name", &both[0]], &["sh", "-c", script]);
+        first.printed("up\n");
+        // Wherever it is: before it asks, while all is held still, and while its own machine is made.
+        let processes = || fs::read_dir("/proc").unwrap().count();
+        for stage in 0..4 {
+            let killed = fork(place, &both);
+            let before = processes();
+            until("it is so far", || match stage {
+                0 => true,
+                1 => fs::read_to_string(format!("/proc/{}/cmdline", killed.pid()))
+                    .is_ok_and(|words| words.contains("session-fork")),
+                2 => processes() > before,
+                _ => call(place, &["exec", &both[1], "--", "true"]).code == 0,
+            });
+            killed.signal(Signal::KILL);
+            assert_ne!(killed.finish().code, 0);
+            assert_eq!(inside(place, &both[0], "echo lives"), "lives", "{stage}");
+        }
+        go(place, &both[0], "first");
+        assert_eq!(first.finish().quiet(), "up\nfirst");
+        until("nothing is left", || place.left_behind().is_empty());
+    });
+}
+
+#[test]
+fn what_cannot_be_forked_is_refused_before_it_is_held() {
+    guests_of_one(|place| {
+        let both = names(place, "refused");
+        let profile = place.file(
+            "home/mine.toml",
+            "extends = [\"default\"]\n[network]\nallow = [\"one.example\"]\n",
+        );
+        let (profile, project) = (profile.to_str().unwrap(), place.text("home/project"));
+        let script = "mkfifo /tmp/go; echo up; read word </tmp/go; echo $word";
+        let mut first = start(
+            place,
+            &["-p", profile, "-w", &project, "--name", &both[0]],
+            &["sh", "-c", script],
+        );
+        first.printed("up\n");
+        call(place, &["fork", &both[0], "3"]).ends(125).says("one fork is made at a time");
+        call(place, &["fork", "--json", &both[0]]).ends(125).says("--json");
+        call(place, &["fork", "--name", &both[0], &both[0]]).ends(125).says(&both[0]);
+        // Neither with fewer rules nor with more.
+        place.file(
+            "home/mine.toml",
+            "extends = [\"default\"]\n[network]\nallow = [\"one.example\", \"two.example\"]\n",
+        );
+        call(place, &["fork", &both[0]]).ends(125).says("its policy would be another one now");
+        place.file(
+            "home/mine.toml",
+            "extends = [\"default\"]\n[network]\nallow = [\"one.example\"]\n",
+        );
+        // One that is held still is forked, and stays so.
+        call(place, &["suspend", &both[0]]).quiet();
+        let second = fork(place, &both);
+        takes_commands(place, &both[1]);
+        assert!(call(place, &["ps"]).well().contains("suspended"));
+        go(place, &both[1], "second");
+        assert_eq!(second.finish().quiet(), "second");
+        call(place, &["exec", &both[0], "--", "true"]).ends(125).says("ringfence resume");
+        call(place, &["resume", &both[0]]).quiet();
+        // A fork can be forked, by a name or without.
+        let second = fork(place, &both);
+        takes_commands(place, &both[1]);
+        let third = Running::start(ringfence(place, &["fork", &both[1]]));
+        let forks = || {
+            let running = call(place, &["ps"]).well();
+            running.lines().filter(|line| line.contains("running")).count()
+        };
+        until("it goes on", || forks() == 3);
+        go(place, &both[1], "second");
+        assert_eq!(second.finish().quiet(), "second");
+        third.signal(Signal::TERM);
+        third.finish().ends(143);
+        go(place, &both[0], "first");
+        assert_eq!(first.finish().quiet(), "up\nfirst");
+        // A port is one session's.
+        let server = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = server.local_addr().unwrap().port().to_string();
+        drop(server);
+        let options = ["--publish", &port, "--name", &both[0]];
+        let mut first = start(place, &options, &["sh", "-c", "echo up; exec sleep 1000"]);
+        first.printed("up\n");
+        call(place, &["fork", &both[0]]).ends(125).says("published");
+        first.signal(Signal::TERM);
+        first.finish().ends(143);
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
