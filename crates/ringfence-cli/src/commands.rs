@@ -49,8 +49,8 @@ pub const COMMANDS: [Command; 36] = [
     ),
     command(
         "fork",
-        "[OPTIONS] SESSION N [--] [WORD...] | --helper python",
-        "Clone a warm program that runs in a session",
+        "[OPTIONS] SESSION N [--] [WORD...] | SESSION | --helper python",
+        "Clone a warm program that runs in a session, or a virtual machine",
         &crate::fork::FORK,
         crate::fork::fork,
     ),

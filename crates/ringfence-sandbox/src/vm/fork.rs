@@ -13,14 +13,16 @@
 //! All that is handed over is in files without a name: whoever is killed leaves nothing. Where who wants the fork is gone, the
 //! session goes on.
 
+use super::assets::{self, Assets};
 use super::machine::{Machine, in_memory};
+use super::template::{Key, Template};
 use super::{Shape, still};
 use ringfence_guest::line::Saved;
 use ringfence_policy::Policy;
 use ringfence_sys::{Errno, fd, socket, unix};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::Seek;
+use std::io::{Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -29,6 +31,8 @@ const REFUSED: u8 = b'r';
 const DONE: u8 = b'd';
 /// The longest wish, and the longest reason.
 const LONGEST: usize = 16 * 1024;
+/// What is read at once.
+const PIECE: usize = 1 << 20;
 /// The longest policy.
 const MOST_TEXT: usize = 64 << 20;
 
@@ -97,6 +101,17 @@ impl Forked {
         let mut from = state;
         from.rewind().map_err(|error| format!("the machine's state: {error}"))?;
         Ok(state)
+    }
+}
+
+/// Reads what machines of a shape begin with, in its order: QEMU saves all of a memory, page after page, which takes ten times
+/// as long where the kernel has to look for each. Done before a session is held still.
+pub fn read_ahead(assets: &Assets, shape: &Shape, home: &Path) {
+    let template =
+        Key::of(assets, shape).ok().and_then(|key| Template::find(&assets::cache(home), &key));
+    let mut buffer = vec![0; PIECE];
+    if let Some(mut memory) = template.and_then(|template| template.memory().ok()) {
+        while memory.read(&mut buffer).is_ok_and(|count| count > 0) {}
     }
 }
 

@@ -26,7 +26,7 @@ mod still;
 mod template;
 
 pub use assets::Assets;
-pub use fork::{Forked, Wish};
+pub use fork::{Forked, Wish, read_ahead};
 pub use jail::INNER;
 pub use machine::Machine;
 pub(crate) use memory::answer as answer_open;
