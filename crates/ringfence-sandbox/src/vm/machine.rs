@@ -6,6 +6,7 @@ use super::fork::{Asked, Forked};
 use super::jail::{self, Inmate, Origin};
 use super::qmp::Qmp;
 use super::template::{self, Key, Template};
+use super::turn;
 use crate::other_group::descends;
 use crate::trace::Trace;
 use ringfence_guest::line::{Attendance, Said, Word};
@@ -131,7 +132,10 @@ impl Machine {
         let cache = assets::cache(home);
         let key = Key::of(&assets, shape)?;
         let template = match Template::find(&cache, &key) {
-            Some(template) => template,
+            Some(template) => {
+                turn::tidy(&cache);
+                template
+            }
             None => template::make(&assets, shape, &cache, &key)?,
         };
         let recipe = Recipe { assets, shape: shape.clone(), cache, template };

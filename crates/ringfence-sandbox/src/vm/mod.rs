@@ -24,6 +24,8 @@ pub mod setup;
 pub mod show;
 mod still;
 mod template;
+mod turn;
+mod whole;
 
 pub use assets::Assets;
 pub use fork::{Forked, Wish, read_ahead};

@@ -12,6 +12,8 @@ use super::jail::Origin;
 use super::machine::{self, Process, make_directory};
 #[cfg(target_arch = "x86_64")]
 use super::still;
+use super::turn::{self, Turn, UNFINISHED};
+use super::whole;
 use ringfence_guest::rehearsal;
 use ringfence_sys::file::next_part;
 use ringfence_sys::memory::PAGE;
@@ -26,12 +28,8 @@ use std::time::Duration;
 
 /// What templates' directories are called; the key follows.
 const PREFIX: &str = "template-";
-/// What those are called that are being made.
-const UNFINISHED: &str = "new-";
-/// The file that is locked by who makes a template.
-const TURN: &str = "making";
 /// Changes with the layout of what is saved and with how a guest is started.
-const LAYOUT: u32 = 11;
+const LAYOUT: u32 = 12;
 /// What changes when libraries are installed.
 const LIBRARIES: &str = "/etc/ld.so.cache";
 /// What is looked at at once.
@@ -86,11 +84,12 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// The template of a key, if there is one.
+    /// The template of a key, if there is one that is whole.
     pub fn find(cache: &Path, key: &Key) -> Option<Template> {
         let place = cache.join(key.name());
         // The state is written last, and the directory gets its name after that.
-        place.join("state").is_file().then_some(Template { place })
+        let found = place.join("state").is_file() && whole::fault(&place).is_none();
+        found.then_some(Template { place })
     }
 
     /// The devices' state.
@@ -156,11 +155,16 @@ pub(super) fn make(
 ) -> Result<Template, String> {
     make_directory(cache).map_err(|error| format!("mkdir({}): {error}", cache.display()))?;
     // Twenty that start at once boot one guest, not twenty. Who boots it has bounds of its own.
-    let _turn = turn(cache)?;
+    let turn = Turn::wait(cache, PATIENCE)?;
     if let Some(made) = Template::find(cache, key) {
         return Ok(made);
     }
     let place = cache.join(key.name());
+    if place.join("state").is_file()
+        && let Some(fault) = whole::fault(&place)
+    {
+        ringfence_sys::say!("ringfence: the saved guest is not whole ({fault}): a new one is made");
+    }
     // What is left of one that was being removed, by somebody who does not know what belongs together, or who was killed.
     match fs::remove_dir_all(&place) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -168,6 +172,7 @@ pub(super) fn make(
         }
         _ => {}
     }
+    turn.remove_unfinished(cache);
     remove_others(cache, key);
     let new = cache.join(machine::name(UNFINISHED));
     make_directory(&new).map_err(|error| format!("mkdir({}): {error}", new.display()))?;
@@ -180,19 +185,6 @@ pub(super) fn make(
     });
     let _ = fs::remove_dir_all(&new);
     result
-}
-
-/// Waits until nobody else makes a template here; as long as what this returns lives, nobody else does. It
-/// ends with the process, however that ends.
-fn turn(cache: &Path) -> Result<File, String> {
-    let path = cache.join(TURN);
-    let failed = |error: io::Error| format!("{}: {error}", path.display());
-    let file = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(failed)?;
-    match file.lock() {
-        Err(error) if error.kind() != io::ErrorKind::Unsupported => Err(failed(error)),
-        _ => Ok(file),
-    }
 }
 
 fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), String> {
@@ -238,6 +230,7 @@ fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), 
         save_process(&process, &memory, new);
     }
     let _ = fs::remove_file(&initramfs);
+    whole::write(new).map_err(failed("the saved guest"))?;
     // A name that outlives a crash of the host must not stand for files that do not.
     durable(new).map_err(failed("the saved guest"))?;
     fs::rename(new.join("state.new"), new.join("state")).map_err(failed("rename(state)"))
@@ -307,7 +300,6 @@ fn greet(mut stream: &UnixStream) -> Result<(), String> {
 fn remove_others(cache: &Path, key: &Key) {
     /// Shapes that are kept.
     const MOST: usize = 4;
-    machine::remove_dead(cache, UNFINISHED);
     let entries = cache.read_dir().into_iter().flatten().flatten();
     let own = |entry: &fs::DirEntry| {
         let name = entry.file_name();
@@ -321,9 +313,11 @@ fn remove_others(cache: &Path, key: &Key) {
     }
 }
 
-/// Removes all templates.
+/// Removes all templates, and what was left of such.
 pub fn discard(home: &Path) {
-    for entry in assets::cache(home).read_dir().into_iter().flatten().flatten() {
+    let cache = assets::cache(home);
+    turn::tidy(&cache);
+    for entry in cache.read_dir().into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(PREFIX) {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -438,20 +432,6 @@ mod tests {
         }
         let blocks = copy.metadata().expect("its blocks").blocks();
         assert!(blocks * 512 <= 3 * (2 << 20), "{blocks}");
-    }
-
-    #[test]
-    fn one_makes_a_template_at_a_time() {
-        let cache = std::env::temp_dir().join(machine::name("ringfence-turn-"));
-        make_directory(&cache).expect("a directory");
-        let first = turn(&cache).expect("its turn");
-        let other = File::open(cache.join(TURN)).expect("the file of turns");
-        assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
-        drop(first);
-        other.try_lock().expect("its turn");
-        drop(other);
-        turn(&cache).expect("the next one's");
-        fs::remove_dir_all(&cache).expect("removed");
     }
 
     #[test]

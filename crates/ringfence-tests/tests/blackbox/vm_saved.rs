@@ -332,3 +332,44 @@ fn a_guest_boots_where_a_saved_one_is_not_whole() {
         assert_eq!(started(place), "restored");
     });
 }
+
+/// A disk that was full, or somebody who wrote into it, leaves less of a file than there was; who was killed while he made one,
+/// a directory that is nobody's.
+#[test]
+fn a_saved_guest_that_was_cut_off_is_made_anew_and_what_was_left_goes() {
+    guests_of_one(|place| {
+        let template = template(place);
+        let cache = template.parent().unwrap().to_owned();
+        let left = || {
+            // The number is that of a process that lives, and makes none.
+            let left = cache.join(format!("new-{}-0", std::process::id()));
+            fs::create_dir(&left).unwrap();
+            fs::write(left.join("memory"), "some").unwrap();
+            [&left, &left.join("memory")].into_iter().for_each(|path| place.person.owns(path));
+            left
+        };
+        let run = || {
+            let ended = start(place, &[], &["sh", "-c", "exit 5"]).finish();
+            ended.ends(5).err.clone()
+        };
+        for file in ["memory", "state", "kernel"] {
+            let path = template.join(file);
+            let size = fs::metadata(&path).unwrap().len();
+            fs::File::options().write(true).open(&path).unwrap().set_len(size / 2).unwrap();
+            let new = left();
+            let said = run();
+            let why = format!("its {file} has {} bytes, and had {size}", size / 2);
+            assert!(said.contains(&why) && said.lines().count() == 1, "{said}");
+            assert_eq!(fs::metadata(&path).unwrap().len(), size);
+            assert!(!new.exists());
+            assert_eq!(run(), "", "once");
+        }
+        // Where none is made, and by hand.
+        let new = left();
+        assert_eq!(run(), "");
+        assert!(!new.exists());
+        let new = left();
+        Running::start(ringfence(place, &["vm", "clean"])).finish().ends(0);
+        assert!(!new.exists() && !template.exists());
+    });
+}
