@@ -401,6 +401,11 @@ impl Keeper for Record {
         }
     }
 
+    fn goes_on(&self) -> bool {
+        let mark = place::sessions().map(|all| all.join(&self.id).join(live::SUSPENDED));
+        mark.is_ok_and(|mark| std::fs::remove_file(mark).is_ok())
+    }
+
     fn close(&self) {
         drop(self.gateway.borrow_mut().take());
     }

@@ -51,6 +51,9 @@ const SIGWINCH: i32 = 28;
 /// the command's to take or to ignore: the launcher stops when the command did.
 const LEFT_ALONE: [i32; 8] = [4, 5, 6, 7, 8, 11, SIGKILL, SIGSTOP];
 
+/// Signals that ask a command to end.
+const ASK_FOR_THE_END: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+
 /// After so long a launcher makes itself small.
 const IDLE: Duration = Duration::from_millis(100);
 
@@ -329,6 +332,9 @@ impl Watch<'_, '_> {
             self.stops.wanted();
         }
         self.pass_key(arrived);
+        if ASK_FOR_THE_END.contains(&arrived.signal) {
+            self.wake();
+        }
         match arrived.signal {
             SIGCHLD => {}
             SIGCONT => {

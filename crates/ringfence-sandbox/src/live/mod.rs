@@ -82,6 +82,8 @@ pub trait Keeper: fmt::Debug {
     fn finished(&self, number: u32, end: End);
     /// Somebody inside knocks at the gateway; serves it from now on, on a thread.
     fn serve(&self, listener: OwnedFd);
+    /// A machine that was held still goes on, if this one was.
+    fn goes_on(&self) -> bool;
     /// Nothing lives inside any more: what the gateway does is finished, and it does no more.
     fn close(&self);
     /// The session's command has ended, and all else inside with it.

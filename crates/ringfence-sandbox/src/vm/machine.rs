@@ -5,6 +5,7 @@ use super::assets::{self, Assets};
 use super::fork::{Asked, Forked};
 use super::jail::{self, Inmate, Origin};
 use super::qmp::Qmp;
+use super::still;
 use super::template::{self, Key, Template};
 use super::turn;
 use crate::other_group::descends;
@@ -179,6 +180,11 @@ impl Machine {
     /// What the bridge knows its launcher by, as the value of [`ringfence_guest::line::VARIABLE`].
     pub(super) fn word(&self) -> String {
         ringfence_guest::line::value(self.word)
+    }
+
+    /// Lets it go on, if it was held still.
+    pub(crate) fn wake() {
+        let _ = still::release(std::process::id().cast_signed());
     }
 
     /// The bridge has called: nothing is left to be found on the host. Not before: where a port is published, who

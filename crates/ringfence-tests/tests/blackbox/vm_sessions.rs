@@ -138,3 +138,31 @@ fn a_session_is_held_still_and_goes_on() {
         assert_eq!(place.left_behind(), [""; 0]);
     });
 }
+
+#[test]
+fn a_session_that_is_held_still_hears_that_it_is_to_end() {
+    guests_of_one(|place| {
+        let name = format!("wakes-{}", place.person.ids().0);
+        let script = "trap 'echo heard; exit 4' TERM; trap 'echo again' INT; echo up; \
+                      while :; do sleep 0.1; done";
+        let held = || {
+            let mut running = start(place, &["--name", &name], &["sh", "-c", script]);
+            running.printed("up\n");
+            call(place, &["suspend", &name]).quiet();
+            running
+        };
+        let mut running = held();
+        // One that handles it lives on, and is not held still any more.
+        call(place, &["kill", "--signal", "INT", &name]).quiet();
+        running.printed("again\n");
+        assert!(call(place, &["ps"]).well().contains("running"));
+        call(place, &["suspend", &name]).quiet();
+        call(place, &["kill", &name]).quiet();
+        assert_eq!(running.finish().ends(4).text(), "up\nagain\nheard");
+        // And of whoever signals its launcher.
+        let running = held();
+        running.signal(Signal::TERM);
+        assert_eq!(running.finish().ends(4).text(), "up\nheard");
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
