@@ -83,9 +83,11 @@ impl Watch<'_, '_> {
             b'E' => self.failure = Some(LaunchError::Setup(text())),
             b'K' => {
                 self.outcome.signal = message.get(1).map(|&signal| i32::from(signal));
-                // Of a job of its own no key is told to us.
-                self.outcome.interrupted |=
-                    self.job.is_some() && self.outcome.signal == Some(SIGINT);
+                // Of a job of its own no key is told to us, nor of a guest's, whose terminal takes them.
+                let machine = self.duties.machine;
+                let unheard = self.job.is_some()
+                    || machine.is_some_and(|machine| machine.borrow().has_terminal());
+                self.outcome.interrupted |= unheard && self.outcome.signal == Some(SIGINT);
             }
             b'R' => {
                 self.executes = true;

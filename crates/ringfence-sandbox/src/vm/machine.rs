@@ -66,7 +66,7 @@ pub struct Machine {
     /// Who wants a fork of this.
     pub(super) asked: Asked,
     /// The bridge lets every byte through, and may be killed.
-    _terminal: Option<sys::terminal::Kept>,
+    terminal: Option<sys::terminal::Kept>,
 }
 
 /// What clones are made by.
@@ -166,7 +166,7 @@ impl Machine {
             mute,
             fork,
             asked: Asked::default(),
-            _terminal: sys::terminal::Kept::of_own(),
+            terminal: sys::terminal::Kept::of_own(),
         };
         machine.attendance = Some(attendance.map_err(|errno| format!("bind: {errno:?}"))?);
         Ok(machine)
@@ -185,6 +185,11 @@ impl Machine {
     /// Lets it go on, if it was held still.
     pub(crate) fn wake() {
         let _ = still::release(std::process::id().cast_signed());
+    }
+
+    /// Its command has a terminal, whose keys go to the guest.
+    pub(crate) fn has_terminal(&self) -> bool {
+        self.terminal.is_some()
     }
 
     /// The bridge has called: nothing is left to be found on the host. Not before: where a port is published, who

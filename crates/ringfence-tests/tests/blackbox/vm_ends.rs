@@ -125,6 +125,33 @@ fn the_terminal_is_as_before_however_a_session_ends() {
     });
 }
 
+/// The key goes to the guest's terminal; who started the run is to see how the command ended all the same.
+#[test]
+fn a_command_that_a_key_ended_ends_the_run_by_its_signal() {
+    guests_of_one(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let text = "import subprocess, sys\n\
+                    print('back', subprocess.run(sys.argv[1:]).returncode, 'en' + 'd')\n";
+        fs::write(place.project("tells.py"), text).unwrap();
+        let mut terminal = Terminal::shell(place);
+        for (trap, code) in [("", -2), ("trap \"exit 5\" INT; ", 5)] {
+            terminal.line(&format!(
+                "XDG_CACHE_HOME='{}' python3 tells.py {} run --tier vm -- sh -c '{trap}echo u\"\"p; while :; do sleep 0.1; done'",
+                cache(place.person).display(),
+                binary().display()
+            ));
+            terminal.shows("\nup");
+            terminal.types("\x03");
+            let shown = terminal.shows(" end");
+            assert!(shown.contains(&format!("back {code}")), "{shown}");
+            terminal.shows("ready> ");
+        }
+        terminal.leave();
+    });
+}
+
 /// Whoever reads a command's output may take his time, but for when it was told to end.
 #[test]
 fn a_command_that_was_told_to_end_waits_for_no_reader() {
