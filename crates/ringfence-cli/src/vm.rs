@@ -124,6 +124,7 @@ pub fn start(
             .map_err(Fault::of)?;
     let shape = plan.machine.as_ref().ok_or_else(|| Fault::usage("the plan has no machine"))?;
     let assets = Assets::find(&home()).map_err(Fault::usage)?;
+    let program = vm::show::program(policy).map_err(Fault::usage)?;
     let ask = |source: &Source| {
         vm::read_ahead(&assets, shape, &home());
         source.ask(policy, &plan, shape)
@@ -131,7 +132,6 @@ pub fn start(
     let fork = source.map(ask).transpose()?;
     let resolved = policy.clone();
     let machine = Machine::start(assets, shape, &home(), fork, trace).map_err(Fault::usage)?;
-    let program = vm::show::program(policy).map_err(Fault::usage)?;
     machine.show(policy);
     Ok(Some(Guest { machine: Rc::new(RefCell::new(machine)), program, policy: resolved }))
 }

@@ -13,14 +13,31 @@ use std::process::Command;
 
 /// What the kernel calls a program whose file is gone.
 const DELETED: &[u8] = b" (deleted)";
+/// The program, though another one should stand in its place or none.
+pub const OWN: &str = "/proc/self/exe";
 
 /// The program itself, though another one should stand in its place or none; its name is the one that this one was
 /// called by, so that it knows it too.
 pub fn command() -> Command {
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(OWN);
     let called = called().or_else(|| std::env::current_exe().ok());
     command.arg0(called.as_deref().unwrap_or(Path::new("ringfence")));
     command
+}
+
+/// Where it is, for a sandbox that is to show it.
+///
+/// # Errors
+/// A sentence: another program stands in its place, or none, which would be shown in its stead.
+pub fn place() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+    if own.as_os_str().as_bytes().ends_with(DELETED) && !own.exists() {
+        return Err(format!(
+            "this program was replaced or removed since it was started ({}): start it anew",
+            own.display()
+        ));
+    }
+    Ok(own)
 }
 
 /// Where it is, and the links that lead to it from what it was called by. They are looked at beside what a plan was

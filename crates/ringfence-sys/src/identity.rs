@@ -45,14 +45,37 @@ pub fn kernel_release() -> String {
     name.release.iter().take_while(|&&c| c != 0).map(|&c| c as u8 as char).collect()
 }
 
-/// Random bits of the kernel (`getrandom(2)`), the clock's if it has none yet.
-pub fn random() -> u32 {
-    let mut bits = 0u32;
+/// Random bytes of the kernel (`getrandom(2)`), made of the clock's if it has none yet: 256 at most.
+pub fn random_bytes<const COUNT: usize>() -> [u8; COUNT] {
+    let mut bytes = [0; COUNT];
     const NONBLOCK: u32 = 1;
-    // SAFETY: `bits` is four writable bytes.
-    if unsafe { sys!(getrandom, &raw mut bits, 4, NONBLOCK) } == Ok(4) {
-        return bits;
+    // SAFETY: `bytes` is so many writable bytes.
+    if unsafe { sys!(getrandom, bytes.as_mut_ptr(), COUNT, NONBLOCK) } != Ok(COUNT) {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let bits = now.map_or(0, |now| now.subsec_nanos()) ^ std::process::id();
+        bytes.iter_mut().zip(bits.to_ne_bytes().iter().cycle()).for_each(|(to, bits)| *to = *bits);
     }
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |now| now.subsec_nanos()) ^ std::process::id()
+    bytes
+}
+
+/// Four of them as a number.
+pub fn random() -> u32 {
+    u32::from_ne_bytes(random_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_draws_are_the_same() {
+        let draws = [random_bytes::<16>(), random_bytes()];
+        assert_ne!(draws[0], draws[1]);
+        // All of them are drawn: what is zero in so many is not.
+        let all = (0..64).fold([0; 16], |all: [u8; 16], _| {
+            let drawn: [u8; 16] = random_bytes();
+            std::array::from_fn(|at| all[at] | drawn[at])
+        });
+        assert!(all.iter().all(|&byte| byte != 0), "{all:?}");
+    }
 }

@@ -4,6 +4,7 @@ use super::Shape;
 use super::accel::Accelerator;
 use super::assets::Assets;
 use super::memory;
+use crate::itself;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -90,10 +91,15 @@ pub(super) enum Origin<'a> {
 /// # Errors
 /// The program cannot be started.
 pub(super) fn start(inmate: Inmate<'_>, profile: &Path) -> io::Result<Child> {
-    let program = std::env::current_exe()?;
-    let mut command = crate::itself::command();
+    let mut command = itself::command();
     command.args(["run", "--tier", "namespace", "--no-record", "--clean-env", "--network", "none"]);
     command.arg("-p").arg(profile).args(["--workdir", "/tmp"]);
+    // What becomes a saved process is this program.
+    #[cfg(target_arch = "x86_64")]
+    let program = match inmate.from {
+        Origin::Checkpoint(_) => itself::place().map_err(io::Error::other)?,
+        _ => PathBuf::new(),
+    };
     let shown: &[&Path] = match inmate.from {
         Origin::Boot(initramfs) => &[&inmate.assets.kernel.image, initramfs],
         Origin::Template(header) | Origin::Rehearsal(header) | Origin::Other(header) => &[header],

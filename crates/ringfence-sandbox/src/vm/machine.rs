@@ -149,7 +149,7 @@ impl Machine {
         };
         trace.mark("machine");
         let directory = place().map_err(|error| format!("mkdir: {error}"))?;
-        let word = std::array::from_fn(|_| sys::identity::random().to_le_bytes()[0]);
+        let word = sys::identity::random_bytes();
         let attendance = Attendance::at(&directory.join(SOCKET), word, is_ours);
         let mut machine = Machine {
             recipe,

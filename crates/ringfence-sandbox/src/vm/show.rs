@@ -1,6 +1,7 @@
 //! What a machine adds to its session's policy, and what runs in the command's place.
 
 use super::Machine;
+use crate::itself;
 use ringfence_policy::{Access, Guarded, PathRule, Policy, Source};
 use std::path::{Path, PathBuf};
 
@@ -20,9 +21,9 @@ fn rule(path: &Path, why: &str) -> PathRule {
 /// Shows this program to the sandbox: it runs in the command's place, and talks to the guest.
 ///
 /// # Errors
-/// It has no name any more.
+/// Another program stands in its place, or none.
 pub fn program(policy: &mut Policy) -> Result<PathBuf, String> {
-    let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+    let program = itself::place()?;
     policy.paths.push(rule(&program, "the virtual machine's bridge"));
     Ok(program)
 }

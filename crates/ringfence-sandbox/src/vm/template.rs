@@ -14,6 +14,7 @@ use super::machine::{self, Process, make_directory};
 use super::still;
 use super::turn::{self, Turn, UNFINISHED};
 use super::whole;
+use crate::itself;
 use ringfence_guest::rehearsal;
 use ringfence_sys::file::next_part;
 use ringfence_sys::memory::PAGE;
@@ -54,8 +55,8 @@ impl Key {
     pub fn of(assets: &Assets, shape: &Shape) -> Result<Key, String> {
         let mut hasher = DefaultHasher::new();
         LAYOUT.hash(&mut hasher);
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        for path in [&program, &assets.qemu, &assets.kernel.image] {
+        let own = Path::new(itself::OWN);
+        for path in [own, &assets.qemu, &assets.kernel.image] {
             let data = path.metadata().map_err(|error| format!("{}: {error}", path.display()))?;
             // Not when its inode changed: that is also when it gets or loses another name.
             (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec())
@@ -190,8 +191,7 @@ pub(super) fn make(
 fn boot(assets: &Assets, shape: &Shape, cache: &Path, new: &Path) -> Result<(), String> {
     let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
     let initramfs = new.join("initramfs");
-    let program = std::env::current_exe().map_err(failed("this program"))?;
-    initramfs::make(&assets.kernel, &program, shape.nested, &initramfs)
+    initramfs::make(&assets.kernel, Path::new(itself::OWN), shape.nested, &initramfs)
         .map_err(failed("the initial file system"))?;
     header(&assets.kernel.image, &new.join("kernel")).map_err(failed("the kernel's header"))?;
     let memory = machine::in_memory()?;

@@ -2,8 +2,8 @@
 //! told.
 
 use super::inspection::server::Server;
-use super::vm::{guests_of_one, ringfence, sh, start};
-use ringfence_tests::Running;
+use super::vm::{cache, guests_of_one, ringfence, sh, start};
+use ringfence_tests::{Running, binary};
 use rustix::process::Signal;
 use std::fs;
 
@@ -115,5 +115,26 @@ fn doctor_says_what_executes_guests() {
         assert!(found.contains(&format!("guest kernel {kernel}")), "{found}");
         // It is no failure that QEMU executes them itself, and it says what would be faster.
         assert!(own["state"] == "ok" || own["remedy"].is_string(), "{own}");
+    });
+}
+
+/// What stands in the program's place by then is not shown to a sandbox in its stead.
+#[test]
+fn a_program_that_was_removed_meanwhile_says_so() {
+    guests_of_one(|place| {
+        let program = place.at("rf");
+        let run = |first: &str| {
+            fs::copy(binary(), &program).unwrap();
+            let script = format!(
+                "exec 3<'{0}'; {first}; exec /proc/self/fd/3 run --tier vm -- true",
+                program.display()
+            );
+            let mut command = place.command("/bin/sh");
+            command.env("XDG_CACHE_HOME", cache(place.person)).args(["-c", &script]);
+            Running::start(command).finish()
+        };
+        run(&format!("rm '{}'", program.display())).ends(125).says("start it anew");
+        // The control.
+        run(":").ends(0);
     });
 }
