@@ -10,6 +10,7 @@ use crate::error::Fault;
 use crate::help;
 use crate::options::{Spec, flag, parse};
 use crate::unpack::{Fresh, Place};
+use ringfence_policy::host_program;
 use ringfence_session::live;
 use ringfence_session::outside::{self, Source};
 use ringfence_sys::{self as sys, file::time_mark};
@@ -194,7 +195,7 @@ fn into(from: &Path, to: &Inside) -> Result<u8, Fault> {
     {
         Source::File(file) => file,
         Source::Directory(open) => {
-            let mut pack = Command::new("tar");
+            let mut pack = host_program::command("tar").map_err(Fault::usage)?;
             pack.args(["-cf", "-", "."]).stdin(Stdio::null()).stdout(Stdio::piped());
             // The directory that was opened, whatever its path means by now.
             pack.current_dir(format!("/proc/self/fd/{}", open.as_raw_fd()));

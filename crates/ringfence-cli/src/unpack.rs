@@ -6,6 +6,7 @@
 //! opened without following links.
 
 use crate::error::Fault;
+use ringfence_policy::host_program;
 use ringfence_session::{arriving, live, outside};
 use ringfence_sys::{self as sys, Errno};
 use std::ffi::{CString, OsStr};
@@ -15,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 
 /// As many things that are left out are named.
 const TOLD: usize = 20;
@@ -62,7 +63,7 @@ impl Fresh {
     /// # Errors
     /// tar(1) cannot be started.
     pub fn unpack(&self, archive: Stdio) -> Result<ExitStatus, Fault> {
-        let mut tar = Command::new("tar");
+        let mut tar = host_program::command("tar").map_err(Fault::usage)?;
         // Times are another kernel's: a moment in the future is no news.
         tar.args(["--warning=no-timestamp", "--no-same-owner", "--no-same-permissions"]);
         tar.args(["-xf", "-", "-C"]).arg(&self.0).stdin(archive);

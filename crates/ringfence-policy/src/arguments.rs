@@ -1,12 +1,22 @@
 //! What a command's arguments name, granted where the profile says so (`arguments`).
 
-use crate::files::Resolver;
+use crate::error::{Planted, PolicyError};
+use crate::files::{Real, Resolver, planted};
 use crate::path::{normal, quote};
-use crate::policy::{Arguments, Policy};
+use crate::policy::{Access, Arguments, Policy, Source};
 use crate::workspace::{no_argument, no_argument_above, no_workspace};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+
+/// What arguments grant.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    /// As rules.
+    pub rules: Vec<OsString>,
+    /// Links that led to directories of these rules, by the names that were given.
+    led: Vec<(PathBuf, Real)>,
+}
 
 /// The files and directories that arguments name, as rules; the home and what many programs share
 /// are not granted for being named.
@@ -15,8 +25,8 @@ pub(crate) fn named(
     granted: Arguments,
     resolver: &mut Resolver<'_>,
     policy: &mut Policy,
-) -> Vec<OsString> {
-    let mut rules = Vec::new();
+) -> Named {
+    let mut named = Named::default();
     for argument in arguments {
         let bytes = argument.as_bytes();
         let url = bytes.strip_prefix(b"file://").map(decoded);
@@ -29,7 +39,7 @@ pub(crate) fn named(
         };
         let path = normal(&policy.workdir.join(path));
         if granted == Arguments::Beside {
-            rules.extend(beside(&path, bytes.contains(&b'/'), resolver, policy));
+            named.beside(&path, bytes.contains(&b'/'), resolver, policy);
             continue;
         }
         match resolver.real(&path) {
@@ -45,45 +55,74 @@ pub(crate) fn named(
                     }
                     continue;
                 }
-                rules.push(quote(&path));
+                named.rules.push(quote(&path));
             }
             _ => {}
         }
     }
-    rules
+    named
 }
 
-/// The directory of a file that an argument names, as a rule: programs make and remove files beside it. A file that is not
-/// there yet will be, where the argument says in which directory; without that it is a word of another kind.
-fn beside(
-    path: &Path,
-    in_directory: bool,
-    resolver: &mut Resolver<'_>,
-    policy: &mut Policy,
-) -> Option<OsString> {
-    let real = resolver.real(path).ok().filter(|real| real.exists || in_directory)?;
-    let files = resolver.files();
-    // A directory has itself in it.
-    let is_directory = |path: &Path| files.link(&path.join(".")).is_ok();
-    let directory = match is_directory(&real.path) {
-        true => real.path,
-        false => real.path.parent().map(PathBuf::from)?,
-    };
-    if !is_directory(&directory) || directory == policy.workdir {
-        return None;
+impl Named {
+    /// The directory of a file that an argument names, as a rule: programs make and remove files beside it. A file that is not
+    /// there yet will be, where the argument says in which directory; without that it is a word of another kind.
+    fn beside(
+        &mut self,
+        path: &Path,
+        in_directory: bool,
+        resolver: &mut Resolver<'_>,
+        policy: &mut Policy,
+    ) {
+        let real = resolver.real(path).ok().filter(|real| real.exists || in_directory);
+        let files = resolver.files();
+        // A directory has itself in it.
+        let is_directory = |path: &Path| files.link(&path.join(".")).is_ok();
+        let Some(real) = real else { return };
+        let above = match is_directory(&real.path) {
+            true => Some(real.path.clone()),
+            false => real.path.parent().map(PathBuf::from),
+        };
+        let above = above.filter(|above| is_directory(above) && *above != policy.workdir);
+        let Some(directory) = above else { return };
+        let reason =
+            no_workspace(&directory, policy).or_else(|| no_argument_above(&directory, policy));
+        let Some(reason) = reason else {
+            self.rules.push(quote(&directory));
+            self.led.push((path.to_owned(), Real { path: directory, ..real }));
+            return;
+        };
+        if !covered_anyhow(&directory) {
+            policy.warnings.push(format!(
+                "{} is not granted for being an argument: what is kept beside it takes all of {}, and {reason}; move it to a \
+                 directory of its own, or say -w {} to grant that",
+                path.display(),
+                directory.display(),
+                directory.display()
+            ));
+        }
     }
-    let reason = no_workspace(&directory, policy).or_else(|| no_argument_above(&directory, policy));
-    let Some(reason) = reason else { return Some(quote(&directory)) };
-    if !covered_anyhow(&directory) {
-        policy.warnings.push(format!(
-            "{} is not granted for being an argument: what is kept beside it takes all of {}, and {reason}; move it to a \
-             directory of its own, or say -w {} to grant that",
-            path.display(),
-            directory.display(),
-            directory.display()
-        ));
+
+    /// Refuses a directory that a link led to out of a writable tree: an earlier run could have made the link.
+    ///
+    /// # Errors
+    /// The first of them.
+    pub fn not_planted(&self, policy: &Policy) -> Result<(), PolicyError> {
+        let written = policy.paths.iter().filter(|rule| rule.access == Access::Write);
+        let trees: Vec<PathBuf> = written.map(|rule| rule.path.clone()).collect();
+        for (named, real) in &self.led {
+            if let Some((link, tree)) = planted(&real.links, &real.path, &trees) {
+                let text = named.display().to_string();
+                let origin = "the argument".to_owned();
+                return Err(PolicyError::Planted(Box::new(Planted {
+                    rule: Source { origin, key: String::new(), text },
+                    link: link.to_owned(),
+                    tree: tree.to_owned(),
+                    target: real.path.clone(),
+                })));
+            }
+        }
+        Ok(())
     }
-    None
 }
 
 /// Whether every profile shows it: then there is nothing to say.

@@ -38,6 +38,7 @@ pub mod glob;
 pub mod guard;
 mod homes;
 pub mod host;
+pub mod host_program;
 pub mod http;
 pub mod import;
 mod judge_environment;

@@ -88,14 +88,17 @@ pub fn resolve(request: &Request, context: &Context<'_>) -> Result<Policy, Polic
     let mut merged = Merged::of(profiles, &request.options);
     singles(&merged, &mut policy)?;
     let workdir = policy.workdir.clone();
+    let mut named = arguments::Named::default();
     if let Some(granted) = policy.arguments {
         let key = if granted == Arguments::Read { Key::Read } else { Key::Write };
-        for path in arguments::named(&request.arguments, granted, &mut resolver, &mut policy) {
-            merged.option(&Setting::new(key, path));
+        named = arguments::named(&request.arguments, granted, &mut resolver, &mut policy);
+        for path in &named.rules {
+            merged.option(&Setting::new(key, path.clone()));
         }
     }
     let bases = Bases { home: &context.home, workdir: &workdir, env: context.env };
     rules::resolve(&merged, context, &bases, &mut resolver, &mut policy)?;
+    named.not_planted(&policy)?;
     let linked = crate::own::linked(&home, context.env, &mut resolver);
     let elsewhere = [request.elsewhere.clone(), linked].concat();
     crate::own::protect(deciding, elsewhere, &mut resolver, &mut policy);

@@ -3,7 +3,7 @@
 use super::{PROXY, TRACE, VARIABLE};
 use crate::facts::{BusFacts, Facts, Kind, PathFacts};
 use crate::inputs::Inputs;
-use ringfence_policy::{Policy, Resolver, bus_socket};
+use ringfence_policy::{Policy, Resolver, bus_socket, host_program};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -20,11 +20,9 @@ pub fn look(policy: &Policy, facts: &mut Facts, inputs: &Inputs) {
     }
 }
 
-/// Where the filter is, by `PATH`.
+/// Where the filter is.
 fn found(inputs: &Inputs) -> Option<PathBuf> {
-    let search = inputs.variable("PATH")?;
-    let places = std::env::split_paths(&search).filter(|directory| directory.is_absolute());
-    places.map(|directory| directory.join(PROXY)).find(|path| is_file(path, inputs))
+    host_program::program(PROXY, inputs.variable("PATH").as_deref(), inputs)
 }
 
 /// Whether a path leads to what is there and is no directory.

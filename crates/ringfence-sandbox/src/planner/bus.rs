@@ -43,7 +43,7 @@ fn made(planning: &Planning<'_>, tier: Tier, rule: &Source) -> Result<Bus, PlanE
         return Err(PlanError::NotBuilt { what: "a look at the session bus".to_owned() });
     };
     let program = program.clone().ok_or_else(|| {
-        let what = format!("needs {PROXY}, which is not installed");
+        let what = format!("needs {PROXY}, which is not installed where only root can write");
         missing(what, &format!("install the package {PROXY}"))
     })?;
     let address = address.clone().map_err(|why| {

@@ -2,6 +2,7 @@
 
 use super::assets::{self, QEMU};
 use super::machine::make_directory;
+use ringfence_policy::host_program::command;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,22 +45,22 @@ fn install(package: &str, say: &mut dyn FnMut(&str)) -> Result<(), String> {
     let by_hand = format!("as root: apt-get install --no-install-recommends {package}");
     let words = ["apt-get", "install", "-y", "-q", "--no-install-recommends", package];
     let sudo = || {
-        let asked = Command::new("sudo").args(["-n", "true"]).output();
-        asked.is_ok_and(|output| output.status.success())
+        let asked = command("sudo").map(|mut sudo| sudo.args(["-n", "true"]).output());
+        asked.is_ok_and(|asked| asked.is_ok_and(|output| output.status.success()))
     };
-    let mut command = if root() {
-        Command::new(words[0])
+    let mut install = if root() {
+        command(words[0])?
     } else if sudo() {
-        let mut command = Command::new("sudo");
-        command.args(["-n", words[0]]);
-        command
+        let mut sudo = command("sudo")?;
+        sudo.args(["-n", words[0]]);
+        sudo
     } else {
         return Err(format!(
             "{package} is not installed, and this user may not install it; {by_hand}"
         ));
     };
     say(&format!("installing {package}"));
-    run_quietly(command.args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive"))
+    run_quietly(install.args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive"))
         .map_err(|why| format!("{package} could not be installed ({why}); {by_hand}"))
 }
 
@@ -78,10 +79,9 @@ fn unpack_kernel(work: &Path, place: &Path, say: &mut dyn FnMut(&str)) -> Result
     let failed = |what: &'static str| move |error: std::io::Error| format!("{what}: {error}");
     let package = newest_kernel()?;
     say(&format!("downloading {package} (it is taken apart here, not installed)"));
-    run_quietly(Command::new("apt-get").args(["download", "-q", &package]).current_dir(work))
-        .map_err(|why| {
-            format!("{package} could not be downloaded ({why}); as root: apt-get update")
-        })?;
+    run_quietly(command("apt-get")?.args(["download", "-q", &package]).current_dir(work)).map_err(
+        |why| format!("{package} could not be downloaded ({why}); as root: apt-get update"),
+    )?;
     let deb = fs::read_dir(work)
         .map_err(failed("readdir"))?
         .flatten()
@@ -89,7 +89,7 @@ fn unpack_kernel(work: &Path, place: &Path, say: &mut dyn FnMut(&str)) -> Result
         .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
         .ok_or("apt-get downloaded nothing")?;
     let tree = work.join("tree");
-    run_quietly(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(&tree))?;
+    run_quietly(command("dpkg-deb")?.arg("-x").arg(&deb).arg(&tree))?;
     let release = package.strip_prefix("linux-image-").unwrap_or(&package).to_owned();
     let kernel = work.join("kernel");
     make_directory(&kernel).map_err(failed("mkdir"))?;
@@ -104,9 +104,9 @@ fn unpack_kernel(work: &Path, place: &Path, say: &mut dyn FnMut(&str)) -> Result
     fs::write(kernel.join("release"), &release).map_err(failed("write"))?;
     if root() {
         // For all users to read.
-        run_quietly(Command::new("chmod").args(["-R", "a+rX"]).arg(&kernel))?;
+        run_quietly(command("chmod")?.args(["-R", "a+rX"]).arg(&kernel))?;
         for directory in [place, place.parent().unwrap_or(place)] {
-            run_quietly(Command::new("chmod").arg("a+rx").arg(directory))?;
+            run_quietly(command("chmod")?.arg("a+rx").arg(directory))?;
         }
     }
     let _ = fs::remove_dir_all(place.join("kernel"));
@@ -115,8 +115,11 @@ fn unpack_kernel(work: &Path, place: &Path, say: &mut dyn FnMut(&str)) -> Result
 
 /// The package that the one for the newest kernel depends on.
 fn newest_kernel() -> Result<String, String> {
-    let output = Command::new("apt-cache").args(["depends", KERNEL_PACKAGE]).output();
-    let output = output.map_err(|error| {
+    let apt = command("apt-cache");
+    let asked = apt.and_then(|mut apt| {
+        apt.args(["depends", KERNEL_PACKAGE]).output().map_err(|error| error.to_string())
+    });
+    let output = asked.map_err(|error| {
         format!(
             "apt-cache: {error}; the vm tier's kernel comes from Debian's packages: put a \
                  kernel's vmlinuz, its modules and its release where ringfence vm status says"

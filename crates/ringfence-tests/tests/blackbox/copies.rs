@@ -236,3 +236,34 @@ fn a_directory_brings_nothing_that_programs_outside_run() {
         ends(place, running);
     });
 }
+
+/// Outside `tar` packs and unpacks, as the user.
+#[test]
+fn a_tar_that_a_program_may_have_left_packs_nothing_outside() {
+    everywhere(|place| {
+        place.script(
+            "tools/tar",
+            "#!/bin/sh\ntouch \"$HOME/project/called\"\nexec /usr/bin/tar \"$@\"\n",
+        );
+        place.file("home/project/made/file", "kept\n");
+        let mut command = place.ringfence_run();
+        command.args(["--name", "one", "--", "sh", "-c", "echo up; exec sleep 1000"]);
+        let mut running = Running::start(command);
+        running.printed("up\n");
+        place.directory("copies");
+        let rf = ringfence_tests::binary().display().to_string();
+        let (made, copies) = (place.text("home/project/made"), place.text("copies"));
+        let copied = place.shell(&format!(
+            "export PATH=$PWD/tools:$PATH; command -v tar; {rf} cp one:{made} {copies} && {rf} cp {copies}/made one:{made} && \
+             {rf} exec one -- cat {made}/made/file; ls called"
+        ));
+        let found = place.project("tools/tar").display().to_string();
+        assert_eq!(
+            copied.text().lines().collect::<Vec<_>>(),
+            [found.as_str(), "kept"],
+            "{}",
+            copied.err
+        );
+        ends(place, running);
+    });
+}

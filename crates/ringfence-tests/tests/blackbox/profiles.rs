@@ -344,3 +344,26 @@ fn a_database_that_is_named_keeps_its_journal_beside_it() {
         place.shell(&format!("rm {home} {database}*")).ends(0);
     });
 }
+
+/// What is kept beside a file is written too: a link that a program left must not say where that is.
+#[test]
+fn the_place_beside_a_named_file_is_not_said_by_a_link_of_an_earlier_run() {
+    everywhere(|place| {
+        let kept = place.file("home/documents/kept", "kept\n");
+        place.file("home/documents/d.db", "");
+        place.directory("home/links");
+        place.link("home/links/d.db", place.at("home/documents/d.db"));
+        let documents = place.text("home/documents");
+        let left = format!("ln -s {documents}/d.db d.db; ln -s {documents} all");
+        place.sh(&[], &left).ends(0);
+        let script = format!("echo changed > {documents}/kept; cat {documents}/kept");
+        let run = |named: &str| place.run(&["-p", "sqlite"], &["sh", "-c", &script, "sh", named]);
+        for named in ["d.db", "./d.db", "all/d.db", "all/new.db"] {
+            run(named).ends(125).says("a program in an earlier sandbox may have made it");
+            assert_eq!(fs::read_to_string(&kept).expect("a file"), "kept\n", "{named}");
+        }
+        // The control: a link of the user's, where no program writes.
+        assert_eq!(run("../links/d.db").well(), "changed");
+        assert_eq!(fs::read_to_string(&kept).expect("a file"), "changed\n");
+    });
+}
