@@ -4,6 +4,7 @@
 mod closed;
 mod commit;
 mod conflict;
+mod forked;
 mod killed;
 #[path = "../lists/mod.rs"]
 mod lists;

@@ -1,0 +1,68 @@
+//! Layers of a fork: what those of its session hold, apart from these.
+
+use super::world::{World, names, state};
+use ringfence_session::overlay::{self, End, Overlay, Record, Select, Tree};
+use rustix::fs::CWD;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+#[test]
+fn a_fork_has_a_copy_of_its_sessions_layers() {
+    let world = World::new();
+    let running = world.begin();
+    world.change("kept/a", "changed");
+    world.put("new/deep/file", "new");
+    world.anew("anew");
+    world.put("anew/both", "another");
+    world.delete("gone");
+    world.link("out", &world.top.join("outside"));
+    world.put("first", "two names");
+    fs::hard_link(world.layer("first"), world.layer("second")).unwrap();
+    fs::set_permissions(world.layer("new/deep"), fs::Permissions::from_mode(0o711)).unwrap();
+    let hole = fs::File::create(world.layer("hole")).unwrap();
+    hole.set_len(1 << 24).unwrap();
+    fs::write(world.real("kept/a"), "the host's").unwrap();
+    let other = world.top.join("other");
+    let tree = Tree::of(&world.top.join("real"), true).unwrap();
+    let record = Record::new("76543210", End::Keep, vec![tree]);
+    let forked = overlay::begin_as(&other, &record, &world.session()).unwrap();
+    let upper = |session: &std::path::Path| overlay::directory(session).join("0/upper");
+    let (was, is) = (upper(&world.session()), upper(&other));
+    // What was deleted is a device, which cannot be read.
+    for layer in [&was, &is] {
+        let gone = rustix::fs::statat(CWD, layer.join("gone"), rustix::fs::AtFlags::empty());
+        assert_eq!(gone.unwrap().st_rdev, 0);
+    }
+    let inode = |name: &str| is.join(name).metadata().unwrap().ino();
+    assert_eq!(inode("first"), inode("second"));
+    assert!(is.join("hole").metadata().unwrap().blocks() < 1 << 10);
+    fs::write(is.join("first"), "the fork's").unwrap();
+    assert_eq!(fs::read_to_string(was.join("second")).unwrap(), "two names");
+    drop((running, forked));
+    // A commit does the same with both.
+    let found = |session: &std::path::Path| {
+        let overlay = Overlay::open(session).unwrap();
+        names(&overlay.changes().unwrap())
+    };
+    assert_eq!(found(&other), found(&world.session()));
+    let before = state(&world.top.join("real"));
+    // What the host changed since the first session began, and not only since the fork did.
+    let done = Overlay::open(&other).unwrap().commit(&Select::default()).unwrap();
+    assert_eq!(names(&done.conflicts), ["kept/a"]);
+    assert_eq!(state(&world.top.join("real")), before);
+    assert_eq!(fs::read_to_string(world.real("kept/a")).unwrap(), "the host's");
+    world.outside_is_unchanged();
+}
+
+#[test]
+fn what_cannot_be_copied_leaves_no_layers() {
+    let world = World::new();
+    let _running = world.begin();
+    world.put("file", "new");
+    let other = world.top.join("other");
+    let tree = Tree::of(&world.top.join("outside"), true).unwrap();
+    let record = Record::new("76543210", End::Keep, vec![tree]);
+    let refused = overlay::begin_as(&other, &record, &world.session()).unwrap_err();
+    assert!(refused.to_string().contains("other trees"), "{refused}");
+    assert!(!other.exists());
+}
