@@ -126,7 +126,7 @@ pub fn start(
     let assets = Assets::find(&home()).map_err(Fault::usage)?;
     let program = vm::show::program(policy).map_err(Fault::usage)?;
     let ask = |source: &Source| {
-        vm::read_ahead(&assets, shape, &home());
+        vm::read_ahead(&assets, shape, &home()).map_err(Fault::usage)?;
         source.ask(policy, &plan, shape)
     };
     let fork = source.map(ask).transpose()?;

@@ -15,7 +15,7 @@ pub const SOCKET: &str = "control.sock";
 /// The socket, beside it, of those who change the rules of the network.
 pub const RULES: &str = "rules.sock";
 
-/// The socket, beside it, of those who ask for clones of a template.
+/// The socket, beside it, of those who ask for clones of a template, or for a fork of a virtual machine.
 pub const FORKS: &str = "fork.sock";
 
 /// The file, beside it, that says that the session is held still.

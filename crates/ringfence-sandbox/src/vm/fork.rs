@@ -15,7 +15,7 @@
 
 use super::assets::{self, Assets};
 use super::machine::{Machine, in_memory};
-use super::template::{Key, Template};
+use super::template::{self, Key, Template};
 use super::{Shape, still};
 use ringfence_guest::line::Saved;
 use ringfence_policy::Policy;
@@ -105,14 +105,20 @@ impl Forked {
 }
 
 /// Reads what machines of a shape begin with, in its order: QEMU saves all of a memory, page after page, which takes ten times
-/// as long where the kernel has to look for each. Done before a session is held still.
-pub fn read_ahead(assets: &Assets, shape: &Shape, home: &Path) {
-    let template =
-        Key::of(assets, shape).ok().and_then(|key| Template::find(&assets::cache(home), &key));
-    let mut buffer = vec![0; PIECE];
-    if let Some(mut memory) = template.and_then(|template| template.memory().ok()) {
-        while memory.read(&mut buffer).is_ok_and(|count| count > 0) {}
-    }
+/// as long where the kernel has to look for each. Done before a session is held still; and so is what boots one, where
+/// none is saved any more.
+///
+/// # Errors
+/// A sentence: none can be saved.
+pub fn read_ahead(assets: &Assets, shape: &Shape, home: &Path) -> Result<(), String> {
+    let (cache, key) = (assets::cache(home), Key::of(assets, shape)?);
+    let template = match Template::find(&cache, &key) {
+        Some(template) => template,
+        None => template::make(assets, shape, &cache, &key)?,
+    };
+    let (mut memory, mut buffer) = (template.memory()?, vec![0; PIECE]);
+    while memory.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    Ok(())
 }
 
 /// How far a fork of this session is.

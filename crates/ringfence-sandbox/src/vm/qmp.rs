@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// The longest line.
 const LONGEST: u64 = 64 * 1024;
+/// How long an answer may take of a machine that is copied: its launcher does nothing else meanwhile.
+const COPYING: Duration = Duration::from_secs(60);
 
 /// A connection to a QEMU.
 #[derive(Debug)]
@@ -163,6 +165,13 @@ impl Qmp {
     /// # Errors
     /// QEMU's own words.
     pub fn copy(&mut self, state: BorrowedFd<'_>) -> Result<(), String> {
+        let usual = std::mem::replace(&mut self.patience, COPYING);
+        let copied = self.copied(state);
+        self.patience = usual;
+        copied
+    }
+
+    fn copied(&mut self, state: BorrowedFd<'_>) -> Result<(), String> {
         // A clone's memory is its own, whatever it was started as; and there is no network to be spared.
         let off = json!({ "capability": "x-ignore-shared", "state": false });
         let on = json!({ "capability": "events", "state": true });
@@ -314,6 +323,37 @@ mod tests {
         let all = ["qmp_capabilities", "migrate-set-capabilities", "getfd", "migrate-incoming"];
         assert_eq!(names, all);
         assert_eq!(words[0].get("arguments"), None, "QEMU reads it byte by byte");
+    }
+
+    #[test]
+    fn a_copy_hears_its_own_answers_and_waits_until_it_is_done() {
+        let (mut qmp, theirs) = pair();
+        let answers = [
+            "{\"QMP\": {}}\n{\"return\": {}}\nqemu: a complaint\n{\"return\": {}, \"id\": \"fork\"}",
+            "{\"return\": {}, \"id\": \"fork\"}",
+            "{\"return\": {}, \"id\": \"fork\"}",
+            "{\"return\": {}, \"id\": \"fork\"}",
+            "{\"return\": {}, \"id\": \"fork\"}\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"completed\"}}",
+            "{\"return\": {\"status\": \"finish-migrate\"}, \"id\": \"fork\"}",
+            "{\"return\": {\"status\": \"postmigrate\"}, \"id\": \"fork\"}",
+        ];
+        let other = std::thread::spawn(move || {
+            let mut asked = BufReader::new(theirs.try_clone().expect("a copy")).lines();
+            let (mut names, mut theirs) = (Vec::new(), theirs);
+            for answer in answers {
+                let line = asked.next().expect("asked").expect("a line");
+                let call: Value = serde_json::from_str(&line).expect("JSON");
+                names.push(call["execute"].as_str().expect("a name").to_owned());
+                theirs.write_all(format!("{answer}\n").as_bytes()).expect("answered");
+            }
+            names
+        });
+        let state = std::fs::File::open("/dev/null").expect("opened");
+        assert_eq!(qmp.copy(state.as_fd()), Ok(()));
+        let names = other.join().expect("its names");
+        assert_eq!(names[0], "stop");
+        assert_eq!(names[4..], ["migrate", "query-status", "query-status"]);
+        assert_eq!(qmp.complaints(), "qemu: a complaint");
     }
 
     #[test]
