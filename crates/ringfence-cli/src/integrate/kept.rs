@@ -1,0 +1,175 @@
+//! What an integration writes, and what was there before, kept beside the sessions: so that it can be put back.
+
+use crate::error::Fault;
+use ringfence_policy::shown;
+use ringfence_sandbox::state;
+use ringfence_session::whole;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// A file that was written, and what was there.
+struct Before {
+    path: PathBuf,
+    was: Was,
+    /// What was written, to see whether it is still that.
+    text: String,
+}
+
+enum Was {
+    Absent,
+    Link(PathBuf),
+    /// Its bytes are in the file of this name beside the list.
+    File {
+        kept: String,
+        mode: u32,
+    },
+}
+
+impl Before {
+    fn to_json(&self) -> Value {
+        let was = match &self.was {
+            Was::Absent => Value::Null,
+            Was::Link(target) => json!({"link": target}),
+            Was::File { kept, mode } => json!({"file": kept, "mode": mode}),
+        };
+        json!({"path": self.path, "was": was, "text": self.text})
+    }
+
+    fn from_json(value: &Value) -> Option<Before> {
+        let was = &value["was"];
+        let was = match (was.is_null(), was["link"].as_str()) {
+            (true, _) => Was::Absent,
+            (_, Some(target)) => Was::Link(target.into()),
+            _ => {
+                // A name of ours: never one that leads out of the folder.
+                let kept = was["file"].as_str().filter(|name| !name.contains('/'))?.to_owned();
+                Was::File { kept, mode: u32::try_from(was["mode"].as_u64()?).ok()? }
+            }
+        };
+        let text = value["text"].as_str()?.to_owned();
+        Some(Before { path: value["path"].as_str()?.into(), was, text })
+    }
+}
+
+/// Notes what is there before anything is written.
+pub fn keep(folder: &Path, files: &[(PathBuf, String, u32)]) -> io::Result<()> {
+    state::make_directory(folder)?;
+    let mut kept = Vec::new();
+    let above = files.iter().flat_map(|(path, _, _)| path.ancestors().skip(1));
+    let mut absent: Vec<&Path> = above.filter(|path| path.symlink_metadata().is_err()).collect();
+    absent.sort();
+    absent.dedup();
+    for (index, (path, text, _)) in files.iter().enumerate() {
+        let was = match path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Was::Absent,
+            Err(error) => return Err(error),
+            Ok(data) if data.is_symlink() => Was::Link(path.read_link()?),
+            Ok(data) if data.is_file() => {
+                let name = format!("{index}.before");
+                fs::copy(path, folder.join(&name))?;
+                Was::File { kept: name, mode: data.permissions().mode() & 0o7777 }
+            }
+            Ok(_) => return Err(io::Error::other(format!("{} is no file", path.display()))),
+        };
+        kept.push(Before { path: path.clone(), was, text: text.clone() }.to_json());
+    }
+    let text = format!("{:#}\n", json!({"schema": 1, "files": kept, "directories": absent}));
+    // Until it is there, nothing of the user's is touched.
+    whole::write(&folder.join(LIST), text.as_bytes())
+}
+
+/// The list of what is touched: there is an integration as long as it is there.
+const LIST: &str = "files.json";
+
+pub fn is_listed(folder: &Path) -> bool {
+    fs::metadata(folder.join(LIST)).is_ok_and(|data| data.len() > 0)
+}
+
+/// Drops what is left of an integration that was ended before it touched anything, or after all was put back.
+pub fn forget(folder: &Path) -> Result<(), Fault> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Fault::usage(format!("cannot remove {}: {error}", folder.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub fn remove(profile: &str, folder: &Path) -> Result<String, Fault> {
+    if !is_listed(folder) {
+        forget(folder)?;
+        return Err(Fault::usage(format!("{profile} is not integrated")));
+    }
+    let list = fs::read_to_string(folder.join(LIST))
+        .map_err(|error| Fault::usage(format!("cannot read {}: {error}", folder.display())))?;
+    let list: Value = serde_json::from_str(&list).map_err(Fault::of)?;
+    let kept: Option<Vec<Before>> =
+        list["files"].as_array().and_then(|files| files.iter().map(Before::from_json).collect());
+    let kept =
+        kept.ok_or_else(|| Fault::usage(format!("{}/files.json is damaged", folder.display())))?;
+    let mut said = String::new();
+    for Before { path, was, text } in &kept {
+        // Where it was ended while it wrote.
+        let _ = fs::remove_file(beside(path));
+        let now = fs::read(path).ok();
+        let untouched = match was {
+            // Never written: the integration was interrupted before it came to this file.
+            Was::Absent => now.is_none() && path.symlink_metadata().is_err(),
+            Was::Link(target) => path.read_link().is_ok_and(|now| now == *target),
+            Was::File { kept, .. } => now.is_some() && now == fs::read(folder.join(kept)).ok(),
+        };
+        if untouched {
+            continue;
+        }
+        if now.as_deref() != Some(text.as_bytes()) {
+            let changed = format!(
+                "{} was changed since; delete it, then ringfence integrate {profile} --remove",
+                path.display()
+            );
+            if path.symlink_metadata().is_ok() {
+                return Err(Fault::usage(changed));
+            }
+        }
+        back(path, was, folder)
+            .map_err(|error| Fault::usage(format!("cannot restore {}: {error}", path.display())))?;
+        let _ = writeln!(said, "{} is as it was", shown::path(path));
+    }
+    // Directories that were made for it, unless something else is in them by now.
+    for path in list["directories"].as_array().into_iter().flatten().rev() {
+        let _ = path.as_str().map(fs::remove_dir);
+    }
+    fs::remove_file(folder.join(LIST)).map_err(Fault::of)?;
+    forget(folder)?;
+    Ok(said)
+}
+
+fn back(path: &Path, was: &Was, folder: &Path) -> io::Result<()> {
+    match was {
+        Was::Absent => fs::remove_file(path),
+        Was::Link(target) => {
+            fs::remove_file(path)?;
+            symlink(target, path)
+        }
+        Was::File { kept, mode } => put(path, &fs::read(folder.join(kept))?, *mode),
+    }
+}
+
+/// Writes beside, then puts in place at once; a link that stands there is replaced, not followed.
+pub fn put(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let beside = beside(path);
+    fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+    let _ = fs::remove_file(&beside);
+    fs::write(&beside, bytes)?;
+    fs::set_permissions(&beside, fs::Permissions::from_mode(mode))?;
+    fs::rename(&beside, path)
+}
+
+/// Where it is written first.
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.ringfence"))
+}
