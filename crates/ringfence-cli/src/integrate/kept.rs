@@ -151,8 +151,9 @@ fn back(path: &Path, was: &Was, folder: &Path) -> io::Result<()> {
     match was {
         Was::Absent => fs::remove_file(path),
         Was::Link(target) => {
-            fs::remove_file(path)?;
-            symlink(target, path)
+            let beside = ready(path)?;
+            symlink(target, &beside)?;
+            fs::rename(&beside, path)
         }
         Was::File { kept, mode } => put(path, &fs::read(folder.join(kept))?, *mode),
     }
@@ -160,12 +161,18 @@ fn back(path: &Path, was: &Was, folder: &Path) -> io::Result<()> {
 
 /// Writes beside, then puts in place at once; a link that stands there is replaced, not followed.
 pub fn put(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let beside = beside(path);
-    fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
-    let _ = fs::remove_file(&beside);
+    let beside = ready(path)?;
     fs::write(&beside, bytes)?;
     fs::set_permissions(&beside, fs::Permissions::from_mode(mode))?;
     fs::rename(&beside, path)
+}
+
+/// Where a file is made first, free for it.
+fn ready(path: &Path) -> io::Result<PathBuf> {
+    let beside = beside(path);
+    fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+    let _ = fs::remove_file(&beside);
+    Ok(beside)
 }
 
 /// Where it is written first.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// All files below a directory, with their bytes, modes and links.
-fn all(home: &Path) -> BTreeMap<PathBuf, (u32, String)> {
+pub fn all(home: &Path) -> BTreeMap<PathBuf, (u32, String)> {
     use std::os::unix::fs::PermissionsExt;
     let mut found = BTreeMap::new();
     let mut waiting = vec![home.to_owned()];
@@ -32,21 +32,21 @@ fn all(home: &Path) -> BTreeMap<PathBuf, (u32, String)> {
     found
 }
 
-fn integrate(place: &Place, words: &[&str]) -> Finished {
+pub fn integrate(place: &Place, words: &[&str]) -> Finished {
     let mut command = place.command(ringfence_tests::binary());
     command.arg("integrate").args(words);
     command.env("XDG_DATA_DIRS", place.at("system")).env("XDG_CONFIG_DIRS", place.at("etc"));
     ringfence_tests::Running::start(command).finish()
 }
 
-fn read(place: &Place, name: &str) -> String {
+pub fn read(place: &Place, name: &str) -> String {
     std::fs::read_to_string(place.at(name)).unwrap_or_default()
 }
 
 const ENTRY: &str = "[Desktop Entry]\nType=Application\nName=Cat\nName[de]=Katze\nExec=env A=b cat %U\nTryExec=cat\n\
 DBusActivatable=true\n";
 
-fn place_with_entries() -> Place {
+pub fn place_with_entries() -> Place {
     let place = Place::new(Person::Ordinary, Tier::Namespace);
     place.file("system/applications/cat.desktop", ENTRY);
     place.file("system/applications/other.desktop", "[Desktop Entry]\nExec=other\n");

@@ -48,6 +48,7 @@ mod hosts_own;
 mod information;
 mod inspection;
 mod integration;
+mod integration_back;
 mod jobs;
 mod kept_homes;
 mod kernel_calls;
