@@ -58,7 +58,14 @@ pub fn integrate(arguments: Vec<OsString>) -> Result<u8, Fault> {
     let home = home.ok_or_else(|| Fault::usage("there is no home directory; set HOME"))?;
     let folder = state::directory(&home).join("integrations").join(profile);
     let said = match parsed.has("remove") {
-        true => remove(profile, &folder)?,
+        true => {
+            let (said, stay) = remove(profile, &folder)?;
+            if !stay.is_empty() {
+                print(said.as_bytes())?;
+                return Err(Fault::usage(stay.join("\n")));
+            }
+            said
+        }
         false => {
             let found = with_catalog(|catalog| {
                 let mut found = catalog.profile(profile).map_err(Fault::of)?;
@@ -183,8 +190,8 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
     for (path, text, mode) in &files {
         if let Err(error) = put(path, text.as_bytes(), *mode) {
             // Back to what was there, as far as it was changed.
-            let undone = remove(profile, folder);
-            let undone = undone.map(|_| String::new()).unwrap_or_else(|fault| fault.message);
+            let undone = remove(profile, folder).map(|(_, stay)| stay.join("\n"));
+            let undone = undone.unwrap_or_else(|fault| fault.message);
             return Err(Fault::usage(format!("cannot write {}: {error} {undone}", path.display())));
         }
         let _ = writeln!(said, "{} starts {program} in its sandbox", shown::path(path));

@@ -1,7 +1,7 @@
 //! What an integration writes, and what was there before, kept beside the sessions: so that it can be put back.
 
 use crate::error::Fault;
-use ringfence_policy::shown;
+use ringfence_policy::{FileView, HostFiles, shown};
 use ringfence_sandbox::state;
 use ringfence_session::whole;
 use serde_json::{Value, json};
@@ -99,44 +99,58 @@ pub fn forget(folder: &Path) -> Result<(), Fault> {
     }
 }
 
-pub fn remove(profile: &str, folder: &Path) -> Result<String, Fault> {
+/// Puts back what was there before: what it says of that, and of each file that stays why it does. What stays is on the
+/// list for the next time.
+pub fn remove(profile: &str, folder: &Path) -> Result<(String, Vec<String>), Fault> {
     if !is_listed(folder) {
         forget(folder)?;
         return Err(Fault::usage(format!("{profile} is not integrated")));
     }
     let list = fs::read_to_string(folder.join(LIST))
         .map_err(|error| Fault::usage(format!("cannot read {}: {error}", folder.display())))?;
-    let list: Value = serde_json::from_str(&list).map_err(Fault::of)?;
+    let mut list: Value = serde_json::from_str(&list).map_err(Fault::of)?;
     let kept: Option<Vec<Before>> =
         list["files"].as_array().and_then(|files| files.iter().map(Before::from_json).collect());
     let kept =
         kept.ok_or_else(|| Fault::usage(format!("{}/files.json is damaged", folder.display())))?;
-    let mut said = String::new();
-    for Before { path, was, text } in &kept {
+    let (mut said, mut why, mut stay) = (String::new(), Vec::new(), Vec::new());
+    for before in &kept {
+        let Before { path, was, text } = before;
         // Where it was ended while it wrote.
         let _ = fs::remove_file(beside(path));
-        let now = fs::read(path).ok();
+        // Never written, as the integration was interrupted before it came to this file; or put back already.
         let untouched = match was {
-            // Never written: the integration was interrupted before it came to this file.
-            Was::Absent => now.is_none() && path.symlink_metadata().is_err(),
+            Was::Absent => is_gone(path),
             Was::Link(target) => path.read_link().is_ok_and(|now| now == *target),
-            Was::File { kept, .. } => now.is_some() && now == fs::read(folder.join(kept)).ok(),
+            Was::File { kept, .. } => {
+                fs::read(folder.join(kept)).is_ok_and(|was| holds(path, &was))
+            }
         };
         if untouched {
             continue;
         }
-        if now.as_deref() != Some(text.as_bytes()) {
-            let changed = format!(
-                "{} was changed since; delete it, then ringfence integrate {profile} --remove",
-                path.display()
-            );
-            if path.symlink_metadata().is_ok() {
-                return Err(Fault::usage(changed));
+        let shown = shown::path(path);
+        let failed = if !is_gone(path) && !holds(path, text.as_bytes()) {
+            Some(format!(
+                "{shown} was changed since and stays; delete it, then ringfence integrate {profile} --remove"
+            ))
+        } else {
+            let back = back(path, was, folder);
+            back.err().map(|error| format!("{shown} stays, it cannot be restored: {error}"))
+        };
+        match failed {
+            None => drop(writeln!(said, "{shown} is as it was")),
+            Some(failed) => {
+                why.push(failed);
+                stay.push(before.to_json());
             }
         }
-        back(path, was, folder)
-            .map_err(|error| Fault::usage(format!("cannot restore {}: {error}", path.display())))?;
-        let _ = writeln!(said, "{} is as it was", shown::path(path));
+    }
+    if !stay.is_empty() {
+        // What comes in the place of what was put back is not ours.
+        list["files"] = Value::Array(stay);
+        whole::write(&folder.join(LIST), format!("{list:#}\n").as_bytes()).map_err(Fault::of)?;
+        return Ok((said, why));
     }
     // Directories that were made for it, unless something else is in them by now.
     for path in list["directories"].as_array().into_iter().flatten().rev() {
@@ -144,7 +158,19 @@ pub fn remove(profile: &str, folder: &Path) -> Result<String, Fault> {
     }
     fs::remove_file(folder.join(LIST)).map_err(Fault::of)?;
     forget(folder)?;
-    Ok(said)
+    Ok((said, why))
+}
+
+/// Whether nothing is at a path.
+fn is_gone(path: &Path) -> bool {
+    let absent = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+    path.symlink_metadata().is_err_and(|error| absent.contains(&error.kind()))
+}
+
+/// Whether a file has these bytes. Whatever it is by now, a FIFO or an endless one, the answer comes.
+fn holds(path: &Path, bytes: &[u8]) -> bool {
+    let now = HostFiles.beginning(path, bytes.len() as u64 + 1);
+    now.is_ok_and(|now| now == bytes)
 }
 
 fn back(path: &Path, was: &Was, folder: &Path) -> io::Result<()> {
