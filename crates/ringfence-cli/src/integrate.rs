@@ -6,8 +6,10 @@
 //! integration that was interrupted can be removed as well.
 
 mod kept;
+mod program;
 
 use self::kept::{forget, is_listed, keep, put, remove};
+use self::program::{MADE, Named, Place};
 use crate::desktop::{Action, Places, made, rewritten};
 use crate::error::Fault;
 use crate::generate::print;
@@ -15,20 +17,18 @@ use crate::help;
 use crate::options::{Spec, flag, one, parse};
 use crate::request::with_catalog;
 use ringfence_policy::Key;
-use ringfence_policy::path::normal;
 use ringfence_policy::profile::configured;
 use ringfence_policy::shown;
 use ringfence_sandbox::state;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Options of `integrate`.
 pub const INTEGRATE: [Spec; 5] = [
-    one("program", "COMMAND", "The program, where it is not called as the profile is"),
+    one("program", "COMMAND", "The program or its path, where it is not called as the profile is"),
     flag("beside", None, "Leave the program as it is: a command and an entry of their own"),
     flag("autostart", None, "Start it with your session"),
     flag("remove", None, "Put back what was there before"),
@@ -78,9 +78,10 @@ pub fn integrate(arguments: Vec<OsString>) -> Result<u8, Fault> {
                 Ok(found)
             })?;
             let named = found.list(Key::Programs).and_then(|list| list.first());
-            let program = parsed.last("program").and_then(|name| name.to_str().map(str::to_owned));
+            let program = parsed.last("program").map(|name| name.to_string_lossy().into_owned());
             let program = program.or_else(|| named.map(ToString::to_string));
             let own = || configured(profile).map_or(profile, |(base, _)| base).to_owned();
+            let program = Named::parse(&program.unwrap_or_else(own))?;
             let configurations = found.configurations.iter();
             let configurations = configurations.map(|(name, _)| name.to_string()).collect();
             let caveats = found.list(Key::Caveats).into_iter().flatten();
@@ -92,7 +93,7 @@ pub fn integrate(arguments: Vec<OsString>) -> Result<u8, Fault> {
                     .iter()
                     .map(|word| quoted(Path::new(word)))
                     .collect::<Result<_, _>>()?,
-                program: program.unwrap_or_else(own),
+                program,
                 configurations,
                 beside: parsed.has("beside"),
                 autostart: parsed.has("autostart"),
@@ -110,7 +111,7 @@ pub fn integrate(arguments: Vec<OsString>) -> Result<u8, Fault> {
 /// What is to be integrated.
 struct Wanted<'a> {
     profile: &'a str,
-    program: String,
+    program: Named,
     configurations: Vec<String>,
     /// What stands behind the program, before what it is called with.
     words: Vec<String>,
@@ -121,7 +122,7 @@ struct Wanted<'a> {
 }
 
 fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault> {
-    let Wanted { profile, program, .. } = wanted;
+    let profile = wanted.profile;
     if is_listed(folder) {
         let why =
             format!("{profile} is integrated already; ringfence integrate {profile} --remove");
@@ -130,12 +131,11 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
     forget(folder)?;
     let bin = home.join(".local/bin");
     let search = std::env::var_os("PATH").unwrap_or_default();
-    // By whatever name: a script that took itself for the program would call itself.
-    let is_bin = |directory: &Path| match (directory.canonicalize(), bin.canonicalize()) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => directory == bin,
-    };
-    let real = real(&bin, &is_bin, &search, wanted)?;
+    // Beside the program everything has a name of its own.
+    let mark = format!("ringfence-{}", profile.replace(':', "-"));
+    let place = Place { bin: &bin, search: &search, beside: wanted.beside, mark: &mark };
+    let real = place.real(&wanted.program)?;
+    let program = &wanted.program.name;
     let (own, real) = (quoted(&std::env::current_exe().map_err(Fault::of)?)?, quoted(&real)?);
     let named = quoted(Path::new(profile))?;
     let real = std::iter::once(&real).chain(&wanted.words).map(String::as_str);
@@ -146,8 +146,6 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
         call: format!("{own} run -p {profile}:{name} -- {real}"),
     });
     let actions: Vec<Action> = actions.collect();
-    // Beside the program everything has a name of its own.
-    let mark = format!("ringfence-{}", profile.replace(':', "-"));
     let command = if wanted.beside { &mark } else { program };
     let mut files =
         vec![(bin.join(command), format!("{MADE}{profile}\nexec {call} \"$@\"\n"), 0o755)];
@@ -201,49 +199,11 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
         let _ = writeln!(said, "{path} stays as it is where it says Exec={command}");
     }
     let first = std::env::split_paths(&search).find(|path| path.join(command).is_file());
-    if !first.is_some_and(|first| is_bin(&first)) {
+    if !first.is_some_and(|first| place.is_bin(&first)) {
         let _ = writeln!(said, "put {} first in PATH for it to be found", bin.display());
     }
     Ok(said)
 }
-
-/// The program that is to be started: the first of PATH, but for what a script of ours would take the place of.
-fn real(
-    bin: &Path,
-    is_bin: &dyn Fn(&Path) -> bool,
-    search: &OsStr,
-    wanted: &Wanted<'_>,
-) -> Result<PathBuf, Fault> {
-    let Wanted { profile, program, beside, .. } = wanted;
-    let own = bin.join(program);
-    let runs =
-        own.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
-    let made = || fs::read(&own).is_ok_and(|text| text.starts_with(MADE.as_bytes()));
-    if runs && !made() {
-        // A link may give way: what it leads to is called, as long as that has the name by which it was started.
-        let target = own.read_link().ok().map(|target| normal(&bin.join(target)));
-        let same = |target: &PathBuf| {
-            target.file_name() == Some(OsStr::new(program)) && !target.parent().is_some_and(is_bin)
-        };
-        return match target.filter(|_| !beside).filter(same) {
-            Some(target) => Ok(target),
-            None if *beside => Ok(own),
-            None => Err(Fault::usage(format!(
-                "{program} is {} itself, where the script that starts it in its sandbox would be: with --beside it stays as \
-                 it is, and ringfence-{} starts it; or move it to another directory of PATH",
-                own.display(),
-                profile.replace(':', "-")
-            ))),
-        };
-    }
-    let elsewhere = |directory: &PathBuf| directory.is_absolute() && !is_bin(directory);
-    let mut all = std::env::split_paths(search).filter(elsewhere).map(|above| above.join(program));
-    let why = || format!("{program} is in no directory of PATH; name it with --program");
-    all.find(|path| path.is_file()).ok_or_else(|| Fault::usage(why()))
-}
-
-/// The first lines of a script of ours.
-const MADE: &str = "#!/bin/sh\n# Made by: ringfence integrate ";
 
 /// A path as scripts and desktop entries take it; names with their special characters are refused.
 fn quoted(path: &Path) -> Result<String, Fault> {

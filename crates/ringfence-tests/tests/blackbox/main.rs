@@ -49,6 +49,7 @@ mod information;
 mod inspection;
 mod integration;
 mod integration_back;
+mod integration_program;
 mod jobs;
 mod kept_homes;
 mod kernel_calls;

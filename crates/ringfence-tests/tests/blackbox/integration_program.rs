@@ -1,0 +1,120 @@
+//! `ringfence integrate --program`, where that is a path, and which file is the program at all.
+
+use super::integration::{all, integrate, read};
+use ringfence_tests::{Person, Place, Tier};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+/// A program that says whether it is in a sandbox.
+const TELL: &str = "#!/bin/sh\necho \"in ${RINGFENCE:-none} $1\"\n";
+
+fn program(place: &Place, name: &str) -> PathBuf {
+    let path = place.file(name, TELL);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// A place with a program, `home/tools/tell`, that is in no directory of `PATH`, and a profile that shows it.
+fn place_with_program() -> (Place, PathBuf) {
+    let place = Place::new(Person::Ordinary, Tier::Namespace);
+    let path = program(&place, "home/tools/tell");
+    let profile = "extends = [\"default\"]\n[filesystem]\nread = [\"~/tools\", \"~/.local/bin\"]\n";
+    place.file("home/.config/ringfence/profiles/own.toml", profile);
+    place.directory("home/.local");
+    (place, path)
+}
+
+#[test]
+fn a_program_that_is_named_by_its_path_has_a_script_of_its_base_name_and_is_itself_not_touched() {
+    let (place, path) = &place_with_program();
+    let before = all(&place.at("home"));
+    let script = place.text("home/.local/bin/tell");
+    let called = |command: &str| place.shell(&format!("{command} x")).well();
+    // Relative to where it is asked for, which is the project.
+    program(place, "home/project/sub/tell");
+    for (named, real) in
+        [(path.clone(), path.clone()), ("sub/tell".into(), place.project("sub/tell"))]
+    {
+        integrate(place, &["own", "--program", named.to_str().unwrap()]).ends(0);
+        let text = read(place, "home/.local/bin/tell");
+        assert!(text.ends_with(&format!(" run -p own -- {} \"$@\"\n", real.display())), "{text}");
+        assert_eq!(called(&script), "in 1 x");
+        assert_eq!(std::fs::read_to_string(&real).unwrap(), TELL);
+        assert_eq!(called(real.to_str().unwrap()), "in none x", "the program itself");
+        integrate(place, &["own", "--remove"]).ends(0);
+        assert_eq!(called(path.to_str().unwrap()), "in none x");
+    }
+    std::fs::remove_dir_all(place.project("sub")).unwrap();
+    assert_eq!(all(&place.at("home")), before);
+}
+
+#[test]
+fn names_that_lead_elsewhere_and_files_that_are_no_programs_are_refused() {
+    let (place, path) = &place_with_program();
+    let notes = place.file("home/documents/notes", "my notes\n");
+    for stage in ["without a directory", "with one"] {
+        if stage == "with one" {
+            place.directory("home/.local/bin");
+        }
+        let before = all(&place.at("home"));
+        let refused = |name: &str, why: &str| {
+            integrate(place, &["own", "--program", name]).ends(125).says(why);
+            integrate(place, &["own", "--program", name, "--beside"]).ends(125).says(why);
+            integrate(place, &["own", "--remove"]).ends(125).says("is not integrated");
+            assert_eq!(all(&place.at("home")), before, "{name}, {stage}");
+        };
+        for name in ["../../documents/notes", "..", "../tools/tell", "/usr/../bin/cat"] {
+            refused(name, "a name with `..` may lead anywhere");
+        }
+        for name in ["", "/", ".", "./"] {
+            refused(name, "name a file");
+        }
+        refused(notes.to_str().unwrap(), "is no file that can be executed");
+        refused(&place.text("home/tools"), "is no file that can be executed");
+        integrate(place, &["own", "--program", path.to_str().unwrap()]).ends(0);
+        integrate(place, &["own", "--remove"]).ends(0);
+        assert_eq!(all(&place.at("home")), before, "the control");
+    }
+}
+
+#[test]
+fn what_is_where_the_script_would_be_is_not_replaced_but_for_a_link_to_the_program() {
+    let (place, path) = &place_with_program();
+    let own = "home/.local/bin/tell";
+    let named = path.to_str().unwrap();
+    let refused = |what: &str| {
+        let before = all(&place.at("home"));
+        integrate(place, &["own", "--program", named]).ends(125).says("is there already");
+        assert_eq!(all(&place.at("home")), before, "{what}");
+        integrate(place, &["own", "--program", named, "--beside"]).ends(0);
+        let script = place.text("home/.local/bin/ringfence-own");
+        assert_eq!(place.shell(&format!("{script} x")).well(), "in 1 x", "{what}");
+        integrate(place, &["own", "--remove"]).ends(0);
+        assert_eq!(all(&place.at("home")), before, "{what}");
+        std::fs::remove_file(place.at(own)).unwrap();
+    };
+    program(place, own);
+    refused("another program");
+    place.file(own, "data\n");
+    refused("another file");
+    place.link(own, "/bin/true");
+    refused("a link to something else");
+    place.shell(&format!("mkfifo {}", place.text(own))).ends(0);
+    let before = place.at(own).symlink_metadata().unwrap().permissions();
+    integrate(place, &["own", "--program", named]).ends(125).says("is there already");
+    assert_eq!(place.at(own).symlink_metadata().unwrap().permissions(), before);
+    std::fs::remove_file(place.at(own)).unwrap();
+    // The program's own name leads to what is in the script's place.
+    std::fs::remove_file(path).unwrap();
+    program(place, own);
+    place.link("home/tools/tell", place.at(own));
+    refused("the program itself");
+    std::fs::remove_file(path).unwrap();
+    program(place, "home/tools/tell");
+    place.link(own, path);
+    let before = all(&place.at("home"));
+    integrate(place, &["own", "--program", named]).ends(0);
+    assert_eq!(place.shell(&format!("{} x", place.text(own))).well(), "in 1 x");
+    integrate(place, &["own", "--remove"]).ends(0);
+    assert_eq!(all(&place.at("home")), before, "the link is back");
+}
