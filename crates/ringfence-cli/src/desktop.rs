@@ -8,6 +8,14 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+/// The program that entries are asked about.
+pub struct Sought<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// Whether what stands in a command, that name or a path that ends in it, starts this program and not another one.
+    pub starts: &'a dyn Fn(&str) -> bool,
+}
+
 /// Where desktop entries are, by the XDG Base Directory Specification; the first name counts.
 pub struct Places {
     /// The user's own applications.
@@ -47,14 +55,14 @@ impl Places {
     }
 
     /// The applications that start a program: names of files, and their text.
-    pub fn applications(&self, program: &str) -> Vec<(String, String)> {
+    pub fn applications(&self, program: &Sought<'_>) -> Vec<(String, String)> {
         entries([&self.applications].into_iter().chain(&self.others), program)
     }
 
     /// The services of the bus that start a program: names for their files in the user's own
     /// directory, and their text. The first one of a name on the bus counts, whatever its file
     /// is called.
-    pub fn services(&self, program: &str) -> Vec<(String, String)> {
+    pub fn services(&self, program: &Sought<'_>) -> Vec<(String, String)> {
         let mut seen: Vec<String> = Vec::new();
         let mut found: Vec<(String, String)> = Vec::new();
         for directory in [&self.services].into_iter().chain(&self.other_services) {
@@ -85,7 +93,7 @@ impl Places {
     }
 
     /// Commands of all of these that speak of a program and stay as they are: the file, and the command.
-    pub fn left(&self, program: &str) -> Vec<(PathBuf, String)> {
+    pub fn left(&self, program: &Sought<'_>) -> Vec<(PathBuf, String)> {
         let (applications, autostarts) = ([&self.applications], [&self.autostart]);
         let mut all = files(applications.into_iter().chain(&self.others), ".desktop");
         all.extend(files(autostarts.into_iter().chain(&self.autostarts), ".desktop"));
@@ -98,7 +106,7 @@ impl Places {
     }
 
     /// The same of what a session starts by itself.
-    pub fn autostarts(&self, program: &str) -> Vec<(String, String)> {
+    pub fn autostarts(&self, program: &Sought<'_>) -> Vec<(String, String)> {
         entries([&self.autostart].into_iter().chain(&self.autostarts), program)
     }
 }
@@ -109,7 +117,7 @@ const SERVICES: &str = "dbus-1/services";
 /// The entries of some directories that start a program; a file hides those of its name further on.
 fn entries<'a>(
     directories: impl Iterator<Item = &'a PathBuf>,
-    program: &str,
+    program: &Sought<'_>,
 ) -> Vec<(String, String)> {
     let mut found = files(directories, ".desktop");
     found.retain(|(_, text)| {
@@ -151,12 +159,13 @@ const ENV_OPERANDS: [&str; 6] = ["-u", "--unset", "-C", "--chdir", "-a", "--argv
 
 /// The commands of an entry that speak of a program and do not start it in a way that is known here: by a shell,
 /// or as an operand.
-fn left(text: &str, program: &str) -> Vec<String> {
+fn left(text: &str, program: &Sought<'_>) -> Vec<String> {
     let commands = text.lines().filter_map(|line| value(line, "Exec"));
     let speaks = |line: &&str| {
         let plain = line.replace(['\\', '"', '\''], "");
         let ends = |c: char| c.is_whitespace() || ";|&()=`$<>,".contains(c);
-        let is_it = |word: &str| Path::new(word).file_name().is_some_and(|name| name == program);
+        let is_it =
+            |word: &str| Path::new(word).file_name().is_some_and(|name| name == program.name);
         plain.split(ends).any(is_it)
     };
     let left = commands.filter(|line| program_in(line, program).is_none()).filter(speaks);
@@ -165,7 +174,7 @@ fn left(text: &str, program: &str) -> Vec<String> {
 
 /// Where a command line of an entry names a program: its first word, or the one behind `env` and
 /// its variables.
-fn program_in(line: &str, program: &str) -> Option<Range<usize>> {
+fn program_in(line: &str, program: &Sought<'_>) -> Option<Range<usize>> {
     let (mut env, mut operand) = (false, false);
     for range in words(line) {
         if std::mem::take(&mut operand) {
@@ -173,8 +182,8 @@ fn program_in(line: &str, program: &str) -> Option<Range<usize>> {
         }
         let word = line[range.clone()].trim_matches('"').replace("\\\\", "\\");
         let name = Path::new(&word).file_name()?.to_str()?;
-        if name == program && !(env && word.contains('=')) {
-            return Some(range);
+        if name == program.name && !(env && word.contains('=')) {
+            return (program.starts)(&word).then_some(range);
         }
         operand = env && ENV_OPERANDS.contains(&word.as_str());
         let skipped = if env { word.contains('=') || word.starts_with('-') } else { name == "env" };
@@ -219,7 +228,7 @@ pub struct Action {
 /// name, for one that stands beside the program's own.
 pub fn rewritten(
     text: &str,
-    program: &str,
+    program: &Sought<'_>,
     call: &str,
     actions: &[Action],
     beside: Option<&str>,
@@ -281,22 +290,31 @@ pub fn made(name: &str, call: &str) -> String {
 mod tests {
     use super::*;
 
+    const VIEWER: Sought<'_> = Sought { name: "viewer", starts: &|word| word != "/opt/dev/viewer" };
     const CALL: &str = "rf run -p v -- /usr/bin/viewer";
 
     #[test]
     fn entries_call_ringfence_and_nobody_else() {
         let text = "[Desktop Entry]\nName=V\nExec=/usr/bin/viewer --new %U\nTryExec=viewer\nDBusActivatable=true\n\
                     [Desktop Action x]\nExec=viewer\nName=a=b\n";
-        let now = rewritten(text, "viewer", CALL, &[], None).expect("rewritten");
+        let now = rewritten(text, &VIEWER, CALL, &[], None).expect("rewritten");
         assert_eq!(
             now,
             "[Desktop Entry]\nName=V\nExec=rf run -p v -- /usr/bin/viewer --new %U\nDBusActivatable=false\n\
              [Desktop Action x]\nExec=rf run -p v -- /usr/bin/viewer\nName=a=b\n"
         );
-        for other in ["viewers", "env", "env A=viewer", "sh -c viewer", "\"/opt/a b/x\" viewer", ""]
-        {
+        for other in [
+            "viewers",
+            "env",
+            "env A=viewer",
+            "sh -c viewer",
+            "\"/opt/a b/x\" viewer",
+            "",
+            "/opt/dev/viewer",
+            "env A=b /opt/dev/viewer viewer",
+        ] {
             let text = format!("[Desktop Entry]\nExec={other}\n");
-            assert_eq!(rewritten(&text, "viewer", CALL, &[], None), None, "{other}");
+            assert_eq!(rewritten(&text, &VIEWER, CALL, &[], None), None, "{other}");
         }
     }
 
@@ -314,7 +332,7 @@ mod tests {
                 "Exec=env -u X --chdir /viewer -i A=/viewer rf run -p v -- /usr/bin/viewer %f",
             ),
         ] {
-            let now = rewritten(before, "viewer", CALL, &[], None).expect("rewritten");
+            let now = rewritten(before, &VIEWER, CALL, &[], None).expect("rewritten");
             assert_eq!(now.trim_end(), after);
         }
     }
@@ -326,23 +344,24 @@ mod tests {
             "env -S \"viewer -x\"",
             "/usr/bin/view\\er",
             "sh -c 'A=b;viewer'",
+            "/opt/dev/viewer %f",
         ];
         let text: String = others.iter().map(|line| format!("Exec={line}\n")).collect();
         let text = format!("[Desktop Entry]\nExec=viewer\n{text}Exec=viewers --viewer\n");
-        assert_eq!(left(&text, "viewer"), others);
+        assert_eq!(left(&text, &VIEWER), others);
     }
 
     #[test]
     fn configurations_are_actions_of_the_entry() {
         let action = || [Action { name: "v: work".to_owned(), call: "rf work".to_owned() }];
         let text = "[Desktop Entry]\nName=V\nActions=new\nExec=viewer\n[Desktop Action new]\nName=N\nExec=viewer -n\n";
-        let now = rewritten(text, "viewer", "rf", &action(), Some("ringfence")).expect("rewritten");
+        let now = rewritten(text, &VIEWER, "rf", &action(), Some("ringfence")).expect("rewritten");
         assert_eq!(
             now,
             "[Desktop Entry]\nName=V (ringfence)\nActions=new;ringfence-1;\nExec=rf\n[Desktop Action new]\nName=N\n\
              Exec=rf -n\n\n[Desktop Action ringfence-1]\nName=v: work\nExec=rf work\n"
         );
-        let now = rewritten("[Desktop Entry]\nExec=viewer\n", "viewer", "rf", &action(), None);
+        let now = rewritten("[Desktop Entry]\nExec=viewer\n", &VIEWER, "rf", &action(), None);
         assert!(
             now.expect("rewritten").starts_with("[Desktop Entry]\nExec=rf\nActions=ringfence-1;\n")
         );
@@ -369,10 +388,10 @@ mod tests {
             fs::write(directory.join(file), text(name, exec)).expect("a file");
         }
         let env = |name: &str| (name == "XDG_DATA_DIRS").then(|| home.join("s").into_os_string());
-        let found = Places::of(home, &env).services("viewer");
+        let found = Places::of(home, &env).services(&VIEWER);
         let names: Vec<&str> = found.iter().map(|(file, _)| file.as_str()).collect();
         assert_eq!(names, ["b.service", "org.C.service"], "a file of the user's own stays");
-        let now = rewritten(&found[1].1, "viewer", CALL, &[], None).expect("rewritten");
+        let now = rewritten(&found[1].1, &VIEWER, CALL, &[], None).expect("rewritten");
         assert_eq!(now, "[D-BUS Service]\nName=org.C\nExec=rf run -p v -- /usr/bin/viewer --bus\n");
     }
 
@@ -392,7 +411,7 @@ mod tests {
         fs::write(system.join("other.desktop"), "Exec=viewer\n").expect("a file");
         let env =
             |name: &str| (name == "XDG_DATA_DIRS").then(|| home.join("system").into_os_string());
-        let found = Places::of(home, &env).applications("viewer");
+        let found = Places::of(home, &env).applications(&VIEWER);
         assert_eq!(found, [("v.desktop".to_owned(), "Exec=viewer --own\n".to_owned())]);
     }
 }

@@ -10,7 +10,7 @@ mod program;
 
 use self::kept::{forget, is_listed, keep, put, remove};
 use self::program::{MADE, Named, Place};
-use crate::desktop::{Action, Places, made, rewritten};
+use crate::desktop::{Action, Places, Sought, made, rewritten};
 use crate::error::Fault;
 use crate::generate::print;
 use crate::help;
@@ -136,6 +136,8 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
     let place = Place { bin: &bin, search: &search, beside: wanted.beside, mark: &mark };
     let real = place.real(&wanted.program)?;
     let program = &wanted.program.name;
+    let found = real.clone();
+    let sought = Sought { name: program, starts: &|word| place.starts(word, &found) };
     let (own, real) = (quoted(&std::env::current_exe().map_err(Fault::of)?)?, quoted(&real)?);
     let named = quoted(Path::new(profile))?;
     let real = std::iter::once(&real).chain(&wanted.words).map(String::as_str);
@@ -152,22 +154,22 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
     let places = Places::of(home, &|name| std::env::var_os(name));
     let beside = wanted.beside.then_some("ringfence");
     let named = |name: String| if wanted.beside { format!("{mark}-{name}") } else { name };
-    for (name, text) in places.applications(program) {
-        if let Some(text) = rewritten(&text, program, &call, &actions, beside) {
+    for (name, text) in places.applications(&sought) {
+        if let Some(text) = rewritten(&text, &sought, &call, &actions, beside) {
             files.push((places.applications.join(named(name)), text, 0o644));
         }
     }
     // What starts with the session anyway starts in its sandbox from now on.
     let mut starts = false;
-    for (name, text) in places.autostarts(program).into_iter().filter(|_| !wanted.beside) {
-        if let Some(text) = rewritten(&text, program, &call, &[], None) {
+    for (name, text) in places.autostarts(&sought).into_iter().filter(|_| !wanted.beside) {
+        if let Some(text) = rewritten(&text, &sought, &call, &[], None) {
             files.push((places.autostart.join(name), text, 0o644));
             starts = true;
         }
     }
     // Whoever calls the program by its name on the bus has it started there.
-    for (name, text) in places.services(program).into_iter().filter(|_| !wanted.beside) {
-        if let Some(text) = rewritten(&text, program, &call, &[], None) {
+    for (name, text) in places.services(&sought).into_iter().filter(|_| !wanted.beside) {
+        if let Some(text) = rewritten(&text, &sought, &call, &[], None) {
             files.push((places.services.join(name), text, 0o644));
         }
     }
@@ -175,7 +177,7 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
         let path = places.autostart.join(format!("{mark}.desktop"));
         files.push((path, made(program, &call), 0o644));
     }
-    let mut left = places.left(program);
+    let mut left = places.left(&sought);
     // What an earlier integration wrote calls us.
     let ours = call.split_once(" run ").map_or(call.as_str(), |(ours, _)| ours);
     left.retain(|(_, command)| !wanted.beside && !command.contains(ours));

@@ -61,10 +61,7 @@ impl Place<'_> {
     /// Whether a directory is that of the script, by whatever name: a script that took itself for the program would
     /// call itself.
     pub fn is_bin(&self, directory: &Path) -> bool {
-        match (directory.canonicalize(), self.bin.canonicalize()) {
-            (Ok(one), Ok(other)) => one == other,
-            _ => directory == self.bin,
-        }
+        directory == self.bin || are_one(directory, self.bin)
     }
 
     /// The program that the script is to start. What is in the script's place may only be a link to it.
@@ -74,8 +71,7 @@ impl Place<'_> {
     pub fn real(&self, program: &Named) -> Result<PathBuf, Fault> {
         let Named { name, path } = program;
         let own = self.bin.join(name);
-        let made = HostFiles.beginning(&own, MADE.len() as u64);
-        let made = made.is_ok_and(|text| text == MADE.as_bytes());
+        let made = is_made(&own);
         let Place { beside, mark, .. } = self;
         let way = |is: String| {
             Fault::usage(format!(
@@ -85,31 +81,22 @@ impl Place<'_> {
         };
         let target = own.read_link().ok().map(|target| normal(&self.bin.join(target)));
         if let Some(path) = path {
-            if !path
-                .metadata()
-                .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-            {
+            if !runs(path) {
                 let path = shown::path(path);
                 return Err(Fault::usage(format!("{path} is no file that can be executed")));
             }
             if !path.parent().is_some_and(|above| self.is_bin(above)) {
-                let same = || match (path.canonicalize(), own.canonicalize()) {
-                    (Ok(one), Ok(other)) => one == other,
-                    _ => false,
-                };
                 let free = *beside
                     || own.symlink_metadata().is_err()
                     || target.as_ref() == Some(path)
-                    || made && !same();
+                    || made && !are_one(path, &own);
                 return match free {
                     true => Ok(path.clone()),
                     false => Err(way(format!("{} is there already", own.display()))),
                 };
             }
         }
-        let runs = own.metadata();
-        let runs = runs.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
-        if runs && !made {
+        if runs(&own) && !made {
             // A link may give way: what it leads to is called, as long as that has the name by which it was started.
             let same = |target: &PathBuf| {
                 target.file_name() == Some(OsStr::new(name))
@@ -126,4 +113,32 @@ impl Place<'_> {
         let why = || format!("{name} is in no directory of PATH; name it with --program");
         all.find(|path| path.is_file()).ok_or_else(|| Fault::usage(why()))
     }
+
+    /// Whether a word that ends in the program's name starts what `real` found: a path that leads to its file, or the
+    /// name itself, when the first of `PATH` does. A name that nothing has is that of the script, from now on.
+    pub fn starts(&self, word: &str, real: &Path) -> bool {
+        if word.contains('/') {
+            return Path::new(word).is_absolute() && are_one(Path::new(word), real);
+        }
+        let mut all = std::env::split_paths(self.search).filter(|above| above.is_absolute());
+        let first = all
+            .find_map(|above| Some(above.join(word)).filter(|path| runs(path) && !is_made(path)));
+        first.is_none_or(|first| are_one(&first, real))
+    }
+}
+
+/// Whether two paths lead to the same place.
+fn are_one(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
+/// Whether it is a file that can be executed.
+fn runs(path: &Path) -> bool {
+    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+/// Whether it is a script of ours.
+fn is_made(path: &Path) -> bool {
+    let text = HostFiles.beginning(path, MADE.len() as u64);
+    text.is_ok_and(|text| text == MADE.as_bytes())
 }

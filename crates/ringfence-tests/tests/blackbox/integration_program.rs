@@ -118,3 +118,59 @@ fn what_is_where_the_script_would_be_is_not_replaced_but_for_a_link_to_the_progr
     integrate(place, &["own", "--remove"]).ends(0);
     assert_eq!(all(&place.at("home")), before, "the link is back");
 }
+
+/// Another program may have the same name elsewhere, as other editions of browsers have.
+#[test]
+fn what_starts_another_program_of_the_same_name_stays_and_is_named() {
+    let (place, path) = &place_with_program();
+    let dev = program(place, "home/opt/dev/tell");
+    let linked = place.link("home/links/tell", path);
+    let (path, dev, linked) = (path.display(), dev.display(), linked.display());
+    let entry = |command: &str| format!("[Desktop Entry]\nName=T\nExec={command}\n");
+    for (name, command) in [
+        ("path", format!("{path} %U")),
+        ("linked", format!("env A=b {linked} %U")),
+        ("called", "tell %U".to_owned()),
+        ("dev", format!("{dev} %U")),
+        ("variable", format!("env A=b {dev} %U")),
+    ] {
+        place.file(format!("home/.local/share/applications/{name}.desktop"), entry(&command));
+    }
+    let started = place.file("home/.config/autostart/dev.desktop", entry(&dev.to_string()));
+    let service = format!("[D-BUS Service]\nName=org.example.Dev\nExec={dev}\n");
+    let service = place.file("home/.local/share/dbus-1/services/dev.service", &service);
+    let before = all(&place.at("home"));
+    // Which one is first in PATH.
+    for (first, named, called) in [
+        ("tools", "tell", true),
+        ("tools", &*path.to_string(), true),
+        ("opt/dev", &path.to_string(), false),
+    ] {
+        let run = |words: &[&str]| {
+            let search = std::env::var("PATH").unwrap();
+            let mut command = place.command(ringfence_tests::binary());
+            command.arg("integrate").args(words).env("XDG_DATA_DIRS", place.at("system"));
+            command.env("PATH", format!("{}:{search}", place.text(format!("home/{first}"))));
+            ringfence_tests::Running::start(command).finish()
+        };
+        let said = run(&["own", "--program", named]);
+        let now = all(&place.at("home"));
+        for (name, changes) in [
+            ("path", true),
+            ("linked", true),
+            ("called", called),
+            ("dev", false),
+            ("variable", false),
+        ] {
+            let entry = place.at(format!("home/.local/share/applications/{name}.desktop"));
+            assert_eq!(now[&entry] != before[&entry], changes, "{name}, {first}, {named}");
+            let stays = format!("{} stays as it is where", entry.display());
+            assert_eq!(said.ends(0).text().contains(&stays), !changes, "{name}: {}", said.text());
+            let text = &now[&entry].1;
+            assert_eq!(text.contains(&format!(" run -p own -- {path} %U")), changes, "{text}");
+        }
+        assert_eq!((&now[&started], &now[&service]), (&before[&started], &before[&service]));
+        run(&["own", "--remove"]).ends(0);
+        assert_eq!(all(&place.at("home")), before);
+    }
+}
