@@ -2,6 +2,7 @@
 //! the session bus (D-Bus Specification, "Message Bus Starting Services"): which of them start a
 //! program, and the same ones calling ringfence.
 
+use ringfence_policy::{FileView, HostFiles};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs;
@@ -72,7 +73,7 @@ impl Places {
             let mut named: Vec<_> = named.filter(|(file, _)| file.ends_with(".service")).collect();
             named.sort_by(|a, b| a.0.cmp(&b.0));
             for (file, entry) in named {
-                let Ok(text) = fs::read_to_string(entry.path()) else { continue };
+                let Some(text) = text_of(&entry.path()) else { continue };
                 let line = |key: &str| text.lines().find_map(|line| value(line, key));
                 let name = line("Name").unwrap_or_default().trim_end().to_owned();
                 // What stands in a file's name below: no bus has others (D-Bus Specification).
@@ -138,14 +139,24 @@ fn files<'a>(directories: impl Iterator<Item = &'a PathBuf>, end: &str) -> Vec<(
     for directory in directories {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let Ok(text) = fs::read_to_string(entry.path()) else { continue };
-            if name.ends_with(end) && !seen.contains(&name) {
+            if !name.ends_with(end) || seen.contains(&name) {
+                continue;
+            }
+            if let Some(text) = text_of(&entry.path()) {
                 seen.push(name);
                 found.push((entry.path(), text));
             }
         }
     }
     found
+}
+
+/// The longest entry that is read; real ones, with their names in all languages, have a tenth of it.
+const LONGEST: u64 = 1 << 20;
+
+/// The text of an entry. A FIFO does not hold us, and no more is read than an entry has.
+fn text_of(path: &Path) -> Option<String> {
+    HostFiles.text(path, LONGEST).ok()
 }
 
 /// The value of a line, if it is about a key.

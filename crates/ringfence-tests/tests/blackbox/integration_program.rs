@@ -1,9 +1,9 @@
 //! `ringfence integrate --program`, where that is a path, and which file is the program at all.
 
-use super::integration::{all, integrate, read};
+use super::integration::{all, integrate, place_with_entries, read};
 use ringfence_tests::{Person, Place, Tier};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A program that says whether it is in a sandbox.
 const TELL: &str = "#!/bin/sh\necho \"in ${RINGFENCE:-none} $1\"\n";
@@ -172,5 +172,39 @@ fn what_starts_another_program_of_the_same_name_stays_and_is_named() {
         assert_eq!((&now[&started], &now[&service]), (&before[&started], &before[&service]));
         run(&["own", "--remove"]).ends(0);
         assert_eq!(all(&place.at("home")), before);
+    }
+}
+
+#[test]
+fn a_fifo_or_an_endless_file_among_the_entries_is_no_entry() {
+    let place = &place_with_entries();
+    let data = place.text("system");
+    // It has so much memory that an endless file would be the end of it; a FIFO would hold it.
+    let run = |words: &str| {
+        let binary = ringfence_tests::binary().display();
+        place.shell(&format!(
+            "ulimit -v 2000000; XDG_DATA_DIRS={data} timeout 60 {binary} integrate program {words}"
+        ))
+    };
+    for make in ["mkfifo", "ln -s /dev/zero", "truncate -s 3G"] {
+        let mut made = Vec::new();
+        for name in [
+            "system/applications/a.desktop",
+            "home/.local/share/applications/a.desktop",
+            "home/.config/autostart/a.desktop",
+            "home/.local/share/dbus-1/services/a.service",
+        ] {
+            place.directory(Path::new(name).parent().unwrap());
+            place.shell(&format!("{make} {}", place.text(name))).ends(0);
+            made.push(place.at(name));
+        }
+        run("--program cat").ends(0);
+        let entry = read(place, "home/.local/share/applications/cat.desktop");
+        assert!(entry.contains(" run -p program -- "), "{entry}");
+        run("--remove").ends(0);
+        for path in made {
+            assert!(path.symlink_metadata().is_ok(), "{}", path.display());
+            std::fs::remove_file(path).unwrap();
+        }
     }
 }
