@@ -9,7 +9,7 @@ mod kept;
 mod program;
 
 use self::kept::{forget, is_listed, keep, put, remove};
-use self::program::{MADE, Named, Place};
+use self::program::{MADE, Named, Place, runs};
 use crate::desktop::{Action, Places, Sought, made, rewritten};
 use crate::error::Fault;
 use crate::generate::print;
@@ -200,7 +200,7 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
         let (path, command) = (shown::path(&path), shown::line(&command));
         let _ = writeln!(said, "{path} stays as it is where it says Exec={command}");
     }
-    let first = std::env::split_paths(&search).find(|path| path.join(command).is_file());
+    let first = std::env::split_paths(&search).find(|path| runs(&path.join(command)));
     if !first.is_some_and(|first| place.is_bin(&first)) {
         let _ = writeln!(said, "put {} first in PATH for it to be found", bin.display());
     }

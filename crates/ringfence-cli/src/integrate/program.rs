@@ -110,8 +110,13 @@ impl Place<'_> {
         }
         let all = std::env::split_paths(self.search).filter(|above| above.is_absolute());
         let mut all = all.filter(|above| !self.is_bin(above)).map(|above| above.join(name));
-        let why = || format!("{name} is in no directory of PATH; name it with --program");
-        all.find(|path| path.is_file()).ok_or_else(|| Fault::usage(why()))
+        let why = || {
+            format!(
+                "{name} is in no directory of PATH, or cannot be executed there; name it with --program"
+            )
+        };
+        all.find(|path| runs(path) && !(made && are_one(path, &own)))
+            .ok_or_else(|| Fault::usage(why()))
     }
 
     /// Whether a word that ends in the program's name starts what `real` found: a path that leads to its file, or the
@@ -133,7 +138,7 @@ fn are_one(one: &Path, other: &Path) -> bool {
 }
 
 /// Whether it is a file that can be executed.
-fn runs(path: &Path) -> bool {
+pub fn runs(path: &Path) -> bool {
     path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 

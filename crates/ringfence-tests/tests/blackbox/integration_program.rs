@@ -208,3 +208,31 @@ fn a_fifo_or_an_endless_file_among_the_entries_is_no_entry() {
         }
     }
 }
+
+/// As shells look for it: what cannot be executed is passed over.
+#[test]
+fn the_program_is_the_first_of_path_that_can_be_executed() {
+    let (place, path) = &place_with_program();
+    place.file("home/data/tell", "data\n");
+    let search = |directories: &[&str]| {
+        let own = directories.iter().map(|name| place.text(format!("home/{name}")));
+        let own: Vec<_> = own.chain([std::env::var("PATH").unwrap()]).collect();
+        own.join(":")
+    };
+    let run = |search: &str, words: &[&str]| {
+        let mut command = place.command(ringfence_tests::binary());
+        command.arg("integrate").args(words).env("PATH", search);
+        ringfence_tests::Running::start(command).finish()
+    };
+    let before = all(&place.at("home"));
+    let without = run(&search(&["data"]), &["own", "--program", "tell"]);
+    without.ends(125).says("is in no directory of PATH");
+    assert_eq!(all(&place.at("home")), before);
+    run(&search(&["data", "tools"]), &["own", "--program", "tell"]).ends(0);
+    let script = read(place, "home/.local/bin/tell");
+    assert!(script.ends_with(&format!(" -- {} \"$@\"\n", path.display())), "{script}");
+    let called = format!("{} x", place.text("home/.local/bin/tell"));
+    assert_eq!(place.shell(&called).well(), "in 1 x");
+    run(&search(&[]), &["own", "--remove"]).ends(0);
+    assert_eq!(all(&place.at("home")), before);
+}
