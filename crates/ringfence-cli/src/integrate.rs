@@ -8,7 +8,7 @@
 mod kept;
 mod program;
 
-use self::kept::{forget, is_listed, keep, put, remove};
+use self::kept::{forget, is_listed, keep, put, remove, taken};
 use self::program::{MADE, Named, Place, runs};
 use crate::desktop::{Action, Places, Sought, made, rewritten};
 use crate::error::Fault;
@@ -181,6 +181,11 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
     // What an earlier integration wrote calls us.
     let ours = call.split_once(" run ").map_or(call.as_str(), |(ours, _)| ours);
     left.retain(|(_, command)| !wanted.beside && !command.contains(ours));
+    if let Some((path, other)) = taken(folder, &files) {
+        let why = format!("{} is of the integration of {other} already", shown::path(&path));
+        let ways = format!("ringfence integrate {other} --remove first, or take --beside");
+        return Err(Fault::usage(format!("{why}; {ways}")));
+    }
     let mut said = String::new();
     let failed = |path: &Path, error: io::Error| {
         let _ = fs::remove_dir_all(folder);

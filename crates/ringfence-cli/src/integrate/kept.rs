@@ -89,6 +89,30 @@ pub fn is_listed(folder: &Path) -> bool {
     fs::metadata(folder.join(LIST)).is_ok_and(|data| data.len() > 0)
 }
 
+/// The list, and the files on it.
+fn listed(folder: &Path) -> Result<(Value, Vec<Before>), Fault> {
+    let list = fs::read_to_string(folder.join(LIST))
+        .map_err(|error| Fault::usage(format!("cannot read {}: {error}", folder.display())))?;
+    let list: Value = serde_json::from_str(&list).map_err(Fault::of)?;
+    let kept: Option<Vec<Before>> =
+        list["files"].as_array().and_then(|files| files.iter().map(Before::from_json).collect());
+    let kept =
+        kept.ok_or_else(|| Fault::usage(format!("{}/files.json is damaged", folder.display())))?;
+    Ok((list, kept))
+}
+
+/// The first of some files that another integration wrote, and the profile of that: two in one place could be put back
+/// in one order alone.
+pub fn taken(folder: &Path, files: &[(PathBuf, String, u32)]) -> Option<(PathBuf, String)> {
+    let others = fs::read_dir(folder.parent()?).into_iter().flatten().flatten();
+    others.filter(|other| other.path() != folder).find_map(|other| {
+        let (_, kept) = listed(&other.path()).ok()?;
+        let mut paths = kept.into_iter().map(|before| before.path);
+        let path = paths.find(|path| files.iter().any(|(wanted, ..)| wanted == path))?;
+        Some((path, other.file_name().into_string().ok()?))
+    })
+}
+
 /// Drops what is left of an integration that was ended before it touched anything, or after all was put back.
 pub fn forget(folder: &Path) -> Result<(), Fault> {
     match fs::remove_dir_all(folder) {
@@ -106,13 +130,7 @@ pub fn remove(profile: &str, folder: &Path) -> Result<(String, Vec<String>), Fau
         forget(folder)?;
         return Err(Fault::usage(format!("{profile} is not integrated")));
     }
-    let list = fs::read_to_string(folder.join(LIST))
-        .map_err(|error| Fault::usage(format!("cannot read {}: {error}", folder.display())))?;
-    let mut list: Value = serde_json::from_str(&list).map_err(Fault::of)?;
-    let kept: Option<Vec<Before>> =
-        list["files"].as_array().and_then(|files| files.iter().map(Before::from_json).collect());
-    let kept =
-        kept.ok_or_else(|| Fault::usage(format!("{}/files.json is damaged", folder.display())))?;
+    let (mut list, kept) = listed(folder)?;
     let (mut said, mut why, mut stay) = (String::new(), Vec::new(), Vec::new());
     for before in &kept {
         let Before { path, was, text } = before;

@@ -126,9 +126,6 @@ fn what_starts_the_program_in_another_way_is_named() {
     assert_eq!(told.text().matches("stays as it is").count(), 1, "the control: {}", told.text());
     let odd = read(place, "home/.local/share/applications/odd\u{1b}[31m.desktop");
     assert!(odd.contains("Exec=env -u X /") && odd.contains(" run -p program -- "), "{odd}");
-    // What calls ringfence already does not start it in another way.
-    let again = integrate(place, &["program:x", "--program", "cat"]);
-    assert!(!again.text().contains("run -p program"), "{}", again.text());
 }
 
 /// Calls a service of the session bus by its name, which has the bus start it; what the program

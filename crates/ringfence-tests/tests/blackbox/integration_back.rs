@@ -93,3 +93,33 @@ fn a_fifo_or_an_endless_file_in_its_place_stays() {
         assert_eq!(all(&place.at("home")), before, "{make}");
     }
 }
+
+/// Of two in one place only the last could be put back first; each would take the other's script for the user's.
+#[test]
+fn one_place_has_one_integration() {
+    let place = &place_with_entries();
+    let home = place.at("home");
+    let before = all(&home);
+    for name in ["one", "two"] {
+        let path = format!("home/.config/ringfence/profiles/{name}.toml");
+        place.file(path, "extends = [\"program\"]\n");
+    }
+    let profiles = all(&home);
+    integrate(place, &["one", "--program", "cat"]).ends(0);
+    let now = all(&home);
+    let refused = integrate(place, &["two", "--program", "cat"]);
+    refused
+        .ends(125)
+        .says("is of the integration of one already; ringfence integrate one --remove");
+    integrate(place, &["two", "--remove"]).ends(125).says("is not integrated");
+    assert_eq!(all(&home), now);
+    // Beside it nothing is shared.
+    integrate(place, &["two", "--program", "cat", "--beside"]).ends(0);
+    integrate(place, &["one", "--remove"]).ends(0);
+    integrate(place, &["two", "--remove"]).ends(0);
+    assert_eq!(all(&home), profiles);
+    integrate(place, &["two", "--program", "cat"]).ends(0);
+    integrate(place, &["two", "--remove"]).ends(0);
+    std::fs::remove_dir_all(place.at("home/.config")).unwrap();
+    assert_eq!(all(&home), before);
+}
