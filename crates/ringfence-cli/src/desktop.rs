@@ -3,7 +3,7 @@
 //! program, and the same ones calling ringfence.
 
 use ringfence_policy::{FileView, HostFiles};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::ops::Range;
@@ -55,9 +55,9 @@ impl Places {
         }
     }
 
-    /// The applications that start a program: names of files, and their text.
+    /// The applications that start a program: names of files, with the directories that they are in below, and their text.
     pub fn applications(&self, program: &Sought<'_>) -> Vec<(String, String)> {
-        entries([&self.applications].into_iter().chain(&self.others), program)
+        entries([&self.applications].into_iter().chain(&self.others), true, program)
     }
 
     /// The services of the bus that start a program: names for their files in the user's own
@@ -96,11 +96,11 @@ impl Places {
     /// Commands of all of these that speak of a program and stay as they are: the file, and the command.
     pub fn left(&self, program: &Sought<'_>) -> Vec<(PathBuf, String)> {
         let (applications, autostarts) = ([&self.applications], [&self.autostart]);
-        let mut all = files(applications.into_iter().chain(&self.others), ".desktop");
-        all.extend(files(autostarts.into_iter().chain(&self.autostarts), ".desktop"));
+        let mut all = files(applications.into_iter().chain(&self.others), ".desktop", true);
+        all.extend(files(autostarts.into_iter().chain(&self.autostarts), ".desktop", false));
         let services = [&self.services].into_iter().chain(&self.other_services);
-        all.extend(files(services, ".service"));
-        let of = |(path, text): (PathBuf, String)| {
+        all.extend(files(services, ".service", false));
+        let of = |Found { path, text, .. }: Found| {
             left(&text, program).into_iter().map(move |line| (path.clone(), line))
         };
         all.into_iter().flat_map(of).collect()
@@ -108,7 +108,7 @@ impl Places {
 
     /// The same of what a session starts by itself.
     pub fn autostarts(&self, program: &Sought<'_>) -> Vec<(String, String)> {
-        entries([&self.autostart].into_iter().chain(&self.autostarts), program)
+        entries([&self.autostart].into_iter().chain(&self.autostarts), false, program)
     }
 }
 
@@ -118,35 +118,55 @@ const SERVICES: &str = "dbus-1/services";
 /// The entries of some directories that start a program; a file hides those of its name further on.
 fn entries<'a>(
     directories: impl Iterator<Item = &'a PathBuf>,
+    below: bool,
     program: &Sought<'_>,
 ) -> Vec<(String, String)> {
-    let mut found = files(directories, ".desktop");
-    found.retain(|(_, text)| {
-        let mut lines = text.lines().filter_map(|line| value(line, "Exec"));
+    let mut found = files(directories, ".desktop", below);
+    found.retain(|file| {
+        let mut lines = file.text.lines().filter_map(|line| value(line, "Exec"));
         lines.any(|line| program_in(line, program).is_some())
     });
-    let name = |path: &Path| path.file_name().and_then(OsStr::to_str).map(str::to_owned);
-    let named = found.into_iter().filter_map(|(path, text)| Some((name(&path)?, text)));
-    let mut named: Vec<_> = named.collect();
+    let mut named: Vec<_> = found.into_iter().map(|file| (file.name, file.text)).collect();
     named.sort();
     named
 }
 
-/// The files of some directories that are called so, and their text; a file hides those of its name further on.
-fn files<'a>(directories: impl Iterator<Item = &'a PathBuf>, end: &str) -> Vec<(PathBuf, String)> {
+/// A file of one of several directories.
+struct Found {
+    path: PathBuf,
+    /// From that directory on.
+    name: String,
+    text: String,
+}
+
+/// The files of some directories that are called so, and `below` them too; a file hides those of its name further on,
+/// where the name of an application further down has `-` for each `/` (Desktop Entry Specification, "desktop file ID").
+fn files<'a>(directories: impl Iterator<Item = &'a PathBuf>, end: &str, below: bool) -> Vec<Found> {
     let mut seen: Vec<String> = Vec::new();
     let mut found = Vec::new();
     for directory in directories {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            if !name.ends_with(end) || seen.contains(&name) {
-                continue;
-            }
-            if let Some(text) = text_of(&entry.path()) {
-                seen.push(name);
-                found.push((entry.path(), text));
+        let mut waiting = vec![String::new()];
+        let mut ids = Vec::new();
+        while let Some(at) = waiting.pop() {
+            for entry in fs::read_dir(directory.join(&at)).into_iter().flatten().flatten() {
+                let Ok(name) = entry.file_name().into_string() else { continue };
+                let (name, path) = (format!("{at}{name}"), entry.path());
+                // No link is followed to a directory: it may lead to one above it.
+                if below && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    waiting.push(format!("{name}/"));
+                    continue;
+                }
+                let id = name.replace('/', "-");
+                if !name.ends_with(end) || seen.contains(&id) {
+                    continue;
+                }
+                if let Some(text) = text_of(&path) {
+                    ids.push(id);
+                    found.push(Found { path, name, text });
+                }
             }
         }
+        seen.append(&mut ids);
     }
     found
 }

@@ -20,6 +20,7 @@ use ringfence_policy::Key;
 use ringfence_policy::profile::configured;
 use ringfence_policy::shown;
 use ringfence_sandbox::state;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
@@ -153,7 +154,9 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
         vec![(bin.join(command), format!("{MADE}{profile}\nexec {call} \"$@\"\n"), 0o755)];
     let places = Places::of(home, &|name| std::env::var_os(name));
     let beside = wanted.beside.then_some("ringfence");
-    let named = |name: String| if wanted.beside { format!("{mark}-{name}") } else { name };
+    let named = |name: String| {
+        if wanted.beside { format!("{mark}-{}", name.replace('/', "-")) } else { name }
+    };
     for (name, text) in places.applications(&sought) {
         if let Some(text) = rewritten(&text, &sought, &call, &actions, beside) {
             files.push((places.applications.join(named(name)), text, 0o644));
@@ -181,6 +184,9 @@ fn add(wanted: &Wanted<'_>, home: &Path, folder: &Path) -> Result<String, Fault>
     // What an earlier integration wrote calls us.
     let ours = call.split_once(" run ").map_or(call.as_str(), |(ours, _)| ours);
     left.retain(|(_, command)| !wanted.beside && !command.contains(ours));
+    // Two names may become one beside the program.
+    let mut known = HashSet::new();
+    files.retain(|(path, ..)| known.insert(path.clone()));
     if let Some((path, other)) = taken(folder, &files) {
         let why = format!("{} is of the integration of {other} already", shown::path(&path));
         let ways = format!("ringfence integrate {other} --remove first, or take --beside");

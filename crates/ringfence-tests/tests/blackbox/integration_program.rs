@@ -236,3 +236,36 @@ fn the_program_is_the_first_of_path_that_can_be_executed() {
     run(&search(&[]), &["own", "--remove"]).ends(0);
     assert_eq!(all(&place.at("home")), before);
 }
+
+/// As some desktops and installers of other systems' programs put them.
+#[test]
+fn entries_further_down_are_entries() {
+    let place = &place_with_entries();
+    let entry = |words: &str| format!("[Desktop Entry]\nName=C\nExec=cat {words}\n");
+    place.file("system/applications/kde/deep/sub.desktop", entry("system"));
+    place.file("system/applications/one-hidden.desktop", entry("hidden"));
+    place.file("home/.local/share/applications/one/hidden.desktop", entry("own"));
+    // It has itself in it.
+    place.link("home/.local/share/applications/one/again", "../../applications");
+    // The session starts none of those.
+    place.file("etc/autostart/sub/never.desktop", entry("never"));
+    let before = all(&place.at("home"));
+    let own = |name: &str| read(place, &format!("home/.local/share/applications/{name}"));
+    integrate(place, &["program", "--program", "cat"]).ends(0);
+    let text = own("kde/deep/sub.desktop");
+    assert!(text.contains(" run -p program -- ") && text.ends_with(" system\n"), "{text}");
+    let text = own("one/hidden.desktop");
+    assert!(text.contains(" run -p program -- ") && text.ends_with(" own\n"), "{text}");
+    assert!(!place.at("home/.local/share/applications/one-hidden.desktop").exists());
+    assert!(!place.at("home/.config/autostart/sub").exists());
+    integrate(place, &["program", "--remove"]).ends(0);
+    assert_eq!(all(&place.at("home")), before);
+    // Two that have one name beside the program.
+    place.file("home/.local/share/applications/one-hidden.desktop", entry("two"));
+    let before = all(&place.at("home"));
+    integrate(place, &["program", "--program", "cat", "--beside"]).ends(0);
+    let text = own("ringfence-program-kde-deep-sub.desktop");
+    assert!(text.contains("Name=C (ringfence)\n"), "{text}");
+    integrate(place, &["program", "--remove"]).ends(0);
+    assert_eq!(all(&place.at("home")), before);
+}
