@@ -239,7 +239,9 @@ pub fn gc(args: Vec<OsString>) -> Result<u8, String> {
         let age = changed.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
         let kept = if is_empty(&directory) { BEGUN } else { KEPT };
         let old = given.has("all") || age.is_some_and(|age| age > kept);
-        if old && !overlay::kept(&directory) && remove(&directory).map_err(told)? {
+        let made = || overlay::unfinished(&directory) && overlay::in_use(&directory);
+        let waits = overlay::kept(&directory) || made();
+        if old && !waits && remove(&directory).map_err(told)? {
             removed.push(directory.file_name().unwrap_or_default().to_string_lossy().into_owned());
         } else if !ledger::live(&directory) {
             // A launcher that was killed could not.
@@ -253,10 +255,11 @@ pub fn gc(args: Vec<OsString>) -> Result<u8, String> {
     text::print(format!("{count} removed\n").as_bytes())
 }
 
-/// Nothing was recorded in it yet.
+/// Nothing was recorded in it yet, nor is something to be committed.
 fn is_empty(directory: &Path) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name()).all(|name| name == ".journal")
+    let begun = |name| name == ".journal" || name == "overlay" && overlay::unfinished(directory);
+    entries.map(|entry| entry.file_name()).all(begun)
 }
 
 /// Removes a session's directory, unless it lives.

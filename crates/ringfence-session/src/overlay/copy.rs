@@ -8,6 +8,7 @@ use super::{InUse, Record, clean, directory, layers};
 use crate::error::{Result, SessionError};
 use crate::place;
 use crate::snapshot::beneath::{self, Found, join, split};
+use crate::snapshot::fault;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
@@ -58,6 +59,8 @@ pub fn begin_as(session: &Path, record: &Record, source: &Path) -> Result<InUse>
             let found = beneath::stat(&from, b"").map_err(|error| failed("statx", b"", error))?;
             copy.settle(&from, &to, &found)?;
         }
+        // By it others see that something waits to be committed: all of it, or nothing.
+        record.write(&at.join("record.json"))?;
         Ok(in_use)
     });
     if made.is_err() {
@@ -94,6 +97,7 @@ impl Copy<'_> {
     }
 
     fn entry(&mut self, from: &OwnedFd, to: &OwnedFd, name: &[u8], depth: usize) -> Result<()> {
+        fault::point("fork-copy");
         let found = beneath::stat(from, name).map_err(self.failed("statx"))?;
         let stamp = &found.stamp;
         if found.file_type != FileType::Directory && stamp.links > 1 {

@@ -1,12 +1,26 @@
-//! A commit that was interrupted: known by its journal, finished by the next one, or dropped half done.
+//! A commit that was interrupted: known by its journal, finished by the next one, or dropped half done; and layers that were
+//! not made to their end.
 
 use super::apply::Apply;
 use super::ours::Written;
 use super::steps::Journal;
-use super::{Done, Found, Overlay, Select, Tree};
+use super::{Done, Found, Overlay, Select, Tree, directory, kept};
 use crate::error::Result;
 use crate::snapshot::beneath::shown;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
 use std::path::{Path, PathBuf};
+
+/// Layers are there without their record: somebody makes them just now, or was killed while they were made.
+pub fn unfinished(session: &Path) -> bool {
+    directory(session).exists() && !kept(session)
+}
+
+/// Somebody works with the layers of this session, or makes them.
+pub fn in_use(session: &Path) -> bool {
+    let file = File::open(directory(session).join("lock"));
+    file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+}
 
 impl Overlay {
     /// A commit was interrupted: committing again finishes it.

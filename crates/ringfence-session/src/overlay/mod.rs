@@ -31,6 +31,7 @@ mod steps;
 
 pub use crate::snapshot::{Kind, What};
 pub use copy::begin_as;
+pub use interrupted::{in_use, unfinished};
 pub use layer::{Change, Trouble};
 pub use record::{End, Guard, Names, Record, Tree};
 
@@ -82,7 +83,10 @@ pub fn begin(session: &Path, record: &Record) -> Result<InUse> {
         .mode(0o700)
         .create(&at)
         .map_err(|error| SessionError::call("mkdir", &at, error))?;
-    let made = layers(&at, record);
+    let made = layers(&at, record).and_then(|lock| {
+        record.write(&at.join("record.json"))?;
+        Ok(lock)
+    });
     if made.is_err() {
         // Nothing runs: nothing waits either.
         let _ = clean::whole(&at);
@@ -91,6 +95,7 @@ pub fn begin(session: &Path, record: &Record) -> Result<InUse> {
     made
 }
 
+/// The directories. Until their record is there, and it comes last, they are nobody's to commit.
 fn layers(at: &Path, record: &Record) -> Result<InUse> {
     let lock = lock(at)?;
     for number in 0..record.trees.len() {
@@ -100,7 +105,6 @@ fn layers(at: &Path, record: &Record) -> Result<InUse> {
             made.map_err(|error| SessionError::call("mkdir", &path, error))?;
         }
     }
-    record.write(&at.join("record.json"))?;
     Ok(lock)
 }
 

@@ -2,9 +2,14 @@
 
 use super::world::{World, names, state};
 use ringfence_session::overlay::{self, End, Overlay, Record, Select, Tree};
+use ringfence_session::snapshot::fault;
 use rustix::fs::CWD;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
 fn a_fork_has_a_copy_of_its_sessions_layers() {
@@ -65,4 +70,60 @@ fn what_cannot_be_copied_leaves_no_layers() {
     let refused = overlay::begin_as(&other, &record, &world.session()).unwrap_err();
     assert!(refused.to_string().contains("other trees"), "{refused}");
     assert!(!other.exists());
+}
+
+/// Copies the layers in another process, which is killed at its step of this number.
+fn killed(world: &World, step: usize) -> bool {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "forked::child", "--ignored", "--test-threads=1", "-q"])
+        .env("RINGFENCE_TEST_TOP", &world.top)
+        .env("RINGFENCE_TEST_STEP", step.to_string())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    status.signal() == Some(9)
+}
+
+#[test]
+#[ignore = "run by another test, as a process of its own"]
+fn child() {
+    let get = |name: &str| std::env::var(format!("RINGFENCE_TEST_{name}")).unwrap();
+    let (top, step): (PathBuf, usize) = (get("TOP").into(), get("STEP").parse().unwrap());
+    let world = World::at(&top);
+    let tree = Tree::of(&top.join("real"), true).unwrap();
+    let record = Record::new("76543210", End::Keep, vec![tree]);
+    let passed = AtomicUsize::new(0);
+    fault::install(move |_| {
+        // Whoever looks meanwhile sees that it is being made, and that nothing waits.
+        assert!(overlay::in_use(&top.join("other")) && overlay::unfinished(&top.join("other")));
+        if passed.fetch_add(1, Ordering::Relaxed) == step {
+            let me = rustix::process::getpid();
+            rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
+        }
+    });
+    overlay::begin_as(&world.top.join("other"), &record, &world.session()).unwrap();
+}
+
+#[test]
+fn a_copy_that_was_killed_is_nothing_to_commit() {
+    let world = World::new();
+    let _running = world.begin();
+    world.change("kept/a", "changed");
+    world.put("new/file", "new");
+    let other = world.top.join("other");
+    let mut step = 0;
+    while killed(&world, step) {
+        assert!(!overlay::kept(&other) && overlay::unfinished(&other), "{step}");
+        assert!(!overlay::in_use(&other), "{step}");
+        let refused = Overlay::open(&other).unwrap_err().to_string();
+        assert!(refused.contains("keeps no changes apart"), "{refused}");
+        overlay::remove(&other).unwrap();
+        fs::remove_dir(&other).unwrap();
+        step += 1;
+    }
+    // Each of the four: two directories, two files.
+    assert_eq!(step, 4);
+    assert!(overlay::kept(&other) && !overlay::unfinished(&other));
+    world.outside_is_unchanged();
 }

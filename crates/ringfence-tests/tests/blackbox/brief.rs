@@ -214,6 +214,34 @@ fn what_a_killed_launcher_began_goes_in_time() {
     });
 }
 
+/// Layers without a record were not made to their end: they go as soon as nobody makes them.
+#[test]
+fn layers_that_were_not_made_to_their_end_go_in_time() {
+    everywhere(|place| {
+        place.sh(&[], "true").quiet();
+        let sessions = "home/.local/state/ringfence/sessions";
+        let overlay = |id: &str| format!("{sessions}/{id}/overlay");
+        let layer = |id: &str| {
+            place.file(format!("{}/lock", overlay(id)), "");
+            place.file(format!("{}/0/upper/half", overlay(id)), "half")
+        };
+        let (left, made, kept) = (layer("0000000a"), layer("0000000b"), layer("0000000c"));
+        place.file(format!("{}/record.json", overlay("0000000c")), "{}");
+        let line = "cd ~/.local/state/ringfence/sessions; touch -d '-2 minutes' 0000000?";
+        place.shell(line).ends(0);
+        let lock = fs::File::open(place.at(overlay("0000000b")).join("lock")).unwrap();
+        lock.lock().unwrap();
+        place.ringfence(["overlay", "diff", "0000000a"]).ends(125).says("keeps no changes apart");
+        assert_eq!(place.ringfence(["gc"]).quiet(), "1 session removed");
+        assert!(!left.exists() && made.exists() && kept.exists());
+        place.ringfence(["gc", "--all"]).quiet();
+        assert!(made.exists() && kept.exists());
+        drop(lock);
+        assert_eq!(place.ringfence(["gc"]).quiet(), "1 session removed");
+        assert!(!made.exists() && kept.exists());
+    });
+}
+
 /// A call that fails is no trouble of the command's.
 #[test]
 fn a_call_that_fails_leaves_the_rest_to_the_long_way() {
