@@ -32,7 +32,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use still::Stillness;
+use still::{Saving, Stillness};
 
 /// Bytes that may wait for the guest before nothing more is taken from it: one that asks and never
 /// listens holds up itself only.
@@ -125,6 +125,8 @@ struct Bridge<'a> {
     /// What its commands are to be told once it has begun.
     owed: Vec<(u32, ToGuest)>,
     stillness: Stillness,
+    /// What is written down for a fork just now.
+    saving: Option<Saving>,
     /// The last number that the guest was to be still for.
     asked: u32,
     /// It has had something to do since it has made itself small.
@@ -135,6 +137,7 @@ struct Bridge<'a> {
 enum Whose {
     Stream,
     Launcher,
+    Saved,
     Signals,
     Written,
     Input(u32),
@@ -177,6 +180,7 @@ impl<'a> Bridge<'a> {
             saved,
             owed: Vec::new(),
             stillness: Stillness::No,
+            saving: None,
             asked: 0,
             grown: true,
         })
@@ -311,10 +315,13 @@ impl<'a> Bridge<'a> {
         }
         let heard = room && self.stillness != Stillness::Still;
         watching.add(Whose::Stream, self.stream.as_fd(), heard, waiting > 0);
+        if let Some(saving) = &self.saving {
+            watching.add(Whose::Saved, saving.as_fd(), true, false);
+        }
+        watching.add(Whose::Signals, self.signals.as_fd(), true, false);
         if self.stillness.holds() {
             return watching;
         }
-        watching.add(Whose::Signals, self.signals.as_fd(), true, false);
         watching.add(Whose::Written, self.woken.as_fd(), true, false);
         for (&channel, command) in &self.commands {
             if let Some(input) = command.input() {
@@ -337,8 +344,9 @@ impl<'a> Bridge<'a> {
     fn serve(&mut self, whose: Whose, ready: Ready) -> Result<(), Over> {
         match whose {
             Whose::Launcher => self.launcher()?,
+            Whose::Saved => self.saved()?,
             // It was asked to be still meanwhile, by what was ready together with this.
-            _ if self.stillness.holds() && !matches!(whose, Whose::Stream) => {}
+            _ if self.stillness.holds() && !matches!(whose, Whose::Stream | Whose::Signals) => {}
             Whose::Stream => {
                 self.stream.flush()?;
                 if ready.read {

@@ -18,11 +18,15 @@ use crate::stream::Over;
 use crate::wire::fields::{Reader, Writer};
 use crate::wire::{Output, Start, ToGuest};
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// How long a guest may take to be still.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The most that is written down of private directories, where they may not hold more.
+const MOST: u64 = 1 << 30;
 /// The largest table: of a guest with the most memory, all of whose names are long.
 const LARGEST: usize = 1 << 30;
 
@@ -38,6 +42,42 @@ pub(super) enum Stillness {
     Quiet(Instant),
     /// It is still.
     Still,
+}
+
+/// What is written down on a thread of its own: this one hears meanwhile who wants the session to end.
+pub(super) struct Saving {
+    table: OwnedFd,
+    trees: OwnedFd,
+    /// Is at its end when that is done.
+    done: OwnedFd,
+    ended: Receiver<Result<(), String>>,
+}
+
+impl Saving {
+    fn begin(table: OwnedFd, private: Vec<PathBuf>, most: u64) -> Result<Saving, String> {
+        let trees = ringfence_sys::fd::in_memory(b"")
+            .map_err(|errno| format!("memfd_create: {errno:?}"))?;
+        let copy = trees.try_clone().map_err(|error| format!("dup: {error}"))?;
+        let (done, end) = ringfence_sys::fd::pipe().map_err(|errno| format!("pipe: {errno:?}"))?;
+        let (sender, ended) = channel();
+        std::thread::spawn(move || {
+            let saved = trees::save(&private, File::from(copy), most);
+            let _ = sender.send(saved.map_err(|why| format!("its private directories: {why}")));
+            drop(end);
+        });
+        Ok(Saving { table, trees, done, ended })
+    }
+
+    fn end(self) -> Result<Saved, String> {
+        let ended = self.ended.recv().unwrap_or_else(|_| Err("its thread has ended".to_owned()));
+        ended.map(|()| Saved { table: self.table, trees: self.trees })
+    }
+}
+
+impl AsFd for Saving {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.done.as_fd()
+    }
 }
 
 impl Stillness {
@@ -84,7 +124,8 @@ impl Bridge<'_> {
 
     fn go_on(&mut self, late: bool) -> Result<(), Over> {
         self.stillness = Stillness::No;
-        self.stream.send(0, &ToGuest::On(late.then(super::now)))
+        self.stream.send(0, &ToGuest::On(late.then(super::now)))?;
+        self.pay()
     }
 
     /// The guest did all that was said before a number.
@@ -102,11 +143,23 @@ impl Bridge<'_> {
         }
         self.stillness = Stillness::Still;
         match self.save() {
-            Ok(saved) => {
-                self.begun.iter().for_each(|line| line.still(Ok(&saved)));
+            Ok(saving) => {
+                self.saving = Some(saving);
                 Ok(())
             }
             Err(why) => self.restless(&why),
+        }
+    }
+
+    /// All is written down, or cannot be.
+    pub(super) fn saved(&mut self) -> Result<(), Over> {
+        match self.saving.take().map(Saving::end) {
+            Some(Ok(saved)) => {
+                self.begun.iter().for_each(|line| line.still(Ok(&saved)));
+                Ok(())
+            }
+            Some(Err(why)) => self.restless(&why),
+            None => Ok(()),
         }
     }
 
@@ -125,7 +178,7 @@ impl Bridge<'_> {
         Ok(())
     }
 
-    fn save(&self) -> Result<Saved, String> {
+    fn save(&self) -> Result<Saving, String> {
         let files = self.files.save().map_err(|errno| format!("its open files: {errno}"))?;
         let mut w = Writer::default().word(self.next_command).word(self.commands.len() as u32);
         for (&channel, command) in &self.commands {
@@ -137,13 +190,14 @@ impl Bridge<'_> {
             w = w.long(budget).long(pending[0]).long(pending[1]);
         }
         w.0.extend(files);
-        let failed = |errno| format!("memfd_create: {errno:?}");
-        let table = ringfence_sys::fd::in_memory(&w.0).map_err(failed)?;
-        let list = ringfence_sys::fd::in_memory(b"").map_err(failed)?;
-        let copy = list.try_clone().map_err(|error| format!("dup: {error}"))?;
-        trees::save(&self.settings.private, File::from(copy))
-            .map_err(|why| format!("its private directories: {why}"))?;
-        Ok(Saved { table, trees: list })
+        let table = ringfence_sys::fd::in_memory(&w.0);
+        let table = table.map_err(|errno| format!("memfd_create: {errno:?}"))?;
+        Saving::begin(table, self.settings.private.clone(), self.most_private())
+    }
+
+    /// How much of private directories a fork gets: as much as they may hold.
+    fn most_private(&self) -> u64 {
+        self.settings.disk.map_or(MOST, |bytes| bytes.max(MOST))
     }
 
     /// Goes on with another session's guest in place of beginning with a new one.
@@ -160,7 +214,8 @@ impl Bridge<'_> {
     }
 
     fn take_over(&mut self, saved: Saved) -> Result<(), String> {
-        trees::make(&self.settings.private, File::from(saved.trees))?;
+        let most = self.most_private();
+        trees::make(&self.settings.private, File::from(saved.trees), most)?;
         let table = ringfence_sys::fd::content(saved.table.as_fd(), LARGEST)
             .map_err(|errno| format!("its table: {errno:?}"))?;
         let none = || "its table is none".to_owned();
@@ -205,7 +260,7 @@ impl Bridge<'_> {
         Ok(())
     }
 
-    /// The fork has begun: what its commands wait for.
+    /// The fork has begun, or a session goes on: what its commands wait for.
     pub(super) fn pay(&mut self) -> Result<(), Over> {
         for (channel, message) in std::mem::take(&mut self.owed) {
             self.stream.send(channel, &message)?;

@@ -155,6 +155,11 @@ impl Bridge<'_> {
         }
         let command = self.commands.get_mut(&channel);
         match command.zip(message).and_then(|(command, message)| command.tell(message)) {
+            // Who is held still hears it when he goes on, or is ended when that is too late.
+            Some(message) if self.stillness.holds() => {
+                self.owed.push((channel, message));
+                Ok(())
+            }
             Some(message) => self.stream.send(channel, &message),
             None => Ok(()),
         }

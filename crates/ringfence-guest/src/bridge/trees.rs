@@ -2,7 +2,8 @@
 //! the one bridge, and made again by the other.
 //!
 //! Both are inside their sandboxes, as the command's user: what is read is what the guest could read, and what is made is
-//! made where the guest could make it. What is mounted in such a directory is none of it.
+//! made where the guest could make it. What is mounted in such a directory is none of it. A file is written down by its
+//! parts that are no holes, and all of it together is bounded: a guest makes a long file of nothing in a moment.
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Statx, StatxFlags, Timespec, Timestamps, Uid,
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -53,12 +54,13 @@ fn mount(found: &Statx) -> (u64, u32, u32) {
     (found.stx_mnt_id, found.stx_dev_major, found.stx_dev_minor)
 }
 
-/// Writes down what is in directories, in this order.
+/// Writes down what is in directories, in this order, in so many bytes at most.
 ///
 /// # Errors
-/// A sentence: something cannot be read, or there is no memory left.
-pub fn save(places: &[PathBuf], to: File) -> Result<()> {
-    let mut saving = Saving { to: BufWriter::new(to), names: HashMap::new(), mount: (0, 0, 0) };
+/// A sentence: it is too much, something cannot be read, or there is no memory left.
+pub fn save(places: &[PathBuf], to: File, most: u64) -> Result<()> {
+    let to = BufWriter::new(to);
+    let mut saving = Saving { to, most, left: most, names: HashMap::new(), mount: (0, 0, 0) };
     for place in places {
         let name = place.as_os_str().as_bytes();
         let directory = open(CWD, name, OFlags::RDONLY | OFlags::DIRECTORY);
@@ -72,13 +74,29 @@ pub fn save(places: &[PathBuf], to: File) -> Result<()> {
 
 struct Saving {
     to: BufWriter<File>,
+    /// How much may be in memory in all, and is not yet.
+    most: u64,
+    left: u64,
     /// Where files with several names were met first.
     names: HashMap<u64, Vec<u8>>,
     mount: (u64, u32, u32),
 }
 
 impl Saving {
+    /// Something is to be in memory, here or there.
+    fn take(&mut self, length: u64) -> Result<()> {
+        let most = self.most >> 20;
+        self.left = self.left.checked_sub(length).ok_or_else(|| {
+            format!(
+                "they hold more than {most} MiB, all of which a fork has once more in memory: remove \
+                 what it does not need"
+            )
+        })?;
+        Ok(())
+    }
+
     fn put(&mut self, parts: &[&[u8]]) -> Result<()> {
+        self.take(parts.iter().map(|part| part.len() as u64).sum())?;
         parts
             .iter()
             .try_for_each(|part| self.to.write_all(part))
@@ -105,14 +123,16 @@ impl Saving {
         if path.len() > DEEPEST {
             return Err("directories are too deep".to_owned());
         }
-        let names: rustix::io::Result<Vec<Vec<u8>>> = Dir::read_from(&fd).and_then(|entries| {
-            let name = |entry: rustix::fs::DirEntry| entry.file_name().to_bytes().to_vec();
-            entries.map(|entry| entry.map(name)).collect()
-        });
-        for name in names.map_err(failed("getdents", &path.join(&b'/')))? {
-            if matches!(&name[..], b"." | b"..") {
-                continue;
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&fd).map_err(failed("getdents", &path.join(&b'/')))? {
+            let entry = entry.map_err(failed("getdents", &path.join(&b'/')))?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                self.take(name.len() as u64)?;
+                names.push(name.to_vec());
             }
+        }
+        for name in names {
             path.push(name);
             self.entry(&fd, path)?;
             path.pop();
@@ -136,6 +156,7 @@ impl Saving {
                 self.text(&name)?;
                 return self.text(&first);
             }
+            self.take(whole.len() as u64)?;
             self.names.insert(found.stx_ino, whole);
         }
         match kind {
@@ -153,11 +174,7 @@ impl Saving {
                 self.text(&name)?;
                 self.state(&found)?;
                 self.put(&[&found.stx_size.to_le_bytes()])?;
-                let copied = io::copy(&mut opened.take(found.stx_size), &mut self.to);
-                match copied.map_err(failed("read", &name))? {
-                    count if count == found.stx_size => Ok(()),
-                    _ => Err(format!("{} changes", String::from_utf8_lossy(&name))),
-                }
+                self.content(opened, found.stx_size, &name)
             }
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(directory, os(&name), Vec::new());
@@ -175,13 +192,43 @@ impl Saving {
             _ => Ok(()),
         }
     }
+
+    /// The parts of a file that are no holes, each with its place and length; then one of no length.
+    fn content(&mut self, mut file: File, size: u64, name: &[u8]) -> Result<()> {
+        let mut at = 0;
+        while at < size {
+            let part = match ringfence_sys::file::next_part(file.as_fd(), at) {
+                Ok(None) => break,
+                Ok(Some(part)) => part.start..part.end.min(size),
+                // A file system that does not know of holes.
+                Err(ringfence_sys::Errno::EINVAL) => at..size,
+                Err(errno) => return Err(failed("lseek", name)(format!("{errno:?}"))),
+            };
+            let length = part.end.saturating_sub(part.start);
+            if length == 0 {
+                break;
+            }
+            self.put(&[&part.start.to_le_bytes(), &length.to_le_bytes()])?;
+            self.take(length)?;
+            file.seek(SeekFrom::Start(part.start)).map_err(failed("lseek", name))?;
+            let copied = io::copy(&mut (&mut file).take(length), &mut self.to);
+            if copied.map_err(failed("read", name))? != length {
+                return Err(format!("{} changes", String::from_utf8_lossy(name)));
+            }
+            at = part.end;
+        }
+        self.put(&[&size.to_le_bytes(), &0_u64.to_le_bytes()])
+    }
 }
 
-/// Makes what was written down, in the same directories. What is there already stays.
+/// Makes what was written down in so many bytes at most, in the same directories. What is there already stays.
 ///
 /// # Errors
 /// A sentence: there is no room, or it is no such list.
-pub fn make(places: &[PathBuf], mut from: File) -> Result<()> {
+pub fn make(places: &[PathBuf], mut from: File, most: u64) -> Result<()> {
+    if from.metadata().map_err(failed("fstat", b"memory"))?.len() > most {
+        return Err("the list is too long".to_owned());
+    }
     from.rewind().map_err(failed("seek", b"memory"))?;
     let mut making = Making { from: BufReader::new(from), place: None };
     for place in places {
@@ -212,6 +259,10 @@ impl Making {
 
     fn word(&mut self) -> Result<u32> {
         self.array().map(u32::from_le_bytes)
+    }
+
+    fn long(&mut self) -> Result<u64> {
+        self.array().map(u64::from_le_bytes)
     }
 
     fn text(&mut self) -> Result<Vec<u8>> {
@@ -318,23 +369,43 @@ impl Making {
 
     fn file(&mut self, name: &[u8], into: Option<&OwnedFd>) -> Result<()> {
         let state = self.state()?;
-        let size = self.array().map(u64::from_le_bytes)?;
+        let size = self.long()?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let made = into.map(|fd| rustix::fs::openat(fd, os(name), flags, Mode::RWXU));
-        let mut content = (&mut self.from).take(size);
-        let copied = match made {
+        match made {
             Some(Ok(fd)) => {
                 let mut file = File::from(fd);
-                let copied = io::copy(&mut content, &mut file).map_err(failed("write", name))?;
-                settle(file.as_fd(), &state)?;
-                copied
+                self.content(size, Some(&mut file), name)?;
+                file.set_len(size).map_err(failed("ftruncate", name))?;
+                settle(file.as_fd(), &state)
             }
-            None | Some(Err(Errno::EXIST)) => {
-                io::copy(&mut content, &mut io::sink()).map_err(failed("read", b"memory"))?
+            None | Some(Err(Errno::EXIST)) => self.content(size, None, name),
+            Some(Err(errno)) => Err(failed("make", name)(errno)),
+        }
+    }
+
+    /// The parts of a file, each behind the one before it.
+    fn content(&mut self, size: u64, mut to: Option<&mut File>, name: &[u8]) -> Result<()> {
+        let mut at = 0;
+        loop {
+            let (start, length) = (self.long()?, self.long()?);
+            let end = start.checked_add(length).filter(|&end| at <= start && end <= size);
+            at = end.ok_or("a part of a file is none")?;
+            if length == 0 {
+                return Ok(());
             }
-            Some(Err(errno)) => return Err(failed("make", name)(errno)),
-        };
-        if copied == size { Ok(()) } else { Err("a file is cut short".to_owned()) }
+            let mut part = (&mut self.from).take(length);
+            let copied = match &mut to {
+                Some(file) => file
+                    .seek(SeekFrom::Start(start))
+                    .and_then(|_| io::copy(&mut part, file))
+                    .map_err(failed("write", name))?,
+                None => io::copy(&mut part, &mut io::sink()).map_err(failed("read", b"memory"))?,
+            };
+            if copied != length {
+                return Err("a file is cut short".to_owned());
+            }
+        }
     }
 }
 
@@ -371,87 +442,4 @@ fn settle(fd: impl AsFd, state: &State) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-
-    fn place(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("ringfence-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).expect("a directory");
-        path
-    }
-
-    fn memory() -> File {
-        File::from(ringfence_sys::fd::in_memory(b"").expect("a file"))
-    }
-
-    #[test]
-    fn a_tree_is_made_as_it_was() {
-        let (from, to) = (place("trees-from"), place("trees-to"));
-        fs::create_dir_all(from.join("a/b")).expect("directories");
-        fs::write(from.join("a/b/file"), "content").expect("written");
-        fs::set_permissions(from.join("a/b/file"), fs::Permissions::from_mode(0o640)).expect("set");
-        fs::hard_link(from.join("a/b/file"), from.join("second")).expect("linked");
-        symlink("/nowhere", from.join("a/link")).expect("linked");
-        let fifo = Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(CWD, from.join("fifo"), FileType::Fifo, fifo, 0).expect("made");
-        // What is there already stays, and what leads elsewhere is not followed.
-        fs::write(from.join("there"), "new").expect("written");
-        fs::write(to.join("there"), "other").expect("written");
-        let list = memory();
-        save(std::slice::from_ref(&from), list.try_clone().expect("a copy")).expect("saved");
-        make(std::slice::from_ref(&to), list.try_clone().expect("a copy")).expect("made");
-        assert_eq!(fs::read_to_string(to.join("a/b/file")).expect("read"), "content");
-        assert_eq!(fs::read_to_string(to.join("there")).expect("read"), "other");
-        let [was, is] = [&from, &to].map(|at| at.join("a/b/file").metadata().expect("its state"));
-        assert_eq!(
-            (is.mode(), is.mtime(), is.mtime_nsec()),
-            (was.mode(), was.mtime(), was.mtime_nsec())
-        );
-        assert_eq!(fs::read_link(to.join("a/link")).expect("a link"), Path::new("/nowhere"));
-        let kind = FileType::from_raw_mode(to.join("fifo").metadata().expect("there").mode());
-        assert_eq!(kind, FileType::Fifo);
-        // Both names of one file.
-        let again = place("trees-again");
-        make(std::slice::from_ref(&again), list.try_clone().expect("a copy")).expect("made");
-        let inode = |name: &str| again.join(name).metadata().expect("its inode").ino();
-        assert_eq!(inode("a/b/file"), inode("second"));
-        for made in [from, to, again] {
-            fs::remove_dir_all(made).expect("removed");
-        }
-    }
-
-    #[test]
-    fn no_list_leads_out_of_its_directory() {
-        let (from, to) = (place("trees-out"), place("trees-in"));
-        fs::write(from.join("file"), "content").expect("written");
-        let list = memory();
-        save(std::slice::from_ref(&from), list.try_clone().expect("a copy")).expect("saved");
-        let bytes = ringfence_sys::fd::content(list.as_fd(), 1 << 20).expect("read");
-        let at = bytes.windows(4).position(|bytes| bytes == b"file").expect("its name");
-        for name in [b"../x", b"a/bc"] {
-            let mut bad = bytes.clone();
-            bad[at..at + 4].copy_from_slice(name);
-            let bad = File::from(ringfence_sys::fd::in_memory(&bad).expect("a file"));
-            assert!(make(std::slice::from_ref(&to), bad).is_err(), "{name:?}");
-        }
-        for end in 0..bytes.len() {
-            let short = File::from(ringfence_sys::fd::in_memory(&bytes[..end]).expect("a file"));
-            assert!(make(std::slice::from_ref(&to), short).is_err(), "{end}");
-        }
-        // A link on the way is not followed.
-        let inner = place("trees-inner");
-        fs::create_dir(from.join("sub")).expect("a directory");
-        fs::write(from.join("sub/deep"), "deep").expect("written");
-        let list = memory();
-        save(std::slice::from_ref(&from), list.try_clone().expect("a copy")).expect("saved");
-        symlink(&inner, to.join("sub")).expect("linked");
-        make(std::slice::from_ref(&to), list).expect("made");
-        assert!(!inner.join("deep").exists());
-        for made in [from, to, inner] {
-            fs::remove_dir_all(made).expect("removed");
-        }
-    }
-}
+mod tests;

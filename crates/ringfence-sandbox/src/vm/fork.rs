@@ -58,8 +58,8 @@ pub struct Forked {
     connection: Option<OwnedFd>,
     /// The machine's devices and memory.
     state: Option<File>,
-    /// What its bridge knew.
-    pub(super) saved: Saved,
+    /// What its bridge knew, until this one's bridge has it.
+    pub(super) saved: Option<Saved>,
 }
 
 impl Forked {
@@ -81,7 +81,7 @@ impl Forked {
             ([FORKED], Ok([state, table, trees])) => Ok(Forked {
                 connection: Some(connection),
                 state: Some(state.into()),
-                saved: Saved { table, trees },
+                saved: Some(Saved { table, trees }),
             }),
             ([REFUSED, why @ ..], _) => Err(String::from_utf8_lossy(why).into_owned()),
             _ => Err("it has ended".to_owned()),

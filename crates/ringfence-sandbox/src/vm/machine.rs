@@ -233,12 +233,12 @@ impl Machine {
                     }
                     None => self.another(),
                 };
-                let saved = self.fork.as_ref().map(|fork| &fork.saved);
+                let saved = self.fork.as_mut().and_then(|fork| fork.saved.take());
                 let mute = if self.second { self.mute.1 } else { self.mute.0 };
                 let patience = if mute { MUTE_BEGINNING } else { BEGINNING };
                 self.until = next.is_ok().then(|| Instant::now() + patience);
                 if let Some(attendance) = &self.attendance {
-                    let next = next.as_ref().map(|stream| (stream.as_fd(), saved));
+                    let next = next.as_ref().map(|stream| (stream.as_fd(), saved.as_ref()));
                     attendance.answer(next.map_err(String::as_str));
                 }
             }

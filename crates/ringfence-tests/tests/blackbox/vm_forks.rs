@@ -235,3 +235,24 @@ fn what_cannot_be_forked_is_refused_before_it_is_held() {
         assert_eq!(place.left_behind(), [""; 0]);
     });
 }
+
+#[test]
+fn a_long_file_of_nothing_is_nothing_in_a_fork() {
+    guests_of_one(|place| {
+        let both = names(place, "sparse");
+        let script = "mkfifo /tmp/go; truncate -s 512M /tmp/long; echo end >>/tmp/long
+            echo up; read word </tmp/go; stat -c '%s' /tmp/long; tail -c 4 /tmp/long; echo $word";
+        let mut first = start(place, &["--name", &both[0]], &["sh", "-c", script]);
+        first.printed("up\n");
+        let second = fork(place, &both);
+        takes_commands(place, &both[1]);
+        for session in &both {
+            let blocks = inside(place, session, "stat -c %b /tmp/long");
+            assert!(blocks.parse::<u64>().unwrap() <= 64, "{blocks}");
+            go(place, session, session);
+        }
+        second.finish().prints(&format!("536870916\nend\n{}", both[1]));
+        assert_eq!(first.finish().quiet(), format!("up\n536870916\nend\n{}", both[0]));
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
