@@ -5,9 +5,13 @@ use crate::error::Fault;
 use ringfence_policy as policy;
 use ringfence_sandbox::plan::{Apart, Found, MountOp, Plan};
 use ringfence_sandbox::text;
+use ringfence_sandbox::vm::Machine;
 use ringfence_sandbox::{launch, state};
-use ringfence_session::overlay::{self, End, Guard, InUse, Names, Overlay, Record, Select, Tree};
+use ringfence_session::overlay::{
+    self, Copied, End, Guard, InUse, Names, Overlay, Record, Select, Tree,
+};
 use ringfence_session::{SessionError, cli, place};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 /// The layers of a run that goes on.
@@ -25,7 +29,8 @@ pub struct Layers {
     terminal: Option<Terminal>,
 }
 
-/// Makes the layers, if the plan wants some, and tells the plan where they are. Those of a fork hold what the `source`'s hold.
+/// Makes the layers, if the plan wants some, and tells the plan where they are. Those of a fork hold what the `source`'s hold, which waits until
+/// its machine says that all is copied.
 ///
 /// # Errors
 /// They cannot be made; a tree holds them.
@@ -33,7 +38,7 @@ pub fn begin(
     plan: &mut Plan,
     id: &str,
     dry: bool,
-    source: Option<&str>,
+    source: Option<(&str, &RefCell<Machine>)>,
 ) -> Result<Option<Layers>, Fault> {
     let Some(apart) = &plan.overlay else { return Ok(None) };
     let sessions = place::sessions().map_err(Fault::of)?;
@@ -65,7 +70,13 @@ pub fn begin(
     let mut record = Record::new(id, end, trees);
     protect(&mut record, apart);
     let begun = match source {
-        Some(source) => overlay::begin_as(&session, &record, &sessions.join(source)),
+        Some((source, machine)) => {
+            let mut told = |copied| {
+                let told = machine.borrow_mut().copied(copied == Copied::All);
+                told.map_err(SessionError::Usage)
+            };
+            overlay::begin_as(&session, &record, &sessions.join(source), &mut told)
+        }
         None => overlay::begin(&session, &record),
     };
     let in_use = Some(begun.map_err(Fault::of)?);

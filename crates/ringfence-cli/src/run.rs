@@ -166,10 +166,12 @@ fn start(
         record.observe(&mut plan, &facts);
     }
     let dry_run = parsed.has("dry-run");
-    let forked = source.map(Source::session);
+    let machine = guest.as_ref().map(|guest| &*guest.machine);
+    let forked = source.map(Source::session).zip(machine);
     let layers = crate::overlay::begin(&mut plan, &order.session_name(), dry_run, forked)?;
-    if let Some(guest) = guest.as_ref().filter(|_| source.is_some()) {
-        guest.machine.borrow_mut().copied();
+    if let Some((_, machine)) = forked {
+        // Without layers there is nothing that the session's going on would change.
+        let _ = machine.borrow_mut().copied(true);
     }
     trace.mark("plan");
     announce(&plan);

@@ -7,11 +7,12 @@
 //!   │                             │ ◄─ still, its table and trees ──── │
 //!   │                             │ stops QEMU, has it save itself
 //!   │ ◄── state, table, trees ─── │
-//!   │ copies layers ── done ────► │ QEMU goes on ── go on ──────────► │
+//!   │ copies layers ── copying ─► │ waits on
+//!   │            ── done ───────► │ QEMU goes on ── go on ──────────► │
 //! ```
 //!
 //! All that is handed over is in files without a name: whoever is killed leaves nothing. Where who wants the fork is gone, the
-//! session goes on.
+//! session goes on; and where nothing is heard of him for long, as he is stopped. Then what he copied is none.
 
 use super::assets::{self, Assets};
 use super::machine::{Machine, in_memory};
@@ -25,10 +26,16 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const FORKED: u8 = b'f';
 const REFUSED: u8 = b'r';
+const COPYING: u8 = b'c';
 const DONE: u8 = b'd';
+/// How long a session is held still for a fork of which nothing is heard.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often a fork says that it goes on copying.
+const BEAT: Duration = Duration::from_secs(1);
 /// The longest wish, and the longest reason.
 const LONGEST: usize = 16 * 1024;
 /// What is read at once.
@@ -56,6 +63,8 @@ fn text(policy: &Policy) -> String {
 pub struct Forked {
     /// Until all is copied, the other session is held still.
     connection: Option<OwnedFd>,
+    /// When it said last that it goes on.
+    said: Instant,
     /// The machine's devices and memory.
     state: Option<File>,
     /// What its bridge knew, until this one's bridge has it.
@@ -80,6 +89,7 @@ impl Forked {
         match (&answer[..count], <[OwnedFd; 3]>::try_from(files)) {
             ([FORKED], Ok([state, table, trees])) => Ok(Forked {
                 connection: Some(connection),
+                said: Instant::now(),
                 state: Some(state.into()),
                 saved: Some(Saved { table, trees }),
             }),
@@ -88,11 +98,26 @@ impl Forked {
         }
     }
 
-    /// Lets the session go on that this is a fork of.
-    pub fn done(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            let _ = socket::send_with(connection.as_fd(), &[DONE], &[]);
+    /// Says that what is on the disk is being copied, or that all of it is: then the session goes on that this is a fork of.
+    ///
+    /// # Errors
+    /// It has gone on or ended already: what was copied may be of two times.
+    pub fn copied(&mut self, all: bool) -> Result<(), String> {
+        let Some(connection) = &self.connection else { return Ok(()) };
+        if !all && self.said.elapsed() < BEAT {
+            return Ok(());
         }
+        let word = if all { DONE } else { COPYING };
+        let said = socket::send_with(connection.as_fd(), &[word], &[]);
+        self.said = Instant::now();
+        if all || said.is_err() {
+            self.connection = None;
+        }
+        said.map(drop).map_err(|_| {
+            "the session that is forked ended, or went on as nothing was heard of its fork, before \
+             its layers were copied"
+                .to_owned()
+        })
     }
 
     /// The machine's state, from its beginning.
@@ -141,6 +166,8 @@ pub(super) struct Asked {
     policy: Option<Box<Policy>>,
     caller: Option<OwnedFd>,
     phase: Phase,
+    /// Until when he is waited for who copies.
+    pub(super) until: Option<Instant>,
     /// QEMU is to be held again.
     suspended: bool,
 }
@@ -171,9 +198,12 @@ impl Machine {
         self.asked = Asked { listener: Some(listener), policy, ..Asked::default() };
     }
 
-    /// All that is on the disk is copied: the session that this is a fork of goes on.
-    pub fn copied(&mut self) {
-        self.fork.iter_mut().for_each(Forked::done);
+    /// What is on the disk is being copied, or all of it is: the session that this is a fork of goes on.
+    ///
+    /// # Errors
+    /// As [`Forked::copied`].
+    pub fn copied(&mut self, all: bool) -> Result<(), String> {
+        self.fork.as_mut().map_or(Ok(()), |fork| fork.copied(all))
     }
 
     /// Waits until a fork's machine has its state.
@@ -206,8 +236,18 @@ impl Machine {
             }
             // Gone: what the bridge says next lets it go on.
             Phase::Asked => self.asked.caller = None,
+            Phase::Saved if heard.0 == [COPYING] => {
+                self.asked.until = Some(Instant::now() + PATIENCE);
+            }
             // Done, or gone.
             Phase::Saved => self.go_on(),
+        }
+    }
+
+    /// Nothing is heard of who copies.
+    pub(super) fn silent_caller(&mut self) {
+        if self.asked.until.is_some_and(|until| until <= Instant::now()) {
+            self.go_on();
         }
     }
 
@@ -253,7 +293,10 @@ impl Machine {
                 .map_err(|errno| format!("sendmsg: {errno:?}"))
         });
         match handed {
-            Ok(()) => self.asked.phase = Phase::Saved,
+            Ok(()) => {
+                self.asked.phase = Phase::Saved;
+                self.asked.until = Some(Instant::now() + PATIENCE);
+            }
             Err(why) => {
                 self.asked.refuse(&why);
                 self.go_on();
@@ -271,6 +314,6 @@ impl Machine {
         if suspended {
             let _ = still::hold(std::process::id().cast_signed());
         }
-        (self.asked.caller, self.asked.phase) = (None, Phase::None);
+        (self.asked.caller, self.asked.phase, self.asked.until) = (None, Phase::None, None);
     }
 }

@@ -212,13 +212,14 @@ impl Machine {
 
     /// When it is to be attended to at the latest.
     pub fn until(&self) -> Option<Instant> {
-        self.until
+        self.until.into_iter().chain(self.asked.until).min()
     }
 
     /// Hears the bridge: gives it a stream to the guest, and to another one when that does not begin.
     pub fn attend(&mut self) {
         self.hear_bridge();
         self.hear_caller();
+        self.silent_caller();
     }
 
     fn hear_bridge(&mut self) {

@@ -22,12 +22,29 @@ const PIECE: usize = 1 << 20;
 /// The most of an attribute, and of the names of all (xattr(7)).
 const ATTRIBUTE: usize = 64 * 1024;
 
+/// How much of the layers is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// Some more of it.
+    Part,
+    /// All.
+    All,
+}
+
 /// Makes the layers for a fork of a session, which hold what that one's hold: `N/upper` and `N/work` for each tree. What the
-/// host changed since that session began is a conflict for this one as well.
+/// host changed since that session began is a conflict for this one as well. Whoever holds it still is `told` of each part,
+/// and in the end: of a session that has gone on before there is no copy.
 ///
 /// # Errors
-/// The file system's; other trees are kept apart than there.
-pub fn begin_as(session: &Path, record: &Record, source: &Path) -> Result<InUse> {
+/// The file system's; other trees are kept apart than there; what `told` says.
+pub fn begin_as(
+    session: &Path,
+    record: &Record,
+    source: &Path,
+    told: &mut dyn FnMut(Copied) -> Result<()>,
+) -> Result<InUse> {
+    // Where it has ended, its layers may be gone: that is the reason then.
+    told(Copied::Part)?;
     let from = directory(source);
     let was = Record::read(&from.join("record.json"))?;
     let same = record
@@ -54,11 +71,13 @@ pub fn begin_as(session: &Path, record: &Record, source: &Path) -> Result<InUse>
                 beneath::open_root(&path).map_err(|error| SessionError::call("open", &path, error))
             };
             let (from, to) = (open(&from)?, open(&at)?);
-            let mut copy = Copy { to: &to, names: HashMap::new(), path: Vec::new() };
+            let mut copy =
+                Copy { to: &to, names: HashMap::new(), path: Vec::new(), told: &mut *told };
             copy.directory(&from, &to, 0)?;
             let found = beneath::stat(&from, b"").map_err(|error| failed("statx", b"", error))?;
             copy.settle(&from, &to, &found)?;
         }
+        told(Copied::All)?;
         // By it others see that something waits to be committed: all of it, or nothing.
         record.write(&at.join("record.json"))?;
         Ok(in_use)
@@ -76,6 +95,7 @@ struct Copy<'a> {
     names: HashMap<(u64, u64), Vec<u8>>,
     /// Where it is.
     path: Vec<u8>,
+    told: &'a mut dyn FnMut(Copied) -> Result<()>,
 }
 
 impl Copy<'_> {
@@ -98,6 +118,7 @@ impl Copy<'_> {
 
     fn entry(&mut self, from: &OwnedFd, to: &OwnedFd, name: &[u8], depth: usize) -> Result<()> {
         fault::point("fork-copy");
+        (self.told)(Copied::Part)?;
         let found = beneath::stat(from, name).map_err(self.failed("statx"))?;
         let stamp = &found.stamp;
         if found.file_type != FileType::Directory && stamp.links > 1 {
@@ -131,9 +152,7 @@ impl Copy<'_> {
                 let file = File::from(file);
                 // Where the file system can share what both hold, it does.
                 if rustix::fs::ioctl_ficlone(&made, &file).is_err() {
-                    content(&file, &made, stamp.size).map_err(|error| {
-                        SessionError::call("copy", &beneath::shown(&self.path), error)
-                    })?;
+                    self.content(&file, &made, stamp.size)?;
                 }
                 self.settle(&file.into(), &made.into(), &found)
             }
@@ -158,6 +177,28 @@ impl Copy<'_> {
             }
             _ => Err(self.failed("copy")(Errno::OPNOTSUPP)),
         }
+    }
+
+    /// Copies bytes, and leaves holes.
+    fn content(&mut self, from: &File, to: &File, size: u64) -> Result<()> {
+        let path = beneath::shown(&self.path);
+        let failed = |error| SessionError::call("copy", &path, error);
+        let kernel = |errno: ringfence_sys::Errno| {
+            failed(std::io::Error::from_raw_os_error(errno.into_raw()))
+        };
+        let mut buffer = vec![0; PIECE.min(size as usize)];
+        let mut at = 0;
+        while let Some(used) = ringfence_sys::file::next_part(from.as_fd(), at).map_err(kernel)? {
+            at = used.start;
+            while at < used.end {
+                let piece = &mut buffer[..PIECE.min((used.end - at) as usize)];
+                from.read_exact_at(piece, at).map_err(failed)?;
+                to.write_all_at(piece, at).map_err(failed)?;
+                at += piece.len() as u64;
+                (self.told)(Copied::Part)?;
+            }
+        }
+        to.set_len(size).map_err(failed)
     }
 
     fn owned(&self, to: &OwnedFd, name: &[u8], found: &Found) -> Result<()> {
@@ -203,21 +244,4 @@ fn times(found: &Found) -> Timestamps {
     let modified =
         Timespec { tv_sec: time.div_euclid(SECOND), tv_nsec: time.rem_euclid(SECOND) as _ };
     Timestamps { last_access: modified, last_modification: modified }
-}
-
-/// Copies bytes, and leaves holes.
-fn content(from: &File, to: &File, size: u64) -> std::io::Result<()> {
-    let kernel = |errno: ringfence_sys::Errno| std::io::Error::from_raw_os_error(errno.into_raw());
-    let mut buffer = vec![0; PIECE.min(size as usize)];
-    let mut at = 0;
-    while let Some(used) = ringfence_sys::file::next_part(from.as_fd(), at).map_err(kernel)? {
-        at = used.start;
-        while at < used.end {
-            let piece = &mut buffer[..PIECE.min((used.end - at) as usize)];
-            from.read_exact_at(piece, at)?;
-            to.write_all_at(piece, at)?;
-            at += piece.len() as u64;
-        }
-    }
-    to.set_len(size)
 }

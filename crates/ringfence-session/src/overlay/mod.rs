@@ -30,7 +30,7 @@ mod renamed;
 mod steps;
 
 pub use crate::snapshot::{Kind, What};
-pub use copy::begin_as;
+pub use copy::{Copied, begin_as};
 pub use interrupted::{in_use, unfinished};
 pub use layer::{Change, Trouble};
 pub use record::{End, Guard, Names, Record, Tree};

@@ -1,7 +1,8 @@
 //! Layers of a fork: what those of its session hold, apart from these.
 
 use super::world::{World, names, state};
-use ringfence_session::overlay::{self, End, Overlay, Record, Select, Tree};
+use ringfence_session::SessionError;
+use ringfence_session::overlay::{self, Copied, End, Overlay, Record, Select, Tree};
 use ringfence_session::snapshot::fault;
 use rustix::fs::CWD;
 use std::fs;
@@ -30,7 +31,7 @@ fn a_fork_has_a_copy_of_its_sessions_layers() {
     let other = world.top.join("other");
     let tree = Tree::of(&world.top.join("real"), true).unwrap();
     let record = Record::new("76543210", End::Keep, vec![tree]);
-    let forked = overlay::begin_as(&other, &record, &world.session()).unwrap();
+    let forked = overlay::begin_as(&other, &record, &world.session(), &mut |_| Ok(())).unwrap();
     let upper = |session: &std::path::Path| overlay::directory(session).join("0/upper");
     let (was, is) = (upper(&world.session()), upper(&other));
     // What was deleted is a device, which cannot be read.
@@ -67,7 +68,8 @@ fn what_cannot_be_copied_leaves_no_layers() {
     let other = world.top.join("other");
     let tree = Tree::of(&world.top.join("outside"), true).unwrap();
     let record = Record::new("76543210", End::Keep, vec![tree]);
-    let refused = overlay::begin_as(&other, &record, &world.session()).unwrap_err();
+    let refused =
+        overlay::begin_as(&other, &record, &world.session(), &mut |_| Ok(())).unwrap_err();
     assert!(refused.to_string().contains("other trees"), "{refused}");
     assert!(!other.exists());
 }
@@ -102,7 +104,8 @@ fn child() {
             rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
         }
     });
-    overlay::begin_as(&world.top.join("other"), &record, &world.session()).unwrap();
+    overlay::begin_as(&world.top.join("other"), &record, &world.session(), &mut |_| Ok(()))
+        .unwrap();
 }
 
 #[test]
@@ -126,4 +129,24 @@ fn a_copy_that_was_killed_is_nothing_to_commit() {
     assert_eq!(step, 4);
     assert!(overlay::kept(&other) && !overlay::unfinished(&other));
     world.outside_is_unchanged();
+}
+
+#[test]
+fn of_a_session_that_goes_on_meanwhile_there_is_no_copy() {
+    let world = World::new();
+    let _running = world.begin();
+    world.put("file", "new");
+    let other = world.top.join("other");
+    for gone in [Copied::Part, Copied::All] {
+        let tree = Tree::of(&world.top.join("real"), true).unwrap();
+        let record = Record::new("76543210", End::Keep, vec![tree]);
+        let mut told = |copied| {
+            assert!(!overlay::kept(&other), "it is told before there is a record");
+            let gone = copied == gone;
+            if gone { Err(SessionError::Usage("it went on".to_owned())) } else { Ok(()) }
+        };
+        let refused = overlay::begin_as(&other, &record, &world.session(), &mut told).unwrap_err();
+        assert_eq!(refused.to_string(), "it went on");
+        assert!(!other.exists());
+    }
 }

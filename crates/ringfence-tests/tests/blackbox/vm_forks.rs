@@ -256,3 +256,42 @@ fn a_long_file_of_nothing_is_nothing_in_a_fork() {
         assert_eq!(place.left_behind(), [""; 0]);
     });
 }
+
+/// A fork that is stopped in the middle: it has what it asked for, and copies.
+fn stopped(place: &Place, both: &[String; 2]) -> Running {
+    let copy = fork(place, both);
+    let children = format!("/proc/{0}/task/{0}/children", copy.pid());
+    until("it has a machine", || fs::read_to_string(&children).is_ok_and(|one| !one.is_empty()));
+    copy.signal(Signal::STOP);
+    copy
+}
+
+#[test]
+fn a_session_is_not_held_for_a_fork_that_is_stopped() {
+    guests_of_one(|place| {
+        let both = names(place, "held");
+        let script = "mkfifo /tmp/go; echo layer >new; echo up; read word </tmp/go; echo $word";
+        let session = || {
+            let options = ["--overlay=discard", "--name", &both[0]];
+            let mut first = start(place, &options, &["sh", "-c", script]);
+            first.printed("up\n");
+            first
+        };
+        // It goes on, and what is copied after that is none.
+        let first = session();
+        let second = stopped(place, &both);
+        assert_eq!(inside(place, &both[0], "echo later >>new; echo lives"), "lives");
+        second.signal(Signal::CONT);
+        second.finish().ends(125).says("went on as nothing was heard of its fork");
+        go(place, &both[0], "first");
+        assert_eq!(first.finish().quiet(), "up\nfirst");
+        // Whoever asks it to end is heard while it is held.
+        let first = session();
+        let second = stopped(place, &both);
+        first.signal(Signal::TERM);
+        first.finish().ends(143);
+        second.signal(Signal::CONT);
+        second.finish().ends(125).says("the session that is forked ended");
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
