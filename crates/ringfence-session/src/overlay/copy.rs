@@ -4,17 +4,16 @@
 //! name in an open directory, and no link is followed.
 
 use super::layer::{DEEPEST, failed, names};
-use super::{InUse, Record, clean, directory, layers};
+use super::{InUse, Record, begin_with, directory};
 use crate::error::{Result, SessionError};
-use crate::place;
 use crate::snapshot::beneath::{self, Found, join, split};
 use crate::snapshot::fault;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::fs::{DirBuilder, File};
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Bytes that are copied at once.
@@ -57,36 +56,22 @@ pub fn begin_as(
     }
     let mut record = record.clone();
     (record.since, record.trees) = (was.since, was.trees);
-    let at = directory(session);
-    place::private_directory(session)?;
-    DirBuilder::new()
-        .mode(0o700)
-        .create(&at)
-        .map_err(|error| SessionError::call("mkdir", &at, error))?;
-    let made = layers(&at, &record).and_then(|in_use| {
+    begin_with(session, &record, |at| {
         for number in 0..record.trees.len() {
             let upper = Path::new(&number.to_string()).join("upper");
             let open = |at: &Path| {
                 let path = at.join(&upper);
                 beneath::open_root(&path).map_err(|error| SessionError::call("open", &path, error))
             };
-            let (from, to) = (open(&from)?, open(&at)?);
+            let (from, to) = (open(&from)?, open(at)?);
             let mut copy =
                 Copy { to: &to, names: HashMap::new(), path: Vec::new(), told: &mut *told };
             copy.directory(&from, &to, 0)?;
             let found = beneath::stat(&from, b"").map_err(|error| failed("statx", b"", error))?;
             copy.settle(&from, &to, &found)?;
         }
-        told(Copied::All)?;
-        // By it others see that something waits to be committed: all of it, or nothing.
-        record.write(&at.join("record.json"))?;
-        Ok(in_use)
-    });
-    if made.is_err() {
-        let _ = clean::whole(&at);
-        let _ = std::fs::remove_dir(session);
-    }
-    made
+        told(Copied::All)
+    })
 }
 
 struct Copy<'a> {

@@ -20,6 +20,7 @@
 mod apply;
 mod clean;
 mod copy;
+mod in_use;
 mod interrupted;
 mod judge;
 mod layer;
@@ -31,6 +32,7 @@ mod steps;
 
 pub use crate::snapshot::{Kind, What};
 pub use copy::{Copied, begin_as};
+pub use in_use::InUse;
 pub use interrupted::{in_use, unfinished};
 pub use layer::{Change, Trouble};
 pub use record::{End, Guard, Names, Record, Tree};
@@ -40,13 +42,13 @@ use crate::place;
 use crate::snapshot::beneath::shown;
 use crate::wrote::Writing;
 use apply::Apply;
+use in_use::lock;
 use layer::Layer;
 use ours::{Ours, Written};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{DirBuilder, File};
+use std::fs::DirBuilder;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use steps::Journal;
 
@@ -60,32 +62,31 @@ pub fn kept(session: &Path) -> bool {
     directory(session).join("record.json").exists()
 }
 
-/// Held while the layers are in use. Dropping it, or the end of the process, lets go.
-#[derive(Debug)]
-pub struct InUse(File);
-
-impl Drop for InUse {
-    /// Closing is not enough: the lock belongs to the open file, of which a process that another
-    /// thread is just starting has a copy until its program executes.
-    fn drop(&mut self) {
-        let _ = flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
 /// Makes the layers for a run: `N/upper` and `N/work` for each tree.
 ///
 /// # Errors
 /// The file system's; there is one already.
 pub fn begin(session: &Path, record: &Record) -> Result<InUse> {
+    begin_with(session, record, |_| Ok(()))
+}
+
+/// Makes them, with something in them from the beginning.
+fn begin_with(
+    session: &Path,
+    record: &Record,
+    fill: impl FnOnce(&Path) -> Result<()>,
+) -> Result<InUse> {
     let at = directory(session);
     place::private_directory(session)?;
     DirBuilder::new()
         .mode(0o700)
         .create(&at)
         .map_err(|error| SessionError::call("mkdir", &at, error))?;
-    let made = layers(&at, record).and_then(|lock| {
+    let made = layers(&at, record).and_then(|in_use| {
+        fill(&at)?;
+        // By it others see that something waits to be committed: all of it, or nothing.
         record.write(&at.join("record.json"))?;
-        Ok(lock)
+        Ok(in_use)
     });
     if made.is_err() {
         // Nothing runs: nothing waits either.
@@ -106,21 +107,6 @@ fn layers(at: &Path, record: &Record) -> Result<InUse> {
         }
     }
     Ok(lock)
-}
-
-fn lock(at: &Path) -> Result<InUse> {
-    let path = at.join("lock");
-    let failed = |error: std::io::Error| SessionError::call("flock", &path, error);
-    let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let file = options.open(&path).map_err(failed)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(InUse(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(SessionError::usage(
-            "the session is still running, or another commit is; wait for its end",
-        )),
-        Err(error) => Err(failed(error.into())),
-    }
 }
 
 /// Removes the layers of a session, whatever is in them.
