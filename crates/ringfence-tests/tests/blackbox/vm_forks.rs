@@ -26,6 +26,14 @@ fn takes_commands(place: &Place, session: &str) {
     until("the fork goes on", || call(place, &["exec", session, "--", "true"]).code == 0);
 }
 
+/// Whether a process has one that it started.
+fn has_started_another(process: impl std::fmt::Display) -> bool {
+    let parent = format!("\nPPid:\t{process}\n");
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let status = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("status"));
+    entries.filter_map(|entry| status(entry).ok()).any(|status| status.contains(&parent))
+}
+
 fn inside(place: &Place, session: &str, script: &str) -> String {
     call(place, &["exec", session, "--", "sh", "-c", script]).quiet()
 }
@@ -148,15 +156,13 @@ fn a_fork_that_is_killed_leaves_nothing_and_its_session_goes_on() {
             start(place, &["--overlay=discard", "--name", &both[0]], &["sh", "-c", script]);
         first.printed("up\n");
         // Wherever it is: before it asks, while all is held still, and while its own machine is made.
-        let processes = || fs::read_dir("/proc").unwrap().count();
         for stage in 0..4 {
             let killed = fork(place, &both);
-            let before = processes();
             until("it is so far", || match stage {
                 0 => true,
                 1 => fs::read_to_string(format!("/proc/{}/cmdline", killed.pid()))
                     .is_ok_and(|words| words.contains("session-fork")),
-                2 => processes() > before,
+                2 => has_started_another(killed.pid()),
                 _ => call(place, &["exec", &both[1], "--", "true"]).code == 0,
             });
             killed.signal(Signal::KILL);
