@@ -126,8 +126,13 @@ impl Qmp {
     /// # Errors
     /// QEMU is gone.
     pub fn restore(&mut self, state: BorrowedFd<'_>) -> Result<(), String> {
+        self.incoming(state, "x-ignore-shared")
+    }
+
+    /// Asks a new machine for a state that is read from a descriptor, in a way that QEMU calls a capability.
+    fn incoming(&mut self, state: BorrowedFd<'_>, capability: &str) -> Result<(), String> {
         self.ask("qmp_capabilities", json!({}), None)?;
-        self.ask("migrate-set-capabilities", capabilities(&["x-ignore-shared"]), None)?;
+        self.ask("migrate-set-capabilities", capabilities(&[capability]), None)?;
         self.ask("getfd", json!({ "fdname": "state" }), Some(state))?;
         self.ask("migrate-incoming", json!({ "uri": "fd:state" }), None)
     }
@@ -145,10 +150,7 @@ impl Qmp {
     /// # Errors
     /// QEMU is gone.
     pub fn take_over(&mut self, state: BorrowedFd<'_>) -> Result<(), String> {
-        self.ask("qmp_capabilities", json!({}), None)?;
-        self.ask("migrate-set-capabilities", capabilities(&["events"]), None)?;
-        self.ask("getfd", json!({ "fdname": "state" }), Some(state))?;
-        self.ask("migrate-incoming", json!({ "uri": "fd:state" }), None)
+        self.incoming(state, "events")
     }
 
     /// Waits until that is there, and lets the machine go on.
