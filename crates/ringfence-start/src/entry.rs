@@ -15,6 +15,7 @@
 //! The binary names `ringfence_entry` as its entry by a linker argument; in programs that do not
 //! (tests) all of this is dead code, and [`caller`] says so.
 
+use crate::Result;
 use crate::before::Before;
 use crate::beside::Beside;
 use crate::brief::{Heard, Room};
@@ -27,9 +28,9 @@ use crate::key::{Caller, MOST};
 use crate::machine::Machine;
 use crate::runs::Begun;
 use crate::spawn::{Command, MOST_PATH};
+use crate::tops::Tops;
 use crate::trace::Trace;
 use crate::warden::{Wanted, Warden};
-use crate::{Errno, Result};
 use core::cell::UnsafeCell;
 
 const MOST_VARIABLES: usize = 2048;
@@ -55,6 +56,8 @@ pub struct Launched {
     pub command: usize,
     /// What was seen before the command could run.
     pub before: Before,
+    /// Its writable trees.
+    pub tops: Tops,
     /// This run, noted for later ones, if that was done already.
     pub runs: Option<Begun>,
     /// The command is a job of its own ([`crate::job`]).
@@ -107,6 +110,7 @@ static MEMORY: Memory = Memory {
         mask: 0,
         command: 0,
         before: Before::NONE,
+        tops: Tops::NONE,
         runs: None,
         job: false,
     }),
@@ -270,6 +274,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
     let ahead = header.flags & PROCESS_TIER == 0;
     if !ahead {
         launched.before.look(&image, caller, command, &trace)?;
+        launched.tops.hold(&image)?;
     }
     let (ours, theirs) = socket_pair().ok()?;
     if header.flags & BRIEF != 0 {
@@ -285,7 +290,7 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
         let _ = unsafe { sys!(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
     }
     trace.mark(b"prepared");
-    match fork(header.namespaces) {
+    match crate::clone::fork(header.namespaces) {
         Ok((0, _)) => {
             close(ours);
             // SAFETY: nothing else runs in this process. In place, as above.
@@ -324,7 +329,8 @@ unsafe fn hot(caller: &Caller) -> Option<Role> {
                 // Where there is no other processor for it, it has more to do than we.
                 // SAFETY: takes nothing.
                 let _ = unsafe { sys!(sched_yield) };
-                if launched.before.look(&image, caller, command, &trace).is_none() {
+                let looked = launched.before.look(&image, caller, command, &trace);
+                if looked.and_then(|()| launched.tops.hold(&image)).is_none() {
                     crate::clone::withdraw(pid);
                     crate::withdrawn::note();
                     close(pidfd);
@@ -469,32 +475,10 @@ pub(crate) fn socket_pair() -> Result<(i32, i32)> {
 }
 
 /// Makes this process what it was before it was about to launch something.
-fn put_back(launched: &Launched, control: i32) {
+fn put_back(launched: &mut Launched, control: i32) {
     close(control);
+    // Who launches in the ordinary way has children of its own.
+    launched.tops.let_go();
     umask(launched.umask);
     mask(launched.mask);
-}
-
-/// `clone3(2)` as a fork; the child sees pid 0.
-fn fork(namespaces: u64) -> Result<(i32, i32)> {
-    const CLONE_PIDFD: u64 = 0x1000;
-    const SIGCHLD: u64 = 17;
-    let mut pidfd = -1i32;
-    let mut arguments = [0u64; 8];
-    arguments[0] = namespaces | CLONE_PIDFD;
-    arguments[1] = &raw mut pidfd as u64;
-    arguments[4] = SIGCHLD;
-    // SAFETY: no CLONE_VM, so the child has a copy of all memory and goes on with the same
-    // stack; the structure has the size of clone_args' first version.
-    let mut pid = unsafe { sys!(clone3, arguments.as_ptr(), 64) };
-    if pid == Err(Errno::ENOSYS) {
-        // Filters of containers hide it, whose flags they cannot see (clone(2): the pidfd has the place of the parent's number).
-        // SAFETY: as above.
-        pid = unsafe { sys!(clone, arguments[0] | SIGCHLD, 0, &raw mut pidfd, 0, 0) };
-    }
-    let pid = pid?;
-    if pid > 0 && pidfd < 0 {
-        return Err(Errno::EBADF);
-    }
-    Ok((pid as i32, pidfd))
 }

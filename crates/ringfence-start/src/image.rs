@@ -9,7 +9,7 @@
 //! ```
 
 /// The first word of every image: its format. Changed with every change of what is below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimageA");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rfimageB");
 
 /// A range of bytes in the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub struct Header {
     pub patches: Span,
     /// In the data: directories whose change times are noted at the start.
     pub notes: Span,
+    /// In the data: those of writable trees, which are held ([`crate::tops`]).
+    pub tops: Span,
     /// In the data: the directory in which the command starts.
     pub workdir: Span,
     /// In the data: what the user is told before the command runs.
@@ -313,6 +315,7 @@ impl Image {
         fits(header.set, 1, data)?;
         fits(header.patches, size_of::<Patch>(), data)?;
         fits(header.notes, 1, data)?;
+        fits(header.tops, 1, data)?;
         fits(header.workdir, 1, data)?;
         fits(header.announce, 1, data)?;
         fits(header.runs, 1, data)?;

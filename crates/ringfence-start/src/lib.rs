@@ -53,6 +53,7 @@ pub mod runs;
 pub mod spawn;
 pub mod stamp;
 pub mod teardown;
+pub mod tops;
 pub mod trace;
 mod waits;
 pub mod warden;

@@ -33,9 +33,12 @@ impl Drop for Closed {
 }
 
 /// Opens a directory, without following links, with these rights of its owner for a moment where the run took them
-/// away, of it or of directories on the way.
+/// away, of it or of directories on the way. Nothing is there where its tree is elsewhere.
 pub(super) fn ajar(guarding: &Guarding, path: &Path, rights: u32) -> Result<Ajar, Errno> {
     let opened = Directory::open(path);
+    if !guarding.in_place(path) {
+        return Err(Errno::ENOENT);
+    }
     let may = |directory: &Directory| {
         let has = |data: fs::Metadata| data.mode() & rights == rights;
         sys::identity::user() == 0 || fs::metadata(directory.at(".")).is_ok_and(has)

@@ -9,6 +9,7 @@ mod absent;
 mod aside;
 mod awaited;
 mod crowd;
+mod enforce;
 mod git;
 mod locked;
 mod named;
@@ -27,6 +28,7 @@ mod tracked;
 mod unsure;
 mod vigil;
 mod watched;
+mod whereabouts;
 mod work;
 
 use crate::cover::watch::Identity;
@@ -38,20 +40,17 @@ pub use notes::written;
 pub(crate) use notes::{WILL, noted_by_image};
 use others::{Others, Word};
 pub use past::made_by_a_run;
-use quarantine::Quarantine;
 pub(crate) use quarantine::unlock;
-use ringfence_policy::gitread::{MOST_IN_ALL, MOST_STATE};
 use ringfence_policy::{Guarded, shown};
 use ringfence_sys as sys;
 use said::Said;
 pub(crate) use saved::Saved;
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 use sys::Errno;
 pub(crate) use vigil::{BLIND, Vigil};
@@ -66,6 +65,12 @@ pub(crate) struct Guarding {
     /// All directories that were looked at for that.
     noted: BTreeSet<PathBuf>,
     trees: Vec<GuardedTree>,
+    /// The directories at their paths before the command could run.
+    tops: BTreeMap<PathBuf, Identity>,
+    /// These, where they are held: see [`whereabouts`].
+    held_tops: RefCell<Option<BTreeMap<PathBuf, File>>>,
+    /// Where the trees were, if they are elsewhere: earlier runs are known by that.
+    former: Vec<PathBuf>,
     /// The directory of the run, where it is a writable tree and not the home: agents keep snapshots of it in
     /// repositories among their state (`core.worktree`), and git writes nothing there that the run could not.
     project: Option<PathBuf>,
@@ -107,9 +112,6 @@ impl Drop for Guarding {
         }
     }
 }
-
-/// Looks that take no longer are over before anybody wonders.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Identity and change time of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +174,9 @@ impl Guarding {
             parents: BTreeMap::new(),
             noted: BTreeSet::new(),
             trees: plan.guarded_trees.clone(),
+            tops: whereabouts::tops(&plan.guarded_trees),
+            held_tops: RefCell::default(),
+            former: Vec::new(),
             project: project(plan),
             since,
             started: Instant::now(),
@@ -342,15 +347,24 @@ impl Guarding {
             let device = device | (minor & 0xff) | (minor & !0xff) << 12;
             Stamp(device, inode, i128::from(changed))
         };
-        let parents: BTreeMap<PathBuf, Stamp> = notes
-            .filter(|(_, note)| note[1] != 0 && i128::from(note[2]) < since)
+        let mut parents: BTreeMap<PathBuf, Stamp> = notes
+            .filter(|(_, note)| note[1] != 0)
             .map(|(path, note)| (path, stamp(note)))
             .collect();
+        let top = |tree: &GuardedTree| {
+            let Stamp(device, inode, _) = parents.get(&tree.tree)?;
+            Some((tree.tree.clone(), (*device, *inode)))
+        };
+        let tops = plan.guarded_trees.iter().filter_map(top).collect();
+        parents.retain(|_, Stamp(.., changed)| *changed < since);
         (saved.len() == plan.guards.len()).then(|| Guarding {
             steps: plan.guards.iter().cloned().zip(saved).collect(),
             noted: parents.keys().cloned().collect(),
             parents,
             trees: plan.guarded_trees.clone(),
+            tops,
+            held_tops: RefCell::default(),
+            former: Vec::new(),
             project: project(plan),
             since,
             started: Instant::now().checked_sub(ago).unwrap_or_else(Instant::now),
@@ -423,76 +437,5 @@ impl Guarding {
         if asides.len() < tracked::MOST {
             asides.insert(path.to_owned());
         }
-    }
-
-    /// Puts right what the run created or changed; returns a sentence for each. Without a
-    /// session (the launcher is dead) nothing is kept.
-    pub fn enforce(&self, session: Option<&str>) -> Vec<String> {
-        let mut work = self.work(self.quarantine(session));
-        work.patience = session.map(|_| Instant::now() + PATIENCE);
-        self.pass(&mut work);
-        self.taken.set(work.quarantine.taken());
-        if session.is_some() {
-            if let Some(unnoted) = notes::end(self.begun.as_ref(), &self.trees, self.since) {
-                work.said.open(unnoted);
-            }
-            work.quarantine.renew(&mut work.said);
-            for sentence in tracked::missing(&self.missed.take(), &work.pass) {
-                work.said.last(sentence);
-            }
-            self.ended.set(true);
-            // Nothing is left to be put back.
-            self.word.take();
-        }
-        work.said.all()
-    }
-
-    fn quarantine(&self, session: Option<&str>) -> Quarantine {
-        Quarantine::new(session, self.taken.get(), self.room.get())
-    }
-
-    fn work(&self, quarantine: Quarantine) -> Work<'_> {
-        let past = OnceCell::new();
-        Work {
-            guarding: self,
-            quarantine,
-            past,
-            unlocked: Vec::new(),
-            said: Said::default(),
-            patience: None,
-            budget: 0,
-            innards: 0,
-            pass: Rc::default(),
-            state: MOST_STATE,
-            samples: MOST_IN_ALL,
-            anything: false,
-            crowd: crowd::Crowd::default(),
-            asides: aside::Asides::default(),
-            led_to: BTreeSet::new(),
-        }
-    }
-
-    fn pass(&self, work: &mut Work<'_>) {
-        for tree in &self.trees {
-            locked::unlock(work, &tree.tree);
-        }
-        for (step, saved) in &self.steps {
-            let parent = step.path.parent().unwrap_or(Path::new("/"));
-            let absent = step.found == Found::Absent && *saved == Saved::Nothing;
-            if !absent || !self.untouched(parent) {
-                work.step(step, saved);
-            }
-        }
-        for (path, was) in self.removed.borrow().iter().filter(|(path, _)| !self.was_there(path)) {
-            work.came_back(path, *was);
-        }
-        for tree in &self.trees {
-            let leads_to = work.repository(&tree.tree);
-            if !self.untouched(&tree.tree) {
-                work.absent_names(tree);
-            }
-            sweep::sweep(work, tree, leads_to.as_deref());
-        }
-        locked::lock_again(work);
     }
 }

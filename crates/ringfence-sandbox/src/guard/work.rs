@@ -86,7 +86,9 @@ impl Work<'_> {
         let changed = changed(data);
         let ctime = |at: &Path| at.symlink_metadata().ok().map(|data| self::changed(&data));
         let past = || self.past.get_or_init(past::read);
-        let trees = || self.guarding.trees.iter().map(|tree| &*tree.tree).collect::<Vec<_>>();
+        let former = || self.guarding.former.iter().map(PathBuf::as_path);
+        let trees = self.guarding.trees.iter().map(|tree| &*tree.tree);
+        let trees = || trees.clone().chain(former()).collect::<Vec<_>>();
         changed >= self.guarding.since || past().holds(path, &trees(), changed, &ctime)
     }
 

@@ -63,6 +63,7 @@ fn header_bytes(header: &Header) -> Vec<u8> {
         header.set,
         header.patches,
         header.notes,
+        header.tops,
         header.workdir,
         header.announce,
         header.runs,

@@ -170,12 +170,8 @@ pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
     if let Some(filed) = &extras.filed {
         header.key = span(&mut script, filed.key);
         header.announce = span(&mut script, filed.announce.as_bytes());
-        let notes: Vec<u8> = filed
-            .notes
-            .iter()
-            .flat_map(|path| path.as_os_str().as_bytes().iter().copied().chain([0]))
-            .collect();
-        header.notes = span(&mut script, &notes);
+        header.notes = list(&mut script, filed.notes.iter().map(PathBuf::as_path));
+        header.tops = list(&mut script, plan.guarded_trees.iter().map(|tree| &*tree.tree));
         if let Some(brief) = filed.brief.filter(|_| plan.private_files.is_empty()) {
             header.flags |= image::BRIEF | if brief.recorded { image::RECORDED } else { 0 };
             header.runs = span(&mut script, &brief.runs);
@@ -200,6 +196,12 @@ pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
     header.patches = Span { at, length: personal.patches.len() as u32 };
     script.data.push(0);
     assemble(header, script, &stamps, extra)
+}
+
+/// Paths, each with a zero byte behind it.
+fn list<'p>(script: &mut Script, paths: impl Iterator<Item = &'p Path>) -> Span {
+    let bytes = paths.flat_map(|path| path.as_os_str().as_bytes().iter().copied().chain([0]));
+    span(script, &bytes.collect::<Vec<u8>>())
 }
 
 fn span(script: &mut Script, bytes: &[u8]) -> Span {

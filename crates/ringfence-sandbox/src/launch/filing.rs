@@ -72,7 +72,8 @@ pub(super) fn filing<'a>(
         note_content(inputs, &step.path, saved);
     }
     let since = u64::try_from(guarding.since()).ok()?;
-    let few = notes.len() <= ringfence_start::before::MOST_NOTES;
+    let few = notes.len() <= ringfence_start::before::MOST_NOTES
+        && plan.guarded_trees.len() <= ringfence_start::tops::MOST;
     if !few || !cache::checkable(inputs, since) {
         return None;
     }

@@ -16,6 +16,7 @@ use crate::watches::Watches;
 use ringfence_start::entry::{self, Launched, Role};
 use ringfence_sys as sys;
 use std::ffi::{CString, OsStr};
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -87,6 +88,15 @@ fn guarding(launched: &Launched, kept: &Kept) -> Option<Guarding> {
     Guarding::again(&kept.plan, kept.saved.clone(), notes, times)
 }
 
+/// The writable trees that the entry holds, in the order of the plan's.
+fn tops(launched: &Launched, plan: &Plan) -> impl Iterator<Item = (PathBuf, File)> {
+    let top = |(which, top): (usize, i32)| {
+        let tree = &plan.guarded_trees.get(which)?.tree;
+        Some((tree.clone(), File::from(sys::fd::adopt(top)?)))
+    };
+    launched.tops.held().filter_map(top)
+}
+
 impl Resumed {
     /// The plan, as far as a launcher needs it.
     pub fn plan(&self) -> &Plan {
@@ -120,6 +130,7 @@ pub fn resume(
         Some(begun) => guarding.begun(begun),
         None => guarding.begin(),
     }
+    guarding.hold_these(tops(launched, plan));
     guarding.inherit_from_others(plan);
     guarding.tell();
     let private = crate::state::private_path(plan, &super::session_name(launched.session));
@@ -190,6 +201,9 @@ pub fn become_warden() {
     let parts = entry::launched().and_then(|launched| {
         let kept = kept(launched)?;
         let guarding = guarding(launched, &kept)?;
+        if kept.plan.tier == Tier::Process {
+            guarding.hold_these(tops(launched, &kept.plan));
+        }
         let carrier = sys::image::take_over()?;
         // The launcher's own, by which its directory is named.
         let private = private_of_warden(launched, &kept.plan);

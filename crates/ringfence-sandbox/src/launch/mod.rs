@@ -197,6 +197,7 @@ fn run_under_our_umask(
     umask: u32,
 ) -> Result<Outcome, LaunchError> {
     let guarding = Guarding::record(plan, order.since)?;
+    guarding.hold();
     trace.mark("guards-recorded");
     let filing = filing::filing(plan, order, inputs, &guarding);
     for step in &plan.mounts {
@@ -252,6 +253,9 @@ fn run_under_our_umask(
     let (pid, pidfd) = match forked {
         Ok(Forked::Child) => {
             drop(ours);
+            if plan.tier != Tier::Process {
+                guarding.let_go();
+            }
             let child = child::Child {
                 plan,
                 inspection: order.filter.as_ref().and_then(|filter| filter.inspection.as_deref()),

@@ -104,6 +104,7 @@ mod publish;
 mod quarantine;
 mod quarantine_kept;
 mod records;
+mod renamed_trees;
 mod reports;
 mod sessions;
 mod snapshots_back;
