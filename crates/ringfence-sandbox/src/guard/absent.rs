@@ -229,12 +229,17 @@ impl Absent {
         Some(self.base.join(relative.iter().take(self.way.len()).collect::<PathBuf>()))
     }
 
-    /// Of what is below a path on the way to it, the names that say where it is, or may be.
-    pub fn below(&self, path: &Path) -> Option<PathBuf> {
+    /// Of what is below a path on the way to it, the names that say where it is, and the pattern behind them, if there is
+    /// one.
+    pub fn below(&self, path: &Path) -> Option<(PathBuf, Option<&OsStr>)> {
         let relative = path.strip_prefix(&self.base).ok()?;
         let on_the_way = self.standing(path).0 == Standing::OnTheWay;
-        let rest = self.way.iter().skip(relative.iter().count());
-        on_the_way.then(|| rest.take_while(|name| !is_pattern(name)).collect())
+        let mut rest = self.way.iter().skip(relative.iter().count()).peekable();
+        let mut plain = PathBuf::new();
+        while let Some(name) = rest.next_if(|name| !is_pattern(name)) {
+            plain.push(name);
+        }
+        on_the_way.then(|| (plain, rest.next().map(OsString::as_os_str)))
     }
 
     /// What a path is to it, and how many there can be of such.
@@ -260,7 +265,7 @@ impl Absent {
     }
 }
 
-fn matches(wanted: &OsStr, name: &OsStr) -> bool {
+pub(super) fn matches(wanted: &OsStr, name: &OsStr) -> bool {
     name == wanted || (is_pattern(wanted) && glob(wanted.as_bytes(), name.as_bytes()))
 }
 

@@ -2,12 +2,17 @@
 //! trees: who made it cannot see what is there, and would be told by what becomes of the link. A look can also have a
 //! file system mounted there, or wait for one that is away; one that is mounted within a tree is outside as well.
 
+use super::absent::matches;
+use ringfence_sys::directory::Names;
 use ringfence_sys::{Errno, file};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+/// Names of a directory that are read to find one that matches a pattern.
+const LISTED: usize = 4096;
 
 /// Where a link leads, as far as its text and the trees tell.
 pub(super) struct Reach {
@@ -24,21 +29,36 @@ impl Reach {
         let within = top
             .and_then(|top| Some((File::open(top).ok()?, target.strip_prefix(top).ok()?.into())));
         let reach = Reach { within };
-        let out = reach.look(Path::new(""), true) == Err(Errno::EXDEV);
+        let out = reach.look(Path::new(""), true).is_err_and(|errno| errno == Errno::EXDEV);
         Some(if out { Reach { within: None } } else { reach })
     }
 
-    /// Whether such a name is where it leads, or nobody may say what is.
-    pub fn has(&self, name: &Path) -> bool {
-        matches!(self.look(name, false), Ok(()) | Err(Errno::EXDEV | Errno::ELOOP))
+    /// Whether such a name is where it leads, one in it that matches the pattern, if there is one, or nobody may say what
+    /// is.
+    pub fn has(&self, name: &Path, pattern: Option<&OsStr>) -> bool {
+        let there = self.look(name, pattern.is_some());
+        match (there, pattern) {
+            (Ok(directory), Some(pattern)) => any(&directory, pattern),
+            (there, _) => matches!(there, Ok(_) | Err(Errno::EXDEV | Errno::ELOOP)),
+        }
     }
 
-    fn look(&self, name: &Path, follow: bool) -> Result<(), Errno> {
+    fn look(&self, name: &Path, follow: bool) -> Result<OwnedFd, Errno> {
         let (top, way) = self.within.as_ref().ok_or(Errno::EXDEV)?;
         let path = Path::new(".").join(way).join(name).into_os_string().into_vec();
         let path = CString::new(path).map_err(|_| Errno::EINVAL)?;
-        file::open_within(top.as_fd(), &path, follow).map(drop)
+        file::open_within(top.as_fd(), &path, follow)
     }
+}
+
+/// Whether a directory has a name that matches, as far as it is read, or more than that.
+fn any(directory: &OwnedFd, pattern: &OsStr) -> bool {
+    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let Ok(names) = Names::of(Path::new(&path)) else { return false };
+    names
+        .enumerate()
+        .take(LISTED + 1)
+        .any(|(at, (name, _))| at == LISTED || matches(pattern, &name))
 }
 
 #[cfg(test)]
@@ -61,8 +81,17 @@ mod tests {
             let _ = fs::remove_file(&link);
             symlink(target, &link).expect("a link");
             let reach = Reach::of(&link, trees.iter().map(PathBuf::as_path)).expect("a link");
-            reach.has(Path::new("hooks"))
+            let has = reach.has(Path::new("hooks"), None);
+            assert!(!has || reach.has(Path::new(""), Some(OsStr::new("h*ks"))), "as by its name");
+            has
         };
+        let matching = |pattern: &str| {
+            let _ = fs::remove_file(&link);
+            symlink("with", &link).expect("a link");
+            let reach = Reach::of(&link, trees.iter().map(PathBuf::as_path)).expect("a link");
+            reach.has(Path::new(""), Some(OsStr::new(pattern)))
+        };
+        assert!(matching("*") && matching("hook?") && !matching("*.toml"));
         assert!(has(Path::new("with")) && has(&place.join("tree/with")));
         assert!(
             !has(Path::new("without")) && !has(&place.join("other")) && !has(Path::new("nothing"))

@@ -299,7 +299,9 @@ impl Vigil<'_> {
         }
         let trees = self.guarding.trees.iter().map(|tree| &*tree.tree);
         let Some(reach) = Reach::of(path, trees) else { return };
-        let below = |absent: &Absent| absent.below(path).is_some_and(|name| reach.has(&name));
+        let below = |absent: &Absent| {
+            absent.below(path).is_some_and(|(name, pattern)| reach.has(&name, pattern))
+        };
         let leads = self.absent.around(path).any(below);
         if !(leads && self.take(path)) {
             self.crowded = true;
