@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::path::{Bases, PathError, anchor, normal};
 use crate::profile::{Profile, configured};
 use crate::suggest::nearest;
-use configuration::whole;
+use configuration::{listed, whole};
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -143,12 +143,14 @@ impl<'a> Catalog<'a> {
         let mut chain =
             Chain { catalog: self, done: Vec::new(), stack: Vec::new(), out: Vec::new() };
         for name in names {
-            match self.find(Kind::Profile, name, 0, None, self.workdir) {
-                Err(PolicyError::Unknown { .. }) if self.has(Kind::Feature, name) => {
+            match self.look_up(Kind::Profile, name, 0, None, self.workdir) {
+                Ok(None) | Err(PolicyError::Unknown { .. }) if self.has(Kind::Feature, name) => {
                     chain.named(Kind::Profile, "default")?;
                     chain.named(Kind::Feature, name)?;
                 }
-                found => chain.add(Kind::Profile, name, found?)?,
+                Ok(Some(found)) => chain.add(Kind::Profile, name, found)?,
+                Ok(None) => return Err(self.unknown(Kind::Profile, name, None)),
+                Err(error) => return Err(error),
             }
         }
         for (origin, text) in inline {
@@ -176,8 +178,8 @@ impl<'a> Catalog<'a> {
     /// when its `programs` names the command, else the one of those built in that names it.
     pub fn preset(&self, program: &str) -> Option<String> {
         let own = !is_file(program) && !program.starts_with('.') && !self.roots.is_empty();
-        let own = own.then(|| self.find(Kind::Profile, program, 0, None, self.workdir).ok());
-        if let Some(found) = own.flatten() {
+        let own = own.then(|| self.look_up(Kind::Profile, program, 0, None, self.workdir));
+        if let Some(Ok(Some(found))) = own {
             let programs = found.profile.list(Key::Programs).unwrap_or_default();
             if programs.iter().any(|name| name == program) {
                 return Some(program.to_owned());
@@ -217,7 +219,7 @@ impl<'a> Catalog<'a> {
     }
 
     fn exists(&self, path: &Path) -> bool {
-        crate::files::Resolver::new(self.files).exists(path)
+        crate::files::Resolver::once(self.files).exists(path)
     }
 
     /// The text of a profile or feature, and where it stands.
@@ -290,8 +292,21 @@ impl<'a> Catalog<'a> {
         by: Option<&str>,
         base: &Path,
     ) -> Result<Found, PolicyError> {
+        let found = self.look_up(kind, name, from, by, base)?;
+        found.ok_or_else(|| self.unknown(kind, name, by))
+    }
+
+    /// The same where it is no mistake that there is none: what it might have been called instead takes a look at all.
+    fn look_up(
+        &self,
+        kind: Kind,
+        name: &str,
+        from: usize,
+        by: Option<&str>,
+        base: &Path,
+    ) -> Result<Option<Found>, PolicyError> {
         if let Some((profile, one)) = configured(name).filter(|_| kind == Kind::Profile) {
-            return self.configuration(profile, one, from, by, base);
+            return self.configuration(profile, one, from, by, base).map(Some);
         }
         for (index, path) in self.candidates(kind, name, from, base).into_iter().enumerate() {
             if let Some(text) = self.read(&path, is_file(name))? {
@@ -303,17 +318,14 @@ impl<'a> Catalog<'a> {
                 // What is wrong in a file is named by the file, so that it can be opened.
                 let profile = Profile::from_toml(&text, &path.display().to_string())?;
                 let profile = Profile { origin: origin.into(), ..profile };
-                return Ok(Found { profile, place: Place::File(path), level: from + index });
+                return Ok(Some(Found { profile, place: Place::File(path), level: from + index }));
             }
         }
-        match kind.builtins().iter().find(|builtin| builtin.name == name) {
-            Some(builtin) => {
-                let origin = format!("{} {name}", kind.word()).into();
-                let profile = builtin.load(origin);
-                Ok(Found { profile, place: Place::BuiltIn, level: usize::MAX - 1 })
-            }
-            None => Err(self.unknown(kind, name, by)),
-        }
+        let builtin = kind.builtins().iter().find(|builtin| builtin.name == name);
+        Ok(builtin.map(|builtin| {
+            let profile = builtin.load(format!("{} {name}", kind.word()).into());
+            Found { profile, place: Place::BuiltIn, level: usize::MAX - 1 }
+        }))
     }
 
     /// The files that a name may mean.
@@ -477,17 +489,4 @@ pub fn is_file(name: &str) -> bool {
 fn absent(kind: ErrorKind) -> bool {
     // A home that may not be looked into holds no profiles for this user.
     matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied)
-}
-
-fn listed(name: &str, place: &Place, profile: &Profile) -> Vec<Listed> {
-    let line = |name: String, profile: &Profile| {
-        let description = profile.text(Key::Description).unwrap_or_default().to_owned();
-        Listed { name, place: place.clone(), description }
-    };
-    let mut lines = vec![line(name.to_owned(), profile)];
-    for (of, values) in &profile.configurations {
-        let configuration = Profile { values: values.clone(), ..Profile::default() };
-        lines.push(line(format!("{name}:{of}"), &configuration));
-    }
-    lines
 }

@@ -199,6 +199,8 @@ enum Seen {
 pub struct Resolver<'a> {
     files: &'a dyn FileView,
     seen: HashMap<Vec<u8>, Seen, BuildHasherDefault<Fnv>>,
+    /// One path alone is followed.
+    once: bool,
 }
 
 /// A quick hash for short keys. The keys are paths of rules, not of what a program inside
@@ -229,7 +231,13 @@ impl<'a> Resolver<'a> {
         Resolver {
             files,
             seen: HashMap::with_capacity_and_hasher(64, BuildHasherDefault::default()),
+            once: false,
         }
+    }
+
+    /// One for a single path, of which no component is met twice but by links: what it sees is not kept.
+    pub fn once(files: &'a dyn FileView) -> Resolver<'a> {
+        Resolver { files, seen: HashMap::default(), once: true }
     }
 
     /// The files it looks at.
@@ -298,7 +306,9 @@ impl<'a> Resolver<'a> {
                 _ => return Err(error),
             },
         };
-        self.seen.insert(path.as_os_str().as_bytes().to_vec(), seen.clone());
+        if !self.once {
+            self.seen.insert(path.as_os_str().as_bytes().to_vec(), seen.clone());
+        }
         Ok(seen)
     }
 }

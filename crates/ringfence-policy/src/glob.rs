@@ -3,15 +3,18 @@
 /// Whether a name matches a pattern of `*` and `?`; a slash is a character like any other.
 /// Linear in the name for each `*`, so that no pattern takes exponential time.
 pub fn name(pattern: &[u8], name: &[u8]) -> bool {
-    matches(pattern, name, |a, b| a == b)
+    matches(pattern, name, |byte| [byte; 2])
 }
 
 /// Whether a name matches a pattern, the case of ASCII letters aside.
 pub fn name_ignoring_case(pattern: &str, text: &str) -> bool {
-    matches(pattern.as_bytes(), text.as_bytes(), |a, b| a.eq_ignore_ascii_case(&b))
+    let forms = |byte: u8| [byte.to_ascii_lowercase(), byte.to_ascii_uppercase()];
+    matches(pattern.as_bytes(), text.as_bytes(), forms)
 }
 
-fn matches(pattern: &[u8], name: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
+/// With the forms of a pattern's byte that a name may have.
+fn matches(pattern: &[u8], name: &[u8], forms: impl Fn(u8) -> [u8; 2]) -> bool {
+    let same = |byte: u8, found: u8| forms(byte).contains(&found);
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
@@ -22,9 +25,16 @@ fn matches(pattern: &[u8], name: &[u8], same: impl Fn(u8, u8) -> bool) -> bool {
             p += 1;
             n += 1;
         } else if let Some((at, matched)) = star {
-            star = Some((at, matched + 1));
             p = at + 1;
             n = matched + 1;
+            // On to where what is behind the star begins.
+            if let Some(&byte) = pattern.get(p).filter(|byte| !matches!(byte, b'*' | b'?')) {
+                let [one, other] = forms(byte);
+                let begins = |&found: &u8| found == one || found == other;
+                let Some(ahead) = name[n..].iter().position(begins) else { return false };
+                n += ahead;
+            }
+            star = Some((at, n));
         } else {
             return false;
         }
@@ -82,6 +92,8 @@ mod tests {
         assert!(!name(b"ssh_host_*_key", b"ssh_host_ed25519_key.pub"));
         assert!(name(b"?.env", b"a.env") && !name(b"?.env", b".env"));
         assert!(name(b"*", b"") && !name(b"", b"a"));
+        assert!(name(b"*ab?c*", b"aaababxc") && !name(b"*ab?c", b"aaababxcd"));
+        assert!(name(b"a*a", b"aa") && !name(b"a*a", b"a") && !name(b"*_KEY", b"KEY_"));
         assert!(name_ignoring_case("*_TOKEN", "npm_token"));
     }
 

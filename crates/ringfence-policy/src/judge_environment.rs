@@ -9,12 +9,10 @@ impl Environment {
     /// The rule by which a variable of the caller's is not passed on; `None` when it is.
     /// (What is set replaces it either way.)
     pub fn hides(&self, name: &str) -> Option<Hidden<'_>> {
-        let harmless = match self.passed(name) {
-            // What only says that a name is harmless does not bring it into an empty environment.
-            Some(source) => source.origin == "built in",
-            None => false,
-        };
-        match (self.passed(name).is_some() && !harmless, self.clean) {
+        let passed = self.passed(name);
+        // What only says that a name is harmless does not bring it into an empty environment.
+        let harmless = passed.is_some_and(|source| source.origin == "built in");
+        match (passed.is_some() && !harmless, self.clean) {
             (true, _) => None,
             (false, true) if !KEPT.contains(&name) => Some(Hidden::Clean),
             (false, _) if harmless => None,
@@ -29,7 +27,8 @@ impl Environment {
     /// The rule that passes a variable on although it looks like a credential.
     pub fn passed(&self, name: &str) -> Option<&Source> {
         let pattern = |(pattern, _): &(&String, &Source)| {
-            pattern.contains(['*', '?']) && name_ignoring_case(pattern, name)
+            pattern.bytes().any(|byte| matches!(byte, b'*' | b'?'))
+                && name_ignoring_case(pattern, name)
         };
         let named = self.pass.get(name);
         named.or_else(|| self.pass.iter().find(pattern).map(|(_, source)| source))

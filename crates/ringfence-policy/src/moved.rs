@@ -36,8 +36,10 @@ impl Moved {
     /// Where a path below the home is, if its base directory was moved.
     pub fn path(&self, below: impl AsRef<Path>) -> Option<PathBuf> {
         self.0.iter().find_map(|(usual, base)| {
-            let rest = below.as_ref().strip_prefix(usual).ok()?;
-            (!rest.as_os_str().is_empty()).then(|| base.join(rest))
+            // By its bytes: all protected names are asked about.
+            let below = below.as_ref().as_os_str().as_bytes();
+            let rest = below.strip_prefix(usual.as_bytes())?.strip_prefix(b"/")?;
+            (!rest.is_empty()).then(|| base.join(OsStr::from_bytes(rest)))
         })
     }
 

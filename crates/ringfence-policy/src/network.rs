@@ -325,7 +325,7 @@ fn socket(
     }
     let real = resolver.real(&anchored.path).map_err(|error| PolicyError::value(source, error))?;
     not_planted(&real, source, paths)?;
-    if let Some(reason) = crate::own::hidden(bases.home, bases.env, &real.path, resolver) {
+    if let Some(reason) = crate::own::Hidden::of(bases.home, bases.env, resolver).why(&real.path) {
         return Err(PolicyError::value(source, reason));
     }
     if real.exists && !resolver.files().socket(&real.path) {

@@ -65,24 +65,37 @@ pub(crate) fn directories(home: &Path, env: &dyn Fn(&str) -> Option<OsString>) -
     all
 }
 
-/// What of ringfence's own a path is in that no sandbox is shown, whoever says so: by a rule for just that, or for a link
-/// that leads there. Plans would be read, and sockets be connected to.
-pub(crate) fn hidden(
-    home: &Path,
-    env: &dyn Fn(&str) -> Option<OsString>,
-    path: &Path,
-    resolver: &mut Resolver<'_>,
-) -> Option<String> {
-    if env(MACHINE).is_some() {
-        return None;
+/// What of ringfence's own no sandbox is shown, whoever says so: by a rule for just that, or for a link that leads there.
+/// Plans would be read, and sockets be connected to. Each with where its links lead.
+pub(crate) struct Hidden(Vec<(Own, Option<PathBuf>)>);
+
+impl Hidden {
+    /// Of this user. Asked about each rule that grants something, so this is found once.
+    pub fn of(
+        home: &Path,
+        env: &dyn Fn(&str) -> Option<OsString>,
+        resolver: &mut Resolver<'_>,
+    ) -> Hidden {
+        if env(MACHINE).is_some() {
+            return Hidden(Vec::new());
+        }
+        let all = directories(home, env).into_iter().filter(|own| own.access == Access::Deny);
+        let real = |own: Own| {
+            let real = resolver.real(&own.path).ok().map(|real| real.path);
+            (own, real)
+        };
+        Hidden(all.map(real).collect())
     }
-    let hidden = directories(home, env).into_iter().filter(|own| own.access == Access::Deny);
-    let mut within = hidden.filter(|own| {
-        path.starts_with(&own.path)
-            || resolver.real(&own.path).is_ok_and(|real| path.starts_with(real.path))
-    });
-    let own = within.next()?;
-    Some(format!("{} is ringfence's own, and not shown inside: {}", own.path.display(), own.reason))
+
+    /// Why a path is not shown, if it is in one of them.
+    pub fn why(&self, path: &Path) -> Option<String> {
+        let within = |(own, real): &&(Own, Option<PathBuf>)| {
+            path.starts_with(&own.path) || real.as_ref().is_some_and(|real| path.starts_with(real))
+        };
+        let (own, _) = self.0.iter().find(within)?;
+        let (place, reason) = (own.path.display(), own.reason);
+        Some(format!("{place} is ringfence's own, and not shown inside: {reason}"))
+    }
 }
 
 /// Where they are, whether they exist or not.

@@ -110,6 +110,14 @@ pub fn normal(path: &Path) -> PathBuf {
     out
 }
 
+/// Whether a path is in a tree, or is it; both without `.`, doubled slashes and one at the end, as paths of policies are.
+/// By their bytes: a start asks thousands of times, and to take both apart each time takes ten times as long.
+pub fn within(path: &Path, tree: &Path) -> bool {
+    let tree = tree.as_os_str().as_bytes();
+    let rest = path.as_os_str().as_bytes().strip_prefix(tree);
+    rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || tree.ends_with(b"/"))
+}
+
 /// Whether a rule stands on the directory of the run.
 pub(crate) fn is_relative(text: &OsStr) -> bool {
     let text = text.as_bytes();
@@ -283,4 +291,19 @@ fn pattern(parts: &[(Vec<u8>, bool)]) -> Result<Option<String>, PathError> {
         names.push(name);
     }
     Ok((!names.is_empty()).then(|| names.join("/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_within_a_tree_is_what_the_components_say() {
+        let paths = ["/", "/a", "/a/b", "/a/b/c", "/a/bc", "/ab", "a", "a/b", "ab", ""];
+        for path in paths.map(Path::new) {
+            for tree in paths.map(Path::new).iter().filter(|tree| !tree.as_os_str().is_empty()) {
+                assert_eq!(within(path, tree), path.starts_with(tree), "{path:?} {tree:?}");
+            }
+        }
+    }
 }

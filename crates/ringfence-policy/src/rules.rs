@@ -65,6 +65,7 @@ struct Rules<'r, 'f> {
     crowded: Vec<Crowded>,
     /// ringfence's own directories, and where their links lead.
     own: Vec<(Own, Real)>,
+    hidden: own::Hidden,
     /// The user's homes, with his number: no rule which ships shows one for being in its tree.
     homes: Vec<(PathBuf, u32)>,
     /// Links beside these, with their targets as written.
@@ -78,6 +79,7 @@ pub(crate) fn resolve(
     resolver: &mut Resolver<'_>,
     policy: &mut Policy,
 ) -> Result<(), PolicyError> {
+    let hidden = own::Hidden::of(bases.home, bases.env, resolver);
     let mut rules = Rules {
         merged,
         bases,
@@ -88,6 +90,7 @@ pub(crate) fn resolve(
         others: Vec::new(),
         crowded: Vec::new(),
         own: Vec::new(),
+        hidden,
         homes: Vec::new(),
         beside: Vec::new(),
     };
@@ -281,7 +284,6 @@ impl Rules<'_, '_> {
         if is_active(entry) && !(self.is_environment(above) && self.stays(above, path)) {
             return Ok(());
         }
-        let Bases { home, env, .. } = *self.bases;
         if access == Access::Write {
             self.not_own(entry, &real.path)?;
             if real.path.parent().is_none() {
@@ -294,7 +296,7 @@ impl Rules<'_, '_> {
                 self.asked.push((real.path.clone(), self.merged.source(entry)));
             }
         } else if real.exists
-            && let Some(reason) = own::hidden(home, env, &real.path, self.resolver)
+            && let Some(reason) = self.hidden.why(&real.path)
         {
             return Err(PolicyError::value(&self.merged.source(entry), reason));
         }

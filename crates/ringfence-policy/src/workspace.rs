@@ -1,6 +1,7 @@
 //! The directory of the run: whether it may be a workspace, and the git repository it is.
 
 use crate::files::Resolver;
+use crate::path::{normal, within};
 use crate::policy::{Access, Guarded, PathRule, Policy, Source};
 use crate::protect::{HOME, NAMES};
 use crate::{gitbytes, gitconfig, gitread};
@@ -65,7 +66,7 @@ pub(crate) fn no_argument(workdir: &Path, policy: &Policy) -> Option<String> {
     }
     let below = |home: &Path| workdir.strip_prefix(home).ok().filter(|_| home != Path::new("/"));
     // A home may itself be in a system directory (/run/…, /usr/home): what is in it is the user's.
-    let in_home: Vec<&Path> = homes().filter_map(|(home, _)| below(home)).collect();
+    let in_home: Vec<PathBuf> = homes().filter_map(|(home, _)| below(home)).map(normal).collect();
     if in_home.is_empty() && SYSTEM.iter().any(|system| workdir.starts_with(system)) {
         return Some("it belongs to the system".to_owned());
     }
@@ -75,7 +76,7 @@ pub(crate) fn no_argument(workdir: &Path, policy: &Policy) -> Option<String> {
     let mut listed =
         HOME.iter().copied().chain(NAMES.iter().map(|entry| (entry.name, entry.reason)));
     let (_, reason) =
-        listed.find(|(name, _)| in_home.iter().any(|inside| inside.starts_with(name)))?;
+        listed.find(|(name, _)| in_home.iter().any(|inside| within(inside, Path::new(name))))?;
     Some(format!("of what is there: {reason}"))
 }
 
@@ -246,7 +247,7 @@ fn guard_repository(policy: &mut Policy, directory: &Path) {
 /// usual one.
 fn hooks_path(resolver: &mut Resolver<'_>, policy: &mut Policy, git: &Path, workdir: &Path) {
     let Some(hooks) = hooks_of(resolver, &git.join("config"), &policy.home_dir) else { return };
-    let path = crate::path::normal(&workdir.join(hooks));
+    let path = normal(&workdir.join(hooks));
     // Who works on the hooks themselves, or whose hooks are beside all else.
     if crate::guard::granted(policy, &path) {
         return;

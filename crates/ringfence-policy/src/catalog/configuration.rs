@@ -1,6 +1,6 @@
 //! Configurations: variations of a profile, picked as `PROFILE:NAME`.
 
-use super::{Catalog, Found, Kind, Place, is_file};
+use super::{Catalog, Found, Kind, Listed, Place, is_file};
 use crate::builtin::Builtin;
 use crate::error::PolicyError;
 use crate::key::Key;
@@ -63,4 +63,18 @@ pub(super) fn whole(builtin: &Builtin) -> Profile {
         profile.configurations = read.map(|read| read.configurations).unwrap_or_default();
     }
     profile
+}
+
+/// Lines of a list: a profile, and its configurations behind it.
+pub(super) fn listed(name: &str, place: &Place, profile: &Profile) -> Vec<Listed> {
+    let line = |name: String, profile: &Profile| {
+        let description = profile.text(Key::Description).unwrap_or_default().to_owned();
+        Listed { name, place: place.clone(), description }
+    };
+    let mut lines = vec![line(name.to_owned(), profile)];
+    for (of, values) in &profile.configurations {
+        let configuration = Profile { values: values.clone(), ..Profile::default() };
+        lines.push(line(format!("{name}:{of}"), &configuration));
+    }
+    lines
 }
