@@ -29,17 +29,30 @@ const LARGEST: usize = 1 << 20;
 pub(super) struct Filing<'a> {
     key: Vec<u8>,
     path: PathBuf,
+    plan: &'a Plan,
+    order: &'a Order,
+    inputs: &'a Inputs,
+    saved: Vec<Saved>,
+    notes: Vec<PathBuf>,
+    /// From when on something may have changed without a sign.
+    since: u64,
+}
+
+/// What is kept there beside the plan.
+pub(super) struct Record<'a> {
+    key: &'a [u8],
     inputs: &'a Inputs,
     words: &'a [OsString],
-    notes: Vec<PathBuf>,
+    notes: &'a [PathBuf],
     announce: String,
     brief: Option<Brief>,
     extra: Vec<u8>,
 }
 
-/// A place for this start, if its plan can be used again.
+/// A place for this start, if its plan can be used again. What has to be looked at before the command runs is looked at;
+/// the rest is [`Filing::record`], which takes longer.
 pub(super) fn filing<'a>(
-    plan: &Plan,
+    plan: &'a Plan,
     order: &'a Order,
     inputs: &'a Inputs,
     guarding: &Guarding,
@@ -74,22 +87,7 @@ pub(super) fn filing<'a>(
     let since = u64::try_from(guarding.since()).ok()?;
     let few = notes.len() <= ringfence_start::before::MOST_NOTES
         && plan.guarded_trees.len() <= ringfence_start::tops::MOST;
-    if !few || !cache::checkable(inputs, since) {
-        return None;
-    }
-    let brief = brief(plan, order, &saved);
-    let mut lean = plan.clone();
-    lean.seccomp.clear();
-    lean.allowed_calls = None;
-    lean.mounts.clear();
-    if let Some(landlock) = lean.landlock.as_mut().filter(|_| plan.tier == Tier::Namespace) {
-        landlock.files.clear();
-    }
-    let covers = crate::cover::covers(&plan.mounts);
-    let extra = serde_json::to_vec(&Kept { plan: lean, saved, covers }).ok()?;
-    let words = &order.argv;
-    let announce = plan.announcement();
-    Some(Filing { key, path, inputs, words, notes, announce, brief, extra })
+    few.then_some(Filing { key, path, plan, order, inputs, saved, notes, since })
 }
 
 /// What was saved must be what is there at a later start.
@@ -106,23 +104,36 @@ fn note_content(inputs: &Inputs, path: &Path, saved: &Saved) {
 }
 
 impl Filing<'_> {
-    /// What goes into the image.
-    pub fn record(&self) -> Filed<'_> {
-        Filed {
+    /// What is kept, if stamps can hold all that the plan was derived from. The child has no use for it, and builds the
+    /// sandbox meanwhile.
+    pub fn record(&self) -> Option<Record<'_>> {
+        let Filing { plan, order, .. } = self;
+        if !cache::checkable(self.inputs, self.since) {
+            return None;
+        }
+        let mut lean = Plan::clone(plan);
+        lean.seccomp.clear();
+        lean.allowed_calls = None;
+        lean.mounts.clear();
+        if let Some(landlock) = lean.landlock.as_mut().filter(|_| plan.tier == Tier::Namespace) {
+            landlock.files.clear();
+        }
+        let covers = crate::cover::covers(&plan.mounts);
+        let kept = Kept { plan: lean, saved: self.saved.clone(), covers };
+        Some(Record {
             key: &self.key,
             inputs: self.inputs,
-            words: self.words,
+            words: &order.argv,
             notes: &self.notes,
-            announce: &self.announce,
-            brief: self.brief.as_ref(),
-            extra: &self.extra,
-        }
+            announce: plan.announcement(),
+            brief: brief(plan, order, &self.saved),
+            extra: serde_json::to_vec(&kept).ok()?,
+        })
     }
 
-    /// Writes the image, while the child builds the sandbox. A launcher that would find it unreadable
-    /// could not go back, as its command runs already.
-    pub fn store(&self, image: &[u8]) {
-        if image.len() <= LARGEST && serde_json::from_slice::<Kept>(&self.extra).is_ok() {
+    /// Writes the image. A launcher that would find it unreadable could not go back, as its command runs already.
+    pub fn store(&self, record: &Record<'_>, image: &[u8]) {
+        if image.len() <= LARGEST && serde_json::from_slice::<Kept>(&record.extra).is_ok() {
             cache::store(&self.path, image);
         }
     }
@@ -130,5 +141,20 @@ impl Filing<'_> {
     /// Takes it back: it could not be carried out.
     pub fn forget(&self) {
         let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Record<'_> {
+    /// What goes into the image.
+    pub fn filed(&self) -> Filed<'_> {
+        Filed {
+            key: self.key,
+            inputs: self.inputs,
+            words: self.words,
+            notes: self.notes,
+            announce: &self.announce,
+            brief: self.brief.as_ref(),
+            extra: &self.extra,
+        }
     }
 }

@@ -223,7 +223,7 @@ fn run_under_our_umask(
         groups: groups.v1_wanted(),
         captured: false,
         skeletons,
-        filed: filing.as_ref().map(filing::Filing::record),
+        filed: None,
     };
     let compiled = compile::compile(plan, &extras);
     let broken =
@@ -280,21 +280,24 @@ fn run_under_our_umask(
     drop(theirs);
     guarding.tell();
     let network = Network::new(order.filter.clone());
+    // For later starts the plan is compiled once more, with all that it was derived from: the child waits for none of it.
+    let record = filing.as_ref().and_then(filing::Filing::record);
+    extras.filed = record.as_ref().map(filing::Record::filed);
     let store = |image: &Compiled| {
-        if let Some(filing) = &filing {
-            filing.store(image.bytes());
+        if let (Some(filing), Some(record)) = (&filing, &record) {
+            filing.store(record, image.bytes());
             trace.mark("stored");
         }
     };
-    if plan.capture.is_none() {
-        store(&compiled);
+    if plan.capture.is_none() && record.is_some() {
+        store(&compile::compile(plan, &extras));
     }
     extras.captured = true;
     let usual = network.usual();
     let started_and_stored = || {
         started(plan);
         // Here alone it is known what this kernel has.
-        if plan.capture.is_some() && filing.is_some() && usual.get() {
+        if plan.capture.is_some() && record.is_some() && usual.get() {
             store(&compile::compile(plan, &extras));
         }
     };
