@@ -5,8 +5,8 @@ use crate::planner::glob;
 use ringfence_policy::gitread::{self, Said};
 use ringfence_sys as sys;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::ffi::{CString, OsStr, OsString};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -156,12 +156,15 @@ impl PathFacts for HostPaths {
 
 /// Those of the names that are wanted.
 fn wanted_of(names: Vec<OsString>, wanted: &[&str]) -> BTreeSet<OsString> {
-    let (patterns, plain): (Vec<&str>, Vec<&str>) =
-        wanted.iter().partition(|name| name.contains(['*', '?']));
-    let plain: HashSet<&OsStr> = plain.into_iter().map(OsStr::new).collect();
+    let (patterns, mut plain): (Vec<&str>, Vec<&str>) =
+        wanted.iter().partition(|name| name.bytes().any(|byte| matches!(byte, b'*' | b'?')));
+    plain.sort_unstable();
     let matches =
         |name: &OsString| patterns.iter().any(|pattern| glob(pattern.as_bytes(), name.as_bytes()));
-    names.into_iter().filter(|name| plain.contains(name.as_os_str()) || matches(name)).collect()
+    let named = |name: &OsString| {
+        plain.binary_search_by(|plain| plain.as_bytes().cmp(name.as_bytes())).is_ok()
+    };
+    names.into_iter().filter(|name| named(name) || matches(name)).collect()
 }
 
 /// A file system made up by a test.

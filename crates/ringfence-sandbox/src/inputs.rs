@@ -16,6 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::SystemTime;
 
 /// What was found.
@@ -38,7 +39,7 @@ pub enum Found {
     Same([u64; 5]),
     /// A directory with just those of some names: as in `Same`, or, where that is not so any more
     /// or cannot be known by it (zeroes), by looking through it.
-    Listed([u64; 5], Names),
+    Listed([u64; 5], Rc<Names>),
     /// A directory with more names than are looked through: as in `Listed`, or by counting them.
     Crowded([u64; 5]),
 }
@@ -46,8 +47,8 @@ pub enum Found {
 /// Names that were looked for in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// Names, and ends of names after a `*`.
-    pub wanted: Vec<String>,
+    /// Names, and ends of names after a `*`, each with a zero byte behind it: they are hundreds.
+    pub wanted: String,
     /// Those that are there.
     pub there: BTreeSet<OsString>,
 }
@@ -149,7 +150,7 @@ impl Inputs {
         {
             return self.add(&real.join(name), Found::Same(identity.0));
         }
-        match Resolver::new(self).real(path) {
+        match Resolver::once(self).real(path) {
             Ok(real) if real.exists => {
                 self.same(&real.path);
             }
@@ -196,7 +197,7 @@ impl Inputs {
         if let Some(known) = self.directories.borrow().get(directory.as_os_str()) {
             return known.real.clone();
         }
-        let real = match Resolver::new(self).real(directory) {
+        let real = match Resolver::once(self).real(directory) {
             Ok(real) => real.exists.then_some(real.path),
             Err(_) => {
                 self.fleeting("a path that cannot be followed");
@@ -285,9 +286,9 @@ impl Inputs {
         (kept && ringfence_sys::file::tells_changes(directory)).then_some(identity)
     }
 
-    /// Paths and what was found there.
-    pub fn paths(&self) -> Vec<(PathBuf, Found)> {
-        self.paths.borrow().iter().map(|(path, found)| (path.into(), found.clone())).collect()
+    /// Whether all that was found anywhere is like this.
+    pub fn all(&self, is: impl Fn(&Path, &Found) -> bool) -> bool {
+        self.paths.borrow().iter().all(|(path, found)| is(Path::new(path), found))
     }
 
     /// Variables and their values.
@@ -324,12 +325,13 @@ impl PathFacts for Inputs {
         let real = self.directory(path)?;
         let before = identity(&real);
         let there = HostPaths.among(path, wanted, most);
-        let only_ends = |name: &&str| !name.trim_start_matches('*').contains(['*', '?']);
+        let pattern = |byte| matches!(byte, b'*' | b'?');
+        let only_ends = |name: &&str| !name.trim_start_matches('*').bytes().any(pattern);
         match (&there, before) {
             (Some(there), Some((identity, false))) if wanted.iter().all(only_ends) => {
-                let wanted = wanted.iter().map(|name| (*name).to_owned()).collect();
+                let wanted = wanted.iter().flat_map(|name| [*name, "\0"]).collect();
                 let names = Names { wanted, there: there.clone() };
-                self.add(&real, Found::Listed(identity, names));
+                self.add(&real, Found::Listed(identity, names.into()));
             }
             // What is then asked for name by name has stamps of its own.
             (None, Some((identity, false))) => self.add(&real, Found::Crowded(identity)),
@@ -453,9 +455,8 @@ mod tests {
         assert!(matches!(inputs.link(path), Ok(None)));
         assert!(PathFacts::text(&inputs, path).is_some());
         assert!(matches!(inputs.link(path), Ok(None)));
-        let paths = inputs.paths();
-        let found = paths.iter().find(|(known, _)| known == path).map(|(_, found)| found);
-        assert!(matches!(found, Some(Found::Same(_))));
+        assert!(inputs.all(|known, found| known != path || matches!(found, Found::Same(_))));
+        assert!(!inputs.all(|known, _| known != path));
         assert!(inputs.lasting());
     }
 }

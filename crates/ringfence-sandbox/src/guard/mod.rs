@@ -265,8 +265,10 @@ impl Guarding {
         }
         // What this run may make, or what has to be read, is judged at the end alone.
         let mut awaited = self.awaited.take();
-        self.keep_told(&mut awaited);
-        self.awaited.replace(awaited);
+        if !awaited.is_empty() {
+            self.keep_told(&mut awaited);
+            self.awaited.replace(awaited);
+        }
     }
 
     /// Whether something was at a path, or on the way to it, before the run.

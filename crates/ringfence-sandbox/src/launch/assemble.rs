@@ -22,12 +22,17 @@ pub(super) fn assemble(
         body.extend_from_slice(bytes);
         Span { at, length: count as u32 }
     };
-    let ops = |ops: &[Op]| ops.iter().flat_map(op_bytes).collect::<Vec<u8>>();
+    let ops = |ops: &[Op]| {
+        let mut bytes = Vec::with_capacity(size_of_val(ops));
+        ops.iter().for_each(|op| write_op(&mut bytes, op));
+        bytes
+    };
     header.build = place(&ops(&script.build.ops), script.build.ops.len());
     header.confine = place(&ops(&script.confine.ops), script.confine.ops.len());
     (header.aside, header.early) = (script.aside as u32, script.early as u32);
     let mut list = |stamps: &[Stamp]| {
-        let bytes: Vec<u8> = stamps.iter().flat_map(stamp_bytes).collect();
+        let mut bytes = Vec::with_capacity(size_of_val(stamps));
+        stamps.iter().for_each(|stamp| write_stamp(&mut bytes, stamp));
         place(&bytes, stamps.len())
     };
     header.stamps = list(&stamps.first);
@@ -80,8 +85,7 @@ fn header_bytes(header: &Header) -> Vec<u8> {
     bytes
 }
 
-fn op_bytes(op: &Op) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(size_of::<Op>());
+fn write_op(bytes: &mut Vec<u8>, op: &Op) {
     bytes.extend(op.call.to_ne_bytes());
     bytes.extend(op.kinds.to_ne_bytes());
     for argument in op.arguments {
@@ -89,16 +93,13 @@ fn op_bytes(op: &Op) -> Vec<u8> {
     }
     bytes.extend([op.result, op.then, op.tolerated[0], op.tolerated[1]]);
     bytes.extend(op.otherwise.to_ne_bytes());
-    bytes
 }
 
-fn stamp_bytes(stamp: &Stamp) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(size_of::<Stamp>());
+fn write_stamp(bytes: &mut Vec<u8>, stamp: &Stamp) {
     for word in [stamp.kind, stamp.name, stamp.text, 0] {
         bytes.extend(word.to_ne_bytes());
     }
     for word in stamp.identity {
         bytes.extend(word.to_ne_bytes());
     }
-    bytes
 }

@@ -3,7 +3,7 @@
 use super::Order;
 use crate::guard::{Saved, noted_by_image};
 use crate::plan::{Found, GuardedTree, LimitStep, Plan};
-use ringfence_policy::Guarded;
+use ringfence_policy::{Guarded, path};
 use ringfence_start::listing::ENDING;
 use ringfence_start::quiet;
 use std::collections::BTreeMap;
@@ -43,8 +43,7 @@ pub(super) fn brief(plan: &Plan, order: &Order, saved: &[Saved]) -> Option<Brief
 fn tree(tree: &GuardedTree) -> Option<Vec<u8>> {
     let mut names: BTreeMap<&[u8], u8> = BTreeMap::new();
     for (name, guarded) in &tree.nested {
-        let path = Path::new(name.as_ref());
-        let first = path.iter().next()?.as_bytes();
+        let first = name.split('/').next()?.as_bytes();
         let (mark, first) = match first.strip_prefix(b"*") {
             Some(end) => (ENDING, end),
             // Written in its place, of which the directory tells nothing.
@@ -63,13 +62,15 @@ fn tree(tree: &GuardedTree) -> Option<Vec<u8>> {
     // A repository's names are many, and of one kind but for those further in.
     if let Some(mark) = names.get_mut(b".git".as_slice()) {
         let inner = |name: &str| {
-            let below = |place: &&str| Path::new(name).starts_with(Path::new(".git").join(place));
+            let within = name.strip_prefix(".git/").unwrap_or_default();
+            let below = |place: &&str| path::within(Path::new(within), Path::new(place));
             !name.contains('*') || quiet::IN_REPOSITORY.iter().any(below)
         };
         // What git keeps for itself is looked at there by names of its own.
         let names = tree.nested.iter().filter(|(_, guarded)| *guarded != Guarded::GitState);
         let git = names.map(|(name, _)| name.as_ref());
-        let all = git.filter(|name| Path::new(name).starts_with(".git")).all(inner);
+        let mut git = git.filter(|name| path::within(Path::new(name), Path::new(".git")));
+        let all = git.all(inner);
         *mark = if all { quiet::REPOSITORY } else { quiet::ANYWHERE };
     }
     let list = names.into_iter().flat_map(|(name, mark)| [&[mark], name, b"\0"].concat());

@@ -127,17 +127,15 @@ fn stamp(script: &mut Script, path: &Path, found: Found) -> Stamp {
 
 /// Takes out what is looked at later: files of directories of which many are to be looked at.
 fn take_later(script: &mut Script, needed: &mut Vec<(PathBuf, Found)>) -> Vec<Stamp> {
-    let of = |(path, found): &(PathBuf, Found)| match found {
-        Found::Same(_) => path.parent().map(Path::to_path_buf),
-        _ => None,
-    };
-    let mut counts: BTreeMap<PathBuf, usize> = BTreeMap::new();
-    for directory in needed.iter().filter_map(of) {
-        *counts.entry(directory).or_default() += 1;
+    let mut counts: BTreeMap<&OsStr, usize> = BTreeMap::new();
+    for (path, _) in needed.iter().filter(|(_, found)| matches!(found, Found::Same(_))) {
+        if let Some(directory) = path.parent() {
+            *counts.entry(directory.as_os_str()).or_default() += 1;
+        }
     }
-    counts.retain(|directory, count| *count >= later::ENOUGH && is_open(directory));
+    counts.retain(|directory, count| *count >= later::ENOUGH && is_open(Path::new(directory)));
     let mut crowded: Vec<(usize, PathBuf)> =
-        counts.into_iter().map(|(directory, count)| (count, directory)).collect();
+        counts.into_iter().map(|(directory, count)| (count, directory.into())).collect();
     crowded.sort_by(|a, b| b.cmp(a));
     crowded.truncate(later::MOST);
     let mut stamps = Vec::new();
@@ -176,7 +174,7 @@ fn list(names: &Names) -> Vec<u8> {
         list.extend_from_slice(name);
         list.push(0);
     };
-    for wanted in &names.wanted {
+    for wanted in names.wanted.split_terminator('\0') {
         match wanted.strip_prefix('*') {
             Some(end) => add(listing::ENDING, end.trim_start_matches('*').as_bytes()),
             None if names.there.contains(OsStr::new(wanted)) => {}
@@ -193,7 +191,7 @@ fn list(names: &Names) -> Vec<u8> {
 /// Whether stamps can hold all that was looked at, at this moment (nanoseconds of the clock of
 /// file times).
 pub(super) fn checkable(inputs: &Inputs, now: u64) -> bool {
-    let settled = |(path, found): &(PathBuf, Found)| {
+    let settled = |path: &Path, found: &Found| {
         let old = match found {
             Found::Same(identity) => crate::settled::is_older(identity, GRAIN, now),
             Found::Link(target) => plain(target.as_os_str()).is_some(),
@@ -201,7 +199,7 @@ pub(super) fn checkable(inputs: &Inputs, now: u64) -> bool {
         };
         old && plain(path.as_os_str()).is_some()
     };
-    inputs.lasting() && inputs.paths().iter().all(settled)
+    inputs.lasting() && inputs.all(settled)
 }
 
 /// Writes an image, whole or not at all. That it cannot be written costs the next start some

@@ -9,7 +9,9 @@
 
 use super::mounts::{attach, copy_tree, make_directory, relative, set_attributes};
 use super::script::{Part, Script};
+use super::view::is_inside;
 use crate::plan::{MountOp, MountStep};
+use ringfence_policy::path::within;
 use ringfence_start::image::special;
 use ringfence_sys::mount::attribute::{NO_DEVICES, NO_SUID, READ_ONLY};
 use std::path::{Path, PathBuf};
@@ -43,7 +45,7 @@ impl Covers {
         let covers = steps.iter().filter(|step| step.op == MountOp::Cover);
         let wanted: Vec<PathBuf> = covers.map(|step| step.path.clone()).collect();
         let above = |path: &Path, kind: fn(&MountOp) -> bool| {
-            steps.iter().any(|step| kind(&step.op) && path.starts_with(&step.path))
+            steps.iter().any(|step| kind(&step.op) && within(path, &step.path))
         };
         let soon = |path: &&PathBuf| {
             above(path, |op| matches!(op, MountOp::Bind { .. }))
@@ -103,7 +105,7 @@ impl Covers {
 
     /// The cover that a path lies below.
     pub fn over(&self, path: &Path) -> Option<&Path> {
-        let over = |cover: &&Cover| path != cover.path && path.starts_with(&cover.path);
+        let over = |cover: &&Cover| is_inside(path, &cover.path);
         self.laid.iter().find(over).map(|cover| cover.path.as_path())
     }
 

@@ -5,7 +5,8 @@
 
 use crate::inputs::{Found, Inputs};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// From so many entries on, one look at their directory is less than a look at each.
 const ENOUGH: usize = 2;
@@ -19,10 +20,11 @@ pub(super) type Group = (Option<(PathBuf, [u64; 5])>, Entries);
 /// Puts entries of one directory together where it was as it is for `grain` nanoseconds before the first look;
 /// what remains comes last.
 pub(super) fn groups(inputs: &Inputs, needed: Entries, grain: u64) -> Vec<Group> {
-    let mut by_directory: BTreeMap<PathBuf, Entries> = BTreeMap::new();
+    // By their bytes, as `Inputs`.
+    let mut by_directory: BTreeMap<OsString, Entries> = BTreeMap::new();
     let mut rest = Vec::new();
     for (path, found) in needed {
-        match (path.parent().map(Path::to_path_buf), &found) {
+        match (path.parent().map(OsString::from), &found) {
             (Some(_), Found::Same(_) | Found::Listed(..) | Found::Crowded(_)) | (None, _) => {
                 rest.push((path, found));
             }
@@ -31,6 +33,7 @@ pub(super) fn groups(inputs: &Inputs, needed: Entries, grain: u64) -> Vec<Group>
     }
     let mut groups: Vec<Group> = Vec::new();
     for (directory, entries) in by_directory {
+        let directory = PathBuf::from(directory);
         let enough = entries.len() >= ENOUGH;
         match enough.then(|| inputs.settled(&directory, grain)).flatten() {
             Some(identity) => groups.push((Some((directory, identity)), entries)),

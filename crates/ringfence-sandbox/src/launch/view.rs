@@ -17,6 +17,7 @@ use super::shelf::Shelf;
 use super::skeleton::{self, Skeletons};
 use crate::plan::{MountOp, MountStep, Plan};
 use ringfence_policy::Overlay;
+use ringfence_policy::path::within;
 use ringfence_start::{Sysno, flags};
 use ringfence_sys::mount::attribute::{NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 use std::ffi::{CStr, CString};
@@ -58,6 +59,11 @@ struct Building<'a> {
     skeletons: &'a Skeletons,
     /// What is written to layers is dropped with the run.
     dropped: bool,
+}
+
+/// Whether a path of a plan is in a tree, and not the tree itself.
+pub(super) fn is_inside(path: &Path, tree: &Path) -> bool {
+    path.as_os_str() != tree.as_os_str() && within(path, tree)
 }
 
 /// Writes the steps that build the view and make it the root directory.
@@ -234,19 +240,17 @@ impl<'a> Building<'a> {
     /// Whether the path lies in a tree of the host that was bound already, so that nothing is
     /// to be made there.
     fn exists_already(&self, path: &Path) -> bool {
-        let open =
-            |bound: &PathBuf| self.covers.over(path).is_none_or(|over| !over.starts_with(bound));
-        let exists = |bound: &PathBuf| path != bound && path.starts_with(bound) && open(bound);
-        let inside = |own: &&PathBuf| path != *own && path.starts_with(own);
-        match self.emptied.iter().rfind(inside) {
-            Some(own) => self.bound.iter().any(|bound| bound.starts_with(own) && exists(bound)),
+        let open = |bound: &PathBuf| self.covers.over(path).is_none_or(|over| !within(over, bound));
+        let exists = |bound: &PathBuf| is_inside(path, bound) && open(bound);
+        match self.emptied.iter().rfind(|own| is_inside(path, own)) {
+            Some(own) => self.bound.iter().any(|bound| within(bound, own) && exists(bound)),
             None => self.host || self.bound.iter().any(exists),
         }
     }
 
     /// Whether no component of a path may be followed while it is built.
     fn is_kept(&self, path: &Path) -> bool {
-        let below = self.kept.as_deref().is_some_and(|kept| path != kept && path.starts_with(kept));
+        let below = self.kept.as_deref().is_some_and(|kept| is_inside(path, kept));
         below && !self.exists_already(path) && self.covers.over(path).is_none()
     }
 
@@ -268,7 +272,7 @@ impl<'a> Building<'a> {
 
     fn make_parents(&mut self, path: &Path) {
         let Some(parent) = path.parent() else { return };
-        if self.made.starts_with(parent) || self.exists_already(path) {
+        if within(&self.made, parent) || self.exists_already(path) {
             return;
         }
         let top = self.covers.over(path).unwrap_or_else(|| Path::new("/"));

@@ -2,9 +2,11 @@
 
 use super::Planning;
 use crate::facts::{Kind, PathFacts};
+use ringfence_policy::path::within;
 use ringfence_policy::protect::{GIT_DEEPEST, GIT_INNARDS};
 use ringfence_policy::{Access, Source, denied};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -64,9 +66,7 @@ impl Grants {
         }
         let denied = |path: &Path| {
             policy.paths.iter().any(|rule| {
-                rule.access == Access::Deny
-                    && rule.pattern.is_none()
-                    && path.starts_with(&rule.path)
+                rule.access == Access::Deny && rule.pattern.is_none() && within(path, &rule.path)
             })
         };
         grants.trees.retain(|path, _| !denied(path));
@@ -77,15 +77,25 @@ impl Grants {
 
     /// The innermost granted tree that covers a path.
     pub fn covering(&self, path: &Path) -> Option<(&Path, &Grant)> {
-        for ancestor in path.ancestors() {
-            if let Some((tree, grant)) = self.trees.get_key_value(ancestor) {
+        let (tree, grant) = self.innermost(path)?;
+        // In a covered directory it would have to be nearer.
+        let covered = |cover: &PathBuf| {
+            cover.as_os_str().len() > tree.as_os_str().len() && within(path, cover)
+        };
+        (!self.covers.keys().any(covered)).then_some((tree, grant))
+    }
+
+    /// The nearest tree above a path: the last one before it in their order, or one above what the two have in common.
+    fn innermost(&self, path: &Path) -> Option<(&Path, &Grant)> {
+        let mut at = path;
+        loop {
+            let until = (Bound::Unbounded, Bound::Included(at));
+            let (tree, grant) = self.trees.range::<Path, _>(until).next_back()?;
+            if within(at, tree) {
                 return Some((tree, grant));
             }
-            if self.covers.contains_key(ancestor) {
-                return None;
-            }
+            at = at.ancestors().skip(1).find(|above| within(tree, above))?;
         }
-        None
     }
 
     /// A grant below another one of at least the same strength adds nothing.
@@ -340,4 +350,42 @@ pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
         }
     }
     pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_tree_covers_and_a_nearer_cover_hides_it() {
+        let grant =
+            || Grant { write: false, directory: true, rule: crate::planner::built_in("a test") };
+        let mut grants = Grants::default();
+        for tree in ["/a", "/a/b/c", "/a/b-c", "/a/b/c/d/e", "/z"] {
+            grants.trees.insert(tree.into(), grant());
+        }
+        grants.covers.insert("/a/b/c/x".into(), crate::planner::built_in("a test"));
+        grants.covers.insert("/z".into(), crate::planner::built_in("a test"));
+        let covering = |path: &str| {
+            grants.covering(Path::new(path)).map(|(tree, _)| tree.to_str().expect("a text"))
+        };
+        for (path, tree) in [
+            ("/a", Some("/a")),
+            ("/a/b", Some("/a")),
+            ("/a/b/cc", Some("/a")),
+            ("/a/b/c/d", Some("/a/b/c")),
+            ("/a/b/c/d/f/g", Some("/a/b/c")),
+            ("/a/b/c/d/e/f", Some("/a/b/c/d/e")),
+            ("/a/b-c/x", Some("/a/b-c")),
+            ("/a/c", Some("/a")),
+            ("/a/b/c/x", None),
+            ("/a/b/c/x/y", None),
+            ("/a/b/c/xy", Some("/a/b/c")),
+            ("/z/a", Some("/z")),
+            ("/b", None),
+            ("/", None),
+        ] {
+            assert_eq!(covering(path), tree, "{path}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ use super::grants::{Grant, Grants};
 use super::{PlanError, Planning, built_in};
 use crate::facts::Kind;
 use crate::plan::{MountOp, MountStep, Tier};
+use ringfence_policy::path::within;
 use ringfence_policy::{Access, Source};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,7 @@ pub(super) fn narrow(
         grants.trees.remove(&tree);
         split(grants, planning, &tree, &grant, &libraries.roots);
     }
-    let inside = |path: &Path| narrowed.iter().any(|root| path != **root && path.starts_with(root));
+    let inside = |path: &Path| narrowed.iter().any(|root| path != **root && within(path, root));
     for rule in &planning.policy.paths {
         let write = match rule.access {
             Access::Write => true,
@@ -102,7 +103,7 @@ pub(super) fn lay(steps: &mut [MountStep], planning: &Planning<'_>) {
     let covers = steps.iter().filter(|step| step.op == MountOp::Cover);
     let covers: Vec<PathBuf> = covers.map(|step| step.path.clone()).collect();
     for cover in covers {
-        let inside = |path: &Path| path != cover && path.starts_with(&cover);
+        let inside = |path: &Path| path != cover && within(path, &cover);
         let file = MountOp::Bind { directory: false, read_only: true, devices: false };
         let is_library = |step: &MountStep| step.op == file && files.contains(&*step.path);
         let is_name =
@@ -110,7 +111,7 @@ pub(super) fn lay(steps: &mut [MountStep], planning: &Planning<'_>) {
         let below: Vec<&MountStep> = steps.iter().filter(|step| inside(&step.path)).collect();
         let shown = |path: &Path| {
             let directory = MountOp::Bind { directory: true, read_only: true, devices: false };
-            below.iter().any(|step| step.op == directory && path.starts_with(&step.path))
+            below.iter().any(|step| step.op == directory && within(path, &step.path))
         };
         // What is put into a tree that is shown there has its place; what is mounted in its own right is
         // a file or directory of the host.
@@ -135,7 +136,7 @@ pub(super) fn lay(steps: &mut [MountStep], planning: &Planning<'_>) {
 
 /// Grants one path, unless it is denied or gone.
 fn add(grants: &mut Grants, planning: &Planning<'_>, path: &Path, write: bool, rule: &Source) {
-    if grants.denials.iter().any(|denial| path.starts_with(&denial.path)) {
+    if grants.denials.iter().any(|denial| within(path, &denial.path)) {
         return;
     }
     let directory = match planning.paths.kind(path) {

@@ -27,6 +27,13 @@ fn endings(name: &'static str) -> impl Iterator<Item = Cow<'static, str>> {
     all.into_iter().flatten().chain(itself)
 }
 
+/// Whether two names have the same first component.
+fn begins_alike(one: &str, other: &str) -> bool {
+    let alike = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b && *a != b'/').count();
+    let ends = |name: &str| name.as_bytes().get(alike).is_none_or(|&byte| byte == b'/');
+    ends(one) && ends(other)
+}
+
 impl Wanted<'_, '_> {
     /// Protects what is led to from outside, if anything is writable.
     pub(super) fn led_to_from_outside(&mut self) {
@@ -95,12 +102,15 @@ impl Wanted<'_, '_> {
             }
             return;
         }
-        names.sort_by_key(|(rest, ..)| first(rest));
-        let mut firsts: Vec<&str> = names.iter().map(|(rest, ..)| first(rest)).collect();
-        firsts.dedup();
+        // They are hundreds: each is taken apart once.
+        names.sort_by_cached_key(|&(rest, ..)| first(rest));
+        let groups: Vec<(&str, &[Below<'_>])> = names
+            .chunk_by(|one, other| begins_alike(one.0, other.0))
+            .map(|same| (first(same[0].0), same))
+            .collect();
+        let firsts: Vec<&str> = groups.iter().map(|(part, _)| *part).collect();
         let mut top = Top::of(self.planning.paths, directory, &firsts);
-        for same in names.chunk_by(|one, other| first(one.0) == first(other.0)) {
-            let part = first(same[0].0);
+        for (part, same) in groups {
             if part.starts_with('*') {
                 for found in top.matching(part) {
                     self.at(&directory.join(found), same);
@@ -153,6 +163,21 @@ impl Wanted<'_, '_> {
         for link in self.links_of(directory) {
             if let Some(real) = links::real(self.planning.paths, &link) {
                 self.add_real(real, Guarded::Plain, &built_in_name(name));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_begin_alike_whose_first_components_are_the_same() {
+        let names = ["", ".a", ".a/b", ".a/c", ".ab", ".ab/c", "b", "b/.a"];
+        for one in names {
+            for other in names {
+                assert_eq!(begins_alike(one, other), first(one) == first(other), "{one} {other}");
             }
         }
     }
