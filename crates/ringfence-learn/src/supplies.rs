@@ -124,6 +124,14 @@ pub fn of_library(name: &str) -> &'static [&'static str] {
 
 /// Whether a name fits a pattern with `*`.
 pub fn fits(pattern: &str, name: &str) -> bool {
+    // Each program is held against all patterns: most differ in the first letter.
+    if pattern
+        .bytes()
+        .next()
+        .is_some_and(|first| first != b'*' && name.bytes().next() != Some(first))
+    {
+        return false;
+    }
     match pattern.split_once('*') {
         None => pattern == name,
         Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
