@@ -6,8 +6,11 @@ mod common;
 use common::host;
 use ringfence_policy::builtin::Builtin;
 use ringfence_policy::catalog::{Catalog, Kind};
-use ringfence_policy::{Access, Key, NetworkMode, Profile, Request};
-use std::path::Path;
+use ringfence_policy::files::FakeFiles;
+use ringfence_policy::{Access, FileView, Key, NetworkMode, Profile, Request};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// The presets of agents, which open what the agent cannot do without.
 const AGENTS: [&str; 11] = [
@@ -177,4 +180,39 @@ fn the_users_own_preset_counts_when_it_names_the_command() {
     assert_eq!(catalog.preset("other"), None);
     assert_eq!(catalog.preset("../tool"), None);
     assert!(catalog.has(Kind::Profile, "tool"));
+}
+
+/// Files of which no directory is listed.
+struct Unlisted(FakeFiles);
+
+impl FileView for Unlisted {
+    fn link(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        self.0.link(path)
+    }
+
+    fn names(&self, directory: &Path, _: usize) -> io::Result<Vec<OsString>> {
+        panic!("{} is listed", directory.display())
+    }
+
+    fn text(&self, path: &Path, most: u64) -> io::Result<String> {
+        self.0.text(path, most)
+    }
+
+    fn socket(&self, path: &Path) -> bool {
+        self.0.socket(path)
+    }
+}
+
+#[test]
+fn a_command_without_a_preset_has_no_list_of_all_profiles_made() {
+    let host = host().with(|files| {
+        files.file("/home/u/.config/ringfence/profiles/tool.toml", "programs = [\"tool\"]")
+    });
+    let files = Unlisted(host.files);
+    let catalog = Catalog::new(&files, &host.home, &host.cwd, &|_| None, 1000);
+    assert_eq!(catalog.preset("sh"), None);
+    assert_eq!(catalog.preset("tool").as_deref(), Some("tool"));
+    // The control: who names one that is not there is told what it might be.
+    let mistaken = || catalog.profile("tol");
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(mistaken)).is_err());
 }
