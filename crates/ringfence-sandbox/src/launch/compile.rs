@@ -33,7 +33,7 @@ pub(super) mod assistance {
 
 /// What an image is made of beside the plan.
 #[derive(Default)]
-pub(super) struct Extras<'a> {
+pub(super) struct Extras {
     /// The command's environment.
     pub environment: Environment,
     /// Somebody waits to be told that the command executes.
@@ -44,8 +44,6 @@ pub(super) struct Extras<'a> {
     pub captured: bool,
     /// What overlays of exact libraries are made of.
     pub skeletons: Skeletons,
-    /// For the cache: the key, what the plan was derived from, what the launcher needs later.
-    pub filed: Option<Filed<'a>>,
 }
 
 /// What an image needs to be used again.
@@ -131,8 +129,8 @@ impl Personal {
     }
 }
 
-/// Compiles a plan.
-pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
+/// Compiles a plan; with what it takes to be used again, for the cache.
+pub(super) fn compile(plan: &Plan, extras: &Extras, filed: Option<&Filed<'_>>) -> Compiled {
     let mut script = Script::default();
     // Offset 0 is the empty string.
     script.text_at(b"");
@@ -167,7 +165,7 @@ pub(super) fn compile(plan: &Plan, extras: &Extras<'_>) -> Compiled {
     header.set = Span { at: set, length: script.data.len() as u32 - set };
     let mut stamps = cache::Stamps::default();
     let mut extra: &[u8] = &[];
-    if let Some(filed) = &extras.filed {
+    if let Some(filed) = filed {
         header.key = span(&mut script, filed.key);
         header.announce = span(&mut script, filed.announce.as_bytes());
         header.notes = list(&mut script, filed.notes.iter().map(PathBuf::as_path));
@@ -248,7 +246,7 @@ fn own_network(plan: &Plan) -> bool {
 fn write_build(
     script: &mut Script,
     plan: &Plan,
-    extras: &Extras<'_>,
+    extras: &Extras,
     personal: &mut Personal,
     private: Option<&Path>,
 ) -> Option<Own> {

@@ -48,7 +48,7 @@ use crate::supervise::{self, Outcome};
 use crate::trace::Trace;
 use crate::vm::Machine;
 use crate::watches::Watches;
-use compile::{Compiled, Extras};
+use compile::Extras;
 use failure::Explaining;
 use ringfence_policy::NetworkMode;
 use ringfence_sys as sys;
@@ -223,9 +223,8 @@ fn run_under_our_umask(
         groups: groups.v1_wanted(),
         captured: false,
         skeletons,
-        filed: None,
     };
-    let compiled = compile::compile(plan, &extras);
+    let compiled = compile::compile(plan, &extras, None);
     let broken =
         || LaunchError::Setup("the compiled plan is broken: a mistake of ringfence's".into());
     let image = compiled.image().ok_or_else(broken)?;
@@ -280,25 +279,17 @@ fn run_under_our_umask(
     drop(theirs);
     guarding.tell();
     let network = Network::new(order.filter.clone());
-    // For later starts the plan is compiled once more, with all that it was derived from: the child waits for none of it.
-    let record = filing.as_ref().and_then(filing::Filing::record);
-    extras.filed = record.as_ref().map(filing::Record::filed);
-    let store = |image: &Compiled| {
-        if let (Some(filing), Some(record)) = (&filing, &record) {
-            filing.store(record, image.bytes());
-            trace.mark("stored");
-        }
-    };
-    if plan.capture.is_none() && record.is_some() {
-        store(&compile::compile(plan, &extras));
-    }
     extras.captured = true;
     let usual = network.usual();
-    let started_and_stored = || {
-        started(plan);
-        // Here alone it is known what this kernel has.
-        if plan.capture.is_some() && record.is_some() && usual.get() {
-            store(&compile::compile(plan, &extras));
+    // For later starts the plan is compiled once more, with all that it was derived from: nobody waits for that any more,
+    // where before it would take a processor from those who build the sandbox. And what a captured network takes of
+    // this kernel is known here alone.
+    let executing = || {
+        let filing = filing.as_ref().filter(|_| plan.capture.is_none() || usual.get());
+        if let Some((filing, record)) = filing.and_then(|filing| Some((filing, filing.record()?))) {
+            let image = compile::compile(plan, &extras, Some(&record.filed()));
+            filing.store(&record, image.bytes());
+            trace.mark("stored");
         }
     };
     let (tier, job, heard) = (plan.tier, job.then(supervise::Job::new), Vec::new());
@@ -306,7 +297,8 @@ fn run_under_our_umask(
     let explaining =
         Explaining { build: &compiled.build, confine: &compiled.confine, command: &order.argv[0] };
     let duties = supervise::Duties {
-        started: &started_and_stored,
+        started: &|| started(plan),
+        executing: &executing,
         vigil: &|| guarding.vigil(&order.session_name()),
         covers: &|| crate::cover::covers(&plan.mounts),
         awaited: &|| guarding.awaited(),

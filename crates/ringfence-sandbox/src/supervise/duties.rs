@@ -19,6 +19,8 @@ use std::path::Path;
 pub(crate) struct Duties<'a> {
     /// The command executes.
     pub started: &'a dyn Fn(),
+    /// The same, for what nobody waits for.
+    pub executing: &'a dyn Fn(),
     /// Watches for protected names while the command runs.
     pub vigil: &'a dyn Fn() -> Option<Vigil<'a>>,
     /// The mounts that depend on names of the host's.

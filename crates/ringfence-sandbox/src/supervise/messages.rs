@@ -103,6 +103,7 @@ impl Watch<'_, '_> {
                 }
                 (self.duties.started)();
                 self.begin_covers();
+                (self.duties.executing)();
             }
             live::STARTED => {
                 let pid = self.on_host(pid, message, 5);
