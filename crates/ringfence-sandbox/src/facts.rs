@@ -88,12 +88,7 @@ pub struct HostPaths;
 
 impl PathFacts for HostPaths {
     fn kind(&self, path: &Path) -> Kind {
-        match path.symlink_metadata() {
-            Err(_) => Kind::Absent,
-            Ok(data) if data.is_dir() => Kind::Directory,
-            Ok(data) if data.is_symlink() => path.read_link().map_or(Kind::Absent, Kind::Symlink),
-            Ok(_) => Kind::File,
-        }
+        seen(path).unwrap_or(Kind::Absent)
     }
 
     fn list(&self, path: &Path) -> Vec<OsString> {
@@ -152,6 +147,19 @@ impl PathFacts for HostPaths {
         let closed = data.mode() & 0o002 == 0 && !(data.gid() == 0 && data.mode() & 0o020 != 0);
         (data.uid() != 0 && closed).then(|| data.uid())
     }
+}
+
+/// What is at a path, its last link not followed.
+///
+/// # Errors
+/// [`nothing`] tells whether nothing is there; otherwise it is not known.
+pub(crate) fn seen(path: &Path) -> io::Result<Kind> {
+    let data = path.symlink_metadata()?;
+    Ok(match data.is_symlink() {
+        true => Kind::Symlink(path.read_link()?),
+        false if data.is_dir() => Kind::Directory,
+        false => Kind::File,
+    })
 }
 
 /// Those of the names that are wanted.

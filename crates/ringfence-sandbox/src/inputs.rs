@@ -300,15 +300,16 @@ impl Inputs {
 
 impl PathFacts for Inputs {
     fn kind(&self, path: &Path) -> Kind {
-        let kind = HostPaths.kind(path);
-        let found = match &kind {
-            Kind::Absent => unseen(path),
-            Kind::File => Found::File,
-            Kind::Directory => Found::Directory,
-            Kind::Symlink(target) => Found::Link(target.clone()),
+        let seen = facts::seen(path);
+        let found = match &seen {
+            Ok(Kind::File) => Found::File,
+            Ok(Kind::Directory) => Found::Directory,
+            Ok(Kind::Symlink(target)) => Found::Link(target.clone()),
+            Err(error) if !facts::nothing(error) => Found::Hidden,
+            Err(_) | Ok(Kind::Absent) => Found::Absent,
         };
         self.add(path, found);
-        kind
+        seen.unwrap_or(Kind::Absent)
     }
 
     fn list(&self, path: &Path) -> Vec<OsString> {
