@@ -78,6 +78,8 @@ pub struct Files {
     mounts: HashMap<u64, Mount>,
     /// Numbers for devices, which make inode numbers unique across mounts.
     devices: HashMap<(u32, u32), u64>,
+    /// The next of these: one that a guest was told of stands for no other device ever.
+    next_device: u64,
     whole: bool,
     /// The guest's own identity, in place of what the host has in its file.
     machine_id: Vec<u8>,
@@ -108,6 +110,7 @@ impl Files {
             next_handle: 1,
             mounts: HashMap::new(),
             devices: HashMap::new(),
+            next_device: 0,
             whole: root == std::path::Path::new("/"),
             machine_id: Vec::new(),
             written: false,
@@ -276,17 +279,23 @@ impl Files {
         }
     }
 
-    /// The numbers by which the guest tells files apart.
-    fn inode(&mut self, found: &Statx) -> u64 {
+    /// The numbers by which the guest tells files apart; its kernel finds sockets by them.
+    fn inode(&mut self, node: u64, found: &Statx) -> u64 {
+        if let Some(inode) = self.nodes.inode(node) {
+            return inode;
+        }
         let device = (found.stx_dev_major, found.stx_dev_minor);
-        let next = self.devices.len() as u64;
-        let number = *self.devices.entry(device).or_insert(next);
-        found.stx_ino ^ number.wrapping_shl(48)
+        let number = self.devices.entry(device).or_insert_with(|| {
+            let number = self.next_device;
+            self.next_device = number.wrapping_add(1);
+            number
+        });
+        on_device(found.stx_ino, *number)
     }
 
     /// `struct fuse_attr`.
     fn attributes(&mut self, body: &mut Body, node: u64, found: &Statx) {
-        let inode = self.inode(found);
+        let inode = self.inode(node, found);
         body.long(inode).long(self.size(node, found)).long(found.stx_blocks);
         for time in [&found.stx_atime, &found.stx_mtime, &found.stx_ctime] {
             body.long(time.tv_sec as u64);
@@ -392,6 +401,11 @@ fn stat(fd: &OwnedFd) -> Result<Statx> {
 fn stat_at(directory: &impl AsFd, name: &[u8]) -> Result<Statx> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
     rustix::fs::statx(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW, wanted)
+}
+
+/// The number of an inode of a device that has this number.
+fn on_device(inode: u64, device: u64) -> u64 {
+    inode ^ device.wrapping_shl(48)
 }
 
 /// Which file it is.

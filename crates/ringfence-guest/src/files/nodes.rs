@@ -31,6 +31,8 @@ pub struct Known {
     pub was: Identity,
     /// It was known to have several names.
     pub several: bool,
+    /// By which number the guest knows it, where that is not the one that its device gives.
+    pub inode: Option<u64>,
 }
 
 /// What the guest knows of one inode.
@@ -39,6 +41,8 @@ struct Node {
     /// Where it is.
     name: Name,
     identity: Identity,
+    /// By which number it is known in a guest that knew it by that before it was a fork's; else its device's gives it.
+    inode: Option<u64>,
     /// Where it may have several names: few files do.
     several: Option<Box<Several>>,
     /// How often the kernel was given it, and has not forgotten it.
@@ -181,7 +185,7 @@ impl Nodes {
         self.next += 1;
         let name = key.clone();
         self.names.insert(key, id);
-        let node = Node { name, identity, several: None, lookups: 1, gone: false };
+        let node = Node { name, identity, inode: None, several: None, lookups: 1, gone: false };
         self.nodes.insert(id, node);
         if let Some(mount) = shared {
             self.share(id, mount);
@@ -283,7 +287,7 @@ impl Nodes {
             let others = several.map_or(&[][..], |several| &several.others);
             let shared = several.is_some_and(|several| several.mount.is_some());
             let w = w.long(id).long(node.identity.0).long(node.identity.1).long(node.lookups);
-            let w = w.byte(u8::from(node.gone)).byte(u8::from(shared));
+            let w = w.byte(u8::from(node.gone)).byte(u8::from(shared)).maybe(node.inode);
             let names = [&node.name].into_iter().chain(others);
             let w = w.long(1 + others.len() as u64);
             names.fold(w, |w, (parent, name)| w.long(*parent).text(name))
@@ -297,7 +301,7 @@ impl Nodes {
         self.next = r.long()?;
         for _ in 0..r.long()? {
             let (id, identity, lookups) = (r.long()?, (r.long()?, r.long()?), r.long()?);
-            let (gone, shared) = (r.flag()?, r.flag()?);
+            let (gone, shared, inode) = (r.flag()?, r.flag()?, r.maybe()?);
             let mut names = Vec::new();
             for _ in 0..r.long()? {
                 let (parent, name) = (r.long()?, r.text()?);
@@ -316,7 +320,7 @@ impl Nodes {
             self.names.extend(known.map(|name| (name.clone(), id)));
             let several = (shared || !others.is_empty())
                 .then(|| Box::new(Several { mount: shared.then_some(0), others }));
-            self.nodes.insert(id, Node { name, identity, several, lookups, gone });
+            self.nodes.insert(id, Node { name, identity, inode, several, lookups, gone });
         }
         Some(())
     }
@@ -326,15 +330,21 @@ impl Nodes {
         let named = self.nodes.iter_mut().filter(|(_, node)| !node.gone);
         let one = |(&id, node): (&u64, &mut Node)| {
             let several = node.several.as_mut().and_then(|several| several.mount.take());
-            Known { node: id, was: node.identity, several: several.is_some() }
+            let (was, inode) = (node.identity, node.inode);
+            Known { node: id, was, several: several.is_some(), inode }
         };
         named.map(one).collect()
     }
 
-    /// A node is this file.
-    pub fn identify(&mut self, id: u64, identity: Identity) {
+    /// By which number the guest knows a node, where that is not the one that its device gives.
+    pub fn inode(&self, id: u64) -> Option<u64> {
+        self.nodes.get(&id)?.inode
+    }
+
+    /// A node is this file, which the guest knows by this number.
+    pub fn identify(&mut self, id: u64, identity: Identity, inode: Option<u64>) {
         if let Some(node) = self.nodes.get_mut(&id) {
-            node.identity = identity;
+            (node.identity, node.inode) = (identity, inode);
         }
     }
 

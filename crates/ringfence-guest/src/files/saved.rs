@@ -5,9 +5,10 @@
 
 use super::directories::Directory;
 use super::nodes::{Known, ROOT};
-use super::{Files, Handle, Identity, OWN, Result, identity, serve, shared, stat};
+use super::{Files, Handle, Identity, OWN, Result, identity, on_device, serve, shared, stat};
 use crate::wire::fields::{Reader, Writer};
 use rustix::fs::{Mode, OFlags};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -27,6 +28,11 @@ fn same(was: Identity, is: Identity) -> bool {
     was == is || was.0 != is.0
 }
 
+/// The device of a file, as its two numbers.
+fn device((device, _): Identity) -> (u32, u32) {
+    ((device >> 32) as u32, device as u32)
+}
+
 impl Files {
     /// Everything that the guest was given a number of.
     ///
@@ -34,7 +40,7 @@ impl Files {
     /// An open file cannot be looked at.
     pub fn save(&self) -> Result<Vec<u8>> {
         let mut w = Writer::default().byte(u8::from(self.written));
-        w = w.long(self.devices.len() as u64);
+        w = w.long(self.next_device).long(self.devices.len() as u64);
         for (&(major, minor), &number) in &self.devices {
             w = w.word(major).word(minor).long(number);
         }
@@ -67,19 +73,28 @@ impl Files {
     /// What is below the paths that are `apart` is a copy on the same file system, perhaps.
     pub fn adopt(&mut self, table: &[u8], apart: &[PathBuf]) -> Option<usize> {
         let mut r = Reader(table);
-        self.written = r.flag()?;
+        (self.written, self.next_device) = (r.flag()?, r.long()?);
         for _ in 0..r.long()? {
             let (device, number) = ((r.word()?, r.word()?), r.long()?);
             self.devices.insert(device, number);
         }
         self.nodes.adopt(&mut r)?;
-        for Known { node, was, several } in self.nodes.known_ones() {
+        let mut left = HashSet::new();
+        for Known { node, was, several, inode } in self.nodes.known_ones() {
             if node <= ROOT + OWN.len() as u64 {
                 continue;
             }
             match self.named(node).and_then(|named| stat(&named)) {
                 Ok(found) if same(was, identity(&found)) || self.is_apart(node, apart) => {
-                    self.nodes.identify(node, identity(&found));
+                    // Whatever it is here: the guest's kernel finds a socket that is bound by the number that it had.
+                    let inode = inode.or_else(|| {
+                        let device = self.devices.get(&device(was))?;
+                        Some(on_device(was.1, *device))
+                    });
+                    self.nodes.identify(node, identity(&found), inode);
+                    if identity(&found) != was {
+                        left.insert(device(was));
+                    }
                     if let Some(mount) = shared(&found).filter(|_| several) {
                         self.nodes.share(node, mount);
                     }
@@ -87,6 +102,8 @@ impl Files {
                 _ => self.nodes.lose(node),
             }
         }
+        // What is new must not have the number of what was there: devices' own numbers are given again, too.
+        self.devices.retain(|device, _| !left.contains(device));
         self.next_handle = r.long()?;
         let mut lost = 0;
         for _ in 0..r.long()? {
@@ -232,6 +249,38 @@ mod tests {
     fn a_copy_on_another_file_system_is_taken_for_what_it_is_a_copy_of() {
         assert!(same((1, 2), (1, 2)) && same((1, 2), (3, 4)));
         assert!(!same((1, 2), (1, 3)), "another file has the name");
+    }
+
+    /// The number by which a guest's kernel knows a node.
+    fn inode(files: &mut Files, node: u64) -> u64 {
+        let body = Writer::default().word(0).word(0).long(0).0;
+        long(&ask(files, Opcode::GetAttr, node, &body).expect("its state")[16..])
+    }
+
+    #[test]
+    fn a_copy_has_the_number_that_it_was_known_by_and_nothing_else_gets_that() {
+        let root = place("ringfence-saved-numbers");
+        for generation in ["first", "second", "third"] {
+            fs::create_dir(root.join(generation)).expect("a directory");
+        }
+        fs::write(root.join("first/file"), "file").expect("written");
+        let mut files = other(&root.join("first"));
+        let (node, _) = opened(&mut files, "file");
+        let number = inode(&mut files, node);
+        let apart = [PathBuf::from("/")];
+        for (before, generation) in [("first", "second"), ("second", "third")] {
+            let (before, here) = (root.join(before), root.join(generation));
+            fs::copy(before.join("file"), here.join("file")).expect("copied");
+            // Its file has the number there that the other one had.
+            fs::hard_link(before.join("file"), here.join("other")).expect("linked");
+            let table = files.save().expect("saved");
+            files = other(&here);
+            assert_eq!(files.adopt(&table, &apart), Some(0), "{generation}");
+            let (new, _) = opened(&mut files, "other");
+            let (told, new) = (inode(&mut files, node), inode(&mut files, new));
+            assert!(told == number && new != number, "{generation}: {told} {new} {number}");
+        }
+        fs::remove_dir_all(&root).expect("removed");
     }
 
     #[test]

@@ -263,6 +263,71 @@ fn a_long_file_of_nothing_is_nothing_in_a_fork() {
     });
 }
 
+#[test]
+fn a_server_in_a_private_directory_is_connected_to_in_a_fork() {
+    guests_of_one(|place| {
+        if !place.has("python3", "--version") {
+            return;
+        }
+        let both = names(place, "listening");
+        let server = "import os, socket, sys, threading
+def serve(path):
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path)
+    os.chmod(path, 0o666)
+    server.listen()
+    yield
+    while True:
+        connection, _ = server.accept()
+        connection.sendall(connection.recv(100).upper())
+        connection.close()
+os.mkfifo('/tmp/go')
+for path in sys.argv[1:]:
+    one = serve(path)
+    next(one)
+    threading.Thread(target=lambda one=one: list(one), daemon=True).start()
+print('up', flush=True)
+print(open('/tmp/go').read(), end='', flush=True)
+os._exit(0)
+";
+        place.file("home/project/server.py", server);
+        place.file(
+            "home/project/client.py",
+            "import socket, sys
+for path in sys.argv[1:]:
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(path)
+    client.sendall(path.encode())
+    print(client.recv(100).decode())
+",
+        );
+        let home = format!("{}/socket", place.text("home"));
+        let paths = ["/tmp/socket", &home, "beside"];
+        let argv = [&["python3", "server.py"][..], &paths].concat();
+        let mut first = start(place, &["--overlay=discard", "--name", &both[0]], &argv);
+        first.printed("up\n");
+        let looked = format!("stat -c '%i %A' {}; python3 client.py {0}", paths.join(" "));
+        let seen = inside(place, &both[0], &looked);
+        assert!(seen.ends_with(&paths.join("\n").to_uppercase()), "{seen}");
+        let second = fork(place, &both);
+        takes_commands(place, &both[1]);
+        assert_eq!(inside(place, &both[1], &looked), seen);
+        // And in a fork of that, whose directories are others again.
+        let last = [both[1].clone(), format!("{}-again", both[1])];
+        let third = fork(place, &last);
+        takes_commands(place, &last[1]);
+        assert_eq!(inside(place, &last[1], &looked), seen);
+        // A file that is new has a number of its own.
+        let numbers = "touch /tmp/new ~/new new; stat -c %i /tmp/* ~/* * | sort | uniq -d";
+        assert_eq!(inside(place, &last[1], numbers), "");
+        for (session, name) in [(third, &last[1]), (second, &both[1]), (first, &both[0])] {
+            go(place, name, "over");
+            assert!(session.finish().well().ends_with("over"));
+        }
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
 /// A fork that is stopped in the middle: it has what it asked for, and copies.
 fn stopped(place: &Place, both: &[String; 2]) -> Running {
     let copy = fork(place, both);
