@@ -12,7 +12,7 @@
 //! view of files and no connections; which number stands for what it is told by a table.
 
 use super::command::{Command, Kept};
-use super::{Bridge, End, FIRST, network, trees};
+use super::{Bridge, End, FIRST, Settings, network, trees};
 use crate::line::{Saved, Wanted};
 use crate::stream::Over;
 use crate::wire::fields::{Reader, Writer};
@@ -54,14 +54,17 @@ pub(super) struct Saving {
 }
 
 impl Saving {
-    fn begin(table: OwnedFd, private: Vec<PathBuf>, most: u64) -> Result<Saving, String> {
+    fn begin(table: OwnedFd, settings: &Settings, most: u64) -> Result<Saving, String> {
+        let private = settings.private.clone();
+        // The directory by which this bridge called its launcher is empty by now, and none of a fork's.
+        let called = settings.socket.parent().map(PathBuf::from).unwrap_or_default();
         let trees = ringfence_sys::fd::in_memory(b"")
             .map_err(|errno| format!("memfd_create: {errno:?}"))?;
         let copy = trees.try_clone().map_err(|error| format!("dup: {error}"))?;
         let (done, end) = ringfence_sys::fd::pipe().map_err(|errno| format!("pipe: {errno:?}"))?;
         let (sender, ended) = channel();
         std::thread::spawn(move || {
-            let saved = trees::save(&private, File::from(copy), most);
+            let saved = trees::save(&private, &called, File::from(copy), most);
             let _ = sender.send(saved.map_err(|why| format!("its private directories: {why}")));
             drop(end);
         });
@@ -192,7 +195,7 @@ impl Bridge<'_> {
         w.0.extend(files);
         let table = ringfence_sys::fd::in_memory(&w.0);
         let table = table.map_err(|errno| format!("memfd_create: {errno:?}"))?;
-        Saving::begin(table, self.settings.private.clone(), self.most_private())
+        Saving::begin(table, self.settings, self.most_private())
     }
 
     /// How much of private directories a fork gets: as much as they may hold.

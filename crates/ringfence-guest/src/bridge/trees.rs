@@ -31,8 +31,7 @@ const LONGEST: usize = DEEPEST * 256;
 type Result<T> = std::result::Result<T, String>;
 
 fn failed<E: std::fmt::Display>(what: &str, name: &[u8]) -> impl FnOnce(E) -> String {
-    let what = format!("{what}({})", String::from_utf8_lossy(name));
-    move |error| format!("{what}: {error}")
+    move |error| format!("{what}({}): {error}", String::from_utf8_lossy(name))
 }
 
 fn os(name: &[u8]) -> &OsStr {
@@ -54,22 +53,38 @@ fn mount(found: &Statx) -> (u64, u32, u32) {
     (found.stx_mnt_id, found.stx_dev_major, found.stx_dev_minor)
 }
 
-/// Writes down what is in directories, in this order, in so many bytes at most.
+/// Writes down what is in directories, in this order, in so many bytes at most, but for one that is this session's alone.
 ///
 /// # Errors
 /// A sentence: it is too much, something cannot be read, or there is no memory left.
-pub fn save(places: &[PathBuf], to: File, most: u64) -> Result<()> {
-    let to = BufWriter::new(to);
-    let mut saving = Saving { to, most, left: most, names: HashMap::new(), mount: (0, 0, 0) };
+pub fn save(places: &[PathBuf], except: &Path, to: File, most: u64) -> Result<()> {
+    let mut saving = Saving {
+        to: BufWriter::new(to),
+        most,
+        left: most,
+        names: HashMap::new(),
+        mount: (0, 0, 0),
+        path: PathBuf::new(),
+        place: PathBuf::new(),
+    };
     for place in places {
         let name = place.as_os_str().as_bytes();
         let directory = open(CWD, name, OFlags::RDONLY | OFlags::DIRECTORY);
         let directory = directory.map_err(failed("open", name))?;
         let found = look(&directory, b"", AtFlags::EMPTY_PATH).map_err(failed("statx", name))?;
         (saving.mount, saving.names) = (mount(&found), HashMap::new());
-        saving.directory(directory, &found, &mut Vec::new())?;
+        (saving.path, saving.place) = (place.clone(), place.clone());
+        saving.tree(directory, found, except)?;
     }
     saving.to.flush().map_err(failed("write", b"memory"))
+}
+
+/// A directory that is being written down.
+struct Level {
+    fd: OwnedFd,
+    found: Statx,
+    /// What of it is still to come.
+    names: Vec<Vec<u8>>,
 }
 
 struct Saving {
@@ -80,6 +95,9 @@ struct Saving {
     /// Where files with several names were met first.
     names: HashMap<u64, Vec<u8>>,
     mount: (u64, u32, u32),
+    /// Where it is, and in which of the directories.
+    path: PathBuf,
+    place: PathBuf,
 }
 
 impl Saving {
@@ -119,82 +137,105 @@ impl Saving {
         Ok(())
     }
 
-    fn directory(&mut self, fd: OwnedFd, found: &Statx, path: &mut Vec<Vec<u8>>) -> Result<()> {
-        if path.len() > DEEPEST {
-            return Err("directories are too deep".to_owned());
+    /// A failure of a call about what is being looked at.
+    fn failed<E: std::fmt::Display>(&self, what: &str) -> impl FnOnce(E) -> String {
+        failed(what, self.path.as_os_str().as_bytes())
+    }
+
+    /// What is in a directory, however deep: a guest chooses that, and a thread's stack is small.
+    fn tree(&mut self, top: OwnedFd, found: Statx, except: &Path) -> Result<()> {
+        let mut levels = vec![self.level(top, found)?];
+        while let Some(level) = levels.last_mut() {
+            let Some(name) = level.names.pop() else {
+                let found = level.found;
+                levels.pop();
+                self.path.pop();
+                self.put(&[&[END]])?;
+                self.state(&found)?;
+                continue;
+            };
+            self.path.push(os(&name));
+            let below = if self.path == except { None } else { self.entry(&level.fd, &name)? };
+            match below {
+                Some(_) if levels.len() > DEEPEST => {
+                    return Err(format!("{}: too deep", self.path.display()));
+                }
+                Some(below) => levels.push(below),
+                None => drop(self.path.pop()),
+            }
         }
+        Ok(())
+    }
+
+    fn level(&mut self, fd: OwnedFd, found: Statx) -> Result<Level> {
         let mut names = Vec::new();
-        for entry in Dir::read_from(&fd).map_err(failed("getdents", &path.join(&b'/')))? {
-            let entry = entry.map_err(failed("getdents", &path.join(&b'/')))?;
+        for entry in Dir::read_from(&fd).map_err(self.failed("getdents"))? {
+            let entry = entry.map_err(self.failed("getdents"))?;
             let name = entry.file_name().to_bytes();
             if !matches!(name, b"." | b"..") {
                 self.take(name.len() as u64)?;
                 names.push(name.to_vec());
             }
         }
-        for name in names {
-            path.push(name);
-            self.entry(&fd, path)?;
-            path.pop();
-        }
-        self.put(&[&[END]])?;
-        self.state(found)
+        Ok(Level { fd, found, names })
     }
 
-    fn entry(&mut self, directory: &OwnedFd, path: &mut Vec<Vec<u8>>) -> Result<()> {
-        let name = path.last().cloned().unwrap_or_default();
-        let found = look(directory, &name, AtFlags::SYMLINK_NOFOLLOW);
-        let found = found.map_err(failed("statx", &name))?;
+    /// Writes down what a name stands for; of a directory, what is in it comes next.
+    fn entry(&mut self, directory: &OwnedFd, name: &[u8]) -> Result<Option<Level>> {
+        let found = look(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        let found = found.map_err(self.failed("statx"))?;
         if mount(&found) != self.mount {
-            return Ok(());
+            return Ok(None);
         }
         let kind = FileType::from_raw_mode(found.stx_mode.into());
         if kind != FileType::Directory && found.stx_nlink > 1 {
-            let whole = path.join(&b'/');
+            let whole = self.path.strip_prefix(&self.place).unwrap_or(&self.path);
+            let whole = whole.as_os_str().as_bytes().to_vec();
             if let Some(first) = self.names.get(&found.stx_ino).cloned() {
                 self.put(&[&[NAME]])?;
-                self.text(&name)?;
-                return self.text(&first);
+                self.text(name)?;
+                return self.text(&first).map(|()| None);
             }
             self.take(whole.len() as u64)?;
             self.names.insert(found.stx_ino, whole);
         }
         match kind {
             FileType::Directory => {
-                let opened = open(directory, &name, OFlags::RDONLY | OFlags::DIRECTORY);
-                let opened = opened.map_err(failed("open", &name))?;
+                let opened = open(directory, name, OFlags::RDONLY | OFlags::DIRECTORY);
+                let opened = opened.map_err(self.failed("open"))?;
                 self.put(&[&[DIRECTORY]])?;
-                self.text(&name)?;
-                self.directory(opened, &found, path)
+                self.text(name)?;
+                return self.level(opened, found).map(Some);
             }
             FileType::RegularFile => {
-                let opened = open(directory, &name, OFlags::RDONLY);
-                let opened = File::from(opened.map_err(failed("open", &name))?);
+                let opened = open(directory, name, OFlags::RDONLY);
+                let opened = File::from(opened.map_err(self.failed("open"))?);
                 self.put(&[&[FILE]])?;
-                self.text(&name)?;
+                self.text(name)?;
                 self.state(&found)?;
                 self.put(&[&found.stx_size.to_le_bytes()])?;
-                self.content(opened, found.stx_size, &name)
+                self.content(opened, found.stx_size)?;
             }
             FileType::Symlink => {
-                let target = rustix::fs::readlinkat(directory, os(&name), Vec::new());
-                let target = target.map_err(failed("readlink", &name))?;
+                let target = rustix::fs::readlinkat(directory, os(name), Vec::new());
+                let target = target.map_err(self.failed("readlink"))?;
                 self.put(&[&[LINK]])?;
-                self.text(&name)?;
-                self.text(target.as_bytes())
+                self.text(name)?;
+                self.text(target.as_bytes())?;
             }
             FileType::Fifo | FileType::Socket => {
                 self.put(&[&[SPECIAL]])?;
-                self.text(&name)?;
-                self.state(&found)
+                self.text(name)?;
+                self.state(&found)?;
             }
             // There are no devices: nobody inside can make one.
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(None)
     }
 
     /// The parts of a file that are no holes, each with its place and length; then one of no length.
-    fn content(&mut self, mut file: File, size: u64, name: &[u8]) -> Result<()> {
+    fn content(&mut self, mut file: File, size: u64) -> Result<()> {
         let mut at = 0;
         while at < size {
             let part = match ringfence_sys::file::next_part(file.as_fd(), at) {
@@ -202,7 +243,7 @@ impl Saving {
                 Ok(Some(part)) => part.start..part.end.min(size),
                 // A file system that does not know of holes.
                 Err(ringfence_sys::Errno::EINVAL) => at..size,
-                Err(errno) => return Err(failed("lseek", name)(format!("{errno:?}"))),
+                Err(errno) => return Err(self.failed("lseek")(format!("{errno:?}"))),
             };
             let length = part.end.saturating_sub(part.start);
             if length == 0 {
@@ -210,10 +251,10 @@ impl Saving {
             }
             self.put(&[&part.start.to_le_bytes(), &length.to_le_bytes()])?;
             self.take(length)?;
-            file.seek(SeekFrom::Start(part.start)).map_err(failed("lseek", name))?;
+            file.seek(SeekFrom::Start(part.start)).map_err(self.failed("lseek"))?;
             let copied = io::copy(&mut (&mut file).take(length), &mut self.to);
-            if copied.map_err(failed("read", name))? != length {
-                return Err(format!("{} changes", String::from_utf8_lossy(name)));
+            if copied.map_err(self.failed("read"))? != length {
+                return Err(format!("{} changes", self.path.display()));
             }
             at = part.end;
         }

@@ -31,7 +31,8 @@ fn a_tree_is_made_as_it_was() {
     fs::write(from.join("there"), "new").expect("written");
     fs::write(to.join("there"), "other").expect("written");
     let list = memory();
-    save(std::slice::from_ref(&from), list.try_clone().expect("a copy"), MOST).expect("saved");
+    save(std::slice::from_ref(&from), Path::new(""), list.try_clone().expect("a copy"), MOST)
+        .expect("saved");
     make(std::slice::from_ref(&to), list.try_clone().expect("a copy"), MOST).expect("made");
     assert_eq!(fs::read_to_string(to.join("a/b/file")).expect("read"), "content");
     assert_eq!(fs::read_to_string(to.join("there")).expect("read"), "other");
@@ -58,7 +59,8 @@ fn no_list_leads_out_of_its_directory() {
     let (from, to) = (place("trees-out"), place("trees-in"));
     fs::write(from.join("file"), "content").expect("written");
     let list = memory();
-    save(std::slice::from_ref(&from), list.try_clone().expect("a copy"), MOST).expect("saved");
+    save(std::slice::from_ref(&from), Path::new(""), list.try_clone().expect("a copy"), MOST)
+        .expect("saved");
     let bytes = ringfence_sys::fd::content(list.as_fd(), 1 << 20).expect("read");
     let at = bytes.windows(4).position(|bytes| bytes == b"file").expect("its name");
     for name in [b"../x", b"a/bc"] {
@@ -76,7 +78,8 @@ fn no_list_leads_out_of_its_directory() {
     fs::create_dir(from.join("sub")).expect("a directory");
     fs::write(from.join("sub/deep"), "deep").expect("written");
     let list = memory();
-    save(std::slice::from_ref(&from), list.try_clone().expect("a copy"), MOST).expect("saved");
+    save(std::slice::from_ref(&from), Path::new(""), list.try_clone().expect("a copy"), MOST)
+        .expect("saved");
     symlink(&inner, to.join("sub")).expect("linked");
     make(std::slice::from_ref(&to), list, MOST).expect("made");
     assert!(!inner.join("deep").exists());
@@ -95,7 +98,8 @@ fn holes_stay_holes_however_long_they_are() {
     sparse.write_all_at(b"middle", LONG / 2).expect("written");
     File::create(from.join("empty")).expect("a file").set_len(LONG).expect("long");
     let list = memory();
-    save(std::slice::from_ref(&from), list.try_clone().expect("a copy"), MOST).expect("saved");
+    save(std::slice::from_ref(&from), Path::new(""), list.try_clone().expect("a copy"), MOST)
+        .expect("saved");
     assert!(list.metadata().expect("its length").len() < 64 << 10);
     make(std::slice::from_ref(&to), list, MOST).expect("made");
     for name in ["sparse", "empty"] {
@@ -117,7 +121,7 @@ fn no_more_is_written_down_than_a_fork_may_have() {
     fs::write(from.join("much"), vec![1; MOST as usize]).expect("written");
     let list = memory();
     let save = |list: &File, most| {
-        save(std::slice::from_ref(&from), list.try_clone().expect("a copy"), most)
+        save(std::slice::from_ref(&from), Path::new(""), list.try_clone().expect("a copy"), most)
     };
     let why = save(&list, MOST).expect_err("too much");
     assert!(why.contains("more than 1 MiB"), "{why}");
@@ -145,7 +149,8 @@ fn parts_of_a_list_lie_in_their_file_one_after_the_other() {
     let (from, to) = (place("trees-parts"), place("trees-parts-made"));
     fs::write(from.join("file"), "content").expect("written");
     let list = memory();
-    save(std::slice::from_ref(&from), list.try_clone().expect("a copy"), MOST).expect("saved");
+    save(std::slice::from_ref(&from), Path::new(""), list.try_clone().expect("a copy"), MOST)
+        .expect("saved");
     let bytes = ringfence_sys::fd::content(list.as_fd(), 1 << 20).expect("read");
     let at = bytes.windows(7).position(|bytes| bytes == b"content").expect("its content");
     for (start, length) in [(8_u64, 7_u64), (u64::MAX, 7), (0, 8), (1, 7)] {
@@ -156,6 +161,32 @@ fn parts_of_a_list_lie_in_their_file_one_after_the_other() {
         assert!(make(std::slice::from_ref(&to), bad, MOST).is_err(), "{start} {length}");
         let _ = fs::remove_file(to.join("file"));
     }
+    for made in [from, to] {
+        fs::remove_dir_all(made).expect("removed");
+    }
+}
+
+#[test]
+fn directories_may_be_as_deep_as_a_guest_can_make_them() {
+    let (from, to) = (place("trees-deep"), place("trees-deep-made"));
+    let deep = |at: &Path, make: bool| {
+        let mut directory = open(CWD, at.as_os_str().as_bytes(), OFlags::PATH).expect("opened");
+        for _ in 0..DEEPEST {
+            if make {
+                rustix::fs::mkdirat(&directory, "d", Mode::RWXU).expect("made");
+            }
+            directory = open(&directory, b"d", OFlags::PATH).expect("opened");
+        }
+    };
+    deep(&from, true);
+    let list = memory();
+    let copy = list.try_clone().expect("a copy");
+    // As the bridge does it.
+    let from_there = from.clone();
+    let saved = std::thread::spawn(move || save(&[from_there], Path::new(""), copy, MOST)).join();
+    saved.expect("a thread").expect("saved");
+    make(std::slice::from_ref(&to), list, MOST).expect("made");
+    deep(&to, false);
     for made in [from, to] {
         fs::remove_dir_all(made).expect("removed");
     }
