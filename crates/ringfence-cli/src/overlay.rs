@@ -2,6 +2,7 @@
 
 use crate::consent::{Answer, Terminal};
 use crate::error::Fault;
+use crate::fork::Source;
 use ringfence_policy as policy;
 use ringfence_sandbox::plan::{Apart, Found, MountOp, Plan};
 use ringfence_sandbox::text;
@@ -38,7 +39,7 @@ pub fn begin(
     plan: &mut Plan,
     id: &str,
     dry: bool,
-    source: Option<(&str, &RefCell<Machine>)>,
+    source: Option<(&Source, &RefCell<Machine>)>,
 ) -> Result<Option<Layers>, Fault> {
     let Some(apart) = &plan.overlay else { return Ok(None) };
     let sessions = place::sessions().map_err(Fault::of)?;
@@ -75,11 +76,12 @@ pub fn begin(
                 let told = machine.borrow_mut().copied(copied == Copied::All);
                 told.map_err(SessionError::Usage)
             };
-            overlay::begin_as(&session, &record, &sessions.join(source), &mut told)
+            overlay::begin_as(&session, &record, &sessions.join(source.session()), &mut told)
+                .map_err(|why| source.refused(&why.to_string()))
         }
-        None => overlay::begin(&session, &record),
+        None => overlay::begin(&session, &record).map_err(Fault::of),
     };
-    let in_use = Some(begun.map_err(Fault::of)?);
+    let in_use = Some(begun?);
     let trees = overlaid(plan);
     let terminal = Some(end).filter(|end| *end == End::Ask).and_then(|_| Terminal::now());
     let layers = Layers { session, id: id.to_owned(), end, trees, dry, in_use, terminal };

@@ -167,7 +167,7 @@ fn start(
     }
     let dry_run = parsed.has("dry-run");
     let machine = guest.as_ref().map(|guest| &*guest.machine);
-    let forked = source.map(Source::session).zip(machine);
+    let forked = source.zip(machine);
     let layers = crate::overlay::begin(&mut plan, &order.session_name(), dry_run, forked)?;
     if let Some((_, machine)) = forked {
         // Without layers there is nothing that the session's going on would change.

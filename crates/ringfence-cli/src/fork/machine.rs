@@ -7,7 +7,7 @@ use ringfence_policy::Policy;
 use ringfence_sandbox::plan::Plan;
 use ringfence_sandbox::vm::{self, Forked, Shape, Wish};
 use ringfence_session::ledger::Session;
-use ringfence_session::live;
+use ringfence_session::{live, overlay, place};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -97,7 +97,8 @@ impl Source {
         &self.session
     }
 
-    fn refused(&self, why: &str) -> Fault {
+    /// The sentence that says so.
+    pub fn refused(&self, why: &str) -> Fault {
         Fault::usage(format!("session {} cannot be forked: {why}", self.session))
     }
 
@@ -129,6 +130,11 @@ impl Source {
                 "its port {} is published, which one session can do at a time",
                 publish.port
             )));
+        }
+        if plan.overlay.is_some() {
+            // Refused while nobody waits, where that is known by now.
+            let session = place::sessions().map_err(Fault::of)?.join(&self.session);
+            overlay::can_be_copied(&session).map_err(|why| self.refused(&why.to_string()))?;
         }
         let suspended = self.door.with_file_name(live::SUSPENDED).exists();
         let wish = Wish { shape: shape.clone(), suspended };

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bytes that are copied at once.
 const PIECE: usize = 1 << 20;
@@ -57,15 +57,20 @@ pub fn begin_as(
     let mut record = record.clone();
     (record.since, record.trees) = (was.since, was.trees);
     begin_with(session, &record, |at| {
-        for number in 0..record.trees.len() {
+        for (number, tree) in record.trees.iter().enumerate() {
             let upper = Path::new(&number.to_string()).join("upper");
             let open = |at: &Path| {
                 let path = at.join(&upper);
                 beneath::open_root(&path).map_err(|error| SessionError::call("open", &path, error))
             };
             let (from, to) = (open(&from)?, open(at)?);
-            let mut copy =
-                Copy { to: &to, names: HashMap::new(), path: Vec::new(), told: &mut *told };
+            let mut copy = Copy {
+                tree: &tree.path,
+                to: &to,
+                names: HashMap::new(),
+                path: Vec::new(),
+                told: &mut *told,
+            };
             copy.directory(&from, &to, 0)?;
             let found = beneath::stat(&from, b"").map_err(|error| failed("statx", b"", error))?;
             copy.settle(&from, &to, &found)?;
@@ -74,7 +79,50 @@ pub fn begin_as(
     })
 }
 
+/// Looks whether all that is in a session's layers can be read, before it is held still: it may change until then.
+///
+/// # Errors
+/// What its program has closed to its own user.
+pub fn can_be_copied(source: &Path) -> Result<()> {
+    let from = directory(source);
+    // Where there are no layers (any more), to copy them says why.
+    let Ok(record) = Record::read(&from.join("record.json")) else { return Ok(()) };
+    for (number, tree) in record.trees.iter().enumerate() {
+        let upper = beneath::open_root(&from.join(number.to_string()).join("upper"));
+        look_into(&upper, &tree.path, 0)?;
+    }
+    Ok(())
+}
+
+/// Looks at what was opened, or was not. The program goes on meanwhile, and removes what it likes: only what it closed counts.
+fn look_into(opened: &Opened, path: &Path, depth: usize) -> Result<()> {
+    let directory = match opened {
+        Ok(directory) if depth <= DEEPEST => directory,
+        Err(Errno::ACCESS) => {
+            return Err(SessionError::usage(format!(
+                "its program has closed {} to its own user: open it there (chmod u+rwX) or remove it",
+                path.display()
+            )));
+        }
+        _ => return Ok(()),
+    };
+    for name in names(directory).unwrap_or_default() {
+        let below = match beneath::stat(directory, &name).map(|found| found.file_type) {
+            Ok(FileType::Directory) => beneath::open_directory(directory.as_fd(), &name),
+            // What is no directory has no names in it.
+            Ok(FileType::RegularFile) => beneath::open_file(directory, &name),
+            _ => continue,
+        };
+        look_into(&below, &path.join(beneath::shown(&name)), depth + 1)?;
+    }
+    Ok(())
+}
+
+type Opened = std::result::Result<OwnedFd, Errno>;
+
 struct Copy<'a> {
+    /// What it is a layer of, for messages.
+    tree: &'a Path,
     to: &'a OwnedFd,
     /// Where files with several names were met first.
     names: HashMap<(u64, u64), Vec<u8>>,
@@ -85,7 +133,12 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     fn failed(&self, call: &'static str) -> impl FnOnce(Errno) -> SessionError + '_ {
-        move |error| failed(call, &self.path, error)
+        move |error| SessionError::call(call, &self.shown(), error)
+    }
+
+    /// Where it is, as the program names that.
+    fn shown(&self) -> PathBuf {
+        self.tree.join(beneath::shown(&self.path))
     }
 
     fn directory(&mut self, from: &OwnedFd, to: &OwnedFd, depth: usize) -> Result<()> {
@@ -166,7 +219,7 @@ impl Copy<'_> {
 
     /// Copies bytes, and leaves holes.
     fn content(&mut self, from: &File, to: &File, size: u64) -> Result<()> {
-        let path = beneath::shown(&self.path);
+        let path = self.shown();
         let failed = |error| SessionError::call("copy", &path, error);
         let kernel = |errno: ringfence_sys::Errno| {
             failed(std::io::Error::from_raw_os_error(errno.into_raw()))

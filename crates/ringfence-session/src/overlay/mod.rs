@@ -31,7 +31,7 @@ mod renamed;
 mod steps;
 
 pub use crate::snapshot::{Kind, What};
-pub use copy::{Copied, begin_as};
+pub use copy::{Copied, begin_as, can_be_copied};
 pub use in_use::InUse;
 pub use interrupted::{in_use, unfinished};
 pub use layer::{Change, Trouble};

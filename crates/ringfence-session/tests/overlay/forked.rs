@@ -74,6 +74,36 @@ fn what_cannot_be_copied_leaves_no_layers() {
     assert!(!other.exists());
 }
 
+#[test]
+fn what_is_closed_is_named_before_anything_is_copied() {
+    let world = World::new();
+    let _running = world.begin();
+    world.put("new/deep/file", "new");
+    world.delete("gone");
+    world.link("out", &world.top.join("closed"));
+    fs::write(world.top.join("closed"), "outside").unwrap();
+    let close = |path: &std::path::Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    close(&world.top.join("closed"), 0);
+    overlay::can_be_copied(&world.session()).unwrap();
+    if rustix::process::geteuid().is_root() {
+        return; // To whom nothing is closed.
+    }
+    for (name, mode) in [("new/deep/file", 0o644), ("new/deep", 0o755), ("new", 0o755), ("", 0o755)]
+    {
+        close(&world.layer(name), 0);
+        let refused = overlay::can_be_copied(&world.session()).unwrap_err().to_string();
+        let path = world.real(name);
+        let path = path.to_str().unwrap().trim_end_matches('/');
+        assert!(refused.contains(&format!("closed {path} to")), "{refused}");
+        close(&world.layer(name), mode);
+        overlay::can_be_copied(&world.session()).unwrap();
+    }
+    // Of one that has ended there is nothing to say.
+    overlay::can_be_copied(&world.top.join("other")).unwrap();
+}
+
 /// Copies the layers in another process, which is killed at its step of this number.
 fn killed(world: &World, step: usize) -> bool {
     let status = Command::new(std::env::current_exe().unwrap())

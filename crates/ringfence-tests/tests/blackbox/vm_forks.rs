@@ -317,12 +317,41 @@ for path in sys.argv[1:]:
         let third = fork(place, &last);
         takes_commands(place, &last[1]);
         assert_eq!(inside(place, &last[1], &looked), seen);
+        // The directory by which its bridge called is its own alone.
+        assert_eq!(inside(place, &last[1], "find /tmp -name 'ringfence-vm-*' | wc -l"), "1");
         // A file that is new has a number of its own.
         let numbers = "touch /tmp/new ~/new new; stat -c %i /tmp/* ~/* * | sort | uniq -d";
         assert_eq!(inside(place, &last[1], numbers), "");
         for (session, name) in [(third, &last[1]), (second, &both[1]), (first, &both[0])] {
             go(place, name, "over");
             assert!(session.finish().well().ends_with("over"));
+        }
+        assert_eq!(place.left_behind(), [""; 0]);
+    });
+}
+
+#[test]
+fn what_a_program_has_closed_to_itself_is_named() {
+    guests_of_one(|place| {
+        let both = names(place, "closed");
+        let script = "mkfifo /tmp/go; mkdir -p a/closed /tmp/b; echo >/tmp/b/closed
+            chmod 000 $0; echo up; read word </tmp/go; chmod 700 $0; echo up; read word </tmp/go";
+        for (closed, why) in [("a/closed", "its program has closed"), ("/tmp/b/closed", "open(")] {
+            let options = ["--overlay=discard", "--name", &both[0]];
+            let mut first = start(place, &options, &["sh", "-c", script, closed]);
+            first.printed("up\n");
+            let refused = fork(place, &both).finish();
+            let path = place.at("home/project").join(closed);
+            refused.ends(125).says("cannot be forked: ").says(why).says(path.to_str().unwrap());
+            // It was told so while it went on, and can be forked when that is open.
+            go(place, &both[0], "on");
+            first.printed("up\n");
+            let second = fork(place, &both);
+            takes_commands(place, &both[1]);
+            for (name, session) in [(&both[1], second), (&both[0], first)] {
+                go(place, name, "over");
+                session.finish().ends(0);
+            }
         }
         assert_eq!(place.left_behind(), [""; 0]);
     });
