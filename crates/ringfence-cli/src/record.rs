@@ -5,7 +5,6 @@ mod network;
 use crate::error::Fault;
 use crate::options::Parsed;
 use ringfence_net::{Control, NetDecision, Process as Caller};
-use ringfence_policy::Policy;
 use ringfence_sandbox::facts::{Availability, Facts};
 use ringfence_sandbox::live::{End, Executed, Keeper, client};
 use ringfence_sandbox::network::Filter;
@@ -58,8 +57,8 @@ pub struct Record {
     gateway: RefCell<Option<Service>>,
     /// Where clones of a template are asked for.
     forks: RefCell<Option<OwnedFd>>,
-    /// Whom forks are asked of, and the policy that they must have.
-    machine: RefCell<Option<(Rc<RefCell<Machine>>, Policy)>>,
+    /// Whom forks are asked of.
+    machine: RefCell<Option<Rc<RefCell<Machine>>>>,
     /// The session that this is a fork of.
     forked: RefCell<Option<String>>,
     /// The first row, of what was done before the launch.
@@ -111,8 +110,8 @@ impl Record {
     }
 
     /// Lets others ask for forks; and says what this is a fork of.
-    pub fn forks_of(&self, machine: &Rc<RefCell<Machine>>, policy: &Policy, source: Option<&str>) {
-        *self.machine.borrow_mut() = Some((Rc::clone(machine), policy.clone()));
+    pub fn forks_of(&self, machine: &Rc<RefCell<Machine>>, source: Option<&str>) {
+        *self.machine.borrow_mut() = Some(Rc::clone(machine));
         *self.forked.borrow_mut() = source.map(ToOwned::to_owned);
     }
 
@@ -285,10 +284,10 @@ impl Record {
             if plan.gateway.is_some() {
                 *self.forks.borrow_mut() = socket(live::FORKS);
             }
-            if let Some((machine, policy)) = &*self.machine.borrow()
+            if let Some(machine) = &*self.machine.borrow()
                 && let Some(socket) = socket(live::FORKS)
             {
-                machine.borrow_mut().listen(socket, policy);
+                machine.borrow_mut().listen(socket);
             }
             if let Some(control) = &*self.control.borrow()
                 && let Some(rules) = socket(live::RULES)

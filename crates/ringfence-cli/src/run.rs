@@ -161,7 +161,7 @@ fn start(
         order.argv = guest.command(&plan, &order.argv);
         order.place = None;
         order.machine = Some(guest.machine.clone());
-        record.forks_of(&guest.machine, &guest.policy, source.map(Source::session));
+        record.forks_of(&guest.machine, source.map(Source::session));
     } else {
         record.observe(&mut plan, &facts);
     }

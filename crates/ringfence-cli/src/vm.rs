@@ -101,8 +101,6 @@ pub struct Guest {
     /// For the launcher to attend to.
     pub machine: Rc<RefCell<Machine>>,
     program: PathBuf,
-    /// As it was resolved: what a fork must have as well.
-    pub policy: Policy,
 }
 
 /// Starts the machine that a policy asks for.
@@ -130,10 +128,10 @@ pub fn start(
         source.ask(policy, &plan, shape)
     };
     let fork = source.map(ask).transpose()?;
-    let resolved = policy.clone();
-    let machine = Machine::start(assets, shape, &home(), fork, trace).map_err(Fault::usage)?;
+    let mut machine = Machine::start(assets, shape, &home(), fork, trace).map_err(Fault::usage)?;
+    machine.has_policy(policy.clone());
     machine.show(policy);
-    Ok(Some(Guest { machine: Rc::new(RefCell::new(machine)), program, policy: resolved }))
+    Ok(Some(Guest { machine: Rc::new(RefCell::new(machine)), program }))
 }
 
 impl Guest {

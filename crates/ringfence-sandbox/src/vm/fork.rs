@@ -163,7 +163,7 @@ enum Phase {
 pub(super) struct Asked {
     listener: Option<OwnedFd>,
     /// This session's policy, as it was resolved.
-    policy: Option<Box<Policy>>,
+    policy: Option<Policy>,
     caller: Option<OwnedFd>,
     phase: Phase,
     /// Until when he is waited for who copies.
@@ -192,10 +192,14 @@ impl Asked {
 }
 
 impl Machine {
-    /// Lets forks of this session be asked for by a socket, where they have the same policy.
-    pub fn listen(&mut self, listener: OwnedFd, policy: &Policy) {
-        let policy = Some(Box::new(policy.clone()));
-        self.asked = Asked { listener: Some(listener), policy, ..Asked::default() };
+    /// A fork of this session must have this policy.
+    pub fn has_policy(&mut self, policy: Policy) {
+        self.asked.policy = Some(policy);
+    }
+
+    /// Lets forks be asked for by a socket.
+    pub fn listen(&mut self, listener: OwnedFd) {
+        self.asked.listener = Some(listener);
     }
 
     /// What is on the disk is being copied, or all of it is: the session that this is a fork of goes on.
@@ -254,7 +258,7 @@ impl Machine {
     fn begin_fork(&mut self, wish: &[u8], policy: &[OwnedFd]) -> Result<(), String> {
         let wish: Wish = serde_json::from_slice(wish).map_err(|error| error.to_string())?;
         let wanted = policy.first().and_then(|text| fd::content(text.as_fd(), MOST_TEXT).ok());
-        let own = self.asked.policy.as_deref().map(text);
+        let own = self.asked.policy.as_ref().map(text);
         if wanted.is_none() || wanted != own.map(String::into_bytes) {
             return Err("its policy would be another one now: profiles, the host's files or the \
                         environment changed since it began"
