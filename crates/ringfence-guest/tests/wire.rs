@@ -135,6 +135,21 @@ proptest! {
     fn what_is_fuzzed_takes_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         ringfence_guest::fuzzing::from_guest(&bytes);
         ringfence_guest::fuzzing::from_host(&bytes);
+        ringfence_guest::fuzzing::saved(&bytes);
+        ringfence_guest::fuzzing::trees(&bytes);
+    }
+
+    /// Of what is as it should be one byte is another one, or a number that is as large as it can be.
+    #[test]
+    fn what_is_fuzzed_takes_almost_the_right_bytes(
+        at in any::<u16>(), value in any::<u8>(), length in 1_u16..9,
+    ) {
+        for value in [value, 0xff] {
+            let change = |n: u16| [at.wrapping_add(n).to_le_bytes().to_vec(), vec![value]].concat();
+            let bytes: Vec<u8> = (0..length).flat_map(change).collect();
+            ringfence_guest::fuzzing::saved(&bytes);
+            ringfence_guest::fuzzing::trees(&bytes);
+        }
     }
 
     #[test]
@@ -153,7 +168,7 @@ proptest! {
 
     #[test]
     fn any_payload_of_any_kind_is_read_or_refused(
-        kind in 0_u8..20,
+        kind in 0_u8..24,
         bytes in proptest::collection::vec(any::<u8>(), 0..120),
     ) {
         let _ = ToHost::decode(kind, &bytes);

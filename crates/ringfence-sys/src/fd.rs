@@ -288,6 +288,27 @@ pub fn in_memory(bytes: &[u8]) -> Result<OwnedFd> {
     Ok(file)
 }
 
+/// A new file in memory that can be sealed.
+///
+/// # Errors
+/// As [`in_memory`].
+pub fn sealable() -> Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a NUL-terminated literal.
+    unsafe { sys!(memfd_create, c"ringfence".as_ptr(), flags) }.map(owned)
+}
+
+/// Nobody changes a file in memory any more, whoever has it open.
+///
+/// # Errors
+/// `EINVAL` for what is no such file, `EPERM` for one that cannot be sealed (any more), `EBUSY` for one that is mapped
+/// and can be written that way.
+pub fn seal(file: BorrowedFd<'_>) -> Result<()> {
+    let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+    // SAFETY: no pointer is passed.
+    unsafe { sys!(fcntl, file.as_raw_fd(), libc::F_ADD_SEALS, seals) }.map(drop)
+}
+
 /// What an open file is (fstat(2)).
 fn status(file: BorrowedFd<'_>) -> Result<libc::stat> {
     // SAFETY: stat is plain numbers, for which all zeroes are valid.

@@ -9,9 +9,9 @@ mod command;
 mod door;
 mod network;
 mod settings;
-mod still;
+pub(crate) mod still;
 mod told;
-mod trees;
+pub(crate) mod trees;
 
 pub use client::run as exec;
 pub use settings::Settings;
@@ -27,7 +27,6 @@ use network::Network;
 use ringfence_sys::fd::Ready;
 use ringfence_sys::signal::{self, SignalSet};
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
@@ -86,15 +85,6 @@ fn stream(line: &Line) -> Result<(Stream, Option<Saved>), String> {
 /// Nanoseconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
-}
-
-/// Randomness for a guest, and its identity as `/etc/machine-id` has it.
-fn random() -> Option<(Vec<u8>, Vec<u8>)> {
-    let (mut entropy, mut identity) = (vec![0; 64], [0; 16]);
-    let mut file = std::fs::File::open("/dev/urandom").ok()?;
-    file.read_exact(&mut entropy).and_then(|()| file.read_exact(&mut identity)).ok()?;
-    let identity: String = identity.iter().map(|byte| format!("{byte:02x}")).collect();
-    Some((entropy, format!("{identity}\n").into_bytes()))
 }
 
 struct Bridge<'a> {

@@ -13,11 +13,13 @@
 
 use super::command::{Command, Kept};
 use super::{Bridge, End, FIRST, Settings, network, trees};
+use crate::files::Files;
 use crate::line::{Saved, Wanted};
 use crate::stream::Over;
 use crate::wire::fields::{Reader, Writer};
 use crate::wire::{Output, Start, ToGuest};
 use std::fs::File;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
@@ -27,8 +29,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most that is written down of private directories, where they may not hold more.
 const MOST: u64 = 1 << 30;
-/// The largest table: of a guest with the most memory, all of whose names are long.
-const LARGEST: usize = 1 << 30;
+/// The largest table, besides what the guest's own memory bounds: names, which are a third of that at most.
+const TABLE: u64 = 16 << 20;
 
 /// How still the guest is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,8 +60,8 @@ impl Saving {
         let private = settings.private.clone();
         // The directory by which this bridge called its launcher is empty by now, and none of a fork's.
         let called = settings.socket.parent().map(PathBuf::from).unwrap_or_default();
-        let trees = ringfence_sys::fd::in_memory(b"")
-            .map_err(|errno| format!("memfd_create: {errno:?}"))?;
+        let trees =
+            ringfence_sys::fd::sealable().map_err(|errno| format!("memfd_create: {errno:?}"))?;
         let copy = trees.try_clone().map_err(|error| format!("dup: {error}"))?;
         let (done, end) = ringfence_sys::fd::pipe().map_err(|errno| format!("pipe: {errno:?}"))?;
         let (sender, ended) = channel();
@@ -193,8 +195,11 @@ impl Bridge<'_> {
             w = w.long(budget).long(pending[0]).long(pending[1]);
         }
         w.0.extend(files);
-        let table = ringfence_sys::fd::in_memory(&w.0);
+        let table = ringfence_sys::fd::sealable();
         let table = table.map_err(|errno| format!("memfd_create: {errno:?}"))?;
+        let mut written = File::from(table);
+        written.write_all(&w.0).map_err(|error| format!("memory: {error}"))?;
+        let table = written.into();
         Saving::begin(table, self.settings, self.most_private())
     }
 
@@ -219,17 +224,13 @@ impl Bridge<'_> {
     fn take_over(&mut self, saved: Saved) -> Result<(), String> {
         let most = self.most_private();
         trees::make(&self.settings.private, File::from(saved.trees), most)?;
-        let table = ringfence_sys::fd::content(saved.table.as_fd(), LARGEST)
+        let largest = self.settings.memory.saturating_add(TABLE);
+        let table = ringfence_sys::fd::content(saved.table.as_fd(), largest as usize)
             .map_err(|errno| format!("its table: {errno:?}"))?;
-        let none = || "its table is none".to_owned();
         let mut r = Reader(&table);
-        let (next, count) = (r.word().ok_or_else(none)?, r.word().ok_or_else(none)?);
+        let (next, commands) = commands(&mut r).ok_or("its table is none")?;
         self.next_command = next.clamp(FIRST + 1, network::INWARD);
-        for _ in 0..count {
-            let (channel, kept) = kept(&mut r).ok_or_else(none)?;
-            if kept.ended {
-                continue;
-            }
+        for (channel, kept) in commands.into_iter().filter(|(_, kept)| !kept.ended) {
             // What it wrote, and was not told to be read, the other session has.
             for (output, count) in [Output::Out, Output::Error].into_iter().zip(kept.pending) {
                 if count > 0 {
@@ -253,7 +254,7 @@ impl Bridge<'_> {
         if !self.commands.contains_key(&FIRST) {
             return Err("its command has ended".to_owned());
         }
-        match self.files.adopt(r.0, &self.settings.apart).ok_or_else(none)? {
+        match self.files.adopt(r.0, &self.settings.apart).map_err(|why| why.to_string())? {
             0 => {}
             lost => ringfence_sys::say!(
                 "ringfence: open files of the guest that could not be opened again, since they are \
@@ -273,7 +274,7 @@ impl Bridge<'_> {
 
     /// What a guest is told that begins. `None`: there is no randomness.
     pub(super) fn start(&mut self) -> Option<Start> {
-        let Some((entropy, identity)) = super::random() else {
+        let Some((entropy, identity)) = random() else {
             self.end = Some(End::Failed(125, "cannot read /dev/urandom".to_owned()));
             return None;
         };
@@ -288,6 +289,31 @@ impl Bridge<'_> {
             disk: self.settings.disk,
         })
     }
+}
+
+/// Randomness for a guest, and its identity as `/etc/machine-id` has it.
+fn random() -> Option<(Vec<u8>, Vec<u8>)> {
+    let (mut entropy, mut identity) = (vec![0; 64], [0; 16]);
+    let mut file = File::open("/dev/urandom").ok()?;
+    file.read_exact(&mut entropy).and_then(|()| file.read_exact(&mut identity)).ok()?;
+    let identity: String = identity.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some((entropy, format!("{identity}\n").into_bytes()))
+}
+
+/// Takes apart what one bridge saved of its commands and files, as a fork's does; whether that is what it is.
+pub(crate) fn adopted(files: &mut Files, table: &[u8]) -> bool {
+    let mut r = Reader(table);
+    commands(&mut r).is_some() && files.adopt(r.0, &[]).is_ok()
+}
+
+/// What a table begins with: the next command's channel, and those that there are.
+fn commands(r: &mut Reader<'_>) -> Option<(u32, Vec<(u32, Kept)>)> {
+    let (next, count) = (r.word()?, r.word()?);
+    let mut commands = Vec::new();
+    for _ in 0..count {
+        commands.push(kept(r)?);
+    }
+    Some((next, commands))
 }
 
 fn kept(r: &mut Reader<'_>) -> Option<(u32, Kept)> {

@@ -324,6 +324,10 @@ impl Making {
 
     fn state(&mut self) -> Result<State> {
         let (mode, owner) = (self.word()?, (self.word()?, self.word()?));
+        // Which chown(2) takes for none.
+        if owner.0 == u32::MAX || owner.1 == u32::MAX {
+            return Err("an owner is none".to_owned());
+        }
         let mut time = || -> Result<Timespec> {
             let seconds = self.array().map(i64::from_le_bytes)?;
             Ok(Timespec { tv_sec: seconds, tv_nsec: self.word()?.into() })

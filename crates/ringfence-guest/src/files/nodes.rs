@@ -20,6 +20,14 @@ pub type Identity = (u64, u64);
 /// The identity of what is no file of the host's.
 const NOBODYS: Identity = (u64::MAX, u64::MAX);
 
+/// The most that was ever given of a kind: there are always more.
+const MOST_GIVEN: u64 = 1 << 61;
+
+/// The next number of a kind, as it was saved.
+pub fn counter(r: &mut Reader<'_>) -> Option<u64> {
+    r.long().filter(|next| *next <= MOST_GIVEN)
+}
+
 /// A name in a directory's node.
 type Name = (u64, Rc<[u8]>);
 
@@ -298,14 +306,15 @@ impl Nodes {
     pub fn adopt(&mut self, r: &mut Reader<'_>) -> Option<()> {
         let single = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/');
         (self.nodes, self.names) = (HashMap::new(), HashMap::new());
-        self.next = r.long()?;
+        self.next = counter(r)?;
         for _ in 0..r.long()? {
             let (id, identity, lookups) = (r.long()?, (r.long()?, r.long()?), r.long()?);
             let (gone, shared, inode) = (r.flag()?, r.flag()?, r.maybe()?);
             let mut names = Vec::new();
             for _ in 0..r.long()? {
                 let (parent, name) = (r.long()?, r.text()?);
-                if !single(&name) {
+                let many = self.nodes.len() + self.others + names.len() >= self.most;
+                if many || !single(&name) {
                     return None;
                 }
                 names.push((parent, Rc::from(name)));
@@ -313,7 +322,7 @@ impl Nodes {
             let name: Name = names.first()?.clone();
             let others = names.split_off(1);
             self.others += others.len();
-            if self.nodes.len() + self.others > self.most || id >= self.next {
+            if id >= self.next {
                 return None;
             }
             let known = [&name].into_iter().chain(&others).filter(|_| !gone);

@@ -4,12 +4,13 @@
 //! in the view of that other bridge's sandbox: so whoever wrote a table gets nothing by it that its reader could not open.
 
 use super::directories::Directory;
-use super::nodes::{Known, ROOT};
+use super::nodes::{Known, ROOT, counter};
 use super::{Files, Handle, Identity, OWN, Result, identity, on_device, serve, shared, stat};
 use crate::wire::fields::{Reader, Writer};
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,29 @@ const MACHINE_ID: u8 = 1;
 const DIRECTORY: u8 = 2;
 const EMPTY: u8 = 3;
 const LOST: u8 = 4;
+
+/// Why a table is not taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It is none.
+    None,
+    /// So many files are open by it, of how many there may be.
+    TooMany(u64, usize),
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::None => f.write_str("its table is none"),
+            Unfit::TooMany(count, most) => write!(
+                f,
+                "its guest has {count} files open, and a fork started here may have {most}, half of its \
+                 limit: raise that (ulimit -n {})",
+                count.saturating_mul(2)
+            ),
+        }
+    }
+}
 
 /// Whether what a name stands for now is what it stood for. What has another device is on a file system that each
 /// sandbox has for itself, with a copy of what was there.
@@ -69,16 +93,28 @@ impl Files {
     }
 
     /// Takes over what another bridge's guest had. How many open files are not to be had any more: whoever uses them is told
-    /// so (`ESTALE`). `None`: it is no such table.
-    /// What is below the paths that are `apart` is a copy on the same file system, perhaps.
-    pub fn adopt(&mut self, table: &[u8], apart: &[PathBuf]) -> Option<usize> {
+    /// so (`ESTALE`). What is below the paths that are `apart` is a copy on the same file system, perhaps.
+    ///
+    /// # Errors
+    /// It is no such table; there are more open files than this process may have.
+    pub fn adopt(&mut self, table: &[u8], apart: &[PathBuf]) -> std::result::Result<usize, Unfit> {
         let mut r = Reader(table);
+        self.adopt_nodes(&mut r, apart).ok_or(Unfit::None)?;
+        let count = r.long().ok_or(Unfit::None)?;
+        if count > self.most_open as u64 {
+            return Err(Unfit::TooMany(count, self.most_open));
+        }
+        let lost = self.adopt_handles(&mut r, count, apart);
+        lost.filter(|_| r.0.is_empty()).ok_or(Unfit::None)
+    }
+
+    fn adopt_nodes(&mut self, r: &mut Reader<'_>, apart: &[PathBuf]) -> Option<()> {
         (self.written, self.next_device) = (r.flag()?, r.long()?);
         for _ in 0..r.long()? {
             let (device, number) = ((r.word()?, r.word()?), r.long()?);
             self.devices.insert(device, number);
         }
-        self.nodes.adopt(&mut r)?;
+        self.nodes.adopt(r)?;
         let mut left = HashSet::new();
         for Known { node, was, several, inode } in self.nodes.known_ones() {
             if node <= ROOT + OWN.len() as u64 {
@@ -104,9 +140,18 @@ impl Files {
         }
         // What is new must not have the number of what was there: devices' own numbers are given again, too.
         self.devices.retain(|device, _| !left.contains(device));
-        self.next_handle = r.long()?;
+        self.next_handle = counter(r)?;
+        Some(())
+    }
+
+    fn adopt_handles(
+        &mut self,
+        r: &mut Reader<'_>,
+        count: u64,
+        apart: &[PathBuf],
+    ) -> Option<usize> {
         let mut lost = 0;
-        for _ in 0..r.long()? {
+        for _ in 0..count {
             let (number, kind, node) = (r.long()?, r.byte()?, r.long()?);
             let handle = match kind {
                 FILE => {
@@ -135,12 +180,12 @@ impl Files {
                 _ => return None,
             };
             lost += usize::from(handle.is_none());
-            if self.handles.len() >= self.most_open {
+            if number >= self.next_handle {
                 return None;
             }
             self.handles.insert(number, handle.unwrap_or(Handle::Lost { node }));
         }
-        r.0.is_empty().then_some(lost)
+        Some(lost)
     }
 
     /// Opens once more what was open, where it is there.
@@ -232,7 +277,7 @@ mod tests {
         fs::rename(root.join("new"), root.join("replaced")).expect("renamed");
         let table = files.save().expect("saved");
         let mut clone = other(&root);
-        assert_eq!(clone.adopt(&table, &[]), Some(2));
+        assert_eq!(clone.adopt(&table, &[]), Ok(2));
         assert_eq!(read(&mut clone, kept).as_deref(), Ok(&b"ept"[..]));
         assert_eq!(read(&mut clone, removed), Err(Errno::STALE));
         assert_eq!(read(&mut clone, replaced), Err(Errno::STALE));
@@ -275,7 +320,7 @@ mod tests {
             fs::hard_link(before.join("file"), here.join("other")).expect("linked");
             let table = files.save().expect("saved");
             files = other(&here);
-            assert_eq!(files.adopt(&table, &apart), Some(0), "{generation}");
+            assert_eq!(files.adopt(&table, &apart), Ok(0), "{generation}");
             let (new, _) = opened(&mut files, "other");
             let (told, new) = (inode(&mut files, node), inode(&mut files, new));
             assert!(told == number && new != number, "{generation}: {told} {new} {number}");
@@ -297,12 +342,16 @@ mod tests {
             let mut bad = table.clone();
             bad[at..at + 4].copy_from_slice(name);
             let mut clone = other(&root.join("in"));
-            assert!(clone.adopt(&bad, &[]).is_none_or(|lost| lost == 1), "{name:?}");
+            assert!(!matches!(clone.adopt(&bad, &[]), Ok(lost) if lost != 1), "{name:?}");
             assert!(read(&mut clone, file).is_err(), "{name:?}");
         }
         // Cut short anywhere it is none, and nothing worse.
         for end in 0..table.len() {
-            assert_eq!(other(&root.join("in")).adopt(&table[..end], &[]), None, "{end}");
+            assert_eq!(
+                other(&root.join("in")).adopt(&table[..end], &[]),
+                Err(Unfit::None),
+                "{end}"
+            );
         }
         fs::remove_dir_all(&root).expect("removed");
     }

@@ -270,8 +270,10 @@ impl Files {
         let (path, _held) = path;
         let cwd = rustix::fs::CWD;
         if valid & (set::USER | set::GROUP) != 0 {
-            let user = (valid & set::USER != 0).then(|| Uid::from_raw(user));
-            let group = (valid & set::GROUP != 0).then(|| Gid::from_raw(group));
+            // None is what chown(2) takes the largest number for.
+            let wanted = |set, id| (valid & set != 0 && id != u32::MAX).then_some(id);
+            let user = wanted(set::USER, user).map(Uid::from_raw);
+            let group = wanted(set::GROUP, group).map(Gid::from_raw);
             rustix::fs::chownat(cwd, &path, user, group, AtFlags::empty())?;
         }
         if valid & set::MODE != 0 {

@@ -15,7 +15,7 @@
 //! session goes on; and where nothing is heard of him for long, as he is stopped. Then what he copied is none.
 
 use super::assets::{self, Assets};
-use super::machine::{Machine, in_memory};
+use super::machine::Machine;
 use super::template::{self, Key, Template};
 use super::{Shape, still};
 use ringfence_guest::line::Saved;
@@ -40,6 +40,8 @@ const BEAT: Duration = Duration::from_secs(1);
 const LONGEST: usize = 16 * 1024;
 /// What is read at once.
 const PIECE: usize = 1 << 20;
+/// What a machine's state takes besides its memory: devices, and a few bytes for each page.
+const BESIDE: u64 = 64 << 20;
 /// The longest policy.
 const MOST_TEXT: usize = 64 << 20;
 
@@ -56,6 +58,12 @@ pub struct Wish {
 fn text(policy: &Policy) -> String {
     let policy = Policy { warnings: Vec::new(), ..policy.clone() };
     format!("{policy:?}")
+}
+
+fn size(file: BorrowedFd<'_>) -> Result<u64, String> {
+    let file = file.try_clone_to_owned().map(File::from);
+    let length = file.and_then(|file| file.metadata()).map(|data| data.len());
+    length.map_err(|error| format!("fstat: {error}"))
 }
 
 /// What a machine goes on from.
@@ -287,12 +295,21 @@ impl Machine {
             return;
         }
         let handed = saved.and_then(|saved| {
-            let state = in_memory()?;
+            let state = fd::sealable().map_err(|errno| format!("memfd_create: {errno:?}"))?;
             let Some(caller) = &self.asked.caller else {
                 return Err("it is not wanted".to_owned());
             };
             self.process.control.copy(state.as_fd())?;
             let files = [state.as_fd(), saved.table.as_fd(), saved.trees.as_fd()];
+            // Who wrote them may have been taken over: nobody reads what never ends, or becomes another thing meanwhile.
+            for file in files {
+                fd::seal(file)
+                    .map_err(|errno| format!("what was saved is not at rest: {errno:?}"))?;
+            }
+            let memory = self.recipe.shape.memory;
+            if size(state.as_fd())? > memory + memory / 64 + BESIDE {
+                return Err("QEMU saved more than its guest has".to_owned());
+            }
             socket::send_with(caller.as_fd(), &[FORKED], &files)
                 .map_err(|errno| format!("sendmsg: {errno:?}"))
         });

@@ -127,6 +127,7 @@ mod vm;
 mod vm_ends;
 mod vm_forks;
 mod vm_hostile;
+mod vm_hostile_forks;
 mod vm_memory;
 mod vm_more;
 mod vm_nested;

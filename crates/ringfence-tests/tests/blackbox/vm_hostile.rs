@@ -9,18 +9,18 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 
 /// What the guest has, for whom the bridge keeps no more than some of it.
 const MEMORY: &str = "16777216";
-const READY: u8 = 2;
-const STARTED: u8 = 3;
+pub const READY: u8 = 2;
+pub const STARTED: u8 = 3;
 const OUTPUT: u8 = 5;
 const CHANGE: u8 = 6;
-const FILES: u8 = 8;
+pub const FILES: u8 = 8;
 const DELIVERED: u8 = 18;
 /// The bridge's: a signal for the command.
 const SIGNAL: u8 = 5;
@@ -32,6 +32,17 @@ fn bridge(place: &Place) -> (Child, UnixStream) {
 
 /// The same; its standard output, and how many files it may have open.
 fn bridge_with(place: &Place, out: Stdio, files: Option<u64>) -> (Child, UnixStream) {
+    let (child, stream, _) = bridge_of(place, out, files, &[]);
+    (child, stream)
+}
+
+/// The same, with what was saved for it; also its launcher's end of their line.
+pub fn bridge_of(
+    place: &Place,
+    out: Stdio,
+    files: Option<u64>,
+    saved: &[BorrowedFd<'_>],
+) -> (Child, UnixStream, OwnedFd) {
     let path = place.at("tmp/line");
     let kind = SocketType::SEQPACKET;
     let line = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
@@ -47,28 +58,28 @@ fn bridge_with(place: &Place, out: Stdio, files: Option<u64>) -> (Child, UnixStr
     let line = accept(&line).unwrap();
     fs::remove_file(&path).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let passed = [theirs.as_fd()];
+    let passed = [&[theirs.as_fd()], saved].concat();
     assert!(control.push(SendAncillaryMessage::ScmRights(&passed)));
     sendmsg(&line, &[IoSlice::new(&[0; 16]), IoSlice::new(b"s")], &mut control, SendFlags::empty())
         .unwrap();
     ours.set_read_timeout(Some(PATIENCE)).unwrap();
-    (child, ours)
+    (child, ours, line)
 }
 
-fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     frame_of(0, kind, payload)
 }
 
 /// The same about a channel: 1 is the command's.
-fn frame_of(channel: u32, kind: u8, payload: &[u8]) -> Vec<u8> {
+pub fn frame_of(channel: u32, kind: u8, payload: &[u8]) -> Vec<u8> {
     let length = payload.len() as u32;
     [&length.to_le_bytes()[..], &[kind], &channel.to_le_bytes(), payload].concat()
 }
 
 /// A request for a file, as the kernel makes it.
-fn request(opcode: u32, node: u64, body: &[u8]) -> Vec<u8> {
+pub fn request(opcode: u32, node: u64, body: &[u8]) -> Vec<u8> {
     let mut bytes = (40 + body.len() as u32).to_le_bytes().to_vec();
     bytes.extend(opcode.to_le_bytes());
     bytes.extend(7_u64.to_le_bytes());
@@ -79,7 +90,7 @@ fn request(opcode: u32, node: u64, body: &[u8]) -> Vec<u8> {
 }
 
 /// The next frame of the bridge's: its kind and payload.
-fn next(stream: &mut UnixStream) -> (u8, Vec<u8>) {
+pub fn next(stream: &mut UnixStream) -> (u8, Vec<u8>) {
     let mut head = [0; 9];
     stream.read_exact(&mut head).unwrap();
     let mut payload = vec![0; u32::from_le_bytes(head[..4].try_into().unwrap()) as usize];
@@ -96,7 +107,7 @@ fn number(stream: &mut UnixStream, request: &[u8]) -> u64 {
 }
 
 /// The most memory that a process has had, in bytes.
-fn most(child: &Child) -> u64 {
+pub fn most(child: &Child) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
