@@ -52,6 +52,17 @@ impl Door {
         std::iter::once(self.listener.as_fd()).chain(visitors).enumerate()
     }
 
+    /// The same of those whose commands there are already.
+    pub fn attended(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        self.watched().filter(|&(at, _)| self.attends(at))
+    }
+
+    /// Whether that is one whose command there is already.
+    pub fn attends(&self, at: usize) -> bool {
+        let visitor = at.checked_sub(1).and_then(|at| self.visitors.get(at));
+        visitor.is_some_and(|visitor| visitor.channel.is_some())
+    }
+
     /// Hears what is said.
     pub fn hear(&mut self, at: usize) -> Said {
         if at == 0 {

@@ -310,6 +310,8 @@ impl<'a> Bridge<'a> {
         }
         watching.add(Whose::Signals, self.signals.as_fd(), true, false);
         if self.stillness.holds() {
+            let attended = self.door.iter().flat_map(Door::attended);
+            attended.for_each(|(at, fd)| watching.add(Whose::Door(at), fd, true, false));
             return watching;
         }
         watching.add(Whose::Written, self.woken.as_fd(), true, false);
@@ -336,7 +338,7 @@ impl<'a> Bridge<'a> {
             Whose::Launcher => self.launcher()?,
             Whose::Saved => self.saved()?,
             // It was asked to be still meanwhile, by what was ready together with this.
-            _ if self.stillness.holds() && !matches!(whose, Whose::Stream | Whose::Signals) => {}
+            Whose::Written | Whose::Input(_) | Whose::Network(_) if self.stillness.holds() => {}
             Whose::Stream => {
                 self.stream.flush()?;
                 if ready.read {

@@ -155,14 +155,19 @@ impl Bridge<'_> {
         }
         let command = self.commands.get_mut(&channel);
         match command.zip(message).and_then(|(command, message)| command.tell(message)) {
-            // Who is held still hears it when he goes on, or is ended when that is too late.
-            Some(message) if self.stillness.holds() => {
-                self.owed.push((channel, message));
-                Ok(())
-            }
-            Some(message) => self.stream.send(channel, &message),
+            // Who is held still is ended when it goes on too late to hear it.
+            Some(message) => self.say(channel, message),
             None => Ok(()),
         }
+    }
+
+    /// Says something to the guest: when it goes on, where it is held still.
+    fn say(&mut self, channel: u32, message: ToGuest) -> Result<(), Over> {
+        if self.stillness.holds() {
+            self.owed.push((channel, message));
+            return Ok(());
+        }
+        self.stream.send(channel, &message)
     }
 
     /// Writers are done with something.
@@ -182,6 +187,9 @@ impl Bridge<'_> {
     /// Somebody is at the door, or a visitor has something to say.
     pub(super) fn visit(&mut self, at: usize) -> Result<(), Over> {
         let Some(door) = &mut self.door else { return Ok(()) };
+        if self.stillness.holds() && !door.attends(at) {
+            return Ok(());
+        }
         match door.hear(at) {
             door::Said::Nothing => {}
             door::Said::Exec(streams, exec) => {
@@ -201,7 +209,7 @@ impl Bridge<'_> {
             }
             door::Said::Signal(channel, SIGWINCH, _) => {
                 if let Some(message) = self.commands.get(&channel).and_then(Command::resized) {
-                    return self.stream.send(channel, &message);
+                    return self.say(channel, message);
                 }
             }
             door::Said::Signal(channel, number, group) => {
@@ -215,7 +223,7 @@ impl Bridge<'_> {
             door::Said::Gone(Some(channel)) => {
                 self.commands.remove(&channel);
                 self.unanswered.remove(&channel);
-                return self.stream.send(channel, &ToGuest::Signal(9, true));
+                return self.say(channel, ToGuest::Signal(9, true));
             }
             door::Said::Gone(None) => {}
         }

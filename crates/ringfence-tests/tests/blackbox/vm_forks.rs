@@ -385,6 +385,20 @@ fn a_session_is_not_held_for_a_fork_that_is_stopped() {
         second.finish().ends(125).says("went on as nothing was heard of its fork");
         go(place, &both[0], "first");
         assert_eq!(first.finish().quiet(), "up\nfirst");
+        // Whoever asks a command of exec to end waits for that no longer than for any other guest: it is held still then.
+        let first = session();
+        let words = ["exec", &both[0], "--", "sh", "-c", "echo on; sleep 1000"];
+        let mut visitor = Running::start(ringfence(place, &words));
+        visitor.printed("on\n");
+        let second = stopped(place, &both);
+        visitor.signal(Signal::TERM);
+        visitor.finish().ends(143);
+        second.signal(Signal::CONT);
+        takes_commands(place, &both[1]);
+        for (name, session) in [(&both[1], second), (&both[0], first)] {
+            go(place, name, "over");
+            assert!(session.finish().well().ends_with("over"));
+        }
         // Whoever asks it to end is heard while it is held.
         let first = session();
         let second = stopped(place, &both);
