@@ -128,7 +128,8 @@ impl Bridge<'_> {
     }
 
     fn go_on(&mut self, late: bool) -> Result<(), Over> {
-        self.stillness = Stillness::No;
+        // What is still being written down nobody waits for any more.
+        (self.stillness, self.saving) = (Stillness::No, None);
         self.stream.send(0, &ToGuest::On(late.then(super::now)))?;
         self.pay()
     }

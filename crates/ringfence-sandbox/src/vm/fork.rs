@@ -34,6 +34,8 @@ const COPYING: u8 = b'c';
 const DONE: u8 = b'd';
 /// How long a session is held still for a fork of which nothing is heard.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a bridge may take until its guest is still, and all that it has of it is written down.
+const SAVING: Duration = Duration::from_secs(60);
 /// How often a fork says that it goes on copying.
 const BEAT: Duration = Duration::from_secs(1);
 /// The longest wish, and the longest reason.
@@ -174,7 +176,7 @@ pub(super) struct Asked {
     policy: Option<Policy>,
     caller: Option<OwnedFd>,
     phase: Phase,
-    /// Until when he is waited for who copies.
+    /// Until when the bridge is waited for, or who copies.
     pub(super) until: Option<Instant>,
     /// QEMU is to be held again.
     suspended: bool,
@@ -256,9 +258,12 @@ impl Machine {
         }
     }
 
-    /// Nothing is heard of who copies.
+    /// Nothing is heard of who copies, or of the bridge, which may have been taken over.
     pub(super) fn silent_caller(&mut self) {
         if self.asked.until.is_some_and(|until| until <= Instant::now()) {
+            if self.asked.phase == Phase::Asked {
+                self.asked.refuse(&format!("its bridge does not answer within {SAVING:?}"));
+            }
             self.go_on();
         }
     }
@@ -286,6 +291,7 @@ impl Machine {
             return Err("its guest has not begun yet".to_owned());
         }
         (self.asked.phase, self.asked.suspended) = (Phase::Asked, wish.suspended);
+        self.asked.until = Some(Instant::now() + SAVING);
         Ok(())
     }
 
