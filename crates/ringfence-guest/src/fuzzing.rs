@@ -48,6 +48,11 @@ fn tree() -> &'static Path {
     })
 }
 
+/// Removes that tree: for tests, after which nothing is to be left.
+pub fn clear() {
+    let _ = std::fs::remove_dir_all(tree());
+}
+
 /// Requests for files, one after the other, each with its length before it.
 pub fn files(bytes: &[u8]) {
     if let Ok(mut served) = Files::new(tree(), 1 << 30) {
