@@ -49,6 +49,7 @@ pub(crate) fn resolve(policy: &mut Policy, may_appear: &[PathBuf], moved: &Moved
         home(policy, &other, &trees, may_appear);
     }
     elsewhere(policy, &trees, may_appear, moved);
+    crate::begun::protect(policy, &trees, may_appear);
     // A grant lifts what is protected by the list, not what a rule protects: that beats any grant.
     let Policy { paths, unprotected, .. } = policy;
     unprotected.retain(|path| {
@@ -198,7 +199,7 @@ pub(crate) fn make_private(policy: &mut Policy, resolver: &mut Resolver<'_>) {
     policy.made.extend(wanted);
 }
 
-fn protect(policy: &mut Policy, path: PathBuf, guarded: Guarded, reason: &str) {
+pub(crate) fn protect(policy: &mut Policy, path: PathBuf, guarded: Guarded, reason: &str) {
     let known = |rule: &PathRule| rule.access == Access::Protect && rule.path == path;
     if policy.paths.iter().any(known) {
         return;

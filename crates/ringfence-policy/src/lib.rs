@@ -9,6 +9,7 @@
 pub mod address;
 mod arguments;
 pub mod authorities;
+mod begun;
 pub mod builtin;
 pub mod calls;
 pub mod catalog;

@@ -24,12 +24,14 @@ const SHARED: [&str; 8] =
 /// Directories of the home that are hidden, and hold what their user works on: some names of the first component.
 /// Agents make worktrees below their own; `ringfence bench` works in the cache, on a real file system.
 const WORKED_ON: [&str; 4] = [".dotfiles", ".worktrees", ".local/src", ".cache/ringfence-bench"];
-const WORKTREES: [&str; 2] = ["worktrees", "worktree"];
+pub(crate) const WORKTREES: [&str; 2] = ["worktrees", "worktree"];
 
 /// Why a profile's `.` does not make this directory writable, if it does not.
 pub(crate) fn no_workspace(workdir: &Path, policy: &Policy) -> Option<String> {
     let mut inside = homes(policy).filter_map(|(home, _)| workdir.strip_prefix(home).ok());
-    no_argument(workdir, policy).or_else(|| inside.find_map(hidden))
+    no_argument(workdir, policy)
+        .or_else(|| inside.find_map(hidden))
+        .or_else(|| crate::begun::whole(workdir))
 }
 
 /// All homes, and whose they are.

@@ -96,6 +96,7 @@ mod profile_new;
 mod profiles;
 mod programs;
 mod protected;
+mod protected_begun;
 mod protected_below;
 mod protected_hidden;
 mod protected_races;
