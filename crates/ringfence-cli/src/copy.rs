@@ -12,11 +12,11 @@ use crate::options::{Spec, flag, parse};
 use crate::unpack::{Fresh, Place};
 use ringfence_policy::host_program;
 use ringfence_session::live;
-use ringfence_session::outside::{self, Source};
+use ringfence_session::outside::{self, Part, Source};
 use ringfence_sys::{self as sys, file::time_mark};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -120,31 +120,25 @@ fn out(from: &Inside, to: &Path, whole: bool) -> Result<u8, Fault> {
     }
 }
 
-/// Under another name first: what is half copied replaces nothing.
+/// Without a name first: what is half copied replaces nothing, and is gone with us.
 fn file_out(from: &Inside, name: &str, place: &Place, called: &OsStr) -> Result<u8, Fault> {
     let target = place.path.join(called);
     let failed = |error: std::io::Error| Fault::usage(format!("{}: {error}", target.display()));
-    let mut part = called.to_owned();
-    part.push(format!(".part-{}", std::process::id()));
-    let part = place.at(&part);
-    let (file, began) = (File::create_new(&part).map_err(failed)?, time_mark());
-    let command = from.script("exec cat <\"$1\"", OsStr::new(""))?;
-    let copied = take(command, file, name)
-        .and_then(|()| fs::rename(&part, place.at(called)).map_err(failed));
-    match copied {
-        Ok(()) => noted(&target, began),
-        Err(_) => drop(fs::remove_file(&part)),
-    }
-    copied.map(|()| 0)
+    let directory = place.at(OsStr::new(""));
+    let (mut part, began) = (Part::new(&directory, called).map_err(failed)?, time_mark());
+    take(from.script("exec cat <\"$1\"", OsStr::new(""))?, &mut part, name)?;
+    part.settle(&directory, called).map_err(failed)?;
+    noted(&target, began);
+    Ok(0)
 }
 
 /// Runs a command, and keeps what it prints.
-fn take(mut command: Command, mut file: File, name: &str) -> Result<(), Fault> {
+fn take(mut command: Command, part: &mut Part, name: &str) -> Result<(), Fault> {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(Fault::of)?;
     let Some(pipe) = child.stdout.take() else { return Err(Fault::of("there is no pipe")) };
     let ended = sys::process::pidfd(child.id() as i32).map_err(Fault::of)?;
-    let taken = sys::pipe::read(pipe.as_fd(), ended.as_fd(), |bytes| file.write_all(bytes));
+    let taken = sys::pipe::read(pipe.as_fd(), ended.as_fd(), |bytes| part.add(bytes));
     // Who still prints has nobody to print to.
     drop(pipe);
     done(child.wait().map_err(Fault::of)?, name)?;

@@ -38,7 +38,7 @@ pub fn import(arguments: Vec<OsString>) -> Result<u8, Fault> {
     })?;
     let shown = file.display();
     let mut text = String::new();
-    let opened = std::fs::File::open(file).map(|file| file.take(LARGEST + 1));
+    let opened = outside::open_named(Path::new(file)).map(|file| file.take(LARGEST + 1));
     opened
         .and_then(|mut file| file.read_to_string(&mut text))
         .map_err(|error| Fault::usage(format!("cannot read {shown}: {error}")))?;

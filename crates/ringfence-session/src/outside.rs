@@ -4,9 +4,10 @@
 
 use crate::error::{Result, SessionError};
 use crate::ledger::Session;
+use crate::snapshot::content::write_sparse;
 use ringfence_policy::{HostFiles, Resolver, shown};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -127,6 +128,91 @@ pub fn at(directory: &OwnedFd, name: &OsStr) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name)
 }
 
+/// A file of which a name is made when it is whole, so that one that is not done leaves nothing, whatever ends us: without
+/// a name where the file system has such files.
+#[derive(Debug)]
+pub struct Part {
+    file: File,
+    size: u64,
+    /// Its name until then, if it has one.
+    named: Option<PathBuf>,
+}
+
+impl Part {
+    /// Makes it in a directory, for a file that will be called so.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn new(directory: &Path, name: &OsStr) -> std::io::Result<Part> {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        match rustix::fs::open(directory, flags, Mode::from_raw_mode(0o666)) {
+            Ok(file) => Ok(Part { file: File::from(file), size: 0, named: None }),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
+                let path = directory.join(part_name(name));
+                let file = File::create_new(&path)?;
+                Ok(Part { file, size: 0, named: Some(path) })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Adds bytes; blocks of zeros become holes.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn add(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        write_sparse(&self.file, bytes, self.size)?;
+        self.size += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Gives it its name, in place of what has that.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn settle(mut self, directory: &Path, name: &OsStr) -> std::io::Result<()> {
+        self.file.set_len(self.size)?;
+        let path = match &self.named {
+            Some(path) => path,
+            None => {
+                let path = directory.join(part_name(name));
+                let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                rustix::fs::linkat(CWD, open, CWD, &path, AtFlags::SYMLINK_FOLLOW)?;
+                self.named.insert(path)
+            }
+        };
+        std::fs::rename(path, directory.join(name))?;
+        self.named = None;
+        Ok(())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(path) = &self.named {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn part_name(name: &OsStr) -> std::ffi::OsString {
+    let mut part = name.to_owned();
+    part.push(format!(".part-{}", std::process::id()));
+    part
+}
+
+/// Opens a file that the user names, for reading: a pipe that nobody writes to is at its end, and not waited for.
+///
+/// # Errors
+/// The file system's.
+pub fn open_named(path: &Path) -> std::io::Result<File> {
+    let opened =
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    // One that somebody writes to is waited for.
+    rustix::fs::fcntl_setfl(&opened, OFlags::empty())?;
+    Ok(File::from(opened))
+}
+
 /// Writes a file that the user names, whole or not at all. What is at its name is replaced, and neither followed
 /// nor opened. With a session, links on the way are judged as [`real`] says; names like `/dev/stdout` are what
 /// they are.
@@ -147,9 +233,7 @@ pub fn write(session: Option<(&Session, ByARun<'_>)>, path: &Path, bytes: &[u8])
     };
     let parent = directory(&parent)?;
     // Another name first: it is a new file, whatever is at either of them.
-    let mut part = name.to_owned();
-    part.push(format!(".part-{}", std::process::id()));
-    let (part, target) = (at(&parent, &part), at(&parent, name));
+    let (part, target) = (at(&parent, &part_name(name)), at(&parent, name));
     // What is about a session is for its user alone, as the session's record is.
     let mode = if session.is_some() { 0o600 } else { 0o666 };
     let mut options = File::options();

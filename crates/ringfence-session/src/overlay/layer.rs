@@ -5,6 +5,7 @@
 //! is whole, and marked by `origin`. The names in it are the program's choice: every directory is
 //! opened beneath the layer's own descriptor, and no link is followed.
 
+use super::equal::{go_on, same_bytes};
 use super::ours::Known;
 use crate::error::{Result, SessionError};
 use crate::snapshot::What;
@@ -15,8 +16,6 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 /// Attributes by which overlayfs marks its layers.
 const OPAQUE: &[u8] = b"user.overlay.opaque";
@@ -122,6 +121,7 @@ impl Layer<'_> {
         lower: Option<&OwnedFd>,
         name: &[u8],
     ) -> Result<()> {
+        go_on().map_err(|_| interrupted())?;
         let path = join(at.path, name);
         let new = beneath::stat(upper, name).map_err(|error| failed("statx", &path, error))?;
         let old = match lower.map(|lower| beneath::stat(lower, name)) {
@@ -197,6 +197,7 @@ impl Layer<'_> {
                 match same(lower, upper, name, old, &new) {
                     Ok(Same::All) => return Ok(()),
                     Ok(Same::Bytes) => What::Attributes,
+                    Err(Errno::INTR) => return Err(interrupted()),
                     Ok(Same::Nothing) | Err(_) => What::Modified,
                 }
             } else {
@@ -346,6 +347,10 @@ fn blind(why: Option<Errno>) -> Trouble {
     Trouble::Left(format!("it cannot be looked into: {why}"))
 }
 
+fn interrupted() -> SessionError {
+    SessionError::usage("interrupted while what the run changed was compared with what is there")
+}
+
 fn meanwhile() -> Trouble {
     Trouble::Conflict("the host changed it meanwhile".to_owned())
 }
@@ -417,47 +422,12 @@ pub(super) fn same(
         let target = |directory| rustix::fs::readlinkat(directory, name, Vec::new());
         return Ok(if target(lower)? == target(upper)? { Same::All } else { Same::Nothing });
     }
-    if old.stamp.size != new.stamp.size || !same_bytes(lower, upper, name)? {
+    if old.stamp.size != new.stamp.size || !same_bytes(lower, upper, name, new.stamp.size)? {
         return Ok(Same::Nothing);
     }
     let times = old.stamp.modified == new.stamp.modified;
     let all = times && same_attributes(lower, upper, name, &old.stamp, &new.stamp);
     Ok(if all { Same::All } else { Same::Bytes })
-}
-
-fn same_bytes(lower: &OwnedFd, upper: &OwnedFd, name: &[u8]) -> std::result::Result<bool, Errno> {
-    let open = |directory| beneath::open_file(directory, name).map(File::from);
-    equal(&open(lower)?, &open(upper)?)
-}
-
-fn equal(one: &File, other: &File) -> std::result::Result<bool, Errno> {
-    let mut buffers = [vec![0; 1 << 17], vec![0; 1 << 17]];
-    let mut at = 0;
-    loop {
-        let [left, right] = &mut buffers;
-        let got = read(one, left, at)?;
-        if got != read(other, right, at)? || left[..got] != right[..got] {
-            return Ok(false);
-        }
-        if got == 0 {
-            return Ok(true);
-        }
-        at += got as u64;
-    }
-}
-
-/// Fills the buffer, as far as there is something.
-fn read(file: &File, buffer: &mut [u8], at: u64) -> std::result::Result<usize, Errno> {
-    let mut done = 0;
-    while done < buffer.len() {
-        match file.read_at(&mut buffer[done..], at + done as u64) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
-        }
-    }
-    Ok(done)
 }
 
 /// Mode, owner and extended attributes are the same.

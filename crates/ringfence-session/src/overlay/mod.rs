@@ -20,6 +20,7 @@
 mod apply;
 mod clean;
 mod copy;
+mod equal;
 mod in_use;
 mod interrupted;
 mod judge;

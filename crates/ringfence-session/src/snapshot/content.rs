@@ -129,7 +129,7 @@ fn take_large(
 }
 
 /// Where the next data is, past holes.
-fn next_data(file: &File, at: u64, size: u64) -> Option<u64> {
+pub(crate) fn next_data(file: &File, at: u64, size: u64) -> Option<u64> {
     if at >= size {
         return None;
     }
@@ -208,9 +208,11 @@ pub(super) fn give(database: &Database, entry: &Entry, file: &File, path: &Path)
 }
 
 fn write_at(file: &File, bytes: &[u8], offset: u64, sparse: bool) -> std::io::Result<()> {
-    if !sparse {
-        return file.write_all_at(bytes, offset);
-    }
+    if sparse { write_sparse(file, bytes, offset) } else { file.write_all_at(bytes, offset) }
+}
+
+/// Writes what is not zeros.
+pub(crate) fn write_sparse(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
     for (number, block) in bytes.chunks(HOLE).enumerate() {
         if block.iter().any(|&byte| byte != 0) {
             file.write_all_at(block, offset + (number * HOLE) as u64)?;

@@ -111,6 +111,7 @@ mod sessions;
 mod snapshots_back;
 mod snapshots_words;
 mod socket_options;
+mod sparse;
 mod stopped;
 mod storms;
 mod streams;
