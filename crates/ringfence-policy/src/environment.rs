@@ -5,7 +5,7 @@ use crate::key::Key;
 use crate::merge::Merged;
 use crate::policy::{Environment, Network, Source};
 use crate::resolve::{Context, choice};
-use crate::secrets::{HARMLESS, HIDDEN, SOCKET_VARIABLES};
+use crate::secrets::{BY_VALUE, HARMLESS, HIDDEN, SOCKET_VARIABLES, with_password};
 
 pub(crate) fn resolve(
     merged: &Merged,
@@ -19,6 +19,12 @@ pub(crate) fn resolve(
     environment.hide.reserve(HIDDEN.len());
     for (pattern, _) in HIDDEN {
         environment.hide.push(((*pattern).to_owned(), built_in()));
+    }
+    // Each that is asked for is in the compiled plan with its value: there are few.
+    for name in BY_VALUE.iter().flat_map(|name| [(*name).to_owned(), name.to_ascii_lowercase()]) {
+        if (context.env)(&name).is_some_and(|value| with_password(&value)) {
+            environment.hide.push((name, built_in()));
+        }
     }
     for name in HARMLESS {
         environment.pass.insert((*name).to_owned(), built_in());

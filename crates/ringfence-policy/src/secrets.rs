@@ -18,6 +18,13 @@ pub const HIDDEN: &[(&str, &str)] = &[
     ("*PASSW*", "a credential"),
     ("*PASSPHRASE*", "a credential"),
     ("*_PASS", "a credential"),
+    ("PASS", "a credential"),
+    ("*DBPASS", "a credential"),
+    ("SSHPASS", "a credential"),
+    ("*BINDPW", "a credential"),
+    ("*USERPWD", "a credential"),
+    ("AUTH", "a credential"),
+    ("COOKIE", "a credential"),
     ("PGPASSFILE", "leads to a credential"),
     ("*_PAT", "a credential"),
     ("*_PWD", "a credential"),
@@ -25,13 +32,17 @@ pub const HIDDEN: &[(&str, &str)] = &[
     ("*_AUTH", "a credential"),
     ("*_COOKIE", "a credential"),
     ("*_DSN", "an address with a credential in it"),
+    ("DSN", "an address with a credential in it"),
     ("*_CONNECTION_STRING", "an address with a credential in it"),
     ("*DATABASE_URL", "an address with a credential in it"),
     ("*REDIS_URL", "an address with a credential in it"),
     ("MONGO*_URI", "an address with a credential in it"),
     ("MONGO*_URL", "an address with a credential in it"),
     ("AMQP_URL", "an address with a credential in it"),
+    ("*JDBC_URL", "an address with a credential in it"),
+    ("ConnectionStrings__*", "an address with a credential in it"),
     ("*WEBHOOK_URL*", "an address that is a credential"),
+    ("*_WEBHOOK", "an address that is a credential"),
     // Credentials by their vendor.
     ("AWS_*", "credentials of a cloud"),
     ("AZURE_*", "credentials of a cloud"),
@@ -50,6 +61,17 @@ pub const HIDDEN: &[(&str, &str)] = &[
     ("PIP_EXTRA_INDEX_URL", "an address that may hold a credential"),
     ("UV_*INDEX*", "an address that may hold a credential"),
     ("TF_VAR_*", "may hold a credential"),
+    ("CI_JOB_JWT*", "a credential"),
+    ("CI_REPOSITORY_URL", "an address with a credential in it"),
+    ("BUNDLE_*__*", "may hold a credential"),
+    ("NIX_CONFIG", "may hold a credential"),
+    ("VSS_NUGET_EXTERNAL_FEED_ENDPOINTS", "a credential"),
+    ("MC_HOST_*", "an address with a credential in it"),
+    // Git's own settings, headers of requests among them. Of some of them alone it makes an error.
+    ("GIT_CONFIG_PARAMETERS", "may hold a credential"),
+    ("GIT_CONFIG_COUNT", "may hold a credential"),
+    ("GIT_CONFIG_KEY_*", "may hold a credential"),
+    ("GIT_CONFIG_VALUE_*", "may hold a credential"),
     ("ACTIONS_*", "credentials of a build service"),
     // A process of the host that acts for its user.
     ("SSH_AUTH_SOCK", "an agent that signs with the user's keys"),
@@ -71,7 +93,37 @@ pub const HIDDEN: &[(&str, &str)] = &[
     ("LD_AUDIT", "a library of the host, not visible inside"),
 ];
 
-/// Names that a pattern of [`HIDDEN`] covers and that hold no credential.
+/// Variables that are hidden when their value holds a credential, in capitals; programs read those in small letters as
+/// well.
+pub const BY_VALUE: [&str; 9] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "FTP_PROXY",
+    "NPM_CONFIG_PROXY",
+    "NPM_CONFIG_HTTPS_PROXY",
+    "PROXY_URL",
+    "GOPROXY",
+    "CONDA_CHANNELS",
+];
+
+/// Why those are hidden.
+pub const IN_VALUE: &str = "an address with a credential in it";
+
+/// Whether one of the addresses in a value has a password: `SCHEME://USER:PASSWORD@HOST`, also without the scheme.
+pub fn with_password(value: &OsStr) -> bool {
+    let separates = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b'|');
+    value.as_bytes().split(separates).any(|address| {
+        let scheme = address.windows(3).position(|three| three == b"://");
+        let rest = &address[scheme.map_or(0, |at| at + 3)..];
+        let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
+        let authority = &rest[..end.unwrap_or(rest.len())];
+        let user = authority.iter().rposition(|&byte| byte == b'@').map(|at| &authority[..at]);
+        user.is_some_and(|user| user.contains(&b':'))
+    })
+}
+
+/// Patterns of names that a pattern of [`HIDDEN`] covers and that hold no credential.
 pub const HARMLESS: &[&str] = &[
     "AWS_CA_BUNDLE",
     "AWS_DEFAULT_OUTPUT",
@@ -79,6 +131,9 @@ pub const HARMLESS: &[&str] = &[
     "AWS_EC2_METADATA_DISABLED",
     "AWS_PAGER",
     "AWS_REGION",
+    "BUNDLE_BUILD__*",
+    "BUNDLE_GEM__*",
+    "BUNDLE_LOCAL__*",
     "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
     "CLOUDSDK_PYTHON",
     "MAX_THINKING_TOKENS",
@@ -197,7 +252,7 @@ pub const ROOT_ONLY: &[(&str, &str)] = &[
 
 /// The reason why a variable of this name is hidden, if it is.
 pub fn hidden(name: &str) -> Option<&'static str> {
-    if HARMLESS.contains(&name) {
+    if HARMLESS.iter().any(|harmless| crate::glob::name(harmless.as_bytes(), name.as_bytes())) {
         return None;
     }
     let found = HIDDEN.iter().find(|(pattern, _)| crate::glob::name_ignoring_case(pattern, name));
@@ -235,9 +290,43 @@ mod tests {
             "STRIPE_SECRET_KEY",
             "MONGODB_URI",
             "SUDO_ASKPASS",
+            "SSHPASS",
+            "PASS",
+            "DBPASS",
+            "CI_JOB_JWT_V2",
+            "CI_REPOSITORY_URL",
+            "BUNDLE_GITHUB__COM",
+            "NIX_CONFIG",
+            "VSS_NUGET_EXTERNAL_FEED_ENDPOINTS",
+            "LDAP_BINDPW",
+            "JDBC_URL",
+            "MC_HOST_x",
+            "GIT_CONFIG_PARAMETERS",
+            "GIT_CONFIG_VALUE_0",
+            "ConnectionStrings__Default",
+            "DISCORD_WEBHOOK",
         ];
         for name in names {
             assert!(hidden(name).is_some(), "{name} is shown");
+        }
+    }
+
+    #[test]
+    fn addresses_with_a_password_are_known() {
+        for with in [
+            "http://u:p@h:1",
+            "socks5://:p@h",
+            "u:p@h:1",
+            "https://a/x,https://u:p@h/simple",
+            "http://u:p@ss@h",
+            "off|https://u:p@h",
+        ] {
+            assert!(with_password(OsStr::new(with)), "{with}");
+        }
+        for without in
+            ["", "http://h:1", "http://u@h:1", "https://h/a:b@c", "direct", "https://h?x=a:b@c"]
+        {
+            assert!(!with_password(OsStr::new(without)), "{without}");
         }
     }
 
@@ -302,6 +391,10 @@ mod tests {
             "KEYMAP",
             "PATTERN",
             "BYPASS",
+            "BUNDLE_BUILD__NOKOGIRI",
+            "BUNDLE_PATH",
+            "GIT_CONFIG_GLOBAL",
+            "HTTPS_PROXY",
         ];
         for name in names {
             assert_eq!(hidden(name), None, "{name} is hidden");

@@ -14,7 +14,7 @@ fn inside(place: &Place, options: &[&str], outside: &[(&str, &str)]) -> Vec<Stri
     text.split_terminator('\0').map(ToOwned::to_owned).collect()
 }
 
-const SECRETS: [&str; 12] = [
+const SECRETS: [&str; 18] = [
     "GITHUB_TOKEN",
     "OPENAI_API_KEY",
     "ANTHROPIC_API_KEY",
@@ -27,6 +27,12 @@ const SECRETS: [&str; 12] = [
     "DOCKER_HOST",
     "DBUS_SESSION_BUS_ADDRESS",
     "KUBECONFIG",
+    "SSHPASS",
+    "CI_JOB_JWT_V2",
+    "BUNDLE_GITHUB__COM",
+    "NIX_CONFIG",
+    "MC_HOST_x",
+    "GIT_CONFIG_PARAMETERS",
 ];
 
 #[test]
@@ -43,6 +49,24 @@ fn credentials_are_hidden_and_the_rest_is_passed() {
         for entry in ["EDITOR=vi", "EMPTY=", "MULTI=a\nb=c", "KEYBOARD=us", "LC_ALL=C.UTF-8"] {
             assert!(seen.iter().any(|other| other == entry), "{entry} is missing: {seen:?}");
         }
+    });
+}
+
+#[test]
+fn a_password_in_a_value_hides_the_variable_and_no_plan_forgets_it() {
+    everywhere(|place| {
+        let names = ["HTTPS_PROXY", "all_proxy", "GOPROXY"];
+        for value in ["http://proxy:1", "http://me:hush@proxy:1", "http://proxy:1", "me:hush@proxy"]
+        {
+            // A plan that was made for another value is not used for this one.
+            let outside = names.map(|name| (name, value));
+            let seen = inside(place, &[], &outside);
+            let shown = names.map(|name| seen.contains(&format!("{name}={value}")));
+            assert_eq!(shown, [!value.contains("hush"); 3], "{value}: {seen:?}");
+        }
+        let seen =
+            inside(place, &["-e", "HTTPS_PROXY"], &[("HTTPS_PROXY", "http://me:hush@proxy")]);
+        assert!(seen.iter().any(|entry| entry == "HTTPS_PROXY=http://me:hush@proxy"), "{seen:?}");
     });
 }
 
